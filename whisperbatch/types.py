@@ -13,6 +13,8 @@ from typing import BinaryIO, Final, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from whisperbatch.languages import UNSPACED
+
 Samples: TypeAlias = npt.NDArray[np.float32]
 """Mono audio at 16 kHz, shape (n_samples,), nominally within -1 and 1."""
 
@@ -226,10 +228,6 @@ class Transcript:
     def text(self) -> str:
         """All segments, joined as their languages are written."""
         return join_texts(self.segments)
-
-
-UNSPACED: Final = frozenset({"zh", "ja", "th", "lo", "my", "yue", "km", "bo"})
-"""Languages written without spaces between words."""
 
 
 def join_texts(segments: tuple[Segment, ...]) -> str:

@@ -1,0 +1,299 @@
+"""Every option, declared once and checked once.
+
+Options are grouped by the stage that reads them; `Options` is all groups together, flat, so that a
+stage takes its own group's type and an `Options` serves everywhere:
+
+    Options ── AudioOptions    audio.py       which track, which channel, which ranges
+            ├─ VadOptions      vad/           where speech starts and ends
+            ├─ ChunkOptions    chunking.py    how speech becomes rows of at most 30 s
+            ├─ FeatureOptions  features/      what the encoder sees
+            └─ DecodeOptions   engines/, decoding/   how text is found and placed
+
+The groups have no slots: Python cannot combine several slotted bases.
+"""
+
+import math
+from dataclasses import dataclass, fields, replace
+from typing import Literal, TypedDict, Unpack, get_args
+
+from whisperbatch.errors import OptionError
+from whisperbatch.languages import check_language
+
+Channel = Literal["mix", "left", "right"]
+FeatureKind = Literal["whisper", "kaldi", "kaldi-mel", "kaldi-fbank"]
+Timestamps = Literal["alignment", "tokens"]
+Task = Literal["transcribe", "translate"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class AudioOptions:
+    """What of a recording is read.
+
+    Attributes:
+        track: which audio track of a file, from 0.
+        channel: "mix" averages the channels; "left" and "right" take the first or second.
+        sampling_rate: of samples given as a bare array, in Hz; None means 16000. A file states
+            its own, so giving one with a file is an error.
+        clip_timestamps: ranges (start, end) in seconds to work on, in order, without overlap;
+            the end of the last may be None for the end of the recording. Empty: all of it.
+    """
+
+    track: int = 0
+    channel: Channel = "mix"
+    sampling_rate: int | None = None
+    clip_timestamps: tuple[tuple[float, float | None], ...] = ()
+
+    def __post_init__(self) -> None:
+        _integer("track", self.track, least=0)
+        _choice("channel", self.channel, get_args(Channel))
+        if self.sampling_rate is not None:
+            _integer("sampling_rate", self.sampling_rate, least=1)
+        _check_clips(self.clip_timestamps)
+
+
+@dataclass(frozen=True, kw_only=True)
+class VadOptions:
+    """Where speech starts and ends. Durations are in seconds.
+
+    Attributes:
+        vad: False takes everything for speech and cuts it where it is quietest.
+        vad_onset: speech starts where its probability reaches this.
+        vad_offset: speech ends where its probability falls below this.
+        min_speech_duration: shorter speech is passed over.
+        min_silence_duration: shorter silence does not end speech.
+        speech_pad: margin kept on either side of speech, at most half the gap between two.
+        max_speech_duration: longer speech is cut where its probability is lowest.
+    """
+
+    vad: bool = True
+    vad_onset: float = 0.5
+    vad_offset: float = 0.35
+    min_speech_duration: float = 0.1
+    min_silence_duration: float = 0.16
+    speech_pad: float = 0.1
+    max_speech_duration: float = 30.0
+
+    def __post_init__(self) -> None:
+        _boolean("vad", self.vad)
+        _number("vad_onset", self.vad_onset, least=0, most=1)
+        _number("vad_offset", self.vad_offset, least=0, most=1)
+        if self.vad_offset > self.vad_onset:
+            raise OptionError(
+                f"vad_offset={self.vad_offset} is above vad_onset={self.vad_onset}: "
+                "speech would end as it starts; give a vad_offset at or below it"
+            )
+        _number("min_speech_duration", self.min_speech_duration, least=0)
+        _number("min_silence_duration", self.min_silence_duration, least=0)
+        _number("speech_pad", self.speech_pad, least=0, most=5)
+        _number("max_speech_duration", self.max_speech_duration, least=1, most=30)
+        if self.max_speech_duration < 2 * self.speech_pad + 1:
+            raise OptionError(
+                f"max_speech_duration={self.max_speech_duration} leaves less than 1 s between two "
+                f"margins of speech_pad={self.speech_pad}; raise the one or lower the other"
+            )
+
+
+@dataclass(frozen=True, kw_only=True)
+class ChunkOptions:
+    """How speech spans become rows of a batch.
+
+    Attributes:
+        chunk_length: the longest chunk, in seconds, at most Whisper's 30.
+        max_pause: silence inside a chunk longer than this many seconds is shortened to it; None
+            keeps every pause as it is.
+    """
+
+    chunk_length: float = 30.0
+    max_pause: float | None = None
+
+    def __post_init__(self) -> None:
+        _number("chunk_length", self.chunk_length, least=1, most=30)
+        if self.max_pause is not None:
+            _number("max_pause", self.max_pause, least=0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class FeatureOptions:
+    """What the encoder sees.
+
+    Attributes:
+        features: "whisper" is Whisper's log-mel; "kaldi" (extra `kaldi`) is the better of the
+            two that follow; "kaldi-mel" is Whisper's mel filters on Kaldi's frames;
+            "kaldi-fbank" is Kaldi's own filter bank, normalised.
+    """
+
+    features: FeatureKind = "whisper"
+
+    def __post_init__(self) -> None:
+        _choice("features", self.features, get_args(FeatureKind))
+
+
+@dataclass(frozen=True, kw_only=True)
+class DecodeOptions:
+    """How text is found and placed.
+
+    Attributes:
+        language: Whisper's code or English name; None detects it from the first chunks.
+        task: "transcribe", or "translate" into English.
+        batch_size: rows decoded together.
+        beam_size: 1 is greedy search.
+        patience: beam search goes on until beam_size * patience hypotheses are finished.
+        length_penalty: exponent of the length that a hypothesis' score is divided by.
+        repetition_penalty: above 1 penalises tokens already there.
+        no_repeat_ngram_size: forbids repeating n-grams of this many tokens; 0 allows all.
+        suppress_blank: no blank at the start of a row.
+        suppress_tokens: ids never decoded; -1 stands for the model's own list of symbols.
+        max_new_tokens: most tokens decoded for a chunk; None for Whisper's own limit.
+        timestamps: "alignment" decodes plain text and places it by cross-attention; "tokens"
+            lets Whisper predict timestamp tokens.
+        word_timestamps: give each segment its words.
+    """
+
+    language: str | None = None
+    task: Task = "transcribe"
+    batch_size: int = 8
+    beam_size: int = 5
+    patience: float = 1.0
+    length_penalty: float = 1.0
+    repetition_penalty: float = 1.0
+    no_repeat_ngram_size: int = 0
+    suppress_blank: bool = True
+    suppress_tokens: tuple[int, ...] = (-1,)
+    max_new_tokens: int | None = None
+    timestamps: Timestamps = "alignment"
+    word_timestamps: bool = False
+
+    def __post_init__(self) -> None:
+        if self.language is not None:
+            object.__setattr__(self, "language", check_language(self.language))
+        _choice("task", self.task, get_args(Task))
+        _integer("batch_size", self.batch_size, least=1)
+        _integer("beam_size", self.beam_size, least=1)
+        _number("patience", self.patience, least=0.01)
+        _number("length_penalty", self.length_penalty)
+        _number("repetition_penalty", self.repetition_penalty, least=0.01)
+        _integer("no_repeat_ngram_size", self.no_repeat_ngram_size, least=0)
+        _boolean("suppress_blank", self.suppress_blank)
+        _check_tokens(self.suppress_tokens)
+        if self.max_new_tokens is not None:
+            _integer("max_new_tokens", self.max_new_tokens, least=1, most=224)
+        _choice("timestamps", self.timestamps, get_args(Timestamps))
+        _boolean("word_timestamps", self.word_timestamps)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options(AudioOptions, VadOptions, ChunkOptions, FeatureOptions, DecodeOptions):
+    """All options of a transcription, flat: `Options(language="en", beam_size=1)`.
+
+    Frozen; `dataclasses.replace` gives a changed copy. Raises OptionError, naming the option, for
+    a value of the wrong type or out of range.
+    """
+
+    def __post_init__(self) -> None:
+        for group in Options.__bases__:
+            group.__post_init__(self)  # type: ignore[attr-defined]  # each group has one
+        if self.max_speech_duration > self.chunk_length:
+            object.__setattr__(self, "max_speech_duration", self.chunk_length)
+
+
+class OptionKeywords(TypedDict, total=False):
+    """The fields of `Options` as keywords, for type checkers; a test holds the two together."""
+
+    track: int
+    channel: Channel
+    sampling_rate: int | None
+    clip_timestamps: tuple[tuple[float, float | None], ...]
+    vad: bool
+    vad_onset: float
+    vad_offset: float
+    min_speech_duration: float
+    min_silence_duration: float
+    speech_pad: float
+    max_speech_duration: float
+    chunk_length: float
+    max_pause: float | None
+    features: FeatureKind
+    language: str | None
+    task: Task
+    batch_size: int
+    beam_size: int
+    patience: float
+    length_penalty: float
+    repetition_penalty: float
+    no_repeat_ngram_size: int
+    suppress_blank: bool
+    suppress_tokens: tuple[int, ...]
+    max_new_tokens: int | None
+    timestamps: Timestamps
+    word_timestamps: bool
+
+
+def resolve(options: Options | None, **keywords: Unpack[OptionKeywords]) -> Options:
+    """`options`, or the defaults, with the keywords in place of the fields they name."""
+    if options is not None and not isinstance(options, Options):
+        raise OptionError(f"options must be an Options value, not {type(options).__name__}")
+    known = {field.name for field in fields(Options)}
+    for name in keywords:
+        if name not in known:
+            names = ", ".join(sorted(known))
+            raise OptionError(f"{name} is not an option; the options are {names}")
+    return replace(options or Options(), **keywords)
+
+
+def _number(name: str, value: object, *, least: float = -math.inf, most: float = math.inf) -> None:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise OptionError(f"{name} must be a number, not {value!r}")
+    if not (math.isfinite(value) and least <= value <= most):
+        raise OptionError(f"{name}={value!r} is out of range: {_range(least, most)}")
+
+
+def _integer(name: str, value: object, *, least: int, most: float = math.inf) -> None:
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise OptionError(f"{name} must be a whole number, not {value!r}")
+    if not least <= value <= most:
+        raise OptionError(f"{name}={value!r} is out of range: {_range(least, most)}")
+
+
+def _range(least: float, most: float) -> str:
+    if most == math.inf:
+        return "give a finite number" if least == -math.inf else f"at least {least:g}"
+    return f"from {least:g} to {most:g}"
+
+
+def _boolean(name: str, value: object) -> None:
+    if not isinstance(value, bool):
+        raise OptionError(f"{name} must be True or False, not {value!r}")
+
+
+def _choice(name: str, value: object, choices: tuple[str, ...]) -> None:
+    if value not in choices:
+        raise OptionError(f"{name}={value!r} is none of {', '.join(choices)}")
+
+
+def _check_tokens(tokens: object) -> None:
+    if not isinstance(tokens, tuple) or not all(type(token) is int for token in tokens):
+        raise OptionError(f"suppress_tokens must be a tuple of token ids, not {tokens!r}")
+    if any(token < -1 for token in tokens):
+        raise OptionError("suppress_tokens: an id is at least 0, or -1 for the model's own list")
+
+
+def _check_clips(clips: object) -> None:
+    wanted = "clip_timestamps must be a tuple of (start, end) pairs in seconds"
+    if not isinstance(clips, tuple):
+        raise OptionError(f"{wanted}, not {clips!r}")
+    position = 0.0
+    for number, clip in enumerate(clips):
+        if not isinstance(clip, tuple) or len(clip) != 2:  # noqa: PLR2004 - a pair
+            raise OptionError(f"{wanted}; number {number} is {clip!r}")
+        start, end = clip
+        _number(f"clip_timestamps[{number}] start", start, least=0)
+        if end is None and number < len(clips) - 1:
+            raise OptionError("clip_timestamps: only the last range may have no end")
+        if end is not None:
+            _number(f"clip_timestamps[{number}] end", end, least=0)
+        if start < position or (end is not None and end <= start):
+            raise OptionError(
+                f"clip_timestamps[{number}]={clip!r}: ranges must have an end after their start "
+                "and come in order, without overlap"
+            )
+        position = end if end is not None else math.inf
