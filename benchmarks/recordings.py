@@ -43,6 +43,7 @@ SHORTEST = 0.6  # seconds of sound: "is", "for" and "new" alone are no fair test
 SUBDIRECTORIES = ("dictate", "followme")
 # Notes that nobody speaks, and signs that are spoken differently ("*": star, asterisk, ...).
 NOT_SPOKEN = re.compile(r"[\[\]<>(){}*#@]")
+SPELLED = re.compile(r"\b[A-Z] [A-Z]\b")  # "N B S": is it one word or three?
 # A question mark within a word or a sentence is an accented letter that the text has lost.
 LOST_LETTER = re.compile(r"\?\w|\w\? [a-zà-ú]|\ufffd")
 
@@ -287,7 +288,7 @@ def _asterisk(language: str) -> tuple[_Clip, ...]:
 def _fair(text: str) -> bool:
     """Whether a text is what is spoken, word for word."""
     spoken = any(character.isalpha() for character in text)
-    return spoken and not NOT_SPOKEN.search(text) and not LOST_LETTER.search(text)
+    return spoken and not any(flaw.search(text) for flaw in (NOT_SPOKEN, SPELLED, LOST_LETTER))
 
 
 @cache

@@ -87,6 +87,8 @@ def test_no_prompt_comes_twice_before_all_came() -> None:
         ("<beep ascending>", False),
         ("press * to toggle pause", False),
         ("...", False),
+        ("N B S", False),
+        ("IAX or IVR", True),
         ("La chiamata non pu? essere completata cos? come composta.", False),
         ("", False),
     ],

