@@ -132,9 +132,10 @@ def _once(target: Path, fill: Callable[[Path], None]) -> None:
 def _unpack_debian(package: str, directory: Path) -> None:
     download = ["apt-get", "-q", "download", package]
     try:
-        if _run(download, directory.parent) and os.geteuid() == 0:
-            _run(["apt-get", "-q", "update"], directory.parent)
         message = _run(download, directory.parent)
+        if message and os.geteuid() == 0:  # a fresh image has no lists of packages
+            _run(["apt-get", "-q", "update"], directory.parent)
+            message = _run(download, directory.parent)
         if message:
             raise SpeechError(
                 f"cannot fetch the Debian package {package}: {message}. Install it, or run "
