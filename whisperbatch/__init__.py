@@ -1,1 +1,60 @@
-"""whisperbatch."""
+"""Batched long-form transcription on Whisper: streamed, in flat memory, with nothing lost."""
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from whisperbatch.api import (
+        SegmentStream,
+        Transcriber,
+        load,
+        stream,
+        transcribe,
+        transcribe_many,
+    )
+    from whisperbatch.errors import (
+        AudioError,
+        ClosedError,
+        EngineError,
+        MissingExtraError,
+        ModelError,
+        OptionError,
+        WhisperBatchError,
+    )
+    from whisperbatch.models import available_models
+    from whisperbatch.options import Options
+    from whisperbatch.types import Audio, Segment, Transcript, Word
+
+__all__ = [
+    "Audio",
+    "AudioError",
+    "ClosedError",
+    "EngineError",
+    "MissingExtraError",
+    "ModelError",
+    "OptionError",
+    "Options",
+    "Segment",
+    "SegmentStream",
+    "Transcriber",
+    "Transcript",
+    "WhisperBatchError",
+    "Word",
+    "available_models",
+    "load",
+    "stream",
+    "transcribe",
+    "transcribe_many",
+]
+
+_HOMES = ("api", "errors", "models", "options", "types")
+
+
+def __getattr__(name: str) -> object:
+    """Import a public name when it is first used, so that importing the package loads nothing."""
+    if name in __all__:
+        for home in _HOMES:
+            module = import_module(f"whisperbatch.{home}")
+            if name in getattr(module, "__all__", vars(module)):
+                return getattr(module, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

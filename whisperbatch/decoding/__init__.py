@@ -1,1 +1,1 @@
-"""decoding."""
+"""From encoder output to segments: prompts, words, their places, and segments."""

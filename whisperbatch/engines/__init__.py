@@ -1,1 +1,1 @@
-"""engines."""
+"""Engines: what turns features into tokens. Each satisfies `protocols.Engine`."""

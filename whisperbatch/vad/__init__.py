@@ -1,1 +1,20 @@
-"""vad."""
+"""Voice activity detection: how likely each frame of audio is speech."""
+
+from whisperbatch.options import VadOptions
+from whisperbatch.protocols import Vad
+from whisperbatch.vad.everything import Everything
+
+__all__ = ["Everything", "open_vad"]
+
+
+def open_vad(options: VadOptions) -> Vad:
+    """The Vad that the options ask for: Silero's network, or none at all.
+
+    Raises:
+        ModelError: Silero's weights are not to be found.
+    """
+    if not options.vad:
+        return Everything()
+    from whisperbatch.vad.silero import SileroVad  # noqa: PLC0415 - loads onnxruntime
+
+    return SileroVad()

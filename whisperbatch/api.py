@@ -1,0 +1,397 @@
+"""What users call: load a model, transcribe, stream, transcribe many."""
+
+import functools
+import inspect
+from collections.abc import Callable, Generator, Iterable, Iterator
+from contextlib import ExitStack, closing
+from dataclasses import fields
+from os import PathLike
+from types import TracebackType
+from typing import Final, Literal, Self, TypedDict, TypeVar, Unpack, cast, overload
+
+from whisperbatch.audio import AudioReader, open_audio
+from whisperbatch.batching import End
+from whisperbatch.errors import ClosedError, OptionError, WhisperBatchError
+from whisperbatch.models import find_model
+from whisperbatch.options import OptionKeywords, Options, resolve
+from whisperbatch.pipeline import Run, check
+from whisperbatch.protocols import Engine
+from whisperbatch.types import Segment, Source, Transcript
+
+DEFAULT_MODEL: Final = "base"
+
+F = TypeVar("F", bound=Callable[..., object])
+
+
+def _shows_options(function: F) -> F:
+    """Give `function` the signature that its users see: each field of `Options` as a keyword."""
+    signature = inspect.signature(function)
+    own = [p for p in signature.parameters.values() if p.kind is not p.VAR_KEYWORD]
+    names = {parameter.name for parameter in own}
+    keywords = [
+        inspect.Parameter(
+            field.name, inspect.Parameter.KEYWORD_ONLY, default=field.default, annotation=field.type
+        )
+        for field in fields(Options)
+        if field.name not in names
+    ]
+    function.__signature__ = signature.replace(parameters=[*own, *keywords])  # type: ignore[attr-defined]
+    return function
+
+
+class SegmentStream(Iterator[Segment]):
+    """Segments of one recording, in order, each as soon as it is decoded.
+
+    Breaking off half way is safe: `close()`, leaving a `with` block, or dropping the stream stops
+    the work, joins its threads and closes the file.
+
+    Attributes:
+        source: the recording's name.
+        language: given or detected; None before the first segment, or where there is no speech.
+        language_probability: of the language detected; 1.0 where it was given.
+        duration: seconds of the recording read, once all segments have come; None before.
+    """
+
+    def __init__(self, run: Run, source: str, on_close: Callable[[], None]) -> None:
+        self._run = run
+        self.source = source
+        self._on_close = on_close
+        self._items = iter(run)
+        self.language: str | None = None
+        self.language_probability = 0.0
+        self.duration: float | None = None
+
+    def __iter__(self) -> Self:
+        return self
+
+    def __next__(self) -> Segment:
+        try:
+            item = next(self._items)
+        except BaseException:
+            self.close()
+            raise
+        self._learn()
+        if not isinstance(item, End):
+            return item[1]
+        self.duration = item.duration
+        self.close()
+        if item.error:
+            raise item.error
+        raise StopIteration
+
+    def close(self) -> None:
+        """Stop, and free everything. Safe to call twice."""
+        self._items.close()
+        self._on_close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __del__(self) -> None:
+        if hasattr(self, "_items"):
+            self.close()
+
+    def _learn(self) -> None:
+        if decision := self._run.language(0):
+            self.language = decision.language
+            self.language_probability = decision.probability
+
+
+class Transcriber:
+    """A loaded model: use it often, from several threads. `load` makes one.
+
+    A context manager; `close()` frees the weights.
+    """
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._closed = False
+
+    @_shows_options
+    def transcribe(
+        self, source: Source, *, options: Options | None = None, **keywords: Unpack[OptionKeywords]
+    ) -> Transcript:
+        """The text of a whole recording.
+
+        Args:
+            source: what to transcribe.
+            options: all options in one value.
+            **keywords: single options, in place of those in `options`.
+
+        Raises:
+            WhisperBatchError: see `whisperbatch.errors`.
+        """
+        return _whole(self.stream(source, options=options, **keywords))
+
+    @_shows_options
+    def stream(
+        self, source: Source, *, options: Options | None = None, **keywords: Unpack[OptionKeywords]
+    ) -> SegmentStream:
+        """The segments of a recording, in order, as they are decoded, while it is being read.
+
+        Options and the recording are checked before this returns. Takes and raises what
+        `transcribe` does.
+        """
+        resolved = resolve(options, **keywords)
+        reader = open_audio(source, resolved)
+        return self.stream_from(reader, resolved, reader.close)
+
+    def stream_from(
+        self, reader: AudioReader, options: Options, on_close: Callable[[], None]
+    ) -> SegmentStream:
+        """As `stream`, of a recording already open; `on_close` is called when the stream ends."""
+        try:
+            run = Run(self._engine, [lambda: reader], self._check(options))
+            return SegmentStream(run, reader.name, on_close)
+        except BaseException:
+            on_close()
+            raise
+
+    @overload
+    def transcribe_many(
+        self,
+        sources: Iterable[Source],
+        *,
+        on_error: Literal["raise"] = "raise",
+        options: Options | None = None,
+        **keywords: Unpack[OptionKeywords],
+    ) -> Generator[Transcript, None, None]: ...
+
+    @overload
+    def transcribe_many(
+        self,
+        sources: Iterable[Source],
+        *,
+        on_error: Literal["yield"],
+        options: Options | None = None,
+        **keywords: Unpack[OptionKeywords],
+    ) -> Generator[Transcript | WhisperBatchError, None, None]: ...
+
+    @_shows_options
+    def transcribe_many(
+        self,
+        sources: Iterable[Source],
+        *,
+        on_error: Literal["raise", "yield"] = "raise",
+        options: Options | None = None,
+        **keywords: Unpack[OptionKeywords],
+    ) -> Generator[Transcript | WhisperBatchError, None, None]:
+        """The texts of many recordings, in their order; batches are filled across them.
+
+        Args:
+            sources: taken one by one, each when its turn comes.
+            on_error: "raise" stops at the first recording that cannot be read; "yield" gives its
+                error in its place and goes on.
+            options: as in `transcribe`.
+            **keywords: likewise.
+
+        Raises:
+            OptionError: at once.
+            AudioError: with "raise", in the recording's turn.
+        """
+        if on_error not in ("raise", "yield"):
+            raise OptionError(f"on_error={on_error!r} is none of raise, yield")
+        if isinstance(sources, str | bytes | PathLike):
+            raise OptionError("sources must be several recordings; for one call transcribe()")
+        resolved = self._check(resolve(options, **keywords))
+        openers = (functools.partial(open_audio, source, resolved) for source in sources)
+        return _transcripts(Run(self._engine, openers, resolved), on_error)
+
+    def close(self) -> None:
+        """Free the weights. Safe to call twice; streams still open raise ClosedError."""
+        self._closed = True
+        self._engine.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def _check(self, options: Options) -> Options:
+        if self._closed:
+            raise ClosedError("this Transcriber is closed; load another")
+        return check(self._engine, options)
+
+
+def _transcripts(
+    run: Run, on_error: Literal["raise", "yield"]
+) -> Generator[Transcript | WhisperBatchError, None, None]:
+    segments: list[Segment] = []
+    with closing(iter(run)) as items:
+        for item in items:
+            if not isinstance(item, End):
+                segments.append(item[1])
+                continue
+            if item.error and on_error == "raise":
+                raise item.error
+            yield item.error or _transcript(run, item, segments)
+            segments = []
+
+
+def _transcript(run: Run, end: End, segments: list[Segment]) -> Transcript:
+    decision = run.language(end.recording)
+    return Transcript(
+        segments=tuple(segments),
+        language=decision.language if decision else None,
+        language_probability=decision.probability if decision else 0.0,
+        duration=end.duration,
+        source=end.source,
+    )
+
+
+class LoadKeywords(TypedDict, total=False):
+    """What `load` takes beside the model; the one-call functions take the same."""
+
+    device: Literal["auto", "cpu", "cuda"]
+    device_index: int | tuple[int, ...]
+    compute_type: str
+    inter_threads: int
+    intra_threads: int
+
+
+class Keywords(OptionKeywords, LoadKeywords, total=False):
+    """What the one-call functions take: all of `load`'s keywords and all options."""
+
+
+def load(
+    model: str | PathLike[str] = DEFAULT_MODEL,
+    *,
+    device: Literal["auto", "cpu", "cuda"] = "auto",
+    device_index: int | tuple[int, ...] = 0,
+    compute_type: str = "auto",
+    inter_threads: int = 1,
+    intra_threads: int = 0,
+) -> Transcriber:
+    """Load a model, once, for many recordings.
+
+    Args:
+        model: a name such as "base", a directory of CTranslate2 weights, or a hub repository.
+        device: "auto" takes CUDA where a GPU is seen, else the CPU.
+        device_index: the CUDA device, or several: each gets a copy of the weights.
+        compute_type: CTranslate2's: "int8", "float16", ...; "auto" is the best supported.
+        inter_threads: batches worked on at a time on each device.
+        intra_threads: threads for each of them on a CPU; 0 shares out the cores.
+
+    Raises:
+        OptionError: a device or compute type that is not to be had here.
+        ModelError: weights that are missing or damaged.
+    """
+    from whisperbatch.engines.ctranslate2 import CTranslate2Engine  # noqa: PLC0415 - heavy
+
+    directory = find_model(model)
+    engine = CTranslate2Engine(
+        directory,
+        name=str(model),
+        device=device,
+        device_index=(device_index,) if isinstance(device_index, int) else tuple(device_index),
+        compute_type=compute_type,
+        inter_threads=inter_threads,
+        intra_threads=intra_threads,
+    )
+    return Transcriber(engine)
+
+
+@_shows_options
+def transcribe(
+    source: Source,
+    *,
+    model: str | PathLike[str] = DEFAULT_MODEL,
+    options: Options | None = None,
+    **keywords: Unpack[Keywords],
+) -> Transcript:
+    """Load a model, transcribe one recording, and free the model again.
+
+    Keywords are those of `load` and all options. See `Transcriber.transcribe`.
+    """
+    return _whole(stream(source, model=model, options=options, **keywords))
+
+
+@_shows_options
+def stream(
+    source: Source,
+    *,
+    model: str | PathLike[str] = DEFAULT_MODEL,
+    options: Options | None = None,
+    **keywords: Unpack[Keywords],
+) -> SegmentStream:
+    """Load a model and stream one recording; the model is freed with the stream.
+
+    Options and the recording are checked first. Keywords are those of `load` and all options. See
+    `Transcriber.stream`.
+    """
+    loading, single = _split(keywords)
+    resolved = resolve(options, **single)
+    reader = open_audio(source, resolved)
+    with ExitStack() as stack:
+        stack.callback(reader.close)
+        asr = stack.enter_context(load(model, **loading))
+        return asr.stream_from(reader, resolved, stack.pop_all().close)
+
+
+@overload
+def transcribe_many(
+    sources: Iterable[Source],
+    *,
+    model: str | PathLike[str] = DEFAULT_MODEL,
+    on_error: Literal["raise"] = "raise",
+    options: Options | None = None,
+    **keywords: Unpack[Keywords],
+) -> Generator[Transcript, None, None]: ...
+
+
+@overload
+def transcribe_many(
+    sources: Iterable[Source],
+    *,
+    model: str | PathLike[str] = DEFAULT_MODEL,
+    on_error: Literal["yield"],
+    options: Options | None = None,
+    **keywords: Unpack[Keywords],
+) -> Generator[Transcript | WhisperBatchError, None, None]: ...
+
+
+@_shows_options
+def transcribe_many(
+    sources: Iterable[Source],
+    *,
+    model: str | PathLike[str] = DEFAULT_MODEL,
+    on_error: Literal["raise", "yield"] = "raise",
+    options: Options | None = None,
+    **keywords: Unpack[Keywords],
+) -> Generator[Transcript | WhisperBatchError, None, None]:
+    """Load a model, transcribe many recordings, and free the model again.
+
+    Keywords are those of `load` and all options. See `Transcriber.transcribe_many`.
+    """
+    loading, single = _split(keywords)
+    resolved = resolve(options, **single)
+    with load(model, **loading) as asr:
+        yield from asr.transcribe_many(sources, on_error=on_error, options=resolved)
+
+
+def _split(keywords: Keywords) -> tuple[LoadKeywords, OptionKeywords]:
+    loading = {
+        name: keywords.pop(name) for name in LoadKeywords.__annotations__ if name in keywords
+    }
+    return cast("LoadKeywords", loading), cast("OptionKeywords", keywords)
+
+
+def _whole(segments: SegmentStream) -> Transcript:
+    with segments:
+        found = tuple(segments)
+        return Transcript(
+            segments=found,
+            language=segments.language,
+            language_probability=segments.language_probability,
+            duration=segments.duration or 0.0,
+            source=segments.source,
+        )

@@ -1,0 +1,159 @@
+"""From spans of speech to chunks of at most 30 s: what one row of a batch holds.
+
+    spans    [==] [=====]    [=] [=======]          [====]   [==========]
+    chunks   [--------- chunk 0 ---------]          [----- chunk 1 -----]
+
+A chunk runs from its first span to its last, with the silence between. Where two chunks part is
+chosen by looking ahead: few chunks, and breaks at long pauses (`plan`).
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import pairwise
+from typing import Final
+
+import numpy as np
+
+from whisperbatch.options import Options
+from whisperbatch.speech import SpanFinder
+from whisperbatch.types import Chunk, Samples, SpeechFrames, SpeechSpan, to_samples
+
+LOOK_AHEAD: Final = 3  # chunk lengths of speech that a break is chosen by
+GOOD_PAUSE: Final = to_samples(1.0)  # a break at this much silence or more costs nothing
+BREAK_COST: Final = 1.0  # of a break with no silence at all, in chunks
+
+
+def plan(spans: Sequence[SpeechSpan], limit: int, max_pause: int | None = None) -> list[int]:
+    """How many spans each chunk takes.
+
+    Least cost over all ways to part `spans`: 1 for each chunk, and for each break up to
+    `BREAK_COST`, the less the longer its pause. Dynamic programming over the last break, as in
+    Knuth and Plass, "Breaking paragraphs into lines" (1981).
+
+    Args:
+        spans: in order, each no longer than `limit`.
+        limit: of a chunk, in samples, its inner pauses counted.
+        max_pause: what a pause counts for at most; None for all of it.
+
+    Returns:
+        Counts that sum to len(spans).
+    """
+    best: list[tuple[float, int]] = [(0.0, 0)]  # to have placed n spans: cost, size of last chunk
+    for end in range(1, len(spans) + 1):
+        options = []
+        length = 0
+        for start in range(end - 1, -1, -1):
+            length += spans[start].length
+            if start < end - 1:
+                length += _pause(spans[start], spans[start + 1], max_pause)
+            if length > limit and start < end - 1:
+                break
+            cost = best[start][0] + 1.0
+            if start:
+                gap = spans[start].start - spans[start - 1].end
+                cost += BREAK_COST * max(0.0, 1.0 - gap / GOOD_PAUSE)
+            options.append((cost, end - start))
+        best.append(min(options, key=lambda option: (option[0], -option[1])))
+    counts: list[int] = []
+    position = len(spans)
+    while position:
+        counts.append(best[position][1])
+        position -= counts[-1]
+    return counts[::-1]
+
+
+def _pause(before: SpeechSpan, after: SpeechSpan, max_pause: int | None) -> int:
+    gap = after.start - before.end
+    return gap if max_pause is None else min(gap, max_pause)
+
+
+def pieces(spans: Sequence[SpeechSpan], max_pause: int | None = None) -> tuple[SpeechSpan, ...]:
+    """The stretches of the recording that a chunk of `spans` holds.
+
+    One from the first span's start to the last one's end; more where a pause is longer than
+    `max_pause` samples: half of that stays on either side of it.
+    """
+    result: list[SpeechSpan] = []
+    start = spans[0].start
+    for before, after in pairwise(spans):
+        if max_pause is not None and after.start - before.end > max_pause:
+            kept = max_pause // 2
+            result.append(SpeechSpan(start, before.end + kept))
+            start = after.start - (max_pause - kept)
+    return (*result, SpeechSpan(start, spans[-1].end))
+
+
+class AudioBuffer:
+    """The latest stretch of a recording, addressed by recording sample."""
+
+    def __init__(self, start: int = 0) -> None:
+        self._blocks: list[Samples] = []
+        self._start = start
+        self.end = start
+
+    def append(self, samples: Samples) -> None:
+        """Add what follows."""
+        self._blocks.append(samples)
+        self.end += len(samples)
+
+    def take(self, span: SpeechSpan) -> Samples:
+        """A copy of the samples of `span`, which must not be forgotten yet."""
+        whole = np.concatenate(self._blocks) if self._blocks else np.zeros(0, np.float32)
+        return whole[span.start - self._start : span.end - self._start].copy()
+
+    def forget(self, before: int) -> None:
+        """Let go of whole blocks that end at or before sample `before`."""
+        while self._blocks and self._start + len(self._blocks[0]) <= before:
+            self._start += len(self._blocks.pop(0))
+
+
+def chunks(
+    frames: Iterable[SpeechFrames],
+    options: Options,
+    hop: int,
+    *,
+    recording: int = 0,
+    index: int = 0,
+    offset: int = 0,
+) -> Iterator[Chunk]:
+    """Chunks of speech, as soon as the speech that follows can no longer change them.
+
+    All speech is in exactly one chunk. At most about `LOOK_AHEAD` chunk lengths of audio are held.
+
+    Args:
+        frames: of one range of a recording, from a Vad.
+        options: of spans and chunks.
+        hop: samples a frame.
+        recording: its number.
+        index: of the first chunk.
+        offset: recording sample at which `frames` begin.
+    """
+    limit = to_samples(options.chunk_length)
+    max_pause = None if options.max_pause is None else to_samples(options.max_pause)
+    finder = SpanFinder(options, hop)
+    buffer = AudioBuffer()
+    spans: list[SpeechSpan] = []
+
+    def emit(known: int, *, final: bool) -> Iterator[Chunk]:
+        nonlocal index
+        while spans and (final or known >= spans[0].start + LOOK_AHEAD * limit):
+            horizon = spans[0].start + LOOK_AHEAD * limit
+            seen = [span for span in spans if span.start < horizon]
+            taken = spans[: plan(seen, limit, max_pause)[0]]
+            del spans[: len(taken)]
+            held = pieces(taken, max_pause)
+            yield Chunk(
+                recording=recording,
+                index=index,
+                pieces=tuple(SpeechSpan(p.start + offset, p.end + offset) for p in held),
+                speech=tuple(SpeechSpan(s.start + offset, s.end + offset) for s in taken),
+                samples=np.concatenate([buffer.take(piece) for piece in held]),
+            )
+            index += 1
+
+    for block in frames:
+        buffer.append(block.samples)
+        spans.extend(finder.push(block))
+        yield from emit(finder.settled, final=False)
+        buffer.forget(min(finder.settled, spans[0].start) if spans else finder.settled)
+    spans.extend(finder.finish(buffer.end))
+    yield from emit(buffer.end, final=True)

@@ -1,0 +1,125 @@
+"""Segments: sentences and phrases, with their own start and end."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Final
+
+from whisperbatch.decoding.vocabulary import Vocabulary
+from whisperbatch.decoding.words import Placed
+from whisperbatch.types import Chunk, SpeechSpan, to_samples
+
+PAUSE: Final = to_samples(0.4)  # silence between words that ends a segment
+LONGEST: Final = to_samples(15.0)  # a longer segment is parted at a comma or its longest pause
+SHORTEST: Final = to_samples(1.0)  # parting leaves no less than this
+SENTENCE_ENDS: Final = frozenset(".?!。？！…।؟")
+CLAUSE_ENDS: Final = frozenset(",;:、，；：")
+CLOSING: Final = "\"'”’)]}»」』"
+COMMA: Final = to_samples(0.5)  # of silence that a comma is worth, when a segment is parted
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """A segment before it has its number: words in recording samples.
+
+    Attributes:
+        start: in recording samples.
+        end: likewise.
+        text: without surrounding space.
+        words: empty where there are none to be had.
+    """
+
+    start: int
+    end: int
+    text: str
+    words: tuple[Placed, ...] = ()
+
+
+def by_sentence(words: Sequence[Placed], speech: Sequence[SpeechSpan]) -> list[Draft]:
+    """Words as segments: they end with a sentence, at a pause in speech, or before too long."""
+    groups: list[list[Placed]] = []
+    for number, word in enumerate(words):
+        if (
+            not number
+            or _ends_sentence(words[number - 1].text, word.text)
+            or (_silence(words[number - 1], word, speech) >= PAUSE)
+        ):
+            groups.append([])
+        groups[-1].append(word)
+    parts = [part for group in groups for part in _part(group, speech)]
+    drafts = [draft(part) for part in parts]
+    return [d for d in drafts if d.text]
+
+
+def draft(words: Sequence[Placed]) -> Draft:
+    """One segment of all the words."""
+    text = "".join(word.text for word in words).strip()
+    return Draft(words[0].start, words[-1].end, text, tuple(words))
+
+
+def _silence(earlier: Placed, later: Placed, speech: Sequence[SpeechSpan]) -> int:
+    """Samples without speech between two words."""
+    spans = speech[earlier.span : later.span + 1]
+    return sum(after.start - before.end for before, after in pairwise(spans))
+
+
+def _ends_sentence(text: str, following: str) -> bool:
+    """Whether a sentence ends between two words.
+
+    A full stop does not end one before a lower-case letter, after a single letter (an initial) or
+    in "Mr." and its like, which are short and written with a capital.
+    """
+    stripped = text.strip().rstrip(CLOSING)
+    if not stripped or stripped[-1] not in SENTENCE_ENDS:
+        return False
+    if stripped[-1] != ".":
+        return True
+    body, after = stripped[:-1], following.strip()[:1]
+    abbreviated = len(body) <= 1 or body in _TITLES or (len(body) > 1 and "." in body[-2:])
+    return not abbreviated and not after.islower()
+
+
+_TITLES: Final = frozenset({"Mr", "Mrs", "Ms", "Dr", "Prof", "St", "Sr", "Jr", "vs", "No"})
+
+
+def _part(words: list[Placed], speech: Sequence[SpeechSpan]) -> list[list[Placed]]:
+    """Words in groups of at most `LONGEST`, parted at the most natural boundaries."""
+    if words[-1].end - words[0].start <= LONGEST or len(words) == 1:
+        return [words]
+
+    def worth(number: int) -> float:
+        before, after = words[number - 1], words[number]
+        comma = COMMA if before.text.strip().rstrip(CLOSING)[-1:] in CLAUSE_ENDS else 0
+        short = min(before.end - words[0].start, words[-1].end - after.start) < SHORTEST
+        middle = abs((before.end + after.start) - (words[0].start + words[-1].end)) / 20
+        silence = max(_silence(before, after, speech), after.start - before.end)
+        return silence + comma - middle - (LONGEST if short else 0)
+
+    best = max(range(1, len(words)), key=worth)
+    return [*_part(words[:best], speech), *_part(words[best:], speech)]
+
+
+def by_timestamps(
+    tokens: Sequence[int], chunk: Chunk, vocabulary: Vocabulary
+) -> list[tuple[Draft, list[int]]]:
+    """Segments as Whisper's own timestamp tokens delimit them, each with its text tokens."""
+    drafts: list[tuple[Draft, list[int]]] = []
+    start, text = 0.0, list[int]()
+
+    def close(end: int) -> None:
+        nonlocal text
+        if words := vocabulary.text(text).strip():
+            begin = chunk.recording_time(to_samples(start))
+            drafts.append((Draft(begin, max(begin, end), words), text))
+        text = []
+
+    for token in tokens:
+        time = vocabulary.timestamp(token)
+        if time is None:
+            text.append(token)
+            continue
+        if text:
+            close(chunk.recording_time(to_samples(time)))
+        start = time
+    close(chunk.end)
+    return drafts

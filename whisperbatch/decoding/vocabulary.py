@@ -1,0 +1,61 @@
+"""Whisper's vocabulary: special tokens, prompts, and text from tokens."""
+
+from collections.abc import Sequence
+from functools import cached_property, lru_cache
+
+from faster_whisper.tokenizer import Tokenizer as WhisperTokenizer
+from tokenizers import Tokenizer
+
+from whisperbatch.errors import ModelError
+from whisperbatch.options import Task
+
+
+class Vocabulary:
+    """The tokens of one model.
+
+    Args:
+        tokenizer: of the model.
+        multilingual: an English-only model's prompt has neither language nor task.
+    """
+
+    def __init__(self, tokenizer: Tokenizer, *, multilingual: bool) -> None:
+        self._tokenizer = tokenizer
+        self._multilingual = multilingual
+        self.for_language = lru_cache(maxsize=None)(self._for_language)
+
+    def _for_language(self, language: str, task: Task = "transcribe") -> WhisperTokenizer:
+        """faster-whisper's tokenizer, which knows how to split words in each language."""
+        return WhisperTokenizer(self._tokenizer, self._multilingual, task=task, language=language)
+
+    @cached_property
+    def end_of_text(self) -> int:
+        """Text tokens are those below it."""
+        return self._special("<|endoftext|>")
+
+    @cached_property
+    def no_timestamps(self) -> int:
+        """Ends a prompt that asks for plain text."""
+        return self._special("<|notimestamps|>")
+
+    def _special(self, token: str) -> int:
+        number = self._tokenizer.token_to_id(token)
+        if number is None:
+            raise ModelError(f"the tokenizer has no {token}: it is not one of Whisper's")
+        return number
+
+    def prompt(self, language: str, task: Task) -> list[int]:
+        """Start of transcript, language and task: what alignment starts from."""
+        return list(self.for_language(language, task).sot_sequence)
+
+    def text(self, tokens: Sequence[int]) -> str:
+        """Without special tokens."""
+        return str(self._tokenizer.decode([t for t in tokens if t < self.end_of_text]))
+
+    def timestamp(self, token: int) -> float | None:
+        """Seconds from the start of the chunk, if it is a timestamp token."""
+        return (token - self.no_timestamps - 1) * 0.02 if token > self.no_timestamps else None
+
+    def words(self, tokens: Sequence[int], language: str) -> list[list[int]]:
+        """Text tokens grouped by word; in languages without spaces, by character."""
+        _, groups = self.for_language(language).split_to_word_tokens(list(tokens))
+        return [group for group in groups if group]

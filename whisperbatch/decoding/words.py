@@ -1,0 +1,86 @@
+"""Words with times: tokens and their alignment, grouped, punctuated and put where speech is."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from whisperbatch.decoding.vocabulary import Vocabulary
+from whisperbatch.protocols import Alignment
+from whisperbatch.types import Chunk, SpeechSpan, to_samples
+
+# openai/whisper's sets: marks that belong to the word after, and to the word before
+PREPENDED: Final = frozenset("\"'“¿([{-")
+APPENDED: Final = frozenset("\"'.。,，!！?？:：”)]}、")
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """A word in the recording.
+
+    Attributes:
+        text: with the space before it, if any.
+        start: in recording samples.
+        end: likewise, not before `start`.
+        probability: mean of its tokens'.
+        span: number of the chunk's speech span that it lies in.
+    """
+
+    text: str
+    start: int
+    end: int
+    probability: float
+    span: int
+
+
+def place_words(
+    tokens: Sequence[int], alignment: Alignment, chunk: Chunk, language: str, vocabulary: Vocabulary
+) -> list[Placed]:
+    """The words of a chunk, in order, each within a speech span, starts and ends not decreasing."""
+    words = []
+    position = 0
+    for group in vocabulary.words(tokens, language):
+        first, last = position, position + len(group) - 1
+        position = last + 1
+        start = chunk.recording_time(to_samples(alignment.starts[first]))
+        end = chunk.recording_time(to_samples(alignment.ends[last]))
+        probability = float(alignment.probabilities[first : last + 1].mean())
+        words.append(Placed(vocabulary.text(group), start, max(start, end), probability, 0))
+    return into_speech(merge_punctuation(words), chunk.speech)
+
+
+def merge_punctuation(words: Sequence[Placed]) -> list[Placed]:
+    """Punctuation joined to its word, as openai/whisper does; it does not stretch the word."""
+    result: list[Placed] = []
+    for word in words:
+        mark = word.text.strip()
+        if result and mark and all(c in APPENDED for c in mark) and not word.text.startswith(" "):
+            result[-1] = replace(result[-1], text=result[-1].text + word.text)
+        elif result and (before := result[-1].text.strip()) and all(c in PREPENDED for c in before):
+            result[-1] = replace(word, text=result[-1].text + word.text.lstrip())
+        else:
+            result.append(word)
+    return result
+
+
+def into_speech(words: Sequence[Placed], speech: Sequence[SpeechSpan]) -> list[Placed]:
+    """Each word moved into the span it overlaps most, in order.
+
+    Cross-attention stretches the words beside a pause over the pause. The voice activity detector
+    knows where the pause is.
+    """
+    result: list[Placed] = []
+    current, position = 0, 0
+    for word in words:
+        choices = range(current, len(speech))
+        current = max(choices, key=lambda number: (_overlap(word, speech[number]), -number))
+        span = speech[current]
+        start = min(max(word.start, span.start, position), max(span.end, position))
+        end = max(start, min(word.end, span.end))
+        result.append(replace(word, start=start, end=end, span=current))
+        position = end
+    return result
+
+
+def _overlap(word: Placed, span: SpeechSpan) -> int:
+    """Samples in common; negative, the distance."""
+    return min(word.end, span.end) - max(word.start, span.start)

@@ -1,0 +1,222 @@
+"""Whisper on CTranslate2: the engine that runs everywhere, CPU and CUDA."""
+
+import logging
+import os
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import ctranslate2
+import numpy as np
+import numpy.typing as npt
+from tokenizers import Tokenizer
+
+from whisperbatch.engines.devices import choose_compute_type, choose_device
+from whisperbatch.errors import ClosedError, EngineError, ModelError
+from whisperbatch.options import DecodeOptions
+from whisperbatch.protocols import Alignment, Encoded
+from whisperbatch.types import Hypothesis
+
+FRAMES_PER_POSITION: Final = 2  # feature frames to one position of encoder output
+POSITION: Final = 0.02  # seconds of audio in one position of encoder output
+MARGIN: Final = 50  # positions kept after the longest row: 1 s of silence for it to end in
+MOST_NEW_TOKENS: Final = 224  # half of Whisper's text context
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Encoded:
+    rows: int
+    view: ctranslate2.StorageView  # (rows, positions, d_model)
+
+
+class CTranslate2Engine:
+    """A Whisper model on CTranslate2. See `protocols.Engine`.
+
+    Args:
+        directory: of the weights.
+        name: of the model, for messages.
+        device: "cpu", "cuda", or "auto".
+        device_index: CUDA devices, each with its own copy of the weights.
+        compute_type: CTranslate2's name, or "auto".
+        inter_threads: batches worked on at a time on each device.
+        intra_threads: threads for each of them on a CPU; 0 shares out the cores.
+
+    Raises:
+        OptionError: device or compute type are not to be had here.
+        ModelError: the weights do not load.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        *,
+        name: str,
+        device: str = "auto",
+        device_index: tuple[int, ...] = (0,),
+        compute_type: str = "auto",
+        inter_threads: int = 1,
+        intra_threads: int = 0,
+    ) -> None:
+        chosen = choose_device(device, device_index)
+        compute_type = choose_compute_type(compute_type, chosen, device_index[0])
+        self.name = name
+        try:
+            self._model = ctranslate2.models.Whisper(
+                str(directory),
+                device=chosen,
+                device_index=list(device_index),
+                compute_type=compute_type,
+                inter_threads=inter_threads,
+                intra_threads=intra_threads
+                or max(len(os.sched_getaffinity(0)) // inter_threads, 1),
+            )
+            self.tokenizer: Tokenizer = Tokenizer.from_file(str(directory / "tokenizer.json"))
+        except Exception as error:  # tokenizers raises bare Exception, CTranslate2 RuntimeError
+            raise ModelError(f"{directory}: the weights do not load: {error}") from error
+        self.is_multilingual: bool = self._model.is_multilingual
+        self.n_mels: int = self._model.n_mels
+        self.workers: int = self._model.num_workers
+        # Encoder output stays where it is, except where another device may take up the decoding.
+        self._on_cpu = chosen == "cpu"
+        self._to_cpu = len(device_index) > 1
+        self._closed = False
+        self._calls = 0  # going on
+        self._idle = threading.Condition()
+        log.info(
+            "model %s on %s (%s), %d worker(s)",
+            name,
+            chosen,
+            self._model.compute_type,
+            self.workers,
+        )
+
+    def encode(self, features: npt.NDArray[np.float32], frames: Sequence[int]) -> Encoded:
+        """See `protocols.Engine`. On a CPU, positions after the longest row are dropped.
+
+        The decoder attends to every position it is given, and that is most of its work; the rows
+        have been encoded with all 30 s of them.
+        """
+        with self._call():
+            view = ctranslate2.StorageView.from_array(np.ascontiguousarray(features))
+            encoded = self._model.encode(view, to_cpu=self._to_cpu)
+            keep = -(-max(frames, default=0) // FRAMES_PER_POSITION) + MARGIN
+            if self._on_cpu and keep < encoded.shape[1]:
+                kept = np.ascontiguousarray(np.array(encoded)[:, :keep])
+                encoded = ctranslate2.StorageView.from_array(kept)
+        return _Encoded(len(features), encoded)
+
+    def detect_language(self, encoded: Encoded) -> list[dict[str, float]]:
+        """See `protocols.Engine`."""
+        if not self.is_multilingual:
+            raise EngineError(f"model {self.name} is English-only: it cannot detect languages")
+        with self._call():
+            rows = self._model.detect_language(_own(encoded).view)
+        return [{token[2:-2]: probability for token, probability in row} for row in rows]
+
+    def generate(
+        self, encoded: Encoded, prompts: Sequence[Sequence[int]], options: DecodeOptions
+    ) -> list[Hypothesis]:
+        """See `protocols.Engine`."""
+        with self._call():
+            results = self._model.generate(
+                _own(encoded).view,
+                [list(prompt) for prompt in prompts],
+                beam_size=options.beam_size,
+                patience=options.patience,
+                length_penalty=options.length_penalty,
+                repetition_penalty=options.repetition_penalty,
+                no_repeat_ngram_size=options.no_repeat_ngram_size,
+                suppress_blank=options.suppress_blank,
+                suppress_tokens=list(options.suppress_tokens),
+                max_length=_max_length(options.max_new_tokens, len(prompts[0])),
+                return_scores=True,
+                return_no_speech_prob=True,
+            )
+        return [_hypothesis(result, options.length_penalty) for result in results]
+
+    def align(
+        self,
+        encoded: Encoded,
+        prompts: Sequence[Sequence[int]],
+        tokens: Sequence[Sequence[int]],
+        frames: Sequence[int],
+    ) -> list[Alignment]:
+        """See `protocols.Engine`. Dynamic time warping over cross-attention, by CTranslate2.
+
+        It takes one start sequence a call, so there is a call for each language; rows of other
+        languages go along empty.
+        """
+        results: list[Alignment] = [_NOTHING] * len(prompts)
+        groups: dict[tuple[int, ...], list[int]] = {}
+        for row, prompt in enumerate(prompts):
+            if tokens[row]:
+                groups.setdefault(tuple(prompt), []).append(row)
+        for prompt, rows in groups.items():
+            texts = [list(tokens[row]) if row in rows else [] for row in range(len(prompts))]
+            with self._call():
+                aligned = self._model.align(
+                    _own(encoded).view, list(prompt), texts, [max(f, 2) for f in frames]
+                )
+            for row in rows:
+                results[row] = _alignment(aligned[row])
+        return results
+
+    def close(self) -> None:
+        """See `protocols.Engine`. Waits for calls that are going on."""
+        with self._idle:
+            if not self._closed:
+                self._closed = True
+                self._idle.wait_for(lambda: not self._calls)
+                self._model.unload_model()
+
+    @contextmanager
+    def _call(self) -> Iterator[None]:
+        """A call to CTranslate2: counted, and its errors as the library's own."""
+        with self._idle:
+            if self._closed:
+                raise ClosedError(f"model {self.name} is closed")
+            self._calls += 1
+        try:
+            yield
+        except (RuntimeError, ValueError) as error:
+            raise EngineError(f"model {self.name}: {error}") from error
+        finally:
+            with self._idle:
+                self._calls -= 1
+                self._idle.notify_all()
+
+
+_NOTHING: Final = Alignment(np.zeros(0), np.zeros(0), np.zeros(0))
+
+
+def _own(encoded: Encoded) -> _Encoded:
+    if not isinstance(encoded, _Encoded):
+        raise EngineError("the encoder output comes from another engine")
+    return encoded
+
+
+def _max_length(max_new_tokens: int | None, prompt_length: int) -> int:
+    """What to ask of CTranslate2, which decodes min(max_length / 2, max_length - start) tokens."""
+    new = max_new_tokens or MOST_NEW_TOKENS
+    return max(2 * new, new + prompt_length - 1)
+
+
+def _hypothesis(result: Any, length_penalty: float) -> Hypothesis:  # noqa: ANN401 - untyped
+    tokens = tuple(result.sequences_ids[0])
+    total = result.scores[0] * max(len(tokens), 1) ** length_penalty
+    return Hypothesis(tokens, total / (len(tokens) + 1), result.no_speech_prob)
+
+
+def _alignment(result: Any) -> Alignment:  # noqa: ANN401 - untyped
+    """A token lies from where the path enters it to where the path enters the next one."""
+    path = np.array(result.alignments)  # (steps, 2): token, position; the end of text is last
+    entered = np.concatenate(([True], np.diff(path[:, 0]) > 0))
+    times = path[entered, 1] * POSITION
+    probabilities = np.array(result.text_token_probs)
+    count = len(probabilities)
+    return Alignment(times[:count], times[1 : count + 1], probabilities)

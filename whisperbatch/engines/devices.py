@@ -1,0 +1,58 @@
+"""Which device and which arithmetic: "auto" becomes a choice, and the choice is logged."""
+
+import logging
+from typing import Final, Literal, get_args
+
+import ctranslate2
+
+from whisperbatch.errors import OptionError
+
+Device = Literal["auto", "cpu", "cuda"]
+
+PREFERRED: Final = {
+    # int8 is the fastest of a CPU's and within rounding of float32 in errors
+    "cpu": ("int8", "float32"),
+    # half precision is Whisper's own; without it int8 keeps the weights small
+    "cuda": ("float16", "bfloat16", "int8_float32", "float32"),
+}
+"""Compute types by device, the first supported one is taken."""
+
+log = logging.getLogger(__name__)
+
+
+def choose_device(device: str, device_index: tuple[int, ...]) -> Literal["cpu", "cuda"]:
+    """The device to run on: "auto" is CUDA where a GPU is seen.
+
+    Raises:
+        OptionError: an unknown device, or one that is not there.
+    """
+    if device not in get_args(Device):
+        raise OptionError(f"device={device!r} is none of {', '.join(get_args(Device))}")
+    present = ctranslate2.get_cuda_device_count()
+    if device == "cpu" or (device == "auto" and not present):
+        if device_index != (0,):
+            raise OptionError(f"device_index={device_index} needs CUDA; the CPU has no index")
+        return "cpu"
+    if not present:
+        raise OptionError("device='cuda' but no CUDA device is seen; install a driver or use 'cpu'")
+    for index in device_index:
+        if not 0 <= index < present:
+            raise OptionError(f"device_index={index}: CUDA devices here are 0 to {present - 1}")
+    return "cuda"
+
+
+def choose_compute_type(compute_type: str, device: Literal["cpu", "cuda"], index: int) -> str:
+    """The compute type to load with: "auto" is the best that the device supports.
+
+    Raises:
+        OptionError: the device does not support it; the message lists what it does.
+    """
+    supported = ctranslate2.get_supported_compute_types(device, index)
+    if compute_type == "auto":
+        return next(name for name in PREFERRED[device] if name in supported)
+    if compute_type not in supported:
+        raise OptionError(
+            f"compute_type={compute_type!r} is not supported on {device} here; "
+            f"give auto, {', '.join(sorted(supported))}"
+        )
+    return compute_type

@@ -1,0 +1,158 @@
+"""All the stages, in order: the only file that knows them all.
+
+    sources -> open_audio -> clips -> Vad -> chunks      one thread
+            -> features                                  a pool of threads
+            -> batches -> Decoder                        the engine's workers
+            -> segments, in recording order              the caller
+
+Every arrow is a generator, and every buffer has a bound: memory does not grow with the recording.
+"""
+
+import os
+from collections import Counter
+from collections.abc import Callable, Generator, Iterable
+from contextlib import closing
+from dataclasses import replace
+from itertools import chain
+from typing import Final
+
+from whisperbatch.audio import AudioReader
+from whisperbatch.batching import End, Item, Row, batches
+from whisperbatch.chunking import chunks
+from whisperbatch.clips import clips
+from whisperbatch.decoding.decoder import Decoder
+from whisperbatch.errors import OptionError, WhisperBatchError
+from whisperbatch.features import feature_extractor
+from whisperbatch.language import Decision, Languages
+from whisperbatch.options import Options
+from whisperbatch.prefetch import map_ordered
+from whisperbatch.protocols import Engine
+from whisperbatch.types import Chunk, Segment, to_seconds
+from whisperbatch.vad import open_vad
+
+Opener = Callable[[], AudioReader]
+
+FEATURE_WORKERS: Final = min(os.cpu_count() or 1, 4)
+
+
+def check(engine: Engine, options: Options) -> Options:
+    """The options as this engine will take them.
+
+    Raises:
+        OptionError: the model cannot honour one.
+    """
+    if engine.is_multilingual:
+        return options
+    if options.language not in (None, "en"):
+        raise OptionError(
+            f"language={options.language!r}: model {engine.name} is English-only; "
+            "use a multilingual model such as 'base'"
+        )
+    if options.task == "translate":
+        raise OptionError(
+            f"task='translate': model {engine.name} is English-only; "
+            "use a multilingual model such as 'base'"
+        )
+    return replace(options, language="en")
+
+
+class Run:
+    """One pass over one or many recordings. Iterate it once.
+
+    Args:
+        engine: runs the model.
+        openers: open the recordings, each when its turn comes.
+        options: as `check` gives them.
+
+    Yields:
+        (recording, Segment) in recording order, and an `End` after the last of each recording.
+        A recording that cannot be read ends early, with its error in `End`; the others go on.
+    """
+
+    def __init__(self, engine: Engine, openers: Iterable[Opener], options: Options) -> None:
+        self._engine = engine
+        self._openers = openers
+        self._options = options
+        self._languages = Languages(options.language)
+        self._vad = open_vad(options)
+        self._extractor = feature_extractor(options.features, engine.n_mels)
+        self._decode = Decoder(engine, options, self._languages)
+
+    def __iter__(self) -> Generator[tuple[int, Segment] | End, None, None]:
+        workers = self._engine.workers
+        numbers: Counter[int] = Counter()
+        with closing(
+            map_ordered(self._decode_batch, self._batches(), workers=workers, depth=workers)
+        ) as decoded:
+            for result in chain.from_iterable(decoded):
+                if isinstance(result, End):
+                    yield result
+                    continue
+                recording, segment = result
+                yield recording, replace(segment, id=numbers[recording])
+                numbers[recording] += 1
+
+    def language(self, recording: int) -> Decision | None:
+        """What was decided for a recording that has ended; None where it had no speech."""
+        return self._languages.of(recording)
+
+    def _chunks(self) -> Generator[Chunk | End, None, None]:
+        for recording, opener in enumerate(self._openers):
+            try:
+                reader = opener()
+            except WhisperBatchError as error:
+                yield End(recording, error.source or "", 0.0, error)
+                continue
+            failure: WhisperBatchError | None = None
+            with closing(reader):
+                try:
+                    yield from self._read(recording, reader)
+                except WhisperBatchError as error:
+                    failure = error
+                yield End(recording, reader.name, to_seconds(reader.position), failure)
+
+    def _read(self, recording: int, reader: AudioReader) -> Generator[Chunk, None, None]:
+        index = 0
+        for offset, blocks in clips(reader.blocks(), self._options.clip_timestamps):
+            for chunk in chunks(
+                self._vad(blocks),
+                self._options,
+                self._vad.hop,
+                recording=recording,
+                index=index,
+                offset=offset,
+            ):
+                yield chunk
+                index += 1
+
+    def _featurise(self, item: Chunk | End) -> Item:
+        if isinstance(item, End):
+            return item
+        features = self._extractor(item.samples)
+        return Row(item, features, self._extractor.pad_value(features))
+
+    def _batches(self) -> Generator[tuple[list[Item], list[int]], None, None]:
+        """Batches, each with the recordings whose language it decides."""
+        with closing(
+            map_ordered(
+                self._featurise,
+                self._chunks(),
+                workers=FEATURE_WORKERS,
+                depth=FEATURE_WORKERS + 1,
+            )
+        ) as rows:
+            for batch in batches(rows, self._options.batch_size):
+                present = {item.chunk.recording: None for item in batch if isinstance(item, Row)}
+                yield batch, [number for number in present if self._languages.claim(number)]
+
+    def _decode_batch(self, batch: tuple[list[Item], list[int]]) -> list[tuple[int, Segment] | End]:
+        items, claimed = batch
+        rows = [item for item in items if isinstance(item, Row)]
+        decoded = iter(self._decode(rows, claimed) if rows else ())
+        results: list[tuple[int, Segment] | End] = []
+        for item in items:
+            if isinstance(item, End):
+                results.append(item)
+            else:
+                results.extend((item.chunk.recording, segment) for segment in next(decoded))
+        return results
