@@ -45,8 +45,8 @@ class KaldiMel:
 
     Framed like Whisper's features, frame for frame. Dither, pre-emphasis, the removal of the mean
     and the rounding of 25 ms to a power of two are off. What is left of the difference is Kaldi's
-    Hann window, symmetric where Whisper's is periodic: 0.0005 on average, most (0.1) where a
-    strong tone's side lobes are all there is.
+    Hann window, symmetric where Whisper's is periodic: on speech 0.0007 on average, 0.25 at most,
+    where a strong tone's side lobes are all there is.
 
     Raises:
         MissingExtraError: PyTorch or torchaudio is missing, or does not load.
@@ -95,8 +95,8 @@ class KaldiFbank:
     """Kaldi's log filter bank as published for AST, but with Whisper's number of bands.
 
     torchaudio.compliance.kaldi.fbank with a Hann window and its other defaults, of samples within
-    1, then less the mean of AudioSet and over twice its deviation: about -0.5 to 0.5 where there
-    is sound. Frame t is that of samples 160 t to 160 t + 400, so its centre lies 12.5 ms later
+    1, then less the mean of AudioSet and over twice its deviation: on speech a mean of -0.2 and a
+    deviation of 0.5. Frame t is that of samples 160 t to 160 t + 400, so its centre lies 12.5 ms later
     than that of Whisper's frame t; 240 zeros after the end make n // 160 of them. Thread-safe.
 
     Raises:
