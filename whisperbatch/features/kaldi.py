@@ -96,8 +96,9 @@ class KaldiFbank:
 
     torchaudio.compliance.kaldi.fbank with a Hann window and its other defaults, of samples within
     1, then less the mean of AudioSet and over twice its deviation: on speech a mean of -0.2 and a
-    deviation of 0.5. Frame t is that of samples 160 t to 160 t + 400, so its centre lies 12.5 ms later
-    than that of Whisper's frame t; 240 zeros after the end make n // 160 of them. Thread-safe.
+    deviation of 0.5. Frame t is that of samples 160 t to 160 t + 400, so its centre lies 12.5 ms
+    later than that of Whisper's frame t; 240 zeros after the end make n // 160 of them.
+    Thread-safe.
 
     Raises:
         MissingExtraError: PyTorch or torchaudio is missing, or does not load.

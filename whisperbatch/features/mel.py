@@ -32,8 +32,8 @@ BAND: Final = 16
 all zeros: in bands of 16 the product takes half the time (0.66 ms for 1.36 ms, 30 s at 80 mels)."""
 
 PRODUCT: Final = 160
-"""Frames in one product: few enough that OpenBLAS does not start threads of its own (it does from
-2 ** 18 multiplications), which would fight those of the pool."""
+"""Frames in one product: few enough that OpenBLAS starts no threads of its own (its
+GEMM_MULTITHREAD_THRESHOLD: 2 ** 18 multiplications), which would fight those of the pool."""
 
 
 class _Band(NamedTuple):
