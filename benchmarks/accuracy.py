@@ -1,0 +1,148 @@
+"""Word error rate, segment starts and speed of ways to do one thing, on built recordings.
+
+python -m benchmarks.accuracy                        # the defaults
+python -m benchmarks.accuracy merging silence        # comparisons; see COMPARISONS
+python -m benchmarks.accuracy --recordings prompts:en:600:0 read:en:300:0 timestamps
+"""
+
+import argparse
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from statistics import median
+from typing import NamedTuple
+from unittest import mock
+
+import whisperbatch as wb
+from benchmarks import recordings, scoring
+from whisperbatch import chunking
+from whisperbatch.options import OptionKeywords, Options, resolve
+from whisperbatch.types import SpeechSpan
+from whisperbatch.vad import open_vad
+
+
+class Variant(NamedTuple):
+    """One way to do it: options, or a stand-in for `chunking.plan`."""
+
+    name: str
+    options: OptionKeywords
+    plan: object = None
+
+
+def greedy(spans: Sequence[SpeechSpan], limit: int, max_pause: int | None = None) -> list[int]:
+    """How many spans each chunk takes if each takes as many as fit: the rival of `plan`."""
+    counts = [0]
+    length = 0
+    for number, span in enumerate(spans):
+        gap = span.start - spans[number - 1].end if counts[-1] else 0
+        longer = length + span.length + (gap if max_pause is None else min(gap, max_pause))
+        if counts[-1] and longer > limit:
+            counts.append(0)
+            longer = span.length
+        counts[-1] += 1
+        length = longer
+    return counts
+
+
+COMPARISONS = {
+    "defaults": (Variant("defaults", {}),),
+    "merging": (Variant("look-ahead", {}), Variant("greedy", {}, greedy)),
+    "silence": (
+        Variant("kept", {}),
+        Variant("at most 2 s", {"max_pause": 2.0}),
+        Variant("at most 1 s", {"max_pause": 1.0}),
+        Variant("concatenated", {"max_pause": 0.0}),
+    ),
+    "timestamps": (
+        Variant("alignment", {}),
+        Variant("tokens", {"timestamps": "tokens"}),
+    ),
+    "features": (
+        Variant("whisper", {}),
+        Variant("kaldi-mel", {"features": "kaldi-mel"}),
+        Variant("kaldi-fbank", {"features": "kaldi-fbank"}),
+    ),
+    "vad": (Variant("silero", {}), Variant("none", {"vad": False})),
+    "beam": (Variant("beam 5", {"beam_size": 5}), Variant("beam 1", {"beam_size": 1})),
+}
+
+RECORDINGS = ("prompts:en:600:0", "prompts:en:600:1", "dense:en:600:0", "read:en:300:0")
+
+
+def build(name: str) -> recordings.Recording:
+    """A recording from KIND:LANGUAGE:SECONDS:SEED."""
+    kind, language, seconds, seed = name.split(":")
+    if kind == "prompts":
+        return recordings.prompts(language, float(seconds), int(seed))
+    if kind == "sparse":
+        return recordings.prompts(language, float(seconds), int(seed), pauses=(1.0, 8.0))
+    if kind == "dense":
+        return recordings.dense(language, float(seconds), int(seed))
+    if kind == "read":
+        return recordings.read_speech(float(seconds), int(seed))
+    raise SystemExit(f"{name}: the kinds are prompts, sparse, dense and read")
+
+
+@contextmanager
+def planned_by(plan: object) -> Iterator[None]:
+    """Chunks parted by `plan`, if there is one."""
+    if plan is None:
+        yield
+        return
+    with mock.patch.object(chunking, "plan", plan):
+        yield
+
+
+def count_chunks(recording: recordings.Recording, options: Options) -> int:
+    """How many chunks the recording makes."""
+    vad = open_vad(options)
+    samples = recording.samples.astype("float32") / 32768
+    return sum(1 for _ in chunking.chunks(vad([samples]), options, vad.hop))
+
+
+def measure(
+    asr: wb.Transcriber, recording: recordings.Recording, language: str, variant: Variant, beam: int
+) -> str:
+    """A line of figures."""
+    options = resolve(Options(language=language, beam_size=beam), **variant.options)
+    with planned_by(variant.plan):
+        chunks = count_chunks(recording, options)
+        started = time.perf_counter()
+        transcript = asr.transcribe(recording.samples, options=options)
+        took = time.perf_counter() - started
+    truth = " ".join(utterance.text for utterance in recording.utterances)
+    score = scoring.word_error_rate(truth, transcript.text, language)
+    errors = scoring.start_errors(recording.utterances, [s.start for s in transcript.segments])
+    near = sum(error <= 0.5 for error in errors) / len(errors) if errors else float("nan")
+    middle = median(errors) if errors else float("nan")
+    return (
+        f"{score.rate:6.2%} {score.substitutions:4} {score.deletions:4} {score.insertions:4} "
+        f"{near:7.1%} {1000 * middle:5.0f} ms {chunks:6} {len(transcript.segments):8} "
+        f"{recording.duration / took:6.1f}x"
+    )
+
+
+def main() -> None:
+    """Print a table for each comparison asked for."""
+    parser = argparse.ArgumentParser(description="Compare ways to do one thing, on built speech.")
+    parser.add_argument("comparisons", nargs="*", default=["defaults"], metavar="COMPARISON")
+    parser.add_argument("--model", default="base")
+    parser.add_argument("--beam-size", type=int, default=5)
+    parser.add_argument("--recordings", nargs="+", default=RECORDINGS, metavar="KIND:LANG:S:SEED")
+    arguments = parser.parse_args()
+    print(
+        f"{'recording':18} {'variant':13} {'WER':>6} {'sub':>4} {'del':>4} {'ins':>4} "
+        f"{'<0.5 s':>7} {'median':>8} {'chunks':>6} {'segments':>8} {'speed':>7}"
+    )
+    with wb.load(arguments.model) as asr:
+        for name in arguments.recordings:
+            recording = build(name)
+            for comparison in arguments.comparisons:
+                for variant in COMPARISONS[comparison]:
+                    language = name.split(":")[1]
+                    line = measure(asr, recording, language, variant, arguments.beam_size)
+                    print(f"{name:18} {variant.name:13} {line}", flush=True)
+
+
+if __name__ == "__main__":
+    main()
