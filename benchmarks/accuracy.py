@@ -13,6 +13,8 @@ from statistics import median
 from typing import NamedTuple
 from unittest import mock
 
+import numpy as np
+
 import whisperbatch as wb
 from benchmarks import recordings, scoring
 from whisperbatch import chunking
@@ -96,8 +98,8 @@ def planned_by(plan: object) -> Iterator[None]:
 def count_chunks(recording: recordings.Recording, options: Options) -> int:
     """How many chunks the recording makes."""
     vad = open_vad(options)
-    samples = recording.samples.astype("float32") / 32768
-    return sum(1 for _ in chunking.chunks(vad([samples]), options, vad.hop))
+    samples = recording.samples.astype(np.float32) / np.float32(32768)
+    return len(list(chunking.chunks(vad([samples]), options, vad.hop)))
 
 
 def measure(

@@ -153,9 +153,9 @@ def test_missing_extra_says_what_to_install(
         OSError(),
     ],
 )
-@pytest.mark.parametrize(("version", "build"), [("2.13.0+cpu", "cpu"), ("2.13.0+cu130", "cu130")])
+@pytest.mark.parametrize("version", ["2.13.0+cpu", "2.13.0+cu130"])
 def test_torchaudio_of_another_build_says_which_to_install(
-    kind: FeatureKind, error: Exception, version: str, build: str, monkeypatch: pytest.MonkeyPatch
+    kind: FeatureKind, error: Exception, version: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     torch = fake_torch(version)
     monkeypatch.setitem(sys.modules, "torch", torch)
@@ -170,7 +170,7 @@ def test_torchaudio_of_another_build_says_which_to_install(
         feature_extractor(kind, 80)
     message = str(caught.value)
     assert f"torchaudio does not load beside torch {version}" in message
-    assert f"https://download.pytorch.org/whl/{build}" in message
+    assert "install torch and torchaudio of one build" in message
     assert "\n" not in message
     assert caught.value.__cause__ is error
 

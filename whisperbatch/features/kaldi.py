@@ -147,11 +147,9 @@ def load_torchaudio() -> tuple[Any, Any]:
     except (ImportError, OSError, RuntimeError) as error:
         # torch is not in sys.modules where it is itself what fails
         version = getattr(sys.modules.get("torch"), "__version__", "")
-        build = version.partition("+")[2] or "cpu"
         failed = f"torchaudio does not load beside torch {version}" if version else "torch fails"
         cause = next(iter(str(error).splitlines()), type(error).__name__)
         raise MissingExtraError(
-            f'features="kaldi": {failed} ({cause}); install torch and torchaudio of one build: '
-            f"pip install --force-reinstall torch torchaudio "
-            f"--index-url https://download.pytorch.org/whl/{build}"
+            f'features="kaldi": {failed} ({cause}); install torch and torchaudio of one build, '
+            "both for CUDA or both for the CPU: https://pytorch.org/get-started says how"
         ) from error
