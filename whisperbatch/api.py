@@ -21,6 +21,7 @@ from whisperbatch.types import Segment, Source, Transcript
 DEFAULT_MODEL: Final = "base"
 
 F = TypeVar("F", bound=Callable[..., object])
+T = TypeVar("T")
 
 
 def _shows_options(function: F) -> F:
@@ -258,6 +259,9 @@ class LoadKeywords(TypedDict, total=False):
     intra_threads: int
 
 
+_LOADING: Final = frozenset(LoadKeywords.__annotations__)
+
+
 class Keywords(OptionKeywords, LoadKeywords, total=False):
     """What the one-call functions take: all of `load`'s keywords and all options."""
 
@@ -374,15 +378,19 @@ def transcribe_many(
     """
     loading, single = _split(keywords)
     resolved = resolve(options, **single)
-    with load(model, **loading) as asr:
-        yield from asr.transcribe_many(sources, on_error=on_error, options=resolved)
+    asr = load(model, **loading)
+    return _with(asr, asr.transcribe_many(sources, on_error=on_error, options=resolved))
+
+
+def _with(asr: Transcriber, items: Iterator[T]) -> Generator[T, None, None]:
+    with asr:
+        yield from items
 
 
 def _split(keywords: Keywords) -> tuple[LoadKeywords, OptionKeywords]:
-    loading = {
-        name: keywords.pop(name) for name in LoadKeywords.__annotations__ if name in keywords
-    }
-    return cast("LoadKeywords", loading), cast("OptionKeywords", keywords)
+    loading = {name: value for name, value in keywords.items() if name in _LOADING}
+    single = {name: value for name, value in keywords.items() if name not in _LOADING}
+    return cast("LoadKeywords", loading), cast("OptionKeywords", single)
 
 
 def _whole(segments: SegmentStream) -> Transcript:

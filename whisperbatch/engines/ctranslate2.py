@@ -1,7 +1,6 @@
 """Whisper on CTranslate2: the engine that runs everywhere, CPU and CUDA."""
 
 import logging
-import os
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -14,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 from tokenizers import Tokenizer
 
-from whisperbatch.engines.devices import choose_compute_type, choose_device
+from whisperbatch.engines.devices import choose_compute_type, choose_device, cores
 from whisperbatch.errors import ClosedError, EngineError, ModelError
 from whisperbatch.options import DecodeOptions
 from whisperbatch.protocols import Alignment, Encoded
@@ -72,8 +71,7 @@ class CTranslate2Engine:
                 device_index=list(device_index),
                 compute_type=compute_type,
                 inter_threads=inter_threads,
-                intra_threads=intra_threads
-                or max(len(os.sched_getaffinity(0)) // inter_threads, 1),
+                intra_threads=intra_threads or max(cores() // inter_threads, 1),
             )
             self.tokenizer: Tokenizer = Tokenizer.from_file(str(directory / "tokenizer.json"))
         except Exception as error:  # tokenizers raises bare Exception, CTranslate2 RuntimeError

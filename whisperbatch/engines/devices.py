@@ -1,6 +1,6 @@
 """Which device and which arithmetic: "auto" becomes a choice, and the choice is logged."""
 
-import logging
+import os
 from typing import Final, Literal, get_args
 
 import ctranslate2
@@ -16,8 +16,6 @@ PREFERRED: Final = {
     "cuda": ("float16", "bfloat16", "int8_float32", "float32"),
 }
 """Compute types by device, the first supported one is taken."""
-
-log = logging.getLogger(__name__)
 
 
 def choose_device(device: str, device_index: tuple[int, ...]) -> Literal["cpu", "cuda"]:
@@ -56,3 +54,10 @@ def choose_compute_type(compute_type: str, device: Literal["cpu", "cuda"], index
             f"give auto, {', '.join(sorted(supported))}"
         )
     return compute_type
+
+
+def cores() -> int:
+    """Processor cores that this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1  # where there is no affinity: macOS, Windows

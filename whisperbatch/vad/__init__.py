@@ -1,5 +1,7 @@
 """Voice activity detection: how likely each frame of audio is speech."""
 
+from functools import cache
+
 from whisperbatch.options import VadOptions
 from whisperbatch.protocols import Vad
 from whisperbatch.vad.everything import Everything
@@ -15,6 +17,12 @@ def open_vad(options: VadOptions) -> Vad:
     """
     if not options.vad:
         return Everything()
+    return _silero()
+
+
+@cache
+def _silero() -> Vad:
+    """One for all recordings: it holds no state of theirs, and takes a while to load."""
     from whisperbatch.vad.silero import SileroVad  # noqa: PLC0415 - loads onnxruntime
 
     return SileroVad()
