@@ -29,7 +29,7 @@ lint: $(VENV)/.test
 
 bench:
 	@echo "Benchmarks, each a program: $(BIN)/python -m benchmarks.NAME"
-	@for file in benchmarks/*.py; do \
+	@for file in $$(grep -l __main__ benchmarks/*.py); do \
 		printf '  %-16s %s\n' "$$(basename $$file .py)" "$$(sed -n '1s/^"""//p' $$file)"; done
 
 clean:
