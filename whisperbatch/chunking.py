@@ -22,7 +22,9 @@ GOOD_PAUSE: Final = to_samples(1.0)  # a break at this much silence or more cost
 BREAK_COST: Final = 1.0  # of a break with no silence at all, in chunks
 
 
-def plan(spans: Sequence[SpeechSpan], limit: int, max_pause: int | None = None) -> list[int]:
+def plan(
+    spans: Sequence[SpeechSpan], limit: int, max_pause: int | None = None, *, more: bool = False
+) -> list[int]:
     """How many spans each chunk takes.
 
     Least cost over all ways to part `spans`: 1 for each chunk, and for each break up to
@@ -33,6 +35,9 @@ def plan(spans: Sequence[SpeechSpan], limit: int, max_pause: int | None = None) 
         spans: in order, each no longer than `limit`.
         limit: of a chunk, in samples, its inner pauses counted.
         max_pause: what a pause counts for at most; None for all of it.
+        more: other spans will follow, so the last chunk is not full yet: it costs its share of
+            `limit`. (If it cost 1, the others would be free to share out its room, and every
+            first chunk would be short.)
 
     Returns:
         Counts that sum to len(spans).
@@ -47,7 +52,8 @@ def plan(spans: Sequence[SpeechSpan], limit: int, max_pause: int | None = None) 
                 length += _pause(spans[start], spans[start + 1], max_pause)
             if length > limit and start < end - 1:
                 break
-            cost = best[start][0] + 1.0
+            open_ended = more and end == len(spans)
+            cost = best[start][0] + (length / limit if open_ended else 1.0)
             if start:
                 gap = spans[start].start - spans[start - 1].end
                 cost += BREAK_COST * max(0.0, 1.0 - gap / GOOD_PAUSE)
@@ -138,7 +144,8 @@ def chunks(
         while spans and (final or known >= spans[0].start + LOOK_AHEAD * limit):
             horizon = spans[0].start + LOOK_AHEAD * limit
             seen = [span for span in spans if span.start < horizon]
-            taken = spans[: plan(seen, limit, max_pause)[0]]
+            more = not final or len(seen) < len(spans)
+            taken = spans[: plan(seen, limit, max_pause, more=more)[0]]
             del spans[: len(taken)]
             held = pieces(taken, max_pause)
             yield Chunk(
