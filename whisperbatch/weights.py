@@ -1,0 +1,118 @@
+"""CTranslate2's model.bin: its header, walked from end to end without reading the data.
+
+    u32 version | string spec name | u32 revision | u32 count
+    count times:  string name | u8 rank | u32 dims[rank] | u8 dtype | u32 bytes | data
+    u32 count of aliases | (string alias, string name) each
+
+A string is a u16 length, with the final NUL, and its bytes. All little-endian.
+"""
+
+import math
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO, Final
+
+from whisperbatch.errors import ModelError
+
+VERSION: Final = 6  # the binary version that CTranslate2 4 reads and its converters write
+ITEM_BYTES: Final = {0: 4, 1: 1, 2: 2, 3: 4, 4: 2, 5: 2}  # f32, i8, i16, i32, f16, bf16
+LFS_POINTER: Final = b"version https://git-lfs"
+
+
+@dataclass(frozen=True, slots=True)
+class Variable:
+    """One array of the file.
+
+    Attributes:
+        name: as CTranslate2 names it.
+        shape: as stored.
+        dtype: 0 f32, 1 i8, 2 i16, 3 i32, 4 f16, 5 bf16.
+        offset: of its data in the file, in bytes.
+        size: of its data, in bytes.
+    """
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: int
+    offset: int
+    size: int
+
+
+def check_weights(path: Path) -> None:
+    """Walk a model.bin to its end.
+
+    Raises:
+        ModelError: it is no Whisper model.bin, is cut short, or has something after its end.
+    """
+    try:
+        with path.open("rb") as file:
+            for _ in variables(file, path):
+                pass
+    except OSError as error:
+        raise ModelError(f"{path}: cannot be read: {error.strerror}") from error
+
+
+def variables(file: BinaryIO, path: Path) -> Iterator[Variable]:
+    """The arrays of an open model.bin, in order; the file is checked along the way.
+
+    Raises:
+        ModelError: as `check_weights`.
+    """
+    size = path.stat().st_size
+    if file.read(len(LFS_POINTER)) == LFS_POINTER:
+        raise ModelError(f"{path}: is a Git LFS pointer, not the weights; run `git lfs pull`")
+    file.seek(0)
+    reader = _Reader(file, path, size)
+    version = reader.number("<I")
+    if version != VERSION:
+        raise ModelError(f"{path}: is no CTranslate2 model of binary version {VERSION}")
+    spec = reader.string()
+    if spec != "WhisperSpec":
+        raise ModelError(f"{path}: holds a {spec[:40]!r} model, not Whisper's")
+    reader.number("<I")  # revision
+    for _ in range(reader.number("<I")):
+        yield reader.variable()
+    for _ in range(reader.number("<I")):
+        reader.string()
+        reader.string()
+    if file.tell() != size:
+        raise ModelError(
+            f"{path}: has {size - file.tell()} bytes after its end; it is damaged, fetch it again"
+        )
+
+
+class _Reader:
+    def __init__(self, file: BinaryIO, path: Path, size: int) -> None:
+        self._file, self._path, self._size = file, path, size
+
+    def number(self, form: str) -> int:
+        data = self._file.read(struct.calcsize(form))
+        if len(data) < struct.calcsize(form):
+            raise self._short()
+        return int(struct.unpack(form, data)[0])
+
+    def string(self) -> str:
+        length = self.number("<H")
+        data = self._file.read(length)
+        if len(data) < length:
+            raise self._short()
+        return data.rstrip(b"\0").decode(errors="replace")
+
+    def variable(self) -> Variable:
+        name = self.string()
+        shape = tuple(self.number("<I") for _ in range(self.number("<B")))
+        dtype, size = self.number("<B"), self.number("<I")
+        if size != math.prod(shape) * ITEM_BYTES.get(dtype, -1):
+            raise ModelError(
+                f"{self._path}: variable {name[:60]!r} is damaged; fetch the file again"
+            )
+        offset = self._file.tell()
+        if offset + size > self._size:
+            raise self._short()
+        self._file.seek(size, 1)
+        return Variable(name, shape, dtype, offset, size)
+
+    def _short(self) -> ModelError:
+        return ModelError(f"{self._path}: is cut short at {self._size} bytes; fetch it again")
