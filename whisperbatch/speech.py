@@ -5,11 +5,12 @@ r"""From probabilities of speech to spans of speech, while the recording is stil
     bridged        [==============]            [=========     silence under min_silence_duration
     padded       [==================]        [===========     speech_pad, at most half the gap
 
-A span that grows past `max_speech_duration` is cut where speech is least likely and the audio is
-quietest, in the later half of what it may be.
+A span longer than `max_speech_duration` is cut where speech is least likely and the audio is
+quietest, in the later half of what it may be. Its length is known once it ends or goes on after a
+silence, so the spans are those that a look at the whole recording would give.
 """
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -45,7 +46,9 @@ class SpanFinder:
         self._hop = hop
         self._pad = to_samples(options.speech_pad)
         self._min_speech = to_samples(options.min_speech_duration)
-        self._min_silence = max(to_samples(options.min_silence_duration), 1)
+        # a silence that no span can hold ends speech anyway; so what is kept has a bound
+        min_silence = min(options.min_silence_duration, options.max_speech_duration)
+        self._min_silence = max(to_samples(min_silence), 1)
         # counted in frames, margins aside, so that a padded span keeps to the limit
         self._max_frames = (to_samples(options.max_speech_duration) - 2 * self._pad) // hop
         self._frame = 0  # frames seen
@@ -88,31 +91,28 @@ class SpanFinder:
             speech.quiet = None
         elif speech.quiet is None and probability < self._offset:
             speech.quiet = frame
-        if speech.quiet is not None and (
-            (frame + 1 - speech.quiet) * self._hop >= self._min_silence
-        ):
+        if speech.quiet is None:
+            while len(speech.costs) > self._max_frames:
+                speech = yield from self._split(speech)
+        elif (frame + 1 - speech.quiet) * self._hop >= self._min_silence:
             yield from self._close(speech, speech.quiet * self._hop, cut=False)
-        elif len(speech.costs) > self._max_frames:
-            yield from self._split(speech)
 
-    def _split(self, speech: _Speech) -> Iterator[SpeechSpan]:
+    def _split(self, speech: _Speech) -> Generator[SpeechSpan, None, _Speech]:
         """Cut the speech going on at the cheapest boundary in the later half of its limit."""
-        costs = np.array(speech.costs)
+        costs = np.array(speech.costs[: self._max_frames + 1])
         earliest = max(self._max_frames // 2, 1)
         boundaries = costs[earliest - 1 : -1] + costs[earliest:]  # of the frames on either side
         latest = len(boundaries) - 1 - int(np.argmin(boundaries[::-1]))  # among equals
         frame = speech.start + earliest + latest
         yield from self._close(speech, frame * self._hop, cut=True)
-        quiet = None if speech.quiet is None else max(speech.quiet, frame)
-        self._speech = _Speech(
-            frame, joined=True, quiet=quiet, costs=speech.costs[earliest + latest :]
-        )
+        rest = self._speech = _Speech(frame, joined=True, costs=speech.costs[earliest + latest :])
+        return rest
 
     def _close(self, speech: _Speech, end: int, *, cut: bool) -> Iterator[SpeechSpan]:
         """End the speech going on; hold it until its right margin is known."""
         self._speech = None
         start = speech.start * self._hop
-        if end - start < (1 if speech.joined or cut else self._min_speech):
+        if end - start < self._min_speech and not (speech.joined or cut):
             return
         left = start if speech.joined else max(start - self._pad, 0)
         if self._held and not speech.joined:
