@@ -285,7 +285,7 @@ def _check_digest(path: Path, digest: str) -> None:
 
 
 STAMP: Final = "verified.json"
-"""Sizes and times of files whose SHA-256 has been checked, so that 145 MB need not be read again."""
+"""Sizes and times of files whose SHA-256 has been checked: 145 MB need not be read again."""
 
 
 def _state(directory: Path) -> dict[str, list[int]]:

@@ -1,0 +1,182 @@
+"""Any source of sound -> blocks of mono samples at 16 kHz, as they are asked for.
+
+Media are decoded in media.py; this is what a source may be, and the samples that are in memory
+already.
+"""
+
+import io
+import sys
+from collections.abc import Callable, Iterator
+from os import PathLike, fspath
+from pathlib import Path
+from typing import BinaryIO, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from whisperbatch.errors import AudioError, OptionError
+from whisperbatch.media import MediaDecoder, Resampler
+from whisperbatch.options import AudioOptions
+from whisperbatch.types import SAMPLING_RATE, Audio, Samples, Source, to_seconds
+
+BLOCK: Final = SAMPLING_RATE  # samples of an array read at a time
+RATES: Final = (1_000, 768_000)  # Hz: the sampling rates that make sense
+
+
+class AudioReader:
+    """One recording, open. Used by one thread; `close()` at any time.
+
+    Attributes:
+        name: of the recording, for people.
+        position: samples given so far; after the last block, the recording's length.
+    """
+
+    def __init__(self, name: str, blocks: Iterator[Samples], close: Callable[[], None]) -> None:
+        self.name = name
+        self.position = 0
+        self._blocks = blocks
+        self._close = close
+
+    def blocks(self) -> Iterator[Samples]:
+        """The recording from its start, once: blocks of at most a few seconds, none empty.
+
+        Raises:
+            AudioError: it cannot be read further, or holds NaN or infinite samples.
+        """
+        for block in self._blocks:
+            if not np.isfinite(block).all():
+                at = to_seconds(self.position + int(np.argmin(np.isfinite(block))))
+                raise AudioError(
+                    f"has NaN or infinite samples at {at:.3f} s; replace them, by silence say",
+                    source=self.name,
+                )
+            self.position += len(block)
+            yield block
+
+    def close(self) -> None:
+        """Free the file. Safe to call twice."""
+        self._close()
+
+
+def open_audio(source: Source, options: AudioOptions) -> AudioReader:
+    """Open a recording, far enough to know that it can be read.
+
+    Args:
+        source: see `types.Source`. A file of the caller's stays open; an array is not modified.
+        options: which track, which channel, and the rate of an array.
+
+    Raises:
+        AudioError: it is missing, empty, not audio, or has no such track; or the array's type or
+            shape is wrong.
+        OptionError: an option does not fit the source.
+    """
+    if isinstance(source, np.ndarray):
+        rate = SAMPLING_RATE if options.sampling_rate is None else options.sampling_rate
+        return _open_array(Audio(source, rate), options)
+    if isinstance(source, Audio):
+        if options.sampling_rate not in (None, source.sampling_rate):
+            raise OptionError(
+                f"sampling_rate={options.sampling_rate}, but the Audio says "
+                f"{source.sampling_rate}; leave the option out"
+            )
+        return _open_array(source, options)
+    name, file = _file(source)
+    if options.sampling_rate is not None:
+        raise OptionError(
+            f"sampling_rate is for samples in an array; {name} states its own, leave it out"
+        )
+    decoder = MediaDecoder(name, file, options)
+    return AudioReader(name, decoder.blocks(), decoder.close)
+
+
+def _file(source: object) -> tuple[str, str | BinaryIO]:
+    """A source's name, and what FFmpeg is to open."""
+    if isinstance(source, str | PathLike):
+        path = fspath(source)
+        if path == "-":
+            return "<stdin>", sys.stdin.buffer
+        if not isinstance(path, str):
+            raise AudioError(f"the path {path!r} is bytes; give it as str or pathlib.Path")
+        if "://" not in path:
+            _check_path(Path(path))
+        return path, path
+    if isinstance(source, bytes | bytearray | memoryview):
+        if not len(source):
+            raise AudioError("is empty; give the bytes of a media file", source="<bytes>")
+        return "<bytes>", io.BytesIO(source)
+    if isinstance(source, io.TextIOBase):
+        raise AudioError("is open as text; open it with mode 'rb'", source=_name(source))
+    if callable(getattr(source, "read", None)):
+        return _name(source), source  # type: ignore[return-value]  # it reads: that is enough
+    raise AudioError(
+        f"a {type(source).__name__} is no recording; give a path, bytes, an open binary file, "
+        "an Audio, or a float32 or int16 array"
+    )
+
+
+def _name(file: object) -> str:
+    name = getattr(file, "name", None)
+    return name if isinstance(name, str) else f"<{type(file).__name__}>"
+
+
+def _check_path(path: Path) -> None:
+    """What FFmpeg would say less clearly."""
+    try:
+        if path.is_dir():
+            raise AudioError("is a directory; give its files", source=str(path))
+        if path.is_file() and not path.stat().st_size:
+            raise AudioError("is empty; is it still being written?", source=str(path))
+        if not path.exists():
+            raise AudioError("there is no such file", source=str(path))
+    except (OSError, ValueError) as error:
+        raise AudioError(f"cannot be opened: {error}", source=str(path)) from error
+
+
+def _open_array(audio: Audio, options: AudioOptions) -> AudioReader:
+    name, samples, rate = "<array>", audio.samples, audio.sampling_rate
+    if isinstance(rate, bool) or not isinstance(rate, int | np.integer):
+        raise OptionError(f"sampling_rate must be a whole number of Hz, not {rate!r}")
+    if not RATES[0] <= rate <= RATES[1]:
+        raise OptionError(f"sampling_rate={rate} is out of range: {RATES[0]} to {RATES[1]} Hz")
+    if options.track:
+        raise OptionError(f"track={options.track}: an array has one track, 0")
+    if options.channel == "right":
+        raise OptionError("channel='right': an array has one channel; give samples[:, 1]")
+    if not isinstance(samples, np.ndarray) or samples.dtype not in (np.float32, np.int16):
+        kind = samples.dtype if isinstance(samples, np.ndarray) else type(samples).__name__
+        raise AudioError(
+            f"samples must be a float32 or int16 array, not {kind}; convert with "
+            "samples.astype(np.float32), scaled to lie within -1 and 1",
+            source=name,
+        )
+    if samples.ndim != 1:
+        raise AudioError(
+            f"samples have shape {samples.shape}, not (n_samples,); choose a channel, such as "
+            "samples[:, 0], or give their mean",
+            source=name,
+        )
+    if not len(samples):
+        raise AudioError("has no samples", source=name)
+    _check_finite(name, samples, int(rate))
+    return AudioReader(name, _array_blocks(samples, int(rate)), lambda: None)
+
+
+def _check_finite(name: str, samples: npt.NDArray[np.float32 | np.int16], rate: int) -> None:
+    for start in range(0, len(samples), BLOCK):
+        finite = np.isfinite(samples[start : start + BLOCK])
+        if not finite.all():
+            at = (start + int(np.argmin(finite))) / rate
+            raise AudioError(
+                f"has NaN or infinite samples at {at:.3f} s; replace them, by silence say",
+                source=name,
+            )
+
+
+def _array_blocks(samples: npt.NDArray[np.float32 | np.int16], rate: int) -> Iterator[Samples]:
+    resampler = Resampler("mix")
+    for start in range(0, len(samples), BLOCK):
+        block = samples[start : start + BLOCK]
+        scaled = block / np.float32(32768) if block.dtype == np.int16 else block
+        mono = np.ascontiguousarray(scaled, dtype=np.float32)
+        yield from (resampler.push_samples(mono, rate) if rate != SAMPLING_RATE else (mono,))
+    yield from resampler.flush()
