@@ -19,7 +19,7 @@ from whisperbatch.types import Chunk, Samples, SpeechFrames, SpeechSpan, to_samp
 
 LOOK_AHEAD: Final = 3  # chunk lengths of speech that a break is chosen by
 GOOD_PAUSE: Final = to_samples(1.0)  # a break at this much silence or more costs nothing
-BREAK_COST: Final = 1.0  # of a break with no silence at all, in chunks
+BREAK_COST: Final = 0.3  # of a break with no silence at all, in chunks
 
 
 def plan(

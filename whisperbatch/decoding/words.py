@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import accumulate, groupby
 from typing import Final
 
 from whisperbatch.decoding.vocabulary import Vocabulary
@@ -68,17 +69,54 @@ def into_speech(words: Sequence[Placed], speech: Sequence[SpeechSpan]) -> list[P
     Cross-attention stretches the words beside a pause over the pause. The voice activity detector
     knows where the pause is.
     """
-    result: list[Placed] = []
-    current, position = 0, 0
+    numbered: list[Placed] = []
+    current = 0
     for word in words:
         choices = range(current, len(speech))
         current = max(choices, key=lambda number: (_overlap(word, speech[number]), -number))
-        span = speech[current]
-        start = min(max(word.start, span.start, position), max(span.end, position))
-        end = max(start, min(word.end, span.end))
-        result.append(replace(word, start=start, end=end, span=current))
-        position = end
+        numbered.append(replace(word, span=current))
+    result: list[Placed] = []
+    for number, group in groupby(numbered, key=lambda word: word.span):
+        result += _within(list(group), speech[number])
     return result
+
+
+def _within(words: Sequence[Placed], span: SpeechSpan) -> list[Placed]:
+    """Words cut to fit the span that they belong to.
+
+    Those that lie outside it have nothing left: they share the time of the next word that has, or
+    of the one before, or the whole span, by the length of their text.
+    """
+    cut = []
+    for word in words:
+        start = min(max(word.start, span.start), span.end)
+        cut.append(replace(word, start=start, end=max(start, min(word.end, span.end))))
+    if all(word.start == word.end for word in cut):
+        return _share(cut, span.start, span.end)
+    result: list[Placed] = []
+    waiting: list[Placed] = []
+    for word in cut:
+        waiting.append(word)
+        if word.start < word.end:
+            result += _share(waiting, waiting[0].start, word.end)
+            waiting = []
+    if waiting:
+        last = result.pop()
+        result += _share([last, *waiting], last.start, last.end)
+    return result
+
+
+def _share(words: Sequence[Placed], start: int, end: int) -> list[Placed]:
+    """Words one after the other from `start` to `end`, each as long as its text is."""
+    if len(words) == 1:
+        return [replace(words[0], start=start, end=end)]
+    weights = [len(word.text.strip()) + 1 for word in words]
+    joints = [start + (end - start) * part // sum(weights) for part in accumulate(weights)]
+    starts = [start, *joints[:-1]]
+    return [
+        replace(word, start=first, end=last)
+        for word, first, last in zip(words, starts, joints, strict=True)
+    ]
 
 
 def _overlap(word: Placed, span: SpeechSpan) -> int:

@@ -1,0 +1,89 @@
+"""What the documentation says is so: its tables match the code, and its links lead somewhere."""
+
+import inspect
+import re
+from dataclasses import fields
+from pathlib import Path
+
+import pytest
+
+import whisperbatch as wb
+from whisperbatch.errors import __all__ as error_names
+
+ROOT = Path(__file__).parents[2]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+
+
+def rows(page: str) -> dict[str, str]:
+    """First column to second, of every table on the page, without the backticks."""
+    found = re.findall(r"^\| `(\w+)` \| `(.*?)` \|", (ROOT / page).read_text(), re.MULTILINE)
+    return dict(found)
+
+
+def test_every_option_is_in_the_table_with_its_default() -> None:
+    expected = {field.name: repr(field.default) for field in fields(wb.Options)}
+    loading = inspect.signature(wb.load).parameters
+    expected |= {name: repr(parameter.default) for name, parameter in loading.items()}
+    assert rows("docs/reference/options.md") == expected
+
+
+@pytest.mark.parametrize("type_", [wb.Segment, wb.Transcript])
+def test_every_attribute_of_a_result_is_in_its_table(type_: type) -> None:
+    page = (ROOT / "docs/reference/results.md").read_text()
+    section = page.split(f"## {type_.__name__}\n")[1].split("\n## ")[0]
+    named = set(re.findall(r"`(\w+)`", "".join(re.findall(r"^\| (.*?) \|", section, re.MULTILINE))))
+    public = {field.name for field in fields(type_)}
+    public |= {name for name, _ in inspect.getmembers(type_, lambda m: isinstance(m, property))}
+    assert named == public
+
+
+def test_every_error_is_in_the_tree() -> None:
+    page = (ROOT / "docs/reference/results.md").read_text()
+    assert set(re.findall(r"── (\w+)", page)) | {"WhisperBatchError"} == set(error_names)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_links_lead_to_files_and_headings(page: Path) -> None:
+    for target in re.findall(r"\]\(([^)]+)\)", page.read_text()):
+        if "://" in target:
+            continue
+        file, _, heading = target.partition("#")
+        linked = (page.parent / file).resolve() if file else page
+        assert linked.exists(), f"{page.name} links to {target}"
+        if heading:
+            headings = re.findall(r"^#+ (.*)$", linked.read_text(), re.MULTILINE)
+            slugs = {re.sub(r"[^\w -]", "", text).lower().replace(" ", "-") for text in headings}
+            assert heading in slugs, f"{page.name} links to {target}"
+
+
+def test_every_page_is_reached_from_the_index() -> None:
+    index = (ROOT / "docs/index.md").read_text()
+    for page in sorted((ROOT / "docs").rglob("*.md")):
+        if page.name != "index.md":
+            assert str(page.relative_to(ROOT / "docs")) in index
+
+
+def shell_commands() -> list[str]:
+    blocks = [
+        block
+        for page in PAGES
+        for block in re.findall(r"```sh\n(.*?)```", page.read_text(), re.DOTALL)
+    ]
+    lines = [line.split("  #")[0].strip() for block in blocks for line in block.splitlines()]
+    return sorted({line for line in lines if line})
+
+
+@pytest.mark.parametrize("command", shell_commands())
+def test_shell_commands_name_what_exists(command: str) -> None:
+    """`make demo`, benchmarks and pip take minutes or the network; their names are checked here.
+
+    The programs themselves run elsewhere in these tests.
+    """
+    if match := re.fullmatch(r'pip install "whisperbatch\[(\w+)\]"', command):
+        assert f"\n{match[1]} = [" in (ROOT / "pyproject.toml").read_text()
+    elif match := re.match(r"make (\w+)", command):
+        assert re.search(rf"^{match[1]}:", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    elif match := re.match(r"(?:\.venv/bin/)?python -m benchmarks\.(\w+)", command):
+        assert (ROOT / "benchmarks" / f"{match[1]}.py").is_file()
+    else:
+        pytest.fail(f"no rule for {command!r}")
