@@ -6,6 +6,7 @@ already.
 
 import io
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from os import PathLike, fspath
 from pathlib import Path
@@ -24,7 +25,7 @@ RATES: Final = (1_000, 768_000)  # Hz: the sampling rates that make sense
 
 
 class AudioReader:
-    """One recording, open. Used by one thread; `close()` at any time.
+    """One recording, open. Read by one thread; `close()` at any time, from any.
 
     Attributes:
         name: of the recording, for people.
@@ -36,6 +37,8 @@ class AudioReader:
         self.position = 0
         self._blocks = blocks
         self._close = close
+        self._closed = False
+        self._reading = threading.Lock()
 
     def blocks(self) -> Iterator[Samples]:
         """The recording from its start, once: blocks of at most a few seconds, none empty.
@@ -43,7 +46,7 @@ class AudioReader:
         Raises:
             AudioError: it cannot be read further, or holds NaN or infinite samples.
         """
-        for block in self._blocks:
+        while (block := self._next()) is not None:
             if not np.isfinite(block).all():
                 at = to_seconds(self.position + int(np.argmin(np.isfinite(block))))
                 raise AudioError(
@@ -54,8 +57,22 @@ class AudioReader:
             yield block
 
     def close(self) -> None:
-        """Free the file. Safe to call twice."""
-        self._close()
+        """Free the file. Safe to call twice, and while another thread waits for a pipe.
+
+        FFmpeg must not be closed while it reads: then the reading thread closes it on its return.
+        """
+        self._closed = True
+        if self._reading.acquire(blocking=False):
+            self._close()
+            self._reading.release()
+
+    def _next(self) -> Samples | None:
+        with self._reading:
+            block = None if self._closed else next(self._blocks, None)
+            if self._closed:
+                self._close()
+                return None
+            return block
 
 
 def open_audio(source: Source, options: AudioOptions) -> AudioReader:
