@@ -31,8 +31,11 @@ class Variant(NamedTuple):
     plan: object = None
 
 
-def greedy(spans: Sequence[SpeechSpan], limit: int, max_pause: int | None = None) -> list[int]:
+def greedy(
+    spans: Sequence[SpeechSpan], limit: int, max_pause: int | None = None, *, more: bool = False
+) -> list[int]:
     """How many spans each chunk takes if each takes as many as fit: the rival of `plan`."""
+    del more  # what follows makes no difference
     counts = [0]
     length = 0
     for number, span in enumerate(spans):
@@ -51,8 +54,8 @@ COMPARISONS = {
     "merging": (Variant("look-ahead", {}), Variant("greedy", {}, greedy)),
     "silence": (
         Variant("kept", {}),
-        Variant("at most 2 s", {"max_pause": 2.0}),
         Variant("at most 1 s", {"max_pause": 1.0}),
+        Variant("at most 0.5 s", {"max_pause": 0.5}),
         Variant("concatenated", {"max_pause": 0.0}),
     ),
     "timestamps": (
@@ -68,7 +71,10 @@ COMPARISONS = {
     "beam": (Variant("beam 5", {"beam_size": 5}), Variant("beam 1", {"beam_size": 1})),
 }
 
-RECORDINGS = ("prompts:en:600:0", "prompts:en:600:1", "dense:en:600:0", "read:en:300:0")
+RECORDINGS = (
+    *("prompts:en:600:0", "prompts:en:600:1", "dense:en:600:0", "sparse:en:600:0"),
+    *("read:en:300:0", "prompts:es:300:0", "prompts:fr:300:0"),
+)
 
 
 def build(name: str) -> recordings.Recording:

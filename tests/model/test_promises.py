@@ -1,0 +1,60 @@
+"""What the project promises of accuracy and memory, on recordings as long as the promises say."""
+
+from pathlib import Path
+
+import pytest
+
+import whisperbatch as wb
+from benchmarks import memory, recordings, scoring
+from benchmarks.recordings import Recording
+
+
+@pytest.fixture(scope="module")
+def transcript(long_speech_wav: Path, base_model: str) -> wb.Transcript:
+    return wb.transcribe(long_speech_wav, model=base_model, language="en", beam_size=5)
+
+
+def test_ten_minutes_of_prompts_have_few_errors(
+    transcript: wb.Transcript, long_speech: Recording
+) -> None:
+    score = scoring.word_error_rate(long_speech.text, transcript.text, "en")
+    assert score.words > 1000
+    assert score.rate <= 0.04
+
+
+def test_segments_start_where_utterances_do(
+    transcript: wb.Transcript, long_speech: Recording
+) -> None:
+    errors = scoring.start_errors(
+        long_speech.utterances, [segment.start for segment in transcript.segments], min_pause=0.7
+    )
+    assert len(errors) > 50
+    assert sum(error <= 0.5 for error in errors) >= 0.9 * len(errors)
+
+
+def test_segments_are_phrases_in_order(transcript: wb.Transcript) -> None:
+    segments = transcript.segments
+    assert [segment.id for segment in segments] == list(range(len(segments)))
+    assert len(segments) > 100
+    for segment in segments:
+        assert 0 <= segment.start < segment.end <= transcript.duration
+        assert segment.end - segment.start <= 15
+        assert segment.text == segment.text.strip() != ""
+    for one, other in zip(segments, segments[1:], strict=False):
+        assert one.end <= other.start
+
+
+def test_memory_does_not_grow_with_the_recording(tmp_path: Path, tiny_model: str) -> None:
+    """3 hours beside 10 minutes, each in a process of its own."""
+    figures = []
+    for hours in (1 / 6, 3.0):
+        path = tmp_path / f"{hours:.1f}.wav"
+        recordings.long_wav(path, hours)
+        figures.append(memory.in_process(path, tiny_model, beam_size=1))
+    short, long = figures
+    assert short["duration"] == pytest.approx(600, abs=1)
+    assert long["duration"] == pytest.approx(3 * 3600, abs=1)
+    assert long["segments"] > 10 * short["segments"]
+    assert long["peak"] <= 1.1 * short["peak"]
+    assert short["first"] <= 5
+    assert long["first"] <= 5
