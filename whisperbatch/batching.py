@@ -40,12 +40,13 @@ class End:
 Item = Row | End
 
 
-def batches(items: Iterable[Item], batch_size: int) -> Iterator[list[Item]]:
+def batches(items: Iterable[Item], batch_size: int, first: int) -> Iterator[list[Item]]:
     """Items in lists of up to `batch_size` rows, in order; ends take no room.
 
-    The first list has a quarter of that, so that the first segments come soon.
+    The first list has `first` rows, and each later one twice as many up to `batch_size`, so that
+    the first segments come soon and the next ones do not keep anybody waiting.
     """
-    size = max(batch_size // 4, 1)
+    size = min(first, batch_size)
     batch: list[Item] = []
     rows = 0
     for item in items:
@@ -53,6 +54,6 @@ def batches(items: Iterable[Item], batch_size: int) -> Iterator[list[Item]]:
         rows += isinstance(item, Row)
         if rows >= size:
             yield batch
-            batch, rows, size = [], 0, batch_size
+            batch, rows, size = [], 0, min(2 * size, batch_size)
     if batch:
         yield batch

@@ -141,7 +141,9 @@ class Run:
                 depth=FEATURE_WORKERS + 1,
             )
         ) as rows:
-            for batch in batches(rows, self._options.batch_size):
+            # a language takes more than one chunk to tell; otherwise the sooner the better
+            first = max(self._options.batch_size // (8 if self._options.language else 4), 1)
+            for batch in batches(rows, self._options.batch_size, first):
                 present = {item.chunk.recording: None for item in batch if isinstance(item, Row)}
                 yield batch, [number for number in present if self._languages.claim(number)]
 

@@ -1,5 +1,6 @@
 """What the project promises of accuracy and memory, on recordings as long as the promises say."""
 
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -40,7 +41,7 @@ def test_segments_are_phrases_in_order(transcript: wb.Transcript) -> None:
         assert 0 <= segment.start < segment.end <= transcript.duration
         assert segment.end - segment.start <= 15
         assert segment.text == segment.text.strip() != ""
-    for one, other in zip(segments, segments[1:], strict=False):
+    for one, other in pairwise(segments):
         assert one.end <= other.start
 
 
