@@ -12,6 +12,7 @@ stage takes its own group's type and an `Options` serves everywhere:
 The groups have no slots: Python cannot combine several slotted bases.
 """
 
+import difflib
 import math
 from dataclasses import dataclass, fields, replace
 from typing import Literal, TypedDict, Unpack, get_args
@@ -235,8 +236,9 @@ def resolve(options: Options | None, **keywords: Unpack[OptionKeywords]) -> Opti
     known = {field.name for field in fields(Options)}
     for name in keywords:
         if name not in known:
-            names = ", ".join(sorted(known))
-            raise OptionError(f"{name} is not an option; the options are {names}")
+            near = difflib.get_close_matches(name, known, n=1)
+            hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(sorted(known))}"
+            raise OptionError(f"{name} is not an option; {hint}")
     return replace(options or Options(), **keywords)
 
 

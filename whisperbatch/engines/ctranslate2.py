@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 from tokenizers import Tokenizer
 
-from whisperbatch.engines.devices import choose_compute_type, choose_device, cores
+from whisperbatch.engines.devices import choose_compute_type, choose_device, share_threads
 from whisperbatch.errors import ClosedError, EngineError, ModelError
 from whisperbatch.options import DecodeOptions
 from whisperbatch.protocols import Alignment, Encoded
@@ -63,6 +63,7 @@ class CTranslate2Engine:
     ) -> None:
         chosen = choose_device(device, device_index)
         compute_type = choose_compute_type(compute_type, chosen, device_index[0])
+        inter_threads, intra_threads = share_threads(inter_threads, intra_threads)
         self.name = name
         try:
             self._model = ctranslate2.models.Whisper(
@@ -71,7 +72,7 @@ class CTranslate2Engine:
                 device_index=list(device_index),
                 compute_type=compute_type,
                 inter_threads=inter_threads,
-                intra_threads=intra_threads or max(cores() // inter_threads, 1),
+                intra_threads=intra_threads,
             )
             self.tokenizer: Tokenizer = Tokenizer.from_file(str(directory / "tokenizer.json"))
         except Exception as error:  # tokenizers raises bare Exception, CTranslate2 RuntimeError

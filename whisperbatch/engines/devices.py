@@ -26,6 +26,8 @@ def choose_device(device: str, device_index: tuple[int, ...]) -> Literal["cpu", 
     """
     if device not in get_args(Device):
         raise OptionError(f"device={device!r} is none of {', '.join(get_args(Device))}")
+    if not device_index or not all(type(index) is int for index in device_index):
+        raise OptionError(f"device_index={device_index!r} must be one device number or several")
     present = ctranslate2.get_cuda_device_count()
     if device == "cpu" or (device == "auto" and not present):
         if device_index != (0,):
@@ -56,7 +58,22 @@ def choose_compute_type(compute_type: str, device: Literal["cpu", "cuda"], index
     return compute_type
 
 
-def cores() -> int:
+def share_threads(inter_threads: int, intra_threads: int) -> tuple[int, int]:
+    """Both as given, but the cores shared out where `intra_threads` is 0.
+
+    Raises:
+        OptionError: one is no whole number or too small.
+    """
+    for name, value, least in (
+        ("inter_threads", inter_threads, 1),
+        ("intra_threads", intra_threads, 0),
+    ):
+        if isinstance(value, bool) or not isinstance(value, int) or value < least:
+            raise OptionError(f"{name}={value!r} must be a whole number, at least {least}")
+    return inter_threads, intra_threads or max(_cores() // inter_threads, 1)
+
+
+def _cores() -> int:
     """Processor cores that this process may use."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
