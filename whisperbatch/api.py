@@ -24,20 +24,25 @@ F = TypeVar("F", bound=Callable[..., object])
 T = TypeVar("T")
 
 
-def _shows_options(function: F) -> F:
-    """Give `function` the signature that its users see: each field of `Options` as a keyword."""
-    signature = inspect.signature(function)
-    own = [p for p in signature.parameters.values() if p.kind is not p.VAR_KEYWORD]
-    names = {parameter.name for parameter in own}
-    keywords = [
-        inspect.Parameter(
-            field.name, inspect.Parameter.KEYWORD_ONLY, default=field.default, annotation=field.type
-        )
-        for field in fields(Options)
-        if field.name not in names
-    ]
-    function.__signature__ = signature.replace(parameters=[*own, *keywords])  # type: ignore[attr-defined]
-    return function
+def _shows(*keywords: inspect.Parameter) -> Callable[[F], F]:
+    """Give a function the signature that its users see: `keywords` in place of `**keywords`."""
+
+    def decorate(function: F) -> F:
+        signature = inspect.signature(function)
+        own = [p for p in signature.parameters.values() if p.kind is not p.VAR_KEYWORD]
+        shown = signature.replace(parameters=[*own, *keywords])
+        function.__signature__ = shown  # type: ignore[attr-defined]  # what inspect looks for
+        return function
+
+    return decorate
+
+
+_OPTIONS: Final = tuple(
+    inspect.Parameter(
+        field.name, inspect.Parameter.KEYWORD_ONLY, default=field.default, annotation=field.type
+    )
+    for field in fields(Options)
+)
 
 
 class SegmentStream(Iterator[Segment]):
@@ -111,7 +116,7 @@ class Transcriber:
         self._engine = engine
         self._closed = False
 
-    @_shows_options
+    @_shows(*_OPTIONS)
     def transcribe(
         self, source: Source, *, options: Options | None = None, **keywords: Unpack[OptionKeywords]
     ) -> Transcript:
@@ -127,7 +132,7 @@ class Transcriber:
         """
         return _whole(self.stream(source, options=options, **keywords))
 
-    @_shows_options
+    @_shows(*_OPTIONS)
     def stream(
         self, source: Source, *, options: Options | None = None, **keywords: Unpack[OptionKeywords]
     ) -> SegmentStream:
@@ -171,7 +176,7 @@ class Transcriber:
         **keywords: Unpack[OptionKeywords],
     ) -> Generator[Transcript | WhisperBatchError, None, None]: ...
 
-    @_shows_options
+    @_shows(*_OPTIONS)
     def transcribe_many(
         self,
         sources: Iterable[Source],
@@ -259,9 +264,6 @@ class LoadKeywords(TypedDict, total=False):
     intra_threads: int
 
 
-_LOADING: Final = frozenset(LoadKeywords.__annotations__)
-
-
 class Keywords(OptionKeywords, LoadKeywords, total=False):
     """What the one-call functions take: all of `load`'s keywords and all options."""
 
@@ -304,7 +306,14 @@ def load(
     return Transcriber(engine)
 
 
-@_shows_options
+_LOADING: Final = {
+    name: parameter
+    for name, parameter in inspect.signature(load).parameters.items()
+    if name != "model"
+}
+
+
+@_shows(*_LOADING.values(), *_OPTIONS)
 def transcribe(
     source: Source,
     *,
@@ -319,7 +328,7 @@ def transcribe(
     return _whole(stream(source, model=model, options=options, **keywords))
 
 
-@_shows_options
+@_shows(*_LOADING.values(), *_OPTIONS)
 def stream(
     source: Source,
     *,
@@ -363,7 +372,7 @@ def transcribe_many(
 ) -> Generator[Transcript | WhisperBatchError, None, None]: ...
 
 
-@_shows_options
+@_shows(*_LOADING.values(), *_OPTIONS)
 def transcribe_many(
     sources: Iterable[Source],
     *,

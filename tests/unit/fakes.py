@@ -1,0 +1,117 @@
+"""An engine without weights: it says how many rows it has decoded, in words."""
+
+import threading
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from tokenizers import Tokenizer
+
+from whisperbatch.errors import ClosedError, EngineError
+from whisperbatch.models import find_model
+from whisperbatch.options import DecodeOptions
+from whisperbatch.protocols import Alignment, Encoded
+from whisperbatch.types import Hypothesis
+
+
+@cache
+def tokenizer() -> Tokenizer:
+    return Tokenizer.from_file(str(find_model("tiny.en") / "tokenizer.json"))
+
+
+@cache
+def multilingual_tokenizer() -> Tokenizer:
+    return Tokenizer.from_file(str(find_model("base") / "tokenizer.json"))
+
+
+@dataclass(frozen=True)
+class FakeEncoded:
+    rows: int
+    levels: tuple[float, ...]  # mean feature of each row
+
+
+class FakeEngine:
+    """Row n of all that it decodes is "Sentence n."; silence is decoded like anything else.
+
+    Args:
+        multilingual: whether it detects languages; every row is then French, 0.9.
+        workers: as an engine's.
+        fail_at: the number of the `generate` call that fails.
+        seconds: that a `generate` call takes.
+    """
+
+    n_mels = 80
+    name = "fake"
+
+    def __init__(
+        self,
+        *,
+        multilingual: bool = True,
+        workers: int = 1,
+        fail_at: int | None = None,
+        seconds: float = 0.0,
+    ) -> None:
+        self.is_multilingual = multilingual
+        self.workers = workers
+        self.tokenizer = multilingual_tokenizer() if multilingual else tokenizer()
+        self.batches: list[int] = []
+        self.prompts: list[list[int]] = []
+        self.detections = 0
+        self.closed = False
+        self._fail_at, self._seconds = fail_at, seconds
+        self._rows = 0
+        self._lock = threading.Lock()
+
+    def encode(self, features: npt.NDArray[np.float32], frames: Sequence[int]) -> FakeEncoded:
+        if self.closed:
+            raise ClosedError("fake is closed")
+        assert features.shape[1:] == (80, 3000)
+        assert len(frames) == len(features)
+        return FakeEncoded(len(features), tuple(features.mean((1, 2)).tolist()))
+
+    def detect_language(self, encoded: Encoded) -> list[dict[str, float]]:
+        with self._lock:
+            self.detections += 1
+        return [{"fr": 0.9, "en": 0.1}] * encoded.rows
+
+    def generate(
+        self, encoded: Encoded, prompts: Sequence[Sequence[int]], options: DecodeOptions
+    ) -> list[Hypothesis]:
+        time.sleep(self._seconds)
+        with self._lock:
+            if len(self.batches) == self._fail_at:
+                raise EngineError("fake: out of order")
+            self.batches.append(encoded.rows)
+            self.prompts += [list(prompt) for prompt in prompts]
+            first, self._rows = self._rows, self._rows + encoded.rows
+        texts = [f" Sentence {first + row}." for row in range(encoded.rows)]
+        return [
+            Hypothesis(tuple(self.tokenizer.encode(t, add_special_tokens=False).ids), -0.1, 0.0)
+            for t in texts
+        ]
+
+    def align(
+        self,
+        encoded: Encoded,
+        prompts: Sequence[Sequence[int]],
+        tokens: Sequence[Sequence[int]],
+        frames: Sequence[int],
+    ) -> list[Alignment]:
+        results = []
+        for row, count in zip(tokens, frames, strict=True):
+            joints = np.linspace(0, count / 100, len(row) + 1)
+            results.append(Alignment(joints[:-1], joints[1:], np.full(len(row), 0.5)))
+        return results
+
+    def close(self) -> None:
+        self.closed = True
+
+
+def noise(seconds: float, seed: int = 0) -> npt.NDArray[Any]:
+    """Sound for `vad=False`: one chunk for each 30 s or so."""
+    rng = np.random.default_rng(seed)
+    return (0.1 * rng.standard_normal(round(seconds * 16000))).astype(np.float32)

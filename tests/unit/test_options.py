@@ -1,0 +1,147 @@
+import inspect
+from collections.abc import Callable
+from dataclasses import FrozenInstanceError, fields, replace
+from typing import Any, get_type_hints
+
+import pytest
+
+import whisperbatch as wb
+from whisperbatch import OptionError, Options
+from whisperbatch.api import LoadKeywords
+from whisperbatch.options import (
+    AudioOptions,
+    ChunkOptions,
+    DecodeOptions,
+    FeatureOptions,
+    OptionKeywords,
+    VadOptions,
+    resolve,
+)
+
+GROUPS = (AudioOptions, VadOptions, ChunkOptions, FeatureOptions, DecodeOptions)
+
+CALLS = [
+    wb.transcribe,
+    wb.stream,
+    wb.transcribe_many,
+    wb.Transcriber.transcribe,
+    wb.Transcriber.stream,
+    wb.Transcriber.transcribe_many,
+]
+
+WRONG: dict[str, tuple[Any, ...]] = {
+    "track": (-1, "0", 1.0, True),
+    "channel": ("middle", None, 0),
+    "sampling_rate": (0, -8000, "8000", 16000.0, True),
+    "clip_timestamps": (
+        [(0, 1)],
+        (0, 1),
+        ((1, 0),),
+        ((0, 2), (1, 3)),
+        ((0, None), (5, 6)),
+        ((-1, 2),),
+        (("a", 2),),
+        ((0, float("nan")),),
+        ((0, 1, 2),),
+    ),
+    "vad": (1, "yes", None),
+    "vad_onset": (-0.1, 1.1, "0.5", None, float("nan"), True),
+    "vad_offset": (-0.1, 1.1, 0.6, float("inf")),
+    "min_speech_duration": (-1, "1"),
+    "min_silence_duration": (-1, float("inf")),
+    "speech_pad": (-0.1, 6),
+    "max_speech_duration": (0.5, 31, 1.1),
+    "chunk_length": (0, 31, "30"),
+    "max_pause": (-1, "1"),
+    "features": ("fbank", None),
+    "language": ("xx", "", 3, ("en",)),
+    "task": ("summarize", None),
+    "batch_size": (0, 1.5, True, "8"),
+    "beam_size": (0, -1, 2.0),
+    "patience": (0, -1),
+    "length_penalty": (float("nan"), "1"),
+    "repetition_penalty": (0, -1),
+    "no_repeat_ngram_size": (-1, 1.5),
+    "suppress_blank": (1, None),
+    "suppress_tokens": ([-1], -1, ("a",), (-2,), (True,), None),
+    "max_new_tokens": (0, 225, 1.0),
+    "timestamps": ("words", None),
+    "word_timestamps": ("yes", 1),
+}
+
+
+def test_every_option_has_wrong_values_to_try() -> None:
+    assert set(WRONG) == {field.name for field in fields(Options)}
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [pytest.param(n, v, id=f"{n}={v!r}") for n, values in WRONG.items() for v in values],
+)
+def test_wrong_values_are_refused_by_name(name: str, value: object) -> None:
+    with pytest.raises(OptionError, match=name) as caught:
+        resolve(None, **{name: value})  # type: ignore[arg-type]
+    assert "\n" not in str(caught.value)
+
+
+def test_groups_share_no_option_and_make_up_all() -> None:
+    names = [field.name for group in GROUPS for field in fields(group)]
+    assert len(names) == len(set(names))
+    assert set(names) == {field.name for field in fields(Options)}
+    for group in GROUPS:
+        group()  # each is valid by itself
+
+
+def test_options_are_frozen() -> None:
+    with pytest.raises(FrozenInstanceError):
+        Options().beam_size = 1  # type: ignore[misc]
+
+
+def test_keywords_and_options_have_the_same_names_and_types() -> None:
+    hints = get_type_hints(Options)
+    assert get_type_hints(OptionKeywords) == {f.name: hints[f.name] for f in fields(Options)}
+
+
+@pytest.mark.parametrize("call", CALLS, ids=lambda call: call.__qualname__)
+def test_signatures_show_every_option_with_its_default(call: Callable[..., object]) -> None:
+    shown = inspect.signature(call).parameters
+    for field in fields(Options):
+        assert shown[field.name].kind is inspect.Parameter.KEYWORD_ONLY
+        assert shown[field.name].default == field.default
+        assert shown[field.name].annotation == field.type
+
+
+@pytest.mark.parametrize("call", CALLS[:3], ids=lambda call: call.__qualname__)
+def test_one_call_functions_show_what_load_takes(call: Callable[..., object]) -> None:
+    shown = inspect.signature(call).parameters
+    loading = dict(inspect.signature(wb.load).parameters)
+    assert loading.pop("model").default == shown["model"].default
+    assert set(loading) == set(LoadKeywords.__annotations__)
+    for name, parameter in loading.items():
+        assert shown[name].default == parameter.default
+        assert shown[name].annotation == parameter.annotation
+
+
+def test_keywords_replace_what_options_say() -> None:
+    given = Options(beam_size=2, language="fr")
+    resolved = resolve(given, beam_size=3)
+    assert resolved == replace(given, beam_size=3)
+    assert given.beam_size == 2
+
+
+def test_unknown_keywords_name_the_nearest() -> None:
+    with pytest.raises(OptionError, match="did you mean beam_size"):
+        resolve(None, beamsize=3)  # type: ignore[call-arg]
+    with pytest.raises(OptionError, match="zzz is not an option; there are"):
+        resolve(None, zzz=3)  # type: ignore[call-arg]
+    with pytest.raises(OptionError, match="options must be an Options"):
+        resolve({"beam_size": 3})  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("language", ["de", "DE", " german ", "German"])
+def test_languages_by_code_or_name(language: str) -> None:
+    assert Options(language=language).language == "de"
+
+
+def test_speech_fits_into_a_chunk() -> None:
+    assert Options(chunk_length=10).max_speech_duration == 10
