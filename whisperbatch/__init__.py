@@ -58,3 +58,7 @@ def __getattr__(name: str) -> object:
             if name in getattr(module, "__all__", vars(module)):
                 return getattr(module, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return list(__all__)

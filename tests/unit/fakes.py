@@ -37,6 +37,8 @@ class FakeEncoded:
 class FakeEngine:
     """Row n of all that it decodes is "Sentence n."; silence is decoded like anything else.
 
+    It speaks in the first 10 s of every row.
+
     Args:
         multilingual: whether it detects languages; every row is then French, 0.9.
         workers: as an engine's.
@@ -103,7 +105,7 @@ class FakeEngine:
     ) -> list[Alignment]:
         results = []
         for row, count in zip(tokens, frames, strict=True):
-            joints = np.linspace(0, count / 100, len(row) + 1)
+            joints = np.linspace(0, min(count / 100, 10.0), len(row) + 1)
             results.append(Alignment(joints[:-1], joints[1:], np.full(len(row), 0.5)))
         return results
 

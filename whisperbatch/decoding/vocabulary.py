@@ -2,12 +2,15 @@
 
 from collections.abc import Sequence
 from functools import cached_property, lru_cache
+from typing import TYPE_CHECKING
 
-from faster_whisper.tokenizer import Tokenizer as WhisperTokenizer
 from tokenizers import Tokenizer
 
 from whisperbatch.errors import ModelError
 from whisperbatch.options import Task
+
+if TYPE_CHECKING:
+    from faster_whisper.tokenizer import Tokenizer as WhisperTokenizer
 
 
 class Vocabulary:
@@ -23,8 +26,10 @@ class Vocabulary:
         self._multilingual = multilingual
         self.for_language = lru_cache(maxsize=None)(self._for_language)
 
-    def _for_language(self, language: str, task: Task = "transcribe") -> WhisperTokenizer:
+    def _for_language(self, language: str, task: Task = "transcribe") -> "WhisperTokenizer":
         """faster-whisper's tokenizer, which knows how to split words in each language."""
+        from faster_whisper.tokenizer import Tokenizer as WhisperTokenizer  # noqa: PLC0415 - heavy
+
         return WhisperTokenizer(self._tokenizer, self._multilingual, task=task, language=language)
 
     @cached_property
