@@ -1,0 +1,179 @@
+"""What every engine must do, on real weights and speech."""
+
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+from benchmarks import recordings
+from whisperbatch import ClosedError, EngineError
+from whisperbatch.batching import Row
+from whisperbatch.decoding.decoder import window
+from whisperbatch.decoding.vocabulary import Vocabulary
+from whisperbatch.engines.ctranslate2 import CTranslate2Engine
+from whisperbatch.features import feature_extractor
+from whisperbatch.models import find_model
+from whisperbatch.options import DecodeOptions
+from whisperbatch.protocols import Encoded, Engine
+from whisperbatch.types import Chunk, SpeechSpan
+
+
+def ctranslate2_engine(model: str) -> Engine:
+    return CTranslate2Engine(find_model(model), name=model, device="cpu")
+
+
+ENGINES: dict[str, Callable[[], Engine]] = {
+    "ctranslate2 tiny.en": lambda: ctranslate2_engine("tiny.en"),
+    "ctranslate2 base": lambda: ctranslate2_engine("base"),
+}
+
+GREEDY = DecodeOptions(beam_size=1)
+
+
+@pytest.fixture(scope="module", params=ENGINES)
+def engine(request: pytest.FixtureRequest) -> Iterator[Engine]:
+    made = ENGINES[request.param]()
+    yield made
+    made.close()
+    made.close()
+
+
+class Batch:
+    """Three utterances of different length, and what their engine wants to know of them."""
+
+    def __init__(self, engine: Engine) -> None:
+        spoken = recordings.prompts("en", duration=60)
+        wanted = spoken.utterances[3:6]
+        extract = feature_extractor("whisper", engine.n_mels)
+        self.rows: list[Row] = []
+        for number, utterance in enumerate(wanted):
+            first, last = (round(t * 16000) for t in (utterance.start, utterance.end))
+            samples = (spoken.samples[first:last] / np.float32(32768)).astype(np.float32)
+            spans = (SpeechSpan(0, len(samples)),)
+            features = extract(samples)
+            chunk = Chunk(0, number, spans, spans, samples)
+            self.rows.append(Row(chunk, features, extract.pad_value(features)))
+        self.vocabulary = Vocabulary(engine.tokenizer, multilingual=engine.is_multilingual)
+        self.features: npt.NDArray[Any] = window(self.rows)
+        self.frames = [row.features.shape[1] for row in self.rows]
+        self.starts = [self.vocabulary.prompt("en", "transcribe") for _ in self.rows]
+        self.prompts = [[*start, self.vocabulary.no_timestamps] for start in self.starts]
+
+    def encode(self, engine: Engine, rows: Sequence[int] = (0, 1, 2)) -> Encoded:
+        return engine.encode(self.features[list(rows)], [self.frames[row] for row in rows])
+
+
+@pytest.fixture(scope="module")
+def batch(engine: Engine) -> Batch:
+    return Batch(engine)
+
+
+def test_it_says_what_it_is(engine: Engine) -> None:
+    assert isinstance(engine, Engine)
+    assert engine.workers >= 1
+    assert engine.n_mels in (80, 128)
+
+
+def test_a_hypothesis_a_row_in_order(engine: Engine, batch: Batch) -> None:
+    found = engine.generate(batch.encode(engine), batch.prompts, GREEDY)
+    texts = [batch.vocabulary.text(hypothesis.tokens) for hypothesis in found]
+    assert len(set(texts)) == 3
+    for number, hypothesis in enumerate(found):
+        alone = engine.generate(batch.encode(engine, [number]), batch.prompts[:1], GREEDY)
+        assert batch.vocabulary.text(alone[0].tokens) == texts[number]
+        assert -1 < hypothesis.avg_logprob < 0
+        assert 0 <= hypothesis.no_speech_prob < 0.5
+        assert all(token < batch.vocabulary.end_of_text for token in hypothesis.tokens)
+
+
+def test_prompts_and_features_are_not_modified(engine: Engine, batch: Batch) -> None:
+    prompts = [list(prompt) for prompt in batch.prompts]
+    features = batch.features.copy()
+    engine.generate(batch.encode(engine), batch.prompts, GREEDY)
+    assert batch.prompts == prompts
+    assert np.array_equal(batch.features, features)
+
+
+def test_threads_get_what_one_gets(engine: Engine, batch: Batch) -> None:
+    def run(_: int) -> list[tuple[int, ...]]:
+        found = engine.generate(batch.encode(engine), batch.prompts, GREEDY)
+        return [hypothesis.tokens for hypothesis in found]
+
+    with ThreadPoolExecutor(4) as pool:
+        results = list(pool.map(run, range(4)))
+    assert results == [run(0)] * 4
+
+
+def test_tokens_are_placed_in_order_within_their_row(engine: Engine, batch: Batch) -> None:
+    encoded = batch.encode(engine)
+    found = engine.generate(encoded, batch.prompts, GREEDY)
+    tokens = [list(hypothesis.tokens) for hypothesis in found]
+    tokens[1] = []
+    placed = engine.align(encoded, batch.starts, tokens, batch.frames)
+    assert len(placed) == 3
+    for row, alignment, frames in zip(tokens, placed, batch.frames, strict=True):
+        assert len(alignment.starts) == len(alignment.ends) == len(row)
+        assert len(alignment.probabilities) == len(row)
+        assert (np.diff(alignment.starts) >= 0).all()
+        assert (alignment.starts <= alignment.ends).all()
+        assert ((alignment.probabilities >= 0) & (alignment.probabilities <= 1)).all()
+        if row:
+            assert alignment.starts[0] >= 0
+            assert alignment.ends[-1] <= frames / 100 + 0.05
+            assert alignment.ends[-1] >= 0.7 * frames / 100
+
+
+def test_languages(engine: Engine, batch: Batch) -> None:
+    encoded = batch.encode(engine)
+    if not engine.is_multilingual:
+        with pytest.raises(EngineError, match="English-only"):
+            engine.detect_language(encoded)
+        return
+    for row in engine.detect_language(encoded):
+        assert max(row, key=lambda code: row[code]) == "en"
+        assert sum(row.values()) == pytest.approx(1, abs=1e-3)
+
+
+def test_rows_may_differ_in_language(engine: Engine, batch: Batch) -> None:
+    if not engine.is_multilingual:
+        pytest.skip("an English-only model has one language")
+    encoded = batch.encode(engine)
+    starts = [batch.vocabulary.prompt(code, "transcribe") for code in ("en", "de", "en")]
+    prompts = [[*start, batch.vocabulary.no_timestamps] for start in starts]
+    mixed = engine.generate(encoded, prompts, GREEDY)
+    plain = engine.generate(encoded, batch.prompts, GREEDY)
+    assert mixed[0].tokens == plain[0].tokens
+    assert mixed[2].tokens == plain[2].tokens
+    assert mixed[1].tokens != plain[1].tokens
+    tokens = [list(hypothesis.tokens) for hypothesis in mixed]
+    placed = engine.align(encoded, starts, tokens, batch.frames)
+    assert [len(alignment.starts) for alignment in placed] == [len(row) for row in tokens]
+
+
+@pytest.mark.parametrize("most", [1, 2, 5])
+def test_new_tokens_have_a_limit(engine: Engine, batch: Batch, most: int) -> None:
+    options = DecodeOptions(beam_size=1, max_new_tokens=most)
+    found = engine.generate(batch.encode(engine), batch.prompts, options)
+    assert [len(hypothesis.tokens) for hypothesis in found] == [most] * 3
+
+
+def test_closed_and_foreign(engine: Engine, batch: Batch) -> None:
+    class Foreign:
+        rows = 3
+
+    with pytest.raises(EngineError, match="another engine"):
+        engine.generate(Foreign(), batch.prompts, GREEDY)
+    other = ENGINES["ctranslate2 tiny.en"]()
+    small = Batch(other)
+    encoded = small.encode(other)
+    other.close()
+    for call in (
+        lambda: small.encode(other),
+        lambda: other.generate(encoded, small.prompts, GREEDY),
+        lambda: other.align(encoded, small.starts, [[1], [1], [1]], small.frames),
+    ):
+        with pytest.raises(ClosedError, match=r"tiny\.en is closed"):
+            call()
