@@ -8,6 +8,7 @@ chosen by looking ahead: few chunks, and breaks at long pauses (`plan`).
 """
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from itertools import pairwise
 from typing import Final
 
@@ -135,7 +136,8 @@ def chunks(
     """
     limit = to_samples(options.chunk_length)
     max_pause = None if options.max_pause is None else to_samples(options.max_pause)
-    finder = SpanFinder(options, hop)
+    longest = min(options.max_speech_duration, options.chunk_length)
+    finder = SpanFinder(replace(options, max_speech_duration=longest), hop)
     buffer = AudioBuffer()
     spans: list[SpeechSpan] = []
 

@@ -15,10 +15,13 @@ The groups have no slots: Python cannot combine several slotted bases.
 import difflib
 import math
 from dataclasses import dataclass, fields, replace
-from typing import Literal, TypedDict, Unpack, get_args
+from typing import Final, Literal, TypedDict, Unpack, get_args
 
 from whisperbatch.errors import OptionError
 from whisperbatch.languages import check_language
+
+LONGEST: Final = 1e9  # seconds, some thirty years: no duration is longer
+MOST_TOKENS: Final = 224  # that Whisper decodes for a chunk: half of its text context
 
 Channel = Literal["mix", "left", "right"]
 FeatureKind = Literal["whisper", "kaldi", "kaldi-mel", "kaldi-fbank"]
@@ -63,7 +66,8 @@ class VadOptions:
         min_speech_duration: shorter speech is passed over.
         min_silence_duration: shorter silence does not end speech.
         speech_pad: margin kept on either side of speech, at most half the gap between two.
-        max_speech_duration: longer speech is cut where its probability is lowest.
+        max_speech_duration: longer speech is cut where its probability is lowest; so is speech
+            longer than `chunk_length`.
     """
 
     vad: bool = True
@@ -87,11 +91,7 @@ class VadOptions:
         _number("min_silence_duration", self.min_silence_duration, least=0)
         _number("speech_pad", self.speech_pad, least=0, most=5)
         _number("max_speech_duration", self.max_speech_duration, least=1, most=30)
-        if self.max_speech_duration < 2 * self.speech_pad + 1:
-            raise OptionError(
-                f"max_speech_duration={self.max_speech_duration} leaves less than 1 s between two "
-                f"margins of speech_pad={self.speech_pad}; raise the one or lower the other"
-            )
+        _check_room("max_speech_duration", self.max_speech_duration, self.speech_pad)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -138,8 +138,10 @@ class DecodeOptions:
         task: "transcribe", or "translate" into English.
         batch_size: rows decoded together.
         beam_size: 1 is greedy search.
-        patience: beam search goes on until beam_size * patience hypotheses are finished.
-        length_penalty: exponent of the length that a hypothesis' score is divided by.
+        patience: beam search goes on until beam_size * patience hypotheses are finished. Not for
+            greedy search.
+        length_penalty: exponent of the length that a hypothesis' score is divided by. Not for
+            greedy search.
         repetition_penalty: above 1 penalises tokens already there.
         no_repeat_ngram_size: forbids repeating n-grams of this many tokens; 0 allows all.
         suppress_blank: no blank at the start of a row.
@@ -169,15 +171,16 @@ class DecodeOptions:
             object.__setattr__(self, "language", check_language(self.language))
         _choice("task", self.task, get_args(Task))
         _integer("batch_size", self.batch_size, least=1)
-        _integer("beam_size", self.beam_size, least=1)
-        _number("patience", self.patience, least=0.01)
-        _number("length_penalty", self.length_penalty)
-        _number("repetition_penalty", self.repetition_penalty, least=0.01)
-        _integer("no_repeat_ngram_size", self.no_repeat_ngram_size, least=0)
+        _integer("beam_size", self.beam_size, least=1, most=100)
+        _number("patience", self.patience, least=0.01, most=100)
+        _number("length_penalty", self.length_penalty, least=-10, most=10)
+        _check_beam(self.beam_size, self.patience, self.length_penalty)
+        _number("repetition_penalty", self.repetition_penalty, least=0.01, most=100)
+        _integer("no_repeat_ngram_size", self.no_repeat_ngram_size, least=0, most=MOST_TOKENS)
         _boolean("suppress_blank", self.suppress_blank)
         _check_tokens(self.suppress_tokens)
         if self.max_new_tokens is not None:
-            _integer("max_new_tokens", self.max_new_tokens, least=1, most=224)
+            _integer("max_new_tokens", self.max_new_tokens, least=1, most=MOST_TOKENS)
         _choice("timestamps", self.timestamps, get_args(Timestamps))
         _boolean("word_timestamps", self.word_timestamps)
 
@@ -193,8 +196,7 @@ class Options(AudioOptions, VadOptions, ChunkOptions, FeatureOptions, DecodeOpti
     def __post_init__(self) -> None:
         for group in Options.__bases__:
             group.__post_init__(self)  # type: ignore[attr-defined]  # each group has one
-        if self.max_speech_duration > self.chunk_length:
-            object.__setattr__(self, "max_speech_duration", self.chunk_length)
+        _check_room("chunk_length", self.chunk_length, self.speech_pad)
 
 
 class OptionKeywords(TypedDict, total=False):
@@ -242,10 +244,10 @@ def resolve(options: Options | None, **keywords: Unpack[OptionKeywords]) -> Opti
     return replace(options or Options(), **keywords)
 
 
-def _number(name: str, value: object, *, least: float = -math.inf, most: float = math.inf) -> None:
+def _number(name: str, value: object, *, least: float, most: float = LONGEST) -> None:
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise OptionError(f"{name} must be a number, not {value!r}")
-    if not (math.isfinite(value) and least <= value <= most):
+    if not least <= value <= most:
         raise OptionError(f"{name}={value!r} is out of range: {_range(least, most)}")
 
 
@@ -257,9 +259,7 @@ def _integer(name: str, value: object, *, least: int, most: float = math.inf) ->
 
 
 def _range(least: float, most: float) -> str:
-    if most == math.inf:
-        return "give a finite number" if least == -math.inf else f"at least {least:g}"
-    return f"from {least:g} to {most:g}"
+    return f"at least {least:g}" if most == math.inf else f"from {least:g} to {most:g}"
 
 
 def _boolean(name: str, value: object) -> None:
@@ -270,6 +270,28 @@ def _boolean(name: str, value: object) -> None:
 def _choice(name: str, value: object, choices: tuple[str, ...]) -> None:
     if value not in choices:
         raise OptionError(f"{name}={value!r} is none of {', '.join(choices)}")
+
+
+def _check_room(name: str, duration: float, pad: float) -> None:
+    if duration < 2 * pad + 1:
+        raise OptionError(
+            f"{name}={duration} leaves less than 1 s between two margins of speech_pad={pad}; "
+            "raise the one or lower the other"
+        )
+
+
+def _check_beam(beam_size: int, patience: float, length_penalty: float) -> None:
+    if beam_size == 1:
+        for name, value in (("patience", patience), ("length_penalty", length_penalty)):
+            if value != 1:
+                raise OptionError(
+                    f"{name}={value} has no effect on greedy search; give a beam_size above 1"
+                )
+    if beam_size * patience < 1:
+        raise OptionError(
+            f"patience={patience} with beam_size={beam_size} asks for less than one hypothesis; "
+            "raise either"
+        )
 
 
 def _check_tokens(tokens: object) -> None:

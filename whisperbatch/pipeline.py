@@ -21,6 +21,7 @@ from whisperbatch.batching import End, Item, Row, batches
 from whisperbatch.chunking import chunks
 from whisperbatch.clips import clips
 from whisperbatch.decoding.decoder import Decoder
+from whisperbatch.decoding.vocabulary import Vocabulary
 from whisperbatch.errors import OptionError, WhisperBatchError
 from whisperbatch.features import feature_extractor
 from whisperbatch.language import Decision, Languages
@@ -41,7 +42,19 @@ def check(engine: Engine, options: Options) -> Options:
     Raises:
         OptionError: the model cannot honour one.
     """
+    vocabulary = Vocabulary(engine.tokenizer, multilingual=engine.is_multilingual)
+    for token in options.suppress_tokens:
+        if token >= vocabulary.size:
+            raise OptionError(
+                f"suppress_tokens: model {engine.name} has no token {token}; "
+                f"its last is {vocabulary.size - 1}"
+            )
     if engine.is_multilingual:
+        if options.language and not vocabulary.knows(options.language):
+            raise OptionError(
+                f"language={options.language!r}: model {engine.name} does not know it; "
+                "use a newer model such as 'large-v3'"
+            )
         return options
     if options.language not in (None, "en"):
         raise OptionError(

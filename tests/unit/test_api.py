@@ -170,6 +170,14 @@ def test_english_only_models_say_so() -> None:
                 asr.transcribe(noise(5), **wrong)  # type: ignore[arg-type]
 
 
+def test_what_the_model_has_no_token_for_is_refused(asr: Transcriber) -> None:
+    with pytest.raises(wb.OptionError, match="language='yue': model fake does not know it"):
+        asr.transcribe(noise(5), language="cantonese")
+    with pytest.raises(wb.OptionError, match="model fake has no token 51865; its last is 51864"):
+        asr.transcribe(noise(5), suppress_tokens=(-1, 51865))
+    assert asr.transcribe(noise(5), vad=False, suppress_tokens=(51864,)).segments
+
+
 def test_translation_is_in_english(asr: Transcriber, engine: FakeEngine) -> None:
     found = asr.transcribe(noise(5), vad=False, task="translate")
     assert found.language == "fr"

@@ -143,5 +143,41 @@ def test_languages_by_code_or_name(language: str) -> None:
     assert Options(language=language).language == "de"
 
 
-def test_speech_fits_into_a_chunk() -> None:
-    assert Options(chunk_length=10).max_speech_duration == 10
+def made(**keywords: Any) -> Options:
+    return Options(**keywords)
+
+
+def test_a_chunk_length_leaves_no_trace_when_it_is_replaced() -> None:
+    assert replace(Options(chunk_length=10), chunk_length=30) == Options()
+
+
+@pytest.mark.parametrize("name", ["chunk_length", "max_speech_duration"])
+def test_margins_leave_room_for_speech(name: str) -> None:
+    assert getattr(made(**{name: 2.0}, speech_pad=0.5), name) == 2.0
+    with pytest.raises(OptionError, match=f"{name}=1.9 leaves less than 1 s"):
+        made(**{name: 1.9}, speech_pad=0.5)
+
+
+@pytest.mark.parametrize("name", ["patience", "length_penalty"])
+def test_what_greedy_search_ignores_is_refused(name: str) -> None:
+    with pytest.raises(OptionError, match=f"{name}=2.0 has no effect on greedy search"):
+        made(**{name: 2.0}, beam_size=1)
+    assert getattr(made(**{name: 2.0}, beam_size=2), name) == 2.0
+
+
+def test_a_beam_must_hold_a_hypothesis() -> None:
+    with pytest.raises(OptionError, match=r"patience=0\.4 with beam_size=2"):
+        Options(patience=0.4, beam_size=2)
+    assert Options(patience=0.5, beam_size=2).patience == 0.5
+
+
+@pytest.mark.parametrize(
+    "name", [field.name for field in fields(Options) if type(field.default) in (int, float)]
+)
+@pytest.mark.parametrize("value", [10**400, 1e308, -(10**400)])
+def test_numbers_beyond_all_bounds(name: str, value: float) -> None:
+    if name in ("batch_size", "track") and value == 10**400:
+        assert getattr(made(**{name: value}), name) == value
+    else:
+        with pytest.raises(OptionError, match=name):
+            made(**{name: value})

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from functools import cached_property, lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from tokenizers import Tokenizer
 
@@ -11,6 +11,8 @@ from whisperbatch.options import Task
 
 if TYPE_CHECKING:
     from faster_whisper.tokenizer import Tokenizer as WhisperTokenizer
+
+TIMESTAMPS: Final = 1501  # from 0 to 30 s in steps of 20 ms
 
 
 class Vocabulary:
@@ -41,6 +43,15 @@ class Vocabulary:
     def no_timestamps(self) -> int:
         """Ends a prompt that asks for plain text."""
         return self._special("<|notimestamps|>")
+
+    @property
+    def size(self) -> int:
+        """Number of all tokens. Timestamps, the last, are not in every tokenizer's own list."""
+        return self.no_timestamps + 1 + TIMESTAMPS
+
+    def knows(self, language: str) -> bool:
+        """Whether the model can be told that a row is in this language."""
+        return self._tokenizer.token_to_id(f"<|{language}|>") is not None
 
     def _special(self, token: str) -> int:
         number = self._tokenizer.token_to_id(token)
