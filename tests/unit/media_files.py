@@ -1,0 +1,154 @@
+"""Media of known sound, made by PyAV in memory, and measures of what comes out of them."""
+
+import io
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from fractions import Fraction
+
+import av
+import numpy as np
+from av.audio.stream import AudioStream
+from av.container import OutputContainer
+
+from whisperbatch.audio import open_audio
+from whisperbatch.options import AudioOptions, Channel
+from whisperbatch.types import SAMPLING_RATE, Samples, Source
+
+LEVEL = 0.3  # of every tone
+BURST = 0.2  # seconds
+BURST_TONE = 1000.0  # Hz
+
+
+def tone(frequency: float, seconds: float, rate: int = SAMPLING_RATE) -> Samples:
+    times = np.arange(round(seconds * rate)) / rate
+    return (LEVEL * np.sin(2 * np.pi * frequency * times)).astype(np.float32)
+
+
+def bursts(times: Iterable[float], seconds: float, rate: int = SAMPLING_RATE) -> Samples:
+    """Near silence with a short tone at each of `times`."""
+    noise = np.random.default_rng(1).standard_normal(round(seconds * rate)) * 1e-3
+    samples = noise.astype(np.float32)
+    for time in times:
+        start = round(time * rate)
+        samples[start : start + round(BURST * rate)] += tone(BURST_TONE, BURST, rate)
+    return samples
+
+
+def encode(
+    channels: Sequence[Samples],
+    container: str,
+    codec: str,
+    *,
+    rate: int,
+    layout: str = "mono",
+    video: str | None = None,
+    late: float = 0.0,
+    more: Sequence[Samples] = (),
+    options: Mapping[str, str] | None = None,
+) -> bytes:
+    """A media file. `late`: seconds of picture before the sound. `more`: further mono tracks."""
+    file = io.BytesIO()
+    with av.open(file, "w", format=container) as output:
+        picture = output.add_stream(video, rate=10) if video else None
+        tracks = [output.add_stream(codec, rate=rate, layout=layout, options=dict(options or {}))]
+        tracks += [output.add_stream(codec, rate=rate, layout="mono") for _ in more]
+        if isinstance(picture, av.VideoStream):
+            seconds = len(channels[0]) / rate + late
+            _encode_picture(output, picture, frames=round(seconds * 10))
+        for track, planes in zip(tracks, [channels, *([samples] for samples in more)], strict=True):
+            assert isinstance(track, AudioStream)
+            _encode_sound(output, track, np.stack(planes), first=round(late * rate))
+    return file.getvalue()
+
+
+def _encode_picture(output: OutputContainer, stream: av.VideoStream, frames: int) -> None:
+    stream.width = stream.height = 64
+    stream.pix_fmt = "yuv420p"
+    for number in range(frames):
+        frame = av.VideoFrame(64, 64, "yuv420p")
+        frame.pts, frame.time_base = number, Fraction(1, 10)
+        output.mux(stream.encode(frame))
+    output.mux(stream.encode(None))
+
+
+def _encode_sound(output: OutputContainer, stream: AudioStream, planes: Samples, first: int) -> None:
+    for start in range(0, planes.shape[1], 1024):
+        block = np.ascontiguousarray(planes[:, start : start + 1024])
+        frame = av.AudioFrame.from_ndarray(block, format="fltp", layout=stream.layout.name)
+        frame.sample_rate = stream.rate
+        frame.pts, frame.time_base = first + start, Fraction(1, stream.rate)
+        output.mux(stream.encode(frame))
+    output.mux(stream.encode(None))
+
+
+def remux(
+    media: bytes,
+    container: str,
+    keep: Callable[[float], bool] = lambda _: True,
+    shift: Callable[[float], float] = lambda _: 0.0,
+) -> bytes:
+    """The first audio track's packets again: those whose time is to be kept, moved by `shift`."""
+    file = io.BytesIO()
+    with av.open(io.BytesIO(media)) as source, av.open(file, "w", format=container) as output:
+        stream = source.streams.audio[0]
+        copy = output.add_stream_from_template(stream)
+        for packet in source.demux(stream):
+            if packet.pts is None or packet.dts is None:
+                continue
+            time = float(packet.pts * packet.time_base)
+            if keep(time):
+                moved = round(shift(time) / packet.time_base)
+                packet.pts += moved
+                packet.dts += moved
+                packet.stream = copy
+                output.mux(packet)
+    return file.getvalue()
+
+
+def damage(media: bytes, start: float, length: int, seed: int = 0) -> bytes:
+    """Random bytes in place of `length` of them, from `start` of the way through."""
+    damaged = bytearray(media)
+    at = int(len(media) * start)
+    damaged[at : at + length] = np.random.default_rng(seed).bytes(length)
+    return bytes(damaged)
+
+
+def read(
+    source: Source, *, track: int = 0, channel: Channel = "mix", sampling_rate: int | None = None
+) -> Samples:
+    """The whole recording; its blocks are held to what is promised of them."""
+    options = AudioOptions(track=track, channel=channel, sampling_rate=sampling_rate)
+    reader = open_audio(source, options)
+    blocks: list[Samples] = []
+    try:
+        for block in reader.blocks():
+            assert block.dtype == np.float32
+            assert block.ndim == 1
+            assert 0 < len(block) <= 2 * SAMPLING_RATE
+            blocks.append(block)
+            assert reader.position == sum(map(len, blocks))
+    finally:
+        reader.close()
+    return np.concatenate(blocks)
+
+
+def level(samples: Samples, frequency: float) -> float:
+    """The amplitude of a tone in the middle of `samples`."""
+    middle = samples[len(samples) // 4 : -(len(samples) // 4)].astype(np.float64)
+    wave = np.exp(-2j * np.pi * frequency * np.arange(len(middle)) / SAMPLING_RATE)
+    window = np.hanning(len(middle))
+    return float(2 * abs(np.sum(middle * wave * window)) / np.sum(window))
+
+
+def onset(samples: Samples, after: float = 0.0) -> float:
+    """When the first burst after `after` seconds begins, in seconds."""
+    hop = SAMPLING_RATE // 200
+    frame = 2 * hop  # 10 ms: ten periods of the tone
+    start = round(after * SAMPLING_RATE)
+    wave = np.exp(-2j * np.pi * BURST_TONE * np.arange(frame) / SAMPLING_RATE)
+    levels = [
+        2 * abs(np.sum(samples[at : at + frame] * wave)) / frame
+        for at in range(start, len(samples) - frame, hop)
+    ]
+    loud = np.flatnonzero(np.array(levels) > LEVEL / 2)
+    assert len(loud), "no burst"
+    return (start + int(loud[0]) * hop + hop) / SAMPLING_RATE
