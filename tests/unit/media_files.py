@@ -70,7 +70,9 @@ def _encode_picture(output: OutputContainer, stream: av.VideoStream, frames: int
     output.mux(stream.encode(None))
 
 
-def _encode_sound(output: OutputContainer, stream: AudioStream, planes: Samples, first: int) -> None:
+def _encode_sound(
+    output: OutputContainer, stream: AudioStream, planes: Samples, first: int
+) -> None:
     for start in range(0, planes.shape[1], 1024):
         block = np.ascontiguousarray(planes[:, start : start + 1024])
         frame = av.AudioFrame.from_ndarray(block, format="fltp", layout=stream.layout.name)
@@ -88,7 +90,7 @@ def remux(
 ) -> bytes:
     """The first audio track's packets again: those whose time is to be kept, moved by `shift`."""
     file = io.BytesIO()
-    with av.open(io.BytesIO(media)) as source, av.open(file, "w", format=container) as output:
+    with av.open(io.BytesIO(media), "r") as source, av.open(file, "w", format=container) as output:
         stream = source.streams.audio[0]
         copy = output.add_stream_from_template(stream)
         for packet in source.demux(stream):
