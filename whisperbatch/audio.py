@@ -10,7 +10,8 @@ import threading
 from collections.abc import Callable, Iterator
 from os import PathLike, fspath
 from pathlib import Path
-from typing import BinaryIO, Final
+from types import TracebackType
+from typing import BinaryIO, Final, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -27,6 +28,8 @@ RATES: Final = (1_000, 768_000)  # Hz: the sampling rates that make sense
 class AudioReader:
     """One recording, open. Read by one thread; `close()` at any time, from any.
 
+    A context manager, too: closed where its block ends.
+
     Attributes:
         name: of the recording, for people.
         position: samples given so far; after the last block, the recording's length.
@@ -40,8 +43,19 @@ class AudioReader:
         self._closed = False
         self._reading = threading.Lock()
 
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
     def blocks(self) -> Iterator[Samples]:
-        """The recording from its start, once: blocks of at most a few seconds, none empty.
+        """The recording from its start, once: blocks of at most 1 s, none empty.
 
         Raises:
             AudioError: it cannot be read further, or holds NaN or infinite samples.
@@ -111,7 +125,7 @@ def _file(source: object) -> tuple[str, str | BinaryIO]:
     if isinstance(source, str | PathLike):
         path = fspath(source)
         if path == "-":
-            return "<stdin>", sys.stdin.buffer
+            return "<stdin>", _binary("<stdin>", getattr(sys.stdin, "buffer", sys.stdin))
         if not isinstance(path, str):
             raise AudioError(f"the path {path!r} is bytes; give it as str or pathlib.Path")
         if "://" not in path:
@@ -121,14 +135,23 @@ def _file(source: object) -> tuple[str, str | BinaryIO]:
         if not len(source):
             raise AudioError("is empty; give the bytes of a media file", source="<bytes>")
         return "<bytes>", io.BytesIO(source)
-    if isinstance(source, io.TextIOBase):
-        raise AudioError("is open as text; open it with mode 'rb'", source=_name(source))
     if callable(getattr(source, "read", None)):
-        return _name(source), source  # type: ignore[return-value]  # it reads: that is enough
+        return _name(source), _binary(_name(source), source)
     raise AudioError(
-        f"a {type(source).__name__} is no recording; give a path, bytes, an open binary file, "
-        "an Audio, or a float32 or int16 array"
+        f"{type(source).__name__} is no kind of recording; give a path, bytes, an open binary "
+        "file, an Audio, or a float32 or int16 array"
     )
+
+
+def _binary(name: str, file: object) -> BinaryIO:
+    """The same file, if it gives bytes."""
+    try:
+        nothing = file.read(0)  # type: ignore[attr-defined]
+    except Exception as error:  # it may raise anything
+        raise AudioError(f"cannot be read: {error}", source=name) from error
+    if isinstance(nothing, str):
+        raise AudioError("is open as text; open it with mode 'rb'", source=name)
+    return file  # type: ignore[return-value]  # it reads bytes: that is enough
 
 
 def _name(file: object) -> str:
@@ -144,7 +167,7 @@ def _check_path(path: Path) -> None:
         if path.is_file() and not path.stat().st_size:
             raise AudioError("is empty; is it still being written?", source=str(path))
         if not path.exists():
-            raise AudioError("there is no such file", source=str(path))
+            raise AudioError("there is no such file; is the path right?", source=str(path))
     except (OSError, ValueError) as error:
         raise AudioError(f"cannot be opened: {error}", source=str(path)) from error
 
@@ -173,12 +196,14 @@ def _open_array(audio: Audio, options: AudioOptions) -> AudioReader:
             source=name,
         )
     if not len(samples):
-        raise AudioError("has no samples", source=name)
+        raise AudioError("has no samples; give at least one", source=name)
     _check_finite(name, samples, int(rate))
     return AudioReader(name, _array_blocks(samples, int(rate)), lambda: None)
 
 
 def _check_finite(name: str, samples: npt.NDArray[np.float32 | np.int16], rate: int) -> None:
+    if samples.dtype == np.int16:
+        return
     for start in range(0, len(samples), BLOCK):
         finite = np.isfinite(samples[start : start + BLOCK])
         if not finite.all():
@@ -193,7 +218,8 @@ def _array_blocks(samples: npt.NDArray[np.float32 | np.int16], rate: int) -> Ite
     resampler = Resampler("mix")
     for start in range(0, len(samples), BLOCK):
         block = samples[start : start + BLOCK]
-        scaled = block / np.float32(32768) if block.dtype == np.int16 else block
-        mono = np.ascontiguousarray(scaled, dtype=np.float32)
+        mono = block.astype(np.float32)  # a copy: what is given may be changed, the array not
+        if block.dtype == np.int16:
+            mono /= 32768
         yield from (resampler.push_samples(mono, rate) if rate != SAMPLING_RATE else (mono,))
     yield from resampler.flush()

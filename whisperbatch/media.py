@@ -20,14 +20,18 @@ from av.audio.resampler import AudioResampler
 from av.audio.stream import AudioStream
 from av.container import InputContainer
 
+from whisperbatch import bare
+from whisperbatch.bare import LostTime
 from whisperbatch.errors import AudioError, OptionError
 from whisperbatch.options import AudioOptions, Channel
 from whisperbatch.types import SAMPLING_RATE, Samples, to_samples
 
-BLOCK: Final = SAMPLING_RATE  # samples of silence given at a time
+BLOCK: Final = SAMPLING_RATE  # samples given at a time
+MIXABLE: Final = 8  # channels that FFmpeg mixes down
 JITTER: Final = 0.1  # seconds that a frame's time may be off without there being a gap
-BARE: Final = frozenset({"mp3", "aac"})  # formats that are frames and nothing else
-LONGEST_GAP: Final = 60.0  # seconds believed where the container does not say how long it is
+UNSAID_GAP: Final = 60.0  # seconds believed where the container does not say how long it is
+LONGEST_GAP: Final = 86_400.0  # seconds believed at all: its length may come of an absurd time
+RESTARTS: Final = 1000  # in a row
 
 if TYPE_CHECKING:
     from av.packet import Packet
@@ -51,8 +55,9 @@ class MediaDecoder:
     def __init__(self, name: str, file: str | BinaryIO, options: AudioOptions) -> None:
         self._name = name
         self._damaged = 0  # packets that could not be decoded
-        self._damaged_at = 0.0  # where the first of them lies, in seconds
-        self._end: int | None = None  # byte after the last packet
+        self._missing = 0.0  # seconds of silence that stand for them and for what is not there
+        self._damaged_at: float | None = None  # where the first of either lies, in seconds
+        self._cut_off: av.FFmpegError | None = None  # why nothing more can be read
         self._container = _open(name, file)
         try:
             self._stream = _track(name, self._container, options.track)
@@ -69,22 +74,19 @@ class MediaDecoder:
 
         Damaged frames are passed over; one warning says where the first is, and how many.
         """
-        decoded = 0.0  # seconds of the recording that blocks have filled
+        decoded = 0.0  # seconds of the recording that frames and gaps have filled
+        given = 0  # samples
         for frame in chain((self._first,), self._frames):
             gap, decoded = self._gap(frame, decoded)
-            if gap:
-                yield from self._resampler.flush()
-                yield from silence(gap)
+            for block in self._silence(decoded, given) if gap else ():
+                given += len(block)
+                yield block
             decoded += frame.samples / frame.sample_rate
-            yield from self._resampler.push(frame)
+            for block in self._resampler.push(frame):
+                given += len(block)
+                yield block
         yield from self._resampler.flush()
-        if self._damaged:
-            log.warning(
-                "%s: %d damaged frame(s), the first at %.2f s: silence stands for them",
-                self._name,
-                self._damaged,
-                self._damaged_at,
-            )
+        self._warn(decoded)
 
     def close(self) -> None:
         """Close the container. Safe to call twice."""
@@ -92,66 +94,85 @@ class MediaDecoder:
 
     def _decode(self) -> Iterator[AudioFrame]:
         """Frames that can be decoded, up to where the file ends or is cut off."""
+        lost = LostTime() if self._container.format.name in bare.FORMATS else None
         for packet in self._packets():
             try:
                 frames = packet.decode()
             except (av.FFmpegError, ValueError):  # ValueError: an impossible rate or layout
                 frames = None
-            lost = self._passed_over(packet, damaged=frames is None)
-            if lost or frames is None:
                 self._note(packet)
-            self._start -= lost
+            if lost:
+                self._start -= lost.at(packet, damaged=frames is None)
             for frame in frames or ():
                 if isinstance(frame, AudioFrame) and frame.samples and frame.sample_rate:
                     yield frame
 
     def _packets(self) -> Iterator["Packet[AudioStream]"]:
         packets = self._container.demux(self._stream)
+        restarts = 0
         while True:
             try:
                 packet = next(packets, None)
-            except av.FFmpegError as error:
-                log.warning("%s: is cut off or damaged: %s", self._name, error.strerror)
+            except IndexError as error:  # PyAV 18: a track that was not there at first
+                restarts += 1
+                if restarts > RESTARTS:
+                    raise AudioError(f"cannot be read: {error}", source=self._name) from error
+                packets = self._container.demux(self._stream)
+                continue
+            except Exception as error:  # a caller's file may raise anything
+                if not isinstance(error, av.FFmpegError) or isinstance(error, OSError):
+                    raise AudioError(f"cannot be read: {error}", source=self._name) from error
+                self._cut_off = error
                 return
             if packet is None:
                 return
+            restarts = 0
             yield packet
 
-    def _passed_over(self, packet: "Packet[AudioStream]", *, damaged: bool) -> float:
-        """Seconds lost at `packet` that its time does not show: what else its bytes would hold.
+    def _silence(self, until: float, given: int) -> Iterator[Samples]:
+        """What the resampler has left, then silence, so that `until` seconds are filled."""
+        for block in self._resampler.flush():
+            given += len(block)
+            yield block
+        while (left := to_samples(until) - given) > 0:
+            given += min(left, BLOCK)
+            yield np.zeros(min(left, BLOCK), np.float32)
 
-        Bare streams have no times of their own. FFmpeg numbers their frames as if the bytes that
-        are no frame had not been there.
-        """
-        if self._container.format.name not in BARE or packet.pos is None or not packet.size:
-            return 0.0
-        before = packet.pos - self._end if self._end is not None else 0
-        self._end = packet.pos + packet.size
-        rate = self._stream.codec_context.bit_rate
-        if not rate or not (damaged or before > 0):
-            return 0.0
-        seconds = (max(before, 0) + packet.size) * 8 / rate
-        return max(seconds - float((packet.duration or 0) * packet.time_base), 0.0)
+    def _no_sound(self) -> str:
+        """Why there is not one frame, and the mend."""
+        if self._cut_off and "mp4" in self._container.format.name:
+            return (
+                "its index is missing or, in a pipe, comes too late; give the whole file by its "
+                "path, or have it written with the index first (faststart)"
+            )
+        return (
+            "holds no sound that can be decoded; is it damaged, or of another format than its "
+            "name says?"
+        )
+
+    def _warn(self, decoded: float) -> None:
+        if self._damaged_at is not None:
+            log.warning(
+                "%s: %d damaged frame(s), %.2f s missing, the first at %.2f s: silence stands for it",
+                self._name,
+                self._damaged,
+                self._missing,
+                self._damaged_at,
+            )
+        if self._cut_off:
+            log.warning("%s: is cut off or damaged at %.2f s", self._name, decoded)
 
     def _note(self, packet: "Packet[AudioStream]") -> None:
-        if not self._damaged:
-            at = packet.pts if packet.pts is not None else packet.dts
-            base = packet.time_base
-            self._damaged_at = float(at * base) - self._start if at is not None and base else 0.0
         self._damaged += 1
+        if self._damaged_at is None:
+            at, base = packet.pts if packet.pts is not None else packet.dts, packet.time_base
+            self._damaged_at = float(at * base) - self._start if at is not None and base else 0.0
 
     def _first_frame(self, channel: Channel) -> AudioFrame:
         """Decoded at once, so that a recording that cannot be is refused before any work."""
-        try:
-            frame = next(self._frames, None)
-        except OSError as error:  # a file object's own
-            raise AudioError(f"cannot be read: {error}", source=self._name) from error
+        frame = next(self._frames, None)
         if frame is None:
-            raise AudioError(
-                "holds no sound that can be decoded; is it damaged, or of another format than its "
-                "name says?",
-                source=self._name,
-            )
+            raise AudioError(self._no_sound(), source=self._name) from self._cut_off
         channels = frame.layout.nb_channels
         if channel == "right" and channels < 2:  # noqa: PLR2004 - the second channel
             raise OptionError(f"channel='right': {self._name} has one channel; leave it at 'mix'")
@@ -169,23 +190,18 @@ class MediaDecoder:
         if abs(gap) <= JITTER:
             return 0.0, decoded
         duration = self._container.duration  # in microseconds
-        most = duration / av.time_base + JITTER - decoded if duration else LONGEST_GAP
-        if gap < 0 or gap > most:
+        most = duration / av.time_base + JITTER - decoded if duration else UNSAID_GAP
+        if gap < 0 or gap > min(most, LONGEST_GAP):
             self._start += gap
             return 0.0, decoded
+        if decoded:  # before the first frame nothing is missing: the sound begins late
+            self._missing += gap
+            self._damaged_at = decoded if self._damaged_at is None else self._damaged_at
         return gap, time
 
 
-def silence(seconds: float) -> Iterator[Samples]:
-    """That much of it, in blocks."""
-    left = to_samples(seconds)
-    while left:
-        yield np.zeros(min(left, BLOCK), np.float32)
-        left -= min(left, BLOCK)
-
-
 class Resampler:
-    """Frames of any rate, layout and format -> mono samples at 16 kHz, streamed.
+    """Frames of any rate, layout and format -> mono samples at 16 kHz, streamed, in whole blocks.
 
     Args:
         channel: "mix", or the one to take.
@@ -195,16 +211,17 @@ class Resampler:
         self._channel = channel
         self._resampler: AudioResampler | None = None
         self._source: tuple[str, str, int] | None = None
+        self._channels = 1  # that it gives
 
     def push(self, frame: AudioFrame) -> Iterator[Samples]:
-        """The samples that `frame` completes."""
+        """The blocks that `frame` completes, each of `BLOCK` samples.
+
+        Where the track changes its format, one more, with what the old format had left.
+        """
         source = (frame.format.name, frame.layout.name, frame.sample_rate)
-        if source != self._source:  # the first frame, or the track has changed its format
+        if source != self._source:
             yield from self.flush()
-            # two channels are averaged here: FFmpeg's own mix of them is 3 dB louder than either
-            mixed = self._channel == "mix" and frame.layout.nb_channels > 2  # noqa: PLR2004
-            layout = "mono" if mixed else frame.layout
-            self._resampler = AudioResampler(format="fltp", layout=layout, rate=SAMPLING_RATE)
+            self._open(frame)
             self._source = source
         frame.pts = None  # its place is known already
         yield from self._resample(frame)
@@ -220,30 +237,47 @@ class Resampler:
         yield from self._resample(None)
         self._resampler = self._source = None
 
+    def _open(self, frame: AudioFrame) -> None:
+        channels = frame.layout.nb_channels
+        # Two channels are averaged here: FFmpeg's own mix of them is 3 dB louder than either. It
+        # has none for more than eight.
+        mixed = self._channel == "mix" and 2 < channels <= MIXABLE  # noqa: PLR2004
+        self._channels = 1 if mixed else channels
+        # Packed, not planar: PyAV 18 reads beyond the planes of a frame of more than eight.
+        self._resampler = AudioResampler(
+            format="flt",
+            layout="mono" if mixed else frame.layout,
+            rate=SAMPLING_RATE,
+            frame_size=BLOCK,
+        )
+
     def _resample(self, frame: AudioFrame | None) -> Iterator[Samples]:
         if self._resampler is None:
             return
         for resampled in self._resampler.resample(frame):
-            planes = resampled.to_ndarray().astype(np.float32, copy=False)  # (channels, n_samples)
-            if planes.size:
-                yield self._choose(planes)
+            packed = resampled.to_ndarray().astype(np.float32, copy=False)
+            if packed.size:
+                yield self._choose(packed.reshape(-1, self._channels))  # (n_samples, channels)
 
-    def _choose(self, planes: npt.NDArray[np.float32]) -> Samples:
-        if self._channel == "mix" and len(planes) > 1:
-            samples: Samples = planes.mean(axis=0, dtype=np.float32)
-        else:
-            samples = planes[1 if self._channel == "right" and len(planes) > 1 else 0]
-        return samples
+    def _choose(self, packed: npt.NDArray[np.float32]) -> Samples:
+        if self._channel == "mix" and self._channels > 1:
+            samples: Samples = packed.mean(axis=1, dtype=np.float32)
+            return samples
+        number = 1 if self._channel == "right" and self._channels > 1 else 0
+        return np.ascontiguousarray(packed[:, number])
 
 
 def _open(name: str, file: str | BinaryIO) -> InputContainer:
     try:
-        return av.open(file, mode="r", metadata_errors="ignore")
-    except av.InvalidDataError as error:
+        # "file:", since FFmpeg takes what precedes a colon for a protocol: "12:30 notes.mp3"
+        url = f"file:{file}" if isinstance(file, str) and "://" not in file else file
+        return av.open(url, mode="r", metadata_errors="ignore")
+    except (av.InvalidDataError, av.EOFError) as error:
+        hint = "" if isinstance(file, str) else "; if it was read before, seek(0) first"
         raise AudioError(
-            "is not media that FFmpeg can read, or is cut off at its start", source=name
+            f"is not media that FFmpeg can read, or is cut off at its start{hint}", source=name
         ) from error
-    except (av.FFmpegError, OSError, ValueError) as error:
+    except Exception as error:  # a caller's file may raise anything
         reason = getattr(error, "strerror", None) or error
         raise AudioError(f"cannot be opened: {reason}", source=name) from error
 
@@ -251,10 +285,10 @@ def _open(name: str, file: str | BinaryIO) -> InputContainer:
 def _track(name: str, container: InputContainer, track: int) -> AudioStream:
     tracks = container.streams.audio
     if not tracks:
-        raise AudioError("has no audio track", source=name)
+        raise AudioError("has no audio track; give a recording with sound", source=name)
     if track >= len(tracks):
         raise AudioError(
-            f"track={track}, but its audio tracks are 0 to {len(tracks) - 1}", source=name
+            f"track={track}, but it has {len(tracks)} audio track(s), counted from 0", source=name
         )
     return tracks[track]
 

@@ -94,14 +94,8 @@ class Engine(Protocol):
     workers: int
     tokenizer: Tokenizer
 
-    def encode(self, features: npt.NDArray[np.float32], frames: Sequence[int]) -> Encoded:
-        """Encode a batch.
-
-        Args:
-            features: shape (batch, n_mels, 3000), padded.
-            frames: feature frames of each row that are not padding. The engine may drop what
-                lies beyond the longest.
-        """
+    def encode(self, features: npt.NDArray[np.float32]) -> Encoded:
+        """Encode a batch: features of shape (batch, n_mels, 3000), padded."""
         ...
 
     def detect_language(self, encoded: Encoded) -> list[dict[str, float]]:

@@ -63,7 +63,7 @@ class Batch:
         self.prompts = [[*start, self.vocabulary.no_timestamps] for start in self.starts]
 
     def encode(self, engine: Engine, rows: Sequence[int] = (0, 1, 2)) -> Encoded:
-        return engine.encode(self.features[list(rows)], [self.frames[row] for row in rows])
+        return engine.encode(self.features[list(rows)])
 
 
 @pytest.fixture(scope="module")

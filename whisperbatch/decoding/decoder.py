@@ -39,7 +39,7 @@ class Decoder:
         """
         try:
             frames = [row.features.shape[1] for row in rows]
-            encoded = self._engine.encode(window(rows), frames)
+            encoded = self._engine.encode(window(rows))
             self._detect(encoded, rows, claimed)
             languages = [self._language(row.chunk.recording) for row in rows]
             starts = [self._vocabulary.prompt(code, self._options.task) for code in languages]

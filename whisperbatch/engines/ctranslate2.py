@@ -19,9 +19,7 @@ from whisperbatch.options import DecodeOptions
 from whisperbatch.protocols import Alignment, Encoded
 from whisperbatch.types import Hypothesis
 
-FRAMES_PER_POSITION: Final = 2  # feature frames to one position of encoder output
 POSITION: Final = 0.02  # seconds of audio in one position of encoder output
-MARGIN: Final = 50  # positions kept after the longest row: 1 s of silence for it to end in
 MOST_NEW_TOKENS: Final = 224  # half of Whisper's text context
 
 log = logging.getLogger(__name__)
@@ -80,8 +78,7 @@ class CTranslate2Engine:
         self.is_multilingual: bool = self._model.is_multilingual
         self.n_mels: int = self._model.n_mels
         self.workers: int = self._model.num_workers
-        # Encoder output stays where it is, except where another device may take up the decoding.
-        self._on_cpu = chosen == "cpu"
+        # encoder output stays where it is, except where another device may take up the decoding
         self._to_cpu = len(device_index) > 1
         self._closed = False
         self._calls = 0  # going on
@@ -94,19 +91,11 @@ class CTranslate2Engine:
             self.workers,
         )
 
-    def encode(self, features: npt.NDArray[np.float32], frames: Sequence[int]) -> Encoded:
-        """See `protocols.Engine`. On a CPU, positions after the longest row are dropped.
-
-        The decoder attends to every position it is given, and that is most of its work; the rows
-        have been encoded with all 30 s of them.
-        """
+    def encode(self, features: npt.NDArray[np.float32]) -> Encoded:
+        """See `protocols.Engine`."""
         with self._call():
             view = ctranslate2.StorageView.from_array(np.ascontiguousarray(features))
             encoded = self._model.encode(view, to_cpu=self._to_cpu)
-            keep = -(-max(frames, default=0) // FRAMES_PER_POSITION) + MARGIN
-            if self._on_cpu and keep < encoded.shape[1]:
-                kept = np.ascontiguousarray(np.array(encoded)[:, :keep])
-                encoded = ctranslate2.StorageView.from_array(kept)
         return _Encoded(len(features), encoded)
 
     def detect_language(self, encoded: Encoded) -> list[dict[str, float]]:

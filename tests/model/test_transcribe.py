@@ -1,0 +1,1 @@
+"""Being written by the helper for tests of decoding and of real weights."""
