@@ -1,15 +1,25 @@
 """What can be opened, what comes out of it, and what is said of what cannot be opened."""
 
 import io
+import os
+import sys
+import threading
+import tracemalloc
 import wave
 from pathlib import Path
+from typing import BinaryIO, cast
 
 import numpy as np
+import numpy.typing as npt
 import pytest
 
 from tests.unit.media_files import LEVEL, bursts, encode, level, onset, read, tone
+from whisperbatch.audio import open_audio
 from whisperbatch.errors import AudioError
-from whisperbatch.types import SAMPLING_RATE
+from whisperbatch.options import AudioOptions
+from whisperbatch.types import SAMPLING_RATE, Audio, Source
+
+Array = npt.NDArray[np.float32] | npt.NDArray[np.int16]
 
 STEREO = {
     "wav": ("wav", "pcm_s16le", 0.0),
@@ -106,3 +116,113 @@ def test_any_number_of_channels_is_read(count: int) -> None:
     assert level(read(recording, channel="right"), 440) == pytest.approx(LEVEL, abs=0.01)
     assert level(read(recording, channel="left"), 440) == pytest.approx(0, abs=0.01)
     assert level(read(recording), 440) > LEVEL / count / 2
+
+
+class Trickle(io.RawIOBase):
+    """A recording that counts how much of it was asked for."""
+
+    def __init__(self, data: bytes, *, fails_at: int | None = None) -> None:
+        self._file = io.BytesIO(data)
+        self._fails_at = fails_at
+        self.given = 0
+
+    def readable(self) -> bool:
+        return True
+
+    def read(self, size: int = -1, /) -> bytes:
+        if self._fails_at is not None and self.given >= self._fails_at:
+            raise RuntimeError("the line went dead")
+        data = self._file.read(size)
+        self.given += len(data)
+        return data
+
+
+def pipe(data: bytes) -> BinaryIO:
+    """One that another thread writes to, in pieces that are no frame's."""
+    read_end, write_end = os.pipe()
+
+    def write() -> None:
+        with os.fdopen(write_end, "wb", buffering=0) as file:
+            for start in range(0, len(data), 1000):
+                file.write(data[start : start + 1000])
+
+    threading.Thread(target=write, daemon=True).start()
+    return os.fdopen(read_end, "rb")
+
+
+def test_every_kind_of_source_gives_the_same(flac: bytes, tmp_path: Path) -> None:
+    path = tmp_path / "12:30 café #1.flac"  # FFmpeg takes what precedes a colon for a protocol
+    path.write_bytes(flac)
+    expected = read(flac)
+    sources = (path, str(path), bytearray(flac), memoryview(flac), io.BytesIO(flac))
+    for source in sources:
+        np.testing.assert_array_equal(read(cast("Source", source)), expected)
+    with path.open("rb") as file:
+        np.testing.assert_array_equal(read(file), expected)
+        file.seek(0)  # it stayed open
+        np.testing.assert_array_equal(read(file), expected)
+    with pipe(flac) as file:
+        np.testing.assert_allclose(read(file)[: len(expected)], expected, atol=1e-3)
+
+
+@pytest.mark.parametrize("kind", ["wav", "mp3", "ogg", "adts"])
+def test_a_pipe_is_read_to_its_end(kind: str) -> None:
+    container, codec, _ = STEREO[kind]
+    recording = encode([bursts([0.5, 1.5], 2, 48_000)], container, codec, rate=48_000)
+    with pipe(recording) as file:
+        samples = read(file)
+        assert not file.closed
+    assert len(samples) / SAMPLING_RATE == pytest.approx(2, abs=0.06)
+    assert onset(samples) == pytest.approx(0.5, abs=0.05)
+    assert onset(samples, after=1) == pytest.approx(1.5, abs=0.05)
+
+
+def test_a_dash_is_standard_input(flac: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(flac)))
+    reader = open_audio("-", AudioOptions())
+    assert reader.name == "<stdin>"
+    assert sum(map(len, reader.blocks())) == 2 * SAMPLING_RATE
+    reader.close()
+    assert not sys.stdin.closed
+
+
+def test_the_first_block_comes_before_the_file_is_read() -> None:
+    file = Trickle(wav(SAMPLING_RATE, 1, 2, bytes(2 * SAMPLING_RATE * 600)))
+    reader = open_audio(cast("BinaryIO", file), AudioOptions())
+    assert len(next(reader.blocks())) <= 2 * SAMPLING_RATE
+    assert file.given < 1_000_000  # of 19 million: FFmpeg looks ahead a little
+    reader.close()
+    assert not file.closed
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.int16])
+@pytest.mark.parametrize("rate", [8000, 16_000, 44_100])
+def test_arrays(dtype: type[np.float32 | np.int16], rate: int) -> None:
+    scale = 32767 if dtype is np.int16 else 1
+    samples = cast("Array", (tone(440, 2.5, rate) * scale).astype(dtype))
+    before = samples.copy()
+    samples.flags.writeable = False
+    for source, given in ((samples, rate), (Audio(samples, rate), None)):
+        found = read(source, sampling_rate=given)
+        assert len(found) == pytest.approx(2.5 * SAMPLING_RATE, abs=2)
+        assert level(found, 440) == pytest.approx(LEVEL, abs=0.001)
+    np.testing.assert_array_equal(samples, before)
+    strided = np.repeat(samples, 2)[::2]  # as one channel of two is
+    np.testing.assert_array_equal(read(strided, sampling_rate=rate), found)
+
+
+def test_blocks_of_an_array_are_not_the_callers_memory() -> None:
+    samples = tone(440, 1)
+    block = next(open_audio(samples, AudioOptions()).blocks())
+    assert not (np.shares_memory(block, samples) and block.flags.writeable)
+
+
+def test_an_array_is_not_copied_whole() -> None:
+    samples = np.zeros(SAMPLING_RATE * 600, np.int16)
+    tracemalloc.start()
+    try:
+        reader = open_audio(samples, AudioOptions(sampling_rate=8000))
+        assert sum(map(len, reader.blocks())) == 2 * len(samples)
+        assert tracemalloc.get_traced_memory()[1] < 4_000_000  # of 19 million bytes
+    finally:
+        tracemalloc.stop()
