@@ -31,14 +31,15 @@ def transcribe_file(asr: wb.Transcriber, path: str) -> None:
 
 
 def transcribe_built(asr: wb.Transcriber, path: Path) -> None:
-    """Ask for each language's part of the recording by itself: its language is detected."""
+    """Ask for each language's part of the recording by itself, and say which language it is."""
     recording = recordings.demo()
     recordings.write(recording, path)
     scores: dict[str, scoring.Score] = {}
     started = time.perf_counter()
     for block in recording.blocks():
         heard = []
-        for segment in asr.stream(path, clip_timestamps=((block.start, block.end),)):
+        part = (block.start, block.end)
+        for segment in asr.stream(path, language=block.language, clip_timestamps=(part,)):
             show(segment)
             heard.append(segment.text)
         score = scoring.word_error_rate(block.text, " ".join(heard), block.language)
