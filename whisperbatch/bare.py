@@ -21,21 +21,27 @@ TAG_HEADER: Final = 10  # bytes of an ID3v2 tag before what its size counts
 
 
 class LostTime:
-    """Says, packet by packet, how much time was lost. Uses the mean bit rate so far."""
+    """Says, packet by packet, how much time was lost. Uses the mean bit rate so far.
+
+    Attributes:
+        in_tag: the last packet was no sound but part of a tag.
+    """
 
     def __init__(self) -> None:
+        self.in_tag = False
         self._end: int | None = None  # byte after the last packet
         self._tag_end = 0  # byte after the last tag, whose bytes are no lost sound
         self._bytes = 0  # of good packets, and the seconds that they last
         self._seconds = 0.0
 
     def at(self, packet: "Packet[AudioStream]", *, damaged: bool) -> float:
-        """Seconds lost at `packet` that its time does not show.
+        """Seconds lost at `packet` that its time does not show; negative if it shows too many.
 
         Args:
             packet: each of the stream, in order.
             damaged: it could not be decoded.
         """
+        self.in_tag = False
         if packet.pos is None or not packet.size:
             return 0.0
         start = packet.pos if self._end is None else min(self._end, packet.pos)
@@ -43,16 +49,16 @@ class LostTime:
         duration = float((packet.duration or 0) * packet.time_base)
         if damaged:
             self._skip_tag(packet)
+            self.in_tag = start < self._tag_end
             lost = self._end - max(start, self._tag_end)
         else:
             self._bytes += packet.size
             self._seconds += duration
             lost = packet.pos - start
-        if lost <= 0 or not self._bytes:
+        if not self._bytes:
             return 0.0
-        # a damaged packet's time has passed by its own duration already
-        seconds = lost * self._seconds / self._bytes - (duration if damaged else 0.0)
-        return max(seconds, 0.0)
+        seconds = max(lost, 0) * self._seconds / self._bytes
+        return seconds - duration if damaged else seconds  # it has been counted as a frame
 
     def _skip_tag(self, packet: "Packet[AudioStream]") -> None:
         """An ID3v2 tag, with a cover picture say, lies where two files were joined."""

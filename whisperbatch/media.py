@@ -100,9 +100,11 @@ class MediaDecoder:
                 frames = packet.decode()
             except (av.FFmpegError, ValueError):  # ValueError: an impossible rate or layout
                 frames = None
-                self._note(packet)
+            at = self._start
             if lost:
                 self._start -= lost.at(packet, damaged=frames is None)
+            if frames is None and not (lost and lost.in_tag):
+                self._note(packet, at)
             for frame in frames or ():
                 if isinstance(frame, AudioFrame) and frame.samples and frame.sample_rate:
                     yield frame
@@ -153,7 +155,7 @@ class MediaDecoder:
     def _warn(self, decoded: float) -> None:
         if self._damaged_at is not None:
             log.warning(
-                "%s: %d damaged frame(s), %.2f s missing, the first at %.2f s: silence stands for it",
+                "%s: %d damaged frame(s), %.2f s missing, the first at %.2f s: left silent",
                 self._name,
                 self._damaged,
                 self._missing,
@@ -162,11 +164,11 @@ class MediaDecoder:
         if self._cut_off:
             log.warning("%s: is cut off or damaged at %.2f s", self._name, decoded)
 
-    def _note(self, packet: "Packet[AudioStream]") -> None:
+    def _note(self, packet: "Packet[AudioStream]", start: float) -> None:
         self._damaged += 1
         if self._damaged_at is None:
             at, base = packet.pts if packet.pts is not None else packet.dts, packet.time_base
-            self._damaged_at = float(at * base) - self._start if at is not None and base else 0.0
+            self._damaged_at = float(at * base) - start if at is not None and base else 0.0
 
     def _first_frame(self, channel: Channel) -> AudioFrame:
         """Decoded at once, so that a recording that cannot be is refused before any work."""
