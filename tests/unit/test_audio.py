@@ -207,7 +207,7 @@ def test_arrays(dtype: type[np.float32 | np.int16], rate: int) -> None:
         assert len(found) == pytest.approx(2.5 * SAMPLING_RATE, abs=2)
         assert level(found, 440) == pytest.approx(LEVEL, abs=0.001)
     np.testing.assert_array_equal(samples, before)
-    strided = np.repeat(samples, 2)[::2]  # as one channel of two is
+    strided = cast("Array", np.repeat(samples, 2)[::2])  # as one channel of two is
     np.testing.assert_array_equal(read(strided, sampling_rate=rate), found)
 
 
