@@ -41,7 +41,8 @@ class AudioError(WhisperBatchError):
     """A recording cannot be read: missing, empty, not audio, no such track, or bad samples."""
 
     def __init__(self, message: str, *, source: str | None = None) -> None:
-        super().__init__(f"{source}: {message}" if source else message)
+        line = f"{source}: {message}" if source else message
+        super().__init__(" ".join(line.splitlines()))  # a file's name may hold anything
         self.source = source
 
 
