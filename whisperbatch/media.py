@@ -32,6 +32,7 @@ JITTER: Final = 0.1  # seconds that a frame's time may be off without there bein
 UNSAID_GAP: Final = 60.0  # seconds believed where the container does not say how long it is
 LONGEST_GAP: Final = 86_400.0  # seconds believed at all: its length may come of an absurd time
 RESTARTS: Final = 1000  # in a row
+LOUDEST: Final = 4.0  # 12 dB over full scale; damaged frames decode to anything, 1e37 was seen
 
 if TYPE_CHECKING:
     from av.packet import Packet
@@ -74,6 +75,15 @@ class MediaDecoder:
 
         Damaged frames are passed over; one warning says where the first is, and how many.
         """
+        for block in self._blocks():
+            # a burst beyond all bounds would hide the speech beside it; NaN and inf are reported
+            yield np.clip(block, -LOUDEST, LOUDEST, out=block, where=np.isfinite(block))
+
+    def close(self) -> None:
+        """Close the container. Safe to call twice."""
+        self._container.close()
+
+    def _blocks(self) -> Iterator[Samples]:
         decoded = 0.0  # seconds of the recording that frames and gaps have filled
         given = 0  # samples
         for frame in chain((self._first,), self._frames):
@@ -87,10 +97,6 @@ class MediaDecoder:
                 yield block
         yield from self._resampler.flush()
         self._warn(decoded)
-
-    def close(self) -> None:
-        """Close the container. Safe to call twice."""
-        self._container.close()
 
     def _decode(self) -> Iterator[AudioFrame]:
         """Frames that can be decoded, up to where the file ends or is cut off."""
@@ -115,7 +121,8 @@ class MediaDecoder:
         while True:
             try:
                 packet = next(packets, None)
-            except IndexError as error:  # PyAV 18: a track that was not there at first
+            except (IndexError, av.BlockingIOError) as error:
+                # PyAV 18: a track that was not there at first; FFmpeg: go on with the next packet
                 restarts += 1
                 if restarts > RESTARTS:
                     raise AudioError(f"cannot be read: {error}", source=self._name) from error

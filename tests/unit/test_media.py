@@ -237,6 +237,15 @@ def test_samples_that_are_no_numbers(bad: float) -> None:
         read(media)
 
 
+def test_no_damage_is_louder_than_12_db_over_full_scale() -> None:
+    sound = tone(440, 3)
+    sound[20_000], sound[30_000] = 1e37, 1.5
+    media = encode([sound], "wav", "pcm_f32le", rate=SAMPLING_RATE)
+    samples = read(media)
+    sound[20_000] = 4.0
+    np.testing.assert_allclose(samples, sound, atol=1e-6)
+
+
 def test_the_right_of_one_channel() -> None:
     with pytest.raises(OptionError, match="channel='right': <bytes> has one channel"):
         read(recording("flac", "flac"), channel="right")
