@@ -29,6 +29,7 @@ from whisperbatch.types import SAMPLING_RATE, Samples, to_samples
 BLOCK: Final = SAMPLING_RATE  # samples given at a time
 MIXABLE: Final = 8  # channels that FFmpeg mixes down
 JITTER: Final = 0.1  # seconds that a frame's time may be off without there being a gap
+LOST: Final = 0.01  # the same after damage: shorter than a frame of most codecs, which last 20 ms
 UNSAID_GAP: Final = 60.0  # seconds believed where the container does not say how long it is
 LONGEST_GAP: Final = 86_400.0  # seconds believed at all: its length may come of an absurd time
 RESTARTS: Final = 1000  # in a row
@@ -58,6 +59,7 @@ class MediaDecoder:
         self._damaged = 0  # packets that could not be decoded
         self._missing = 0.0  # seconds of silence that stand for them and for what is not there
         self._damaged_at: float | None = None  # where the first of either lies, in seconds
+        self._doubtful = False  # whether frames may be missing before the next
         self._cut_off: av.FFmpegError | None = None  # why nothing more can be read
         self._container = _open(name, file)
         try:
@@ -111,6 +113,9 @@ class MediaDecoder:
                 self._start -= lost.at(packet, damaged=frames is None)
             if frames is None and not (lost and lost.in_tag):
                 self._note(packet, at)
+                self._doubtful = True
+            if packet.size and packet.pts is None:  # FFmpeg had to search for a frame
+                self._doubtful = True
             for frame in frames or ():
                 if isinstance(frame, AudioFrame) and frame.samples and frame.sample_rate:
                     yield frame
@@ -196,7 +201,8 @@ class MediaDecoder:
             return 0.0, decoded
         time = float(frame.pts * frame.time_base) - self._start
         gap = time - decoded
-        if abs(gap) <= JITTER:
+        least, self._doubtful = LOST if self._doubtful else JITTER, False
+        if -JITTER <= gap <= least:
             return 0.0, decoded
         duration = self._container.duration  # in microseconds
         most = duration / av.time_base + JITTER - decoded if duration else UNSAID_GAP

@@ -14,6 +14,7 @@ from typing import Any, BinaryIO, cast
 import av
 import numpy as np
 import numpy.typing as npt
+import psutil
 import pytest
 
 from tests.unit.media_files import LEVEL, bursts, encode, level, onset, read, tone
@@ -389,3 +390,49 @@ def test_a_file_open_as_text(tmp_path: Path) -> None:
     path.write_text("text")
     with path.open() as file, pytest.raises(AudioError, match=r"talk\.mp3: .*mode 'rb'"):
         read(cast("BinaryIO", file))
+
+
+def test_an_hour_takes_no_more_memory_than_a_minute(tmp_path: Path) -> None:
+    minute = encode([tone(440, 60, 8000)], "flac", "flac", rate=8000)
+    path = tmp_path / "hour.mka"
+    with av.open(str(path), "w", format="matroska") as output:
+        with av.open(io.BytesIO(minute), "r") as source:
+            copy = output.add_stream_from_template(source.streams.audio[0])
+            packets = [bytes(packet) for packet in source.demux(audio=0) if packet.size]
+        length = 60 * 8000 // len(packets)
+        for number in range(60 * len(packets)):
+            packet = av.Packet(packets[number % len(packets)])
+            packet.pts = packet.dts = number * length
+            packet.time_base, packet.stream = Fraction(1, 8000), copy
+            output.mux(packet)
+    process = psutil.Process()
+    peaks: list[int] = []
+    with open_audio(path, AudioOptions()) as reader:
+        for number, _ in enumerate(reader.blocks()):
+            if number % 60 == 0:
+                peaks.append(process.memory_info().rss)
+        assert reader.position / SAMPLING_RATE == pytest.approx(3600, abs=5)
+    assert max(peaks) - peaks[2] < 8_000_000  # of 230 million bytes of samples
+
+
+def test_close_at_any_moment(flac: bytes) -> None:
+    reader = open_audio(flac, AudioOptions())
+    reader.close()
+    reader.close()
+    assert list(reader.blocks()) == []
+    reader = open_audio(flac, AudioOptions())
+    blocks = reader.blocks()
+    first = next(blocks)
+    kept = first.copy()
+    reader.close()
+    assert list(blocks) == []
+    np.testing.assert_array_equal(first, kept)  # its memory is not FFmpeg's
+    assert reader.position == len(first)
+
+
+def test_a_file_that_fails_while_it_is_read(flac: bytes) -> None:
+    for fails_at in (0, 40_000):
+        file = Trickle(flac, fails_at=fails_at)
+        with pytest.raises(AudioError, match=r"<Trickle>: cannot be .*the line went dead"):
+            read(cast("BinaryIO", file))
+        assert not file.closed

@@ -86,6 +86,13 @@ def test_sound_after_damage_keeps_its_time(
     assert capfd.readouterr().err == "", "FFmpeg talks to the user"
 
 
+@pytest.mark.parametrize("seed", [0, 1, 2])
+@pytest.mark.parametrize("kind", ["mp3", "m4a", "flac", "ogg", "ts"])
+def test_a_few_lost_frames_cost_no_time(kind: str, seed: int) -> None:
+    samples = read(damage(recording(*FORMATS[kind]), 0.4, 300, seed))
+    assert onset(samples, after=10) == pytest.approx(15, abs=0.03)
+
+
 @formats
 def test_a_cut_tail_loses_the_tail_alone(container: str, codec: str) -> None:
     media = recording(container, codec)
@@ -168,6 +175,16 @@ def test_a_track_that_appears_later_is_passed_over() -> None:
     assert level(samples[round((LENGTH + 1) * SAMPLING_RATE) :], 440) == pytest.approx(
         LEVEL, abs=0.03
     )
+
+
+def test_chained_ogg_files_follow_each_other(caplog: pytest.LogCaptureFixture) -> None:
+    parts = (bursts([0.5, 1.5], 2, RATE), bursts([1.25], 3, RATE))
+    media = b"".join(encode([part], "ogg", "libopus", rate=RATE) for part in parts)
+    samples = read(media)
+    assert len(samples) / SAMPLING_RATE == pytest.approx(5, abs=0.03)
+    assert onset(samples, after=1) == pytest.approx(1.5, abs=0.03)
+    assert onset(samples, after=2) == pytest.approx(3.25, abs=0.03)
+    assert not caplog.records
 
 
 def test_the_format_may_change_within_a_track() -> None:
