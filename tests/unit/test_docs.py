@@ -79,7 +79,7 @@ def test_shell_commands_name_what_exists(command: str) -> None:
 
     The programs themselves run elsewhere in these tests.
     """
-    if match := re.fullmatch(r'pip install "whisperbatch\[(\w+)\]"', command):
+    if match := re.fullmatch(r'pip install "\.\[(\w+)\]"', command):
         assert f"\n{match[1]} = [" in (ROOT / "pyproject.toml").read_text()
     elif match := re.match(r"make (\w+)", command):
         assert re.search(rf"^{match[1]}:", (ROOT / "Makefile").read_text(), re.MULTILINE)
