@@ -8,6 +8,7 @@ import av
 import numpy as np
 from av.audio.stream import AudioStream
 from av.container import OutputContainer
+from numpy.lib.stride_tricks import sliding_window_view
 
 from whisperbatch.audio import open_audio
 from whisperbatch.options import AudioOptions, Channel
@@ -147,10 +148,7 @@ def onset(samples: Samples, after: float = 0.0) -> float:
     frame = 2 * hop  # 10 ms: ten periods of the tone
     start = round(after * SAMPLING_RATE)
     wave = np.exp(-2j * np.pi * BURST_TONE * np.arange(frame) / SAMPLING_RATE)
-    levels = [
-        2 * abs(np.sum(samples[at : at + frame] * wave)) / frame
-        for at in range(start, len(samples) - frame, hop)
-    ]
-    loud = np.flatnonzero(np.array(levels) > LEVEL / 2)
+    frames = sliding_window_view(samples[start:], frame)[::hop]  # (n_frames, frame)
+    loud = np.flatnonzero(2 * np.abs(frames @ wave) / frame > LEVEL / 2)
     assert len(loud), "no burst"
     return (start + int(loud[0]) * hop + hop) / SAMPLING_RATE

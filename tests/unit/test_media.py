@@ -4,6 +4,7 @@ import io
 import logging
 import os
 import threading
+from functools import cache
 from pathlib import Path
 from typing import BinaryIO
 
@@ -33,6 +34,7 @@ FORMATS = {
 formats = pytest.mark.parametrize(("container", "codec"), FORMATS.values(), ids=FORMATS)
 
 
+@cache
 def recording(container: str, codec: str) -> bytes:
     return encode([bursts([2, 15], LENGTH, RATE)], container, codec, rate=RATE)
 
