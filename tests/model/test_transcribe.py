@@ -1,1 +1,265 @@
-"""Being written by the helper for tests of decoding and of real weights."""
+"""From real speech to text, through everything: on short recordings and real weights.
+
+How many errors a long recording has is in test_promises.py.
+"""
+
+import gc
+import io
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import psutil
+import pytest
+
+import whisperbatch as wb
+from benchmarks import recordings, scoring
+from benchmarks.recordings import Recording
+
+if TYPE_CHECKING:
+    from whisperbatch.types import Source
+
+MEGABYTE = 2**20
+
+
+def differ(one: str, other: str) -> float:
+    """Part of the words of `one` that are others in `other`."""
+    return scoring.word_error_rate(one, other).rate
+
+
+@pytest.fixture(scope="module")
+def base() -> Iterator[wb.Transcriber]:
+    with wb.load("base", device="cpu") as asr:
+        yield asr
+
+
+@pytest.fixture(scope="module")
+def tiny() -> Iterator[wb.Transcriber]:
+    with wb.load("tiny.en", device="cpu") as asr:
+        yield asr
+
+
+@pytest.fixture(scope="module")
+def recording() -> Recording:
+    return recordings.prompts("en", duration=90, seed=1)
+
+
+@pytest.fixture(scope="module")
+def short() -> Recording:
+    return recordings.prompts("en", duration=25, seed=3)
+
+
+@pytest.fixture(scope="module")
+def transcript(base: wb.Transcriber, recording: Recording) -> wb.Transcript:
+    return base.transcribe(recording.samples, language="en", word_timestamps=True)
+
+
+def test_few_words_are_wrong(transcript: wb.Transcript, recording: Recording) -> None:
+    score = scoring.word_error_rate(recording.text, transcript.text)
+    assert score.words > 120
+    assert score.rate <= 0.06
+
+
+def test_segments_start_where_utterances_do(
+    transcript: wb.Transcript, recording: Recording
+) -> None:
+    errors = scoring.start_errors(recording.utterances, [s.start for s in transcript.segments])
+    assert len(errors) > 10
+    assert sum(error <= 0.5 for error in errors) >= 0.85 * len(errors)
+
+
+def check_segments(found: wb.Transcript) -> None:
+    assert [segment.id for segment in found.segments] == list(range(len(found.segments)))
+    for segment in found.segments:
+        assert 0 <= segment.start <= segment.end <= found.duration
+        assert segment.end - segment.start <= 30
+        assert segment.text == segment.text.strip() != ""
+        assert segment.avg_logprob < 0
+        assert 0 <= segment.no_speech_prob <= 1
+        assert segment.compression_ratio > 0
+    for one, other in pairwise(found.segments):
+        assert one.end <= other.start
+
+
+def check_words(found: wb.Transcript) -> None:
+    for segment in found.segments:
+        assert segment.words
+        assert "".join(word.word for word in segment.words).strip() == segment.text
+        times = [time for word in segment.words for time in (word.start, word.end)]
+        assert times == sorted(times)
+        assert segment.start <= times[0]
+        assert times[-1] <= segment.end
+        assert all(0 <= word.probability <= 1 for word in segment.words)
+
+
+def test_segments_and_words_keep_their_order(transcript: wb.Transcript) -> None:
+    assert transcript.duration == 90
+    assert (transcript.language, transcript.language_probability) == ("en", 1.0)
+    assert len(transcript.segments) > 20
+    check_segments(transcript)
+    check_words(transcript)
+    assert all(segment.start < segment.end for segment in transcript.segments)
+
+
+def test_segments_and_words_by_whispers_timestamps(tiny: wb.Transcriber, short: Recording) -> None:
+    found = tiny.transcribe(short.samples, timestamps="tokens", word_timestamps=True, beam_size=1)
+    assert len(found.segments) > 3
+    check_segments(found)
+    check_words(found)
+
+
+def test_words_lie_where_they_are_spoken(transcript: wb.Transcript, recording: Recording) -> None:
+    """Few of them in a pause between two utterances."""
+    words = [word for segment in transcript.segments for word in segment.words or ()]
+    middles = [(word.start + word.end) / 2 for word in words]
+    inside = sum(any(u.start <= m <= u.end for u in recording.utterances) for m in middles)
+    assert inside >= 0.95 * len(words)
+
+
+def test_a_stream_gives_what_transcribe_gives(tiny: wb.Transcriber, short: Recording) -> None:
+    whole = tiny.transcribe(short.samples, beam_size=1)
+    with tiny.stream(short.samples, beam_size=1) as stream:
+        assert tuple(stream) == whole.segments
+    assert stream.duration == whole.duration == 25
+
+
+def test_many_give_what_each_gives(tiny: wb.Transcriber) -> None:
+    several = [recordings.prompts("en", duration=12 + n, seed=n).samples for n in range(4)]
+    options = wb.Options(beam_size=1)
+    together = list(tiny.transcribe_many(several, options=options))
+    alone = [tiny.transcribe(samples, options=options) for samples in several]
+    assert [found.duration for found in together] == [12, 13, 14, 15]
+    for one, other in zip(together, alone, strict=True):
+        check_segments(one)
+        assert differ(other.text, one.text) <= 0.05
+
+
+def test_the_text_hardly_depends_on_the_batch(tiny: wb.Transcriber, recording: Recording) -> None:
+    """Hardly: a sum of many numbers rounds otherwise in a batch of another size."""
+    texts = [
+        tiny.transcribe(recording.samples, beam_size=1, chunk_length=12, batch_size=size).text
+        for size in (1, 3, 16)
+    ]
+    assert differ(texts[0], texts[1]) <= 0.03
+    assert differ(texts[0], texts[2]) <= 0.03
+
+
+def test_sources_of_the_same_sound_give_the_same(
+    tiny: wb.Transcriber, short: Recording, tmp_path: Path
+) -> None:
+    path = recordings.write(short, tmp_path / "short.wav")
+    expected = tiny.transcribe(short.samples, beam_size=1)
+    assert len(expected.segments) > 3
+    scaled = (short.samples / np.float32(32768)).astype(np.float32)
+    sources: dict[str, Source] = {
+        str(path): path,
+        "text": str(path),
+        "<bytes>": path.read_bytes(),
+        "<BytesIO>": io.BytesIO(path.read_bytes()),
+        "<array>": scaled,
+        "Audio": wb.Audio(short.samples, 16000),
+    }
+    for name, source in sources.items():
+        found = tiny.transcribe(source, beam_size=1)
+        assert found.segments == expected.segments, name
+        assert found.duration == expected.duration
+    with path.open("rb") as file:
+        assert tiny.transcribe(file, beam_size=1).segments == expected.segments
+        assert not file.closed
+
+
+def test_int8_hears_what_float32_hears(tiny: wb.Transcriber, recording: Recording) -> None:
+    with wb.load("tiny.en", device="cpu", compute_type="float32") as exact:
+        texts = [
+            asr.transcribe(recording.samples, beam_size=1, clip_timestamps=((0, 45),)).text
+            for asr in (exact, tiny)
+        ]
+    assert len(texts[0].split()) > 40
+    assert differ(*texts) <= 0.08
+
+
+def test_abandoned_streams_leave_nothing(
+    tiny: wb.Transcriber, short: Recording, tmp_path: Path
+) -> None:
+    path = recordings.write(short, tmp_path / "speech.wav")
+    process = psutil.Process()
+
+    def abandon() -> None:
+        for segment in tiny.stream(path, beam_size=1, chunk_length=3, batch_size=2):
+            assert segment.text
+            break
+
+    def state() -> tuple[int, int, int]:
+        gc.collect()
+        return threading.active_count(), process.num_fds(), process.memory_info().rss
+
+    abandon()
+    abandon()
+    threads, files, memory = state()
+    for _ in range(10):
+        abandon()
+    assert state()[:2] == (threads, files)
+    assert state()[2] - memory < 40 * MEGABYTE
+
+
+@pytest.mark.parametrize("compute_type", ["int8", "float32"])
+def test_closing_frees_the_weights(compute_type: str) -> None:
+    process = psutil.Process()
+    wb.load("tiny.en", device="cpu", compute_type=compute_type).close()
+    before = process.memory_info().rss
+    asr = wb.load("base", device="cpu", compute_type=compute_type)
+    loaded = process.memory_info().rss - before
+    assert loaded > 70 * MEGABYTE
+    asr.close()
+    left = process.memory_info().rss - before
+    assert left < 0.2 * loaded
+    with pytest.raises(wb.ClosedError):
+        asr.transcribe(np.zeros(16000, np.float32))
+
+
+def test_threads_share_a_transcriber(tiny: wb.Transcriber) -> None:
+    several = [recordings.prompts("en", duration=10, seed=n).samples for n in range(4)]
+    alone = [tiny.transcribe(samples, beam_size=1).segments for samples in several]
+    with ThreadPoolExecutor(4) as pool:
+        together = list(pool.map(lambda s: tiny.transcribe(s, beam_size=1).segments, several))
+    assert together == alone
+
+
+@pytest.mark.parametrize("language", ["es", "fr", "it"])
+def test_languages_are_told_apart(base: wb.Transcriber, language: str) -> None:
+    spoken = recordings.prompts(language, duration=20, seed=1)
+    found = base.transcribe(spoken.samples, beam_size=1)
+    assert found.language == language
+    assert 0.5 < found.language_probability <= 1
+    assert {segment.language for segment in found.segments} == {language}
+    assert scoring.word_error_rate(spoken.text, found.text, language).rate < 0.5
+
+
+def test_each_of_many_has_its_own_language(base: wb.Transcriber) -> None:
+    languages = ["fr", "en", "es"]
+    several = [recordings.prompts(name, duration=9, seed=2).samples for name in languages]
+    found = list(base.transcribe_many(several, beam_size=1))
+    assert [transcript.language for transcript in found] == languages
+
+
+def test_silence_has_no_text(tiny: wb.Transcriber) -> None:
+    found = tiny.transcribe(np.zeros(16000 * 40, np.float32))
+    assert (found.segments, found.text, found.duration) == ((), "", 40)
+
+
+def test_what_a_model_cannot_do_is_refused(tiny: wb.Transcriber, short: Recording) -> None:
+    with pytest.raises(wb.OptionError, match=r"language='fr': model tiny\.en is English-only"):
+        tiny.transcribe(short.samples, language="fr")
+    with pytest.raises(wb.OptionError, match=r"task='translate': model tiny\.en is English-only"):
+        tiny.stream(short.samples, task="translate")
+    with pytest.raises(wb.OptionError, match="English-only"):
+        tiny.transcribe_many([short.samples], language="fr")
+
+
+def test_an_unknown_model_is_named() -> None:
+    with pytest.raises(wb.ModelError, match="humongous"):
+        wb.load("humongous")

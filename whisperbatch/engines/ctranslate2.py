@@ -1,9 +1,11 @@
 """Whisper on CTranslate2: the engine that runs everywhere, CPU and CUDA."""
 
+import ctypes
 import logging
+import sys
 import threading
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -161,6 +163,7 @@ class CTranslate2Engine:
                 self._closed = True
                 self._idle.wait_for(lambda: not self._calls)
                 self._model.unload_model()
+                _give_back_memory()
 
     @contextmanager
     def _call(self) -> Iterator[None]:
@@ -180,6 +183,13 @@ class CTranslate2Engine:
 
 
 _NOTHING: Final = Alignment(np.zeros(0), np.zeros(0), np.zeros(0))
+
+
+def _give_back_memory() -> None:
+    """Have glibc return to the system what was freed: it keeps all of base's 190 MB in int8."""
+    if sys.platform == "linux":
+        with suppress(AttributeError):  # another C library
+            ctypes.CDLL(None).malloc_trim(0)
 
 
 def _own(encoded: Encoded) -> _Encoded:
