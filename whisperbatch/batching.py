@@ -41,7 +41,10 @@ Item = Row | End
 
 
 def batches(items: Iterable[Item], batch_size: int, first: int) -> Iterator[list[Item]]:
-    """Items in lists of up to `batch_size` rows, in order; ends take no room.
+    """Items in lists of up to `batch_size` rows, in order.
+
+    Ends take no room, but a list of twice as many items as it may have rows goes as it is: where
+    many recordings hold no speech, nobody waits for all of them.
 
     The first list has `first` rows, and each later one twice as many up to `batch_size`, so that
     the first segments come soon and the next ones do not keep anybody waiting.
@@ -52,7 +55,7 @@ def batches(items: Iterable[Item], batch_size: int, first: int) -> Iterator[list
     for item in items:
         batch.append(item)
         rows += isinstance(item, Row)
-        if rows >= size:
+        if rows >= size or len(batch) >= 2 * size:
             yield batch
             batch, rows, size = [], 0, min(2 * size, batch_size)
     if batch:
