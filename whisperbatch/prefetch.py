@@ -35,9 +35,10 @@ def prefetch(source: Iterable[T], depth: int) -> Generator[T, None, None]:
             yield buffer.take()
     finally:
         buffer.stop()
-        thread.join(PATIENCE)
-        if thread.is_alive():
-            log.warning("a source did not stop within %g s and is left to end by itself", PATIENCE)
+        if thread is not threading.current_thread():  # where the garbage collector may come by
+            thread.join(PATIENCE)
+            if thread.is_alive():
+                log.warning("a source did not stop within %g s: left to end by itself", PATIENCE)
 
 
 def map_ordered(
