@@ -118,7 +118,8 @@ def prompts(
 
 def dense(language: str = "en", duration: float = 600, seed: int = 0) -> Recording:
     """Prompts with the short pauses of somebody who reads aloud."""
-    return prompts(language, duration, seed, pauses=(0.15, 0.5))
+    recording = prompts(language, duration, seed, pauses=(0.15, 0.5))
+    return replace(recording, name=f"dense-{language}-{duration:g}s-{seed}")
 
 
 def read_speech(duration: float = 600, seed: int = 0) -> Recording:

@@ -63,6 +63,7 @@ class SegmentStream(Iterator[Segment]):
         self.source = source
         self._on_close = on_close
         self._items = iter(run)
+        self._closed = False
         self.language: str | None = None
         self.language_probability = 0.0
         self.duration: float | None = None
@@ -76,6 +77,9 @@ class SegmentStream(Iterator[Segment]):
         except BaseException:
             self.close()
             raise
+        if self._closed:  # by another thread, while this one waited
+            self.close()
+            raise StopIteration
         self._learn()
         if not isinstance(item, End):
             return item[1]
@@ -86,8 +90,15 @@ class SegmentStream(Iterator[Segment]):
         raise StopIteration
 
     def close(self) -> None:
-        """Stop, and free everything. Safe to call twice."""
-        self._items.close()
+        """Stop, and free everything. Safe to call twice, and from another thread.
+
+        A thread that is waiting for a segment then stops when it has come.
+        """
+        self._closed = True
+        try:
+            self._items.close()
+        except ValueError:  # another thread is in it, and will close it
+            return
         self._on_close()
 
     def __enter__(self) -> Self:
@@ -198,10 +209,7 @@ class Transcriber:
             OptionError: at once.
             AudioError: with "raise", in the recording's turn.
         """
-        if on_error not in ("raise", "yield"):
-            raise OptionError(f"on_error={on_error!r} is none of raise, yield")
-        if isinstance(sources, str | bytes | PathLike):
-            raise OptionError("sources must be several recordings; for one call transcribe()")
+        _check_many(sources, on_error)
         resolved = self._check(resolve(options, **keywords))
         openers = (functools.partial(open_audio, source, resolved) for source in sources)
         return _transcripts(Run(self._engine, openers, resolved), on_error)
@@ -226,6 +234,13 @@ class Transcriber:
         if self._closed:
             raise ClosedError("this Transcriber is closed; load another")
         return check(self._engine, options)
+
+
+def _check_many(sources: object, on_error: str) -> None:
+    if on_error not in ("raise", "yield"):
+        raise OptionError(f"on_error={on_error!r} is none of raise, yield")
+    if isinstance(sources, str | bytes | PathLike):
+        raise OptionError("sources must be several recordings; for one call transcribe()")
 
 
 def _transcripts(
@@ -385,6 +400,7 @@ def transcribe_many(
 
     Keywords are those of `load` and all options. See `Transcriber.transcribe_many`.
     """
+    _check_many(sources, on_error)
     loading, single = _split(keywords)
     resolved = resolve(options, **single)
     asr = load(model, **loading)

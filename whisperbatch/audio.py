@@ -17,12 +17,11 @@ import numpy as np
 import numpy.typing as npt
 
 from whisperbatch.errors import AudioError, OptionError
-from whisperbatch.media import MediaDecoder, Resampler
+from whisperbatch.media import RATES, MediaDecoder, Resampler
 from whisperbatch.options import AudioOptions
 from whisperbatch.types import SAMPLING_RATE, Audio, Samples, Source, to_seconds
 
 BLOCK: Final = SAMPLING_RATE  # samples of an array read at a time
-RATES: Final = (1_000, 768_000)  # Hz: the sampling rates that make sense
 
 
 class AudioReader:

@@ -26,6 +26,7 @@ from whisperbatch.errors import AudioError, OptionError
 from whisperbatch.options import AudioOptions, Channel
 from whisperbatch.types import SAMPLING_RATE, Samples, to_samples
 
+RATES: Final = (1_000, 768_000)  # Hz: the sampling rates that make sense
 BLOCK: Final = SAMPLING_RATE  # samples given at a time
 MIXABLE: Final = 8  # channels that FFmpeg mixes down
 JITTER: Final = 0.1  # seconds that a frame's time may be off without there being a gap
@@ -187,6 +188,11 @@ class MediaDecoder:
         frame = next(self._frames, None)
         if frame is None:
             raise AudioError(self._no_sound(), source=self._name) from self._cut_off
+        if not RATES[0] <= frame.sample_rate <= RATES[1]:
+            raise AudioError(
+                f"states a sampling rate of {frame.sample_rate} Hz; is its header damaged?",
+                source=self._name,
+            )
         channels = frame.layout.nb_channels
         if channel == "right" and channels < 2:  # noqa: PLR2004 - the second channel
             raise OptionError(f"channel='right': {self._name} has one channel; leave it at 'mix'")

@@ -35,7 +35,8 @@ class AudioOptions:
 
     Attributes:
         track: which audio track of a file, from 0.
-        channel: "mix" averages the channels; "left" and "right" take the first or second.
+        channel: "mix" averages two channels, and mixes more as FFmpeg does; "left" and "right"
+            take the first or second.
         sampling_rate: of samples given as a bare array, in Hz; None means 16000. A file states
             its own, so giving one with a file is an error.
         clip_timestamps: ranges (start, end) in seconds to work on, in order, without overlap;
@@ -60,7 +61,8 @@ class VadOptions:
     """Where speech starts and ends. Durations are in seconds.
 
     Attributes:
-        vad: False takes everything for speech and cuts it where it is quietest.
+        vad: False takes everything for speech and cuts it where it is quietest; onset, offset,
+            silence and pad then are refused.
         vad_onset: speech starts where its probability reaches this.
         vad_offset: speech ends where its probability falls below this.
         min_speech_duration: shorter speech is passed over.
@@ -92,6 +94,10 @@ class VadOptions:
         _number("speech_pad", self.speech_pad, least=0, most=5)
         _number("max_speech_duration", self.max_speech_duration, least=1, most=30)
         _check_room("max_speech_duration", self.max_speech_duration, self.speech_pad)
+        if not self.vad:
+            for name in ("vad_onset", "vad_offset", "min_silence_duration", "speech_pad"):
+                if getattr(self, name) != _default(VadOptions, name):
+                    raise OptionError(f"{name} has no effect with vad=False; leave it out")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -242,6 +248,10 @@ def resolve(options: Options | None, **keywords: Unpack[OptionKeywords]) -> Opti
             hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(sorted(known))}"
             raise OptionError(f"{name} is not an option; {hint}")
     return replace(options or Options(), **keywords)
+
+
+def _default(group: type[VadOptions], name: str) -> object:
+    return next(field.default for field in fields(group) if field.name == name)
 
 
 def _number(name: str, value: object, *, least: float, most: float = LONGEST) -> None:

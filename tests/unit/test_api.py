@@ -319,6 +319,20 @@ def test_close_while_a_stream_is_open() -> None:
     assert running() == set()
 
 
+def test_a_stream_is_closed_while_another_thread_waits_in_it() -> None:
+    with Transcriber(FakeEngine(seconds=0.3)) as asr:
+        stream = asr.stream(noise(600), vad=False, language="en", batch_size=1)
+        found: list[wb.Segment] = []
+        reader = threading.Thread(target=lambda: found.extend(stream))
+        reader.start()
+        time.sleep(0.1)
+        stream.close()
+        reader.join(10)
+        assert not reader.is_alive()
+        assert len(found) < 3
+    assert running() == set()
+
+
 def test_a_file_of_the_callers_stays_open(asr: Transcriber, tmp_path: Path) -> None:
     with wav(tmp_path / "a.wav").open("rb") as file:
         asr.transcribe(file, vad=False)

@@ -436,3 +436,9 @@ def test_a_file_that_fails_while_it_is_read(flac: bytes) -> None:
         with pytest.raises(AudioError, match=r"<Trickle>: cannot be .*the line went dead"):
             read(cast("BinaryIO", file))
         assert not file.closed
+
+
+@pytest.mark.parametrize("rate", [1, 999])
+def test_rates_that_make_no_sense_are_refused(rate: int) -> None:
+    with pytest.raises(AudioError, match=f"<bytes>: states a sampling rate of {rate} Hz"):
+        open_audio(wav(rate, 1, 2, bytes(2000)), AudioOptions())
