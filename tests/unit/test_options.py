@@ -186,5 +186,5 @@ def test_numbers_beyond_all_bounds(name: str, value: float) -> None:
 @pytest.mark.parametrize("name", ["vad_onset", "vad_offset", "min_silence_duration", "speech_pad"])
 def test_what_has_no_effect_without_detection_is_refused(name: str) -> None:
     with pytest.raises(OptionError, match=f"{name} has no effect with vad=False"):
-        resolve(None, vad=False, **{name: 0.3})  # type: ignore[arg-type]
+        resolve(None, vad=False, **{name: 0.4})  # type: ignore[arg-type]
     resolve(None, vad=False, min_speech_duration=0.3, max_speech_duration=20.0)
