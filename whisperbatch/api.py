@@ -9,6 +9,8 @@ from os import PathLike
 from types import TracebackType
 from typing import Final, Literal, Self, TypedDict, TypeVar, Unpack, cast, overload
 
+import numpy as np
+
 from whisperbatch.audio import AudioReader, open_audio
 from whisperbatch.batching import End
 from whisperbatch.errors import ClosedError, OptionError, WhisperBatchError
@@ -16,7 +18,7 @@ from whisperbatch.models import find_model
 from whisperbatch.options import OptionKeywords, Options, resolve
 from whisperbatch.pipeline import Run, check
 from whisperbatch.protocols import Engine
-from whisperbatch.types import Segment, Source, Transcript
+from whisperbatch.types import Audio, Segment, Source, Transcript
 
 DEFAULT_MODEL: Final = "base"
 
@@ -53,7 +55,8 @@ class SegmentStream(Iterator[Segment]):
 
     Attributes:
         source: the recording's name.
-        language: given or detected; None before the first segment, or where there is no speech.
+        language: given, or detected once the first segment has come; None before, or where there
+            is no speech to detect it from.
         language_probability: of the language detected; 1.0 where it was given.
         duration: seconds of the recording read, once all segments have come; None before.
     """
@@ -67,6 +70,7 @@ class SegmentStream(Iterator[Segment]):
         self.language: str | None = None
         self.language_probability = 0.0
         self.duration: float | None = None
+        self._learn()
 
     def __iter__(self) -> Self:
         return self
@@ -74,6 +78,12 @@ class SegmentStream(Iterator[Segment]):
     def __next__(self) -> Segment:
         try:
             item = next(self._items)
+        except ClosedError:
+            ended = self._closed  # by another thread, while this one waited
+            self.close()
+            if ended:
+                raise StopIteration from None
+            raise
         except BaseException:
             self.close()
             raise
@@ -95,11 +105,13 @@ class SegmentStream(Iterator[Segment]):
         A thread that is waiting for a segment then stops when it has come.
         """
         self._closed = True
+        self._run.stop()
         try:
             self._items.close()
         except ValueError:  # another thread is in it, and will close it
             return
-        self._on_close()
+        finally:
+            self._on_close()
 
     def __enter__(self) -> Self:
         return self
@@ -212,7 +224,8 @@ class Transcriber:
         _check_many(sources, on_error)
         resolved = self._check(resolve(options, **keywords))
         openers = (functools.partial(open_audio, source, resolved) for source in sources)
-        return _transcripts(Run(self._engine, openers, resolved), on_error)
+        run = Run(self._engine, openers, resolved, isolate=on_error == "yield")
+        return _transcripts(run, on_error)
 
     def close(self) -> None:
         """Free the weights. Safe to call twice; streams still open raise ClosedError."""
@@ -239,15 +252,19 @@ class Transcriber:
 def _check_many(sources: object, on_error: str) -> None:
     if on_error not in ("raise", "yield"):
         raise OptionError(f"on_error={on_error!r} is none of raise, yield")
-    if isinstance(sources, str | bytes | PathLike):
+    one = (str, bytes, bytearray, memoryview, PathLike, np.ndarray, Audio)
+    if isinstance(sources, one) or hasattr(sources, "read"):
         raise OptionError("sources must be several recordings; for one call transcribe()")
+    if not isinstance(sources, Iterable):
+        raise OptionError(f"sources must be recordings, not {type(sources).__name__}")
 
 
 def _transcripts(
     run: Run, on_error: Literal["raise", "yield"]
 ) -> Generator[Transcript | WhisperBatchError, None, None]:
     segments: list[Segment] = []
-    with closing(iter(run)) as items:
+    with closing(iter(run)) as items, ExitStack() as stack:
+        stack.callback(run.stop)
         for item in items:
             if not isinstance(item, End):
                 segments.append(item[1])
@@ -308,6 +325,8 @@ def load(
     """
     from whisperbatch.engines.ctranslate2 import CTranslate2Engine  # noqa: PLC0415 - heavy
 
+    if not isinstance(device_index, int | tuple | list):
+        raise OptionError(f"device_index={device_index!r} must be one device number or several")
     directory = find_model(model)
     engine = CTranslate2Engine(
         directory,

@@ -137,7 +137,9 @@ def chunks(
     limit = to_samples(options.chunk_length)
     max_pause = None if options.max_pause is None else to_samples(options.max_pause)
     longest = min(options.max_speech_duration, options.chunk_length)
-    finder = SpanFinder(replace(options, max_speech_duration=longest), hop)
+    shortest = options.min_speech_duration if options.vad else 0.0  # all is speech then
+    spoken = replace(options, max_speech_duration=longest, min_speech_duration=shortest)
+    finder = SpanFinder(spoken, hop)
     buffer = AudioBuffer()
     spans: list[SpeechSpan] = []
 

@@ -1,8 +1,11 @@
 """Ranges of a recording: only these are worked on."""
 
+import logging
 from collections.abc import Iterable, Iterator
 
-from whisperbatch.types import Samples, to_samples
+from whisperbatch.types import Samples, to_samples, to_seconds
+
+log = logging.getLogger(__name__)
 
 
 def clips(
@@ -23,6 +26,11 @@ def clips(
         for _ in cursor.until(first):
             pass
         if cursor.position < first:
+            log.warning(
+                "clip_timestamps: %.2f s and later are beyond the recording's end at %.2f s",
+                start,
+                to_seconds(cursor.position),
+            )
             return
         yield first, cursor.until(None if end is None else to_samples(end))
 

@@ -22,7 +22,7 @@ from whisperbatch.chunking import chunks
 from whisperbatch.clips import clips
 from whisperbatch.decoding.decoder import Decoder
 from whisperbatch.decoding.vocabulary import Vocabulary
-from whisperbatch.errors import OptionError, WhisperBatchError
+from whisperbatch.errors import EngineError, OptionError, WhisperBatchError
 from whisperbatch.features import feature_extractor
 from whisperbatch.language import Decision, Languages
 from whisperbatch.options import Options
@@ -76,16 +76,28 @@ class Run:
         engine: runs the model.
         openers: open the recordings, each when its turn comes.
         options: as `check` gives them.
+        isolate: an engine's failure ends the recordings of its batch alone, not the run.
 
     Yields:
         (recording, Segment) in recording order, and an `End` after the last of each recording.
         A recording that cannot be read ends early, with its error in `End`; the others go on.
     """
 
-    def __init__(self, engine: Engine, openers: Iterable[Opener], options: Options) -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        openers: Iterable[Opener],
+        options: Options,
+        *,
+        isolate: bool = False,
+    ) -> None:
         self._engine = engine
         self._openers = openers
         self._options = options
+        self._isolate = isolate
+        self._failed: dict[int, EngineError] = {}
+        self._stopped = False
+        self._reader: AudioReader | None = None
         self._languages = Languages(options.language)
         self._vad = open_vad(options)
         self._extractor = feature_extractor(options.features, engine.n_mels)
@@ -99,11 +111,18 @@ class Run:
         ) as decoded:
             for result in chain.from_iterable(decoded):
                 if isinstance(result, End):
-                    yield result
+                    error = result.error or self._failed.pop(result.recording, None)
+                    yield replace(result, error=error)
                     continue
                 recording, segment = result
                 yield recording, replace(segment, id=numbers[recording])
                 numbers[recording] += 1
+
+    def stop(self) -> None:
+        """Read no further. From any thread: whoever waits for this run then need not for long."""
+        self._stopped = True
+        if self._reader:
+            self._reader.close()
 
     def language(self, recording: int) -> Decision | None:
         """What was decided for a recording that has ended; None where it had no speech."""
@@ -111,8 +130,10 @@ class Run:
 
     def _chunks(self) -> Generator[Chunk | End, None, None]:
         for recording, opener in enumerate(self._openers):
+            if self._stopped:
+                return
             try:
-                reader = opener()
+                reader = self._reader = opener()
             except WhisperBatchError as error:
                 yield End(recording, error.source or "", 0.0, error)
                 continue
@@ -163,7 +184,13 @@ class Run:
     def _decode_batch(self, batch: tuple[list[Item], list[int]]) -> list[tuple[int, Segment] | End]:
         items, claimed = batch
         rows = [item for item in items if isinstance(item, Row)]
-        decoded = iter(self._decode(rows, claimed) if rows else ())
+        try:
+            decoded = iter(self._decode(rows, claimed) if rows else ())
+        except EngineError as error:
+            if not self._isolate:
+                raise
+            self._failed |= {row.chunk.recording: error for row in rows}
+            return [item for item in items if isinstance(item, End)]
         results: list[tuple[int, Segment] | End] = []
         for item in items:
             if isinstance(item, End):

@@ -191,16 +191,19 @@ def test_a_gap_lies_at_the_joint(made: tuple[Samples, Chunk]) -> None:
             assert chunk.chunk_time(time) == joint
 
 
-def cost_of(spans: list[SpeechSpan], counts: list[int], limit: int, max_pause: int) -> float | None:
+def cost_of(
+    spans: list[SpeechSpan], counts: list[int], limit: int, max_pause: int, *, more: bool
+) -> float | None:
     """What a plan costs, or None if one of its chunks is too long."""
     cost = 0.0
     position = 0
     for count in counts:
         taken = spans[position : position + count]
         pauses = [min(b.start - a.end, max_pause) for a, b in pairwise(taken)]
-        if sum(span.length for span in taken) + sum(pauses) > limit:
+        length = sum(span.length for span in taken) + sum(pauses)
+        if length > limit:
             return None
-        cost += 1
+        cost += length / limit if more and position + count == len(spans) else 1
         if position:
             pause = spans[position].start - spans[position - 1].end
             cost += BREAK_COST * max(0, 1 - pause / GOOD_PAUSE)
@@ -224,21 +227,22 @@ def few_spans(draw: st.DrawFn) -> list[SpeechSpan]:
     few_spans(),
     st.integers(10 * SECOND, 30 * SECOND),
     st.sampled_from((None, 0, SECOND // 4, SECOND)),
+    st.booleans(),
 )
 def test_plan_is_the_best_of_all(
-    spans: list[SpeechSpan], limit: int, max_pause: int | None
+    spans: list[SpeechSpan], limit: int, max_pause: int | None, more: bool
 ) -> None:
     most = 10**9 if max_pause is None else max_pause
     costs = []
     for breaks in product((False, True), repeat=len(spans) - 1):
         bounds = [0, *(i for i, here in enumerate(breaks, 1) if here), len(spans)]
-        cost = cost_of(spans, [b - a for a, b in pairwise(bounds)], limit, most)
+        cost = cost_of(spans, [b - a for a, b in pairwise(bounds)], limit, most, more=more)
         if cost is not None:
             costs.append(cost)
-    counts = plan(spans, limit, max_pause)
+    counts = plan(spans, limit, max_pause, more=more)
     assert sum(counts) == len(spans)
     assert min(counts) > 0
-    cost = cost_of(spans, counts, limit, most)
+    cost = cost_of(spans, counts, limit, most, more=more)
     assert cost == pytest.approx(min(costs))
 
 

@@ -65,7 +65,7 @@ class FakeEngine:
         self.detections = 0
         self.closed = False
         self._fail_at, self._seconds = fail_at, seconds
-        self._rows = 0
+        self._calls = self._rows = 0
         self._lock = threading.Lock()
 
     def encode(self, features: npt.NDArray[np.float32]) -> FakeEncoded:
@@ -84,7 +84,8 @@ class FakeEngine:
     ) -> list[Hypothesis]:
         time.sleep(self._seconds)
         with self._lock:
-            if len(self.batches) == self._fail_at:
+            self._calls += 1
+            if self._calls - 1 == self._fail_at:
                 raise EngineError("fake: out of order")
             self.batches.append(encoded.rows)
             self.prompts += [list(prompt) for prompt in prompts]

@@ -228,6 +228,49 @@ def test_raise_stops_in_the_turn_of_the_broken_one(asr: Transcriber, tmp_path: P
         next(items)
 
 
+def test_an_engines_failure_ends_its_recordings_alone() -> None:
+    sources = [noise(5, seed) for seed in range(6)]
+    with Transcriber(FakeEngine(fail_at=1)) as asr:
+        found = list(
+            asr.transcribe_many(sources, on_error="yield", vad=False, language="en", batch_size=8)
+        )
+    kinds = [type(item) for item in found]
+    assert kinds == [wb.Transcript, wb.EngineError, wb.EngineError, *[wb.Transcript] * 3]
+    with Transcriber(FakeEngine(fail_at=1)) as asr:
+        items = asr.transcribe_many(sources, vad=False, language="en", batch_size=8)
+        with pytest.raises(wb.EngineError):
+            list(items)
+    assert running() == set()
+
+
+def test_leaving_many_stops_the_reading_at_once(tmp_path: Path) -> None:
+    """A batch of 64 would be half an hour of sound."""
+    path = wav(tmp_path / "long.wav", 60)
+    taken = 0
+
+    def sources() -> Iterator[Path]:
+        nonlocal taken
+        for _ in range(500):
+            taken += 1
+            time.sleep(0.02)
+            yield path
+
+    with Transcriber(FakeEngine()) as asr:
+        items = asr.transcribe_many(sources(), vad=False, language="en", batch_size=64)
+        next(items)
+        started = time.perf_counter()
+        items.close()
+        assert time.perf_counter() - started < 2
+    assert running() == set()
+    assert taken < 100
+
+
+@pytest.mark.parametrize("one", ["a.wav", b"RIFF", noise(1), Audio(noise(1)), Path("a.wav"), 3])
+def test_one_source_is_not_many(one: object, asr: Transcriber) -> None:
+    with pytest.raises(wb.OptionError, match="sources must be"):
+        asr.transcribe_many(one)  # type: ignore[call-overload]
+
+
 def test_sources_are_taken_in_their_turn(asr: Transcriber) -> None:
     taken = 0
 

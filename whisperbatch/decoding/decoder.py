@@ -1,18 +1,21 @@
 """A batch of rows becomes segments: encode, detect the language, decode, place."""
 
+import logging
 import zlib
 from collections.abc import Sequence
 
 import numpy as np
 
 from whisperbatch.batching import Row
-from whisperbatch.decoding.segments import Draft, by_sentence, by_timestamps
+from whisperbatch.decoding.segments import Draft, by_sentence, by_timestamps, speech_within
 from whisperbatch.decoding.vocabulary import Vocabulary
 from whisperbatch.decoding.words import Placed, place_words
 from whisperbatch.language import Languages, decide
-from whisperbatch.options import Options
+from whisperbatch.options import MOST_TOKENS, Options
 from whisperbatch.protocols import Alignment, Encoded, Engine
 from whisperbatch.types import WINDOW_FRAMES, Chunk, Hypothesis, Segment, Word, to_seconds
+
+log = logging.getLogger(__name__)
 
 
 class Decoder:
@@ -94,10 +97,12 @@ class Decoder:
     ) -> list[Segment]:
         if self._options.timestamps == "tokens":
             drafts = self._by_timestamps(chunk, hypothesis, alignment, language)
-        elif alignment is not None:
+        else:
+            assert alignment is not None  # noqa: S101 - for the type checker: see _align
             tokens = self._text_tokens(hypothesis)
             words = place_words(tokens, alignment, chunk, language, self._vocabulary)
             drafts = by_sentence(words, chunk.speech)
+        self._warn_if_cut_off(chunk, hypothesis)
         ratio = compression_ratio(self._vocabulary.text(hypothesis.tokens))
         return [
             Segment(
@@ -114,6 +119,18 @@ class Decoder:
             for draft in drafts
         ]
 
+    def _warn_if_cut_off(self, chunk: Chunk, hypothesis: Hypothesis) -> None:
+        most = self._options.max_new_tokens or MOST_TOKENS
+        if len(hypothesis.tokens) >= most:
+            log.warning(
+                "recording %d, %.2f s to %.2f s: decoding stopped at %d tokens; what is said after "
+                "them is missing, give a shorter chunk_length",
+                chunk.recording,
+                to_seconds(chunk.start),
+                to_seconds(chunk.end),
+                most,
+            )
+
     def _by_timestamps(
         self, chunk: Chunk, hypothesis: Hypothesis, alignment: Alignment | None, language: str
     ) -> list[Draft]:
@@ -126,9 +143,11 @@ class Decoder:
                 own = Alignment(
                     alignment.starts[part], alignment.ends[part], alignment.probabilities[part]
                 )
-                words = place_words(tokens, own, chunk, language, self._vocabulary)
+                speech = speech_within(chunk.speech, draft.start, draft.end)
+                words = place_words(tokens, own, chunk, language, self._vocabulary, speech=speech)
             position += len(tokens)
-            drafts.append(Draft(draft.start, draft.end, draft.text, tuple(words)))
+            start, end = (words[0].start, words[-1].end) if words else (draft.start, draft.end)
+            drafts.append(Draft(start, end, draft.text, tuple(words)))
         return drafts
 
 

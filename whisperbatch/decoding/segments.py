@@ -12,7 +12,7 @@ from whisperbatch.types import Chunk, SpeechSpan, to_samples
 PAUSE: Final = to_samples(0.4)  # silence between words that ends a segment
 LONGEST: Final = to_samples(15.0)  # a longer segment is parted at a comma or its longest pause
 SHORTEST: Final = to_samples(1.0)  # parting leaves no less than this
-SENTENCE_ENDS: Final = frozenset(".?!。？！…।؟")
+SENTENCE_ENDS: Final = frozenset(".?!。？！…।॥؟۔։።")
 CLAUSE_ENDS: Final = frozenset(",;:、，；：")
 CLOSING: Final = "\"'”’)]}»」』"
 COMMA: Final = to_samples(0.5)  # of silence that a comma is worth, when a segment is parted
@@ -75,11 +75,15 @@ def _ends_sentence(text: str, following: str) -> bool:
     if stripped[-1] != ".":
         return True
     body, after = stripped[:-1], following.strip()[:1]
-    abbreviated = len(body) <= 1 or body in _TITLES or (len(body) > 1 and "." in body[-2:])
+    abbreviated = (
+        (len(body) == 1 and body.isalpha())
+        or body in _TITLES
+        or (len(body) > 1 and "." in body[-2:])
+    )
     return not abbreviated and not after.islower()
 
 
-_TITLES: Final = frozenset({"Mr", "Mrs", "Ms", "Dr", "Prof", "St", "Sr", "Jr", "vs", "No"})
+_TITLES: Final = frozenset({"Mr", "Mrs", "Ms", "Dr", "Prof", "St", "Sr", "Jr", "vs"})
 
 
 def _part(words: list[Placed], speech: Sequence[SpeechSpan]) -> list[list[Placed]]:
@@ -102,24 +106,35 @@ def _part(words: list[Placed], speech: Sequence[SpeechSpan]) -> list[list[Placed
 def by_timestamps(
     tokens: Sequence[int], chunk: Chunk, vocabulary: Vocabulary
 ) -> list[tuple[Draft, list[int]]]:
-    """Segments as Whisper's own timestamp tokens delimit them, each with its text tokens."""
+    """Segments as Whisper's own timestamp tokens delimit them, each with its text tokens.
+
+    All text tokens but blank ones at the end are in one of them.
+    """
     drafts: list[tuple[Draft, list[int]]] = []
     start, text = 0.0, list[int]()
 
     def close(end: int) -> None:
         nonlocal text
-        if words := vocabulary.text(text).strip():
+        if words := vocabulary.text(text).strip():  # blank tokens go to the next segment
             begin = chunk.recording_time(to_samples(start))
             drafts.append((Draft(begin, max(begin, end), words), text))
-        text = []
+            text = []
 
     for token in tokens:
         time = vocabulary.timestamp(token)
         if time is None:
-            text.append(token)
+            if token < vocabulary.end_of_text:
+                text.append(token)
             continue
         if text:
-            close(chunk.recording_time(to_samples(time)))
+            # the last sample within, so that an end at a joint is not put after the pause
+            close(min(chunk.recording_time(to_samples(time) - 1) + 1, chunk.end))
         start = time
     close(chunk.end)
     return drafts
+
+
+def speech_within(speech: Sequence[SpeechSpan], start: int, end: int) -> list[SpeechSpan]:
+    """The parts of the spans from `start` to `end`; all of that where there is no speech in it."""
+    cut = [SpeechSpan(max(span.start, start), min(span.end, end)) for span in speech]
+    return [span for span in cut if span.length > 0] or [SpeechSpan(start, end)]

@@ -74,4 +74,8 @@ class Vocabulary:
     def words(self, tokens: Sequence[int], language: str) -> list[list[int]]:
         """Text tokens grouped by word; in languages without spaces, by character."""
         _, groups = self.for_language(language).split_to_word_tokens(list(tokens))
-        return [group for group in groups if group]
+        words = [group for group in groups if group]
+        grouped = sum(len(group) for group in words)
+        if grouped < len(tokens):  # bytes that are no text: what follows them is still text
+            words.append(list(tokens[grouped:]))
+        return words

@@ -9,9 +9,9 @@ from whisperbatch.decoding.vocabulary import Vocabulary
 from whisperbatch.protocols import Alignment
 from whisperbatch.types import Chunk, SpeechSpan, to_samples
 
-# openai/whisper's sets: marks that belong to the word after, and to the word before
+# openai/whisper's sets, and more: marks that belong to the word after, and to the word before
 PREPENDED: Final = frozenset("\"'“¿([{-")
-APPENDED: Final = frozenset("\"'.。,，!！?？:：”)]}、")
+APPENDED: Final = frozenset("\"'.。,，!！?？:：”)]}、" + "’»」』》…;；؟،؛।۔")
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,9 +34,18 @@ class Placed:
 
 
 def place_words(
-    tokens: Sequence[int], alignment: Alignment, chunk: Chunk, language: str, vocabulary: Vocabulary
+    tokens: Sequence[int],
+    alignment: Alignment,
+    chunk: Chunk,
+    language: str,
+    vocabulary: Vocabulary,
+    *,
+    speech: Sequence[SpeechSpan] = (),
 ) -> list[Placed]:
-    """The words of a chunk, in order, each within a speech span, starts and ends not decreasing."""
+    """The words of a chunk, in order, each within a speech span, starts and ends not decreasing.
+
+    `speech` stands for the spans that they may lie in; by default all of the chunk's.
+    """
     words = []
     position = 0
     for group in vocabulary.words(tokens, language):
@@ -46,7 +55,7 @@ def place_words(
         end = chunk.recording_time(to_samples(alignment.ends[last]))
         probability = float(alignment.probabilities[first : last + 1].mean())
         words.append(Placed(vocabulary.text(group), start, max(start, end), probability, 0))
-    return into_speech(merge_punctuation(words), chunk.speech)
+    return into_speech(merge_punctuation(words), speech or chunk.speech)
 
 
 def merge_punctuation(words: Sequence[Placed]) -> list[Placed]:

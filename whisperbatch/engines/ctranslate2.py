@@ -17,12 +17,11 @@ from tokenizers import Tokenizer
 
 from whisperbatch.engines.devices import choose_compute_type, choose_device, share_threads
 from whisperbatch.errors import ClosedError, EngineError, ModelError
-from whisperbatch.options import DecodeOptions
+from whisperbatch.options import MOST_TOKENS, DecodeOptions
 from whisperbatch.protocols import Alignment, Encoded
 from whisperbatch.types import Hypothesis
 
 POSITION: Final = 0.02  # seconds of audio in one position of encoder output
-MOST_NEW_TOKENS: Final = 224  # half of Whisper's text context
 
 log = logging.getLogger(__name__)
 
@@ -200,7 +199,7 @@ def _own(encoded: Encoded) -> _Encoded:
 
 def _max_length(max_new_tokens: int | None, prompt_length: int) -> int:
     """What to ask of CTranslate2, which decodes min(max_length / 2, max_length - start) tokens."""
-    new = max_new_tokens or MOST_NEW_TOKENS
+    new = max_new_tokens or MOST_TOKENS
     return max(2 * new, new + prompt_length - 1)
 
 

@@ -15,7 +15,7 @@ from typing import Final
 import numpy as np
 import onnxruntime
 
-from whisperbatch.errors import ModelError
+from whisperbatch.errors import EngineError, ModelError
 from whisperbatch.types import Samples, SpeechFrames
 from whisperbatch.vad.framing import FRAME, reblock
 
@@ -66,9 +66,11 @@ class SileroVad:
             padded = np.pad(samples, (0, padding)) if padding else samples
             audio = np.concatenate((context, padded))
             frames = np.lib.stride_tricks.sliding_window_view(audio, CONTEXT + FRAME)[::FRAME]
-            probabilities, hidden, cell = self._session.run(
-                None, {"input": np.ascontiguousarray(frames), "h": hidden, "c": cell}
-            )
+            inputs = {"input": np.ascontiguousarray(frames), "h": hidden, "c": cell}
+            try:
+                probabilities, hidden, cell = self._session.run(None, inputs)
+            except Exception as error:  # as above
+                raise EngineError(f"voice activity detection failed: {error}") from error
             context = audio[-CONTEXT:]
             yield SpeechFrames(samples, np.ravel(probabilities))
 
