@@ -260,7 +260,7 @@ def test_leaving_many_stops_the_reading_at_once(tmp_path: Path) -> None:
         next(items)
         started = time.perf_counter()
         items.close()
-        assert time.perf_counter() - started < 2
+        assert time.perf_counter() - started < 4  # not waited for until patience ends
     assert running() == set()
     assert taken < 100
 
