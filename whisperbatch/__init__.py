@@ -4,14 +4,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from whisperbatch.api import (
-        SegmentStream,
-        Transcriber,
-        load,
-        stream,
-        transcribe,
-        transcribe_many,
-    )
+    from whisperbatch.api import load, stream, transcribe, transcribe_many
     from whisperbatch.errors import (
         AudioError,
         ClosedError,
@@ -23,6 +16,7 @@ if TYPE_CHECKING:
     )
     from whisperbatch.models import available_models
     from whisperbatch.options import Options
+    from whisperbatch.transcriber import SegmentStream, Transcriber
     from whisperbatch.types import Audio, Segment, Transcript, Word
 
 __all__ = [
@@ -47,7 +41,7 @@ __all__ = [
     "transcribe_many",
 ]
 
-_HOMES = ("api", "errors", "models", "options", "types")
+_HOMES = ("errors", "options", "types", "models", "transcriber", "api")
 
 
 def __getattr__(name: str) -> object:

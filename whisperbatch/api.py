@@ -1,289 +1,28 @@
-"""What users call: load a model, transcribe, stream, transcribe many."""
+"""What users call: load a model; or load, transcribe and free it in one call."""
 
-import functools
 import inspect
-from collections.abc import Callable, Generator, Iterable, Iterator
-from contextlib import ExitStack, closing
-from dataclasses import fields
+from collections.abc import Generator, Iterable, Iterator
+from contextlib import ExitStack
 from os import PathLike
-from types import TracebackType
-from typing import Final, Literal, Self, TypedDict, TypeVar, Unpack, cast, overload
+from typing import Final, Literal, TypedDict, TypeVar, Unpack, cast, overload
 
-import numpy as np
-
-from whisperbatch.audio import AudioReader, open_audio
-from whisperbatch.batching import End
-from whisperbatch.errors import ClosedError, OptionError, WhisperBatchError
+from whisperbatch.audio import open_audio
+from whisperbatch.errors import OptionError, WhisperBatchError
 from whisperbatch.models import find_model
 from whisperbatch.options import OptionKeywords, Options, resolve
-from whisperbatch.pipeline import Run, check
-from whisperbatch.protocols import Engine
-from whisperbatch.types import Audio, Segment, Source, Transcript
+from whisperbatch.transcriber import (
+    OPTIONS,
+    SegmentStream,
+    Transcriber,
+    check_many,
+    shows,
+    whole,
+)
+from whisperbatch.types import Source, Transcript
 
 DEFAULT_MODEL: Final = "base"
 
-F = TypeVar("F", bound=Callable[..., object])
 T = TypeVar("T")
-
-
-def _shows(*keywords: inspect.Parameter) -> Callable[[F], F]:
-    """Give a function the signature that its users see: `keywords` in place of `**keywords`."""
-
-    def decorate(function: F) -> F:
-        signature = inspect.signature(function)
-        own = [p for p in signature.parameters.values() if p.kind is not p.VAR_KEYWORD]
-        shown = signature.replace(parameters=[*own, *keywords])
-        function.__signature__ = shown  # type: ignore[attr-defined]  # what inspect looks for
-        return function
-
-    return decorate
-
-
-_OPTIONS: Final = tuple(
-    inspect.Parameter(
-        field.name, inspect.Parameter.KEYWORD_ONLY, default=field.default, annotation=field.type
-    )
-    for field in fields(Options)
-)
-
-
-class SegmentStream(Iterator[Segment]):
-    """Segments of one recording, in order, each as soon as it is decoded.
-
-    Breaking off half way is safe: `close()`, leaving a `with` block, or dropping the stream stops
-    the work, joins its threads and closes the file.
-
-    Attributes:
-        source: the recording's name.
-        language: given, or detected once the first segment has come; None before, or where there
-            is no speech to detect it from.
-        language_probability: of the language detected; 1.0 where it was given.
-        duration: seconds of the recording read, once all segments have come; None before.
-    """
-
-    def __init__(self, run: Run, source: str, on_close: Callable[[], None]) -> None:
-        self._run = run
-        self.source = source
-        self._on_close = on_close
-        self._items = iter(run)
-        self._closed = False
-        self.language: str | None = None
-        self.language_probability = 0.0
-        self.duration: float | None = None
-        self._learn()
-
-    def __iter__(self) -> Self:
-        return self
-
-    def __next__(self) -> Segment:
-        try:
-            item = next(self._items)
-        except ClosedError:
-            ended = self._closed  # by another thread, while this one waited
-            self.close()
-            if ended:
-                raise StopIteration from None
-            raise
-        except BaseException:
-            self.close()
-            raise
-        if self._closed:  # by another thread, while this one waited
-            self.close()
-            raise StopIteration
-        self._learn()
-        if not isinstance(item, End):
-            return item[1]
-        self.duration = item.duration
-        self.close()
-        if item.error:
-            raise item.error
-        raise StopIteration
-
-    def close(self) -> None:
-        """Stop, and free everything. Safe to call twice, and from another thread.
-
-        A thread that is waiting for a segment then stops when it has come.
-        """
-        self._closed = True
-        self._run.stop()
-        try:
-            self._items.close()
-        except ValueError:  # another thread is in it, and will close it
-            return
-        finally:
-            self._on_close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def __del__(self) -> None:
-        if hasattr(self, "_items"):
-            self.close()
-
-    def _learn(self) -> None:
-        if decision := self._run.language(0):
-            self.language = decision.language
-            self.language_probability = decision.probability
-
-
-class Transcriber:
-    """A loaded model: use it often, from several threads. `load` makes one.
-
-    A context manager; `close()` frees the weights.
-    """
-
-    def __init__(self, engine: Engine) -> None:
-        self._engine = engine
-        self._closed = False
-
-    @_shows(*_OPTIONS)
-    def transcribe(
-        self, source: Source, *, options: Options | None = None, **keywords: Unpack[OptionKeywords]
-    ) -> Transcript:
-        """The text of a whole recording.
-
-        Args:
-            source: what to transcribe.
-            options: all options in one value.
-            **keywords: single options, in place of those in `options`.
-
-        Raises:
-            WhisperBatchError: see `whisperbatch.errors`.
-        """
-        return _whole(self.stream(source, options=options, **keywords))
-
-    @_shows(*_OPTIONS)
-    def stream(
-        self, source: Source, *, options: Options | None = None, **keywords: Unpack[OptionKeywords]
-    ) -> SegmentStream:
-        """The segments of a recording, in order, as they are decoded, while it is being read.
-
-        Options and the recording are checked before this returns. Takes and raises what
-        `transcribe` does.
-        """
-        resolved = resolve(options, **keywords)
-        reader = open_audio(source, resolved)
-        return self.stream_from(reader, resolved, reader.close)
-
-    def stream_from(
-        self, reader: AudioReader, options: Options, on_close: Callable[[], None]
-    ) -> SegmentStream:
-        """As `stream`, of a recording already open; `on_close` is called when the stream ends."""
-        try:
-            run = Run(self._engine, [lambda: reader], self._check(options))
-            return SegmentStream(run, reader.name, on_close)
-        except BaseException:
-            on_close()
-            raise
-
-    @overload
-    def transcribe_many(
-        self,
-        sources: Iterable[Source],
-        *,
-        on_error: Literal["raise"] = "raise",
-        options: Options | None = None,
-        **keywords: Unpack[OptionKeywords],
-    ) -> Generator[Transcript, None, None]: ...
-
-    @overload
-    def transcribe_many(
-        self,
-        sources: Iterable[Source],
-        *,
-        on_error: Literal["yield"],
-        options: Options | None = None,
-        **keywords: Unpack[OptionKeywords],
-    ) -> Generator[Transcript | WhisperBatchError, None, None]: ...
-
-    @_shows(*_OPTIONS)
-    def transcribe_many(
-        self,
-        sources: Iterable[Source],
-        *,
-        on_error: Literal["raise", "yield"] = "raise",
-        options: Options | None = None,
-        **keywords: Unpack[OptionKeywords],
-    ) -> Generator[Transcript | WhisperBatchError, None, None]:
-        """The texts of many recordings, in their order; batches are filled across them.
-
-        Args:
-            sources: taken one by one, each when its turn comes.
-            on_error: "raise" stops at the first recording that cannot be read; "yield" gives its
-                error in its place and goes on.
-            options: as in `transcribe`.
-            **keywords: likewise.
-
-        Raises:
-            OptionError: at once.
-            AudioError: with "raise", in the recording's turn.
-        """
-        _check_many(sources, on_error)
-        resolved = self._check(resolve(options, **keywords))
-        openers = (functools.partial(open_audio, source, resolved) for source in sources)
-        run = Run(self._engine, openers, resolved, isolate=on_error == "yield")
-        return _transcripts(run, on_error)
-
-    def close(self) -> None:
-        """Free the weights. Safe to call twice; streams still open raise ClosedError."""
-        self._closed = True
-        self._engine.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.close()
-
-    def _check(self, options: Options) -> Options:
-        if self._closed:
-            raise ClosedError("this Transcriber is closed; load another")
-        return check(self._engine, options)
-
-
-def _check_many(sources: object, on_error: str) -> None:
-    if on_error not in ("raise", "yield"):
-        raise OptionError(f"on_error={on_error!r} is none of raise, yield")
-    one = (str, bytes, bytearray, memoryview, PathLike, np.ndarray, Audio)
-    if isinstance(sources, one) or hasattr(sources, "read"):
-        raise OptionError("sources must be several recordings; for one call transcribe()")
-    if not isinstance(sources, Iterable):
-        raise OptionError(f"sources must be recordings, not {type(sources).__name__}")
-
-
-def _transcripts(
-    run: Run, on_error: Literal["raise", "yield"]
-) -> Generator[Transcript | WhisperBatchError, None, None]:
-    segments: list[Segment] = []
-    with closing(iter(run)) as items, ExitStack() as stack:
-        stack.callback(run.stop)
-        for item in items:
-            if not isinstance(item, End):
-                segments.append(item[1])
-                continue
-            if item.error and on_error == "raise":
-                raise item.error
-            yield item.error or _transcript(run, item, segments)
-            segments = []
-
-
-def _transcript(run: Run, end: End, segments: list[Segment]) -> Transcript:
-    decision = run.language(end.recording)
-    return Transcript(
-        segments=tuple(segments),
-        language=decision.language if decision else None,
-        language_probability=decision.probability if decision else 0.0,
-        duration=end.duration,
-        source=end.source,
-    )
 
 
 class LoadKeywords(TypedDict, total=False):
@@ -347,7 +86,7 @@ _LOADING: Final = {
 }
 
 
-@_shows(*_LOADING.values(), *_OPTIONS)
+@shows(*_LOADING.values(), *OPTIONS)
 def transcribe(
     source: Source,
     *,
@@ -359,10 +98,10 @@ def transcribe(
 
     Keywords are those of `load` and all options. See `Transcriber.transcribe`.
     """
-    return _whole(stream(source, model=model, options=options, **keywords))
+    return whole(stream(source, model=model, options=options, **keywords))
 
 
-@_shows(*_LOADING.values(), *_OPTIONS)
+@shows(*_LOADING.values(), *OPTIONS)
 def stream(
     source: Source,
     *,
@@ -406,7 +145,7 @@ def transcribe_many(
 ) -> Generator[Transcript | WhisperBatchError, None, None]: ...
 
 
-@_shows(*_LOADING.values(), *_OPTIONS)
+@shows(*_LOADING.values(), *OPTIONS)
 def transcribe_many(
     sources: Iterable[Source],
     *,
@@ -419,7 +158,7 @@ def transcribe_many(
 
     Keywords are those of `load` and all options. See `Transcriber.transcribe_many`.
     """
-    _check_many(sources, on_error)
+    check_many(sources, on_error)
     loading, single = _split(keywords)
     resolved = resolve(options, **single)
     asr = load(model, **loading)
@@ -435,15 +174,3 @@ def _split(keywords: Keywords) -> tuple[LoadKeywords, OptionKeywords]:
     loading = {name: value for name, value in keywords.items() if name in _LOADING}
     single = {name: value for name, value in keywords.items() if name not in _LOADING}
     return cast("LoadKeywords", loading), cast("OptionKeywords", single)
-
-
-def _whole(segments: SegmentStream) -> Transcript:
-    with segments:
-        found = tuple(segments)
-        return Transcript(
-            segments=found,
-            language=segments.language,
-            language_probability=segments.language_probability,
-            duration=segments.duration or 0.0,
-            source=segments.source,
-        )
