@@ -27,7 +27,7 @@ modest = settings(max_examples=80, deadline=None, derandomize=True)
 def options(draw: st.DrawFn) -> Options:
     return Options(
         chunk_length=draw(st.sampled_from((1.5, 3.0, 7.3, 30.0))),
-        max_pause=draw(st.sampled_from((None, 0.0, 0.11, 0.5, 2.0))),
+        max_pause=draw(st.sampled_from((None, 0.0, 1761 / SECOND, 0.5, 2.0))),
         speech_pad=draw(st.sampled_from((0.0, 0.1))),
     )
 
