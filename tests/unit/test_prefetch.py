@@ -300,17 +300,23 @@ def test_interrupted_while_it_waits() -> None:
 
     def interrupt() -> None:
         waiting.wait(LONG)
-        time.sleep(0.02)
+        time.sleep(0.05)
+        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+        time.sleep(0.05)
         more.set()
-        signal.raise_signal(signal.SIGINT)
 
-    items = prefetch(slow(), 1)
-    next(items)
-    signalling = threading.Thread(target=interrupt)
-    signalling.start()
-    with pytest.raises(KeyboardInterrupt):
-        list(items)
-    signalling.join()
+    # a shell that starts programs in the background has them ignore it
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        items = prefetch(slow(), 1)
+        next(items)
+        signalling = threading.Thread(target=interrupt)
+        signalling.start()
+        with pytest.raises(KeyboardInterrupt):
+            list(items)
+        signalling.join()
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def test_a_waiting_source_is_closed_when_it_wakes(
