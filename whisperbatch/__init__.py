@@ -17,12 +17,13 @@ if TYPE_CHECKING:
     from whisperbatch.models import available_models
     from whisperbatch.options import Options
     from whisperbatch.transcriber import SegmentStream, Transcriber
-    from whisperbatch.types import Audio, Segment, Transcript, Word
+    from whisperbatch.types import Audio, Dropped, Segment, Transcript, Word
 
 __all__ = [
     "Audio",
     "AudioError",
     "ClosedError",
+    "Dropped",
     "EngineError",
     "MissingExtraError",
     "ModelError",

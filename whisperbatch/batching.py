@@ -4,20 +4,49 @@ recording 0   c0 c1 c2 c3 c4 END          recording 1   c0 c1 END
 batches       [c0 c1]  [c2 c3 c4 END c0 c1 END]
 """
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections import deque
+from collections.abc import Generator, Iterable, Iterator
+from dataclasses import dataclass, field, replace
+from itertools import islice
+from typing import TypeVar
 
 from whisperbatch.errors import WhisperBatchError
-from whisperbatch.types import Chunk, Features
+from whisperbatch.types import Chunk, Dropped, Features
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Row:
-    """A chunk and what the encoder sees of it, shape (n_mels, n_frames)."""
+    """A chunk and what the encoder sees of it.
+
+    Attributes:
+        chunk: at most 30 s.
+        features: shape (n_mels, n_frames).
+        pad_value: what silence looks like beside them.
+        listen: rows that tell which language the recording is in, itself the first: of a
+            recording's first row, if that is asked for.
+    """
 
     chunk: Chunk
     features: Features
     pad_value: float
+    listen: tuple["Row", ...] = ()
+
+
+@dataclass(slots=True)
+class Account:
+    """What was done with a recording: it grows until the recording ends.
+
+    Attributes:
+        dropped: what was decoded and left out, and speech that gave no text.
+        chunks: how many there were.
+        redecoded: how many of them were decoded more than once.
+    """
+
+    dropped: list[Dropped] = field(default_factory=list)
+    chunks: int = 0
+    redecoded: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,22 +58,90 @@ class End:
         source: its name.
         duration: in seconds, of what was read.
         error: why it ended early, or None.
+        account: of what was done.
     """
 
     recording: int
     source: str
     duration: float
     error: WhisperBatchError | None = None
+    account: Account = field(default_factory=Account)
 
 
 Item = Row | End
 
 
-def batches(items: Iterable[Item], batch_size: int, first: int) -> Iterator[list[Item]]:
+def with_evidence(items: Iterable[Item], listen: int) -> Iterator[Item]:
+    """Each recording's first row with the first `listen` rows to tell its language by.
+
+    Rows wait until there are that many, or their recording has ended. What is listened to depends
+    on the recording alone, not on how batches come to be filled.
+    """
+    waiting: dict[int, list[Row]] = {}
+
+    def release(recording: int) -> Iterator[Row]:
+        if held := waiting.pop(recording, None):
+            yield replace(held[0], listen=tuple(held))
+            yield from held[1:]
+
+    for item in items:
+        if isinstance(item, Row) and item.chunk.index < listen:
+            held = waiting.setdefault(item.chunk.recording, [])
+            held.append(item)
+            if len(held) == listen:
+                yield from release(item.chunk.recording)
+            continue
+        if isinstance(item, End):
+            yield from release(item.recording)
+        yield item
+    for recording in list(waiting):
+        yield from release(recording)
+
+
+def interleaved(
+    recordings: Iterable[Generator[T, None, None]], at_once: int
+) -> Generator[T, None, None]:
+    """Items of the recordings in turn, `at_once` of them going on at a time."""
+    coming = iter(recordings)
+    going = deque(islice(coming, at_once))
+    try:
+        while going:
+            try:
+                item = next(going[0])
+            except StopIteration:
+                going.popleft()
+                going.extend(islice(coming, 1))
+                continue
+            going.rotate(-1)
+            yield item
+    finally:
+        for recording in going:
+            recording.close()
+
+
+def in_order(results: Iterable[tuple[int, T] | End]) -> Iterator[tuple[int, T] | End]:
+    """Results of recordings that go on side by side: those of the first one first, and so on."""
+    current = 0
+    waiting: dict[int, list[tuple[int, T] | End]] = {}
+    for result in results:
+        recording = result.recording if isinstance(result, End) else result[0]
+        waiting.setdefault(recording, []).append(result)
+        while found := waiting.pop(current, None):
+            yield from found
+            if not isinstance(found[-1], End):
+                break
+            current += 1
+
+
+def batches(
+    items: Iterable[Item], batch_size: int, first: int, *, apart: bool = False
+) -> Iterator[list[Item]]:
     """Items in lists of up to `batch_size` rows, in order.
 
     Ends take no room, but a list of twice as many items as it may have rows goes as it is: where
     many recordings hold no speech, nobody waits for all of them.
+
+    With `apart`, no two rows of a list are of one recording.
 
     The first list has `first` rows, and each later one twice as many up to `batch_size`, so that
     the first segments come soon and the next ones do not keep anybody waiting.
@@ -52,11 +149,19 @@ def batches(items: Iterable[Item], batch_size: int, first: int) -> Iterator[list
     size = min(first, batch_size)
     batch: list[Item] = []
     rows = 0
+    present: set[int] = set()
     for item in items:
+        if isinstance(item, Row) and apart:
+            if item.chunk.recording in present:
+                yield batch
+                batch, rows, size = [], 0, min(2 * size, batch_size)
+                present.clear()
+            present.add(item.chunk.recording)
         batch.append(item)
         rows += isinstance(item, Row)
         if rows >= size or len(batch) >= 2 * size:
             yield batch
             batch, rows, size = [], 0, min(2 * size, batch_size)
+            present.clear()
     if batch:
         yield batch

@@ -40,20 +40,17 @@ def decide(rows: Sequence[Mapping[str, float]], weights: Sequence[float]) -> Dec
 class Languages:
     """The decision for each recording of a run, made once and waited for by later batches.
 
-    The batch that brings a recording's first chunks decides; batches are claimed in order, so that
-    what decides never depends on which worker is faster.
+    The batch that brings a recording's first row decides; decisions are claimed in the order of the
+    batches, so that nobody waits for one that is not being made.
     """
 
     def __init__(self, given: str | None) -> None:
         self._given = Decision(given, 1.0) if given else None
         self._decisions: dict[int, Future[Decision]] = {}
 
-    def claim(self, recording: int) -> bool:
-        """Whether the caller must decide for this recording. Called in order, by one thread."""
-        if self._given or recording in self._decisions:
-            return False
+    def claim(self, recording: int) -> None:
+        """The next batch will decide for this recording. Called in order, by one thread."""
         self._decisions[recording] = Future()
-        return True
 
     def settle(self, recording: int, decision: Decision) -> None:
         """What the claimed decision is."""

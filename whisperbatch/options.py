@@ -15,6 +15,7 @@ The groups have no slots: Python cannot combine several slotted bases.
 import difflib
 import math
 from dataclasses import dataclass, fields, replace
+from itertools import pairwise
 from typing import Final, Literal, TypedDict, Unpack, get_args
 
 from whisperbatch.errors import OptionError
@@ -152,7 +153,31 @@ class DecodeOptions:
         no_repeat_ngram_size: forbids repeating n-grams of this many tokens; 0 allows all.
         suppress_blank: no blank at the start of a row.
         suppress_tokens: ids never decoded; -1 stands for the model's own list of symbols.
+        max_initial_timestamp: the first timestamp token is at most this many seconds. For
+            `timestamps="tokens"`.
         max_new_tokens: most tokens decoded for a chunk; None for Whisper's own limit.
+        temperature: 0 is beam or greedy search, above 0 samples. A tuple is a ladder: rows that
+            fail a threshold are decoded again at the next, when nothing else has mended them.
+        best_of: samples drawn for a row, of which the likeliest counts. Needs a temperature
+            above 0.
+        seed: of the sampling. Needs a temperature above 0.
+        compression_ratio_threshold: text that compresses more than this repeats itself: it is
+            decoded again, and what then still repeats is dropped. None accepts it.
+        log_prob_threshold: a row of a lower average log-probability is decoded again. None
+            accepts it.
+        no_speech_threshold: a row of low log-probability and a no-speech probability above this
+            is dropped: nobody speaks. None keeps it.
+        coverage_threshold: where more than this many seconds of speech in a row have no words,
+            the chunk is cut anew and decoded again. None accepts it. Without `vad` nobody knows
+            where speech is: then there is no such check.
+        hallucination_filter: drop loops, text faster than anybody speaks, boilerplate over music
+            and text leaked from a prompt; all of it is listed in `Transcript.dropped`.
+        initial_prompt: text (or its token ids) that every chunk is decoded as the continuation
+            of: names, spelling, style.
+        hotwords: words and phrases to expect, given to every chunk.
+        prefix: text that the recording begins with: its first chunk is decoded from there.
+        condition_on_previous_text: decode each chunk as the continuation of the one before it.
+            Batches then hold one chunk a recording.
         timestamps: "alignment" decodes plain text and places it by cross-attention; "tokens"
             lets Whisper predict timestamp tokens.
         word_timestamps: give each segment its words.
@@ -168,7 +193,20 @@ class DecodeOptions:
     no_repeat_ngram_size: int = 0
     suppress_blank: bool = True
     suppress_tokens: tuple[int, ...] = (-1,)
+    max_initial_timestamp: float = 1.0
     max_new_tokens: int | None = None
+    temperature: float | tuple[float, ...] = 0.0
+    best_of: int = 5
+    seed: int = 0
+    compression_ratio_threshold: float | None = 2.4
+    log_prob_threshold: float | None = -1.0
+    no_speech_threshold: float | None = 0.6
+    coverage_threshold: float | None = 1.0
+    hallucination_filter: bool = True
+    initial_prompt: str | tuple[int, ...] | None = None
+    hotwords: str | None = None
+    prefix: str | None = None
+    condition_on_previous_text: bool = False
     timestamps: Timestamps = "alignment"
     word_timestamps: bool = False
 
@@ -184,11 +222,64 @@ class DecodeOptions:
         _number("repetition_penalty", self.repetition_penalty, least=0.01, most=100)
         _integer("no_repeat_ngram_size", self.no_repeat_ngram_size, least=0, most=MOST_TOKENS)
         _boolean("suppress_blank", self.suppress_blank)
-        _check_tokens(self.suppress_tokens)
+        _check_tokens("suppress_tokens", self.suppress_tokens, least=-1)
         if self.max_new_tokens is not None:
             _integer("max_new_tokens", self.max_new_tokens, least=1, most=MOST_TOKENS)
+        self._check_sampling()
+        self._check_thresholds()
+        self._check_context()
         _choice("timestamps", self.timestamps, get_args(Timestamps))
+        _number("max_initial_timestamp", self.max_initial_timestamp, least=0, most=30)
+        if self.timestamps != "tokens" and self.max_initial_timestamp != 1:
+            raise OptionError(
+                "max_initial_timestamp has no effect on aligned text; give timestamps='tokens'"
+            )
         _boolean("word_timestamps", self.word_timestamps)
+
+    @property
+    def temperatures(self) -> tuple[float, ...]:
+        """All of the ladder, the first decode's first."""
+        if isinstance(self.temperature, tuple):
+            return self.temperature
+        return (self.temperature,)
+
+    def _check_sampling(self) -> None:
+        if not self.temperatures:
+            raise OptionError("temperature=() holds no temperature; 0.0 is the default")
+        for temperature in self.temperatures:
+            _number("temperature", temperature, least=0, most=10)
+        if any(later <= earlier for earlier, later in pairwise(self.temperatures)):
+            raise OptionError(
+                f"temperature={self.temperature!r}: each must be above the one before"
+            )
+        _integer("best_of", self.best_of, least=1, most=100)
+        _integer("seed", self.seed, least=0, most=2**32 - 1)
+        if not any(self.temperatures):
+            for name in ("best_of", "seed"):
+                if getattr(self, name) != _default(DecodeOptions, name):
+                    raise OptionError(f"{name} has no effect without a temperature above 0")
+
+    def _check_thresholds(self) -> None:
+        if self.compression_ratio_threshold is not None:
+            _number("compression_ratio_threshold", self.compression_ratio_threshold, least=0)
+        if self.log_prob_threshold is not None:
+            _number("log_prob_threshold", self.log_prob_threshold, least=-LONGEST, most=0)
+        if self.no_speech_threshold is not None:
+            _number("no_speech_threshold", self.no_speech_threshold, least=0, most=1)
+        if self.coverage_threshold is not None:
+            _number("coverage_threshold", self.coverage_threshold, least=0)
+        _boolean("hallucination_filter", self.hallucination_filter)
+
+    def _check_context(self) -> None:
+        for name in ("initial_prompt", "hotwords", "prefix"):
+            text = getattr(self, name)
+            if name == "initial_prompt" and isinstance(text, tuple):
+                _check_tokens(name, text, least=0)
+            elif text is not None and not isinstance(text, str):
+                raise OptionError(f"{name} must be text, not {text!r}")
+            if text is not None and not (text.strip() if isinstance(text, str) else text):
+                raise OptionError(f"{name} is empty; leave it out")
+        _boolean("condition_on_previous_text", self.condition_on_previous_text)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -203,6 +294,12 @@ class Options(AudioOptions, VadOptions, ChunkOptions, FeatureOptions, DecodeOpti
         for group in Options.__bases__:
             group.__post_init__(self)  # type: ignore[attr-defined]  # each group has one
         _check_room("chunk_length", self.chunk_length, self.speech_pad)
+        usual = _default(DecodeOptions, "coverage_threshold")
+        if not self.vad and self.coverage_threshold not in (None, usual):
+            raise OptionError(
+                "coverage_threshold has no effect with vad=False, since nobody then knows where "
+                "speech is; leave it out"
+            )
 
 
 class OptionKeywords(TypedDict, total=False):
@@ -232,7 +329,20 @@ class OptionKeywords(TypedDict, total=False):
     no_repeat_ngram_size: int
     suppress_blank: bool
     suppress_tokens: tuple[int, ...]
+    max_initial_timestamp: float
     max_new_tokens: int | None
+    temperature: float | tuple[float, ...]
+    best_of: int
+    seed: int
+    compression_ratio_threshold: float | None
+    log_prob_threshold: float | None
+    no_speech_threshold: float | None
+    coverage_threshold: float | None
+    hallucination_filter: bool
+    initial_prompt: str | tuple[int, ...] | None
+    hotwords: str | None
+    prefix: str | None
+    condition_on_previous_text: bool
     timestamps: Timestamps
     word_timestamps: bool
 
@@ -250,7 +360,7 @@ def resolve(options: Options | None, **keywords: Unpack[OptionKeywords]) -> Opti
     return replace(options or Options(), **keywords)
 
 
-def _default(group: type[VadOptions], name: str) -> object:
+def _default(group: type[VadOptions] | type[DecodeOptions], name: str) -> object:
     return next(field.default for field in fields(group) if field.name == name)
 
 
@@ -304,11 +414,12 @@ def _check_beam(beam_size: int, patience: float, length_penalty: float) -> None:
         )
 
 
-def _check_tokens(tokens: object) -> None:
+def _check_tokens(name: str, tokens: object, *, least: int) -> None:
     if not isinstance(tokens, tuple) or not all(type(token) is int for token in tokens):
-        raise OptionError(f"suppress_tokens must be a tuple of token ids, not {tokens!r}")
-    if any(token < -1 for token in tokens):
-        raise OptionError("suppress_tokens: an id is at least 0, or -1 for the model's own list")
+        raise OptionError(f"{name} must be a tuple of token ids, not {tokens!r}")
+    if any(token < least for token in tokens):
+        own = ", or -1 for the model's own list" if least < 0 else ""
+        raise OptionError(f"{name}: an id is at least 0{own}")
 
 
 def _check_clips(clips: object) -> None:

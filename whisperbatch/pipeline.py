@@ -9,7 +9,6 @@ Every arrow is a generator, and every buffer has a bound: memory does not grow w
 """
 
 import os
-from collections import Counter
 from collections.abc import Callable, Generator, Iterable
 from contextlib import closing
 from dataclasses import replace
@@ -17,10 +16,20 @@ from itertools import chain
 from typing import Final
 
 from whisperbatch.audio import AudioReader
-from whisperbatch.batching import End, Item, Row, batches
+from whisperbatch.batching import (
+    Account,
+    End,
+    Item,
+    Row,
+    batches,
+    in_order,
+    interleaved,
+    with_evidence,
+)
 from whisperbatch.chunking import chunks
 from whisperbatch.clips import clips
-from whisperbatch.decoding.decoder import Decoder
+from whisperbatch.decoding.decoder import Decoded, Decoder
+from whisperbatch.decoding.prompts import Prompts
 from whisperbatch.decoding.vocabulary import Vocabulary
 from whisperbatch.errors import EngineError, OptionError, WhisperBatchError
 from whisperbatch.features import feature_extractor
@@ -34,6 +43,7 @@ from whisperbatch.vad import open_vad
 Opener = Callable[[], AudioReader]
 
 FEATURE_WORKERS: Final = min(os.cpu_count() or 1, 4)
+LISTEN: Final = 4  # chunks that a recording's language is told by
 
 
 def check(engine: Engine, options: Options) -> Options:
@@ -43,6 +53,7 @@ def check(engine: Engine, options: Options) -> Options:
         OptionError: the model cannot honour one.
     """
     vocabulary = Vocabulary(engine.tokenizer, multilingual=engine.is_multilingual)
+    Prompts(options, vocabulary)
     for token in options.suppress_tokens:
         if token >= vocabulary.size:
             raise OptionError(
@@ -97,53 +108,74 @@ class Run:
         self._isolate = isolate
         self._failed: dict[int, EngineError] = {}
         self._stopped = False
-        self._reader: AudioReader | None = None
+        self._readers: dict[int, AudioReader] = {}
+        self._accounts: dict[int, Account] = {}
         self._languages = Languages(options.language)
         self._vad = open_vad(options)
         self._extractor = feature_extractor(options.features, engine.n_mels)
-        self._decode = Decoder(engine, options, self._languages)
+        self._decode = Decoder(engine, self._extractor, options, self._languages)
 
     def __iter__(self) -> Generator[tuple[int, Segment] | End, None, None]:
         workers = self._engine.workers
-        numbers: Counter[int] = Counter()
+        number = 0
         with closing(
             map_ordered(self._decode_batch, self._batches(), workers=workers, depth=workers)
         ) as decoded:
-            for result in chain.from_iterable(decoded):
+            for result in in_order(chain.from_iterable(decoded)):
                 if isinstance(result, End):
                     error = result.error or self._failed.pop(result.recording, None)
-                    yield replace(result, error=error)
+                    account = self._accounts.pop(result.recording, None) or Account()
+                    yield replace(result, error=error, account=account)
+                    number = 0
                     continue
-                recording, segment = result
-                yield recording, replace(segment, id=numbers[recording])
-                numbers[recording] += 1
+                recording, row = result
+                self._count(recording, row)
+                for segment in row.segments:
+                    yield recording, replace(segment, id=number)
+                    number += 1
 
     def stop(self) -> None:
         """Read no further. From any thread: whoever waits for this run then need not for long."""
         self._stopped = True
-        if self._reader:
-            self._reader.close()
+        for reader in list(self._readers.values()):
+            reader.close()
 
     def language(self, recording: int) -> Decision | None:
         """What was decided for a recording that has ended; None where it had no speech."""
         return self._languages.of(recording)
 
+    def account(self, recording: int) -> Account:
+        """What has been done so far with a recording that has not ended."""
+        return self._accounts.get(recording) or Account()
+
+    def _count(self, recording: int, row: Decoded) -> None:
+        account = self._accounts.setdefault(recording, Account())
+        account.dropped += row.dropped
+        account.chunks += 1
+        account.redecoded += row.redecoded
+
     def _chunks(self) -> Generator[Chunk | End, None, None]:
-        for recording, opener in enumerate(self._openers):
-            if self._stopped:
-                return
+        recordings = (
+            self._recording(number, opener) for number, opener in enumerate(self._openers)
+        )
+        # where a chunk waits for the one before it, batches are filled from several recordings
+        conditioned = self._options.condition_on_previous_text
+        return interleaved(recordings, self._options.batch_size if conditioned else 1)
+
+    def _recording(self, recording: int, opener: Opener) -> Generator[Chunk | End, None, None]:
+        try:
+            reader = self._readers[recording] = opener()
+        except WhisperBatchError as error:
+            yield End(recording, error.source or "", 0.0, error)
+            return
+        failure: WhisperBatchError | None = None
+        with closing(reader):
             try:
-                reader = self._reader = opener()
+                yield from self._read(recording, reader)
             except WhisperBatchError as error:
-                yield End(recording, error.source or "", 0.0, error)
-                continue
-            failure: WhisperBatchError | None = None
-            with closing(reader):
-                try:
-                    yield from self._read(recording, reader)
-                except WhisperBatchError as error:
-                    failure = error
-                yield End(recording, reader.name, to_seconds(reader.position), failure)
+                failure = error
+            del self._readers[recording]
+            yield End(recording, reader.name, to_seconds(reader.position), failure)
 
     def _read(self, recording: int, reader: AudioReader) -> Generator[Chunk, None, None]:
         index = 0
@@ -165,8 +197,8 @@ class Run:
         features = self._extractor(item.samples)
         return Row(item, features, self._extractor.pad_value(features))
 
-    def _batches(self) -> Generator[tuple[list[Item], list[int]], None, None]:
-        """Batches, each with the recordings whose language it decides."""
+    def _batches(self) -> Generator[list[Item], None, None]:
+        options = self._options
         with closing(
             map_ordered(
                 self._featurise,
@@ -175,26 +207,28 @@ class Run:
                 depth=FEATURE_WORKERS + 1,
             )
         ) as rows:
-            # a language takes more than one chunk to tell; otherwise the sooner the better
-            first = max(self._options.batch_size // (8 if self._options.language else 4), 1)
-            for batch in batches(rows, self._options.batch_size, first):
-                present = {item.chunk.recording: None for item in batch if isinstance(item, Row)}
-                yield batch, [number for number in present if self._languages.claim(number)]
+            items: Iterable[Item] = rows
+            if not options.language:
+                items = with_evidence(rows, LISTEN)
+            # the sooner the first segments, the better; what is listened to is encoded anyway
+            first = max(options.batch_size // (8 if options.language else 4), 1)
+            apart = options.condition_on_previous_text
+            for batch in batches(items, options.batch_size, first, apart=apart):
+                for item in batch:
+                    if isinstance(item, Row) and item.listen:
+                        self._languages.claim(item.chunk.recording)
+                yield batch
 
-    def _decode_batch(self, batch: tuple[list[Item], list[int]]) -> list[tuple[int, Segment] | End]:
-        items, claimed = batch
+    def _decode_batch(self, items: list[Item]) -> list[tuple[int, Decoded] | End]:
         rows = [item for item in items if isinstance(item, Row)]
         try:
-            decoded = iter(self._decode(rows, claimed) if rows else ())
+            decoded = iter(self._decode(rows) if rows else ())
         except EngineError as error:
             if not self._isolate:
                 raise
             self._failed |= {row.chunk.recording: error for row in rows}
             return [item for item in items if isinstance(item, End)]
-        results: list[tuple[int, Segment] | End] = []
-        for item in items:
-            if isinstance(item, End):
-                results.append(item)
-            else:
-                results.extend((item.chunk.recording, segment) for segment in next(decoded))
-        return results
+        return [
+            item if isinstance(item, End) else (item.chunk.recording, next(decoded))
+            for item in items
+        ]

@@ -67,6 +67,21 @@ class Alignment:
     probabilities: npt.NDArray[np.float64]
 
 
+@dataclass(frozen=True, slots=True)
+class Sampling:
+    """How one row is sampled.
+
+    Attributes:
+        temperature: above 0; what the logits are divided by.
+        best_of: samples drawn, of which the likeliest counts.
+        seed: from 0 to 2**32 - 1. The same row, options and seed give the same text.
+    """
+
+    temperature: float
+    best_of: int
+    seed: int
+
+
 class Encoded(Protocol):
     """An engine's own form of a batch of encoder output; opaque to everyone else."""
 
@@ -107,15 +122,22 @@ class Engine(Protocol):
         ...
 
     def generate(
-        self, encoded: Encoded, prompts: Sequence[Sequence[int]], options: DecodeOptions
+        self,
+        encoded: Encoded,
+        prompts: Sequence[Sequence[int]],
+        options: DecodeOptions,
+        sampling: Sequence[Sampling] | None = None,
     ) -> list[Hypothesis]:
         """Decode every row, one Hypothesis a row, in order.
+
+        A row's hypothesis does not depend on the rows beside it.
 
         Args:
             encoded: from `encode`.
             prompts: token ids, one list a row, all of one length, with or without the
                 no-timestamps token throughout.
             options: an engine that cannot honour one raises OptionError naming it.
+            sampling: one a row, instead of beam or greedy search.
         """
         ...
 

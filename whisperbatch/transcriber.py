@@ -17,7 +17,7 @@ from whisperbatch.errors import ClosedError, OptionError, WhisperBatchError
 from whisperbatch.options import OptionKeywords, Options, resolve
 from whisperbatch.pipeline import Run, check
 from whisperbatch.protocols import Engine
-from whisperbatch.types import Audio, Segment, Source, Transcript
+from whisperbatch.types import Audio, Dropped, Segment, Source, Transcript
 
 F = TypeVar("F", bound=Callable[..., object])
 
@@ -55,6 +55,9 @@ class SegmentStream(Iterator[Segment]):
             is no speech to detect it from.
         language_probability: of the language detected; 1.0 where it was given.
         duration: seconds of the recording read, once all segments have come; None before.
+        dropped: what was decoded and left out so far, and speech that gave no text.
+        chunks: how many chunks have been decoded so far.
+        redecoded: how many of them more than once.
     """
 
     def __init__(self, run: Run, source: str, on_close: Callable[[], None]) -> None:
@@ -66,6 +69,7 @@ class SegmentStream(Iterator[Segment]):
         self.language: str | None = None
         self.language_probability = 0.0
         self.duration: float | None = None
+        self._account = run.account(0)
         self._learn()
 
     def __iter__(self) -> Self:
@@ -90,10 +94,26 @@ class SegmentStream(Iterator[Segment]):
         if not isinstance(item, End):
             return item[1]
         self.duration = item.duration
+        self._account = item.account
         self.close()
         if item.error:
             raise item.error
         raise StopIteration
+
+    @property
+    def dropped(self) -> tuple[Dropped, ...]:
+        """See the class."""
+        return tuple(self._account.dropped)
+
+    @property
+    def chunks(self) -> int:
+        """See the class."""
+        return self._account.chunks
+
+    @property
+    def redecoded(self) -> int:
+        """See the class."""
+        return self._account.redecoded
 
     def close(self) -> None:
         """Stop, and free everything. Safe to call twice, and from another thread.
@@ -120,6 +140,7 @@ class SegmentStream(Iterator[Segment]):
             self.close()
 
     def _learn(self) -> None:
+        self._account = self._run.account(0)
         if decision := self._run.language(0):
             self.language = decision.language
             self.language_probability = decision.probability
@@ -280,6 +301,9 @@ def _transcript(run: Run, end: End, segments: list[Segment]) -> Transcript:
         language_probability=decision.probability if decision else 0.0,
         duration=end.duration,
         source=end.source,
+        dropped=tuple(end.account.dropped),
+        chunks=end.account.chunks,
+        redecoded=end.account.redecoded,
     )
 
 
@@ -293,4 +317,7 @@ def whole(segments: SegmentStream) -> Transcript:
             language_probability=segments.language_probability,
             duration=segments.duration or 0.0,
             source=segments.source,
+            dropped=segments.dropped,
+            chunks=segments.chunks,
+            redecoded=segments.redecoded,
         )

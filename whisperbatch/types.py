@@ -8,7 +8,7 @@ from bisect import bisect_right
 from dataclasses import dataclass, field
 from itertools import accumulate
 from pathlib import Path
-from typing import BinaryIO, Final, TypeAlias
+from typing import BinaryIO, Final, Literal, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -190,6 +190,7 @@ class Segment:
         avg_logprob: mean natural-log probability a token, of the chunk it comes from.
         no_speech_prob: probability that there is no speech, of the chunk it comes from.
         compression_ratio: UTF-8 bytes over zlib bytes, of the chunk it comes from.
+        temperature: at which it was decoded: 0 unless it was sampled.
         words: with `word_timestamps=True`, otherwise None.
     """
 
@@ -201,7 +202,35 @@ class Segment:
     avg_logprob: float
     no_speech_prob: float
     compression_ratio: float
+    temperature: float = 0.0
     words: tuple[Word, ...] | None = None
+
+
+Reason = Literal["loop", "too fast", "no speech", "boilerplate", "prompt", "missed"]
+
+
+@dataclass(frozen=True, slots=True)
+class Dropped:
+    """Text that was decoded and is not in the transcript, or speech that gave no text.
+
+    Attributes:
+        start: in seconds of the recording.
+        end: likewise.
+        text: what was decoded; empty where speech was missed.
+        reason: "loop" repeats the words before it; "too fast" is more than can be said in its
+            time; "no speech" was decoded where nobody speaks; "boilerplate" is a stock phrase
+            that Whisper makes of music and noise; "prompt" was leaked from the prompt; "missed"
+            is speech that no words were found for.
+        score: how strong the evidence is, in the reason's own measure: times said; characters
+            a second; no-speech probability; share of the time without words; words; seconds of
+            speech.
+    """
+
+    start: float
+    end: float
+    text: str
+    reason: Reason
+    score: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,6 +245,9 @@ class Transcript:
             is None.
         duration: of the recording (of what was read of it), in seconds.
         source: the recording's name.
+        dropped: what was decoded and left out, and speech that no words were found for, in order.
+        chunks: how many chunks the recording was cut into.
+        redecoded: how many of them were decoded more than once.
     """
 
     segments: tuple[Segment, ...]
@@ -223,6 +255,9 @@ class Transcript:
     language_probability: float
     duration: float
     source: str
+    dropped: tuple[Dropped, ...] = ()
+    chunks: int = 0
+    redecoded: int = 0
 
     @property
     def text(self) -> str:

@@ -11,7 +11,7 @@ import pytest
 from benchmarks import recordings
 from whisperbatch import ClosedError, EngineError
 from whisperbatch.batching import Row
-from whisperbatch.decoding.decoder import window
+from whisperbatch.decoding.rows import window
 from whisperbatch.decoding.vocabulary import Vocabulary
 from whisperbatch.engines.ctranslate2 import CTranslate2Engine
 from whisperbatch.features import feature_extractor

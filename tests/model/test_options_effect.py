@@ -33,6 +33,7 @@ class Case(NamedTuple):
     model: str = "tiny.en"
 
 
+SAMPLED: OptionKeywords = PLAIN | {"temperature": 1.0}
 BEAM: OptionKeywords = {"beam_size": 4, "language": "en"}
 
 CASES = {
@@ -59,7 +60,32 @@ CASES = {
     "no_repeat_ngram_size": Case({"no_repeat_ngram_size": 1}),
     "suppress_blank": Case({"suppress_blank": False}, both=PLAIN | {"vad": False}, source="noise"),
     "suppress_tokens": Case({"suppress_tokens": (-1, 13, 11)}),  # full stop and comma
+    "max_initial_timestamp": Case(
+        {"max_initial_timestamp": 10.0},
+        both=PLAIN | {"vad": False, "timestamps": "tokens"},
+        source="late",
+    ),
     "max_new_tokens": Case({"max_new_tokens": 5}),
+    "temperature": Case({"temperature": 1.0}),
+    "best_of": Case({"best_of": 1}, both=SAMPLED, source="noisy"),
+    "seed": Case({"seed": 1}, both=SAMPLED, source="noisy"),
+    "compression_ratio_threshold": Case({"compression_ratio_threshold": 0.1}),
+    "log_prob_threshold": Case({"log_prob_threshold": -0.01}),
+    "no_speech_threshold": Case(
+        {"no_speech_threshold": 0.0}, both=PLAIN | {"log_prob_threshold": -0.01}
+    ),
+    "coverage_threshold": Case({"coverage_threshold": 0.0}),
+    "hallucination_filter": Case(
+        {"hallucination_filter": False},
+        both=PLAIN | {"vad": False, "log_prob_threshold": -0.01, "no_speech_threshold": None},
+        source="noise",
+    ),
+    "initial_prompt": Case({"initial_prompt": "WE WRITE IN CAPITALS. ALL OF US DO."}),
+    "hotwords": Case({"hotwords": "Asterisk, voicemail"}),
+    "prefix": Case({"prefix": "You have"}),
+    "condition_on_previous_text": Case(
+        {"condition_on_previous_text": True}, both=PLAIN | {"chunk_length": 5.0}
+    ),
     "timestamps": Case({"timestamps": "tokens"}),
     "word_timestamps": Case({"word_timestamps": True}),
 }
@@ -79,6 +105,7 @@ def sources(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
         "speech": speech,
         "array": speech[::2].copy(),
         "faint": (speech[: 16000 * 8] // 1000).astype(np.int16),
+        "late": np.concatenate([(300 * rng.standard_normal(16000 * 6)).astype(np.int16), speech]),
         "noise": (300 * rng.standard_normal(16000 * 5)).astype(np.int16),
         "noisy": noisy.clip(-32768, 32767).astype(np.int16),
         "spanish": recordings.prompts("es", duration=15).samples,
@@ -126,12 +153,13 @@ def test_option_has_an_effect(
     assert seen(after) != seen(before)
 
 
-def seen(found: wb.Transcript) -> list[tuple[object, ...]]:
+def seen(found: wb.Transcript) -> tuple[object, ...]:
     """All but how the last digits of a probability are rounded."""
-    return [
+    segments = [
         (s.text, s.start, s.end, s.language, s.words, round(s.avg_logprob, 4))
         for s in found.segments
     ]
+    return segments, found.redecoded, [(d.start, d.end, d.text, d.reason) for d in found.dropped]
 
 
 def test_batch_size_is_how_many_rows_go_together(

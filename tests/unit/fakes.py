@@ -14,7 +14,7 @@ from tokenizers import Tokenizer
 from whisperbatch.errors import ClosedError, EngineError
 from whisperbatch.models import find_model
 from whisperbatch.options import DecodeOptions
-from whisperbatch.protocols import Alignment, Encoded
+from whisperbatch.protocols import Alignment, Encoded, Sampling
 from whisperbatch.types import Hypothesis
 
 
@@ -62,7 +62,7 @@ class FakeEngine:
         self.tokenizer = multilingual_tokenizer() if multilingual else tokenizer()
         self.batches: list[int] = []
         self.prompts: list[list[int]] = []
-        self.detections = 0
+        self.detections = 0  # rows listened to
         self.closed = False
         self._fail_at, self._seconds = fail_at, seconds
         self._calls = self._rows = 0
@@ -76,11 +76,15 @@ class FakeEngine:
 
     def detect_language(self, encoded: Encoded) -> list[dict[str, float]]:
         with self._lock:
-            self.detections += 1
+            self.detections += encoded.rows
         return [{"fr": 0.9, "en": 0.1}] * encoded.rows
 
     def generate(
-        self, encoded: Encoded, prompts: Sequence[Sequence[int]], options: DecodeOptions
+        self,
+        encoded: Encoded,
+        prompts: Sequence[Sequence[int]],
+        options: DecodeOptions,
+        sampling: Sequence[Sampling] | None = None,
     ) -> list[Hypothesis]:
         time.sleep(self._seconds)
         with self._lock:

@@ -1,4 +1,5 @@
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -8,12 +9,17 @@ import pytest
 from tests.unit.fakes import FakeEncoded, FakeEngine
 from whisperbatch import EngineError, Options, Segment
 from whisperbatch.batching import Row
-from whisperbatch.decoding.decoder import Decoder, compression_ratio, window
+from whisperbatch.decoding.decoder import Decoder
+from whisperbatch.decoding.parts import compression_ratio
+from whisperbatch.decoding.rows import window
 from whisperbatch.decoding.vocabulary import Vocabulary
+from whisperbatch.features import feature_extractor
 from whisperbatch.language import Decision, Languages
-from whisperbatch.options import DecodeOptions
-from whisperbatch.protocols import Alignment, Encoded
+from whisperbatch.options import DecodeOptions, resolve
+from whisperbatch.protocols import Alignment, Encoded, Sampling
 from whisperbatch.types import Chunk, Hypothesis, SpeechSpan
+
+EXTRACTOR = feature_extractor("whisper", 80)
 
 
 def row(recording: int = 0, index: int = 0, length: int = 160_000) -> Row:
@@ -58,7 +64,11 @@ class Scripted(FakeEngine):
         return self.heard
 
     def generate(
-        self, encoded: Encoded, prompts: Sequence[Sequence[int]], options: DecodeOptions
+        self,
+        encoded: Encoded,
+        prompts: Sequence[Sequence[int]],
+        options: DecodeOptions,
+        sampling: Sequence[Sampling] | None = None,
     ) -> list[Hypothesis]:
         self.prompts = [list(prompt) for prompt in prompts]
         return self.hypotheses[: encoded.rows]
@@ -76,9 +86,11 @@ class Scripted(FakeEngine):
 
 def decode(
     engine: FakeEngine, rows: list[Row], languages: Languages | None = None, **keywords: Any
-) -> list[list[Segment]]:
-    options = Options(**({"language": "en"} | keywords))
-    return Decoder(engine, options, languages or Languages(options.language))(rows, [])
+) -> list[tuple[Segment, ...]]:
+    """Without `vad` nobody asks whether the words cover the speech."""
+    options = resolve(Options(language="en", vad=False), **keywords)
+    decoder = Decoder(engine, EXTRACTOR, options, languages or Languages(options.language))
+    return [decoded.segments for decoded in decoder(rows)]
 
 
 def times(segments: Sequence[Segment]) -> list[tuple[str, float, float]]:
@@ -158,11 +170,10 @@ def test_words_are_those_of_the_segment() -> None:
         assert {word.probability for word in segment.words} == {0.5}
 
 
-def test_timestamp_tokens_place_segments_without_an_alignment() -> None:
+def test_timestamp_tokens_place_segments() -> None:
     engine = Scripted([0.0, " One.", 1.5, 2.0, " Two", 3.0])
     [segments] = decode(engine, [row(index=1)], timestamps="tokens")
     assert times(segments) == [("One.", 100.0, 101.5), ("Two", 102.0, 103.0)]
-    assert engine.aligned == []
 
 
 def test_timestamp_tokens_and_words() -> None:
@@ -184,14 +195,15 @@ def test_a_translation_is_in_english() -> None:
 
 def test_each_recording_is_decoded_in_its_own_language() -> None:
     languages = Languages(None)
-    assert languages.claim(0)
-    assert languages.claim(1)
+    languages.claim(0)
+    languages.claim(1)
     engine = Scripted([" One."], [" Deux."], [" Tre."])
     engine.heard = [{"en": 0.5, "it": 0.4}, {"en": 0.2, "it": 0.7}, {"en": 0.9, "it": 0.1}]
-    rows = [row(0), row(1, length=320_000), row(1, index=1, length=16_000)]
-    decoder = Decoder(engine, Options(), languages)
-    found = decoder(rows, [0, 1])
-    assert [segments[0].language for segments in found] == ["en", "it", "it"]
+    one, two, three = row(0), row(1, length=320_000), row(1, index=1, length=16_000)
+    rows = [replace(one, listen=(one,)), replace(two, listen=(two, three)), three]
+    decoder = Decoder(engine, EXTRACTOR, Options(vad=False), languages)
+    found = decoder(rows)
+    assert [decoded.segments[0].language for decoded in found] == ["en", "it", "it"]
     assert engine.detections == 1
     assert languages.of(0) == Decision("en", 0.5)
     decision = languages.of(1)
@@ -220,8 +232,9 @@ def test_a_failure_reaches_all_who_wait_for_a_language(
     monkeypatch.setattr(engine, step, fail)
     languages = Languages(None)
     languages.claim(0)
+    only = row()
     with pytest.raises(EngineError, match=f"{step} failed"):
-        Decoder(engine, Options(), languages)([row()], [0])
+        Decoder(engine, EXTRACTOR, Options(), languages)([replace(only, listen=(only,))])
     if step in ("encode", "detect_language"):
         with pytest.raises(EngineError, match=f"{step} failed"):
             languages.of(0)

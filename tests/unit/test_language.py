@@ -31,19 +31,7 @@ def test_arguments_are_left_as_they_are() -> None:
 
 def test_a_given_language_is_never_decided() -> None:
     languages = Languages("fr")
-    assert not languages.claim(0)
     assert languages.of(0) == languages.of(7) == Decision("fr", 1.0)
-
-
-def test_each_recording_is_claimed_once() -> None:
-    languages = Languages(None)
-    assert [languages.claim(number) for number in (0, 0, 1, 0, 1)] == [
-        True,
-        False,
-        True,
-        False,
-        False,
-    ]
 
 
 def test_a_recording_without_speech_has_no_language() -> None:

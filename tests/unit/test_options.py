@@ -64,7 +64,20 @@ WRONG: dict[str, tuple[Any, ...]] = {
     "no_repeat_ngram_size": (-1, 1.5),
     "suppress_blank": (1, None),
     "suppress_tokens": ([-1], -1, ("a",), (-2,), (True,), None),
+    "max_initial_timestamp": (-1, 31, "1", 0.5),
     "max_new_tokens": (0, 225, 1.0),
+    "temperature": (-0.1, "0", None, (), (0.0, 0.0), (0.4, 0.2), [0.0], (0.0, "1"), True),
+    "best_of": (0, 1.5, 3),
+    "seed": (-1, 2**32, "0", 7),
+    "compression_ratio_threshold": (-1, "2.4"),
+    "log_prob_threshold": (0.5, "-1", True),
+    "no_speech_threshold": (-0.1, 1.1, "0.6"),
+    "coverage_threshold": (-1, "1"),
+    "hallucination_filter": (1, None),
+    "initial_prompt": ("", "  ", (), (-1,), (1.5,), [1], 3),
+    "hotwords": ("", " ", 3, ("a",)),
+    "prefix": ("", " ", 3),
+    "condition_on_previous_text": (1, None, "yes"),
     "timestamps": ("words", None),
     "word_timestamps": ("yes", 1),
 }
@@ -163,6 +176,33 @@ def test_what_greedy_search_ignores_is_refused(name: str) -> None:
     with pytest.raises(OptionError, match=f"{name}=2.0 has no effect on greedy search"):
         made(**{name: 2.0}, beam_size=1)
     assert getattr(made(**{name: 2.0}, beam_size=2), name) == 2.0
+
+
+@pytest.mark.parametrize(("name", "value"), [("best_of", 3), ("seed", 7)])
+def test_what_searching_ignores_is_refused(name: str, value: int) -> None:
+    with pytest.raises(OptionError, match=f"{name} has no effect without a temperature above 0"):
+        made(**{name: value})
+    assert getattr(made(**{name: value}, temperature=0.2), name) == value
+    assert getattr(made(**{name: value}, temperature=(0.0, 0.2)), name) == value
+
+
+def test_the_first_timestamp_is_a_token() -> None:
+    with pytest.raises(OptionError, match="max_initial_timestamp has no effect on aligned text"):
+        Options(max_initial_timestamp=0.5)
+    assert Options(max_initial_timestamp=0.5, timestamps="tokens").max_initial_timestamp == 0.5
+
+
+def test_temperatures_are_a_ladder() -> None:
+    assert Options().temperatures == (0.0,)
+    assert Options(temperature=0.4).temperatures == (0.4,)
+    assert Options(temperature=(0.0, 0.2, 1)).temperatures == (0.0, 0.2, 1)
+
+
+def test_coverage_needs_detection() -> None:
+    with pytest.raises(OptionError, match="coverage_threshold has no effect with vad=False"):
+        Options(vad=False, coverage_threshold=2.0)
+    assert Options(vad=False, coverage_threshold=None).coverage_threshold is None
+    assert Options(coverage_threshold=2.0).coverage_threshold == 2.0
 
 
 def test_a_beam_must_hold_a_hypothesis() -> None:

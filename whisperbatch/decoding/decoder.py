@@ -1,21 +1,41 @@
-"""A batch of rows becomes segments: encode, detect the language, decode, place."""
+"""A batch of rows becomes segments: encode, detect the language, decode, audit, filter, place."""
 
-import logging
-import zlib
-from collections.abc import Sequence
-
-import numpy as np
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
 
 from whisperbatch.batching import Row
-from whisperbatch.decoding.segments import Draft, by_sentence, by_timestamps, speech_within
+from whisperbatch.decoding.audit import audit
+from whisperbatch.decoding.echoes import echoes, suspects
+from whisperbatch.decoding.hallucinations import filter_part, keep, listed
+from whisperbatch.decoding.parts import Part, normalized, normalized_text
+from whisperbatch.decoding.prompts import Context, History, Prompts
+from whisperbatch.decoding.retry import Retry
+from whisperbatch.decoding.rows import Job, RowDecoder, by_context
+from whisperbatch.decoding.segments import Draft, by_sentence
 from whisperbatch.decoding.vocabulary import Vocabulary
-from whisperbatch.decoding.words import Placed, place_words
+from whisperbatch.decoding.words import Placed
 from whisperbatch.language import Languages, decide
-from whisperbatch.options import MOST_TOKENS, Options
-from whisperbatch.protocols import Alignment, Encoded, Engine
-from whisperbatch.types import WINDOW_FRAMES, Chunk, Hypothesis, Segment, Word, to_seconds
+from whisperbatch.options import Options
+from whisperbatch.protocols import Encoded, Engine, FeatureExtractor
+from whisperbatch.types import Dropped, Segment, Word, to_seconds
 
-log = logging.getLogger(__name__)
+TRUSTED: Final = 0.5  # temperature above which a text is no context for the next (openai/whisper)
+
+
+@dataclass(frozen=True, slots=True)
+class Decoded:
+    """What has become of a row.
+
+    Attributes:
+        segments: in order, all numbered 0.
+        dropped: what was left out, and speech that no words were found for.
+        redecoded: whether it was decoded more than once.
+    """
+
+    segments: tuple[Segment, ...]
+    dropped: tuple[Dropped, ...]
+    redecoded: bool
 
 
 class Decoder:
@@ -23,149 +43,162 @@ class Decoder:
 
     Args:
         engine: runs the model.
+        extractor: makes features, for chunks that are cut anew.
         options: of the run.
         languages: of the run's recordings.
     """
 
-    def __init__(self, engine: Engine, options: Options, languages: Languages) -> None:
+    def __init__(
+        self, engine: Engine, extractor: FeatureExtractor, options: Options, languages: Languages
+    ) -> None:
         self._engine = engine
         self._options = options
         self._languages = languages
         self._vocabulary = Vocabulary(engine.tokenizer, multilingual=engine.is_multilingual)
+        self._prompts = Prompts(options, self._vocabulary)
+        self._history = History()
+        self._rows = RowDecoder(engine, options, self._vocabulary)
+        self._retry = Retry(self._rows, extractor, options)
 
-    def __call__(self, rows: Sequence[Row], claimed: Sequence[int]) -> list[list[Segment]]:
-        """The segments of each row, in order, all numbered 0.
+    def __call__(self, rows: Sequence[Row]) -> list[Decoded]:
+        """What becomes of each row, in order; at least one.
 
-        Args:
-            rows: at least one.
-            claimed: recordings whose language this batch decides.
+        A row with others to listen to decides its recording's language.
         """
         try:
-            frames = [row.features.shape[1] for row in rows]
-            encoded = self._engine.encode(window(rows))
-            self._detect(encoded, rows, claimed)
-            languages = [self._language(row.chunk.recording) for row in rows]
-            starts = [self._vocabulary.prompt(code, self._options.task) for code in languages]
-            hypotheses = self._engine.generate(encoded, self._prompts(starts), self._options)
-            alignments = self._align(encoded, starts, hypotheses, frames)
+            contexts = [self._context(row) for row in rows]
+            parts = self._first(rows, contexts)
+            mended = self._retry(parts, contexts)
+            found = [
+                self._decoded(finished, context, redecoded=again)
+                for (finished, again), context in zip(mended, contexts, strict=True)
+            ]
         except BaseException as error:
-            for recording in claimed:
-                self._languages.fail(recording, error)
+            for row in rows:
+                if row.listen:
+                    self._languages.fail(row.chunk.recording, error)
+                self._history.settle(row.chunk, ())
             raise
-        return [
-            self._segments(row.chunk, hypothesis, alignment, language)
-            for row, hypothesis, alignment, language in zip(
-                rows, hypotheses, alignments, languages, strict=True
-            )
-        ]
+        for row, (finished, _) in zip(rows, mended, strict=True):
+            self._history.settle(row.chunk, self._spoken(finished))
+        return found
 
-    def _detect(self, encoded: Encoded, rows: Sequence[Row], claimed: Sequence[int]) -> None:
-        if not claimed:
+    def _context(self, row: Row) -> Context:
+        previous: Sequence[int] = ()
+        if self._options.condition_on_previous_text:
+            previous = self._history.before(row.chunk)
+        return self._prompts.context(previous, first=not row.chunk.index)
+
+    def _spoken(self, parts: Sequence[Part]) -> list[int]:
+        """Text tokens that the next chunk may go on from."""
+        tokens: list[int] = []
+        for part in parts:
+            if part.temperature > TRUSTED:
+                tokens.clear()
+            else:
+                end = self._vocabulary.end_of_text
+                tokens += [token for token in part.hypothesis.tokens if token < end]
+        return tokens
+
+    def _first(self, rows: Sequence[Row], contexts: Sequence[Context]) -> list[Part]:
+        """The parts that the rows are at first."""
+        groups = by_context(contexts)
+        encoded = [self._rows.encode([rows[number] for number in group]) for group in groups]
+        self._detect(rows, groups, encoded)
+        parts: dict[int, Part] = {}
+        for group, output in zip(groups, encoded, strict=True):
+            jobs = [
+                Job(rows[n], self._language(rows[n].chunk.recording), contexts[n]) for n in group
+            ]
+            decoded = self._rows(output, jobs, temperature=self._options.temperatures[0])
+            parts |= dict(zip(group, decoded, strict=True))
+        return [parts[number] for number in range(len(rows))]
+
+    def _detect(
+        self, rows: Sequence[Row], groups: Sequence[Sequence[int]], encoded: Sequence[Encoded]
+    ) -> None:
+        """Decide the languages of the recordings that begin here, by their first chunks.
+
+        Those chunks of them that are in other batches are encoded for it.
+        """
+        deciding = [row for row in rows if row.listen]
+        if not deciding:
             return
-        heard = self._engine.detect_language(encoded)
-        for recording in claimed:
-            own = [number for number, row in enumerate(rows) if row.chunk.recording == recording]
-            weights = [sum(span.length for span in rows[n].chunk.speech) for n in own]
-            self._languages.settle(recording, decide([heard[n] for n in own], weights))
+        heard: dict[tuple[int, int], Mapping[str, float]] = {}
+        for group, output in zip(groups, encoded, strict=True):
+            keys = [_key(rows[number]) for number in group]
+            heard |= zip(keys, self._engine.detect_language(output), strict=True)
+        missing = [row for first in deciding for row in first.listen if _key(row) not in heard]
+        size = self._options.batch_size
+        for start in range(0, len(missing), size):
+            others = missing[start : start + size]
+            found = self._engine.detect_language(self._rows.encode(others))
+            heard |= zip(map(_key, others), found, strict=True)
+        for first in deciding:
+            weights = [sum(span.length for span in row.chunk.speech) for row in first.listen]
+            decision = decide([heard[_key(row)] for row in first.listen], weights)
+            self._languages.settle(first.chunk.recording, decision)
 
     def _language(self, recording: int) -> str:
         decision = self._languages.of(recording)
         return decision.language if decision else "en"
 
-    def _prompts(self, starts: Sequence[list[int]]) -> list[list[int]]:
-        if self._options.timestamps == "tokens":
-            return list(starts)
-        return [[*start, self._vocabulary.no_timestamps] for start in starts]
+    def _decoded(self, parts: Sequence[Part], context: Context, *, redecoded: bool) -> Decoded:
+        segments: list[Segment] = []
+        dropped: list[Dropped] = []
+        for decoded in parts:
+            part, leaked = self._without_echoes(decoded, context)
+            filtered = filter_part(part, self._options)
+            dropped += [*leaked, *filtered.dropped]
+            segments += self._segments(part, filtered.drafts)
+        dropped.sort(key=lambda one: (one.start, one.end))
+        return Decoded(tuple(segments), tuple(dropped), redecoded)
 
-    def _align(
-        self,
-        encoded: Encoded,
-        starts: Sequence[list[int]],
-        hypotheses: Sequence[Hypothesis],
-        frames: Sequence[int],
-    ) -> list[Alignment | None]:
-        if self._options.timestamps == "tokens" and not self._options.word_timestamps:
-            return [None] * len(hypotheses)
-        tokens = [self._text_tokens(hypothesis) for hypothesis in hypotheses]
-        return list(self._engine.align(encoded, starts, tokens, frames))
+    def _without_echoes(self, part: Part, context: Context) -> tuple[Part, tuple[Dropped, ...]]:
+        """The part without words of its prompt that nobody says, and those words."""
+        if not context.before or not self._options.hallucination_filter:
+            return part, ()
+        said = normalized(part.words)
+        prompt = normalized_text(self._vocabulary.text(context.before))
+        if not (suspicious := suspects(said, prompt)):
+            return part, ()
+        bare = Context(prefix=context.prefix)
+        [plain] = self._rows.again([Job(part.row, part.language, bare)])
+        leaked = echoes(said, normalized(plain.words), suspicious)
+        if not leaked:
+            return part, ()
+        score = float(len(leaked))
+        dropped = listed(part.words, dict.fromkeys(leaked, ("prompt", score)))
+        if audit(plain, self._options).passed:
+            return plain, dropped
+        kept = keep(part, [number not in leaked for number in range(len(part.words))])
+        return replace(part, drafts=kept), dropped
 
-    def _text_tokens(self, hypothesis: Hypothesis) -> list[int]:
-        return [token for token in hypothesis.tokens if token < self._vocabulary.end_of_text]
-
-    def _segments(
-        self, chunk: Chunk, hypothesis: Hypothesis, alignment: Alignment | None, language: str
-    ) -> list[Segment]:
-        if self._options.timestamps == "tokens":
-            drafts = self._by_timestamps(chunk, hypothesis, alignment, language)
-        else:
-            assert alignment is not None  # noqa: S101 - for the type checker: see _align
-            tokens = self._text_tokens(hypothesis)
-            words = place_words(tokens, alignment, chunk, language, self._vocabulary)
-            drafts = by_sentence(words, chunk.speech)
-        self._warn_if_cut_off(chunk, hypothesis)
-        ratio = compression_ratio(self._vocabulary.text(hypothesis.tokens))
+    def _segments(self, part: Part, drafts: Sequence[Draft]) -> list[Segment]:
+        options, hypothesis = self._options, part.hypothesis
+        if options.timestamps == "alignment":
+            drafts = [
+                one for whole in drafts for one in by_sentence(whole.words, part.chunk.speech)
+            ]
         return [
             Segment(
                 id=0,
                 start=to_seconds(draft.start),
                 end=to_seconds(draft.end),
                 text=draft.text,
-                language="en" if self._options.task == "translate" else language,
+                language="en" if options.task == "translate" else part.language,
                 avg_logprob=hypothesis.avg_logprob,
                 no_speech_prob=hypothesis.no_speech_prob,
-                compression_ratio=ratio,
-                words=_words(draft.words) if self._options.word_timestamps else None,
+                compression_ratio=part.compression_ratio,
+                temperature=part.temperature,
+                words=_words(draft.words) if options.word_timestamps else None,
             )
             for draft in drafts
         ]
 
-    def _warn_if_cut_off(self, chunk: Chunk, hypothesis: Hypothesis) -> None:
-        most = self._options.max_new_tokens or MOST_TOKENS
-        if len(hypothesis.tokens) >= most:
-            log.warning(
-                "recording %d, %.2f s to %.2f s: decoding stopped at %d tokens; what is said after "
-                "them is missing, give a shorter chunk_length",
-                chunk.recording,
-                to_seconds(chunk.start),
-                to_seconds(chunk.end),
-                most,
-            )
 
-    def _by_timestamps(
-        self, chunk: Chunk, hypothesis: Hypothesis, alignment: Alignment | None, language: str
-    ) -> list[Draft]:
-        drafts = []
-        position = 0
-        for draft, tokens in by_timestamps(hypothesis.tokens, chunk, self._vocabulary):
-            words: list[Placed] = []
-            if alignment is not None:
-                part = slice(position, position + len(tokens))
-                own = Alignment(
-                    alignment.starts[part], alignment.ends[part], alignment.probabilities[part]
-                )
-                speech = speech_within(chunk.speech, draft.start, draft.end)
-                words = place_words(tokens, own, chunk, language, self._vocabulary, speech=speech)
-            position += len(tokens)
-            start, end = (words[0].start, words[-1].end) if words else (draft.start, draft.end)
-            drafts.append(Draft(start, end, draft.text, tuple(words)))
-        return drafts
-
-
-def window(rows: Sequence[Row]) -> np.ndarray:
-    """Features of all rows, each padded with its silence: (batch, n_mels, 3000)."""
-    n_mels = rows[0].features.shape[0]
-    features = np.empty((len(rows), n_mels, WINDOW_FRAMES), np.float32)
-    for target, row in zip(features, rows, strict=True):
-        frames = row.features.shape[1]
-        target[:, :frames] = row.features
-        target[:, frames:] = row.pad_value
-    return features
-
-
-def compression_ratio(text: str) -> float:
-    """UTF-8 bytes over zlib bytes: high for text that repeats itself (openai/whisper)."""
-    encoded = text.encode()
-    return len(encoded) / len(zlib.compress(encoded))
+def _key(row: Row) -> tuple[int, int]:
+    return row.chunk.recording, row.chunk.index
 
 
 def _words(words: Sequence[Placed]) -> tuple[Word, ...]:

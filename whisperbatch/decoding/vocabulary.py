@@ -44,6 +44,11 @@ class Vocabulary:
         """Ends a prompt that asks for plain text."""
         return self._special("<|notimestamps|>")
 
+    @cached_property
+    def start_of_previous(self) -> int:
+        """Begins what comes before a row."""
+        return self._special("<|startofprev|>")
+
     @property
     def size(self) -> int:
         """Number of all tokens. Timestamps, the last, are not in every tokenizer's own list."""
@@ -62,6 +67,10 @@ class Vocabulary:
     def prompt(self, language: str, task: Task) -> list[int]:
         """Start of transcript, language and task: what alignment starts from."""
         return list(self.for_language(language, task).sot_sequence)
+
+    def encode(self, text: str) -> list[int]:
+        """Token ids of a text, as in the middle of a transcript."""
+        return list(self._tokenizer.encode(f" {text.strip()}", add_special_tokens=False).ids)
 
     def text(self, tokens: Sequence[int]) -> str:
         """Without special tokens."""

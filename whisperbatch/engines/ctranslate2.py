@@ -1,6 +1,7 @@
 """Whisper on CTranslate2: the engine that runs everywhere, CPU and CUDA."""
 
 import ctypes
+import functools
 import logging
 import sys
 import threading
@@ -18,7 +19,7 @@ from tokenizers import Tokenizer
 from whisperbatch.engines.devices import choose_compute_type, choose_device, share_threads
 from whisperbatch.errors import ClosedError, EngineError, ModelError
 from whisperbatch.options import MOST_TOKENS, DecodeOptions
-from whisperbatch.protocols import Alignment, Encoded
+from whisperbatch.protocols import Alignment, Encoded, Sampling
 from whisperbatch.types import Hypothesis
 
 POSITION: Final = 0.02  # seconds of audio in one position of encoder output
@@ -73,6 +74,14 @@ class CTranslate2Engine:
                 inter_threads=inter_threads,
                 intra_threads=intra_threads,
             )
+            self._load = functools.partial(
+                ctranslate2.models.Whisper,
+                str(directory),
+                device=chosen,
+                device_index=device_index[0],
+                compute_type=compute_type,
+                intra_threads=intra_threads,
+            )
             self.tokenizer: Tokenizer = Tokenizer.from_file(str(directory / "tokenizer.json"))
         except Exception as error:  # tokenizers raises bare Exception, CTranslate2 RuntimeError
             raise ModelError(f"{directory}: the weights do not load: {error}") from error
@@ -108,25 +117,56 @@ class CTranslate2Engine:
         return [{token[2:-2]: probability for token, probability in row} for row in rows]
 
     def generate(
-        self, encoded: Encoded, prompts: Sequence[Sequence[int]], options: DecodeOptions
+        self,
+        encoded: Encoded,
+        prompts: Sequence[Sequence[int]],
+        options: DecodeOptions,
+        sampling: Sequence[Sampling] | None = None,
     ) -> list[Hypothesis]:
-        """See `protocols.Engine`."""
+        """See `protocols.Engine`. To sample, the weights are loaded anew for each row."""
         with self._call():
-            results = self._model.generate(
-                _own(encoded).view,
-                [list(prompt) for prompt in prompts],
-                beam_size=options.beam_size,
-                patience=options.patience,
-                length_penalty=options.length_penalty,
-                repetition_penalty=options.repetition_penalty,
-                no_repeat_ngram_size=options.no_repeat_ngram_size,
-                suppress_blank=options.suppress_blank,
-                suppress_tokens=list(options.suppress_tokens),
-                max_length=_max_length(options.max_new_tokens, len(prompts[0])),
-                return_scores=True,
-                return_no_speech_prob=True,
-            )
-        return [_hypothesis(result, options.length_penalty) for result in results]
+            if sampling is not None:
+                results = self._sample(_own(encoded), prompts, options, sampling)
+            else:
+                results = self._model.generate(
+                    _own(encoded).view,
+                    [list(prompt) for prompt in prompts],
+                    beam_size=options.beam_size,
+                    patience=options.patience,
+                    length_penalty=options.length_penalty,
+                    **_shared(options, prompts),
+                )
+        penalty = options.length_penalty if sampling is None else 1.0
+        return [_hypothesis(result, penalty) for result in results]
+
+    def _sample(
+        self,
+        encoded: _Encoded,
+        prompts: Sequence[Sequence[int]],
+        options: DecodeOptions,
+        sampling: Sequence[Sampling],
+    ) -> list[Any]:
+        """A row at a time, each by a model of its own.
+
+        CTranslate2's generators belong to the model's threads, are seeded at their first use and
+        never again, and on CUDA there is one for each place in the batch. So a sample is the same
+        every time only from a model that has drawn none before, alone.
+        """
+        results = []
+        views = _rows(encoded.view)
+        for view, prompt, how in zip(views, prompts, sampling, strict=True):
+            with _SEEDING:
+                ctranslate2.set_random_seed(how.seed)
+                results += self._load().generate(
+                    view,
+                    [list(prompt)],
+                    beam_size=1,
+                    num_hypotheses=how.best_of,
+                    sampling_topk=0,
+                    sampling_temperature=how.temperature,
+                    **_shared(options, [prompt]),
+                )
+        return results
 
     def align(
         self,
@@ -179,6 +219,29 @@ class CTranslate2Engine:
             with self._idle:
                 self._calls -= 1
                 self._idle.notify_all()
+
+
+_SEEDING: Final = threading.Lock()  # from setting CTranslate2's one seed to its use
+
+
+def _shared(options: DecodeOptions, prompts: Sequence[Sequence[int]]) -> dict[str, Any]:
+    """What searching and sampling have in common."""
+    return {
+        "repetition_penalty": options.repetition_penalty,
+        "no_repeat_ngram_size": options.no_repeat_ngram_size,
+        "suppress_blank": options.suppress_blank,
+        "suppress_tokens": list(options.suppress_tokens),
+        "max_initial_timestamp_index": round(options.max_initial_timestamp / POSITION),
+        "max_length": _max_length(options.max_new_tokens, len(prompts[0])),
+        "return_scores": True,
+        "return_no_speech_prob": True,
+    }
+
+
+def _rows(view: ctranslate2.StorageView) -> list[ctranslate2.StorageView]:
+    """Encoder output, a view for each row, on the CPU."""
+    whole = np.array(view.to_device(ctranslate2.Device.cpu))
+    return [ctranslate2.StorageView.from_array(np.ascontiguousarray(row[None])) for row in whole]
 
 
 _NOTHING: Final = Alignment(np.zeros(0), np.zeros(0), np.zeros(0))

@@ -1,0 +1,192 @@
+"""Text that nobody says, taken out word by word; the sound text around it stays.
+
+What is left after every retry: loops, words that there is no time for, and text over silence,
+music and noise. Several signals together decide; no list of phrases does so alone. All of it goes
+into `Transcript.dropped`.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from whisperbatch.decoding.audit import (
+    covered_until,
+    exceeds,
+    find_holes,
+    is_silent,
+    spoken,
+    squeezed,
+)
+from whisperbatch.decoding.loops import repeats
+from whisperbatch.decoding.parts import Part, letters, normalized
+from whisperbatch.decoding.segments import Draft, draft
+from whisperbatch.decoding.words import Placed
+from whisperbatch.options import Options
+from whisperbatch.types import Dropped, Reason, to_seconds
+
+COVERED: Final = 0.3  # of its speech is the least that text over speech covers
+DOUBTFUL: Final = -0.7  # average log-probability below which a stock phrase is not believed
+UNLIKELY: Final = 0.5  # no-speech probability above which it is not
+
+# What Whisper has learnt from subtitles and says over music, noise and silence.
+BOILERPLATE: Final = frozenset(
+    (
+        "you",
+        "bye",
+        "byebye",
+        "thankyou",
+        "thankyouverymuch",
+        "thankyousomuch",
+        "thanksforwatching",
+        "thankyouforwatching",
+        "thankyouforlistening",
+        "pleasesubscribe",
+        "pleasesubscribetomychannel",
+        "dontforgettosubscribe",
+        "seeyouinthenextvideo",
+        "music",
+        "musicplaying",
+        "applause",
+        "subtitlesbytheamaraorgcommunity",
+        "soustitresréalisésparlacommunautédamaraorg",
+        "mercidavoirregardécettevidéo",
+        "untertitelderamaraorgcommunity",
+        "untertiteldesamaraorgcommunity",
+        "untertitelungdeszdffürfunk2017",
+        "vielendankfürszuschauen",
+        "subtítulosrealizadosporlacomunidaddeamaraorg",
+        "graciasporverelvideo",
+        "legendaspelacomunidadeamaraorg",
+        "sottotitolicreatidallacomunitàamaraorg",
+        "sottotitolierevisioneacuradiqtss",
+        "ondertitelsingedienddoordeamaraorggemeenschap",
+        "napisystworzoneprzezspołecznośćamaraorg",
+        "субтитрысделалdimatorzok",
+        "продолжениеследует",
+        "спасибозапросмотр",
+        "altyazımk",
+        "ご視聴ありがとうございました",
+        "字幕由amaraorg社区提供",
+        "请不吝点赞订阅转发打赏支持明镜与点点栏目",
+        "시청해주셔서감사합니다",
+    )
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Filtered:
+    """A part's text: what is kept, and what is not."""
+
+    drafts: tuple[Draft, ...]
+    dropped: tuple[Dropped, ...]
+
+
+def filter_part(part: Part, options: Options) -> Filtered:
+    """Part a part's sound text from what nobody says; list speech without words as missed."""
+    reasons: dict[int, tuple[Reason, float]] = {}
+    for numbers, reason, score in _findings(part, options):
+        for number in numbers:
+            reasons.setdefault(number, (reason, score))
+    dropped = list(listed(part.words, reasons))
+    if not any(reason == "no speech" for reason, _ in reasons.values()):
+        dropped += _missed(part, options, dropped)
+    return Filtered(
+        keep(part, [number not in reasons for number in range(len(part.words))]),
+        tuple(sorted(dropped, key=lambda one: (one.start, one.end))),
+    )
+
+
+def keep(part: Part, kept: Sequence[bool]) -> tuple[Draft, ...]:
+    """The part's drafts with the words that are kept, broken where some are not."""
+    drafts: list[Draft] = []
+    position = 0
+    for whole in part.drafts:
+        flags = kept[position : position + len(whole.words)]
+        position += len(whole.words)
+        if all(flags):
+            drafts.append(whole)
+            continue
+        run: list[Placed] = []
+        for word, flag in zip((*whole.words, None), (*flags, False), strict=True):
+            if flag and word:
+                run.append(word)
+            elif run:
+                drafts.append(draft(run))
+                run = []
+    return tuple(drafts)
+
+
+def _findings(part: Part, options: Options) -> Iterator[tuple[Sequence[int], Reason, float]]:
+    """Numbers of words that are not to be believed, why, and how strong the evidence is."""
+    everything = range(len(part.words))
+    if part.words and is_silent(part, options):
+        yield everything, "no speech", part.hypothesis.no_speech_prob
+    if not options.hallucination_filter:
+        return
+    hurried = squeezed(part.words, part.language)
+    looping = exceeds(part.compression_ratio, options.compression_ratio_threshold)
+    for repeat in repeats(normalized(part.words)):
+        again = range(repeat.start + repeat.period, repeat.end)
+        if looping or any(number in hurried for number in again):
+            yield again, "loop", repeat.times
+    if hurried:
+        count = sum(letters(part.words[number].text) for number in hurried)
+        time = sum(part.words[number].end - part.words[number].start for number in hurried)
+        yield hurried, "too fast", count / max(to_seconds(time), 0.001)
+    share = _covered(part)
+    if part.words and share < COVERED:
+        score = part.hypothesis.avg_logprob
+        said = "".join(normalized(part.words))
+        phrase = said in BOILERPLATE and (
+            score < DOUBTFUL or part.hypothesis.no_speech_prob > UNLIKELY
+        )
+        if phrase:
+            yield everything, "boilerplate", 1.0 - share
+        elif options.log_prob_threshold is not None and score < options.log_prob_threshold:
+            yield everything, "no speech", part.hypothesis.no_speech_prob
+
+
+def _covered(part: Part) -> float:
+    """How much of a part's speech its words take, each no longer than it takes to say it slowly."""
+    time = sum(covered_until(word) - word.start for word in part.words)
+    return to_seconds(time) / max(spoken(part.chunk.speech), 0.001)
+
+
+def listed(
+    words: Sequence[Placed], reasons: Mapping[int, tuple[Reason, float]]
+) -> tuple[Dropped, ...]:
+    """An entry for each run of words that are dropped for one reason.
+
+    Args:
+        words: of a part.
+        reasons: why, and the score, by the number of the word.
+    """
+    return tuple(_runs(words, reasons))
+
+
+def _runs(
+    words: Sequence[Placed], reasons: Mapping[int, tuple[Reason, float]]
+) -> Iterator[Dropped]:
+    for number, (reason, score) in sorted(reasons.items()):
+        if number and reasons.get(number - 1) == (reason, score):
+            continue
+        last = number
+        while reasons.get(last + 1) == (reason, score):
+            last += 1
+        text = "".join(word.text for word in words[number : last + 1]).strip()
+        yield Dropped(
+            to_seconds(words[number].start), to_seconds(words[last].end), text, reason, score
+        )
+
+
+def _missed(part: Part, options: Options, dropped: Sequence[Dropped]) -> list[Dropped]:
+    """Speech that no words were found for, but for that under dropped ones."""
+    missed = [
+        Dropped(to_seconds(hole.start), to_seconds(hole.end), "", "missed", to_seconds(hole.speech))
+        for hole in find_holes(part, options)
+    ]
+    return [
+        one
+        for one in missed
+        if not any(other.start < one.end and one.start < other.end for other in dropped)
+    ]

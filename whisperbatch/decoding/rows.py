@@ -1,0 +1,166 @@
+"""Rows decoded together: encoded, continued from their prompts, and placed."""
+
+import zlib
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from whisperbatch.batching import Row
+from whisperbatch.decoding.parts import Part
+from whisperbatch.decoding.prompts import NOTHING, Context
+from whisperbatch.decoding.segments import Draft, by_timestamps, draft, speech_within
+from whisperbatch.decoding.vocabulary import Vocabulary
+from whisperbatch.decoding.words import place_words
+from whisperbatch.options import Options
+from whisperbatch.protocols import Alignment, Encoded, Engine, Sampling
+from whisperbatch.types import WINDOW_FRAMES, Hypothesis
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Job:
+    """A row, and how to decode it."""
+
+    row: Row
+    language: str
+    context: Context = NOTHING
+
+
+class RowDecoder:
+    """Makes parts of rows. What becomes of a row does not depend on the rows beside it.
+
+    Args:
+        engine: runs the model.
+        options: of the run.
+        vocabulary: of the model.
+    """
+
+    def __init__(self, engine: Engine, options: Options, vocabulary: Vocabulary) -> None:
+        self._engine = engine
+        self._options = options
+        self._vocabulary = vocabulary
+
+    def encode(self, rows: Sequence[Row]) -> Encoded:
+        """What the engine hears in the rows."""
+        return self._engine.encode(window(rows))
+
+    def again(
+        self, jobs: Sequence[Job], options: Options | None = None, temperature: float = 0.0
+    ) -> list[Part]:
+        """Encode and decode, in batches of rows whose prompts are of one length."""
+        parts: dict[int, Part] = {}
+        size = self._options.batch_size
+        for group in by_context([job.context for job in jobs]):
+            for start in range(0, len(group), size):
+                numbers = group[start : start + size]
+                batch = [jobs[number] for number in numbers]
+                encoded = self.encode([job.row for job in batch])
+                decoded = self(encoded, batch, options, temperature)
+                parts |= dict(zip(numbers, decoded, strict=True))
+        return [parts[number] for number in range(len(jobs))]
+
+    def __call__(
+        self,
+        encoded: Encoded,
+        jobs: Sequence[Job],
+        options: Options | None = None,
+        temperature: float = 0.0,
+    ) -> list[Part]:
+        """Decode rows that are encoded already.
+
+        Args:
+            encoded: of the jobs' rows.
+            jobs: with contexts of one length.
+            options: in place of the run's.
+            temperature: above 0 samples.
+        """
+        options = options or self._options
+        starts = [self._vocabulary.prompt(job.language, options.task) for job in jobs]
+        prompts = [
+            self._prompt(job.context, start) for job, start in zip(jobs, starts, strict=True)
+        ]
+        sampling = None
+        if temperature > 0:
+            sampling = [self._sampling(job.row, temperature) for job in jobs]
+        hypotheses = [
+            replace(hypothesis, tokens=(*job.context.prefix, *hypothesis.tokens))
+            for job, hypothesis in zip(
+                jobs, self._engine.generate(encoded, prompts, options, sampling), strict=True
+            )
+        ]
+        alignments = self._engine.align(
+            encoded,
+            starts,
+            [self._text_tokens(hypothesis) for hypothesis in hypotheses],
+            [job.row.features.shape[1] for job in jobs],
+        )
+        return [
+            self._part(job, hypothesis, alignment, temperature)
+            for job, hypothesis, alignment in zip(jobs, hypotheses, alignments, strict=True)
+        ]
+
+    def _prompt(self, context: Context, start: Sequence[int]) -> list[int]:
+        prompt = [*context.before, *start]
+        if self._options.timestamps == "alignment":
+            prompt.append(self._vocabulary.no_timestamps)
+        elif context.prefix:
+            prompt.append(self._vocabulary.no_timestamps + 1)  # <|0.00|>
+        return [*prompt, *context.prefix]
+
+    def _sampling(self, row: Row, temperature: float) -> Sampling:
+        """Seeded by what is decoded, so that neither order nor company makes a difference."""
+        key = f"{self._options.seed} {temperature}".encode()
+        seed = zlib.crc32(row.chunk.samples.tobytes(), zlib.crc32(key))
+        return Sampling(temperature, self._options.best_of, seed)
+
+    def _text_tokens(self, hypothesis: Hypothesis) -> list[int]:
+        return [token for token in hypothesis.tokens if token < self._vocabulary.end_of_text]
+
+    def _part(
+        self, job: Job, hypothesis: Hypothesis, alignment: Alignment, temperature: float
+    ) -> Part:
+        chunk, language = job.row.chunk, job.language
+        if self._options.timestamps == "tokens":
+            drafts = self._by_timestamps(job, hypothesis, alignment)
+        else:
+            tokens = self._text_tokens(hypothesis)
+            words = place_words(tokens, alignment, chunk, language, self._vocabulary)
+            drafts = (draft(words),) if words else ()
+        text = self._vocabulary.text(hypothesis.tokens)
+        return Part(job.row, language, hypothesis, text, drafts, temperature)
+
+    def _by_timestamps(
+        self, job: Job, hypothesis: Hypothesis, alignment: Alignment
+    ) -> tuple[Draft, ...]:
+        chunk = job.row.chunk
+        drafts = []
+        position = 0
+        for timed, tokens in by_timestamps(hypothesis.tokens, chunk, self._vocabulary):
+            part = slice(position, position + len(tokens))
+            position += len(tokens)
+            own = Alignment(
+                alignment.starts[part], alignment.ends[part], alignment.probabilities[part]
+            )
+            speech = speech_within(chunk.speech, timed.start, timed.end)
+            words = place_words(tokens, own, chunk, job.language, self._vocabulary, speech=speech)
+            drafts.append(replace(timed, words=tuple(words)))
+        return tuple(drafts)
+
+
+def by_context(contexts: Sequence[Context]) -> list[list[int]]:
+    """Numbers of the contexts, grouped by their lengths: engines want prompts of one length."""
+    groups: dict[tuple[int, int], list[int]] = {}
+    for number, context in enumerate(contexts):
+        groups.setdefault((len(context.before), len(context.prefix)), []).append(number)
+    return list(groups.values())
+
+
+def window(rows: Sequence[Row]) -> np.ndarray:
+    """Features of all rows, each padded with its silence: (batch, n_mels, 3000)."""
+    n_mels = rows[0].features.shape[0]
+    features = np.empty((len(rows), n_mels, WINDOW_FRAMES), np.float32)
+    for target, row in zip(features, rows, strict=True):
+        frames = row.features.shape[1]
+        target[:, :frames] = row.features
+        target[:, frames:] = row.pad_value
+    return features
