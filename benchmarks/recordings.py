@@ -94,14 +94,14 @@ class Recording:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Clip:
+class Clip:
     """A stretch of real sound; its utterances count from its own start."""
 
     samples: Samples
     utterances: tuple[Utterance, ...]
 
 
-_Placed: TypeAlias = tuple[float, _Clip]  # seconds of pause before it, and the clip
+Placed: TypeAlias = tuple[float, Clip]  # seconds of pause before it, and the clip
 
 
 def prompts(
@@ -111,9 +111,9 @@ def prompts(
     pauses: tuple[float, float] = (0.3, 2.0),
 ) -> Recording:
     """Telephone prompts by one speaker, of a word to 70 s; none comes twice before all came."""
-    rng = _random(seed)
-    placed = _with_pauses(_shuffled(_asterisk(language), rng), rng, pauses)
-    return _record(f"prompts-{language}-{duration:g}s-{seed}", placed, seed, duration)
+    rng = random_from(seed)
+    placed = _with_pauses(shuffled(asterisk_clips(language), rng), rng, pauses)
+    return record(f"prompts-{language}-{duration:g}s-{seed}", placed, seed, duration)
 
 
 def dense(language: str = "en", duration: float = 600, seed: int = 0) -> Recording:
@@ -124,9 +124,9 @@ def dense(language: str = "en", duration: float = 600, seed: int = 0) -> Recordi
 
 def read_speech(duration: float = 600, seed: int = 0) -> Recording:
     """A novel read aloud (LibriVox): five utterances over and over, in ever new order."""
-    rng = _random(seed)
-    placed = _with_pauses(_shuffled(_librivox(), rng), rng, (0.2, 1.0))
-    return _record(f"read-{duration:g}s-{seed}", placed, seed, duration)
+    rng = random_from(seed)
+    placed = _with_pauses(shuffled(_librivox(), rng), rng, (0.2, 1.0))
+    return record(f"read-{duration:g}s-{seed}", placed, seed, duration)
 
 
 def switching(
@@ -137,10 +137,10 @@ def switching(
     pauses: tuple[float, float] = (0.3, 2.0),
 ) -> Recording:
     """Prompts that change language after every `block` of seconds, the languages in turn."""
-    rng = _random(seed)
-    sources = [_shuffled(_asterisk(language), rng) for language in languages]
+    rng = random_from(seed)
+    sources = [shuffled(asterisk_clips(language), rng) for language in languages]
 
-    def turns() -> Iterator[_Placed]:
+    def turns() -> Iterator[Placed]:
         while True:
             for source in sources:
                 left = rng.uniform(*block)
@@ -149,29 +149,29 @@ def switching(
                     left -= pause + len(clip.samples) / SAMPLING_RATE
                     yield pause, clip
 
-    return _record(f"switching-{'-'.join(languages)}-{duration:g}s-{seed}", turns(), seed, duration)
+    return record(f"switching-{'-'.join(languages)}-{duration:g}s-{seed}", turns(), seed, duration)
 
 
 def demo() -> Recording:
     """Nine languages, three clips in each, then 30 s of a telephone call in English."""
-    placed: list[_Placed] = []
+    placed: list[Placed] = []
     language = ""
     for clip in _audioeval():
         placed.append((1.0 if clip.utterances[0].language == language else 3.0, clip))
         language = clip.utterances[0].language
-    return _record("demo", [*placed, (3.0, _telephone())], seed=0)
+    return record("demo", [*placed, (3.0, _telephone())], seed=0)
 
 
 def long_wav(
     path: Path, hours: float, seed: int = 0, language: str = "en"
 ) -> tuple[Utterance, ...]:
     """Write prompts of any length as wav, holding one prompt at a time; returns the truth."""
-    rng = _random(seed)
-    placed = _with_pauses(_shuffled(_asterisk(language), rng), rng, (0.3, 2.0))
+    rng = random_from(seed)
+    placed = _with_pauses(shuffled(asterisk_clips(language), rng), rng, (0.3, 2.0))
     spoken: list[Utterance] = []
     with wave.open(str(path), "wb") as file:
         _wave_header(file)
-        for samples, utterances in _lay(placed, _random(seed), hours * 3600):
+        for samples, utterances in _lay(placed, random_from(seed), hours * 3600):
             file.writeframesraw(samples.astype("<i2").tobytes())
             spoken += utterances
     return tuple(spoken)
@@ -204,26 +204,28 @@ def _wave_header(file: wave.Wave_write) -> None:
     file.setframerate(SAMPLING_RATE)
 
 
-def _random(seed: int) -> Random:
+def random_from(seed: int | str) -> Random:
+    """The source of all that is drawn: one sequence for each seed, in every version of Python."""
     return Random(seed)  # noqa: S311 - this draws recordings, not secrets
 
 
-def _shuffled(clips: tuple[_Clip, ...], rng: Random) -> Iterator[_Clip]:
+def shuffled(clips: tuple[Clip, ...], rng: Random) -> Iterator[Clip]:
     """All the clips in random order, and again, without end."""
     while True:
         yield from rng.sample(clips, len(clips))
 
 
 def _with_pauses(
-    clips: Iterable[_Clip], rng: Random, pauses: tuple[float, float]
-) -> Iterator[_Placed]:
+    clips: Iterable[Clip], rng: Random, pauses: tuple[float, float]
+) -> Iterator[Placed]:
     return ((rng.uniform(*pauses), clip) for clip in clips)
 
 
-def _record(
-    name: str, placed: Iterable[_Placed], seed: int, duration: float | None = None
+def record(
+    name: str, placed: Iterable[Placed], seed: int, duration: float | None = None
 ) -> Recording:
-    pieces = list(_lay(placed, _random(seed), duration))
+    """Clips with their pauses as a recording of exactly `duration`, or as long as they take."""
+    pieces = list(_lay(placed, random_from(seed), duration))
     return Recording(
         name,
         np.concatenate([samples for samples, _ in pieces]),
@@ -232,7 +234,7 @@ def _record(
 
 
 def _lay(
-    placed: Iterable[_Placed], noise: Random, duration: float | None
+    placed: Iterable[Placed], noise: Random, duration: float | None
 ) -> Iterator[tuple[Samples, tuple[Utterance, ...]]]:
     """Clips with their pauses, in pieces that follow each other, and what each piece says.
 
@@ -270,7 +272,8 @@ def _noisy(samples: Samples, rng: Random) -> Samples:
 
 
 @cache
-def _asterisk(language: str) -> tuple[_Clip, ...]:
+def asterisk_clips(language: str) -> tuple[Clip, ...]:
+    """All prompts of a language whose text is what is spoken, word for word."""
     directory, text = speech.asterisk(language)
     with gzip.open(text, "rt", encoding="utf-8-sig") as file:
         lines = [line.partition(":") for line in file if not line.startswith(";")]
@@ -280,7 +283,7 @@ def _asterisk(language: str) -> tuple[_Clip, ...]:
         path = directory / f"{name}.g722"
         if (folder and folder not in SUBDIRECTORIES) or not _fair(said) or not path.is_file():
             continue
-        clip = _trim(_decode(path), said.strip(), language)
+        clip = _trim(decode(path), said.strip(), language)
         if clip and clip.utterances[0].end - clip.utterances[0].start >= SHORTEST:
             clips.append(clip)
     return tuple(clips)
@@ -293,34 +296,34 @@ def _fair(text: str) -> bool:
 
 
 @cache
-def _librivox() -> tuple[_Clip, ...]:
+def _librivox() -> tuple[Clip, ...]:
     directory = speech.librivox()
     clips = []
     for line in (directory / "transcription").read_text(encoding="utf-8").splitlines():
         text, _, name = line.removesuffix(")").rpartition("(")
         said = text.replace("<s>", "").replace("</s>", "").strip()
-        if clip := _trim(_decode(directory / f"{name}.wav"), said, "en"):
+        if clip := _trim(decode(directory / f"{name}.wav"), said, "en"):
             clips.append(clip)
     return tuple(clips)
 
 
-def _audioeval() -> Iterator[_Clip]:
+def _audioeval() -> Iterator[Clip]:
     for path in sorted(speech.clips().glob("*/*.wav")):
         text = path.with_suffix(".txt").read_text(encoding="utf-8").strip()
-        if clip := _trim(_decode(path), text, path.parent.name):
+        if clip := _trim(decode(path), text, path.parent.name):
             yield clip
 
 
-def _telephone() -> _Clip:
+def _telephone() -> Clip:
     directory = speech.telephone()
     utterances = []
     for line in (directory / "sample.stm").read_text(encoding="utf-8").splitlines():
         _, _, _, start, end, text = line.split(maxsplit=5)
         utterances.append(Utterance(float(start), float(end), text, "en"))
-    return _Clip(_decode(directory / "sample.wav"), tuple(utterances))
+    return Clip(decode(directory / "sample.wav"), tuple(utterances))
 
 
-def _decode(path: Path) -> Samples:
+def decode(path: Path) -> Samples:
     """A whole file as 16 kHz mono; empty if it holds no sound."""
     resampler = av.AudioResampler("s16", "mono", SAMPLING_RATE)
     blocks = [np.zeros(0, np.int16)]
@@ -330,7 +333,7 @@ def _decode(path: Path) -> Samples:
     return np.concatenate(blocks)
 
 
-def _trim(samples: Samples, text: str, language: str) -> _Clip | None:
+def _trim(samples: Samples, text: str, language: str) -> Clip | None:
     """The clip from where its sound starts to where it ends, with a margin; None if silent."""
     count = len(samples) // FRAME
     frames = samples[: count * FRAME].reshape(count, FRAME).astype(np.float64)
@@ -347,4 +350,4 @@ def _trim(samples: Samples, text: str, language: str) -> _Clip | None:
     spoken = Utterance(
         (begin - first) / SAMPLING_RATE, (end - first) / SAMPLING_RATE, text, language
     )
-    return _Clip(samples[first:last], (spoken,))
+    return Clip(samples[first:last], (spoken,))

@@ -1,19 +1,21 @@
 import hashlib
 import tracemalloc
 import wave
+from functools import cache
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import av
 import numpy as np
+import numpy.typing as npt
 import pytest
 
-from benchmarks import recordings, speech
+from benchmarks import corpora, recordings, sounds, speech
 from benchmarks.recordings import Recording, Utterance
 
 
-def level(samples: recordings.Samples) -> float:
+def level(samples: npt.NDArray[Any]) -> float:
     """RMS in dB of full scale."""
     return float(10 * np.log10((samples.astype(np.float64) ** 2).mean() / 32768**2))
 
@@ -36,7 +38,7 @@ def test_a_seed_always_gives_the_same_recording(minute: Recording) -> None:
 
 
 def test_what_is_drawn_does_not_depend_on_the_versions_installed() -> None:
-    rng = recordings._random(0)
+    rng = recordings.random_from(0)
     noise = recordings._noisy(np.zeros(1000, np.int16), rng)
     digest = hashlib.sha256(noise.astype("<i2").tobytes()).hexdigest()
     assert digest[:16] == "5063eb7a1ed72823"
@@ -70,9 +72,9 @@ def test_an_utterance_starts_and_ends_where_its_sound_does(minute: Recording) ->
 
 
 def test_no_prompt_comes_twice_before_all_came() -> None:
-    rng = recordings._random(1)
-    clips = recordings._asterisk("en")
-    drawn = recordings._shuffled(clips, rng)
+    rng = recordings.random_from(1)
+    clips = recordings.asterisk_clips("en")
+    drawn = recordings.shuffled(clips, rng)
     first = [id(next(drawn)) for _ in clips]
     assert len(set(first)) == len(clips)
 
@@ -149,14 +151,14 @@ def test_written_files_hold_the_recording(minute: Recording, tmp_path: Path, suf
     path = recordings.write(minute, tmp_path / f"a{suffix}")
     with av.open(str(path)) as container:
         assert container.streams.audio[0].codec_context.channels == 1
-    decoded = recordings._decode(path)
+    decoded = recordings.decode(path)
     assert abs(len(decoded) - len(minute.samples)) < 3000
     if suffix in (".wav", ".flac"):
         assert np.array_equal(decoded, minute.samples)
 
 
 def test_long_files_are_written_in_flat_memory(tmp_path: Path) -> None:
-    recordings._asterisk("en")
+    recordings.asterisk_clips("en")
     tracemalloc.start()
     utterances = recordings.long_wav(tmp_path / "long.wav", hours=1, seed=3)
     _, peak = tracemalloc.get_traced_memory()
@@ -201,3 +203,167 @@ def test_missing_tools_and_packages_are_named(
         speech.SpeechError, match=r"package no-such-speech, and apt-get is not here"
     ):
         speech.debian("no-such-speech", "usr/share/no-such-speech/*")
+
+
+SEED = 5
+
+
+@cache
+def built(kind: str) -> Recording:
+    return corpora.build(f"{kind}:en:60:{SEED}")
+
+
+@pytest.fixture(scope="module")
+def clean() -> Recording:
+    return built("prompts")
+
+
+def long_gaps(recording: Recording) -> list[tuple[float, float]]:
+    return [(start, end) for start, end in corpora.gaps(recording) if end - start > 2]
+
+
+@pytest.mark.parametrize("kind", corpora.KINDS)
+def test_every_kind_is_as_long_as_said_with_its_truth_in_order(kind: str) -> None:
+    recording = built(kind)
+    assert recording.name == f"{kind}:en:60:{SEED}"
+    assert recording.duration == 60
+    edges = [edge for spoken in recording.utterances for edge in (spoken.start, spoken.end)]
+    assert edges == sorted(edges)
+    assert edges[0] > 0
+    assert edges[-1] < 60
+    # where somebody speaks there is more sound than the noise of the pauses
+    softest = {"quiet": -82}.get(kind, -45)
+    assert min(level(piece(recording, u.start, u.end)) for u in recording.utterances) > softest
+
+
+@pytest.mark.parametrize("kind", corpora.KINDS)
+def test_every_kind_is_the_same_for_the_same_seed(kind: str) -> None:
+    one, again = (corpora.build(f"{kind}:en:50:2") for _ in range(2))
+    other = corpora.build(f"{kind}:en:50:3")
+    assert np.array_equal(one.samples, again.samples)
+    assert one.utterances == again.utterances
+    assert one.utterances != other.utterances
+
+
+@pytest.mark.parametrize("kind", ["music_under", "noise_under", "telephone", "quiet", "clipped"])
+def test_conditions_change_the_sound_and_not_the_words(kind: str, clean: Recording) -> None:
+    assert built(kind).utterances == clean.utterances
+    assert not np.array_equal(built(kind).samples, clean.samples)
+
+
+def test_pauses_between_groups_are_long_and_silent() -> None:
+    recording = corpora.pauses(duration=300)
+    gaps = corpora.gaps(recording)[:-1]
+    apart = [(start, end) for start, end in gaps if end - start > 1 + 1e-3]
+    assert len(apart) > 5
+    assert all(2 - 1e-3 <= end - start <= 30 + 1e-3 for start, end in apart)
+    assert max(end - start for start, end in apart) > 15
+    assert all(end - start >= 0.3 - 1e-3 for start, end in gaps)
+    assert max(level(piece(recording, start + 0.06, end - 0.06)) for start, end in apart) < -60
+
+
+def test_groups_have_three_to_eight_prompts() -> None:
+    recording = corpora.noise_between(duration=300)
+    sizes = [0]
+    for one, other in pairwise(recording.utterances):
+        sizes[-1] += 1
+        if other.start - one.end > 2:
+            assert 10 - 1e-3 <= other.start - one.end <= 30 + 1e-3
+            sizes.append(0)
+    assert len(sizes) > 4
+    assert all(3 <= size <= 8 for size in sizes[:-1])
+
+
+def test_music_fills_the_gaps_at_its_own_level() -> None:
+    recording = built("music_between")
+    silent = corpora.groups("music_between", "en", 60, SEED, (10, 30))
+    assert recording.utterances == silent.utterances
+    music = np.concatenate(corpora._music())
+    assert long_gaps(recording)
+    for start, end in long_gaps(recording):
+        added = piece(recording, start + 0.3, end - 0.3).astype(int) - piece(
+            silent, start + 0.3, end - 0.3
+        )
+        assert level(added) > -45
+        assert abs(added[0]) <= abs(added[:800]).max() / 10  # faded in
+        middle = added[2000:2400]
+        (found,) = np.flatnonzero(music == middle[100])[:, None].T
+        assert any(np.array_equal(music[at - 100 : at + 300], middle) for at in found if at >= 100)
+    for spoken in recording.utterances:
+        assert np.array_equal(
+            piece(recording, spoken.start, spoken.end), piece(silent, spoken.start, spoken.end)
+        )
+
+
+def test_noise_fills_the_gaps_white_then_pink_then_hum() -> None:
+    recording = corpora.noise_between(duration=200, seed=1)
+    shares = []
+    for start, end in long_gaps(recording)[:3]:
+        filled = piece(recording, start + 0.4, end - 0.4).astype(np.float64)
+        assert -35.2 < sounds.level(filled) < -19.8
+        power = np.abs(np.fft.rfft(filled)) ** 2
+        hertz = np.fft.rfftfreq(len(filled), 1 / 16_000)
+        shares.append(power[hertz < 200].sum() / power.sum())
+    assert shares[0] < 0.05
+    assert 0.2 < shares[1] < 0.5
+    assert shares[2] > 0.99
+
+
+@pytest.mark.parametrize(("kind", "below"), [("music_under", 15), ("noise_under", 10)])
+def test_what_lies_under_speech_is_as_far_below_it_as_said(
+    kind: str, below: float, clean: Recording
+) -> None:
+    added = built(kind).samples.astype(np.float64) - clean.samples
+    assert corpora.speech_level(clean) - sounds.level(added) == pytest.approx(below, abs=0.1)
+    seconds = added.reshape(60, 16_000)
+    assert min(sounds.level(second) for second in seconds) > -70  # throughout
+
+
+def test_the_telephone_has_its_band_and_eight_bits(clean: Recording) -> None:
+    power = np.abs(np.fft.rfft(built("telephone").samples.astype(np.float64))) ** 2
+    hertz = np.fft.rfftfreq(60 * 16_000, 1 / 16_000)
+    outside = power[(hertz < 250) | (hertz > 3450)].sum() / power.sum()
+    assert 10 * np.log10(outside) < -50
+    assert corpora.speech_level(built("telephone")) > corpora.speech_level(clean) - 6
+    ramp = np.arange(-32768, 32768).astype(np.float64)
+    heard = sounds.mu_law(ramp)
+    assert len(np.unique(heard)) == 255
+    loud = abs(ramp) > 1000
+    assert np.max(abs(heard[loud] / ramp[loud] - 1)) < 0.03
+
+
+def test_quiet_and_clipped_are_as_loud_as_said(clean: Recording) -> None:
+    speech_level = corpora.speech_level(clean)
+    assert corpora.speech_level(built("quiet")) == pytest.approx(speech_level - 40, abs=0.5)
+    assert np.array_equal(
+        built("clipped").samples, np.clip(clean.samples.astype(int) * 10, -32768, 32767)
+    )
+    assert (abs(built("clipped").samples.astype(int)) >= 32767).mean() > 0.01
+
+
+def test_mixed_is_made_of_conditions_one_after_the_other() -> None:
+    recording = corpora.mixed(duration=9 * 60, seed=1)
+    kinds = corpora._drawn(recordings.random_from("mixed 1"))
+    assert sorted(kinds) == sorted(corpora.CONDITIONS)
+    start = 0.0
+    for number, kind in enumerate(kinds):
+        section = corpora.CONDITIONS[kind]("en", 60, 1000 + number)
+        assert np.array_equal(piece(recording, start, start + 60), section.samples)
+        start += 60
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("promts:en:60:0", "the kinds are prompts, pauses, "),
+        ("prompts", "write KIND:LANGUAGE:SECONDS:SEED, as prompts:en:600:0"),
+        ("prompts:en:long:0", "write KIND:LANGUAGE:SECONDS:SEED"),
+        ("prompts:en:nan:0", "from 1 to 86400 seconds"),
+        ("read:fr:60:0", "the novel is in English"),
+        ("prompts:xx:60:0", "no Asterisk prompts in 'xx'"),
+        ("music_between:en:2:0", "too short for a single utterance"),
+    ],
+)
+def test_a_name_of_no_recording_is_refused(name: str, message: str) -> None:
+    with pytest.raises(corpora.CorpusError, match=message):
+        corpora.build(name)
