@@ -17,6 +17,7 @@ python -m benchmarks.corpora --write corpus                    # wav files and t
 python -m benchmarks.corpora --write corpus --recordings pauses:en:600:0 telephone:fr:600:0
 """
 
+import argparse
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import cache
@@ -73,6 +74,15 @@ def parse(name: str) -> tuple[str, str, float, int]:
     if kind == "read" and language != "en":
         raise CorpusError(f"{name}: the novel is in English, read:en:{seconds}:{seed}")
     return found
+
+
+def argument(name: str) -> str:
+    """A name as an argument of a command: one that `parse` takes, or an error of the command's."""
+    try:
+        parse(name)
+    except CorpusError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+    return name
 
 
 def groups(

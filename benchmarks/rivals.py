@@ -17,8 +17,7 @@ from statistics import median
 from faster_whisper import BatchedInferencePipeline, WhisperModel
 
 import whisperbatch as wb
-from benchmarks import recordings, scoring
-from benchmarks.accuracy import build
+from benchmarks import corpora, recordings, scoring
 from whisperbatch.models import find_model
 
 Heard = tuple[str, list[float]]  # text, and when segments start
@@ -90,13 +89,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Beside faster-whisper, on the same cores.")
     parser.add_argument("--model", default="base")
     parser.add_argument("--rounds", type=int, default=1)
-    parser.add_argument("--recordings", nargs="+", default=["prompts:en:600:0"])
+    parser.add_argument(
+        "--recordings", nargs="+", type=corpora.argument, default=["prompts:en:600:0"]
+    )
     arguments = parser.parse_args()
     print(f"{'recording':20} {'':34} {'WER':>6} {'<0.5 s':>7} {'speed':>7} {'time':>6}")
     with wb.load(arguments.model, device="cpu", compute_type="int8") as asr:
         runs = contestants(arguments.model, asr)
         for name in arguments.recordings:
-            compare(runs, build(name), arguments.rounds)
+            compare(runs, corpora.build(name), arguments.rounds)
 
 
 if __name__ == "__main__":

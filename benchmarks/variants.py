@@ -1,8 +1,8 @@
 """Word error rate, segment starts and speed of ways to do one thing, on built recordings.
 
-python -m benchmarks.accuracy                        # the defaults
-python -m benchmarks.accuracy merging silence        # comparisons; see COMPARISONS
-python -m benchmarks.accuracy --recordings prompts:en:600:0 read:en:300:0 timestamps
+python -m benchmarks.variants                        # the defaults
+python -m benchmarks.variants merging silence        # comparisons; see COMPARISONS
+python -m benchmarks.variants --recordings prompts:en:600:0 read:en:300:0 timestamps
 """
 
 import argparse
@@ -16,7 +16,7 @@ from unittest import mock
 import numpy as np
 
 import whisperbatch as wb
-from benchmarks import recordings, scoring
+from benchmarks import corpora, recordings, scoring
 from whisperbatch import chunking
 from whisperbatch.options import OptionKeywords, Options, resolve
 from whisperbatch.types import SpeechSpan
@@ -77,20 +77,6 @@ RECORDINGS = (
 )
 
 
-def build(name: str) -> recordings.Recording:
-    """A recording from KIND:LANGUAGE:SECONDS:SEED."""
-    kind, language, seconds, seed = name.split(":")
-    if kind == "prompts":
-        return recordings.prompts(language, float(seconds), int(seed))
-    if kind == "sparse":
-        return recordings.prompts(language, float(seconds), int(seed), pauses=(1.0, 8.0))
-    if kind == "dense":
-        return recordings.dense(language, float(seconds), int(seed))
-    if kind == "read":
-        return recordings.read_speech(float(seconds), int(seed))
-    raise SystemExit(f"{name}: the kinds are prompts, sparse, dense and read")
-
-
 @contextmanager
 def planned_by(plan: object) -> Iterator[None]:
     """Chunks parted by `plan`, if there is one."""
@@ -136,7 +122,13 @@ def main() -> None:
     parser.add_argument("comparisons", nargs="*", default=["defaults"], metavar="COMPARISON")
     parser.add_argument("--model", default="base")
     parser.add_argument("--beam-size", type=int, default=5)
-    parser.add_argument("--recordings", nargs="+", default=RECORDINGS, metavar="KIND:LANG:S:SEED")
+    parser.add_argument(
+        "--recordings",
+        nargs="+",
+        type=corpora.argument,
+        default=RECORDINGS,
+        metavar="KIND:LANG:S:SEED",
+    )
     arguments = parser.parse_args()
     print(
         f"{'recording':18} {'variant':13} {'WER':>6} {'sub':>4} {'del':>4} {'ins':>4} "
@@ -144,7 +136,7 @@ def main() -> None:
     )
     with wb.load(arguments.model) as asr:
         for name in arguments.recordings:
-            recording = build(name)
+            recording = corpora.build(name)
             for comparison in arguments.comparisons:
                 for variant in COMPARISONS[comparison]:
                     language = name.split(":")[1]
