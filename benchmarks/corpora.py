@@ -28,7 +28,7 @@ from typing import TypeAlias
 import numpy as np
 
 from benchmarks import recordings, speech
-from benchmarks.recordings import SAMPLING_RATE, Placed, Recording, Samples, random_from
+from benchmarks.recordings import SAMPLING_RATE, Placed, Recording, Samples, gaps, random_from
 from benchmarks.sounds import Sound, at_level, band, hum, level, mu_law, pink, rounded, white
 
 Builder: TypeAlias = Callable[[str, float, int], Recording]  # of language, seconds and seed
@@ -182,15 +182,6 @@ def mixed(language: str = "en", duration: float = 600, seed: int = 0) -> Recordi
     return Recording(name, np.concatenate(samples), tuple(utterances))
 
 
-def gaps(recording: Recording) -> list[tuple[float, float]]:
-    """Where nobody speaks: from the start, between utterances, and to the end, in seconds."""
-    edges = [0.0]
-    for spoken in recording.utterances:
-        edges += [spoken.start, spoken.end]
-    edges.append(recording.duration)
-    return [(start, end) for start, end in zip(edges[::2], edges[1::2], strict=True) if end > start]
-
-
 def speech_level(recording: Recording) -> float:
     """Of all its utterances together, in dBFS."""
     spoken = [
@@ -203,7 +194,7 @@ def speech_level(recording: Recording) -> float:
 def _fill(recording: Recording, filler: Callable[[int], Sound]) -> Recording:
     """Put what `filler` gives for a count of samples into every long gap, faded in and out."""
     sound = recording.samples.astype(np.float64)
-    for start, end in gaps(recording):
+    for start, end in gaps(recording.utterances, recording.duration):
         if end - start < LEAST_FILLED:
             continue
         first = round((start + CLEAR) * SAMPLING_RATE)

@@ -93,6 +93,17 @@ class Recording:
         )
 
 
+def gaps(utterances: Iterable[Utterance], duration: float) -> list[tuple[float, float]]:
+    """Where nobody speaks: from the start, between utterances (in order) and to the end."""
+    found = []
+    silent_since = 0.0
+    for spoken in utterances:
+        if spoken.start > silent_since:
+            found.append((silent_since, min(spoken.start, duration)))
+        silent_since = max(silent_since, spoken.end)
+    return [*found, (silent_since, duration)] if duration > silent_since else found
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Clip:
     """A stretch of real sound; its utterances count from its own start."""

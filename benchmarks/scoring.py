@@ -1,4 +1,4 @@
-"""How good a transcript is: word error rate, and how far segments start from the true starts.
+"""How good a transcript is: word errors, what was made up or missed, and when segments start.
 
 Texts are compared as Whisper's authors do, with their normalisers, and as plainly as that allows:
 
@@ -9,18 +9,26 @@ Texts are compared as Whisper's authors do, with their normalisers, and as plain
 - Languages written without spaces are compared character by character.
 
 Nothing else is forgiven: no list of names, no spelling that a model happens to choose.
+
+Where the truth says when each utterance is spoken, two more things are known:
+
+- Words whose time lies wholly more than 0.5 s from every utterance are made up: nobody speaks.
+- An utterance of which no word is found, when all words are aligned with all of the truth, is
+  missed.
 """
 
 import re
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
+from typing import NamedTuple
 
 import jiwer
 from whisper_normalizer.basic import BasicTextNormalizer
 from whisper_normalizer.english import EnglishTextNormalizer
 
-from benchmarks.recordings import Utterance
+from benchmarks.recordings import Utterance, gaps
 from whisperbatch.languages import UNSPACED
 
 FOLDED = ("es", "fr", "it", "ru")  # Asterisk's texts: without accents, or with some missing
@@ -74,12 +82,30 @@ class Score:
         )
 
 
+class TimedWord(NamedTuple):
+    """A word that was recognised, and when: in seconds."""
+
+    start: float
+    end: float
+    text: str
+
+
 def word_error_rate(truth: str, text: str, language: str = "en") -> Score:
     """Compare `text` with what was really said."""
     expected, found = words(truth, language), words(text, language)
     if not expected:  # nothing to align with
         return Score(insertions=len(found))
     result = jiwer.process_words(" ".join(expected), " ".join(found))
+    return Score(len(expected), result.substitutions, result.deletions, result.insertions)
+
+
+def character_error_rate(truth: str, text: str, language: str = "en") -> Score:
+    """The same in characters; between words that are written apart a space is one, too."""
+    space = "" if language in UNSPACED else " "
+    expected, found = (space.join(words(said, language)) for said in (truth, text))
+    if not expected:
+        return Score(insertions=len(found))
+    result = jiwer.process_characters(expected, found)
     return Score(len(expected), result.substitutions, result.deletions, result.insertions)
 
 
@@ -113,6 +139,62 @@ def start_errors(
             )
         silent_since = spoken.end
     return errors
+
+
+def made_up(
+    utterances: Iterable[Utterance],
+    found: Iterable[TimedWord],
+    duration: float,
+    language: str = "en",
+    margin: float = 0.5,
+) -> int:
+    """How many words lie wholly in non-speech, more than `margin` seconds from any utterance.
+
+    A word may last beyond the end of the recording: it is as if the last silence went on.
+    """
+    silent = [
+        (start + margin if start else -1.0, end - margin if end < duration else float("inf"))
+        for start, end in gaps(utterances, duration)
+    ]
+    ends = [end for _, end in silent]
+    count = 0
+    for word in found:
+        number = bisect_left(ends, word.end)  # the first silence that lasts as long
+        if number < len(silent) and silent[number][0] < word.start and word.end < ends[number]:
+            count += len(words(word.text, language))
+    return count
+
+
+def missed(utterances: Iterable[Utterance], text: str, language: str = "en") -> list[Utterance]:
+    """The utterances with none of their words in the alignment of the whole text."""
+    said = [(spoken, words(spoken.text, language)) for spoken in utterances]
+    expected = [word for _, spoken in said for word in spoken]
+    if not expected:
+        return []
+    aligned = jiwer.process_words(" ".join(expected), " ".join(words(text, language)))
+    right: set[int] = set()
+    for chunk in aligned.alignments[0]:
+        if chunk.type == "equal":
+            right.update(range(chunk.ref_start_idx, chunk.ref_end_idx))
+    lost, position = [], 0
+    for spoken, own in said:
+        if own and right.isdisjoint(range(position, position + len(own))):
+            lost.append(spoken)
+        position += len(own)
+    return lost
+
+
+def spread(start: float, end: float, text: str, language: str = "en") -> list[TimedWord]:
+    """The words of a segment that has no word times: all of its time, shared out by length."""
+    parts = [part for part in text if part.strip()] if language in UNSPACED else text.split()
+    letters = sum(map(len, parts))
+    timed, before = [], 0
+    for part in parts:
+        after = before + len(part)
+        share = (end - start) / letters
+        timed.append(TimedWord(start + share * before, start + share * after, part))
+        before = after
+    return timed
 
 
 @cache

@@ -218,8 +218,12 @@ def clean() -> Recording:
     return built("prompts")
 
 
+def gaps_of(recording: Recording) -> list[tuple[float, float]]:
+    return recordings.gaps(recording.utterances, recording.duration)
+
+
 def long_gaps(recording: Recording) -> list[tuple[float, float]]:
-    return [(start, end) for start, end in corpora.gaps(recording) if end - start > 2]
+    return [(start, end) for start, end in gaps_of(recording) if end - start > 2]
 
 
 @pytest.mark.parametrize("kind", corpora.KINDS)
@@ -253,7 +257,7 @@ def test_conditions_change_the_sound_and_not_the_words(kind: str, clean: Recordi
 
 def test_pauses_between_groups_are_long_and_silent() -> None:
     recording = corpora.pauses(duration=300)
-    gaps = corpora.gaps(recording)[:-1]
+    gaps = gaps_of(recording)[:-1]
     apart = [(start, end) for start, end in gaps if end - start > 1 + 1e-3]
     assert len(apart) > 5
     assert all(2 - 1e-3 <= end - start <= 30 + 1e-3 for start, end in apart)
@@ -367,3 +371,11 @@ def test_mixed_is_made_of_conditions_one_after_the_other() -> None:
 def test_a_name_of_no_recording_is_refused(name: str, message: str) -> None:
     with pytest.raises(corpora.CorpusError, match=message):
         corpora.build(name)
+
+
+def test_gaps_are_where_nobody_speaks() -> None:
+    said = [Utterance(*times, "x", "en") for times in [(1, 5), (2, 3), (4, 6), (6, 7), (8, 9)]]
+    assert recordings.gaps(said, 10) == [(0, 1), (7, 8), (9, 10)]
+    assert recordings.gaps(said, 8.5) == [(0, 1), (7, 8)]
+    assert recordings.gaps([], 10) == [(0, 10)]
+    assert recordings.gaps([Utterance(0, 10, "x", "en")], 10) == []

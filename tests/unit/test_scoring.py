@@ -1,7 +1,17 @@
 import pytest
 
 from benchmarks.recordings import Utterance
-from benchmarks.scoring import Score, start_errors, word_error_rate, words
+from benchmarks.scoring import (
+    Score,
+    TimedWord,
+    character_error_rate,
+    made_up,
+    missed,
+    spread,
+    start_errors,
+    word_error_rate,
+    words,
+)
 
 
 def test_errors_are_counted_by_kind() -> None:
@@ -81,3 +91,64 @@ def test_first_utterance_counts_only_after_silence() -> None:
 
 def test_without_segments_every_start_is_missed() -> None:
     assert start_errors(said((1.0, 2.0)), []) == [float("inf")]
+
+
+def test_character_errors_count_the_spaces_between_words() -> None:
+    assert character_error_rate("please hold", "pleases held") == Score(11, 1, 0, 1)
+    assert character_error_rate("black list", "blacklist") == Score(words=10, deletions=1)
+    assert character_error_rate("", "hm, yes") == Score(insertions=3)
+    assert character_error_rate("你好世界。", "你好世间", "zh") == Score(words=4, substitutions=1)
+
+
+def timed(*times: tuple[float, float], text: str = "x") -> list[TimedWord]:
+    return [TimedWord(start, end, text) for start, end in times]
+
+
+@pytest.mark.parametrize(
+    ("word", "count"),
+    [
+        ((0.0, 0.4), 0),  # the first utterance is at 0.2
+        ((2.6, 3.0), 1),
+        ((2.4, 3.0), 0),  # within 0.5 s of the first, which ends at 2
+        ((9.0, 9.4), 1),
+        ((9.0, 9.6), 0),  # within 0.5 s of the second, from 10 to 12
+        ((1.0, 11.0), 0),
+        ((12.2, 12.4), 0),  # the gap is too short for any word
+        ((14.6, 14.9), 1),
+        ((19.0, 22.0), 1),  # lasts beyond the end
+    ],
+)
+def test_words_far_from_all_speech_are_made_up(word: tuple[float, float], count: int) -> None:
+    utterances = said((0.2, 2.0), (10.0, 12.0), (12.6, 14.0))
+    assert made_up(utterances, timed(word), 20.0) == count
+
+
+def test_made_up_words_are_counted_as_they_are_compared() -> None:
+    assert made_up([], timed((0, 1), (1, 2), text="I'm"), 10) == 4
+    assert made_up([], timed((0, 1), text="..."), 10) == 0
+    assert made_up(said((0, 10)), timed((1, 2)), 10) == 0
+    assert made_up(said((4, 6)), timed((0, 0.5)), 10) == 1
+
+
+def spoken(*texts: str) -> list[Utterance]:
+    return [Utterance(number, number + 0.5, text, "en") for number, text in enumerate(texts)]
+
+
+def test_utterances_without_any_of_their_words_are_missed() -> None:
+    utterances = spoken("please hold", "press one", "...", "thank you for calling")
+    assert missed(utterances, "Please hold. Thank you for calling.") == [utterances[1]]
+    assert missed(utterances, "please told, press 1, thanks for crawling") == []
+    assert missed(utterances, "") == [utterances[0], utterances[1], utterances[3]]
+    assert missed([], "hello") == []
+    # the words are there, but not in their place
+    swapped = spoken("press one", "good morning everybody")
+    assert missed(swapped, "good morning everybody press one") == swapped[:1]
+
+
+def test_words_without_times_share_the_time_of_their_segment() -> None:
+    assert spread(1.0, 3.0, " one three ") == [
+        TimedWord(1.0, 1.75, "one"),
+        TimedWord(1.75, 3.0, "three"),
+    ]
+    assert [word.text for word in spread(0, 1, "你好 ", "zh")] == ["你", "好"]
+    assert spread(0, 1, "  ") == []
