@@ -155,8 +155,8 @@ def chunks(
             yield Chunk(
                 recording=recording,
                 index=index,
-                pieces=tuple(SpeechSpan(p.start + offset, p.end + offset) for p in held),
-                speech=tuple(SpeechSpan(s.start + offset, s.end + offset) for s in taken),
+                pieces=tuple(piece.moved(offset) for piece in held),
+                speech=tuple(span.moved(offset) for span in taken),
                 samples=np.concatenate([buffer.take(piece) for piece in held]),
             )
             index += 1

@@ -11,7 +11,7 @@ silence, so the spans are those that a look at the whole recording would give.
 """
 
 from collections.abc import Generator, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 import numpy as np
@@ -118,14 +118,15 @@ class SpanFinder:
         if self._held and not speech.joined:
             left = max(left, (self._held.end + start) // 2)
         yield from self._release(left)
-        self._held, self._margin = SpeechSpan(left, end), 0 if cut else self._pad
+        self._held = SpeechSpan(left, end, before=start - left)
+        self._margin = 0 if cut else self._pad
 
     def _release(self, limit: int) -> Iterator[SpeechSpan]:
         """Give back the held span, its right margin reaching to `limit` at most."""
         if held := self._held:
             end = min(held.end + self._margin, max(limit, held.end))
             self._held = None
-            yield SpeechSpan(held.start, end)
+            yield replace(held, end=end, after=end - held.end)
 
 
 def cut_costs(

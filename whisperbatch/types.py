@@ -5,7 +5,7 @@ recording. Seconds (floats) appear in `Segment`, `Word` and `Transcript` alone.
 """
 
 from bisect import bisect_right
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import accumulate
 from pathlib import Path
 from typing import BinaryIO, Final, Literal, TypeAlias
@@ -59,15 +59,36 @@ binary file or pipe, or samples."""
 
 @dataclass(frozen=True, slots=True)
 class SpeechSpan:
-    """A stretch of the recording: samples `start` up to, not including, `end`."""
+    """A stretch of the recording: samples `start` up to, not including, `end`.
+
+    Attributes:
+        start: its first sample.
+        end: the sample after its last.
+        before: samples at its start that are margin, not speech. Margins make no difference
+            between two spans.
+        after: likewise at its end.
+    """
 
     start: int
     end: int
+    before: int = field(default=0, compare=False)
+    after: int = field(default=0, compare=False)
 
     @property
     def length(self) -> int:
         """In samples."""
         return self.end - self.start
+
+    def moved(self, by: int) -> "SpeechSpan":
+        """The same, `by` samples later."""
+        return replace(self, start=self.start + by, end=self.end + by)
+
+    def within(self, start: int, end: int) -> "SpeechSpan":
+        """What of it lies from `start` to `end`: of no length where nothing does."""
+        first = min(max(self.start, start), end)
+        last = max(min(self.end, end), first)
+        before = max(self.before - (first - self.start), 0)
+        return SpeechSpan(first, last, before, max(self.after - (self.end - last), 0))
 
 
 @dataclass(frozen=True, slots=True, eq=False)

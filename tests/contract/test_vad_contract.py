@@ -13,7 +13,7 @@ from whisperbatch.vad import open_vad
 
 SECOND = 16_000
 LENGTHS = (1, 63, 511, 512, 513, SECOND, 2 * SECOND, 5 * SECOND + 1, 9 * SECOND)
-HELD = 10 * SECOND  # samples that a Vad may hold back
+HELD = 35 * SECOND  # samples that a Vad may hold back
 
 
 def check_vad(vad: Vad) -> None:

@@ -128,9 +128,11 @@ def test_places_are_those_of_the_recording() -> None:
     )
     speech = spans((100, 101.5), (111, 112))  # and the pause between is cut out
     [one, two] = place_words(tokens, alignment, chunk_of(speech, speech), "en", VOCABULARY)
-    assert (one.text, one.start, one.end) == (" Good", 1_600_000, 1_616_000)
+    assert (one.text, one.start, one.end) == (" Good", 1_600_000, 1_624_000)
     assert (one.probability, one.span) == (0.2, 0)
-    assert (two.text, two.start, two.end) == (" morning.", 1_776_000, 1_784_000)
+    # the alignment ends both half a second before their spans do
+    assert (two.text, two.start, two.end) == (" morning.", 1_776_000, 1_792_000)
+    assert two.aligned == (1_776_000, 1_784_000)
     assert (two.probability, two.span) == (0.4, 1)
 
 
@@ -144,3 +146,31 @@ def test_a_word_takes_the_mean_of_its_tokens() -> None:
     [word] = place_words(tokens, alignment, chunk_of(spans((0, 5))), "en", VOCABULARY)
     assert (word.start, word.end) == (0, to_samples(count / 10))
     assert word.probability == pytest.approx(0.5)
+
+
+def span(start: float, end: float, before: float = 0.0, after: float = 0.0) -> SpeechSpan:
+    times = (to_samples(time) for time in (start, end, before, after))
+    return SpeechSpan(*times)
+
+
+def test_no_word_lies_in_a_margin() -> None:
+    [one, two] = into_speech(
+        placed((" Good", 10.0, 10.4), (" morning.", 10.4, 10.9)), [span(10, 11, 0.1, 0.1)]
+    )
+    # the detector hears speech a frame late, and its end a frame early
+    assert (one.start, one.end) == (to_samples(10.08), to_samples(10.4))
+    assert (two.start, two.end) == (to_samples(10.4), to_samples(10.92))
+
+
+def test_margins_leave_half_of_a_short_span() -> None:
+    [one] = into_speech(placed((" Yes.", 10.0, 10.2)), [span(10, 10.2, 0.1, 0.1)])
+    assert (one.start, one.end) == (to_samples(10.05), to_samples(10.15))
+
+
+@pytest.mark.parametrize(("end", "expected"), [(10.6, 12.0), (11.5, 12.0), (11.4, 11.4)])
+def test_the_last_word_lasts_until_its_speech_ends(end: float, expected: float) -> None:
+    """But not over speech that must be somebody else's words."""
+    speech = [span(10, 12)] if end > 11 else [span(10, 11), span(11.5, 12)]
+    words = placed((" Good", 10.0, 10.3), (" morning.", 10.3, end))
+    found = into_speech(words, speech)[-1].end
+    assert found == to_samples(expected if end > 11 else 11.0)

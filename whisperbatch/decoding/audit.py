@@ -17,14 +17,12 @@ from dataclasses import dataclass
 from typing import Final
 
 from whisperbatch.decoding.loops import repeats
-from whisperbatch.decoding.parts import Part, letters, normalized
-from whisperbatch.decoding.words import Placed
+from whisperbatch.decoding.parts import Part, normalized
+from whisperbatch.decoding.words import LETTER, WORD, Placed, letters
 from whisperbatch.languages import UNSPACED
 from whisperbatch.options import MOST_TOKENS, Options
 from whisperbatch.types import SpeechSpan, to_samples, to_seconds
 
-WORD: Final = to_samples(0.5)  # what the alignment may add to a word: a breath, a drawl
-LETTER: Final = to_samples(0.12)  # of slow speech; alignment stretches a word over what it skips
 FASTEST: Final = 50.0  # letters a second that nobody says: the fastest speakers reach 25
 LEAST: Final = 12  # letters in a row that must be as fast; alignments jitter
 FASTEST_UNSPACED: Final = 25.0  # characters that are syllables
@@ -130,13 +128,12 @@ def find_holes(part: Part, options: Options) -> tuple[Hole, ...]:
     """
     if options.coverage_threshold is None or not options.vad:
         return ()
-    margin = to_samples(options.speech_pad)
     least = to_samples(options.coverage_threshold) if part.words else 0
-    found = uncovered(part.words, part.chunk.speech, margin)
+    found = uncovered(part.words, part.chunk.speech)
     return tuple(hole for hole in found if hole.speech > least)
 
 
-def uncovered(words: Sequence[Placed], speech: Sequence[SpeechSpan], margin: int) -> list[Hole]:
+def uncovered(words: Sequence[Placed], speech: Sequence[SpeechSpan]) -> list[Hole]:
     """All speech that no word covers.
 
     A word covers no more than it takes to say it slowly, however far the alignment stretches it.
@@ -145,8 +142,7 @@ def uncovered(words: Sequence[Placed], speech: Sequence[SpeechSpan], margin: int
     holes: list[Hole] = []
     continues = False  # nothing has been said since the last hole
     for span in speech:
-        inset = min(margin, span.length // 4)
-        position, end = span.start + inset, span.end - inset
+        position, end = span.start + span.before, span.end - span.after
         for word in words:
             if word.end <= span.start or word.start >= span.end:
                 continue
@@ -190,18 +186,20 @@ def squeezed(words: Sequence[Placed], language: str) -> list[int]:
                 break
             count += letters(words[last].text)
             if count >= least:
-                if _rate(count, word.start, words[last].end) >= fastest:
+                if _rate(count, word, words[last]) >= fastest:
                     found.update(range(first, last + 1))
                 break
     return [
         number
         for number in sorted(found)
-        if _rate(letters(words[number].text), words[number].start, words[number].end) >= fastest / 2
+        if _rate(letters(words[number].text), words[number], words[number]) >= fastest / 2
     ]
 
 
-def _rate(count: int, start: int, end: int) -> float:
-    """Letters a second."""
+def _rate(count: int, first: Placed, last: Placed) -> float:
+    """Letters a second, by the alignment: moved into speech, words may lie closer than said."""
+    start = first.aligned[0] if first.aligned else first.start
+    end = last.aligned[1] if last.aligned else last.end
     return count / max(to_seconds(end - start), 0.001)
 
 

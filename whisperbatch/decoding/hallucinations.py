@@ -18,9 +18,9 @@ from whisperbatch.decoding.audit import (
     squeezed,
 )
 from whisperbatch.decoding.loops import repeats
-from whisperbatch.decoding.parts import Part, letters, normalized
+from whisperbatch.decoding.parts import Part, normalized
 from whisperbatch.decoding.segments import Draft, draft
-from whisperbatch.decoding.words import Placed
+from whisperbatch.decoding.words import Placed, letters
 from whisperbatch.options import Options
 from whisperbatch.types import Dropped, Reason, to_seconds
 

@@ -53,11 +53,6 @@ def compression_ratio(text: str) -> float:
     return len(encoded) / len(zlib.compress(encoded))
 
 
-def letters(text: str) -> int:
-    """How many characters of a text are spoken."""
-    return sum(character.isalnum() for character in text)
-
-
 def normalized(words: Sequence[Placed]) -> list[str]:
     """Words as they are compared: lower case, letters and digits alone."""
     return [_compared(word.text) for word in words]

@@ -69,8 +69,8 @@ def moved(chunk: Chunk) -> Chunk:
 
 
 def _clip(spans: Sequence[SpeechSpan], start: int, end: int) -> tuple[SpeechSpan, ...]:
-    clipped = [SpeechSpan(max(span.start, start), min(span.end, end)) for span in spans]
-    return tuple(span for span in clipped if span.length > 0)
+    clipped = [span.within(start, end) for span in spans]
+    return tuple(span for span in clipped if span.length)
 
 
 def _quietest(chunk: Chunk, target: int) -> int:

@@ -136,5 +136,5 @@ def by_timestamps(
 
 def speech_within(speech: Sequence[SpeechSpan], start: int, end: int) -> list[SpeechSpan]:
     """The parts of the spans from `start` to `end`; all of that where there is no speech in it."""
-    cut = [SpeechSpan(max(span.start, start), min(span.end, end)) for span in speech]
-    return [span for span in cut if span.length > 0] or [SpeechSpan(start, end)]
+    cut = [span.within(start, end) for span in speech]
+    return [span for span in cut if span.length] or [SpeechSpan(start, end)]

@@ -13,6 +13,11 @@ from whisperbatch.types import Chunk, SpeechSpan, to_samples
 PREPENDED: Final = frozenset("\"'“¿([{-")
 APPENDED: Final = frozenset("\"'.。,，!！?？:：”)]}、" + "’»」』》…;；؟،؛।۔")
 
+FRAME: Final = to_samples(0.02)  # the detector finds speech that much late, and too early its end
+EARLY: Final = to_samples(0.5)  # more speech than that after the last word is not the word's
+WORD: Final = to_samples(0.5)  # of a slow word: a breath, a drawl, and for each letter as below
+LETTER: Final = to_samples(0.12)
+
 
 @dataclass(frozen=True, slots=True)
 class Placed:
@@ -24,6 +29,7 @@ class Placed:
         end: likewise, not before `start`.
         probability: mean of its tokens'.
         span: number of the chunk's speech span that it lies in.
+        aligned: its start and end by the alignment alone.
     """
 
     text: str
@@ -31,6 +37,7 @@ class Placed:
     end: int
     probability: float
     span: int
+    aligned: tuple[int, int] | None = None
 
 
 def place_words(
@@ -54,7 +61,9 @@ def place_words(
         start = chunk.recording_time(to_samples(alignment.starts[first]))
         end = chunk.recording_time(to_samples(alignment.ends[last]))
         probability = float(alignment.probabilities[first : last + 1].mean())
-        words.append(Placed(vocabulary.text(group), start, max(start, end), probability, 0))
+        end = max(start, end)
+        text = vocabulary.text(group)
+        words.append(Placed(text, start, end, probability, 0, aligned=(start, end)))
     return into_speech(merge_punctuation(words), speech or chunk.speech)
 
 
@@ -75,8 +84,9 @@ def merge_punctuation(words: Sequence[Placed]) -> list[Placed]:
 def into_speech(words: Sequence[Placed], speech: Sequence[SpeechSpan]) -> list[Placed]:
     """Each word moved into the span it overlaps most, in order.
 
-    Cross-attention stretches the words beside a pause over the pause. The voice activity detector
-    knows where the pause is.
+    Cross-attention stretches the words beside a pause over the pause, or ends them before it. The
+    voice activity detector knows where the pause is: no word lies in a span's margins, and the
+    last word of a span lasts until its speech ends, if that is soon.
     """
     numbered: list[Placed] = []
     current = 0
@@ -87,15 +97,37 @@ def into_speech(words: Sequence[Placed], speech: Sequence[SpeechSpan]) -> list[P
     result: list[Placed] = []
     for number, group in groupby(numbered, key=lambda word: word.span):
         result += _within(list(group), speech[number])
+        result[-1] = _lasting(result[-1], speech[number])
     return result
+
+
+def _core(span: SpeechSpan) -> SpeechSpan:
+    """A span without its margins, but for what the detector's frames may have cut off."""
+    spare = span.length // 4
+    return SpeechSpan(
+        span.start + min(max(span.before - FRAME, 0), spare),
+        span.end - min(max(span.after - FRAME, 0), spare),
+    )
+
+
+def _lasting(word: Placed, span: SpeechSpan) -> Placed:
+    """The last word of a span, until its speech ends: the alignment ends it 0.2 s too early."""
+    end = _core(span).end
+    return replace(word, end=end) if word.end < end <= word.end + EARLY else word
+
+
+def letters(text: str) -> int:
+    """How many characters of a text are spoken."""
+    return sum(character.isalnum() for character in text)
 
 
 def _within(words: Sequence[Placed], span: SpeechSpan) -> list[Placed]:
     """Words cut to fit the span that they belong to.
 
-    Those that lie outside it have nothing left: they share the time of the next word that has, or
-    of the one before, or the whole span, by the length of their text.
+    Its margins are not speech. Words that lie outside it have nothing left: they share the time of
+    the next word that has, or of the one before, or the whole span, by the length of their text.
     """
+    span = _core(span)
     cut = []
     for word in words:
         start = min(max(word.start, span.start), span.end)

@@ -4,6 +4,7 @@ from functools import cache
 
 from whisperbatch.options import VadOptions
 from whisperbatch.protocols import Vad
+from whisperbatch.vad.calibrated import Calibrated
 from whisperbatch.vad.everything import Everything
 
 __all__ = ["Everything", "open_vad"]
@@ -25,4 +26,4 @@ def _silero() -> Vad:
     """One for all recordings: it holds no state of theirs, and takes a while to load."""
     from whisperbatch.vad.silero import SileroVad  # noqa: PLC0415 - loads onnxruntime
 
-    return SileroVad()
+    return Calibrated(SileroVad())
