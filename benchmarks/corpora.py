@@ -18,10 +18,12 @@ python -m benchmarks.corpora --write corpus --recordings pauses:en:600:0 telepho
 """
 
 import argparse
-from collections.abc import Callable, Iterator
+import sys
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import cache
 from itertools import cycle, pairwise
+from pathlib import Path
 from random import Random
 from typing import TypeAlias
 
@@ -40,6 +42,7 @@ FADE = 800  # samples, 50 ms
 CLEAR = 0.3  # seconds between speech and the music or noise beside it
 LEAST_FILLED = 2.0  # seconds: shorter gaps stay as they are
 SECTION = 60.0  # seconds that a condition lasts in a mixed recording
+WRITES = "Write built recordings as wav, with a manifest for benchmarks.accuracy."
 TELEPHONE_BAND = (300.0, 3400.0)  # Hz
 
 
@@ -267,3 +270,26 @@ KINDS: dict[str, Builder] = {
     "read": _read,
     "mixed": mixed,
 }
+DEFAULT = tuple(f"{kind}:en:300:0" for kind in CONDITIONS)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Write recordings and their manifest; 2 if that cannot be done."""
+    from benchmarks.manifest import write_manifest  # noqa: PLC0415 - which needs this module
+
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.corpora", description=WRITES)
+    parser.add_argument("--write", type=Path, metavar="DIRECTORY", required=True)
+    parser.add_argument(
+        "--recordings", nargs="+", type=argument, metavar="KIND:LANG:S:SEED", default=DEFAULT
+    )
+    chosen = parser.parse_args(argv)
+    try:
+        print(write_manifest(map(build, chosen.recordings), chosen.write))
+    except CorpusError as error:
+        print(f"corpora: {error}", file=sys.stderr)
+        return 2
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

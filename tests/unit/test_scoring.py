@@ -96,7 +96,7 @@ def test_without_segments_every_start_is_missed() -> None:
 def test_character_errors_count_the_spaces_between_words() -> None:
     assert character_error_rate("please hold", "pleases held") == Score(11, 1, 0, 1)
     assert character_error_rate("black list", "blacklist") == Score(words=10, deletions=1)
-    assert character_error_rate("", "hm, yes") == Score(insertions=3)
+    assert character_error_rate("", "hm, yes") == Score(insertions=6)
     assert character_error_rate("你好世界。", "你好世间", "zh") == Score(words=4, substitutions=1)
 
 

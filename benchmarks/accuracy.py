@@ -1,0 +1,226 @@
+"""How good transcripts are, of your own recordings or of built ones, beside faster-whisper's.
+
+python -m benchmarks.accuracy --manifest corpus.jsonl       # yours: see benchmarks/manifest.py
+python -m benchmarks.accuracy --recordings mixed:en:600:0   # built: see benchmarks/corpora.py
+python -m benchmarks.accuracy --systems whisperbatch-1 faster-whisper-1 --model tiny.en
+python -m benchmarks.accuracy --option max_pause=1.0 --json out.json --plot out.png
+
+For each recording and system, and for all recordings together:
+
+    WER, CER       errors for each word or character of the truth, in %, with Whisper's
+                   normalisers (benchmarks/scoring.py); sub, del, ins: words of each kind
+    made up        words recognised where nobody speaks, more than 0.5 s from any utterance, for
+                   each minute outside all utterances
+    missed         seconds of utterances of which not one word was recognised
+    <0.5 s, median segments that start within 0.5 s of an utterance that follows a pause of 0.7 s,
+                   and how far the nearest start lies from it
+    speed          times real time, in one run, reading the file and word times included
+
+The last four but speed need the times of utterances; a dash stands for what is not known. All
+systems hear the same file, one after the other: see benchmarks/systems.py.
+"""
+
+import argparse
+import ast
+import json
+import sys
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from functools import reduce
+from importlib.metadata import version
+from importlib.util import find_spec
+from operator import add
+from pathlib import Path
+from typing import Any
+
+from benchmarks import corpora, manifest, systems
+from benchmarks.manifest import Entry
+from benchmarks.measures import Accuracy, measure
+from benchmarks.systems import Heard
+from whisperbatch.errors import WhisperBatchError
+
+SYSTEMS = (
+    *("whisperbatch-5", "whisperbatch-1", "faster-whisper-5"),
+    *("faster-whisper-batched-5", "faster-whisper-batched-1"),
+)
+LITERALS = {"true": "True", "false": "False", "none": "None"}
+PACKAGES = ("whisperbatch", "faster-whisper", "ctranslate2")
+
+COLUMNS = (  # title, figure, format
+    ("WER %", "wer", "6.2f"),
+    ("CER %", "cer", "6.2f"),
+    ("sub", "substitutions", "4.0f"),
+    ("del", "deletions", "4.0f"),
+    ("ins", "insertions", "4.0f"),
+    ("made up/min", "made_up_per_minute", "11.2f"),
+    ("missed s", "missed_seconds", "8.1f"),
+    ("<0.5 s %", "starts_within_half_a_second", "8.1f"),
+    ("median s", "start_error_median", "8.3f"),
+    ("speed", "speed", "6.1f"),
+)
+
+
+def line(recording: str, system: str, figures: Mapping[str, float | None] | None = None) -> str:
+    """A line of the table; without figures, its titles."""
+    cells = [f"{recording:24}", f"{system:24}"]
+    for title, name, form in COLUMNS:
+        width = max(len(title), int(form.split(".")[0]))
+        value = figures[name] if figures else None
+        text = title if figures is None else "-" if value is None else format(value, form)
+        cells.append(f"{text:>{width}}")
+    return " ".join(cells)
+
+
+class Report:
+    """The results so far: a table as they come, JSON, and a picture."""
+
+    def __init__(self, about: Mapping[str, Any]) -> None:
+        self._about = about
+        self._recordings: list[dict[str, Any]] = []
+        self._measured: dict[str, list[Accuracy]] = {}
+
+    def start(self, entry: Entry, seconds: float) -> None:
+        """All that follows is about this recording."""
+        about = {"name": entry.name, "language": entry.language, "seconds": seconds}
+        self._recordings.append({**about, "systems": {}})
+
+    def put(self, system: str, accuracy: Accuracy, heard: Heard) -> None:
+        """What a system made of the recording."""
+        figures = accuracy.figures()
+        current = self._recordings[-1]
+        current["systems"][system] = {**figures, **heard.counts, "text": heard.text}
+        self._measured.setdefault(system, []).append(accuracy)
+        print(line(current["name"], system, figures), flush=True)
+
+    def total(self) -> dict[str, dict[str, float | None]]:
+        """System to its figures over all recordings."""
+        return {name: reduce(add, found).figures() for name, found in self._measured.items()}
+
+    def save(self, path: Path) -> None:
+        """Write all figures as JSON."""
+        value = {**self._about, "recordings": self._recordings, "total": self.total()}
+        path.write_text(json.dumps(value, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
+
+    def plot(self, path: Path) -> None:
+        """Draw the word error rates, a group of bars for each recording."""
+        from matplotlib.figure import Figure  # noqa: PLC0415 - only --plot needs it
+
+        rows = [(found["name"], found["systems"]) for found in self._recordings]
+        if len(rows) > 1:
+            rows.append(("total", self.total()))
+        names = list(self._measured)
+        figure = Figure(figsize=(max(6.0, 2 + len(rows) * (0.4 + 0.16 * len(names))), 5.0))
+        axes = figure.add_subplot()
+        width = 0.8 / len(names)
+        for number, name in enumerate(names):
+            places = [row + (number - (len(names) - 1) / 2) * width for row in range(len(rows))]
+            axes.bar(places, [found[name]["wer"] for _, found in rows], width, label=name)
+        axes.set_xticks(range(len(rows)), [name for name, _ in rows], rotation=30, ha="right")
+        axes.set_ylabel("word error rate, %")
+        axes.legend(fontsize="small")
+        figure.tight_layout()
+        figure.savefig(path, dpi=120)
+
+
+def run(entry: Entry, opened: Mapping[str, systems.System], report: Report) -> None:
+    """Every system on a recording, one after the other."""
+    seconds = manifest.duration(entry.audio)
+    report.start(entry, seconds)
+    for name, system in opened.items():
+        started = time.perf_counter()
+        heard = system(entry.audio, entry.language)
+        took = time.perf_counter() - started
+        report.put(name, measure(entry, heard, seconds, took), heard)
+
+
+def option(text: str) -> tuple[str, Any]:
+    """NAME=VALUE of --option; a value that is no Python literal is text."""
+    name, equals, value = text.partition("=")
+    if not equals:
+        raise argparse.ArgumentTypeError(f"{text}: write name=value, as max_pause=1.0")
+    try:
+        return name, ast.literal_eval(LITERALS.get(value, value))
+    except (SyntaxError, ValueError):
+        return name, value
+
+
+def system_name(text: str) -> str:
+    """A name of --systems."""
+    if not systems.NAME.fullmatch(text):
+        raise argparse.ArgumentTypeError(f"{text}: the systems are {', '.join(SYSTEMS)}")
+    return text
+
+
+def arguments(argv: Sequence[str] | None) -> argparse.Namespace:
+    """The command line."""
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.accuracy",
+        description="Word errors, made-up and missed words, segment starts and speed.",
+        epilog="Without --manifest and --recordings: five minutes under each condition.",
+    )
+    parser.add_argument("--manifest", type=Path, metavar="corpus.jsonl")
+    parser.add_argument(
+        "--recordings", nargs="+", type=corpora.argument, metavar="KIND:LANG:S:SEED", default=[]
+    )
+    parser.add_argument("--model", default="base")
+    parser.add_argument("--systems", nargs="+", type=system_name, default=SYSTEMS, metavar="NAME")
+    parser.add_argument(
+        "--option", nargs="+", action="extend", type=option, default=[], metavar="NAME=VALUE"
+    )
+    parser.add_argument("--json", type=Path, metavar="out.json")
+    parser.add_argument("--plot", type=Path, metavar="out.png")
+    found = parser.parse_args(argv)
+    if found.plot and not find_spec("matplotlib"):
+        parser.error("--plot needs matplotlib: install the extra `eval`")
+    if not found.manifest and not found.recordings:
+        found.recordings = corpora.DEFAULT
+    for path in (found.json, found.plot):
+        if path and not path.parent.is_dir():
+            parser.error(f"{path}: there is no directory {path.parent}")
+    return found
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Measure, print and write what was asked for; 2 if that cannot be done."""
+    chosen = arguments(argv)
+    try:
+        with tempfile.TemporaryDirectory() as directory:
+            evaluate(chosen, Path(directory))
+    except (corpora.CorpusError, WhisperBatchError) as error:
+        print(f"accuracy: {error}", file=sys.stderr)
+        return 2
+    return 0
+
+
+def evaluate(chosen: argparse.Namespace, directory: Path) -> None:
+    """Do it, with built recordings in `directory`."""
+    values = dict(chosen.option)
+    options = systems.check_options(values)
+    entries = manifest.read_manifest(chosen.manifest) if chosen.manifest else []
+    if chosen.recordings:
+        built = manifest.write_manifest(map(corpora.build, chosen.recordings), directory)
+        entries += manifest.read_manifest(built)
+    report = Report(
+        {
+            "model": chosen.model,
+            "options": values,
+            "versions": {name: version(name) for name in PACKAGES},
+        }
+    )
+    names = list(dict.fromkeys(chosen.systems))
+    with systems.open_systems(names, chosen.model, options) as opened:
+        print(line("recording", "system"))
+        for entry in entries:
+            run(entry, opened, report)
+            if chosen.json:  # hours of work are on disk whatever comes
+                report.save(chosen.json)
+    if len(entries) > 1:
+        for name, figures in report.total().items():
+            print(line("total", name, figures))
+    if chosen.plot:
+        report.plot(chosen.plot)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
