@@ -1,9 +1,17 @@
-from collections.abc import Iterator
+from collections.abc import Generator, Iterable, Iterator
 
 import numpy as np
 import pytest
 
-from whisperbatch.batching import End, Item, Row, batches
+from whisperbatch.batching import (
+    End,
+    Item,
+    Row,
+    batches,
+    in_order,
+    interleaved,
+    with_evidence,
+)
 from whisperbatch.types import Chunk, SpeechSpan
 
 
@@ -87,3 +95,91 @@ def test_a_batch_comes_as_soon_as_it_is_full() -> None:
     found = batches(endless(), 8, 2)
     assert len(next(found)) == read == 2
     assert len(next(found)) == read - 2 == 4
+
+
+def many(recording: int, count: int) -> list[Item]:
+    return [*(row(recording, index) for index in range(count)), End(recording, "", 0.0)]
+
+
+def numbers(items: Iterable[Item]) -> list[tuple[int, int]]:
+    return [
+        (item.recording, -1) if isinstance(item, End) else (item.chunk.recording, item.chunk.index)
+        for item in items
+    ]
+
+
+@pytest.mark.parametrize(("count", "listened"), [(1, 1), (3, 3), (4, 4), (9, 4)])
+def test_a_first_row_has_the_rows_to_tell_its_language_by(count: int, listened: int) -> None:
+    found = list(with_evidence(many(0, count), 4))
+    assert numbers(found) == numbers(many(0, count))
+    first, *others = [item for item in found if isinstance(item, Row)]
+    assert numbers(first.listen) == [(0, n) for n in range(listened)]
+    assert not any(other.listen for other in others)
+
+
+def test_evidence_is_each_recordings_own() -> None:
+    items: list[Item] = [row(0, 0), row(1, 0), row(0, 1), *many(2, 1), row(1, 1), End(0, "", 0.0)]
+    found = [item for item in with_evidence(items, 2) if isinstance(item, Row)]
+    assert {item.chunk.recording: numbers(item.listen) for item in found if item.listen} == {
+        0: [(0, 0), (0, 1)],
+        1: [(1, 0), (1, 1)],
+        2: [(2, 0)],
+    }
+    assert sorted(numbers(found)) == [(0, 0), (0, 1), (1, 0), (1, 1), (2, 0)]
+
+
+def going(number: int, count: int, closed: list[int]) -> Generator[str, None, None]:
+    try:
+        for item in range(count):
+            yield f"{number}{item}"
+    finally:
+        closed.append(number)
+
+
+def test_recordings_take_turns() -> None:
+    closed: list[int] = []
+    found = interleaved((going(n, count, closed) for n, count in enumerate((2, 3, 1, 2))), 2)
+    assert list(found) == ["00", "10", "01", "11", "12", "20", "30", "31"]
+    assert sorted(closed) == [0, 1, 2, 3]
+    closed.clear()
+    alone = interleaved((going(n, 2, closed) for n in range(3)), 1)
+    assert list(alone) == ["00", "01", "10", "11", "20", "21"]
+    assert closed == [0, 1, 2]
+
+
+def test_interleaving_that_is_left_closes_what_is_going_on() -> None:
+    closed: list[int] = []
+    started = interleaved((going(n, 5, closed) for n in range(9)), 3)
+    assert [next(started) for _ in range(3)] == ["00", "10", "20"]
+    started.close()
+    assert sorted(closed) == [0, 1, 2]
+
+
+def test_results_come_in_the_order_of_the_recordings() -> None:
+    end = [End(number, "", 0.0) for number in range(3)]
+    results: list[tuple[int, str] | End] = [
+        (1, "b0"),
+        (0, "a0"),
+        (2, "c0"),
+        end[2],
+        (1, "b1"),
+        (0, "a1"),
+        end[0],
+        end[1],
+    ]
+    assert list(in_order(results)) == [
+        (0, "a0"),
+        (0, "a1"),
+        end[0],
+        (1, "b0"),
+        (1, "b1"),
+        end[1],
+        (2, "c0"),
+        end[2],
+    ]
+
+
+def test_apart_no_two_rows_are_of_one_recording() -> None:
+    items: list[Item] = [row(0, 0), row(1, 0), row(0, 1), row(0, 2), End(0, "", 0.0), row(1, 1)]
+    found = [numbers(batch) for batch in batches(items, 8, 8, apart=True)]
+    assert found == [[(0, 0), (1, 0)], [(0, 1)], [(0, 2), (0, -1), (1, 1)]]

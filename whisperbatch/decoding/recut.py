@@ -81,4 +81,5 @@ def _quietest(chunk: Chunk, target: int) -> int:
     around = chunk.samples[first : max(min(middle + reach, chunk.length - SHORTEST), first + FRAME)]
     frames = around[: len(around) // FRAME * FRAME].reshape(-1, FRAME)
     quietest = int(np.argmin(np.einsum("ij,ij->i", frames, frames)))
-    return chunk.recording_time(first + quietest * FRAME + FRAME // 2)
+    found = min(first + quietest * FRAME + FRAME // 2, chunk.length - SHORTEST)
+    return chunk.recording_time(found)

@@ -29,7 +29,7 @@ class Placed:
         end: likewise, not before `start`.
         probability: mean of its tokens'.
         span: number of the chunk's speech span that it lies in.
-        aligned: its start and end by the alignment alone.
+        aligned: its start and end in the chunk's samples, by the alignment alone.
     """
 
     text: str
@@ -58,12 +58,11 @@ def place_words(
     for group in vocabulary.words(tokens, language):
         first, last = position, position + len(group) - 1
         position = last + 1
-        start = chunk.recording_time(to_samples(alignment.starts[first]))
-        end = chunk.recording_time(to_samples(alignment.ends[last]))
+        aligned = to_samples(alignment.starts[first]), to_samples(alignment.ends[last])
+        start, end = map(chunk.recording_time, aligned)
         probability = float(alignment.probabilities[first : last + 1].mean())
-        end = max(start, end)
         text = vocabulary.text(group)
-        words.append(Placed(text, start, end, probability, 0, aligned=(start, end)))
+        words.append(Placed(text, start, max(start, end), probability, 0, aligned))
     return into_speech(merge_punctuation(words), speech or chunk.speech)
 
 
