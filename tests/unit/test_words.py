@@ -132,7 +132,7 @@ def test_places_are_those_of_the_recording() -> None:
     assert (one.probability, one.span) == (0.2, 0)
     # the alignment ends both half a second before their spans do
     assert (two.text, two.start, two.end) == (" morning.", 1_776_000, 1_792_000)
-    assert two.aligned == (19_200, 40_000)
+    assert two.aligned == (19_200, 32_000)
     assert (two.probability, two.span) == (0.4, 1)
 
 
