@@ -66,7 +66,7 @@ def test_all_speech_is_in_one_of_the_two(chunk: Chunk, where: float) -> None:
     assert sum(span.length for part in cut for span in part.speech) == total
     assert cut[0].end <= cut[1].start
     for part in cut:
-        assert sum(span.length for span in part.speech) >= to_samples(0.5)
+        assert sum(span.length for span in part.speech) >= to_samples(0.99)
         check_samples(part)
 
 

@@ -75,11 +75,23 @@ def _clip(spans: Sequence[SpeechSpan], start: int, end: int) -> tuple[SpeechSpan
 
 def _quietest(chunk: Chunk, target: int) -> int:
     """Recording sample at the middle of the quietest frame around the target."""
+    first = chunk.chunk_time(_after_speech(chunk.speech))
+    backwards = [SpeechSpan(-span.end, -span.start) for span in reversed(chunk.speech)]
+    last = chunk.chunk_time(-_after_speech(backwards))
     reach = max(chunk.length // 8, FRAME)
-    middle = min(max(chunk.chunk_time(target), SHORTEST), chunk.length - SHORTEST)
-    first = max(middle - reach, SHORTEST)
-    around = chunk.samples[first : max(min(middle + reach, chunk.length - SHORTEST), first + FRAME)]
+    middle = min(max(chunk.chunk_time(target), first), last)
+    start = max(middle - reach, first)
+    around = chunk.samples[start : max(min(middle + reach, last), start + FRAME)]
     frames = around[: len(around) // FRAME * FRAME].reshape(-1, FRAME)
     quietest = int(np.argmin(np.einsum("ij,ij->i", frames, frames)))
-    found = min(first + quietest * FRAME + FRAME // 2, chunk.length - SHORTEST)
-    return chunk.recording_time(found)
+    return chunk.recording_time(min(start + quietest * FRAME + FRAME // 2, last))
+
+
+def _after_speech(spans: Sequence[SpeechSpan]) -> int:
+    """The sample by which `SHORTEST` of speech has passed."""
+    left = SHORTEST
+    for span in spans:
+        if span.length >= left:
+            return span.start + left
+        left -= span.length
+    return spans[-1].end
