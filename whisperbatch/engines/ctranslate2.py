@@ -90,6 +90,7 @@ class CTranslate2Engine:
         self.workers: int = self._model.num_workers
         # encoder output stays where it is, except where another device may take up the decoding
         self._to_cpu = len(device_index) > 1
+        self._device = chosen
         self._closed = False
         self._calls = 0  # going on
         self._idle = threading.Condition()
@@ -177,22 +178,33 @@ class CTranslate2Engine:
     ) -> list[Alignment]:
         """See `protocols.Engine`. Dynamic time warping over cross-attention, by CTranslate2.
 
-        It takes one start sequence a call, so there is a call for each language; rows of other
-        languages go along empty.
+        It pads the rows of a call to the longest text, which changes the last digits of the
+        others, and now and then a time. On a CPU each row has a call of its own: that takes a
+        third less time, too. On CUDA there is a call for each start sequence, since it takes one.
         """
         results: list[Alignment] = [_NOTHING] * len(prompts)
-        groups: dict[tuple[int, ...], list[int]] = {}
-        for row, prompt in enumerate(prompts):
-            if tokens[row]:
-                groups.setdefault(tuple(prompt), []).append(row)
-        for prompt, rows in groups.items():
-            texts = [list(tokens[row]) if row in rows else [] for row in range(len(prompts))]
+        spoken = [row for row in range(len(prompts)) if tokens[row]]
+        view = _own(encoded).view
+        if self._device == "cpu":
+            parts = _rows(view)
+            calls = [(parts[row], [row]) for row in spoken]
+        else:
+            groups: dict[tuple[int, ...], list[int]] = {}
+            for row in spoken:
+                groups.setdefault(tuple(prompts[row]), []).append(row)
+            calls = [(view, rows) for rows in groups.values()]
+        for part, rows in calls:
+            every = rows if self._device == "cpu" else range(len(prompts))
             with self._call():
                 aligned = self._model.align(
-                    _own(encoded).view, list(prompt), texts, [max(f, 2) for f in frames]
+                    part,
+                    list(prompts[rows[0]]),
+                    [list(tokens[row]) if row in rows else [] for row in every],
+                    [max(frames[row], 2) for row in every],
                 )
-            for row in rows:
-                results[row] = _alignment(aligned[row])
+            for row, found in zip(every, aligned, strict=True):
+                if row in rows:
+                    results[row] = _alignment(found)
         return results
 
     def close(self) -> None:
