@@ -189,3 +189,24 @@ def test_text_beyond_the_limit_of_tokens_is_found_by_cutting() -> None:
     [found] = decode(engine, chunk([(0.0, 12.0), (12.4, 24.4)]))
     assert text(found).split() == words
     assert found.dropped == ()
+
+
+def test_little_speech_has_few_tokens() -> None:
+    """A quarter or half of the limit; rows of one limit share a call, whatever is beside them."""
+    words = [*sentence("yes", 0.0), *sentence("no it is not so", 10.0), *SAID[:8]]
+    engine = World(sorted(words, key=lambda one: one.start))
+    spans = [[(0.0, 0.4)], [(10.0, 12.0)], [(20.0, 26.0)], [(0.0, 0.4)]]
+    decode(engine, *(chunk(span) for span in spans), coverage_threshold=None)
+    limits = {(call.start, call.options.max_new_tokens) for call in engine.calls}
+    assert limits == {(0.0, 56), (10.0, 112), (20.0, None)}
+    assert engine.batches == [2, 1, 1]
+
+
+def test_a_loop_in_little_speech_is_cut_short() -> None:
+    def loops_on(call: Call, words: Sequence[str]) -> Heard:
+        return Heard((["um"] * 200)[: call.options.max_new_tokens])
+
+    [found] = decode(World(sentence("yes", 0.0), loops_on), chunk([(0.0, 0.4)]))
+    assert found.redecoded
+    assert len(text(found).split()) + sum(len(one.text.split()) for one in found.dropped) <= 56
+    assert len(text(found).split()) <= 2

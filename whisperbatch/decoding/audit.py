@@ -21,13 +21,15 @@ from whisperbatch.decoding.parts import Part, normalized
 from whisperbatch.decoding.words import LETTER, WORD, Placed, letters
 from whisperbatch.languages import UNSPACED
 from whisperbatch.options import MOST_TOKENS, Options
-from whisperbatch.types import SpeechSpan, to_samples, to_seconds
+from whisperbatch.types import Chunk, SpeechSpan, to_samples, to_seconds
 
 FASTEST: Final = 50.0  # letters a second that nobody says: the fastest speakers reach 25
 LEAST: Final = 12  # letters in a row that must be as fast; alignments jitter
 FASTEST_UNSPACED: Final = 25.0  # characters that are syllables
 LEAST_UNSPACED: Final = 6
 FORGIVEN: Final = 3.0  # seconds of speech above which silence excuses nothing
+TOKENS: Final = 40.0  # a second of speech: eight syllables of a script with five tokens to each
+SPARE: Final = 12  # more tokens, for punctuation and for speech that the detector missed
 SAID: Final = 15.0  # letters a second, of ordinary speech
 
 
@@ -76,8 +78,9 @@ class Audit:
 def audit(part: Part, options: Options) -> Audit:
     """Hold a part against its speech and the thresholds."""
     hypothesis = part.hypothesis
-    limited = options.max_new_tokens is not None
-    full = len(hypothesis.tokens) >= (options.max_new_tokens or MOST_TOKENS)
+    most = most_tokens(part.chunk)
+    limited = options.max_new_tokens is not None and options.max_new_tokens <= most
+    full = len(hypothesis.tokens) >= min(options.max_new_tokens or MOST_TOKENS, most)
     holes = () if (limited and full) else find_holes(part, options)
     looping = exceeds(part.compression_ratio, options.compression_ratio_threshold)
     improbable = (
@@ -101,6 +104,17 @@ def audit(part: Part, options: Options) -> Audit:
         cut_off=full and not limited,
         cost=cost + (1.0 if full and not limited else 0.0),
     )
+
+
+def most_tokens(chunk: Chunk) -> int:
+    """How many tokens the speech of a chunk can have, however fast and in whatever script.
+
+    A quarter, a half or all of Whisper's limit, so that rows can share calls. (One limit a call,
+    of its longest row, would make a row's text depend on the rows beside it.)
+    """
+    speech = to_seconds(sum(span.length for span in chunk.speech))
+    limits = (MOST_TOKENS // 4, MOST_TOKENS // 2)
+    return next((n for n in limits if speech * TOKENS + SPARE <= n), MOST_TOKENS)
 
 
 def exceeds(value: float, threshold: float | None) -> bool:

@@ -7,12 +7,13 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from whisperbatch.batching import Row
+from whisperbatch.decoding.audit import most_tokens
 from whisperbatch.decoding.parts import Part
 from whisperbatch.decoding.prompts import NOTHING, Context
 from whisperbatch.decoding.segments import Draft, by_timestamps, draft, speech_within
 from whisperbatch.decoding.vocabulary import Vocabulary
 from whisperbatch.decoding.words import place_words
-from whisperbatch.options import Options
+from whisperbatch.options import MOST_TOKENS, Options
 from whisperbatch.protocols import Alignment, Encoded, Engine, Sampling
 from whisperbatch.types import WINDOW_FRAMES, Hypothesis
 
@@ -47,10 +48,10 @@ class RowDecoder:
     def again(
         self, jobs: Sequence[Job], options: Options | None = None, temperature: float = 0.0
     ) -> list[Part]:
-        """Encode and decode, in batches of rows whose prompts are of one length."""
+        """Encode and decode, in batches of rows that can share a call."""
         parts: dict[int, Part] = {}
         size = self._options.batch_size
-        for group in by_context([job.context for job in jobs]):
+        for group in together(jobs):
             for start in range(0, len(group), size):
                 numbers = group[start : start + size]
                 batch = [jobs[number] for number in numbers]
@@ -70,11 +71,14 @@ class RowDecoder:
 
         Args:
             encoded: of the jobs' rows.
-            jobs: with contexts of one length.
+            jobs: that `together` puts together.
             options: in place of the run's.
             temperature: above 0 samples.
         """
         options = options or self._options
+        most = most_tokens(jobs[0].row.chunk)
+        if most < (options.max_new_tokens or MOST_TOKENS):
+            options = replace(options, max_new_tokens=most)
         starts = [self._vocabulary.prompt(job.language, options.task) for job in jobs]
         prompts = [
             self._prompt(job.context, start) for job, start in zip(jobs, starts, strict=True)
@@ -147,11 +151,13 @@ class RowDecoder:
         return tuple(drafts)
 
 
-def by_context(contexts: Sequence[Context]) -> list[list[int]]:
-    """Numbers of the contexts, grouped by their lengths: engines want prompts of one length."""
-    groups: dict[tuple[int, int], list[int]] = {}
-    for number, context in enumerate(contexts):
-        groups.setdefault((len(context.before), len(context.prefix)), []).append(number)
+def together(jobs: Sequence[Job]) -> list[list[int]]:
+    """Numbers of the jobs that can share a call: prompts of one length, and one limit of tokens."""
+    groups: dict[tuple[int, int, int], list[int]] = {}
+    for number, job in enumerate(jobs):
+        context = job.context
+        key = len(context.before), len(context.prefix), most_tokens(job.row.chunk)
+        groups.setdefault(key, []).append(number)
     return list(groups.values())
 
 

@@ -1,0 +1,136 @@
+"""The same recording, options and seed give the same transcript, to the last digit."""
+
+from collections.abc import Iterator
+from random import Random
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+import whisperbatch as wb
+from benchmarks import recordings
+
+Sound = npt.NDArray[np.int16]
+Temperature = float | tuple[float, ...]
+
+# noise makes some rows fail, and short chunks make many rows
+OPTIONS = wb.Options(
+    language="en",
+    beam_size=1,
+    chunk_length=8.0,
+    log_prob_threshold=-0.3,
+    word_timestamps=True,
+)
+TEMPERATURES: tuple[Temperature, ...] = ((0.0, 0.4), 0.8)
+
+
+@pytest.fixture(scope="module", params=[1, 2], ids=["one worker", "two workers"])
+def tiny(request: pytest.FixtureRequest) -> Iterator[wb.Transcriber]:
+    with wb.load("tiny.en", device="cpu", compute_type="int8", inter_threads=request.param) as asr:
+        yield asr
+
+
+@pytest.fixture(scope="module")
+def sources() -> list[Sound]:
+    rng = np.random.default_rng(0)
+    found = []
+    for seed in range(3):
+        clean = recordings.prompts("en", duration=20 + 10 * seed, seed=seed).samples
+        noisy = clean + 1000 * rng.standard_normal(len(clean))
+        found.append(noisy.clip(-32768, 32767).astype(np.int16))
+    return found
+
+
+@pytest.fixture(scope="module")
+def expected(sources: list[Sound]) -> dict[Temperature, list[wb.Transcript]]:
+    """One worker, one row at a time, one recording at a time; searched and sampled."""
+    with wb.load("tiny.en", device="cpu", compute_type="int8") as asr:
+        return {
+            temperature: [
+                asr.transcribe(source, options=OPTIONS, batch_size=1, temperature=temperature)
+                for source in sources
+            ]
+            for temperature in TEMPERATURES
+        }
+
+
+def test_the_recordings_need_retries_and_samples(
+    expected: dict[Temperature, list[wb.Transcript]],
+) -> None:
+    found = [transcript for transcripts in expected.values() for transcript in transcripts]
+    assert sum(transcript.redecoded for transcript in found) > 0
+    assert any(segment.temperature for transcript in found for segment in transcript.segments)
+
+
+@pytest.mark.parametrize("batch_size", [1, 2, 4, 8, 16])
+@pytest.mark.parametrize("temperature", TEMPERATURES)
+def test_neither_batch_size_nor_workers_make_a_difference(
+    tiny: wb.Transcriber,
+    sources: list[Sound],
+    expected: dict[Temperature, list[wb.Transcript]],
+    batch_size: int,
+    temperature: Temperature,
+) -> None:
+    found = tiny.transcribe(
+        sources[1], options=OPTIONS, batch_size=batch_size, temperature=temperature
+    )
+    assert found == expected[temperature][1]
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+def test_the_order_of_recordings_makes_no_difference(
+    tiny: wb.Transcriber,
+    sources: list[Sound],
+    expected: dict[Temperature, list[wb.Transcript]],
+    seed: int,
+) -> None:
+    order = list(range(len(sources)))
+    Random(seed).shuffle(order)  # noqa: S311 - an order, not a secret
+    for temperature in TEMPERATURES:
+        shuffled = tiny.transcribe_many(
+            [sources[n] for n in order], options=OPTIONS, temperature=temperature
+        )
+        assert list(shuffled) == [expected[temperature][n] for n in order]
+
+
+def test_another_seed_gives_other_samples(tiny: wb.Transcriber, sources: list[Sound]) -> None:
+    one, other = (
+        tiny.transcribe(sources[0], options=OPTIONS, temperature=1.0, seed=seed) for seed in (0, 1)
+    )
+    assert one.text != other.text
+
+
+def test_the_language_does_not_depend_on_the_batch() -> None:
+    """The first half minute is Spanish, the rest English."""
+    parts = [recordings.prompts(code, duration=25).samples for code in ("es", "en", "en", "en")]
+    source = np.concatenate(parts)
+    with wb.load("base", device="cpu", compute_type="int8") as asr:
+        first, *others = (
+            asr.transcribe(source, batch_size=batch_size, beam_size=1) for batch_size in (1, 4, 16)
+        )
+        [alone] = asr.transcribe_many([source], batch_size=2, beam_size=1)
+    assert [*others, alone] == [first] * 3
+    assert 0 < first.language_probability < 1
+
+
+def test_conditioned_batches_are_filled_across_recordings(
+    tiny: wb.Transcriber, sources: list[Sound], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    alone = [
+        tiny.transcribe(source, options=OPTIONS, condition_on_previous_text=True)
+        for source in sources
+    ]
+    sizes: list[int] = []
+    encode = tiny._engine.encode
+
+    def counted(features: Any) -> Any:
+        sizes.append(len(features))
+        return encode(features)
+
+    monkeypatch.setattr(tiny._engine, "encode", counted)
+    together = tiny.transcribe_many(sources, options=OPTIONS, condition_on_previous_text=True)
+    assert list(together) == alone
+    assert max(sizes) > 1
+    plain = [tiny.transcribe(source, options=OPTIONS) for source in sources]
+    assert [one.text for one in plain] != [one.text for one in alone]
