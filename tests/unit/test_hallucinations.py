@@ -130,6 +130,21 @@ def test_stock_phrases_that_are_said_stay() -> None:
         assert text(found) == "Thanks for watching!"
 
 
+@pytest.mark.parametrize(("avg_logprob", "dropped"), [(-1.5, True), (-0.5, False)])
+def test_improbable_stock_phrases_are_dropped(avg_logprob: float, dropped: bool) -> None:
+    phrase = sentence("music playing", 0.0)
+    [found] = decode(World(phrase, always(["music", "playing"], avg_logprob)), chunk([(0.0, 0.8)]))
+    assert listed(found.dropped) == ([("boilerplate", "music playing")] if dropped else [])
+
+
+def test_a_noise_is_too_short_for_a_sentence() -> None:
+    phrase = sentence("Thank you.", 0.0, pace=0.1)
+    [found] = decode(World(phrase), chunk([(0.0, 0.2)]))
+    assert listed(found.dropped) == [("too fast", "Thank you.")]
+    [found] = decode(World(sentence("Yes.", 0.0, pace=0.2)), chunk([(0.0, 0.2)]))
+    assert text(found) == "Yes."
+
+
 PROMPT = "Kubernetes and Istio maintainers meeting"
 
 

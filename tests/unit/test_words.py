@@ -174,3 +174,14 @@ def test_the_last_word_lasts_until_its_speech_ends(end: float, expected: float) 
     words = placed((" Good", 10.0, 10.3), (" morning.", 10.3, end))
     found = into_speech(words, speech)[-1].end
     assert found == to_samples(expected if end > 11 else 11.0)
+
+
+def test_a_sentence_stays_together_across_a_false_alarm() -> None:
+    """Music in the pause was taken for speech; the alignment stretches "The" over all of it."""
+    speech = [span(10, 11), span(15, 15.5), span(20, 21)]
+    words = placed((" second.", 10.0, 11.0), (" The", 11.0, 20.4), (" test", 20.4, 20.9))
+    one, two, three = into_speech(words, speech)
+    assert (one.span, two.span, three.span) == (0, 2, 2)
+    assert two.start == to_samples(20)
+    ends = placed((" the", 10.0, 10.4), (" second.", 10.4, 19.8), (" Test", 19.8, 20.9))
+    assert [word.span for word in into_speech(ends, speech)] == [0, 0, 2]

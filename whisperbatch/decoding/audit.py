@@ -23,7 +23,8 @@ from whisperbatch.languages import UNSPACED
 from whisperbatch.options import MOST_TOKENS, Options
 from whisperbatch.types import Chunk, SpeechSpan, to_samples, to_seconds
 
-FASTEST: Final = 50.0  # letters a second that nobody says: the fastest speakers reach 25
+FASTEST: Final = 50.0  # letters a second that nobody says: for long, nobody says half of it
+BRIEF: Final = 0.6  # seconds, margins counted, that a noise may last which was taken for speech
 LEAST: Final = 12  # letters in a row that must be as fast; alignments jitter
 FASTEST_UNSPACED: Final = 25.0  # characters that are syllables
 LEAST_UNSPACED: Final = 6
@@ -89,7 +90,7 @@ def audit(part: Part, options: Options) -> Audit:
         and hypothesis.avg_logprob < options.log_prob_threshold
         and not (is_silent(part, options) and spoken(part.chunk.speech) < FORGIVEN)
     )
-    hurried = sum(letters(part.words[n].text) for n in squeezed(part.words, part.language))
+    hurried = sum(letters(part.words[n].text) for n in hurried_words(part))
     cost = sum(to_seconds(hole.speech) for hole in holes) + hurried / SAID
     if looping:
         again = sum(repeat.again for repeat in repeats(normalized(part.words)))
@@ -181,6 +182,16 @@ def _add(holes: list[Hole], start: int, end: int, *, continues: bool) -> None:
 def covered_until(word: Placed) -> int:
     """Where a word ends if it is said slowly and not stretched."""
     return min(word.end, word.start + WORD + LETTER * letters(word.text))
+
+
+def hurried_words(part: Part) -> Sequence[int]:
+    """Numbers of the words that there is no time for: some, or all in a very short part."""
+    fastest = FASTEST_UNSPACED if part.language in UNSPACED else FASTEST
+    count = sum(letters(word.text) for word in part.words)
+    length = to_seconds(part.chunk.length)
+    if length < BRIEF and count > fastest / 2 * length:
+        return range(len(part.words))
+    return squeezed(part.words, part.language)
 
 
 def squeezed(words: Sequence[Placed], language: str) -> list[int]:

@@ -13,9 +13,9 @@ from whisperbatch.decoding.audit import (
     covered_until,
     exceeds,
     find_holes,
+    hurried_words,
     is_silent,
     spoken,
-    squeezed,
 )
 from whisperbatch.decoding.loops import repeats
 from whisperbatch.decoding.parts import Part, normalized
@@ -123,7 +123,7 @@ def _findings(part: Part, options: Options) -> Iterator[tuple[Sequence[int], Rea
         yield everything, "no speech", part.hypothesis.no_speech_prob
     if not options.hallucination_filter:
         return
-    hurried = squeezed(part.words, part.language)
+    hurried = hurried_words(part)
     looping = exceeds(part.compression_ratio, options.compression_ratio_threshold)
     for repeat in repeats(normalized(part.words)):
         again = range(repeat.start + repeat.period, repeat.end)
@@ -133,17 +133,16 @@ def _findings(part: Part, options: Options) -> Iterator[tuple[Sequence[int], Rea
         count = sum(letters(part.words[number].text) for number in hurried)
         time = sum(part.words[number].end - part.words[number].start for number in hurried)
         yield hurried, "too fast", count / max(to_seconds(time), 0.001)
-    share = _covered(part)
-    if part.words and share < COVERED:
-        score = part.hypothesis.avg_logprob
-        said = "".join(normalized(part.words))
-        phrase = said in BOILERPLATE and (
-            score < DOUBTFUL or part.hypothesis.no_speech_prob > UNLIKELY
-        )
-        if phrase:
+    if not part.words:
+        return
+    share, score = _covered(part), part.hypothesis.avg_logprob
+    improbable = options.log_prob_threshold is not None and score < options.log_prob_threshold
+    if "".join(normalized(part.words)) in BOILERPLATE:
+        doubtful = score < DOUBTFUL or part.hypothesis.no_speech_prob > UNLIKELY
+        if improbable or (share < COVERED and doubtful):
             yield everything, "boilerplate", 1.0 - share
-        elif options.log_prob_threshold is not None and score < options.log_prob_threshold:
-            yield everything, "no speech", part.hypothesis.no_speech_prob
+    if improbable and share < COVERED:
+        yield everything, "no speech", part.hypothesis.no_speech_prob
 
 
 def _covered(part: Part) -> float:

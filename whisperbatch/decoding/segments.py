@@ -6,15 +6,13 @@ from itertools import pairwise
 from typing import Final
 
 from whisperbatch.decoding.vocabulary import Vocabulary
-from whisperbatch.decoding.words import Placed
+from whisperbatch.decoding.words import CLOSING, Placed, ends_sentence
 from whisperbatch.types import Chunk, SpeechSpan, to_samples
 
 PAUSE: Final = to_samples(0.4)  # silence between words that ends a segment
 LONGEST: Final = to_samples(15.0)  # a longer segment is parted at a comma or its longest pause
 SHORTEST: Final = to_samples(1.0)  # parting leaves no less than this
-SENTENCE_ENDS: Final = frozenset(".?!。？！…।॥؟۔։።")
 CLAUSE_ENDS: Final = frozenset(",;:、，；：")
-CLOSING: Final = "\"'”’)]}»」』"
 COMMA: Final = to_samples(0.5)  # of silence that a comma is worth, when a segment is parted
 
 
@@ -70,7 +68,7 @@ def _ends_sentence(text: str, following: str) -> bool:
     in "Mr." and its like, which are short and written with a capital.
     """
     stripped = text.strip().rstrip(CLOSING)
-    if not stripped or stripped[-1] not in SENTENCE_ENDS:
+    if not ends_sentence(text):
         return False
     if stripped[-1] != ".":
         return True

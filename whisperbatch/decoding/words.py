@@ -12,6 +12,8 @@ from whisperbatch.types import Chunk, SpeechSpan, to_samples
 # openai/whisper's sets, and more: marks that belong to the word after, and to the word before
 PREPENDED: Final = frozenset("\"'“¿([{-")
 APPENDED: Final = frozenset("\"'.。,，!！?？:：”)]}、" + "’»」』》…;；؟،؛।۔")
+SENTENCE_ENDS: Final = frozenset(".?!。？！…।॥؟۔։።")
+CLOSING: Final = "\"'”’)]}»」』"
 
 FRAME: Final = to_samples(0.02)  # the detector finds speech that much late, and too early its end
 EARLY: Final = to_samples(0.5)  # more speech than that after the last word is not the word's
@@ -89,15 +91,37 @@ def into_speech(words: Sequence[Placed], speech: Sequence[SpeechSpan]) -> list[P
     """
     numbered: list[Placed] = []
     current = 0
-    for word in words:
+    for word, before in zip(words, (None, *words), strict=False):
+        heard = _unstretched(word, before)
         choices = range(current, len(speech))
-        current = max(choices, key=lambda number: (_overlap(word, speech[number]), -number))
+        current = max(choices, key=lambda number: (_overlap(heard, speech[number]), -number))
         numbered.append(replace(word, span=current))
     result: list[Placed] = []
     for number, group in groupby(numbered, key=lambda word: word.span):
         result += _within(list(group), speech[number])
         result[-1] = _lasting(result[-1], speech[number])
     return result
+
+
+def _unstretched(word: Placed, before: Placed | None) -> Placed:
+    """The first word of a sentence without what was stretched before it, the last without after.
+
+    So does openai/whisper. Otherwise a word may land in another span than its sentence.
+    """
+    slowly = WORD + LETTER * letters(word.text)
+    start, end = word.aligned or (word.start, word.end)  # without pauses that were cut out
+    if end - start <= slowly:
+        return word
+    if before is None or ends_sentence(before.text):
+        return replace(word, start=word.end - slowly)
+    if ends_sentence(word.text):
+        return replace(word, end=word.start + slowly)
+    return word
+
+
+def ends_sentence(text: str) -> bool:
+    """Whether there is a mark at the end of a word that ends sentences."""
+    return text.strip().rstrip(CLOSING)[-1:] in SENTENCE_ENDS
 
 
 def _core(span: SpeechSpan) -> SpeechSpan:
