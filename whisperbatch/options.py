@@ -168,8 +168,8 @@ class DecodeOptions:
         no_speech_threshold: a row of low log-probability and a no-speech probability above this
             is dropped: nobody speaks. None keeps it.
         coverage_threshold: where more than this many seconds of speech in a row have no words,
-            the chunk is cut anew and decoded again. None accepts it. Without `vad` nobody knows
-            where speech is: then there is no such check.
+            the chunk is cut anew and decoded again. None accepts it. There is no such check
+            without `vad`, nor of translations.
         hallucination_filter: drop loops, text faster than anybody speaks, boilerplate over music
             and text leaked from a prompt; all of it is listed in `Transcript.dropped`.
         initial_prompt: text (or its token ids) that every chunk is decoded as the continuation
@@ -295,11 +295,17 @@ class Options(AudioOptions, VadOptions, ChunkOptions, FeatureOptions, DecodeOpti
             group.__post_init__(self)  # type: ignore[attr-defined]  # each group has one
         _check_room("chunk_length", self.chunk_length, self.speech_pad)
         usual = _default(DecodeOptions, "coverage_threshold")
-        if not self.vad and self.coverage_threshold not in (None, usual):
-            raise OptionError(
-                "coverage_threshold has no effect with vad=False, since nobody then knows where "
-                "speech is; leave it out"
-            )
+        if self.coverage_threshold not in (None, usual):
+            if not self.vad:
+                raise OptionError(
+                    "coverage_threshold has no effect with vad=False, since nobody then knows "
+                    "where speech is; leave it out"
+                )
+            if self.task == "translate":
+                raise OptionError(
+                    "coverage_threshold has no effect with task='translate', since a translation's "
+                    "words do not follow the speech; leave it out"
+                )
 
 
 class OptionKeywords(TypedDict, total=False):

@@ -125,6 +125,7 @@ class Run:
                 if isinstance(result, End):
                     error = result.error or self._failed.pop(result.recording, None)
                     account = self._accounts.pop(result.recording, None) or Account()
+                    self._decode.ended(result.recording)
                     yield replace(result, error=error, account=account)
                     number = 0
                     continue

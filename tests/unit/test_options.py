@@ -201,6 +201,8 @@ def test_temperatures_are_a_ladder() -> None:
 def test_coverage_needs_detection() -> None:
     with pytest.raises(OptionError, match="coverage_threshold has no effect with vad=False"):
         Options(vad=False, coverage_threshold=2.0)
+    with pytest.raises(OptionError, match="no effect with task='translate'"):
+        Options(task="translate", coverage_threshold=2.0)
     assert Options(vad=False, coverage_threshold=None).coverage_threshold is None
     assert Options(coverage_threshold=2.0).coverage_threshold == 2.0
 

@@ -139,9 +139,10 @@ def is_silent(part: Part, options: Options) -> bool:
 def find_holes(part: Part, options: Options) -> tuple[Hole, ...]:
     """Stretches of speech longer than the threshold that no word covers.
 
-    Where there are no words at all, all speech, however short.
+    Where there are no words at all, all speech, however short. A translation is not checked: its
+    words do not follow the speech.
     """
-    if options.coverage_threshold is None or not options.vad:
+    if options.coverage_threshold is None or not options.vad or options.task == "translate":
         return ()
     least = to_samples(options.coverage_threshold) if part.words else 0
     found = uncovered(part.words, part.chunk.speech)

@@ -77,11 +77,17 @@ class Decoder:
             for row in rows:
                 if row.listen:
                     self._languages.fail(row.chunk.recording, error)
-                self._history.settle(row.chunk, ())
+                if self._options.condition_on_previous_text:
+                    self._history.settle(row.chunk, ())
             raise
-        for row, (finished, _) in zip(rows, mended, strict=True):
-            self._history.settle(row.chunk, self._spoken(finished))
+        if self._options.condition_on_previous_text:
+            for row, (finished, _) in zip(rows, mended, strict=True):
+                self._history.settle(row.chunk, self._spoken(finished))
         return found
+
+    def ended(self, recording: int) -> None:
+        """All rows of a recording have been decoded: let go of what is known of it."""
+        self._history.forget(recording)
 
     def _context(self, row: Row) -> Context:
         previous: Sequence[int] = ()

@@ -15,7 +15,7 @@ from whisperbatch.decoding.vocabulary import Vocabulary
 from whisperbatch.decoding.words import place_words
 from whisperbatch.options import MOST_TOKENS, Options
 from whisperbatch.protocols import Alignment, Encoded, Engine, Sampling
-from whisperbatch.types import WINDOW_FRAMES, Hypothesis
+from whisperbatch.types import WINDOW_FRAMES, Chunk, Hypothesis
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -123,20 +123,19 @@ class RowDecoder:
     def _part(
         self, job: Job, hypothesis: Hypothesis, alignment: Alignment, temperature: float
     ) -> Part:
-        chunk, language = job.row.chunk, job.language
+        written = "en" if self._options.task == "translate" else job.language
         if self._options.timestamps == "tokens":
-            drafts = self._by_timestamps(job, hypothesis, alignment)
+            drafts = self._by_timestamps(job.row.chunk, hypothesis, alignment, written)
         else:
             tokens = self._text_tokens(hypothesis)
-            words = place_words(tokens, alignment, chunk, language, self._vocabulary)
+            words = place_words(tokens, alignment, job.row.chunk, written, self._vocabulary)
             drafts = (draft(words),) if words else ()
         text = self._vocabulary.text(hypothesis.tokens)
-        return Part(job.row, language, hypothesis, text, drafts, temperature)
+        return Part(job.row, job.language, hypothesis, text, drafts, temperature)
 
     def _by_timestamps(
-        self, job: Job, hypothesis: Hypothesis, alignment: Alignment
+        self, chunk: Chunk, hypothesis: Hypothesis, alignment: Alignment, language: str
     ) -> tuple[Draft, ...]:
-        chunk = job.row.chunk
         drafts = []
         position = 0
         for timed, tokens in by_timestamps(hypothesis.tokens, chunk, self._vocabulary):
@@ -146,7 +145,7 @@ class RowDecoder:
                 alignment.starts[part], alignment.ends[part], alignment.probabilities[part]
             )
             speech = speech_within(chunk.speech, timed.start, timed.end)
-            words = place_words(tokens, own, chunk, job.language, self._vocabulary, speech=speech)
+            words = place_words(tokens, own, chunk, language, self._vocabulary, speech=speech)
             drafts.append(replace(timed, words=tuple(words)))
         return tuple(drafts)
 

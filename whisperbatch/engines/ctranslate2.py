@@ -252,8 +252,11 @@ def _shared(options: DecodeOptions, prompts: Sequence[Sequence[int]]) -> dict[st
 
 def _rows(view: ctranslate2.StorageView) -> list[ctranslate2.StorageView]:
     """Encoder output, a view for each row, on the CPU."""
-    whole = np.array(view.to_device(ctranslate2.Device.cpu))
-    return [ctranslate2.StorageView.from_array(np.ascontiguousarray(row[None])) for row in whole]
+    plain = ctranslate2.DataType.float32
+    there = view.to_device(ctranslate2.Device.cpu)
+    whole = np.array(there if view.dtype == plain else there.to(plain))  # numpy has no bfloat16
+    rows = [ctranslate2.StorageView.from_array(np.ascontiguousarray(row[None])) for row in whole]
+    return rows if view.dtype == plain else [row.to(view.dtype) for row in rows]
 
 
 _NOTHING: Final = Alignment(np.zeros(0), np.zeros(0), np.zeros(0))
