@@ -192,21 +192,29 @@ def test_text_beyond_the_limit_of_tokens_is_found_by_cutting() -> None:
 
 
 def test_little_speech_has_few_tokens() -> None:
-    """A quarter or half of the limit; rows of one limit share a call, whatever is beside them."""
-    words = [*sentence("yes", 0.0), *sentence("no it is not so", 10.0), *SAID[:8]]
-    engine = World(sorted(words, key=lambda one: one.start))
-    spans = [[(0.0, 0.4)], [(10.0, 12.0)], [(20.0, 26.0)], [(0.0, 0.4)]]
-    decode(engine, *(chunk(span) for span in spans), coverage_threshold=None)
-    limits = {(call.start, call.options.max_new_tokens) for call in engine.calls}
-    assert limits == {(0.0, 56), (10.0, 112), (20.0, None)}
+    """What loops in it is decoded again with a quarter or half of the limit."""
+
+    def loops_on(call: Call, words: Sequence[str]) -> Heard:
+        if call.options.no_repeat_ngram_size:
+            return Heard(words)
+        return Heard((["um"] * 200)[: call.options.max_new_tokens])
+
+    engine = World([*sentence("yes", 0.0), *sentence("no it is not", 10.0)], loops_on)
+    found = decode(engine, chunk([(0.0, 0.4)]), chunk([(10.0, 11.6)]))
+    assert [text(one) for one in found] == ["yes", "no it is not"]
+    assert [one.redecoded for one in found] == [True, True]
+    limits = [(call.start, call.options.max_new_tokens) for call in engine.calls]
+    assert limits == [(0.0, None), (10.0, None), (0.0, 56), (10.0, 112)]
     assert engine.batches == [2, 1, 1]
 
 
-def test_a_loop_in_little_speech_is_cut_short() -> None:
-    def loops_on(call: Call, words: Sequence[str]) -> Heard:
-        return Heard((["um"] * 200)[: call.options.max_new_tokens])
+def test_more_tokens_than_speech_can_have_are_a_failure() -> None:
+    """Whatever they say: no loop, and no log-probability, need show it."""
+    syllables = ["".join(pair) for pair in product("bdfgklmnprst", "aeiou")]
 
-    [found] = decode(World(sentence("yes", 0.0), loops_on), chunk([(0.0, 0.4)]))
-    assert found.redecoded
-    assert len(text(found).split()) + sum(len(one.text.split()) for one in found.dropped) <= 56
-    assert len(text(found).split()) <= 2
+    def raves(_: Call, words: Sequence[str]) -> Heard:
+        return Heard([*words, *syllables])
+
+    [found] = decode(World(sentence("yes", 0.0), raves), chunk([(0.0, 0.4)]))
+    assert text(found) in ("", "yes")
+    assert "too fast" in {one.reason for one in found.dropped}

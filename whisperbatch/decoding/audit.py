@@ -110,8 +110,7 @@ def audit(part: Part, options: Options) -> Audit:
 def most_tokens(chunk: Chunk) -> int:
     """How many tokens the speech of a chunk can have, however fast and in whatever script.
 
-    A quarter, a half or all of Whisper's limit, so that rows can share calls. (One limit a call,
-    of its longest row, would make a row's text depend on the rows beside it.)
+    A quarter, a half or all of Whisper's limit. A row with more has failed.
     """
     speech = to_seconds(sum(span.length for span in chunk.speech))
     limits = (MOST_TOKENS // 4, MOST_TOKENS // 2)

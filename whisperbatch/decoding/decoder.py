@@ -11,7 +11,7 @@ from whisperbatch.decoding.hallucinations import filter_part, keep, listed
 from whisperbatch.decoding.parts import Part, normalized, normalized_text
 from whisperbatch.decoding.prompts import Context, History, Prompts
 from whisperbatch.decoding.retry import Retry
-from whisperbatch.decoding.rows import Job, RowDecoder, together
+from whisperbatch.decoding.rows import Job, RowDecoder, lengths, together
 from whisperbatch.decoding.segments import Draft, by_sentence
 from whisperbatch.decoding.vocabulary import Vocabulary
 from whisperbatch.decoding.words import Placed
@@ -108,7 +108,7 @@ class Decoder:
 
     def _first(self, rows: Sequence[Row], contexts: Sequence[Context]) -> list[Part]:
         """The parts that the rows are at first."""
-        groups = together([Job(row, "", own) for row, own in zip(rows, contexts, strict=True)])
+        groups = together([lengths(context) for context in contexts])
         encoded = [self._rows.encode([rows[number] for number in group]) for group in groups]
         self._detect(rows, groups, encoded)
         parts: dict[int, Part] = {}

@@ -48,15 +48,21 @@ class RowDecoder:
     def again(
         self, jobs: Sequence[Job], options: Options | None = None, temperature: float = 0.0
     ) -> list[Part]:
-        """Encode and decode, in batches of rows that can share a call."""
+        """Encode and decode rows that have failed or are suspected, in batches.
+
+        They may have no more tokens than their speech can (`most_tokens`), so they share a call
+        only with rows of the same limit: one limit a call, that of its longest row, would make a
+        row's text depend on the rows beside it.
+        """
         parts: dict[int, Part] = {}
         size = self._options.batch_size
-        for group in together(jobs):
+        for group in together([(*lengths(job.context), limit(job)) for job in jobs]):
             for start in range(0, len(group), size):
                 numbers = group[start : start + size]
                 batch = [jobs[number] for number in numbers]
                 encoded = self.encode([job.row for job in batch])
-                decoded = self(encoded, batch, options, temperature)
+                limited = self._limited(options or self._options, limit(batch[0]))
+                decoded = self(encoded, batch, limited, temperature)
                 parts |= dict(zip(numbers, decoded, strict=True))
         return [parts[number] for number in range(len(jobs))]
 
@@ -71,14 +77,11 @@ class RowDecoder:
 
         Args:
             encoded: of the jobs' rows.
-            jobs: that `together` puts together.
+            jobs: with contexts of one length.
             options: in place of the run's.
             temperature: above 0 samples.
         """
         options = options or self._options
-        most = most_tokens(jobs[0].row.chunk)
-        if most < (options.max_new_tokens or MOST_TOKENS):
-            options = replace(options, max_new_tokens=most)
         starts = [self._vocabulary.prompt(job.language, options.task) for job in jobs]
         prompts = [
             self._prompt(job.context, start) for job, start in zip(jobs, starts, strict=True)
@@ -102,6 +105,11 @@ class RowDecoder:
             self._part(job, hypothesis, alignment, temperature)
             for job, hypothesis, alignment in zip(jobs, hypotheses, alignments, strict=True)
         ]
+
+    def _limited(self, options: Options, most: int) -> Options:
+        if most < (options.max_new_tokens or MOST_TOKENS):
+            return replace(options, max_new_tokens=most)
+        return options
 
     def _prompt(self, context: Context, start: Sequence[int]) -> list[int]:
         prompt = [*context.before, *start]
@@ -150,14 +158,22 @@ class RowDecoder:
         return tuple(drafts)
 
 
-def together(jobs: Sequence[Job]) -> list[list[int]]:
-    """Numbers of the jobs that can share a call: prompts of one length, and one limit of tokens."""
-    groups: dict[tuple[int, int, int], list[int]] = {}
-    for number, job in enumerate(jobs):
-        context = job.context
-        key = len(context.before), len(context.prefix), most_tokens(job.row.chunk)
+def together(keys: Sequence[tuple[int, ...]]) -> list[list[int]]:
+    """Numbers of the keys that are alike."""
+    groups: dict[tuple[int, ...], list[int]] = {}
+    for number, key in enumerate(keys):
         groups.setdefault(key, []).append(number)
     return list(groups.values())
+
+
+def lengths(context: Context) -> tuple[int, int]:
+    """What rows of one call have in common: engines want prompts of one length."""
+    return len(context.before), len(context.prefix)
+
+
+def limit(job: Job) -> int:
+    """How many tokens a row may have."""
+    return most_tokens(job.row.chunk)
 
 
 def window(rows: Sequence[Row]) -> np.ndarray:
