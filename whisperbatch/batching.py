@@ -8,9 +8,10 @@ from collections import deque
 from collections.abc import Generator, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from itertools import islice
-from typing import TypeVar
+from typing import Self, TypeVar
 
 from whisperbatch.errors import WhisperBatchError
+from whisperbatch.protocols import FeatureExtractor
 from whisperbatch.types import Chunk, Dropped, Features
 
 T = TypeVar("T")
@@ -32,6 +33,12 @@ class Row:
     features: Features
     pad_value: float
     listen: tuple["Row", ...] = ()
+
+    @classmethod
+    def of(cls, chunk: Chunk, extractor: FeatureExtractor) -> Self:
+        """A chunk with its features."""
+        features = extractor(chunk.samples)
+        return cls(chunk, features, extractor.pad_value(features))
 
 
 @dataclass(slots=True)

@@ -195,8 +195,7 @@ class Run:
     def _featurise(self, item: Chunk | End) -> Item:
         if isinstance(item, End):
             return item
-        features = self._extractor(item.samples)
-        return Row(item, features, self._extractor.pad_value(features))
+        return Row.of(item, self._extractor)
 
     def _batches(self) -> Generator[list[Item], None, None]:
         options = self._options

@@ -18,7 +18,7 @@ from typing import Final
 
 from whisperbatch.decoding.loops import repeats
 from whisperbatch.decoding.parts import Part, normalized
-from whisperbatch.decoding.words import LETTER, WORD, Placed, letters
+from whisperbatch.decoding.words import Placed, letters, said_slowly
 from whisperbatch.languages import UNSPACED
 from whisperbatch.options import MOST_TOKENS, Options
 from whisperbatch.types import Chunk, SpeechSpan, to_samples, to_seconds
@@ -83,6 +83,7 @@ def audit(part: Part, options: Options) -> Audit:
     limited = options.max_new_tokens is not None and options.max_new_tokens <= most
     full = len(hypothesis.tokens) >= min(options.max_new_tokens or MOST_TOKENS, most)
     holes = () if (limited and full) else find_holes(part, options)
+    cut_off = full and not limited
     looping = exceeds(part.compression_ratio, options.compression_ratio_threshold)
     improbable = (
         options.log_prob_threshold is not None
@@ -102,8 +103,8 @@ def audit(part: Part, options: Options) -> Audit:
         repeats=looping,
         improbable=improbable,
         hurried=hurried,
-        cut_off=full and not limited,
-        cost=cost + (1.0 if full and not limited else 0.0),
+        cut_off=cut_off,
+        cost=cost + (1.0 if cut_off else 0.0),
     )
 
 
@@ -112,9 +113,8 @@ def most_tokens(chunk: Chunk) -> int:
 
     A quarter, a half or all of Whisper's limit. A row with more has failed.
     """
-    speech = to_seconds(sum(span.length for span in chunk.speech))
     limits = (MOST_TOKENS // 4, MOST_TOKENS // 2)
-    return next((n for n in limits if speech * TOKENS + SPARE <= n), MOST_TOKENS)
+    return next((n for n in limits if spoken(chunk.speech) * TOKENS + SPARE <= n), MOST_TOKENS)
 
 
 def exceeds(value: float, threshold: float | None) -> bool:
@@ -181,7 +181,7 @@ def _add(holes: list[Hole], start: int, end: int, *, continues: bool) -> None:
 
 def covered_until(word: Placed) -> int:
     """Where a word ends if it is said slowly and not stretched."""
-    return min(word.end, word.start + WORD + LETTER * letters(word.text))
+    return min(word.end, word.start + said_slowly(word))
 
 
 def hurried_words(part: Part) -> Sequence[int]:

@@ -102,8 +102,7 @@ class Decoder:
             if part.temperature > TRUSTED:
                 tokens.clear()
             else:
-                end = self._vocabulary.end_of_text
-                tokens += [token for token in part.hypothesis.tokens if token < end]
+                tokens += self._vocabulary.text_tokens(part.hypothesis.tokens)
         return tokens
 
     def _first(self, rows: Sequence[Row], contexts: Sequence[Context]) -> list[Part]:

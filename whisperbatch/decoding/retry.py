@@ -144,8 +144,7 @@ class Retry:
         return [Job(case.part.row, language, context)]
 
     def _row(self, chunk: Chunk) -> Row:
-        features = self._extractor(chunk.samples)
-        return Row(chunk, features, self._extractor.pad_value(features))
+        return Row.of(chunk, self._extractor)
 
     def _settings(self, remedy: Remedy) -> Options:
         options = self._options

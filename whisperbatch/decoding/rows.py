@@ -98,7 +98,7 @@ class RowDecoder:
         alignments = self._engine.align(
             encoded,
             starts,
-            [self._text_tokens(hypothesis) for hypothesis in hypotheses],
+            [self._vocabulary.text_tokens(hypothesis.tokens) for hypothesis in hypotheses],
             [job.row.features.shape[1] for job in jobs],
         )
         return [
@@ -125,9 +125,6 @@ class RowDecoder:
         seed = zlib.crc32(row.chunk.samples.tobytes(), zlib.crc32(key))
         return Sampling(temperature, self._options.best_of, seed)
 
-    def _text_tokens(self, hypothesis: Hypothesis) -> list[int]:
-        return [token for token in hypothesis.tokens if token < self._vocabulary.end_of_text]
-
     def _part(
         self, job: Job, hypothesis: Hypothesis, alignment: Alignment, temperature: float
     ) -> Part:
@@ -135,7 +132,7 @@ class RowDecoder:
         if self._options.timestamps == "tokens":
             drafts = self._by_timestamps(job.row.chunk, hypothesis, alignment, written)
         else:
-            tokens = self._text_tokens(hypothesis)
+            tokens = self._vocabulary.text_tokens(hypothesis.tokens)
             words = place_words(tokens, alignment, job.row.chunk, written, self._vocabulary)
             drafts = (draft(words),) if words else ()
         text = self._vocabulary.text(hypothesis.tokens)

@@ -74,7 +74,11 @@ class Vocabulary:
 
     def text(self, tokens: Sequence[int]) -> str:
         """Without special tokens."""
-        return str(self._tokenizer.decode([t for t in tokens if t < self.end_of_text]))
+        return str(self._tokenizer.decode(self.text_tokens(tokens)))
+
+    def text_tokens(self, tokens: Sequence[int]) -> list[int]:
+        """The tokens that are text: no special ones, no timestamps."""
+        return [token for token in tokens if token < self.end_of_text]
 
     def timestamp(self, token: int) -> float | None:
         """Seconds from the start of the chunk, if it is a timestamp token."""

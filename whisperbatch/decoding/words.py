@@ -108,7 +108,7 @@ def _unstretched(word: Placed, before: Placed | None) -> Placed:
 
     So does openai/whisper. Otherwise a word may land in another span than its sentence.
     """
-    slowly = WORD + LETTER * letters(word.text)
+    slowly = said_slowly(word)
     start, end = word.aligned or (word.start, word.end)  # without pauses that were cut out
     if end - start <= slowly:
         return word
@@ -137,6 +137,11 @@ def _lasting(word: Placed, span: SpeechSpan) -> Placed:
     """The last word of a span, until its speech ends: the alignment ends it 0.2 s too early."""
     end = _core(span).end
     return replace(word, end=end) if word.end < end <= word.end + EARLY else word
+
+
+def said_slowly(word: Placed) -> int:
+    """Samples that it takes to say a word slowly."""
+    return WORD + LETTER * letters(word.text)
 
 
 def letters(text: str) -> int:
