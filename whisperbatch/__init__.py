@@ -4,7 +4,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from whisperbatch.api import load, stream, transcribe, transcribe_many
+    from whisperbatch.api import detect_language, load, stream, transcribe, transcribe_many
     from whisperbatch.errors import (
         AudioError,
         ClosedError,
@@ -17,7 +17,15 @@ if TYPE_CHECKING:
     from whisperbatch.models import available_models
     from whisperbatch.options import Options
     from whisperbatch.transcriber import SegmentStream, Transcriber
-    from whisperbatch.types import Audio, Dropped, Segment, Transcript, Word
+    from whisperbatch.types import (
+        Audio,
+        Dropped,
+        LanguageDetection,
+        LanguageWindow,
+        Segment,
+        Transcript,
+        Word,
+    )
 
 __all__ = [
     "Audio",
@@ -25,6 +33,8 @@ __all__ = [
     "ClosedError",
     "Dropped",
     "EngineError",
+    "LanguageDetection",
+    "LanguageWindow",
     "MissingExtraError",
     "ModelError",
     "OptionError",
@@ -36,6 +46,7 @@ __all__ = [
     "WhisperBatchError",
     "Word",
     "available_models",
+    "detect_language",
     "load",
     "stream",
     "transcribe",

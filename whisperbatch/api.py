@@ -9,8 +9,9 @@ from typing import Final, Literal, TypedDict, TypeVar, Unpack, cast, overload
 from whisperbatch.audio import open_audio
 from whisperbatch.errors import OptionError, WhisperBatchError
 from whisperbatch.models import find_model
-from whisperbatch.options import OptionKeywords, Options, resolve
+from whisperbatch.options import DetectionKeywords, OptionKeywords, Options, for_detection, resolve
 from whisperbatch.transcriber import (
+    DETECTION,
     OPTIONS,
     SegmentStream,
     Transcriber,
@@ -18,7 +19,7 @@ from whisperbatch.transcriber import (
     shows,
     whole,
 )
-from whisperbatch.types import Source, Transcript
+from whisperbatch.types import LanguageDetection, Source, Transcript
 
 DEFAULT_MODEL: Final = "base"
 
@@ -33,6 +34,10 @@ class LoadKeywords(TypedDict, total=False):
     compute_type: str
     inter_threads: int
     intra_threads: int
+
+
+class DetectKeywords(DetectionKeywords, LoadKeywords, total=False):
+    """What `detect_language` takes: `load`'s keywords, and the options that have an effect."""
 
 
 class Keywords(OptionKeywords, LoadKeywords, total=False):
@@ -163,6 +168,28 @@ def transcribe_many(
     resolved = resolve(options, **single)
     asr = load(model, **loading)
     return _with(asr, asr.transcribe_many(sources, on_error=on_error, options=resolved))
+
+
+@shows(*_LOADING.values(), *DETECTION)
+def detect_language(
+    source: Source,
+    *,
+    model: str | PathLike[str] = DEFAULT_MODEL,
+    **keywords: Unpack[DetectKeywords],
+) -> LanguageDetection:
+    """Load a model, detect one recording's language, and free the model again.
+
+    Keywords are those of `load` and the options that have an effect on it. See
+    `Transcriber.detect_language`.
+    """
+    loading = {name: value for name, value in keywords.items() if name in _LOADING}
+    single = {name: value for name, value in keywords.items() if name not in _LOADING}
+    resolved = for_detection(**cast("DetectionKeywords", single))
+    with (
+        open_audio(source, resolved) as reader,
+        load(model, **cast("LoadKeywords", loading)) as asr,
+    ):
+        return asr.detect_from(reader, resolved)
 
 
 def _with(asr: Transcriber, items: Iterator[T]) -> Generator[T, None, None]:

@@ -8,20 +8,21 @@ import io
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from os import PathLike, fspath
 from pathlib import Path
 from types import TracebackType
-from typing import BinaryIO, Final, Self
+from typing import BinaryIO, Self
 
 import numpy as np
 import numpy.typing as npt
 
 from whisperbatch.errors import AudioError, OptionError
-from whisperbatch.media import RATES, MediaDecoder, Resampler
+from whisperbatch.excerpts import ArrayExcerpts, Excerpts, MediaExcerpts, SharedExcerpts
+from whisperbatch.media import RATES, MediaDecoder
 from whisperbatch.options import AudioOptions
+from whisperbatch.resampling import BLOCK, to_mono
 from whisperbatch.types import SAMPLING_RATE, Audio, Samples, Source, to_seconds
-
-BLOCK: Final = SAMPLING_RATE  # samples of an array read at a time
 
 
 class AudioReader:
@@ -32,14 +33,22 @@ class AudioReader:
     Attributes:
         name: of the recording, for people.
         position: samples given so far; after the last block, the recording's length.
+        closed: whether it is; reading then ends early.
     """
 
-    def __init__(self, name: str, blocks: Iterator[Samples], close: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        name: str,
+        blocks: Iterator[Samples],
+        close: Callable[[], None],
+        open_excerpts: Callable[[], Excerpts | None] = lambda: None,
+    ) -> None:
         self.name = name
         self.position = 0
+        self.closed = False
         self._blocks = blocks
         self._close = close
-        self._closed = False
+        self._open_excerpts = open_excerpts
         self._reading = threading.Lock()
 
     def __enter__(self) -> Self:
@@ -69,20 +78,36 @@ class AudioReader:
             self.position += len(block)
             yield block
 
+    @contextmanager
+    def excerpts(self) -> Iterator[Excerpts | None]:
+        """The same recording to be read out of order; None where it can only be read through.
+
+        Before `blocks()` is asked for, by the same thread.
+        """
+        with self._reading:
+            found = None if self.closed else self._open_excerpts()
+            try:
+                yield found
+            finally:
+                if found:
+                    found.close()
+                if self.closed:
+                    self._close()
+
     def close(self) -> None:
         """Free the file. Safe to call twice, and while another thread waits for a pipe.
 
         FFmpeg must not be closed while it reads: then the reading thread closes it on its return.
         """
-        self._closed = True
+        self.closed = True
         if self._reading.acquire(blocking=False):
             self._close()
             self._reading.release()
 
     def _next(self) -> Samples | None:
         with self._reading:
-            block = None if self._closed else next(self._blocks, None)
-            if self._closed:
+            block = None if self.closed else next(self._blocks, None)
+            if self.closed:
                 self._close()
                 return None
             return block
@@ -116,7 +141,28 @@ def open_audio(source: Source, options: AudioOptions) -> AudioReader:
             f"sampling_rate is for samples in an array; {name} states its own, leave it out"
         )
     decoder = MediaDecoder(name, file, options)
-    return AudioReader(name, decoder.blocks(), decoder.close)
+    return AudioReader(
+        name, decoder.blocks(), decoder.close, lambda: _media_excerpts(name, file, options)
+    )
+
+
+def _media_excerpts(name: str, file: str | BinaryIO, options: AudioOptions) -> Excerpts | None:
+    """None where it is a pipe or stream, or nobody knows how long it is."""
+    try:
+        if isinstance(file, str):
+            if not Path(file).is_file():  # a pipe, a device, a URL
+                return None
+            found = MediaExcerpts(name, file, options)
+        elif not file.seekable():
+            return None
+        else:
+            found = SharedExcerpts(name, file, options)
+    except (AudioError, AttributeError, OSError, ValueError):
+        return None
+    if found.duration <= 0:
+        found.close()
+        return None
+    return found
 
 
 def _file(source: object) -> tuple[str, str | BinaryIO]:
@@ -197,7 +243,12 @@ def _open_array(audio: Audio, options: AudioOptions) -> AudioReader:
     if not len(samples):
         raise AudioError("has no samples; give at least one", source=name)
     _check_finite(name, samples, int(rate))
-    return AudioReader(name, _array_blocks(samples, int(rate)), lambda: None)
+    return AudioReader(
+        name,
+        to_mono(samples, int(rate)),
+        lambda: None,
+        lambda: ArrayExcerpts(samples, int(rate)),
+    )
 
 
 def _check_finite(name: str, samples: npt.NDArray[np.float32 | np.int16], rate: int) -> None:
@@ -211,14 +262,3 @@ def _check_finite(name: str, samples: npt.NDArray[np.float32 | np.int16], rate: 
                 f"has NaN or infinite samples at {at:.3f} s; replace them, by silence say",
                 source=name,
             )
-
-
-def _array_blocks(samples: npt.NDArray[np.float32 | np.int16], rate: int) -> Iterator[Samples]:
-    resampler = Resampler("mix")
-    for start in range(0, len(samples), BLOCK):
-        block = samples[start : start + BLOCK]
-        mono = block.astype(np.float32)  # a copy: what is given may be changed, the array not
-        if block.dtype == np.int16:
-            mono /= 32768
-        yield from (resampler.push_samples(mono, rate) if rate != SAMPLING_RATE else (mono,))
-    yield from resampler.flush()

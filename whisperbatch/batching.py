@@ -5,14 +5,18 @@ batches       [c0 c1]  [c2 c3 c4 END c0 c1 END]
 """
 
 from collections import deque
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Self, TypeVar
 
+import numpy as np
+import numpy.typing as npt
+
 from whisperbatch.errors import WhisperBatchError
-from whisperbatch.protocols import FeatureExtractor
-from whisperbatch.types import Chunk, Dropped, Features
+from whisperbatch.language import Heard
+from whisperbatch.protocols import Encoded, FeatureExtractor
+from whisperbatch.types import WINDOW_FRAMES, Chunk, Dropped, Features
 
 T = TypeVar("T")
 
@@ -25,6 +29,9 @@ class Row:
         chunk: at most 30 s.
         features: shape (n_mels, n_frames).
         pad_value: what silence looks like beside them.
+        heard: what language it sounds like, and `encoded`, what the engine hears in it: of a row
+            that was listened to.
+        language: to decode it in, where that may differ from row to row.
         listen: rows that tell which language the recording is in, itself the first: of a
             recording's first row, if that is asked for.
     """
@@ -33,12 +40,26 @@ class Row:
     features: Features
     pad_value: float
     listen: tuple["Row", ...] = ()
+    heard: Heard | None = None
+    encoded: Encoded | None = None
+    language: str | None = None
 
     @classmethod
     def of(cls, chunk: Chunk, extractor: FeatureExtractor) -> Self:
         """A chunk with its features."""
         features = extractor(chunk.samples)
         return cls(chunk, features, extractor.pad_value(features))
+
+
+def padded(rows: Sequence[Row], frames: int = WINDOW_FRAMES) -> npt.NDArray[np.float32]:
+    """Features of all rows, each padded with its silence: (batch, n_mels, frames)."""
+    n_mels = rows[0].features.shape[0]
+    features = np.empty((len(rows), n_mels, frames), np.float32)
+    for target, row in zip(features, rows, strict=True):
+        own = row.features.shape[1]
+        target[:, :own] = row.features
+        target[:, own:] = row.pad_value
+    return features
 
 
 @dataclass(slots=True)
@@ -78,8 +99,12 @@ class End:
 Item = Row | End
 
 
-def with_evidence(items: Iterable[Item], listen: int) -> Iterator[Item]:
+def with_evidence(
+    items: Iterable[Item], listen: int, settled: Callable[[int], bool]
+) -> Iterator[Item]:
     """Each recording's first row with the first `listen` rows to tell its language by.
+
+    Not of recordings whose language is settled already.
 
     Rows wait until there are that many, or their recording has ended. What is listened to depends
     on the recording alone, not on how batches come to be filled.
@@ -92,7 +117,11 @@ def with_evidence(items: Iterable[Item], listen: int) -> Iterator[Item]:
             yield from held[1:]
 
     for item in items:
-        if isinstance(item, Row) and item.chunk.index < listen:
+        if (
+            isinstance(item, Row)
+            and item.chunk.index < listen
+            and not settled(item.chunk.recording)
+        ):
             held = waiting.setdefault(item.chunk.recording, [])
             held.append(item)
             if len(held) == listen:

@@ -40,14 +40,14 @@ UNSPACED: Final = frozenset({"zh", "ja", "th", "lo", "my", "yue", "km", "bo"})
 """Languages written without spaces between words."""
 
 
-def check_language(language: object) -> str:
+def check_language(language: object, name: str = "language") -> str:
     """The code of a language given by code or English name, in any case.
 
     Raises:
         OptionError: it is neither; the message names the nearest.
     """
     if not isinstance(language, str):
-        raise OptionError(f"language must be a code such as 'en', not {language!r}")
+        raise OptionError(f"{name} must be a code such as 'en', not {language!r}")
     wanted = language.strip().lower()
     if wanted in LANGUAGES:
         return wanted
@@ -56,4 +56,4 @@ def check_language(language: object) -> str:
         return codes[wanted]
     near = difflib.get_close_matches(wanted, [*LANGUAGES, *codes], n=1)
     hint = f"; did you mean {near[0]!r}?" if near else "; give a code such as 'en' or None"
-    raise OptionError(f"language={language!r} is not a language of Whisper's{hint}")
+    raise OptionError(f"{name}={language!r} is not a language of Whisper's{hint}")

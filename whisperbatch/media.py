@@ -1,4 +1,4 @@
-"""Media -> blocks of mono samples at 16 kHz, by PyAV (FFmpeg): the only file that knows it.
+"""Media -> blocks of mono samples at 16 kHz, by PyAV (FFmpeg).
 
 A block's place in the recording is exact. What a decoder cannot give, because frames are damaged
 or missing or the sound begins later than the picture, is filled with silence:
@@ -14,9 +14,7 @@ from typing import TYPE_CHECKING, BinaryIO, Final
 
 import av
 import numpy as np
-import numpy.typing as npt
 from av.audio.frame import AudioFrame
-from av.audio.resampler import AudioResampler
 from av.audio.stream import AudioStream
 from av.container import InputContainer
 
@@ -24,11 +22,10 @@ from whisperbatch import bare
 from whisperbatch.bare import LostTime
 from whisperbatch.errors import AudioError, OptionError
 from whisperbatch.options import AudioOptions, Channel
-from whisperbatch.types import SAMPLING_RATE, Samples, to_samples
+from whisperbatch.resampling import BLOCK, Resampler
+from whisperbatch.types import Samples, to_samples
 
 RATES: Final = (1_000, 768_000)  # Hz: the sampling rates that make sense
-BLOCK: Final = SAMPLING_RATE  # samples given at a time
-MIXABLE: Final = 8  # channels that FFmpeg mixes down
 JITTER: Final = 0.1  # seconds that a frame's time may be off without there being a gap
 LOST: Final = 0.01  # the same after damage: shorter than a frame of most codecs, which last 20 ms
 UNSAID_GAP: Final = 60.0  # seconds believed where the container does not say how long it is
@@ -62,11 +59,11 @@ class MediaDecoder:
         self._damaged_at: float | None = None  # where the first of either lies, in seconds
         self._doubtful = False  # whether frames may be missing before the next
         self._cut_off: av.FFmpegError | None = None  # why nothing more can be read
-        self._container = _open(name, file)
+        self._container = open_container(name, file)
         try:
-            self._stream = _track(name, self._container, options.track)
+            self._stream = find_track(name, self._container, options.track)
             self._resampler = Resampler(options.channel)
-            self._start = _start_time(self._container)
+            self._start = start_time(self._container)
             self._frames = self._decode()
             self._first = self._first_frame(options.channel)
         except BaseException:
@@ -221,74 +218,12 @@ class MediaDecoder:
         return gap, time
 
 
-class Resampler:
-    """Frames of any rate, layout and format -> mono samples at 16 kHz, streamed, in whole blocks.
+def open_container(name: str, file: str | BinaryIO) -> InputContainer:
+    """What FFmpeg makes of a file.
 
-    Args:
-        channel: "mix", or the one to take.
+    Raises:
+        AudioError: it cannot be opened, or is no media.
     """
-
-    def __init__(self, channel: Channel) -> None:
-        self._channel = channel
-        self._resampler: AudioResampler | None = None
-        self._source: tuple[str, str, int] | None = None
-        self._channels = 1  # that it gives
-
-    def push(self, frame: AudioFrame) -> Iterator[Samples]:
-        """The blocks that `frame` completes, each of `BLOCK` samples.
-
-        Where the track changes its format, one more, with what the old format had left.
-        """
-        source = (frame.format.name, frame.layout.name, frame.sample_rate)
-        if source != self._source:
-            yield from self.flush()
-            self._open(frame)
-            self._source = source
-        frame.pts = None  # its place is known already
-        yield from self._resample(frame)
-
-    def push_samples(self, samples: Samples, rate: int) -> Iterator[Samples]:
-        """The same for mono float32 samples."""
-        frame = AudioFrame.from_ndarray(samples[None], format="fltp", layout="mono")
-        frame.sample_rate = rate
-        yield from self.push(frame)
-
-    def flush(self) -> Iterator[Samples]:
-        """What is still held back."""
-        yield from self._resample(None)
-        self._resampler = self._source = None
-
-    def _open(self, frame: AudioFrame) -> None:
-        channels = frame.layout.nb_channels
-        # Two channels are averaged here: FFmpeg's own mix of them is 3 dB louder than either. It
-        # has none for more than eight.
-        mixed = self._channel == "mix" and 2 < channels <= MIXABLE  # noqa: PLR2004
-        self._channels = 1 if mixed else channels
-        # Packed, not planar: PyAV 18 reads beyond the planes of a frame of more than eight.
-        self._resampler = AudioResampler(
-            format="flt",
-            layout="mono" if mixed else frame.layout,
-            rate=SAMPLING_RATE,
-            frame_size=BLOCK,
-        )
-
-    def _resample(self, frame: AudioFrame | None) -> Iterator[Samples]:
-        if self._resampler is None:
-            return
-        for resampled in self._resampler.resample(frame):
-            packed = resampled.to_ndarray().astype(np.float32, copy=False)
-            if packed.size:
-                yield self._choose(packed.reshape(-1, self._channels))  # (n_samples, channels)
-
-    def _choose(self, packed: npt.NDArray[np.float32]) -> Samples:
-        if self._channel == "mix" and self._channels > 1:
-            samples: Samples = packed.mean(axis=1, dtype=np.float32)
-            return samples
-        number = 1 if self._channel == "right" and self._channels > 1 else 0
-        return np.ascontiguousarray(packed[:, number])
-
-
-def _open(name: str, file: str | BinaryIO) -> InputContainer:
     try:
         # "file:", since FFmpeg takes what precedes a colon for a protocol: "12:30 notes.mp3"
         url = f"file:{file}" if isinstance(file, str) and "://" not in file else file
@@ -303,7 +238,12 @@ def _open(name: str, file: str | BinaryIO) -> InputContainer:
         raise AudioError(f"cannot be opened: {reason}", source=name) from error
 
 
-def _track(name: str, container: InputContainer, track: int) -> AudioStream:
+def find_track(name: str, container: InputContainer, track: int) -> AudioStream:
+    """One audio track, from 0.
+
+    Raises:
+        AudioError: there is none such.
+    """
     tracks = container.streams.audio
     if not tracks:
         raise AudioError("has no audio track; give a recording with sound", source=name)
@@ -314,6 +254,6 @@ def _track(name: str, container: InputContainer, track: int) -> AudioStream:
     return tracks[track]
 
 
-def _start_time(container: InputContainer) -> float:
+def start_time(container: InputContainer) -> float:
     """When the container begins, in seconds: players count from there."""
     return container.start_time / av.time_base if container.start_time is not None else 0.0

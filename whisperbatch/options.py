@@ -7,27 +7,28 @@ stage takes its own group's type and an `Options` serves everywhere:
             ├─ VadOptions      vad/           where speech starts and ends
             ├─ ChunkOptions    chunking.py    how speech becomes rows of at most 30 s
             ├─ FeatureOptions  features/      what the encoder sees
+            ├─ LanguageOptions language.py    which languages are spoken, and where
             └─ DecodeOptions   engines/, decoding/   how text is found and placed
 
 The groups have no slots: Python cannot combine several slotted bases.
 """
 
 import difflib
-import math
 from dataclasses import dataclass, fields, replace
 from itertools import pairwise
 from typing import Final, Literal, TypedDict, Unpack, get_args
 
+from whisperbatch import checks
 from whisperbatch.errors import OptionError
 from whisperbatch.languages import check_language
 
-LONGEST: Final = 1e9  # seconds, some thirty years: no duration is longer
 MOST_TOKENS: Final = 224  # that Whisper decodes for a chunk: half of its text context
 
 Channel = Literal["mix", "left", "right"]
 FeatureKind = Literal["whisper", "kaldi", "kaldi-mel", "kaldi-fbank"]
 Timestamps = Literal["alignment", "tokens"]
 Task = Literal["transcribe", "translate"]
+Output = Literal["hybrid", "english"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,11 +51,11 @@ class AudioOptions:
     clip_timestamps: tuple[tuple[float, float | None], ...] = ()
 
     def __post_init__(self) -> None:
-        _integer("track", self.track, least=0)
-        _choice("channel", self.channel, get_args(Channel))
+        checks.integer("track", self.track, least=0)
+        checks.choice("channel", self.channel, get_args(Channel))
         if self.sampling_rate is not None:
-            _integer("sampling_rate", self.sampling_rate, least=1)
-        _check_clips(self.clip_timestamps)
+            checks.integer("sampling_rate", self.sampling_rate, least=1)
+        checks.clips(self.clip_timestamps)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,22 +83,22 @@ class VadOptions:
     max_speech_duration: float = 30.0
 
     def __post_init__(self) -> None:
-        _boolean("vad", self.vad)
-        _number("vad_onset", self.vad_onset, least=0, most=1)
-        _number("vad_offset", self.vad_offset, least=0, most=1)
+        checks.boolean("vad", self.vad)
+        checks.number("vad_onset", self.vad_onset, least=0, most=1)
+        checks.number("vad_offset", self.vad_offset, least=0, most=1)
         if self.vad_offset > self.vad_onset:
             raise OptionError(
                 f"vad_offset={self.vad_offset} is above vad_onset={self.vad_onset}: "
                 "speech would end as it starts; give a vad_offset at or below it"
             )
-        _number("min_speech_duration", self.min_speech_duration, least=0)
-        _number("min_silence_duration", self.min_silence_duration, least=0)
-        _number("speech_pad", self.speech_pad, least=0, most=5)
-        _number("max_speech_duration", self.max_speech_duration, least=1, most=30)
-        _check_room("max_speech_duration", self.max_speech_duration, self.speech_pad)
+        checks.number("min_speech_duration", self.min_speech_duration, least=0)
+        checks.number("min_silence_duration", self.min_silence_duration, least=0)
+        checks.number("speech_pad", self.speech_pad, least=0, most=5)
+        checks.number("max_speech_duration", self.max_speech_duration, least=1, most=30)
+        checks.room("max_speech_duration", self.max_speech_duration, self.speech_pad)
         if not self.vad:
             for name in ("vad_onset", "vad_offset", "min_silence_duration", "speech_pad"):
-                if getattr(self, name) != _default(VadOptions, name):
+                if getattr(self, name) != checks.default(VadOptions, name):
                     raise OptionError(f"{name} has no effect with vad=False; leave it out")
 
 
@@ -115,9 +116,9 @@ class ChunkOptions:
     max_pause: float | None = None
 
     def __post_init__(self) -> None:
-        _number("chunk_length", self.chunk_length, least=1, most=30)
+        checks.number("chunk_length", self.chunk_length, least=1, most=30)
         if self.max_pause is not None:
-            _number("max_pause", self.max_pause, least=0)
+            checks.number("max_pause", self.max_pause, least=0)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -133,7 +134,78 @@ class FeatureOptions:
     features: FeatureKind = "whisper"
 
     def __post_init__(self) -> None:
-        _choice("features", self.features, get_args(FeatureKind))
+        checks.choice("features", self.features, get_args(FeatureKind))
+
+
+@dataclass(frozen=True, kw_only=True)
+class LanguageOptions:
+    """Which languages are spoken, and where.
+
+    Attributes:
+        language: Whisper's code or English name; None detects it.
+        languages: the only ones that are detected; empty for all.
+        language_detection_segments: windows, spread over the recording, that are listened to. A
+            recording that cannot be read out of order is judged by its first chunks, and again
+            as it is read.
+        language_detection_length: of each of them, in seconds.
+        language_detection_threshold: a window or chunk whose best language is less probable than
+            this does not vote; with `multilingual` it goes by its neighbours.
+        multilingual: the language may change within the recording: it is detected for each chunk,
+            and chunks are cut where it changes.
+        output: with `multilingual`, "hybrid" writes each chunk in its own language, "english"
+            translates all that is not English.
+        latin_names: with `multilingual`, words in Latin letters may stand in languages that are
+            written in other scripts; otherwise only a language's own scripts are written.
+    """
+
+    language: str | None = None
+    languages: tuple[str, ...] = ()
+    language_detection_segments: int = 8
+    language_detection_length: float = 10.0
+    language_detection_threshold: float = 0.5
+    multilingual: bool = False
+    output: Output = "hybrid"
+    latin_names: bool = False
+
+    def __post_init__(self) -> None:
+        if self.language is not None:
+            object.__setattr__(self, "language", check_language(self.language))
+        object.__setattr__(self, "languages", checks.languages(self.languages))
+        checks.integer(
+            "language_detection_segments", self.language_detection_segments, least=1, most=1000
+        )
+        checks.number("language_detection_length", self.language_detection_length, least=2, most=30)
+        checks.number(
+            "language_detection_threshold", self.language_detection_threshold, least=0, most=1
+        )
+        checks.boolean("multilingual", self.multilingual)
+        checks.choice("output", self.output, get_args(Output))
+        checks.boolean("latin_names", self.latin_names)
+        self._check_effect()
+
+    def _check_effect(self) -> None:
+        """Refuse what the other options leave no room for."""
+        detection = ("segments", "length", "threshold")
+        named = ("languages", *(f"language_detection_{name}" for name in detection))
+        if self.language and self.multilingual:
+            raise OptionError(
+                f"multilingual=True with language={self.language!r}: give the languages that may "
+                "be spoken as languages=('en', 'fr'), or none"
+            )
+        if self.language:
+            _refuse(self, named, "where the language is given")
+        if self.multilingual:
+            _refuse(self, named[1:3], "with multilingual=True: every chunk is listened to")
+        else:
+            _refuse(self, ("output", "latin_names"), "without multilingual=True")
+        if self.output == "english":
+            _refuse(self, ("latin_names",), "with output='english'")
+
+
+def _refuse(group: LanguageOptions, names: tuple[str, ...], where: str) -> None:
+    for name in names:
+        if getattr(group, name) != checks.default(LanguageOptions, name):
+            raise OptionError(f"{name} has no effect {where}; leave it out")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -141,7 +213,6 @@ class DecodeOptions:
     """How text is found and placed.
 
     Attributes:
-        language: Whisper's code or English name; None detects it from the first chunks.
         task: "transcribe", or "translate" into English.
         batch_size: rows decoded together.
         beam_size: 1 is greedy search.
@@ -183,7 +254,6 @@ class DecodeOptions:
         word_timestamps: give each segment its words.
     """
 
-    language: str | None = None
     task: Task = "transcribe"
     batch_size: int = 8
     beam_size: int = 5
@@ -211,30 +281,28 @@ class DecodeOptions:
     word_timestamps: bool = False
 
     def __post_init__(self) -> None:
-        if self.language is not None:
-            object.__setattr__(self, "language", check_language(self.language))
-        _choice("task", self.task, get_args(Task))
-        _integer("batch_size", self.batch_size, least=1)
-        _integer("beam_size", self.beam_size, least=1, most=100)
-        _number("patience", self.patience, least=0.01, most=100)
-        _number("length_penalty", self.length_penalty, least=-10, most=10)
-        _check_beam(self.beam_size, self.patience, self.length_penalty)
-        _number("repetition_penalty", self.repetition_penalty, least=0.01, most=100)
-        _integer("no_repeat_ngram_size", self.no_repeat_ngram_size, least=0, most=MOST_TOKENS)
-        _boolean("suppress_blank", self.suppress_blank)
-        _check_tokens("suppress_tokens", self.suppress_tokens, least=-1)
+        checks.choice("task", self.task, get_args(Task))
+        checks.integer("batch_size", self.batch_size, least=1)
+        checks.integer("beam_size", self.beam_size, least=1, most=100)
+        checks.number("patience", self.patience, least=0.01, most=100)
+        checks.number("length_penalty", self.length_penalty, least=-10, most=10)
+        checks.beam(self.beam_size, self.patience, self.length_penalty)
+        checks.number("repetition_penalty", self.repetition_penalty, least=0.01, most=100)
+        checks.integer("no_repeat_ngram_size", self.no_repeat_ngram_size, least=0, most=MOST_TOKENS)
+        checks.boolean("suppress_blank", self.suppress_blank)
+        checks.tokens("suppress_tokens", self.suppress_tokens, least=-1)
         if self.max_new_tokens is not None:
-            _integer("max_new_tokens", self.max_new_tokens, least=1, most=MOST_TOKENS)
+            checks.integer("max_new_tokens", self.max_new_tokens, least=1, most=MOST_TOKENS)
         self._check_sampling()
         self._check_thresholds()
         self._check_context()
-        _choice("timestamps", self.timestamps, get_args(Timestamps))
-        _number("max_initial_timestamp", self.max_initial_timestamp, least=0, most=30)
+        checks.choice("timestamps", self.timestamps, get_args(Timestamps))
+        checks.number("max_initial_timestamp", self.max_initial_timestamp, least=0, most=30)
         if self.timestamps != "tokens" and self.max_initial_timestamp != 1:
             raise OptionError(
                 "max_initial_timestamp has no effect on aligned text; give timestamps='tokens'"
             )
-        _boolean("word_timestamps", self.word_timestamps)
+        checks.boolean("word_timestamps", self.word_timestamps)
 
     @property
     def temperatures(self) -> tuple[float, ...]:
@@ -247,43 +315,47 @@ class DecodeOptions:
         if not self.temperatures:
             raise OptionError("temperature=() holds no temperature; 0.0 is the default")
         for temperature in self.temperatures:
-            _number("temperature", temperature, least=0, most=10)
+            checks.number("temperature", temperature, least=0, most=10)
         if any(later <= earlier for earlier, later in pairwise(self.temperatures)):
             raise OptionError(
                 f"temperature={self.temperature!r}: each must be above the one before"
             )
-        _integer("best_of", self.best_of, least=1, most=100)
-        _integer("seed", self.seed, least=0, most=2**32 - 1)
+        checks.integer("best_of", self.best_of, least=1, most=100)
+        checks.integer("seed", self.seed, least=0, most=2**32 - 1)
         if not any(self.temperatures):
             for name in ("best_of", "seed"):
-                if getattr(self, name) != _default(DecodeOptions, name):
+                if getattr(self, name) != checks.default(DecodeOptions, name):
                     raise OptionError(f"{name} has no effect without a temperature above 0")
 
     def _check_thresholds(self) -> None:
         if self.compression_ratio_threshold is not None:
-            _number("compression_ratio_threshold", self.compression_ratio_threshold, least=0)
+            checks.number("compression_ratio_threshold", self.compression_ratio_threshold, least=0)
         if self.log_prob_threshold is not None:
-            _number("log_prob_threshold", self.log_prob_threshold, least=-LONGEST, most=0)
+            checks.number(
+                "log_prob_threshold", self.log_prob_threshold, least=-checks.LONGEST, most=0
+            )
         if self.no_speech_threshold is not None:
-            _number("no_speech_threshold", self.no_speech_threshold, least=0, most=1)
+            checks.number("no_speech_threshold", self.no_speech_threshold, least=0, most=1)
         if self.coverage_threshold is not None:
-            _number("coverage_threshold", self.coverage_threshold, least=0)
-        _boolean("hallucination_filter", self.hallucination_filter)
+            checks.number("coverage_threshold", self.coverage_threshold, least=0)
+        checks.boolean("hallucination_filter", self.hallucination_filter)
 
     def _check_context(self) -> None:
         for name in ("initial_prompt", "hotwords", "prefix"):
             text = getattr(self, name)
             if name == "initial_prompt" and isinstance(text, tuple):
-                _check_tokens(name, text, least=0)
+                checks.tokens(name, text, least=0)
             elif text is not None and not isinstance(text, str):
                 raise OptionError(f"{name} must be text, not {text!r}")
             if text is not None and not (text.strip() if isinstance(text, str) else text):
                 raise OptionError(f"{name} is empty; leave it out")
-        _boolean("condition_on_previous_text", self.condition_on_previous_text)
+        checks.boolean("condition_on_previous_text", self.condition_on_previous_text)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options(AudioOptions, VadOptions, ChunkOptions, FeatureOptions, DecodeOptions):
+class Options(
+    AudioOptions, VadOptions, ChunkOptions, FeatureOptions, LanguageOptions, DecodeOptions
+):
     """All options of a transcription, flat: `Options(language="en", beam_size=1)`.
 
     Frozen; `dataclasses.replace` gives a changed copy. Raises OptionError, naming the option, for
@@ -293,8 +365,10 @@ class Options(AudioOptions, VadOptions, ChunkOptions, FeatureOptions, DecodeOpti
     def __post_init__(self) -> None:
         for group in Options.__bases__:
             group.__post_init__(self)  # type: ignore[attr-defined]  # each group has one
-        _check_room("chunk_length", self.chunk_length, self.speech_pad)
-        usual = _default(DecodeOptions, "coverage_threshold")
+        checks.room("chunk_length", self.chunk_length, self.speech_pad)
+        if self.multilingual:
+            self._check_multilingual()
+        usual = checks.default(DecodeOptions, "coverage_threshold")
         if self.coverage_threshold not in (None, usual):
             if not self.vad:
                 raise OptionError(
@@ -306,6 +380,18 @@ class Options(AudioOptions, VadOptions, ChunkOptions, FeatureOptions, DecodeOpti
                     "coverage_threshold has no effect with task='translate', since a translation's "
                     "words do not follow the speech; leave it out"
                 )
+
+    def _check_multilingual(self) -> None:
+        if self.task == "translate":
+            raise OptionError(
+                "task='translate' with multilingual=True: give output='english', which translates "
+                "all but English"
+            )
+        if self.condition_on_previous_text:
+            raise OptionError(
+                "condition_on_previous_text does not go with multilingual=True: the text before "
+                "may be in another language; leave either out"
+            )
 
 
 class OptionKeywords(TypedDict, total=False):
@@ -326,6 +412,13 @@ class OptionKeywords(TypedDict, total=False):
     max_pause: float | None
     features: FeatureKind
     language: str | None
+    languages: tuple[str, ...]
+    language_detection_segments: int
+    language_detection_length: float
+    language_detection_threshold: float
+    multilingual: bool
+    output: Output
+    latin_names: bool
     task: Task
     batch_size: int
     beam_size: int
@@ -353,6 +446,35 @@ class OptionKeywords(TypedDict, total=False):
     word_timestamps: bool
 
 
+class DetectionKeywords(TypedDict, total=False):
+    """The options that have an effect on `detect_language`, as keywords."""
+
+    track: int
+    channel: Channel
+    sampling_rate: int | None
+    clip_timestamps: tuple[tuple[float, float | None], ...]
+    vad: bool
+    vad_onset: float
+    vad_offset: float
+    min_speech_duration: float
+    min_silence_duration: float
+    speech_pad: float
+    features: FeatureKind
+    languages: tuple[str, ...]
+    language_detection_segments: int
+    language_detection_length: float
+    language_detection_threshold: float
+
+
+def for_detection(**keywords: Unpack[DetectionKeywords]) -> Options:
+    """The options of a detection; others than `DetectionKeywords` are refused."""
+    known = DetectionKeywords.__annotations__
+    for name in keywords:
+        if name not in known and name in OptionKeywords.__annotations__:
+            raise OptionError(f"{name} has no effect on detect_language; leave it out")
+    return resolve(None, **keywords)
+
+
 def resolve(options: Options | None, **keywords: Unpack[OptionKeywords]) -> Options:
     """`options`, or the defaults, with the keywords in place of the fields they name."""
     if options is not None and not isinstance(options, Options):
@@ -364,87 +486,3 @@ def resolve(options: Options | None, **keywords: Unpack[OptionKeywords]) -> Opti
             hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(sorted(known))}"
             raise OptionError(f"{name} is not an option; {hint}")
     return replace(options or Options(), **keywords)
-
-
-def _default(group: type[VadOptions] | type[DecodeOptions], name: str) -> object:
-    return next(field.default for field in fields(group) if field.name == name)
-
-
-def _number(name: str, value: object, *, least: float, most: float = LONGEST) -> None:
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise OptionError(f"{name} must be a number, not {value!r}")
-    if not least <= value <= most:
-        raise OptionError(f"{name}={value!r} is out of range: {_range(least, most)}")
-
-
-def _integer(name: str, value: object, *, least: int, most: float = math.inf) -> None:
-    if isinstance(value, bool) or not isinstance(value, int):
-        raise OptionError(f"{name} must be a whole number, not {value!r}")
-    if not least <= value <= most:
-        raise OptionError(f"{name}={value!r} is out of range: {_range(least, most)}")
-
-
-def _range(least: float, most: float) -> str:
-    return f"at least {least:g}" if most == math.inf else f"from {least:g} to {most:g}"
-
-
-def _boolean(name: str, value: object) -> None:
-    if not isinstance(value, bool):
-        raise OptionError(f"{name} must be True or False, not {value!r}")
-
-
-def _choice(name: str, value: object, choices: tuple[str, ...]) -> None:
-    if value not in choices:
-        raise OptionError(f"{name}={value!r} is none of {', '.join(choices)}")
-
-
-def _check_room(name: str, duration: float, pad: float) -> None:
-    if duration < 2 * pad + 1:
-        raise OptionError(
-            f"{name}={duration} leaves less than 1 s between two margins of speech_pad={pad}; "
-            "raise the one or lower the other"
-        )
-
-
-def _check_beam(beam_size: int, patience: float, length_penalty: float) -> None:
-    if beam_size == 1:
-        for name, value in (("patience", patience), ("length_penalty", length_penalty)):
-            if value != 1:
-                raise OptionError(
-                    f"{name}={value} has no effect on greedy search; give a beam_size above 1"
-                )
-    if beam_size * patience < 1:
-        raise OptionError(
-            f"patience={patience} with beam_size={beam_size} asks for less than one hypothesis; "
-            "raise either"
-        )
-
-
-def _check_tokens(name: str, tokens: object, *, least: int) -> None:
-    if not isinstance(tokens, tuple) or not all(type(token) is int for token in tokens):
-        raise OptionError(f"{name} must be a tuple of token ids, not {tokens!r}")
-    if any(token < least for token in tokens):
-        own = ", or -1 for the model's own list" if least < 0 else ""
-        raise OptionError(f"{name}: an id is at least 0{own}")
-
-
-def _check_clips(clips: object) -> None:
-    wanted = "clip_timestamps must be a tuple of (start, end) pairs in seconds"
-    if not isinstance(clips, tuple):
-        raise OptionError(f"{wanted}, not {clips!r}")
-    position = 0.0
-    for number, clip in enumerate(clips):
-        if not isinstance(clip, tuple) or len(clip) != 2:  # noqa: PLR2004 - a pair
-            raise OptionError(f"{wanted}; number {number} is {clip!r}")
-        start, end = clip
-        _number(f"clip_timestamps[{number}] start", start, least=0)
-        if end is None and number < len(clips) - 1:
-            raise OptionError("clip_timestamps: only the last range may have no end")
-        if end is not None:
-            _number(f"clip_timestamps[{number}] end", end, least=0)
-        if start < position or (end is not None and end <= start):
-            raise OptionError(
-                f"clip_timestamps[{number}]={clip!r}: ranges must have an end after their start "
-                "and come in order, without overlap"
-            )
-        position = end if end is not None else math.inf

@@ -9,8 +9,8 @@ Every arrow is a generator, and every buffer has a bound: memory does not grow w
 """
 
 import os
-from collections.abc import Callable, Generator, Iterable
-from contextlib import closing
+from collections.abc import Callable, Generator, Iterable, Sequence
+from contextlib import ExitStack, closing
 from dataclasses import replace
 from itertools import chain
 from typing import Final
@@ -33,12 +33,14 @@ from whisperbatch.decoding.prompts import Prompts
 from whisperbatch.decoding.vocabulary import Vocabulary
 from whisperbatch.errors import EngineError, OptionError, WhisperBatchError
 from whisperbatch.features import feature_extractor
-from whisperbatch.language import Decision, Languages
+from whisperbatch.language import Decision, Languages, decide
 from whisperbatch.options import Options
 from whisperbatch.prefetch import map_ordered
 from whisperbatch.protocols import Engine
+from whisperbatch.switching import Switches, hear
 from whisperbatch.types import Chunk, Segment, to_seconds
 from whisperbatch.vad import open_vad
+from whisperbatch.windows import find_windows, listen
 
 Opener = Callable[[], AudioReader]
 
@@ -61,16 +63,23 @@ def check(engine: Engine, options: Options) -> Options:
                 f"its last is {vocabulary.size - 1}"
             )
     if engine.is_multilingual:
-        if options.language and not vocabulary.knows(options.language):
-            raise OptionError(
-                f"language={options.language!r}: model {engine.name} does not know it; "
-                "use a newer model such as 'large-v3'"
-            )
+        for name, codes in (("language", (options.language,)), ("languages", options.languages)):
+            for code in filter(None, codes):
+                if not vocabulary.knows(code):
+                    raise OptionError(
+                        f"{name}={code!r}: model {engine.name} does not know it; "
+                        "use a newer model such as 'large-v3'"
+                    )
         return options
     if options.language not in (None, "en"):
         raise OptionError(
             f"language={options.language!r}: model {engine.name} is English-only; "
             "use a multilingual model such as 'base'"
+        )
+    if options.languages or options.multilingual:
+        named = "languages" if options.languages else "multilingual"
+        raise OptionError(
+            f"{named}: model {engine.name} is English-only; use a multilingual model such as 'base'"
         )
     if options.task == "translate":
         raise OptionError(
@@ -110,9 +119,10 @@ class Run:
         self._stopped = False
         self._readers: dict[int, AudioReader] = {}
         self._accounts: dict[int, Account] = {}
-        self._languages = Languages(options.language)
+        self._languages = Languages(options)
         self._vad = open_vad(options)
         self._extractor = feature_extractor(options.features, engine.n_mels)
+        self._switches = Switches(engine, self._extractor, options)
         self._decode = Decoder(engine, self._extractor, options, self._languages)
 
     def __iter__(self) -> Generator[tuple[int, Segment] | End, None, None]:
@@ -127,6 +137,7 @@ class Run:
                     account = self._accounts.pop(result.recording, None) or Account()
                     self._decode.ended(result.recording)
                     yield replace(result, error=error, account=account)
+                    self._languages.forget(result.recording)
                     number = 0
                     continue
                 recording, row = result
@@ -143,7 +154,7 @@ class Run:
 
     def language(self, recording: int) -> Decision | None:
         """What was decided for a recording that has ended; None where it had no speech."""
-        return self._languages.of(recording)
+        return self._languages.latest(recording)
 
     def account(self, recording: int) -> Account:
         """What has been done so far with a recording that has not ended."""
@@ -172,11 +183,23 @@ class Run:
         failure: WhisperBatchError | None = None
         with closing(reader):
             try:
+                self._listen(recording, reader)
                 yield from self._read(recording, reader)
             except WhisperBatchError as error:
                 failure = error
             del self._readers[recording]
             yield End(recording, reader.name, to_seconds(reader.position), failure)
+
+    def _listen(self, recording: int, reader: AudioReader) -> None:
+        """Decide the recording's language by all of it, if that takes no reading through."""
+        if self._languages.settled(recording):
+            return
+        with reader.excerpts() as excerpts:
+            if excerpts is None or excerpts.duration <= LISTEN * self._options.chunk_length:
+                return  # the first chunks tell
+            windows = find_windows(excerpts, self._vad, self._options, lambda: reader.closed)
+        if heard := listen(self._engine, self._extractor, windows):
+            self._languages.settle(recording, decide(heard, self._options), final=True)
 
     def _read(self, recording: int, reader: AudioReader) -> Generator[Chunk, None, None]:
         index = 0
@@ -199,17 +222,21 @@ class Run:
 
     def _batches(self) -> Generator[list[Item], None, None]:
         options = self._options
-        with closing(
-            map_ordered(
-                self._featurise,
-                self._chunks(),
-                workers=FEATURE_WORKERS,
-                depth=FEATURE_WORKERS + 1,
+        with ExitStack() as stack:
+            items: Iterable[Item] = stack.enter_context(
+                closing(
+                    map_ordered(
+                        self._featurise,
+                        self._chunks(),
+                        workers=FEATURE_WORKERS,
+                        depth=FEATURE_WORKERS + 1,
+                    )
+                )
             )
-        ) as rows:
-            items: Iterable[Item] = rows
-            if not options.language:
-                items = with_evidence(rows, LISTEN)
+            if options.multilingual:
+                items = self._switches(stack.enter_context(closing(self._heard(items))))
+            elif not options.language:
+                items = with_evidence(items, LISTEN, self._languages.settled)
             # the sooner the first segments, the better; what is listened to is encoded anyway
             first = max(options.batch_size // (8 if options.language else 4), 1)
             apart = options.condition_on_previous_text
@@ -217,18 +244,46 @@ class Run:
                 for item in batch:
                     if isinstance(item, Row) and item.listen:
                         self._languages.claim(item.chunk.recording)
+                    if isinstance(item, Row) and item.language and item.heard:
+                        self._languages.count(item.chunk.recording, item.language, item.heard)
                 yield batch
 
-    def _decode_batch(self, items: list[Item]) -> list[tuple[int, Decoded] | End]:
+    def _heard(self, items: Iterable[Item]) -> Generator[Item, None, None]:
+        """The same, each row listened to."""
+        workers = self._engine.workers
+        size = self._options.batch_size
+        with closing(
+            map_ordered(
+                self._hear_batch,
+                batches(items, size, max(size // 4, 1)),
+                workers=workers,
+                depth=workers,
+            )
+        ) as heard:
+            yield from chain.from_iterable(heard)
+
+    def _hear_batch(self, items: list[Item]) -> Sequence[Item]:
+        rows = [item for item in items if isinstance(item, Row)]
+        try:
+            heard = iter(hear(self._engine, rows) if rows else ())
+        except EngineError as error:
+            return self._without(rows, items, error)
+        return [item if isinstance(item, End) else next(heard) for item in items]
+
+    def _decode_batch(self, items: list[Item]) -> Sequence[tuple[int, Decoded] | End]:
         rows = [item for item in items if isinstance(item, Row)]
         try:
             decoded = iter(self._decode(rows) if rows else ())
         except EngineError as error:
-            if not self._isolate:
-                raise
-            self._failed |= {row.chunk.recording: error for row in rows}
-            return [item for item in items if isinstance(item, End)]
+            return self._without(rows, items, error)
         return [
             item if isinstance(item, End) else (item.chunk.recording, next(decoded))
             for item in items
         ]
+
+    def _without(self, rows: Sequence[Row], items: Sequence[Item], error: EngineError) -> list[End]:
+        """What is left of a batch that the engine has failed on."""
+        if not self._isolate:
+            raise error
+        self._failed |= {row.chunk.recording: error for row in rows}
+        return [item for item in items if isinstance(item, End)]

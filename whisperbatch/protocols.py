@@ -110,7 +110,18 @@ class Engine(Protocol):
     tokenizer: Tokenizer
 
     def encode(self, features: npt.NDArray[np.float32]) -> Encoded:
-        """Encode a batch: features of shape (batch, n_mels, 3000), padded."""
+        """Encode a batch: features of shape (batch, n_mels, 3000), padded.
+
+        Fewer frames, an even number, are enough to tell a language by.
+        """
+        ...
+
+    def split(self, encoded: Encoded) -> list[Encoded]:
+        """Each row of a batch by itself, in order."""
+        ...
+
+    def join(self, rows: Sequence[Encoded]) -> Encoded:
+        """Rows of any batches, as one batch."""
         ...
 
     def detect_language(self, encoded: Encoded) -> list[dict[str, float]]:

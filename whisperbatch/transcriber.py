@@ -13,11 +13,18 @@ import numpy as np
 
 from whisperbatch.audio import AudioReader, open_audio
 from whisperbatch.batching import End
+from whisperbatch.detection import detect
 from whisperbatch.errors import ClosedError, OptionError, WhisperBatchError
-from whisperbatch.options import OptionKeywords, Options, resolve
+from whisperbatch.options import (
+    DetectionKeywords,
+    OptionKeywords,
+    Options,
+    for_detection,
+    resolve,
+)
 from whisperbatch.pipeline import Run, check
 from whisperbatch.protocols import Engine
-from whisperbatch.types import Audio, Dropped, Segment, Source, Transcript
+from whisperbatch.types import Audio, Dropped, LanguageDetection, Segment, Source, Transcript
 
 F = TypeVar("F", bound=Callable[..., object])
 
@@ -43,6 +50,9 @@ OPTIONS: Final = tuple(
 )
 
 
+DETECTION: Final = tuple(p for p in OPTIONS if p.name in DetectionKeywords.__annotations__)
+
+
 class SegmentStream(Iterator[Segment]):
     """Segments of one recording, in order, each as soon as it is decoded.
 
@@ -52,7 +62,8 @@ class SegmentStream(Iterator[Segment]):
     Attributes:
         source: the recording's name.
         language: given, or detected once the first segment has come; None before, or where there
-            is no speech to detect it from.
+            is no speech to detect it from. Of a recording that can only be read through, later
+            chunks may revise it: segments that are out already keep theirs.
         language_probability: of the language detected; 1.0 where it was given.
         duration: seconds of the recording read, once all segments have come; None before.
         dropped: what was decoded and left out so far, and speech that gave no text.
@@ -243,6 +254,30 @@ class Transcriber:
         openers = (functools.partial(open_audio, source, resolved) for source in sources)
         run = Run(self._engine, openers, resolved, isolate=on_error == "yield")
         return _transcripts(run, on_error)
+
+    @shows(*DETECTION)
+    def detect_language(
+        self, source: Source, **keywords: Unpack[DetectionKeywords]
+    ) -> LanguageDetection:
+        """Which language a recording is in, by voiced windows spread over all of it.
+
+        A file is read only where it is listened to. A pipe must be read through. An English-only
+        model answers "en", and gives the reason; without speech the language is None.
+
+        Args:
+            source: as in `transcribe`.
+            **keywords: the options that have an effect on it.
+
+        Raises:
+            WhisperBatchError: see `whisperbatch.errors`.
+        """
+        resolved = for_detection(**keywords)
+        with open_audio(source, resolved) as reader:
+            return self.detect_from(reader, resolved)
+
+    def detect_from(self, reader: AudioReader, options: Options) -> LanguageDetection:
+        """As `detect_language`, of a recording already open."""
+        return detect(self._engine, reader, self._check(options))
 
     def close(self) -> None:
         """Free the weights. Safe to call twice; streams still open raise ClosedError."""

@@ -5,6 +5,7 @@ recording. Seconds (floats) appear in `Segment`, `Word` and `Transcript` alone.
 """
 
 from bisect import bisect_right
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import accumulate
 from pathlib import Path
@@ -89,6 +90,11 @@ class SpeechSpan:
         last = max(min(self.end, end), first)
         before = max(self.before - (first - self.start), 0)
         return SpeechSpan(first, last, before, max(self.after - (self.end - last), 0))
+
+
+def spoken(speech: Sequence[SpeechSpan]) -> float:
+    """Seconds of speech."""
+    return to_seconds(sum(span.length for span in speech))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -227,7 +233,7 @@ class Segment:
     words: tuple[Word, ...] | None = None
 
 
-Reason = Literal["loop", "too fast", "no speech", "boilerplate", "prompt", "missed"]
+Reason = Literal["loop", "too fast", "no speech", "boilerplate", "prompt", "script", "missed"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,11 +246,12 @@ class Dropped:
         text: what was decoded; empty where speech was missed.
         reason: "loop" repeats the words before it; "too fast" is more than can be said in its
             time; "no speech" was decoded where nobody speaks; "boilerplate" is a stock phrase
-            that Whisper makes of music and noise; "prompt" was leaked from the prompt; "missed"
-            is speech that no words were found for.
+            that Whisper makes of music and noise; "prompt" was leaked from the prompt; "script"
+            has letters of a script that its language is not written in; "missed" is speech that
+            no words were found for.
         score: how strong the evidence is, in the reason's own measure: times said; characters
-            a second; no-speech probability; share of the time without words; words; seconds of
-            speech.
+            a second; no-speech probability; share of the time without words; words; letters;
+            seconds of speech.
     """
 
     start: float
@@ -284,6 +291,43 @@ class Transcript:
     def text(self) -> str:
         """All segments, joined as their languages are written."""
         return join_texts(self.segments)
+
+
+@dataclass(frozen=True, slots=True)
+class LanguageWindow:
+    """A stretch of the recording that was listened to for its language, in seconds.
+
+    Attributes:
+        start: of its first speech.
+        end: of its last.
+        language: the most probable one.
+        probability: of it.
+    """
+
+    start: float
+    end: float
+    language: str
+    probability: float
+
+
+@dataclass(frozen=True, slots=True)
+class LanguageDetection:
+    """Which language a recording is in.
+
+    Attributes:
+        language: Whisper's code; None where nobody speaks.
+        probability: mean over the windows, each counted by its seconds of speech; 0.0 where
+            nobody speaks.
+        probabilities: the same for each language, the most probable first.
+        windows: what was listened to, in order.
+        reason: why nothing had to be listened to, or nothing could be; otherwise empty.
+    """
+
+    language: str | None
+    probability: float
+    probabilities: Mapping[str, float]
+    windows: tuple[LanguageWindow, ...] = ()
+    reason: str = ""
 
 
 def join_texts(segments: tuple[Segment, ...]) -> str:

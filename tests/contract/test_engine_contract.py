@@ -10,8 +10,7 @@ import pytest
 
 from benchmarks import recordings
 from whisperbatch import ClosedError, EngineError
-from whisperbatch.batching import Row
-from whisperbatch.decoding.rows import window
+from whisperbatch.batching import Row, padded
 from whisperbatch.decoding.vocabulary import Vocabulary
 from whisperbatch.engines.ctranslate2 import CTranslate2Engine
 from whisperbatch.features import feature_extractor
@@ -57,7 +56,7 @@ class Batch:
             chunk = Chunk(0, number, spans, spans, samples)
             self.rows.append(Row(chunk, features, extract.pad_value(features)))
         self.vocabulary = Vocabulary(engine.tokenizer, multilingual=engine.is_multilingual)
-        self.features: npt.NDArray[Any] = window(self.rows)
+        self.features: npt.NDArray[Any] = padded(self.rows)
         self.frames = [row.features.shape[1] for row in self.rows]
         self.starts = [self.vocabulary.prompt("en", "transcribe") for _ in self.rows]
         self.prompts = [[*start, self.vocabulary.no_timestamps] for start in self.starts]

@@ -36,6 +36,11 @@ class Case(NamedTuple):
 SAMPLED: OptionKeywords = PLAIN | {"temperature": 1.0}
 BEAM: OptionKeywords = {"beam_size": 4, "language": "en"}
 
+GREEDY: OptionKeywords = {"beam_size": 1}
+CLIPPED: OptionKeywords = GREEDY | {"clip_timestamps": ((38.0, 62.0),)}
+BRIEF: OptionKeywords = GREEDY | {"clip_timestamps": ((30.0, 40.0), (60.0, 70.0))}
+SWITCHING: OptionKeywords = CLIPPED | {"multilingual": True}
+
 CASES = {
     "track": Case({"track": 1}, source="two tracks"),
     "channel": Case({"channel": "right"}, source="stereo"),
@@ -52,6 +57,21 @@ CASES = {
     "max_pause": Case({"max_pause": 0.0}, both=PLAIN | {"word_timestamps": True}),
     "features": Case({"features": "kaldi-fbank"}),
     "language": Case({"language": "fr"}, both={"beam_size": 1}, model="base"),
+    "languages": Case({"languages": ("fr", "ru")}, GREEDY, "spanish", "base"),
+    "language_detection_segments": Case(
+        {"language_detection_segments": 1}, BRIEF, "two languages", "base"
+    ),
+    "language_detection_length": Case(
+        {"language_detection_length": 3.0}, BRIEF, "two languages", "base"
+    ),
+    "language_detection_threshold": Case(
+        {"language_detection_threshold": 1.0}, SWITCHING, "two languages", "base"
+    ),
+    "multilingual": Case({"multilingual": True}, CLIPPED, "two languages", "base"),
+    "output": Case({"output": "english"}, SWITCHING, "two languages", "base"),
+    "latin_names": Case(
+        {"latin_names": True}, GREEDY | {"multilingual": True, "languages": ("ru",)}, model="base"
+    ),
     "task": Case({"task": "translate"}, both={"beam_size": 1}, source="spanish", model="base"),
     "beam_size": Case({"beam_size": 4}, source="noisy"),
     "patience": Case({"patience": 0.25}, both=BEAM),
@@ -108,6 +128,7 @@ def sources(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
         "late": np.concatenate([(300 * rng.standard_normal(16000 * 6)).astype(np.int16), speech]),
         "noise": (300 * rng.standard_normal(16000 * 5)).astype(np.int16),
         "noisy": noisy.clip(-32768, 32767).astype(np.int16),
+        "two languages": recordings.switching(("en", "fr"), duration=150, seed=1).samples,
         "spanish": recordings.prompts("es", duration=15).samples,
         "stereo": written(directory / "stereo.wav", [np.stack((speech, other))], "stereo"),
         "two tracks": written(directory / "tracks.mka", [speech[None], other[None]], "mono"),
@@ -159,7 +180,8 @@ def seen(found: wb.Transcript) -> tuple[object, ...]:
         (s.text, s.start, s.end, s.language, s.words, round(s.avg_logprob, 4))
         for s in found.segments
     ]
-    return segments, found.redecoded, [(d.start, d.end, d.text, d.reason) for d in found.dropped]
+    language = found.language, round(found.language_probability, 4)
+    return segments, language, found.redecoded, [(d.start, d.end, d.text, d.reason) for d in found.dropped]
 
 
 def test_batch_size_is_how_many_rows_go_together(

@@ -108,9 +108,21 @@ def numbers(items: Iterable[Item]) -> list[tuple[int, int]]:
     ]
 
 
+def never(recording: int) -> bool:
+    return False
+
+
+def test_where_the_language_is_settled_nothing_is_listened_to() -> None:
+    items = [*many(0, 5), *many(1, 5)]
+    found = list(with_evidence(items, 4, lambda recording: recording == 0))
+    assert numbers(found) == numbers(items)
+    listening = [item for item in found if isinstance(item, Row) and item.listen]
+    assert numbers(listening) == [(1, 0)]
+
+
 @pytest.mark.parametrize(("count", "listened"), [(1, 1), (3, 3), (4, 4), (9, 4)])
 def test_a_first_row_has_the_rows_to_tell_its_language_by(count: int, listened: int) -> None:
-    found = list(with_evidence(many(0, count), 4))
+    found = list(with_evidence(many(0, count), 4, never))
     assert numbers(found) == numbers(many(0, count))
     first, *others = [item for item in found if isinstance(item, Row)]
     assert numbers(first.listen) == [(0, n) for n in range(listened)]
@@ -119,7 +131,7 @@ def test_a_first_row_has_the_rows_to_tell_its_language_by(count: int, listened: 
 
 def test_evidence_is_each_recordings_own() -> None:
     items: list[Item] = [row(0, 0), row(1, 0), row(0, 1), *many(2, 1), row(1, 1), End(0, "", 0.0)]
-    found = [item for item in with_evidence(items, 2) if isinstance(item, Row)]
+    found = [item for item in with_evidence(items, 2, never) if isinstance(item, Row)]
     assert {item.chunk.recording: numbers(item.listen) for item in found if item.listen} == {
         0: [(0, 0), (0, 1)],
         1: [(1, 0), (1, 1)],

@@ -8,10 +8,9 @@ import pytest
 
 from tests.unit.fakes import FakeEncoded, FakeEngine
 from whisperbatch import EngineError, Options, Segment
-from whisperbatch.batching import Row
+from whisperbatch.batching import Row, padded
 from whisperbatch.decoding.decoder import Decoder
 from whisperbatch.decoding.parts import compression_ratio
-from whisperbatch.decoding.rows import window
 from whisperbatch.decoding.vocabulary import Vocabulary
 from whisperbatch.features import feature_extractor
 from whisperbatch.language import Decision, Languages
@@ -89,7 +88,7 @@ def decode(
 ) -> list[tuple[Segment, ...]]:
     """Without `vad` nobody asks whether the words cover the speech."""
     options = resolve(Options(language="en", vad=False), **keywords)
-    decoder = Decoder(engine, EXTRACTOR, options, languages or Languages(options.language))
+    decoder = Decoder(engine, EXTRACTOR, options, languages or Languages(options))
     return [decoded.segments for decoded in decoder(rows)]
 
 
@@ -130,7 +129,7 @@ def test_rows_are_padded_with_their_own_silence() -> None:
 
 def test_window_leaves_rows_as_they_are() -> None:
     given = row(index=2)
-    window([given])[:] = 7
+    padded([given])[:] = 7
     assert (given.features == 2).all()
 
 
@@ -194,7 +193,7 @@ def test_a_translation_is_in_english() -> None:
 
 
 def test_each_recording_is_decoded_in_its_own_language() -> None:
-    languages = Languages(None)
+    languages = Languages(Options())
     languages.claim(0)
     languages.claim(1)
     engine = Scripted([" One."], [" Deux."], [" Tre."])
@@ -230,7 +229,7 @@ def test_a_failure_reaches_all_who_wait_for_a_language(
         raise EngineError(f"{step} failed")
 
     monkeypatch.setattr(engine, step, fail)
-    languages = Languages(None)
+    languages = Languages(Options())
     languages.claim(0)
     only = row()
     with pytest.raises(EngineError, match=f"{step} failed"):

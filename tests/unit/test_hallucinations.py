@@ -203,7 +203,7 @@ def test_a_chunk_goes_on_from_the_one_before() -> None:
     engine = World([*SAID, *sentence("and more", 100.0)])
     chunks = [chunk(SPOKEN), chunk([(100.0, 100.8)], index=1)]
     options = Options(language="en", speech_pad=0.0, condition_on_previous_text=True)
-    decoder = Decoder(engine, RampExtractor(), options, Languages("en"))
+    decoder = Decoder(engine, RampExtractor(), options, Languages(Options(language="en")))
     for row in rows(*chunks):
         decoder([row])
     first, second = (call.prompt for call in engine.calls)

@@ -12,13 +12,16 @@ from whisperbatch.options import (
     AudioOptions,
     ChunkOptions,
     DecodeOptions,
+    DetectionKeywords,
     FeatureOptions,
+    LanguageOptions,
     OptionKeywords,
     VadOptions,
+    for_detection,
     resolve,
 )
 
-GROUPS = (AudioOptions, VadOptions, ChunkOptions, FeatureOptions, DecodeOptions)
+GROUPS = (AudioOptions, VadOptions, ChunkOptions, FeatureOptions, LanguageOptions, DecodeOptions)
 
 CALLS = [
     wb.transcribe,
@@ -55,6 +58,13 @@ WRONG: dict[str, tuple[Any, ...]] = {
     "max_pause": (-1, "1"),
     "features": ("fbank", None),
     "language": ("xx", "", 3, ("en",)),
+    "languages": (["en"], "en", ("xx",), ("en", "English"), None),
+    "language_detection_segments": (0, 1.5, 1001, True),
+    "language_detection_length": (1.9, 31, "10"),
+    "language_detection_threshold": (-0.1, 1.1, "0.5"),
+    "multilingual": (1, "yes", None),
+    "output": ("hybrid text", None, "english"),
+    "latin_names": (1, None, True),
     "task": ("summarize", None),
     "batch_size": (0, 1.5, True, "8"),
     "beam_size": (0, -1, 2.0),
@@ -205,6 +215,60 @@ def test_coverage_needs_detection() -> None:
         Options(task="translate", coverage_threshold=2.0)
     assert Options(vad=False, coverage_threshold=None).coverage_threshold is None
     assert Options(coverage_threshold=2.0).coverage_threshold == 2.0
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("languages", ("en", "fr")),
+        ("language_detection_segments", 4),
+        ("language_detection_length", 5.0),
+        ("language_detection_threshold", 0.4),
+    ],
+)
+def test_nothing_is_detected_where_the_language_is_given(name: str, value: object) -> None:
+    with pytest.raises(OptionError, match=f"{name} has no effect where the language is given"):
+        made(language="en", **{name: value})
+    assert getattr(made(**{name: value}), name) == value
+
+
+def test_languages_are_codes_in_the_order_given() -> None:
+    assert made(languages=("French", "en")).languages == ("fr", "en")
+
+
+def test_many_languages_leave_no_room_for_one() -> None:
+    with pytest.raises(OptionError, match="multilingual=True with language='en'"):
+        made(multilingual=True, language="en")
+    with pytest.raises(OptionError, match="give output='english'"):
+        made(multilingual=True, task="translate")
+    with pytest.raises(OptionError, match="condition_on_previous_text does not go with"):
+        made(multilingual=True, condition_on_previous_text=True)
+    for name in ("language_detection_segments", "language_detection_length"):
+        with pytest.raises(OptionError, match=f"{name} has no effect with multilingual=True"):
+            made(multilingual=True, **{name: 5})
+
+
+@pytest.mark.parametrize(("name", "value"), [("output", "english"), ("latin_names", True)])
+def test_what_needs_many_languages_is_refused_without(name: str, value: object) -> None:
+    with pytest.raises(OptionError, match=f"{name} has no effect without multilingual=True"):
+        made(**{name: value})
+    assert getattr(made(multilingual=True, **{name: value}), name) == value
+
+
+def test_english_has_no_names_in_other_letters() -> None:
+    with pytest.raises(OptionError, match="latin_names has no effect with output='english'"):
+        made(multilingual=True, output="english", latin_names=True)
+
+
+def test_a_detection_takes_what_has_an_effect_on_it() -> None:
+    assert for_detection(languages=("en",), vad=False).languages == ("en",)
+    for name in ("beam_size", "language", "multilingual"):
+        with pytest.raises(OptionError, match=f"{name} has no effect on detect_language"):
+            for_detection(**{name: 1})  # type: ignore[arg-type]
+    with pytest.raises(OptionError, match="did you mean languages"):
+        for_detection(langages=("en",))  # type: ignore[call-arg]
+    hints = get_type_hints(Options)
+    assert get_type_hints(DetectionKeywords).items() <= hints.items()
 
 
 def test_a_beam_must_hold_a_hypothesis() -> None:

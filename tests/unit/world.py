@@ -186,7 +186,9 @@ def rows(*chunks: Chunk) -> list[Row]:
 def decode(engine: World, *chunks: Chunk, **options: Any) -> list[Decoded]:
     """What becomes of the chunks. Margins are none: spans are what is said."""
     resolved = resolve(Options(language="en", speech_pad=0.0), **options)
-    return Decoder(engine, RampExtractor(), resolved, Languages("en"))(rows(*chunks))
+    return Decoder(engine, RampExtractor(), resolved, Languages(Options(language="en")))(
+        rows(*chunks)
+    )
 
 
 def text(found: Decoded) -> str:

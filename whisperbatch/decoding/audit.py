@@ -21,7 +21,8 @@ from whisperbatch.decoding.parts import Part, normalized
 from whisperbatch.decoding.words import Placed, letters, said_slowly
 from whisperbatch.languages import UNSPACED
 from whisperbatch.options import MOST_TOKENS, Options
-from whisperbatch.types import Chunk, SpeechSpan, to_samples, to_seconds
+from whisperbatch.scripts import foreign
+from whisperbatch.types import Chunk, SpeechSpan, spoken, to_samples, to_seconds
 
 FASTEST: Final = 50.0  # letters a second that nobody says: for long, nobody says half of it
 BRIEF: Final = 0.6  # seconds, margins counted, that a noise may last which was taken for speech
@@ -59,6 +60,7 @@ class Audit:
         improbable: whether its average log-probability is below the threshold, and silence does
             not account for it.
         hurried: letters that there is no time to say.
+        foreign: letters of scripts that the language is not written in.
         cut_off: whether decoding stopped at the limit of tokens.
         cost: seconds of the recording that are wrong, about; 0 where nothing is.
     """
@@ -67,13 +69,15 @@ class Audit:
     repeats: bool
     improbable: bool
     hurried: int
+    foreign: int
     cut_off: bool
     cost: float
 
     @property
     def passed(self) -> bool:
         """Nothing is wrong."""
-        return not (self.holes or self.repeats or self.improbable or self.hurried or self.cut_off)
+        wrong = self.holes or self.repeats or self.improbable or self.hurried or self.foreign
+        return not (wrong or self.cut_off)
 
 
 def audit(part: Part, options: Options) -> Audit:
@@ -92,7 +96,10 @@ def audit(part: Part, options: Options) -> Audit:
         and not (is_silent(part, options) and spoken(part.chunk.speech) < FORGIVEN)
     )
     hurried = sum(letters(part.words[n].text) for n in hurried_words(part))
+    foreign = _foreign(part, options)
     cost = sum(to_seconds(hole.speech) for hole in holes) + hurried / SAID
+    if foreign:
+        cost += 1.0 + foreign / SAID
     if looping:
         again = sum(repeat.again for repeat in repeats(normalized(part.words)))
         cost += 1.0 + again / SAID * 5
@@ -103,6 +110,7 @@ def audit(part: Part, options: Options) -> Audit:
         repeats=looping,
         improbable=improbable,
         hurried=hurried,
+        foreign=foreign,
         cut_off=cut_off,
         cost=cost + (1.0 if cut_off else 0.0),
     )
@@ -115,6 +123,12 @@ def most_tokens(chunk: Chunk) -> int:
     """
     limits = (MOST_TOKENS // 4, MOST_TOKENS // 2)
     return next((n for n in limits if spoken(chunk.speech) * TOKENS + SPARE <= n), MOST_TOKENS)
+
+
+def _foreign(part: Part, options: Options) -> int:
+    if not options.multilingual:
+        return 0
+    return len(foreign(part.text, part.written, latin=options.latin_names))
 
 
 def exceeds(value: float, threshold: float | None) -> bool:
@@ -141,7 +155,7 @@ def find_holes(part: Part, options: Options) -> tuple[Hole, ...]:
     Where there are no words at all, all speech, however short. A translation is not checked: its
     words do not follow the speech.
     """
-    if options.coverage_threshold is None or not options.vad or options.task == "translate":
+    if options.coverage_threshold is None or not options.vad or part.task == "translate":
         return ()
     least = to_samples(options.coverage_threshold) if part.words else 0
     found = uncovered(part.words, part.chunk.speech)
@@ -226,8 +240,3 @@ def _rate(count: int, first: Placed, last: Placed) -> float:
     start = first.aligned[0] if first.aligned else first.start
     end = last.aligned[1] if last.aligned else last.end
     return count / max(to_seconds(end - start), 0.001)
-
-
-def spoken(speech: Sequence[SpeechSpan]) -> float:
-    """Seconds of speech."""
-    return to_seconds(sum(span.length for span in speech))

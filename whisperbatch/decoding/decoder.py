@@ -1,6 +1,6 @@
 """A batch of rows becomes segments: encode, detect the language, decode, audit, filter, place."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -15,10 +15,10 @@ from whisperbatch.decoding.rows import Job, RowDecoder, lengths, together
 from whisperbatch.decoding.segments import Draft, by_sentence
 from whisperbatch.decoding.vocabulary import Vocabulary
 from whisperbatch.decoding.words import Placed
-from whisperbatch.language import Languages, decide
+from whisperbatch.language import Heard, Languages, decide
 from whisperbatch.options import Options
 from whisperbatch.protocols import Encoded, Engine, FeatureExtractor
-from whisperbatch.types import Dropped, Segment, Word, to_seconds
+from whisperbatch.types import Dropped, Segment, Word, spoken, to_seconds
 
 TRUSTED: Final = 0.5  # temperature above which a text is no context for the next (openai/whisper)
 
@@ -75,8 +75,7 @@ class Decoder:
             ]
         except BaseException as error:
             for row in rows:
-                if row.listen:
-                    self._languages.fail(row.chunk.recording, error)
+                self._languages.fail(row.chunk.recording, error)
                 if self._options.condition_on_previous_text:
                     self._history.settle(row.chunk, ())
             raise
@@ -109,44 +108,53 @@ class Decoder:
         """The parts that the rows are at first."""
         groups = together([lengths(context) for context in contexts])
         encoded = [self._rows.encode([rows[number] for number in group]) for group in groups]
-        self._detect(rows, groups, encoded)
+        self._listen(rows, groups, encoded)
         parts: dict[int, Part] = {}
         for group, output in zip(groups, encoded, strict=True):
-            jobs = [
-                Job(rows[n], self._language(rows[n].chunk.recording), contexts[n]) for n in group
-            ]
+            jobs = [self._job(rows[n], contexts[n]) for n in group]
             decoded = self._rows(output, jobs, temperature=self._options.temperatures[0])
             parts |= dict(zip(group, decoded, strict=True))
         return [parts[number] for number in range(len(rows))]
 
-    def _detect(
+    def _listen(
         self, rows: Sequence[Row], groups: Sequence[Sequence[int]], encoded: Sequence[Encoded]
     ) -> None:
-        """Decide the languages of the recordings that begin here, by their first chunks.
+        """Hear what languages the rows are in, and decide for the recordings that begin here.
 
-        Those chunks of them that are in other batches are encoded for it.
+        Those first chunks of them that are in other batches are encoded for it.
         """
-        deciding = [row for row in rows if row.listen]
-        if not deciding:
+        if not any(self._languages.listens(*_key(row)) for row in rows):
             return
-        heard: dict[tuple[int, int], Mapping[str, float]] = {}
+        heard: dict[tuple[int, int], Heard] = {}
         for group, output in zip(groups, encoded, strict=True):
-            keys = [_key(rows[number]) for number in group]
-            heard |= zip(keys, self._engine.detect_language(output), strict=True)
+            heard |= self._heard([rows[number] for number in group], output)
+        deciding = [row for row in rows if row.listen]
         missing = [row for first in deciding for row in first.listen if _key(row) not in heard]
         size = self._options.batch_size
         for start in range(0, len(missing), size):
             others = missing[start : start + size]
-            found = self._engine.detect_language(self._rows.encode(others))
-            heard |= zip(map(_key, others), found, strict=True)
+            heard |= self._heard(others, self._rows.encode(others))
         for first in deciding:
-            weights = [sum(span.length for span in row.chunk.speech) for row in first.listen]
-            decision = decide([heard[_key(row)] for row in first.listen], weights)
+            decision = decide([heard[_key(row)] for row in first.listen], self._options)
             self._languages.settle(first.chunk.recording, decision)
+        for row in rows:
+            if self._languages.listens(*_key(row)):
+                self._languages.hear(*_key(row), heard[_key(row)])
 
-    def _language(self, recording: int) -> str:
-        decision = self._languages.of(recording)
-        return decision.language if decision else "en"
+    def _heard(self, rows: Sequence[Row], encoded: Encoded) -> dict[tuple[int, int], Heard]:
+        found = self._engine.detect_language(encoded)
+        return {
+            _key(row): Heard(probabilities, spoken(row.chunk.speech))
+            for row, probabilities in zip(rows, found, strict=True)
+        }
+
+    def _job(self, row: Row, context: Context) -> Job:
+        language = row.language
+        if language is None:
+            decision = self._languages.of(*_key(row))
+            language = decision.language if decision else "en"
+        translated = self._options.output == "english" and language != "en"
+        return Job(row, language, "translate" if translated else self._options.task, context)
 
     def _decoded(self, parts: Sequence[Part], context: Context, *, redecoded: bool) -> Decoded:
         segments: list[Segment] = []
@@ -168,7 +176,7 @@ class Decoder:
         if not (suspicious := suspects(said, prompt)):
             return part, ()
         bare = Context(prefix=context.prefix)
-        [plain] = self._rows.again([Job(part.row, part.language, bare)])
+        [plain] = self._rows.again([Job(part.row, part.language, part.task, bare)])
         leaked = echoes(said, normalized(plain.words), suspicious)
         if not leaked:
             return part, ()
@@ -191,7 +199,7 @@ class Decoder:
                 start=to_seconds(draft.start),
                 end=to_seconds(draft.end),
                 text=draft.text,
-                language="en" if options.task == "translate" else part.language,
+                language=part.written,
                 avg_logprob=hypothesis.avg_logprob,
                 no_speech_prob=hypothesis.no_speech_prob,
                 compression_ratio=part.compression_ratio,

@@ -15,14 +15,14 @@ from whisperbatch.decoding.audit import (
     find_holes,
     hurried_words,
     is_silent,
-    spoken,
 )
 from whisperbatch.decoding.loops import repeats
 from whisperbatch.decoding.parts import Part, normalized
 from whisperbatch.decoding.segments import Draft, draft
 from whisperbatch.decoding.words import Placed, letters
 from whisperbatch.options import Options
-from whisperbatch.types import Dropped, Reason, to_seconds
+from whisperbatch.scripts import foreign
+from whisperbatch.types import Dropped, Reason, spoken, to_seconds
 
 COVERED: Final = 0.3  # of its speech is the least that text over speech covers
 DOUBTFUL: Final = -0.7  # average log-probability below which a stock phrase is not believed
@@ -84,7 +84,7 @@ class Filtered:
 def filter_part(part: Part, options: Options) -> Filtered:
     """Part a part's sound text from what nobody says; list speech without words as missed."""
     reasons: dict[int, tuple[Reason, float]] = {}
-    for numbers, reason, score in _findings(part, options):
+    for numbers, reason, score in (*_strange(part, options), *_findings(part, options)):
         for number in numbers:
             reasons.setdefault(number, (reason, score))
     dropped = list(listed(part.words, reasons))
@@ -114,6 +114,14 @@ def keep(part: Part, kept: Sequence[bool]) -> tuple[Draft, ...]:
                 drafts.append(draft(run))
                 run = []
     return tuple(drafts)
+
+
+def _strange(part: Part, options: Options) -> Iterator[tuple[Sequence[int], Reason, float]]:
+    """Words with letters of other scripts, where rows have their own languages."""
+    if options.multilingual:
+        for number, word in enumerate(part.words):
+            if found := foreign(word.text, part.written, latin=options.latin_names):
+                yield (number,), "script", float(len(found))
 
 
 def _findings(part: Part, options: Options) -> Iterator[tuple[Sequence[int], Reason, float]]:

@@ -8,6 +8,7 @@ from functools import cached_property
 from whisperbatch.batching import Row
 from whisperbatch.decoding.segments import Draft
 from whisperbatch.decoding.words import Placed
+from whisperbatch.options import Task
 from whisperbatch.types import Chunk, Hypothesis
 
 
@@ -22,6 +23,7 @@ class Part:
         text: of the hypothesis.
         drafts: its words, placed; by timestamp tokens if it has such, otherwise in one draft.
         temperature: at which it was decoded.
+        task: what was asked for.
     """
 
     row: Row
@@ -30,6 +32,12 @@ class Part:
     text: str
     drafts: tuple[Draft, ...] = field(repr=False)
     temperature: float = 0.0
+    task: Task = "transcribe"
+
+    @property
+    def written(self) -> str:
+        """The language of its text."""
+        return "en" if self.task == "translate" else self.language
 
     @property
     def chunk(self) -> Chunk:

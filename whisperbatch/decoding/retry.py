@@ -2,6 +2,7 @@
 
 Every remedy but the last is deterministic, and tried on all failed parts of a batch together:
 
+    own       only letters that the language is written in, where the text has others
     wider     beam search where greedy search looped or guessed
     recut     in two at another place, and each of the two may be cut again
     moved     the same speech elsewhere in the window, where it is too short to be cut
@@ -31,7 +32,7 @@ WIDE: Final = 5  # beams, where the run is greedy
 NGRAM: Final = 4  # tokens; on read speech 4 costs nothing, 3 forbids what people do say
 GAIN: Final = 0.25  # seconds that a retry must mend, so that chance decides nothing
 
-Remedy = Literal["wider", "recut", "moved", "varied", "sampled"]
+Remedy = Literal["own", "wider", "recut", "moved", "varied", "sampled"]
 Step = tuple[Remedy, float]  # and the temperature
 
 
@@ -99,6 +100,8 @@ class Retry:
         found = case.audit
         if found.passed:
             return
+        if found.foreign:
+            yield "own", 0.0
         suspect = found.repeats or found.improbable  # by Whisper's own thresholds
         if suspect and self._options.beam_size == 1 and case.part.temperature == 0:
             yield "wider", 0.0
@@ -118,7 +121,7 @@ class Retry:
         results: list[list[_Case]] = [[] for _ in tries]
         kinds: dict[tuple[Options, float], list[tuple[int, Job]]] = {}
         for number, (case, (remedy, temperature)) in enumerate(tries):
-            kind = self._settings(remedy), temperature
+            kind = self._settings(remedy, case.part), temperature
             jobs = self._jobs(case, remedy)
             kinds.setdefault(kind, []).extend((number, job) for job in jobs)
         for (options, temperature), numbered in kinds.items():
@@ -132,22 +135,26 @@ class Retry:
         return results
 
     def _jobs(self, case: _Case, remedy: Remedy) -> list[Job]:
-        chunk, language, context = case.part.chunk, case.part.language, case.context
-        if remedy == "recut" and (cut := halves(chunk, _target(case))):
+        part, context = case.part, case.context
+        if remedy == "recut" and (cut := halves(part.chunk, _target(case))):
             # the second does not begin the recording, so it has no prefix
             contexts = (context, replace(context, prefix=()))
             return [
-                Job(self._row(half), language, own) for half, own in zip(cut, contexts, strict=True)
+                Job(self._row(half), part.language, part.task, own)
+                for half, own in zip(cut, contexts, strict=True)
             ]
         if remedy == "moved":
-            return [Job(self._row(moved(chunk)), language, context)]
-        return [Job(case.part.row, language, context)]
+            return [Job(self._row(moved(part.chunk)), part.language, part.task, context)]
+        return [Job(part.row, part.language, part.task, context)]
 
     def _row(self, chunk: Chunk) -> Row:
         return Row.of(chunk, self._extractor)
 
-    def _settings(self, remedy: Remedy) -> Options:
+    def _settings(self, remedy: Remedy, part: Part) -> Options:
         options = self._options
+        if remedy == "own":
+            others = self._decode.foreign_tokens(part.written)
+            options = replace(options, suppress_tokens=(*options.suppress_tokens, *others))
         if remedy in ("wider", "varied"):
             options = replace(options, beam_size=max(options.beam_size, WIDE))
         if remedy == "varied":

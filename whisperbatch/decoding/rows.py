@@ -4,18 +4,16 @@ import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-import numpy as np
-
-from whisperbatch.batching import Row
+from whisperbatch.batching import Row, padded
 from whisperbatch.decoding.audit import most_tokens
 from whisperbatch.decoding.parts import Part
 from whisperbatch.decoding.prompts import NOTHING, Context
 from whisperbatch.decoding.segments import Draft, by_timestamps, draft, speech_within
 from whisperbatch.decoding.vocabulary import Vocabulary
 from whisperbatch.decoding.words import place_words
-from whisperbatch.options import MOST_TOKENS, Options
+from whisperbatch.options import MOST_TOKENS, Options, Task
 from whisperbatch.protocols import Alignment, Encoded, Engine, Sampling
-from whisperbatch.types import WINDOW_FRAMES, Chunk, Hypothesis
+from whisperbatch.types import Chunk, Hypothesis
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -24,6 +22,7 @@ class Job:
 
     row: Row
     language: str
+    task: Task = "transcribe"
     context: Context = NOTHING
 
 
@@ -42,8 +41,16 @@ class RowDecoder:
         self._vocabulary = vocabulary
 
     def encode(self, rows: Sequence[Row]) -> Encoded:
-        """What the engine hears in the rows."""
-        return self._engine.encode(window(rows))
+        """What the engine hears in the rows; those that were listened to are not encoded again."""
+        fresh = [row for row in rows if row.encoded is None]
+        if len(fresh) == len(rows):
+            return self._engine.encode(padded(rows))
+        made = iter(self._engine.split(self._engine.encode(padded(fresh))) if fresh else ())
+        return self._engine.join([row.encoded or next(made) for row in rows])
+
+    def foreign_tokens(self, language: str) -> tuple[int, ...]:
+        """Tokens with letters that a text in this language may not have."""
+        return self._vocabulary.foreign(language, latin=self._options.latin_names)
 
     def again(
         self, jobs: Sequence[Job], options: Options | None = None, temperature: float = 0.0
@@ -82,7 +89,7 @@ class RowDecoder:
             temperature: above 0 samples.
         """
         options = options or self._options
-        starts = [self._vocabulary.prompt(job.language, options.task) for job in jobs]
+        starts = [self._vocabulary.prompt(job.language, job.task) for job in jobs]
         prompts = [
             self._prompt(job.context, start) for job, start in zip(jobs, starts, strict=True)
         ]
@@ -128,7 +135,7 @@ class RowDecoder:
     def _part(
         self, job: Job, hypothesis: Hypothesis, alignment: Alignment, temperature: float
     ) -> Part:
-        written = "en" if self._options.task == "translate" else job.language
+        written = "en" if job.task == "translate" else job.language
         if self._options.timestamps == "tokens":
             drafts = self._by_timestamps(job.row.chunk, hypothesis, alignment, written)
         else:
@@ -136,7 +143,7 @@ class RowDecoder:
             words = place_words(tokens, alignment, job.row.chunk, written, self._vocabulary)
             drafts = (draft(words),) if words else ()
         text = self._vocabulary.text(hypothesis.tokens)
-        return Part(job.row, job.language, hypothesis, text, drafts, temperature)
+        return Part(job.row, job.language, hypothesis, text, drafts, temperature, job.task)
 
     def _by_timestamps(
         self, chunk: Chunk, hypothesis: Hypothesis, alignment: Alignment, language: str
@@ -171,14 +178,3 @@ def lengths(context: Context) -> tuple[int, int]:
 def limit(job: Job) -> int:
     """How many tokens a row may have."""
     return most_tokens(job.row.chunk)
-
-
-def window(rows: Sequence[Row]) -> np.ndarray:
-    """Features of all rows, each padded with its silence: (batch, n_mels, 3000)."""
-    n_mels = rows[0].features.shape[0]
-    features = np.empty((len(rows), n_mels, WINDOW_FRAMES), np.float32)
-    for target, row in zip(features, rows, strict=True):
-        frames = row.features.shape[1]
-        target[:, :frames] = row.features
-        target[:, frames:] = row.pad_value
-    return features

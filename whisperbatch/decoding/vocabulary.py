@@ -8,6 +8,7 @@ from tokenizers import Tokenizer
 
 from whisperbatch.errors import ModelError
 from whisperbatch.options import Task
+from whisperbatch.scripts import foreign
 
 if TYPE_CHECKING:
     from faster_whisper.tokenizer import Tokenizer as WhisperTokenizer
@@ -27,12 +28,21 @@ class Vocabulary:
         self._tokenizer = tokenizer
         self._multilingual = multilingual
         self.for_language = lru_cache(maxsize=None)(self._for_language)
+        self.foreign = lru_cache(maxsize=None)(self._foreign)
 
     def _for_language(self, language: str, task: Task = "transcribe") -> "WhisperTokenizer":
         """faster-whisper's tokenizer, which knows how to split words in each language."""
         from faster_whisper.tokenizer import Tokenizer as WhisperTokenizer  # noqa: PLC0415 - heavy
 
         return WhisperTokenizer(self._tokenizer, self._multilingual, task=task, language=language)
+
+    def _foreign(self, language: str, *, latin: bool) -> tuple[int, ...]:
+        """Text tokens with letters that are not of the language's scripts."""
+        return tuple(
+            token
+            for token in range(self.end_of_text)
+            if foreign(str(self._tokenizer.decode([token])), language, latin=latin)
+        )
 
     @cached_property
     def end_of_text(self) -> int:

@@ -109,6 +109,20 @@ class CTranslate2Engine:
             encoded = self._model.encode(view, to_cpu=self._to_cpu)
         return _Encoded(len(features), encoded)
 
+    def split(self, encoded: Encoded) -> list[Encoded]:
+        """See `protocols.Engine`."""
+        return [_Encoded(1, view) for view in _rows(_own(encoded).view)]
+
+    def join(self, rows: Sequence[Encoded]) -> Encoded:
+        """See `protocols.Engine`."""
+        views = [_own(row).view for row in rows]
+        arrays = [np.array(_on_cpu(view)) for view in views]
+        joined = ctranslate2.StorageView.from_array(np.concatenate(arrays))
+        return _Encoded(
+            sum(row.rows for row in rows),
+            joined if views[0].dtype == joined.dtype else joined.to(views[0].dtype),
+        )
+
     def detect_language(self, encoded: Encoded) -> list[dict[str, float]]:
         """See `protocols.Engine`."""
         if not self.is_multilingual:
@@ -252,11 +266,17 @@ def _shared(options: DecodeOptions, prompts: Sequence[Sequence[int]]) -> dict[st
 
 def _rows(view: ctranslate2.StorageView) -> list[ctranslate2.StorageView]:
     """Encoder output, a view for each row, on the CPU."""
-    plain = ctranslate2.DataType.float32
-    there = view.to_device(ctranslate2.Device.cpu)
-    whole = np.array(there if view.dtype == plain else there.to(plain))  # numpy has no bfloat16
+    whole = np.array(_on_cpu(view))
     rows = [ctranslate2.StorageView.from_array(np.ascontiguousarray(row[None])) for row in whole]
+    plain = ctranslate2.DataType.float32
     return rows if view.dtype == plain else [row.to(view.dtype) for row in rows]
+
+
+def _on_cpu(view: ctranslate2.StorageView) -> ctranslate2.StorageView:
+    """In float32: numpy has no bfloat16."""
+    there = view.to_device(ctranslate2.Device.cpu)
+    plain = ctranslate2.DataType.float32
+    return there if view.dtype == plain else there.to(plain)
 
 
 _NOTHING: Final = Alignment(np.zeros(0), np.zeros(0), np.zeros(0))

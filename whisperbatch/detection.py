@@ -1,0 +1,67 @@
+"""Which language a recording is in, without transcribing it.
+
+source -> voiced windows here and there -> encoder, in batches -> votes -> LanguageDetection
+"""
+
+import logging
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Final
+
+from whisperbatch.audio import AudioReader
+from whisperbatch.chunking import chunks
+from whisperbatch.clips import clips
+from whisperbatch.features import feature_extractor
+from whisperbatch.language import among, decide
+from whisperbatch.options import Options
+from whisperbatch.protocols import Engine, Vad
+from whisperbatch.types import Chunk, LanguageDetection, LanguageWindow, to_seconds
+from whisperbatch.vad import open_vad
+from whisperbatch.windows import find_windows, listen, thinned
+
+log = logging.getLogger(__name__)
+
+NOBODY: Final = LanguageDetection(None, 0.0, {}, reason="nobody speaks")
+
+
+def detect(engine: Engine, reader: AudioReader, options: Options) -> LanguageDetection:
+    """The language of an open recording. It is read through only where it must be.
+
+    Raises:
+        AudioError: it cannot be read.
+        EngineError: the model failed.
+    """
+    if not engine.is_multilingual:
+        reason = f"model {engine.name} is English-only"
+        log.info("%s: en, since %s", reader.name, reason)
+        return LanguageDetection("en", 1.0, {"en": 1.0}, reason=reason)
+    windows = _windows(reader, open_vad(options), options)
+    if not windows:
+        return NOBODY
+    extractor = feature_extractor(options.features, engine.n_mels)
+    heard = listen(engine, extractor, windows)
+    decision = decide(heard, options)
+    found = []
+    for window, one in zip(windows, heard, strict=True):
+        probabilities = among(one.probabilities, options.languages)
+        best = max(probabilities, key=lambda code: probabilities[code])
+        start, end = to_seconds(window.start), to_seconds(window.end)
+        found.append(LanguageWindow(start, end, best, probabilities[best]))
+    ranked = sorted(decision.probabilities.items(), key=lambda item: -item[1])
+    return LanguageDetection(
+        decision.language, decision.probability, dict(ranked), windows=tuple(found)
+    )
+
+
+def _windows(reader: AudioReader, vad: Vad, options: Options) -> list[Chunk]:
+    with reader.excerpts() as excerpts:
+        if excerpts:
+            return find_windows(excerpts, vad, options, lambda: reader.closed)
+    log.info("%s cannot be read out of order: it is read through", reader.name)
+    return thinned(_all(reader, vad, options), options)
+
+
+def _all(reader: AudioReader, vad: Vad, options: Options) -> Iterator[Chunk]:
+    short = replace(options, chunk_length=options.language_detection_length)
+    for offset, blocks in clips(reader.blocks(), options.clip_timestamps):
+        yield from chunks(vad(blocks), short, vad.hop, offset=offset)
