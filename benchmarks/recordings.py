@@ -167,7 +167,7 @@ def demo() -> Recording:
     """Nine languages, three clips in each, then 30 s of a telephone call in English."""
     placed: list[Placed] = []
     language = ""
-    for clip in _audioeval():
+    for clip in audioeval():
         placed.append((1.0 if clip.utterances[0].language == language else 3.0, clip))
         language = clip.utterances[0].language
     return record("demo", [*placed, (3.0, _telephone())], seed=0)
@@ -318,7 +318,8 @@ def _librivox() -> tuple[Clip, ...]:
     return tuple(clips)
 
 
-def _audioeval() -> Iterator[Clip]:
+def audioeval() -> Iterator[Clip]:
+    """Three clips in each of nine languages."""
     for path in sorted(speech.clips().glob("*/*.wav")):
         text = path.with_suffix(".txt").read_text(encoding="utf-8").strip()
         if clip := _trim(decode(path), text, path.parent.name):

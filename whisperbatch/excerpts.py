@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 from av.audio.frame import AudioFrame
 
+from whisperbatch.errors import AudioError
 from whisperbatch.media import LOUDEST, find_track, open_container, start_time
 from whisperbatch.options import AudioOptions, Channel
 from whisperbatch.resampling import Resampler, to_mono
@@ -61,6 +62,7 @@ class MediaExcerpts:
     """
 
     def __init__(self, name: str, file: str | BinaryIO, options: AudioOptions) -> None:
+        self._name = name
         self._channel: Channel = options.channel
         self._container = open_container(name, file)
         try:
@@ -75,22 +77,28 @@ class MediaExcerpts:
         """Up to `length` seconds of samples from `start` on, and where they really start.
 
         None where the file cannot be read there.
+
+        Raises:
+            AudioError: the caller's file cannot be read at all.
         """
         frames: list[Samples] = []
         resampler = Resampler(self._channel)
-        begins = start
+        begins: float | None = None
         try:
             self._container.seek(int((start + self._start) * av.time_base))
             for at, frame in self._frames(start):
                 if at >= start + length:
                     break
-                begins = begins if frames else at
+                begins = at if begins is None else begins
                 frames.extend(resampler.push(frame))
-        except (av.FFmpegError, ValueError, OverflowError):
+        except (av.FFmpegError, ValueError, IndexError, OverflowError):
             log.debug("%.1f s: cannot be sought or read", start)
+        except Exception as error:  # a caller's file may raise anything
+            raise AudioError(f"cannot be read: {error}", source=self._name) from error
         frames.extend(resampler.flush())
         samples = np.concatenate(frames) if frames else np.zeros(0, np.float32)
         finite = np.where(np.isfinite(samples), samples, 0)
+        begins = start if begins is None else begins
         return begins, np.clip(finite, -LOUDEST, LOUDEST)[: to_samples(length)]
 
     def close(self) -> None:

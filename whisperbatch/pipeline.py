@@ -2,6 +2,7 @@
 
     sources -> open_audio -> clips -> Vad -> chunks      one thread
             -> features                                  a pool of threads
+            -> switches, if the language may change      the engine's workers
             -> batches -> Decoder                        the engine's workers
             -> segments, in recording order              the caller
 

@@ -91,8 +91,9 @@ class Switches:
         for part, language in self._parts(track, row, label, before, after):
             track.before = language
             chunk = replace(part.chunk, index=track.count)
+            heard = replace(_heard(row), seconds=spoken(chunk.speech))
             track.count += 1
-            yield replace(part, chunk=chunk, language=language, heard=_heard(row))
+            yield replace(part, chunk=chunk, language=language, heard=heard)
 
     def _parts(
         self, track: "_Track", row: Row, label: str, before: str | None, after: str | None

@@ -27,7 +27,8 @@ LEAST: Final = 1.0  # seconds of speech: with less nobody can tell
 SHARE: Final = 0.1  # of a window that must be speech
 FAINTEST: Final = 1e-7  # mean square of speech, -70 dBFS: fainter sound is no speech
 AT_ONCE: Final = 8  # windows that are encoded together
-MARGIN: Final = 100  # frames of silence after the longest window
+ROUND: Final = 100  # frames: windows of about the same length have the same
+MARGIN: Final = 300  # frames of silence after the longest window; Whisper knows short ones so
 
 
 def find_windows(
@@ -68,7 +69,7 @@ def places(duration: float, options: Options) -> list[tuple[float, float]]:
     count = min(math.ceil(total / length), most)
     found = []
     for number in sorted(range(count), key=_radical_inverse):
-        start = number * (length if count < most else total / count)
+        start = number * max(length, total / count)
         for first, end in ranges:
             if start < end - first:
                 found.append((first + start, min(length, end - first - start)))
@@ -126,7 +127,7 @@ def listen(engine: Engine, extractor: FeatureExtractor, chunks: Sequence[Chunk])
         return []
     rows = [Row.of(chunk, extractor) for chunk in chunks]
     longest = max(row.features.shape[1] for row in rows)
-    frames = min(-(-longest // MARGIN) * MARGIN + MARGIN, WINDOW_FRAMES)
+    frames = min(-(-longest // ROUND) * ROUND + MARGIN, WINDOW_FRAMES)
     found: list[Heard] = []
     for start in range(0, len(rows), AT_ONCE):
         batch = rows[start : start + AT_ONCE]

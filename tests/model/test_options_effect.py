@@ -181,7 +181,12 @@ def seen(found: wb.Transcript) -> tuple[object, ...]:
         for s in found.segments
     ]
     language = found.language, round(found.language_probability, 4)
-    return segments, language, found.redecoded, [(d.start, d.end, d.text, d.reason) for d in found.dropped]
+    return (
+        segments,
+        language,
+        found.redecoded,
+        [(d.start, d.end, d.text, d.reason) for d in found.dropped],
+    )
 
 
 def test_batch_size_is_how_many_rows_go_together(

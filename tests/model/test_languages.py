@@ -1,0 +1,162 @@
+"""Languages on real weights and real speech: detected over the whole, and where they change."""
+
+import io
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+
+import whisperbatch as wb
+from benchmarks import recordings, scoring
+from benchmarks.languages import block_errors, errors_alone, in_language, opened_by
+from whisperbatch.scripts import foreign
+
+GREEDY = wb.Options(beam_size=1)
+
+
+@pytest.fixture(scope="module")
+def base() -> Iterator[wb.Transcriber]:
+    with wb.load("base", device="cpu", compute_type="int8") as asr:
+        yield asr
+
+
+class Pipe(io.RawIOBase):
+    """A file that can only be read on."""
+
+    def __init__(self, content: bytes) -> None:
+        self._file = io.BytesIO(content)
+
+    def readable(self) -> bool:
+        return True
+
+    def read(self, size: int = -1) -> bytes:
+        return self._file.read(size)
+
+
+@pytest.mark.parametrize("opening", ["music", "fr"])
+def test_the_whole_recording_decides(base: wb.Transcriber, opening: str) -> None:
+    samples = opened_by(opening, "it", seed=0)
+    detected = base.detect_language(samples)
+    assert detected.language == "it"
+    assert len(detected.windows) == 8
+    assert [window.start for window in detected.windows] == sorted(
+        window.start for window in detected.windows
+    )
+    assert detected.windows[-1].end > 250
+    if opening != "music":
+        assert detected.windows[0].language == opening
+    # the last seconds of it are transcribed in the language of all of it
+    ending = base.transcribe(samples, options=GREEDY, clip_timestamps=((345.0, None),))
+    assert ending.language == "it"
+
+
+def test_silence_has_no_language(base: wb.Transcriber) -> None:
+    found = base.detect_language(np.zeros(16000 * 5, np.float32))
+    assert (found.language, found.probability, found.windows) == (None, 0.0, ())
+    assert found.reason == "nobody speaks"
+
+
+def test_only_candidates_are_detected(base: wb.Transcriber) -> None:
+    spanish = recordings.prompts("es", duration=30).samples
+    assert base.detect_language(spanish).language == "es"
+    found = base.detect_language(spanish, languages=("fr", "ru"))
+    assert found.language in ("fr", "ru")
+    assert set(found.probabilities) == {"fr", "ru"}
+    assert sum(found.probabilities.values()) == pytest.approx(1.0)
+
+
+def test_an_english_only_model_says_why() -> None:
+    with wb.load("tiny.en") as asr:
+        found = asr.detect_language(recordings.prompts("fr", duration=5).samples)
+    assert found.language == "en"
+    assert "English-only" in found.reason
+
+
+def test_a_pipe_is_read_through_and_gives_the_same_language(
+    base: wb.Transcriber, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    recording = recordings.prompts("ru", duration=40)
+    path = recordings.write(recording, tmp_path_factory.mktemp("pipe") / "prompts.flac")
+    found = base.detect_language(Pipe(path.read_bytes()))  # type: ignore[arg-type]
+    assert found.language == base.detect_language(path).language == "ru"
+    assert found.windows
+
+
+@pytest.mark.parametrize("batch_size", [2, 8])
+def test_what_a_pipe_brings_later_revises_the_language(
+    base: wb.Transcriber, tmp_path_factory: pytest.TempPathFactory, batch_size: int
+) -> None:
+    """Segments that are out keep the language they were decoded in."""
+    first, then = (recordings.prompts(code, duration=60).samples for code in ("fr", "it"))
+    samples = np.concatenate((first[: 16000 * 40], then, then))
+    recording = recordings.Recording("revised", samples, ())
+    path = recordings.write(recording, tmp_path_factory.mktemp("revised") / "revised.flac")
+    options = wb.Options(beam_size=1, chunk_length=10.0, batch_size=batch_size)
+    with base.stream(Pipe(path.read_bytes()), options=options) as segments:  # type: ignore[arg-type]
+        languages = [(segment.language, segment.start) for segment in segments]
+        assert segments.language == "it"
+    codes = [code for code, _ in languages]
+    assert codes == sorted(codes)  # first all in French, then all in Italian
+    assert codes[0] == "fr"
+    revised = next(start for code, start in languages if code == "it")
+    assert 60 < revised < 160
+    # a file of the same is judged by all of it, before the first segment
+    assert {s.language for s in base.transcribe(path, options=options).segments} == {"it"}
+
+
+@pytest.fixture(scope="module")
+def switching() -> recordings.Recording:
+    return recordings.switching(duration=240, seed=5)
+
+
+@pytest.fixture(scope="module")
+def hybrid(base: wb.Transcriber, switching: recordings.Recording) -> wb.Transcript:
+    return base.transcribe(switching.samples, options=GREEDY, multilingual=True)
+
+
+def test_blocks_are_in_their_language(
+    hybrid: wb.Transcript, switching: recordings.Recording
+) -> None:
+    assert len({block.language for block in switching.blocks()}) >= 4
+    assert in_language(hybrid, switching.utterances) >= 0.95
+    assert not [s for s in hybrid.segments if foreign(s.text, s.language)]
+
+
+def test_a_change_of_language_costs_few_words(
+    base: wb.Transcriber, hybrid: wb.Transcript, switching: recordings.Recording
+) -> None:
+    total = apart = scoring.Score(0, 0, 0, 0)
+    for block in switching.blocks():
+        total += block_errors(hybrid, block)
+        apart += errors_alone(base, switching, block)
+    assert total.words > 200
+    assert total.rate <= apart.rate + 0.02
+
+
+def test_languages_do_not_depend_on_batches(
+    base: wb.Transcriber, hybrid: wb.Transcript, switching: recordings.Recording
+) -> None:
+    again = base.transcribe(switching.samples, options=GREEDY, multilingual=True, batch_size=3)
+    assert again == hybrid
+
+
+def test_one_language_stays_one(base: wb.Transcriber) -> None:
+    """With `multilingual`, a recording in one language is what it is without."""
+    recording = recordings.prompts("it", duration=90, seed=2)
+    plain, listened = (
+        base.transcribe(recording.samples, options=GREEDY, multilingual=multilingual)
+        for multilingual in (False, True)
+    )
+    assert {segment.language for segment in listened.segments} == {"it"}
+    assert listened.text == plain.text
+
+
+def test_subtitles_are_all_in_english(base: wb.Transcriber) -> None:
+    recording = recordings.switching(("en", "fr"), duration=75, seed=1)
+    found = base.transcribe(recording.samples, options=GREEDY, multilingual=True, output="english")
+    assert {segment.language for segment in found.segments} == {"en"}
+    english, french = recording.blocks()[:2]
+    assert block_errors(found, english).rate < 0.2
+    assert scoring.word_error_rate(french.text, found.text, "fr").rate > 0.7  # not in French
+    own = " ".join(s.text for s in found.segments if s.start > french.start)
+    assert len(own) > 100
