@@ -5,7 +5,6 @@ source -> voiced windows here and there -> encoder, in batches -> votes -> Langu
 
 import logging
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Final
 
 from whisperbatch.audio import AudioReader
@@ -17,7 +16,7 @@ from whisperbatch.options import Options
 from whisperbatch.protocols import Engine, Vad
 from whisperbatch.types import Chunk, LanguageDetection, LanguageWindow, to_seconds
 from whisperbatch.vad import open_vad
-from whisperbatch.windows import find_windows, listen, thinned
+from whisperbatch.windows import find_windows, listen, short, thinned
 
 log = logging.getLogger(__name__)
 
@@ -62,6 +61,5 @@ def _windows(reader: AudioReader, vad: Vad, options: Options) -> list[Chunk]:
 
 
 def _all(reader: AudioReader, vad: Vad, options: Options) -> Iterator[Chunk]:
-    short = replace(options, chunk_length=options.language_detection_length)
     for offset, blocks in clips(reader.blocks(), options.clip_timestamps):
-        yield from chunks(vad(blocks), short, vad.hop, offset=offset)
+        yield from chunks(vad(blocks), short(options), vad.hop, offset=offset)

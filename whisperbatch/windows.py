@@ -63,18 +63,18 @@ def places(duration: float, options: Options) -> list[tuple[float, float]]:
         for start, end in options.clip_timestamps or ((0.0, None),)
         if start < duration
     ]
-    total = sum(end - start for start, end in ranges)
     length = options.language_detection_length
-    most = TRIES * options.language_detection_segments
-    count = min(math.ceil(total / length), most)
+    counts = [math.ceil((end - start) / length) for start, end in ranges]
+    count = min(sum(counts), TRIES * options.language_detection_segments)
     found = []
     for number in sorted(range(count), key=_radical_inverse):
-        start = number * max(length, total / count)
-        for first, end in ranges:
-            if start < end - first:
-                found.append((first + start, min(length, end - first - start)))
+        place = number * sum(counts) // count
+        for (first, end), own in zip(ranges, counts, strict=True):
+            if place < own:
+                start = first + place * length
+                found.append((start, min(length, end - start)))
                 break
-            start -= end - first
+            place -= own
     return found
 
 
@@ -82,14 +82,18 @@ def voiced(vad: Vad, samples: Samples, start: float, options: Options) -> Chunk 
     """The window from its first speech to its last, if it has enough to tell a language by."""
     if not len(samples):
         return None
-    within = replace(
-        options, chunk_length=options.language_detection_length, max_speech_duration=30.0
-    )
-    found = list(chunks(vad([samples]), within, vad.hop, index=-1, offset=to_samples(start)))
+    frames, offset = vad([samples]), to_samples(start)
+    found = list(chunks(frames, short(options), vad.hop, index=-1, offset=offset))
     chunk = max(found, key=lambda one: spoken(one.speech), default=None)
     if chunk is None:
         return None
     return chunk if is_telling(chunk, len(samples)) else None
+
+
+def short(options: Options) -> Options:
+    """The options by which windows are cut: as long as asked for, with room for the margins."""
+    length = max(options.language_detection_length, 2 * options.speech_pad + 1)
+    return replace(options, chunk_length=length, max_speech_duration=30.0)
 
 
 def is_telling(chunk: Chunk, length: int) -> bool:
@@ -115,7 +119,8 @@ def thinned(found: Iterable[Chunk], options: Options) -> list[Chunk]:
         telling += 1
         if len(kept) == 2 * wanted:
             kept, every = kept[::2], 2 * every
-    return [kept[number * len(kept) // wanted] for number in range(min(wanted, len(kept)))]
+    count = min(wanted, len(kept))
+    return [kept[number * len(kept) // count] for number in range(count)]
 
 
 def listen(engine: Engine, extractor: FeatureExtractor, chunks: Sequence[Chunk]) -> list[Heard]:

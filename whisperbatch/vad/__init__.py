@@ -6,6 +6,7 @@ from whisperbatch.options import VadOptions
 from whisperbatch.protocols import Vad
 from whisperbatch.vad.calibrated import Calibrated
 from whisperbatch.vad.everything import Everything
+from whisperbatch.vad.leveled import Leveled
 
 __all__ = ["Everything", "open_vad"]
 
@@ -26,4 +27,4 @@ def _silero() -> Vad:
     """One for all recordings: it holds no state of theirs, and takes a while to load."""
     from whisperbatch.vad.silero import SileroVad  # noqa: PLC0415 - loads onnxruntime
 
-    return Calibrated(SileroVad())
+    return Calibrated(Leveled(SileroVad()))
