@@ -181,13 +181,15 @@ def main() -> None:
     """Run what was asked for."""
     parser = argparse.ArgumentParser(description="Language detection and code-switching.")
     kinds = ("begins", "clips", "seek", "switches")
-    parser.add_argument("kinds", nargs="*", choices=[*kinds, []], default=kinds)
+    parser.add_argument("kinds", nargs="*", metavar="KIND", help=", ".join(kinds))
     parser.add_argument("--model", default="base")
     parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2])
     parser.add_argument("--seconds", type=float, default=600.0, help="of a switching recording")
     chosen = parser.parse_args()
+    if unknown := set(chosen.kinds) - set(kinds):
+        parser.error(f"{', '.join(unknown)}: the kinds are {', '.join(kinds)}")
     with wb.load(chosen.model, device="cpu", compute_type="int8") as asr:
-        for kind in chosen.kinds:
+        for kind in chosen.kinds or kinds:
             print(f"\n{kind}")
             if kind == "begins":
                 begins(asr, chosen.model, chosen.seeds[:1])

@@ -76,8 +76,8 @@ class Switches:
 
     def _label(self, track: "_Track", after: Row | None) -> None:
         """Give the next row a language, in view of the rows on either side."""
-        heard = [_heard(row) for row in (track.waiting[len(track.labels)], after) if row]
-        rows = [among(one.probabilities, self._options.languages) for one in heard]
+        heard = [self._heard(row) for row in (track.waiting[len(track.labels)], after) if row]
+        rows = [one.probabilities for one in heard]
         codes = _best([*rows, {track.latest: 1.0}] if track.latest else rows)
         labels = likeliest(heard, codes, self._options.language_detection_threshold, track.latest)
         track.labels.append(labels[0])
@@ -87,37 +87,43 @@ class Switches:
         """The first row that waits: as it is, or in several."""
         row, label = track.waiting.pop(0), track.labels.pop(0)
         after = track.labels[0] if track.labels else None
-        before, track.before = track.before, label
-        for part, language in self._parts(track, row, label, before, after):
+        beside = {track.beside or label, label, after or label}
+        track.beside = label
+        own = self._heard(row).probabilities
+        if len(beside) == 1 and own.get(label, 0.0) >= SURE:
+            parts = [(row, label)]
+        else:
+            parts = self._parts(track, row, label, after)
+        for part, language in parts:
             track.before = language
             chunk = replace(part.chunk, index=track.count)
-            heard = replace(_heard(row), seconds=spoken(chunk.speech))
             track.count += 1
-            yield replace(part, chunk=chunk, language=language, heard=heard)
+            yield replace(part, chunk=chunk, language=language)
 
     def _parts(
-        self, track: "_Track", row: Row, label: str, before: str | None, after: str | None
+        self, track: "_Track", row: Row, label: str, after: str | None
     ) -> list[tuple[Row, str]]:
-        own = among(_heard(row).probabilities, self._options.languages)
-        if own.get(label, 0.0) >= SURE and label == (before or label) == (after or label):
-            return [(row, label)]
+        """The row, listened to piece by piece and cut where the language changes."""
         cut = pieces(row.chunk)
         if len(cut) < 2:  # noqa: PLR2004
             return [(row, label)]
         track.pieces += len(cut)
-        heard = listen(self._engine, self._extractor, cut)
-        near = [{code: 1.0} for code in (label, before, after) if code]
-        codes = _best([own, *near])
-        labels = likeliest(heard, codes, self._options.language_detection_threshold, before, after)
+        own = self._heard(row).probabilities
+        near = [{code: 1.0} for code in (label, track.before, after) if code]
+        heard = [self._among(one) for one in listen(self._engine, self._extractor, cut)]
+        threshold = self._options.language_detection_threshold
+        labels = likeliest(heard, _best([*near, own]), threshold, track.before, after)
         runs = [
-            (language, [piece for piece, _ in group])
-            for language, group in groupby(zip(cut, labels, strict=True), key=lambda pair: pair[1])
+            (language, [(piece, one) for piece, one, _ in group])
+            for language, group in groupby(
+                zip(cut, heard, labels, strict=True), key=lambda piece: piece[2]
+            )
         ]
         if len(runs) == 1:
             return [(row, labels[0])]
         found = []
         for language, run in runs:
-            part = stretch(row.chunk, run[0].start, run[-1].end)
+            part = stretch(row.chunk, run[0][0].start, run[-1][0].end)
             log.info(
                 "recording %d: %.2f s to %.2f s: %s",
                 part.recording,
@@ -125,8 +131,17 @@ class Switches:
                 to_seconds(part.end),
                 language,
             )
-            found.append((Row.of(part, self._extractor), language))
+            made = Row.of(part, self._extractor)
+            found.append((replace(made, heard=together([one for _, one in run])), language))
         return found
+
+    def _heard(self, row: Row) -> Heard:
+        if row.heard is None:
+            raise ValueError("rows must have been listened to")
+        return self._among(row.heard)
+
+    def _among(self, heard: Heard) -> Heard:
+        return replace(heard, probabilities=among(heard.probabilities, self._options.languages))
 
 
 @dataclass(slots=True)
@@ -138,6 +153,7 @@ class _Track:
         labels: languages of the first of them.
         latest: the last label given.
         before: the language of what has gone on last.
+        beside: the label of the row that it is from.
         count: rows that have gone on.
         pieces: that were listened to.
     """
@@ -146,6 +162,7 @@ class _Track:
     labels: list[str] = field(default_factory=list)
     latest: str | None = None
     before: str | None = None
+    beside: str | None = None
     count: int = 0
     pieces: int = 0
 
@@ -211,11 +228,21 @@ def _extended(
     return worth, (*path, code)
 
 
+def together(heard: Sequence[Heard]) -> Heard:
+    """What is heard in several pieces, each counted by its speech."""
+    seconds = sum(one.seconds for one in heard)
+    means = {
+        code: sum(one.seconds * one.probabilities[code] for one in heard) / seconds
+        for code in heard[0].probabilities
+    }
+    return Heard(means, seconds)
+
+
 def _score(heard: Heard, codes: Sequence[str], threshold: float) -> dict[str, float]:
     """Log-probability of each language, by the speech that it is heard in."""
     probabilities = {code: heard.probabilities.get(code, 0.0) for code in codes}
     total = sum(probabilities.values())
-    if not total or max(probabilities.values()) < threshold * total:
+    if not total or max(probabilities.values()) < threshold:
         return dict.fromkeys(codes, 0.0)
     weight = min(heard.seconds / FULL, 1.0)
     return {code: weight * math.log(max(p / total, LEAST)) for code, p in probabilities.items()}
@@ -227,9 +254,3 @@ def _best(rows: Iterable[Mapping[str, float]]) -> list[str]:
     for row in rows:
         found |= dict.fromkeys(sorted(row, key=lambda code: -row[code])[:2])
     return list(found)
-
-
-def _heard(row: Row) -> Heard:
-    if row.heard is None:
-        raise ValueError("rows must have been listened to")
-    return row.heard

@@ -31,7 +31,7 @@ def worth(
     found = 0.0
     for one, code in zip(heard, path, strict=True):
         total = sum(one.probabilities[c] for c in CODES)
-        if not total or max(one.probabilities[c] for c in CODES) < THRESHOLD * total:
+        if not total or max(one.probabilities[c] for c in CODES) < THRESHOLD:
             continue
         share = max(one.probabilities[code] / total, LEAST)
         found += min(one.seconds / FULL, 1) * math.log(share)
