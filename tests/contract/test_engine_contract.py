@@ -88,6 +88,16 @@ def test_a_hypothesis_a_row_in_order(engine: Engine, batch: Batch) -> None:
         assert all(token < batch.vocabulary.end_of_text for token in hypothesis.tokens)
 
 
+def test_rows_can_be_split_and_joined_anew(engine: Engine, batch: Batch) -> None:
+    encoded = batch.encode(engine)
+    whole = engine.generate(encoded, batch.prompts, GREEDY)
+    rows = engine.split(encoded)
+    assert [row.rows for row in rows] == [1, 1, 1]
+    joined = engine.join([rows[2], rows[0]])
+    assert joined.rows == 2
+    assert engine.generate(joined, batch.prompts[:2], GREEDY) == [whole[2], whole[0]]
+
+
 def test_prompts_and_features_are_not_modified(engine: Engine, batch: Batch) -> None:
     prompts = [list(prompt) for prompt in batch.prompts]
     features = batch.features.copy()
