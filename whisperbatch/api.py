@@ -32,6 +32,7 @@ class LoadKeywords(TypedDict, total=False):
     device: Literal["auto", "cpu", "cuda"]
     device_index: int | tuple[int, ...]
     compute_type: str
+    encoder: Literal["auto", "ctranslate2", "openvino"]
     inter_threads: int
     intra_threads: int
 
@@ -50,6 +51,7 @@ def load(
     device: Literal["auto", "cpu", "cuda"] = "auto",
     device_index: int | tuple[int, ...] = 0,
     compute_type: str = "auto",
+    encoder: Literal["auto", "ctranslate2", "openvino"] = "auto",
     inter_threads: int = 1,
     intra_threads: int = 0,
 ) -> Transcriber:
@@ -60,11 +62,14 @@ def load(
         device: "auto" takes CUDA where a GPU is seen, else the CPU.
         device_index: the CUDA device, or several: each gets a copy of the weights.
         compute_type: CTranslate2's: "int8", "float16", ...; "auto" is the best supported.
+        encoder: "openvino" (extra `openvino`) is faster on a CPU than "ctranslate2"; "auto" takes
+            it where it is installed and fits.
         inter_threads: batches worked on at a time on each device.
         intra_threads: threads for each of them on a CPU; 0 shares out the cores.
 
     Raises:
-        OptionError: a device or compute type that is not to be had here.
+        OptionError: a device, compute type or encoder that is not to be had here.
+        MissingExtraError: an encoder that is not installed.
         ModelError: weights that are missing or damaged.
     """
     from whisperbatch.engines.ctranslate2 import CTranslate2Engine  # noqa: PLC0415 - heavy
@@ -78,6 +83,7 @@ def load(
         device=device,
         device_index=(device_index,) if isinstance(device_index, int) else tuple(device_index),
         compute_type=compute_type,
+        encoder=encoder,
         inter_threads=inter_threads,
         intra_threads=intra_threads,
     )

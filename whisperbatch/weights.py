@@ -14,7 +14,10 @@ import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO, Final
+from typing import Any, BinaryIO, Final
+
+import numpy as np
+import numpy.typing as npt
 
 from whisperbatch.errors import ModelError
 
@@ -85,6 +88,26 @@ def variables(file: BinaryIO, path: Path) -> Iterator[Variable]:
         raise ModelError(
             f"{path}: has {size - file.tell()} bytes after its end; it is damaged, fetch it again"
         )
+
+
+DTYPES: Final = {0: "<f4", 1: "i1", 2: "<i2", 3: "<i4", 4: "<f2"}
+
+
+def read_arrays(path: Path, prefix: str) -> dict[str, npt.NDArray[Any]]:
+    """The arrays whose names begin with `prefix`, as they are stored.
+
+    Raises:
+        ModelError: as `check_weights`; or one is bfloat16, which numpy has not.
+    """
+    found = {}
+    with path.open("rb") as file:
+        for one in [one for one in variables(file, path) if one.name.startswith(prefix)]:
+            if one.dtype not in DTYPES:
+                raise ModelError(f"{path}: {one.name} is bfloat16, which is not read here")
+            file.seek(one.offset)
+            data = np.frombuffer(file.read(one.size), DTYPES[one.dtype])
+            found[one.name] = data.reshape(one.shape)
+    return found
 
 
 class _Reader:

@@ -20,13 +20,14 @@ from whisperbatch.protocols import Encoded, Engine
 from whisperbatch.types import Chunk, SpeechSpan
 
 
-def ctranslate2_engine(model: str) -> Engine:
-    return CTranslate2Engine(find_model(model), name=model, device="cpu")
+def ctranslate2_engine(model: str, encoder: str = "ctranslate2") -> Engine:
+    return CTranslate2Engine(find_model(model), name=model, device="cpu", encoder=encoder)
 
 
 ENGINES: dict[str, Callable[[], Engine]] = {
     "ctranslate2 tiny.en": lambda: ctranslate2_engine("tiny.en"),
     "ctranslate2 base": lambda: ctranslate2_engine("base"),
+    "openvino and ctranslate2 base": lambda: ctranslate2_engine("base", "openvino"),
 }
 
 GREEDY = DecodeOptions(beam_size=1)

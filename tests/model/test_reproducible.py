@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from random import Random
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -25,9 +25,26 @@ OPTIONS = wb.Options(
 TEMPERATURES: tuple[Temperature, ...] = ((0.0, 0.4), 0.8)
 
 
-@pytest.fixture(scope="module", params=[1, 2], ids=["one worker", "two workers"])
-def tiny(request: pytest.FixtureRequest) -> Iterator[wb.Transcriber]:
-    with wb.load("tiny.en", device="cpu", compute_type="int8", inter_threads=request.param) as asr:
+Encoder = Literal["ctranslate2", "openvino"]
+SETUPS: tuple[tuple[Encoder, int], ...] = (
+    ("ctranslate2", 1),
+    ("ctranslate2", 2),
+    ("openvino", 2),
+)
+
+
+@pytest.fixture(scope="module", params=SETUPS, ids=lambda setup: f"{setup[0]}, {setup[1]} workers")
+def setup(request: pytest.FixtureRequest) -> tuple[Encoder, int]:
+    found: tuple[Encoder, int] = request.param
+    return found
+
+
+@pytest.fixture(scope="module")
+def tiny(setup: tuple[Encoder, int]) -> Iterator[wb.Transcriber]:
+    encoder, workers = setup
+    with wb.load(
+        "tiny.en", device="cpu", compute_type="int8", encoder=encoder, inter_threads=workers
+    ) as asr:
         yield asr
 
 
@@ -43,9 +60,11 @@ def sources() -> list[Sound]:
 
 
 @pytest.fixture(scope="module")
-def expected(sources: list[Sound]) -> dict[Temperature, list[wb.Transcript]]:
+def expected(
+    setup: tuple[Encoder, int], sources: list[Sound]
+) -> dict[Temperature, list[wb.Transcript]]:
     """One worker, one row at a time, one recording at a time; searched and sampled."""
-    with wb.load("tiny.en", device="cpu", compute_type="int8") as asr:
+    with wb.load("tiny.en", device="cpu", compute_type="int8", encoder=setup[0]) as asr:
         return {
             temperature: [
                 asr.transcribe(source, options=OPTIONS, batch_size=1, temperature=temperature)

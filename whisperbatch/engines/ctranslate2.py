@@ -16,7 +16,13 @@ import numpy as np
 import numpy.typing as npt
 from tokenizers import Tokenizer
 
-from whisperbatch.engines.devices import choose_compute_type, choose_device, share_threads
+from whisperbatch.engines.devices import (
+    choose_compute_type,
+    choose_device,
+    choose_encoder,
+    share_threads,
+)
+from whisperbatch.engines.openvino import OpenVinoEncoder
 from whisperbatch.errors import ClosedError, EngineError, ModelError
 from whisperbatch.options import MOST_TOKENS, DecodeOptions
 from whisperbatch.protocols import Alignment, Encoded, Sampling
@@ -42,6 +48,7 @@ class CTranslate2Engine:
         device: "cpu", "cuda", or "auto".
         device_index: CUDA devices, each with its own copy of the weights.
         compute_type: CTranslate2's name, or "auto".
+        encoder: "ctranslate2", "openvino", or "auto".
         inter_threads: batches worked on at a time on each device.
         intra_threads: threads for each of them on a CPU; 0 shares out the cores.
 
@@ -58,11 +65,13 @@ class CTranslate2Engine:
         device: str = "auto",
         device_index: tuple[int, ...] = (0,),
         compute_type: str = "auto",
+        encoder: str = "auto",
         inter_threads: int = 1,
         intra_threads: int = 0,
     ) -> None:
         chosen = choose_device(device, device_index)
         compute_type = choose_compute_type(compute_type, chosen, device_index[0])
+        encoder = choose_encoder(encoder, chosen, compute_type)
         inter_threads, intra_threads = share_threads(inter_threads, intra_threads)
         self.name = name
         try:
@@ -88,6 +97,14 @@ class CTranslate2Engine:
         self.is_multilingual: bool = self._model.is_multilingual
         self.n_mels: int = self._model.n_mels
         self.workers: int = self._model.num_workers
+        self._encoder: OpenVinoEncoder | None = None
+        if encoder == "openvino":
+            self._encoder = OpenVinoEncoder(
+                directory,
+                exact=compute_type == "float32",
+                workers=inter_threads,
+                threads=intra_threads,
+            )
         # encoder output stays where it is, except where another device may take up the decoding
         self._to_cpu = len(device_index) > 1
         self._device = chosen
@@ -104,9 +121,13 @@ class CTranslate2Engine:
 
     def encode(self, features: npt.NDArray[np.float32]) -> Encoded:
         """See `protocols.Engine`."""
+        features = np.ascontiguousarray(features)
         with self._call():
-            view = ctranslate2.StorageView.from_array(np.ascontiguousarray(features))
-            encoded = self._model.encode(view, to_cpu=self._to_cpu)
+            if self._encoder:
+                encoded = ctranslate2.StorageView.from_array(self._encoder(features))
+            else:
+                view = ctranslate2.StorageView.from_array(features)
+                encoded = self._model.encode(view, to_cpu=self._to_cpu)
         return _Encoded(len(features), encoded)
 
     def split(self, encoded: Encoded) -> list[Encoded]:

@@ -1,6 +1,7 @@
 """Which device and which arithmetic: "auto" becomes a choice, and the choice is logged."""
 
 import os
+from importlib.util import find_spec
 from typing import Final, Literal, get_args
 
 import ctranslate2
@@ -8,6 +9,10 @@ import ctranslate2
 from whisperbatch.errors import OptionError
 
 Device = Literal["auto", "cpu", "cuda"]
+EncoderKind = Literal["auto", "ctranslate2", "openvino"]
+
+FLOAT32: Final = ("int8", "int8_float32", "int16", "float32")
+"""Compute types in which CTranslate2's decoder takes encoder output in float32."""
 
 PREFERRED: Final = {
     # int8 is the fastest of a CPU's and within rounding of float32 in errors
@@ -56,6 +61,25 @@ def choose_compute_type(compute_type: str, device: Literal["cpu", "cuda"], index
             f"give auto, {', '.join(sorted(supported))}"
         )
     return compute_type
+
+
+def choose_encoder(encoder: str, device: Literal["cpu", "cuda"], compute_type: str) -> str:
+    """Whose encoder: "auto" is OpenVINO's on a CPU, where it is installed.
+
+    Raises:
+        OptionError: an unknown one, or one that does not fit the device or its arithmetic.
+    """
+    if encoder not in get_args(EncoderKind):
+        raise OptionError(f"encoder={encoder!r} is none of {', '.join(get_args(EncoderKind))}")
+    fits = device == "cpu" and compute_type in FLOAT32
+    if encoder == "openvino" and not fits:
+        raise OptionError(
+            f"encoder='openvino' goes with device='cpu' and compute_type {', '.join(FLOAT32)}; "
+            f"this is {compute_type} on {device}"
+        )
+    if encoder == "auto":
+        return "openvino" if fits and find_spec("openvino") else "ctranslate2"
+    return encoder
 
 
 def share_threads(inter_threads: int, intra_threads: int) -> tuple[int, int]:
