@@ -54,9 +54,11 @@ def detect(engine: Engine, reader: AudioReader, options: Options) -> LanguageDet
 
 def _windows(reader: AudioReader, vad: Vad, options: Options) -> list[Chunk]:
     with reader.excerpts() as excerpts:
-        if excerpts:
-            return find_windows(excerpts, vad, options, lambda: reader.closed)
-    log.info("%s cannot be read out of order: it is read through", reader.name)
+        found = find_windows(excerpts, vad, options, lambda: reader.closed) if excerpts else []
+    if found:
+        return found
+    why = "no speech where it was listened to" if excerpts else "cannot be read out of order"
+    log.info("%s: %s; it is read through", reader.name, why)
     return thinned(_all(reader, vad, options), options)
 
 

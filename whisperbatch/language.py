@@ -20,6 +20,7 @@ from whisperbatch.options import LanguageOptions
 log = logging.getLogger(__name__)
 
 NEAR: Final = 0.8  # of the winner's votes: with as many another language is as good
+FEW: Final = 3  # places: fewer may all lie in a greeting
 REVISED: Final = 8  # chunks heard before the first revision; each later one takes twice as many
 SETTLED: Final = 64  # chunks after which nobody listens any more
 
@@ -90,6 +91,17 @@ def decide(heard: Sequence[Heard], options: LanguageOptions) -> Decision:
     running = [code for code, count in votes.items() if count >= NEAR * most]
     language = max(running, key=lambda code: means[code])
     return Decision(language, means[language], means)
+
+
+def decides(heard: Sequence[Heard], options: LanguageOptions) -> bool:
+    """Whether enough was heard to go by it to the end: a few places, one of which votes."""
+    few = min(FEW, options.language_detection_segments)
+    sure = (
+        max(among(one.probabilities, options.languages).values())
+        >= options.language_detection_threshold
+        for one in heard
+    )
+    return len(heard) >= few and any(sure)
 
 
 class Languages:

@@ -24,6 +24,10 @@ from whisperbatch.languages import check_language
 
 MOST_TOKENS: Final = 224  # that Whisper decodes for a chunk: half of its text context
 
+DETECTION: Final = tuple(
+    f"language_detection_{name}" for name in ("segments", "length", "threshold")
+)
+
 Channel = Literal["mix", "left", "right"]
 FeatureKind = Literal["whisper", "kaldi", "kaldi-mel", "kaldi-fbank"]
 Timestamps = Literal["alignment", "tokens"]
@@ -185,8 +189,7 @@ class LanguageOptions:
 
     def _check_effect(self) -> None:
         """Refuse what the other options leave no room for."""
-        detection = ("segments", "length", "threshold")
-        named = ("languages", *(f"language_detection_{name}" for name in detection))
+        named = ("languages", *DETECTION)
         if self.language and self.multilingual:
             raise OptionError(
                 f"multilingual=True with language={self.language!r}: give the languages that may "

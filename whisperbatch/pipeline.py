@@ -13,9 +13,10 @@ import os
 from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import replace
-from itertools import chain
+from itertools import chain, takewhile
 from typing import Final
 
+from whisperbatch import checks
 from whisperbatch.audio import AudioReader
 from whisperbatch.batching import (
     Account,
@@ -34,8 +35,8 @@ from whisperbatch.decoding.prompts import Prompts
 from whisperbatch.decoding.vocabulary import Vocabulary
 from whisperbatch.errors import EngineError, OptionError, WhisperBatchError
 from whisperbatch.features import feature_extractor
-from whisperbatch.language import Decision, Languages, decide
-from whisperbatch.options import Options
+from whisperbatch.language import Decision, Languages, decide, decides
+from whisperbatch.options import DETECTION, LanguageOptions, Options
 from whisperbatch.prefetch import map_ordered
 from whisperbatch.protocols import Engine
 from whisperbatch.switching import Switches, hear
@@ -87,7 +88,9 @@ def check(engine: Engine, options: Options) -> Options:
             f"task='translate': model {engine.name} is English-only; "
             "use a multilingual model such as 'base'"
         )
-    return replace(options, language="en")
+    # nothing is detected, so what says how has no effect
+    usual = {name: checks.default(LanguageOptions, name) for name in DETECTION}
+    return replace(options, language="en", **usual)  # type: ignore[arg-type]  # each its own
 
 
 class Run:
@@ -123,7 +126,7 @@ class Run:
         self._languages = Languages(options)
         self._vad = open_vad(options)
         self._extractor = feature_extractor(options.features, engine.n_mels)
-        self._switches = Switches(engine, self._extractor, options)
+        self._switches = Switches(engine, self._extractor, options, self._fail)
         self._decode = Decoder(engine, self._extractor, options, self._languages)
 
     def __iter__(self) -> Generator[tuple[int, Segment] | End, None, None]:
@@ -169,7 +172,8 @@ class Run:
 
     def _chunks(self) -> Generator[Chunk | End, None, None]:
         recordings = (
-            self._recording(number, opener) for number, opener in enumerate(self._openers)
+            self._recording(number, opener)
+            for number, opener in takewhile(lambda _: not self._stopped, enumerate(self._openers))
         )
         # where a chunk waits for the one before it, batches are filled from several recordings
         conditioned = self._options.condition_on_previous_text
@@ -198,8 +202,11 @@ class Run:
         with reader.excerpts() as excerpts:
             if excerpts is None or excerpts.duration <= LISTEN * self._options.chunk_length:
                 return  # the first chunks tell
-            windows = find_windows(excerpts, self._vad, self._options, lambda: reader.closed)
-        if heard := listen(self._engine, self._extractor, windows):
+            windows = find_windows(
+                excerpts, self._vad, self._options, lambda: self._stopped or reader.closed
+            )
+        heard = listen(self._engine, self._extractor, windows)
+        if decides(heard, self._options):
             self._languages.settle(recording, decide(heard, self._options), final=True)
 
     def _read(self, recording: int, reader: AudioReader) -> Generator[Chunk, None, None]:
@@ -264,6 +271,7 @@ class Run:
             yield from chain.from_iterable(heard)
 
     def _hear_batch(self, items: list[Item]) -> Sequence[Item]:
+        items = self._sound(items)
         rows = [item for item in items if isinstance(item, Row)]
         try:
             heard = iter(hear(self._engine, rows) if rows else ())
@@ -272,6 +280,7 @@ class Run:
         return [item if isinstance(item, End) else next(heard) for item in items]
 
     def _decode_batch(self, items: list[Item]) -> Sequence[tuple[int, Decoded] | End]:
+        items = self._sound(items)
         rows = [item for item in items if isinstance(item, Row)]
         try:
             decoded = iter(self._decode(rows) if rows else ())
@@ -284,7 +293,19 @@ class Run:
 
     def _without(self, rows: Sequence[Row], items: Sequence[Item], error: EngineError) -> list[End]:
         """What is left of a batch that the engine has failed on."""
+        for row in rows:
+            self._fail(row.chunk.recording, error)
+        return [item for item in items if isinstance(item, End)]
+
+    def _fail(self, recording: int, error: EngineError) -> None:
         if not self._isolate:
             raise error
-        self._failed |= {row.chunk.recording: error for row in rows}
-        return [item for item in items if isinstance(item, End)]
+        self._failed[recording] = error
+
+    def _sound(self, items: Sequence[Item]) -> list[Item]:
+        """Without rows of recordings that have failed: they would fail the rows beside them."""
+        failed = [
+            item for item in items if isinstance(item, Row) and item.chunk.recording in self._failed
+        ]
+        self._decode.skip(failed)
+        return [item for item in items if item not in failed] if failed else list(items)

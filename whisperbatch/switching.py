@@ -14,13 +14,14 @@ has its price (Viterbi's algorithm), so that one uncertain row or piece does not
 
 import logging
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby
 from typing import Final
 
 from whisperbatch.batching import Item, Row, padded
 from whisperbatch.decoding.recut import stretch
+from whisperbatch.errors import EngineError
 from whisperbatch.language import Heard, among
 from whisperbatch.options import Options
 from whisperbatch.protocols import Engine, FeatureExtractor
@@ -47,9 +48,17 @@ class Switches:
         engine: listens to pieces.
         extractor: makes their features.
         options: of the run.
+        failed: told of a recording, and of the engine's failure to listen to it; or raises it.
     """
 
-    def __init__(self, engine: Engine, extractor: FeatureExtractor, options: Options) -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        extractor: FeatureExtractor,
+        options: Options,
+        failed: Callable[[int, EngineError], None],
+    ) -> None:
+        self._failed = failed
         self._engine = engine
         self._extractor = extractor
         self._options = options
@@ -93,7 +102,11 @@ class Switches:
         if len(beside) == 1 and own.get(label, 0.0) >= SURE:
             parts = [(row, label)]
         else:
-            parts = self._parts(track, row, label, after)
+            try:
+                parts = self._parts(track, row, label, after)
+            except EngineError as error:
+                self._failed(row.chunk.recording, error)
+                return
         for part, language in parts:
             track.before = language
             chunk = replace(part.chunk, index=track.count)

@@ -277,7 +277,10 @@ class Transcriber:
 
     def detect_from(self, reader: AudioReader, options: Options) -> LanguageDetection:
         """As `detect_language`, of a recording already open."""
-        return detect(self._engine, reader, self._check(options))
+        self._check_open()
+        if self._engine.is_multilingual or "en" not in (options.languages or ("en",)):
+            options = check(self._engine, options)
+        return detect(self._engine, reader, options)
 
     def close(self) -> None:
         """Free the weights. Safe to call twice; streams still open raise ClosedError."""
@@ -296,9 +299,12 @@ class Transcriber:
         self.close()
 
     def _check(self, options: Options) -> Options:
+        self._check_open()
+        return check(self._engine, options)
+
+    def _check_open(self) -> None:
         if self._closed:
             raise ClosedError("this Transcriber is closed; load another")
-        return check(self._engine, options)
 
 
 def check_many(sources: object, on_error: str) -> None:

@@ -98,9 +98,13 @@ def short(options: Options) -> Options:
 
 def is_telling(chunk: Chunk, length: int) -> bool:
     """Whether there is enough speech in a window of `length` samples, and sound at all."""
-    loudness = float(np.mean(np.square(chunk.samples, dtype=np.float64)))
     enough = max(LEAST, SHARE * to_seconds(length))
-    return spoken(chunk.speech) >= enough and loudness >= FAINTEST
+    return spoken(chunk.speech) >= enough and is_loud(chunk)
+
+
+def is_loud(chunk: Chunk) -> bool:
+    """Whether there is sound at all."""
+    return float(np.mean(np.square(chunk.samples, dtype=np.float64))) >= FAINTEST
 
 
 def thinned(found: Iterable[Chunk], options: Options) -> list[Chunk]:
@@ -110,8 +114,11 @@ def thinned(found: Iterable[Chunk], options: Options) -> list[Chunk]:
     """
     wanted = options.language_detection_segments
     kept: list[Chunk] = []
+    best: Chunk | None = None  # of those that tell little, if there are no others
     every, telling = 1, 0
     for chunk in found:
+        if is_loud(chunk) and (best is None or spoken(chunk.speech) > spoken(best.speech)):
+            best = chunk
         if not is_telling(chunk, chunk.length):
             continue
         if telling % every == 0:
@@ -119,6 +126,8 @@ def thinned(found: Iterable[Chunk], options: Options) -> list[Chunk]:
         telling += 1
         if len(kept) == 2 * wanted:
             kept, every = kept[::2], 2 * every
+    if not kept:
+        return [best] if best else []
     count = min(wanted, len(kept))
     return [kept[number * len(kept) // count] for number in range(count)]
 

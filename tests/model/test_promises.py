@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 import whisperbatch as wb
-from benchmarks import memory, recordings, scoring
+from benchmarks import recordings, scoring, speed
 from benchmarks.recordings import Recording
 
 
@@ -51,11 +51,13 @@ def test_memory_does_not_grow_with_the_recording(tmp_path: Path, tiny_model: str
     for hours in (1 / 6, 3.0):
         path = tmp_path / f"{hours:.1f}.wav"
         recordings.long_wav(path, hours)
-        figures.append(memory.in_process(path, tiny_model, beam_size=1))
+        figures.append(
+            speed.in_process(
+                speed.Task(system="whisperbatch", beam=1, model=tiny_model, paths=[str(path)])
+            )
+        )
     short, long = figures
-    assert short["duration"] == pytest.approx(600, abs=1)
-    assert long["duration"] == pytest.approx(3 * 3600, abs=1)
-    assert long["segments"] > 10 * short["segments"]
+    assert len(long["text"]) > 10 * len(short["text"]) > 10_000
     assert long["peak"] <= 1.1 * short["peak"]
     assert short["first"] <= 5
     assert long["first"] <= 5

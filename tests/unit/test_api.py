@@ -10,14 +10,15 @@ import wave
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import numpy.typing as npt
 import pytest
 
 import whisperbatch as wb
 from benchmarks.recordings import _wave_header
-from tests.unit.fakes import FakeEngine, noise
+from tests.unit.fakes import FakeEncoded, FakeEngine, noise
 from whisperbatch import Audio, Options, Transcriber
 
 if TYPE_CHECKING:
@@ -226,6 +227,37 @@ def test_raise_stops_in_the_turn_of_the_broken_one(asr: Transcriber, tmp_path: P
     assert next(items).source == "<array>"
     with pytest.raises(wb.AudioError, match=r"missing\.wav"):
         next(items)
+
+
+@pytest.mark.parametrize("workers", [1, 3])
+@pytest.mark.parametrize("options", [{}, {"multilingual": True}, {"language": "fr"}])
+def test_a_failed_recording_does_not_fail_its_neighbours(
+    workers: int, options: dict[str, Any]
+) -> None:
+    """Its later rows would share batches with theirs."""
+
+    class Once(FakeEngine):
+        calls = 0
+
+        def encode(self, features: npt.NDArray[np.float32]) -> FakeEncoded:
+            with self._lock:
+                self.calls += 1
+                if self.calls == 1:
+                    raise wb.EngineError("fake: out of memory")
+            return super().encode(features)
+
+    with Transcriber(Once(workers=workers)) as asr:
+        found = list(
+            asr.transcribe_many(
+                [noise(100, seed) for seed in range(4)],
+                on_error="yield",
+                vad=False,
+                batch_size=4,
+                **options,
+            )
+        )
+    assert isinstance(found[0], wb.EngineError)
+    assert [type(one) for one in found[1:]] == [wb.Transcript] * 3
 
 
 def test_an_engines_failure_ends_its_recordings_alone() -> None:

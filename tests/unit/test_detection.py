@@ -75,7 +75,7 @@ def test_what_cannot_be_sought_is_read_through(
     asr.detect_language(io.BytesIO(wav), vad=False)
     assert "read through" not in caplog.text
     found = asr.detect_language(Unseekable(wav), vad=False)
-    assert "<Unseekable> cannot be read out of order: it is read through" in caplog.text
+    assert "<Unseekable>: cannot be read out of order; it is read through" in caplog.text
     check(found, 8, 300)
     assert found.windows[-1].end > 200
 
@@ -123,6 +123,31 @@ def test_wide_margins_do_no_harm(kind: type[io.BytesIO]) -> None:
     wav = encode([noise(15)], "wav", "pcm_s16le", rate=16_000)
     found = Transcriber(FakeEngine()).detect_language(kind(wav), speech_pad=5)
     assert found.reason == "nobody speaks"
+
+
+def test_a_clip_too_short_to_tell_much_still_tells(tmp_path: Path) -> None:
+    with Transcriber(FakeEngine()) as asr:
+        found = asr.detect_language(noise(0.7), vad=False)
+    assert found.language == "fr"
+
+
+def test_speech_that_no_window_meets_is_found_by_reading_on() -> None:
+    samples = np.zeros(16_000 * 3000, np.float32)
+    samples[16_000 * 45 : 16_000 * 60] = noise(15)
+    with Transcriber(FakeEngine()) as asr:
+        found = asr.detect_language(samples, vad=False)
+    assert found.language == "fr"
+    assert [round(one.start) for one in found.windows] == [45, 51]
+
+
+def test_an_english_only_model_needs_no_detection_options() -> None:
+    with Transcriber(FakeEngine(multilingual=False)) as asr:
+        found = asr.detect_language(
+            noise(1), language_detection_length=20.0, languages=("fr", "en")
+        )
+        assert found.language == "en"
+        transcript = asr.transcribe(noise(1), vad=False, language_detection_threshold=0.4)
+    assert transcript.language == "en"
 
 
 def test_errors_are_those_of_a_transcription(tmp_path: Path) -> None:

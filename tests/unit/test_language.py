@@ -3,7 +3,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from whisperbatch.errors import EngineError
-from whisperbatch.language import SETTLED, Decision, Heard, Languages, among, decide
+from whisperbatch.language import SETTLED, Decision, Heard, Languages, among, decide, decides
 from whisperbatch.options import Options
 
 
@@ -44,6 +44,15 @@ def test_a_near_tie_is_settled_by_the_probabilities() -> None:
 def test_where_nothing_votes_the_probabilities_decide() -> None:
     places = heard((5.0, {"en": 0.3, "de": 0.4}), (5.0, {"en": 0.35, "de": 0.2}))
     assert decide(places, Options(language_detection_threshold=0.9)).language == "en"
+
+
+def test_a_few_places_decide_to_the_end_if_one_votes() -> None:
+    sure, doubtful = {"en": 0.9, "fr": 0.1}, {"en": 0.3, "fr": 0.2}
+    assert decides(heard((5.0, doubtful), (5.0, sure), (5.0, doubtful)), Options())
+    assert not decides(heard((5.0, doubtful), (5.0, doubtful), (5.0, doubtful)), Options())
+    assert not decides(heard((5.0, sure), (5.0, sure)), Options())
+    assert decides(heard((5.0, sure)), Options(language_detection_segments=1))
+    assert not decides([], Options())
 
 
 def test_one_place_is_its_own_best() -> None:

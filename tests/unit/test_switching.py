@@ -9,6 +9,7 @@ import numpy.typing as npt
 from tests.unit.fakes import FakeEngine
 from tests.unit.world import RampExtractor, Stretches, chunk, ramp, rows
 from whisperbatch.batching import End, Item, Row
+from whisperbatch.errors import EngineError
 from whisperbatch.language import Heard
 from whisperbatch.options import Options, resolve
 from whisperbatch.protocols import Encoded
@@ -57,9 +58,13 @@ class Tongues(FakeEngine):
         return {code: share / sum(found.values()) for code, share in found.items()}
 
 
+def refuse(recording: int, error: EngineError) -> None:
+    raise error
+
+
 def switched(engine: Tongues, items: Sequence[Item], **options: Any) -> list[Item]:
     resolved = resolve(None, multilingual=True, **options)
-    return list(Switches(engine, RampExtractor(), resolved)(items))
+    return list(Switches(engine, RampExtractor(), resolved, refuse)(items))
 
 
 def ended(engine: Tongues, *chunks: Chunk) -> list[Item]:
@@ -220,11 +225,31 @@ def test_recordings_do_not_disturb_each_other() -> None:
             assert not told(found[number:], item.recording)
 
 
+def test_a_row_that_cannot_be_listened_to_is_left_out_and_told_of() -> None:
+    class Deaf(Tongues):
+        def detect_language(self, encoded: Encoded) -> list[dict[str, float]]:
+            raise EngineError("out of order")
+
+    spoken = [(0.0, 13.2, "en"), (13.2, 90.0, "fr")]
+    items = ended(Tongues(spoken), *(chunk(phrases(30 * n, 6), n) for n in range(3)))
+    told_of: list[tuple[int, str]] = []
+    deaf = Switches(
+        Deaf(spoken),
+        RampExtractor(),
+        Options(multilingual=True),
+        lambda recording, error: told_of.append((recording, str(error))),
+    )
+    found = list(deaf(items))
+    assert set(told_of) == {(0, "out of order")}
+    assert found[-1] == items[-1]
+    assert len(found) < len(items)
+
+
 def test_a_row_goes_on_when_the_two_after_it_are_known() -> None:
     engine = Tongues([(0, 200, "en")])
     items = iter(hear(engine, rows(*(chunk(phrases(20 * n, 2), n) for n in range(5)))))
     options = Options(multilingual=True)
-    found = Switches(engine, RampExtractor(), options)(items)
+    found = Switches(engine, RampExtractor(), options, refuse)(items)
     first = next(found)
     assert isinstance(first, Row)
     assert first.chunk.index == 0

@@ -200,12 +200,12 @@ def covered_until(word: Placed) -> int:
 
 def hurried_words(part: Part) -> Sequence[int]:
     """Numbers of the words that there is no time for: some, or all in a very short part."""
-    fastest = FASTEST_UNSPACED if part.language in UNSPACED else FASTEST
+    fastest = FASTEST_UNSPACED if part.written in UNSPACED else FASTEST
     count = sum(letters(word.text) for word in part.words)
     length = to_seconds(part.chunk.length)
     if length < BRIEF and count > fastest / 2 * length:
         return range(len(part.words))
-    return squeezed(part.words, part.language)
+    return squeezed(part.words, part.written)
 
 
 def squeezed(words: Sequence[Placed], language: str) -> list[int]:

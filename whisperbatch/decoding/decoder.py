@@ -88,6 +88,12 @@ class Decoder:
         """All rows of a recording have been decoded: let go of what is known of it."""
         self._history.forget(recording)
 
+    def skip(self, rows: Sequence[Row]) -> None:
+        """Rows that will not be decoded: nobody is to wait for their text."""
+        if self._options.condition_on_previous_text:
+            for row in rows:
+                self._history.settle(row.chunk, ())
+
     def _context(self, row: Row) -> Context:
         previous: Sequence[int] = ()
         if self._options.condition_on_previous_text:

@@ -71,7 +71,7 @@ class CTranslate2Engine:
     ) -> None:
         chosen = choose_device(device, device_index)
         compute_type = choose_compute_type(compute_type, chosen, device_index[0])
-        encoder = choose_encoder(encoder, chosen, compute_type)
+        encoder_kind = choose_encoder(encoder, chosen, compute_type)
         inter_threads, intra_threads = share_threads(inter_threads, intra_threads)
         self.name = name
         try:
@@ -98,13 +98,18 @@ class CTranslate2Engine:
         self.n_mels: int = self._model.n_mels
         self.workers: int = self._model.num_workers
         self._encoder: OpenVinoEncoder | None = None
-        if encoder == "openvino":
-            self._encoder = OpenVinoEncoder(
-                directory,
-                exact=compute_type == "float32",
-                workers=inter_threads,
-                threads=intra_threads,
-            )
+        if encoder_kind == "openvino":
+            try:
+                self._encoder = OpenVinoEncoder(
+                    directory,
+                    exact=compute_type == "float32",
+                    workers=inter_threads,
+                    threads=intra_threads,
+                )
+            except ModelError as error:
+                if encoder != "auto":
+                    raise
+                log.info("encoder on CTranslate2: %s", error)
         # encoder output stays where it is, except where another device may take up the decoding
         self._to_cpu = len(device_index) > 1
         self._device = chosen
@@ -249,6 +254,7 @@ class CTranslate2Engine:
                 self._closed = True
                 self._idle.wait_for(lambda: not self._calls)
                 self._model.unload_model()
+                self._encoder = None
                 _give_back_memory()
 
     @contextmanager

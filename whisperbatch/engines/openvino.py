@@ -68,7 +68,7 @@ class OpenVinoEncoder:
                     "NUM_STREAMS": workers,
                 },
             )
-        except (RuntimeError, KeyError) as error:
+        except (RuntimeError, LookupError, ValueError) as error:
             raise ModelError(f"{directory}: OpenVINO cannot use the encoder: {error}") from error
         self._requests = threading.local()
         log.info("encoder on OpenVINO (%s)", self.precision)
@@ -127,7 +127,9 @@ class _Graph:
         plain = self._ops.convert(stored, "f32")
         if (scale := self._arrays.get(f"{name}_scale")) is None:
             return plain
-        return self._ops.divide(plain, self._ops.constant(scale.astype(np.float32)[:, None]))
+        ones = (1,) * (self._arrays[name].ndim - scale.ndim)
+        scales = scale.astype(np.float32).reshape(*scale.shape, *ones)  # one a row, or one for all
+        return self._ops.divide(plain, self._ops.constant(scales))
 
     def convolution(self, hidden: Any, name: str, *, stride: int) -> Any:  # noqa: ANN401
         """(1, channels, frames) to (1, d_model, frames / stride)."""
