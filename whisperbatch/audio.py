@@ -140,10 +140,22 @@ def open_audio(source: Source, options: AudioOptions) -> AudioReader:
         raise OptionError(
             f"sampling_rate is for samples in an array; {name} states its own, leave it out"
         )
+    begins_later = not isinstance(file, str) and _offset(file)
     decoder = MediaDecoder(name, file, options)
     return AudioReader(
-        name, decoder.blocks(), decoder.close, lambda: _media_excerpts(name, file, options)
+        name,
+        decoder.blocks(),
+        decoder.close,
+        lambda: None if begins_later else _media_excerpts(name, file, options),
     )
+
+
+def _offset(file: BinaryIO) -> int:
+    """Where an open file stands: what FFmpeg is given begins there."""
+    try:
+        return file.tell() if file.seekable() else 0
+    except (AttributeError, OSError, ValueError):
+        return 0
 
 
 def _media_excerpts(name: str, file: str | BinaryIO, options: AudioOptions) -> Excerpts | None:

@@ -199,6 +199,16 @@ def test_what_can_only_be_read_through_gives_none(tmp_path: Path) -> None:
         assert sum(map(len, reader.blocks())) > SAMPLING_RATE
 
 
+def test_a_file_that_stands_in_its_middle_gives_none() -> None:
+    """What is read begins there; a time in it is not a time in the file."""
+    file = io.BytesIO(b"other" + encode([sweep(16_000)], "mp3", "mp3", rate=16_000))
+    file.seek(len(b"other"))
+    with open_audio(file, AudioOptions()) as reader:
+        with reader.excerpts() as excerpts:
+            assert excerpts is None
+        assert next(reader.blocks()).size
+
+
 def test_a_closed_reader_gives_none(tmp_path: Path) -> None:
     path = tmp_path / "recording.flac"
     path.write_bytes(media(*LOSSLESS["flac"]))
