@@ -12,9 +12,9 @@ the rows beside it.
 """
 
 import logging
-import threading
 from collections.abc import Mapping
 from pathlib import Path
+from queue import LifoQueue
 from typing import Any, Final, Literal
 
 import numpy as np
@@ -70,7 +70,10 @@ class OpenVinoEncoder:
             )
         except (RuntimeError, LookupError, ValueError) as error:
             raise ModelError(f"{directory}: OpenVINO cannot use the encoder: {error}") from error
-        self._requests = threading.local()
+        # each holds the memory of one row on its way: threads come and go, these stay
+        self._requests: LifoQueue[Any] = LifoQueue()
+        for _ in range(workers):
+            self._requests.put(self._compiled.create_infer_request())
         log.info("encoder on OpenVINO (%s)", self.precision)
 
     def __call__(self, features: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
@@ -82,13 +85,13 @@ class OpenVinoEncoder:
         Returns:
             Shape (batch, frames / 2, d_model).
         """
-        if not hasattr(self._requests, "one"):
-            self._requests.one = self._compiled.create_infer_request()
-        request = self._requests.one
+        request = self._requests.get()
         try:
             rows = [np.array(request.infer({0: row[None]})[0]) for row in features]
         except RuntimeError as error:
             raise EngineError(f"OpenVINO: {error}") from error
+        finally:
+            self._requests.put(request)
         return np.concatenate(rows)
 
 
