@@ -24,8 +24,9 @@ import numpy as np
 import whisperbatch as wb
 from benchmarks import recordings
 from benchmarks.scoring import TimedWord, spread
+from whisperbatch.keywords import resolve
 from whisperbatch.models import find_model
-from whisperbatch.options import Options, resolve
+from whisperbatch.options import Options
 
 NAME = re.compile(r"(whisperbatch|faster-whisper|faster-whisper-batched)-([1-9][0-9]?)")
 OURS, SEQUENTIAL = "whisperbatch", "faster-whisper"

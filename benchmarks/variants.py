@@ -18,7 +18,8 @@ import numpy as np
 import whisperbatch as wb
 from benchmarks import corpora, recordings, scoring
 from whisperbatch import chunking
-from whisperbatch.options import OptionKeywords, Options, resolve
+from whisperbatch.keywords import OptionKeywords, resolve
+from whisperbatch.options import Options
 from whisperbatch.types import SpeechSpan
 from whisperbatch.vad import open_vad
 

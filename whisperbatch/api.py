@@ -8,8 +8,9 @@ from typing import Final, Literal, TypedDict, TypeVar, Unpack, cast, overload
 
 from whisperbatch.audio import open_audio
 from whisperbatch.errors import OptionError, WhisperBatchError
+from whisperbatch.keywords import DetectionKeywords, OptionKeywords, for_detection, resolve
 from whisperbatch.models import find_model
-from whisperbatch.options import DetectionKeywords, OptionKeywords, Options, for_detection, resolve
+from whisperbatch.options import Options
 from whisperbatch.transcriber import (
     DETECTION,
     OPTIONS,
@@ -188,13 +189,9 @@ def detect_language(
     Keywords are those of `load` and the options that have an effect on it. See
     `Transcriber.detect_language`.
     """
-    loading = {name: value for name, value in keywords.items() if name in _LOADING}
-    single = {name: value for name, value in keywords.items() if name not in _LOADING}
+    loading, single = _split(cast("Keywords", keywords))
     resolved = for_detection(**cast("DetectionKeywords", single))
-    with (
-        open_audio(source, resolved) as reader,
-        load(model, **cast("LoadKeywords", loading)) as asr,
-    ):
+    with open_audio(source, resolved) as reader, load(model, **loading) as asr:
         return asr.detect_from(reader, resolved)
 
 

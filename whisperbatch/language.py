@@ -12,7 +12,7 @@ later can revise it:
 import logging
 import threading
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from whisperbatch.options import LanguageOptions
@@ -65,6 +65,16 @@ def among(probabilities: Mapping[str, float], languages: Sequence[str]) -> dict[
     return {code: p / total if total else 1 / len(found) for code, p in found.items()}
 
 
+def together(heard: Sequence[Heard]) -> Heard:
+    """What is heard in several places, each counted by its speech."""
+    seconds = sum(one.seconds for one in heard)
+    means = {
+        code: sum(one.seconds * one.probabilities[code] for one in heard) / seconds
+        for code in heard[0].probabilities
+    }
+    return Heard(means, seconds)
+
+
 def decide(heard: Sequence[Heard], options: LanguageOptions) -> Decision:
     """The language that most of the speech is in.
 
@@ -76,16 +86,14 @@ def decide(heard: Sequence[Heard], options: LanguageOptions) -> Decision:
         heard: at least one place.
         options: candidates and threshold.
     """
-    rows = [among(one.probabilities, options.languages) for one in heard]
-    total = sum(one.seconds for one in heard)
-    means = {
-        code: sum(one.seconds * row[code] for one, row in zip(heard, rows, strict=True)) / total
-        for code in rows[0]
-    }
+    heard = [
+        replace(one, probabilities=among(one.probabilities, options.languages)) for one in heard
+    ]
+    means = together(heard).probabilities
     votes = dict.fromkeys(means, 0.0)
-    for one, row in zip(heard, rows, strict=True):
-        best = max(row, key=lambda code: row[code])
-        if row[best] >= options.language_detection_threshold:
+    for one in heard:
+        best = max(one.probabilities, key=lambda code: one.probabilities[code])
+        if one.probabilities[best] >= options.language_detection_threshold:
             votes[best] += one.seconds
     most = max(votes.values())
     running = [code for code, count in votes.items() if count >= NEAR * most]

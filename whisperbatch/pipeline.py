@@ -39,7 +39,7 @@ from whisperbatch.language import Decision, Languages, decide, decides
 from whisperbatch.options import DETECTION, LanguageOptions, Options
 from whisperbatch.prefetch import map_ordered
 from whisperbatch.protocols import Engine
-from whisperbatch.switching import Switches, hear
+from whisperbatch.switching import Switches, listened
 from whisperbatch.types import Chunk, Segment, to_seconds
 from whisperbatch.vad import open_vad
 from whisperbatch.windows import find_windows, listen
@@ -274,7 +274,7 @@ class Run:
         items = self._sound(items)
         rows = [item for item in items if isinstance(item, Row)]
         try:
-            heard = iter(hear(self._engine, rows) if rows else ())
+            heard = iter(listened(self._engine, rows) if rows else ())
         except EngineError as error:
             return self._without(rows, items, error)
         return [item if isinstance(item, End) else next(heard) for item in items]

@@ -22,11 +22,11 @@ from typing import Final
 from whisperbatch.batching import Item, Row, padded
 from whisperbatch.decoding.recut import stretch
 from whisperbatch.errors import EngineError
-from whisperbatch.language import Heard, among
+from whisperbatch.language import Heard, among, together
 from whisperbatch.options import Options
 from whisperbatch.protocols import Engine, FeatureExtractor
-from whisperbatch.types import Chunk, SpeechSpan, spoken, to_samples, to_seconds
-from whisperbatch.windows import listen
+from whisperbatch.types import Chunk, SpeechSpan, to_samples, to_seconds
+from whisperbatch.windows import hear, listen
 
 log = logging.getLogger(__name__)
 
@@ -180,14 +180,11 @@ class _Track:
     pieces: int = 0
 
 
-def hear(engine: Engine, rows: Sequence[Row]) -> list[Row]:
+def listened(engine: Engine, rows: Sequence[Row]) -> list[Row]:
     """The rows, each with what is heard in it, and with the encoder output that says so."""
     encoded = engine.encode(padded(rows))
-    found = zip(rows, engine.detect_language(encoded), engine.split(encoded), strict=True)
-    return [
-        replace(row, heard=Heard(probabilities, spoken(row.chunk.speech)), encoded=own)
-        for row, probabilities, own in found
-    ]
+    found = zip(rows, hear(engine, rows, encoded), engine.split(encoded), strict=True)
+    return [replace(row, heard=heard, encoded=own) for row, heard, own in found]
 
 
 def pieces(chunk: Chunk) -> list[Chunk]:
@@ -239,16 +236,6 @@ def _extended(
         key=lambda one: one[0],
     )
     return worth, (*path, code)
-
-
-def together(heard: Sequence[Heard]) -> Heard:
-    """What is heard in several pieces, each counted by its speech."""
-    seconds = sum(one.seconds for one in heard)
-    means = {
-        code: sum(one.seconds * one.probabilities[code] for one in heard) / seconds
-        for code in heard[0].probabilities
-    }
-    return Heard(means, seconds)
 
 
 def _score(heard: Heard, codes: Sequence[str], threshold: float) -> dict[str, float]:

@@ -15,13 +15,8 @@ from whisperbatch.audio import AudioReader, open_audio
 from whisperbatch.batching import End
 from whisperbatch.detection import detect
 from whisperbatch.errors import ClosedError, OptionError, WhisperBatchError
-from whisperbatch.options import (
-    DetectionKeywords,
-    OptionKeywords,
-    Options,
-    for_detection,
-    resolve,
-)
+from whisperbatch.keywords import DetectionKeywords, OptionKeywords, for_detection, resolve
+from whisperbatch.options import Options
 from whisperbatch.pipeline import Run, check
 from whisperbatch.protocols import Engine
 from whisperbatch.types import Audio, Dropped, LanguageDetection, Segment, Source, Transcript

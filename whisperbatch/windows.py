@@ -19,7 +19,7 @@ from whisperbatch.chunking import chunks
 from whisperbatch.excerpts import Excerpts
 from whisperbatch.language import Heard
 from whisperbatch.options import Options
-from whisperbatch.protocols import Engine, FeatureExtractor, Vad
+from whisperbatch.protocols import Encoded, Engine, FeatureExtractor, Vad
 from whisperbatch.types import WINDOW_FRAMES, Chunk, Samples, spoken, to_samples, to_seconds
 
 TRIES: Final = 4  # places looked at for each window wanted
@@ -146,9 +146,16 @@ def listen(engine: Engine, extractor: FeatureExtractor, chunks: Sequence[Chunk])
     for start in range(0, len(rows), AT_ONCE):
         batch = rows[start : start + AT_ONCE]
         encoded = engine.encode(padded(batch, frames))
-        for row, probabilities in zip(batch, engine.detect_language(encoded), strict=True):
-            found.append(Heard(probabilities, spoken(row.chunk.speech)))
+        found += hear(engine, batch, encoded)
     return found
+
+
+def hear(engine: Engine, rows: Sequence[Row], encoded: Encoded) -> list[Heard]:
+    """What languages rows sound like that are encoded, in order."""
+    return [
+        Heard(probabilities, spoken(row.chunk.speech))
+        for row, probabilities in zip(rows, engine.detect_language(encoded), strict=True)
+    ]
 
 
 def _radical_inverse(number: int) -> float:

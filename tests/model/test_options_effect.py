@@ -13,7 +13,7 @@ import pytest
 
 import whisperbatch as wb
 from benchmarks import recordings
-from whisperbatch.options import OptionKeywords
+from whisperbatch.keywords import OptionKeywords
 
 PLAIN: OptionKeywords = {"beam_size": 1, "language": "en"}
 

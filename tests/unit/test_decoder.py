@@ -13,8 +13,9 @@ from whisperbatch.decoding.decoder import Decoder
 from whisperbatch.decoding.parts import compression_ratio
 from whisperbatch.decoding.vocabulary import Vocabulary
 from whisperbatch.features import feature_extractor
+from whisperbatch.keywords import resolve
 from whisperbatch.language import Decision, Languages
-from whisperbatch.options import DecodeOptions, resolve
+from whisperbatch.options import DecodeOptions
 from whisperbatch.protocols import Alignment, Encoded, Sampling
 from whisperbatch.types import Chunk, Hypothesis, SpeechSpan
 

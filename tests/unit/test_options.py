@@ -8,17 +8,14 @@ import pytest
 import whisperbatch as wb
 from whisperbatch import OptionError, Options
 from whisperbatch.api import LoadKeywords
+from whisperbatch.keywords import DetectionKeywords, OptionKeywords, for_detection, resolve
 from whisperbatch.options import (
     AudioOptions,
     ChunkOptions,
     DecodeOptions,
-    DetectionKeywords,
     FeatureOptions,
     LanguageOptions,
-    OptionKeywords,
     VadOptions,
-    for_detection,
-    resolve,
 )
 
 GROUPS = (AudioOptions, VadOptions, ChunkOptions, FeatureOptions, LanguageOptions, DecodeOptions)

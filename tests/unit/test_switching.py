@@ -10,10 +10,11 @@ from tests.unit.fakes import FakeEngine
 from tests.unit.world import RampExtractor, Stretches, chunk, ramp, rows
 from whisperbatch.batching import End, Item, Row
 from whisperbatch.errors import EngineError
+from whisperbatch.keywords import resolve
 from whisperbatch.language import Heard
-from whisperbatch.options import Options, resolve
+from whisperbatch.options import Options
 from whisperbatch.protocols import Encoded
-from whisperbatch.switching import Switches, hear, likeliest, pieces
+from whisperbatch.switching import Switches, likeliest, listened, pieces
 from whisperbatch.types import Chunk, spoken
 
 Spoken = Sequence[tuple[float, float, str]]
@@ -69,7 +70,7 @@ def switched(engine: Tongues, items: Sequence[Item], **options: Any) -> list[Ite
 
 def ended(engine: Tongues, *chunks: Chunk) -> list[Item]:
     """A recording's rows, listened to, and its end."""
-    return [*hear(engine, rows(*chunks)), End(chunks[0].recording, "", 0.0)]
+    return [*listened(engine, rows(*chunks)), End(chunks[0].recording, "", 0.0)]
 
 
 def told(items: Sequence[Item], recording: int = 0) -> list[tuple[float, float, str | None]]:
@@ -247,7 +248,7 @@ def test_a_row_that_cannot_be_listened_to_is_left_out_and_told_of() -> None:
 
 def test_a_row_goes_on_when_the_two_after_it_are_known() -> None:
     engine = Tongues([(0, 200, "en")])
-    items = iter(hear(engine, rows(*(chunk(phrases(20 * n, 2), n) for n in range(5)))))
+    items = iter(listened(engine, rows(*(chunk(phrases(20 * n, 2), n) for n in range(5)))))
     options = Options(multilingual=True)
     found = Switches(engine, RampExtractor(), options, refuse)(items)
     first = next(found)
@@ -269,7 +270,7 @@ def test_only_candidates_are_spoken() -> None:
 
 def test_rows_keep_what_was_heard_in_them() -> None:
     engine = Tongues([(0, 200, "en"), (200, 300, "fr")])
-    (row,) = hear(engine, rows(chunk([(0, 3), (5, 6)])))
+    (row,) = listened(engine, rows(chunk([(0, 3), (5, 6)])))
     assert row.heard is not None
     assert row.heard.seconds == 4
     assert max(row.heard.probabilities, key=row.heard.probabilities.__getitem__) == "en"

@@ -14,8 +14,9 @@ import numpy.typing as npt
 from tests.unit.fakes import FakeEngine
 from whisperbatch.batching import Row
 from whisperbatch.decoding.decoder import Decoded, Decoder
+from whisperbatch.keywords import resolve
 from whisperbatch.language import Languages
-from whisperbatch.options import DecodeOptions, Options, resolve
+from whisperbatch.options import DecodeOptions, Options
 from whisperbatch.protocols import Alignment, Encoded, Sampling
 from whisperbatch.types import Chunk, Features, Hypothesis, Samples, SpeechSpan, to_samples
 

@@ -18,7 +18,8 @@ from whisperbatch.decoding.words import Placed
 from whisperbatch.language import Heard, Languages, decide
 from whisperbatch.options import Options
 from whisperbatch.protocols import Encoded, Engine, FeatureExtractor
-from whisperbatch.types import Dropped, Segment, Word, spoken, to_seconds
+from whisperbatch.types import Dropped, Segment, Word, to_seconds
+from whisperbatch.windows import hear
 
 TRUSTED: Final = 0.5  # temperature above which a text is no context for the next (openai/whisper)
 
@@ -76,8 +77,7 @@ class Decoder:
         except BaseException as error:
             for row in rows:
                 self._languages.fail(row.chunk.recording, error)
-                if self._options.condition_on_previous_text:
-                    self._history.settle(row.chunk, ())
+            self.skip(rows)
             raise
         if self._options.condition_on_previous_text:
             for row, (finished, _) in zip(rows, mended, strict=True):
@@ -148,11 +148,7 @@ class Decoder:
                 self._languages.hear(*_key(row), heard[_key(row)])
 
     def _heard(self, rows: Sequence[Row], encoded: Encoded) -> dict[tuple[int, int], Heard]:
-        found = self._engine.detect_language(encoded)
-        return {
-            _key(row): Heard(probabilities, spoken(row.chunk.speech))
-            for row, probabilities in zip(rows, found, strict=True)
-        }
+        return dict(zip(map(_key, rows), hear(self._engine, rows, encoded), strict=True))
 
     def _job(self, row: Row, context: Context) -> Job:
         language = row.language
