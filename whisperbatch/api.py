@@ -34,6 +34,7 @@ class LoadKeywords(TypedDict, total=False):
     device_index: int | tuple[int, ...]
     compute_type: str
     encoder: Literal["auto", "ctranslate2", "openvino"]
+    decoder: Literal["auto", "ctranslate2", "openvino"]
     inter_threads: int
     intra_threads: int
 
@@ -53,6 +54,7 @@ def load(
     device_index: int | tuple[int, ...] = 0,
     compute_type: str = "auto",
     encoder: Literal["auto", "ctranslate2", "openvino"] = "auto",
+    decoder: Literal["auto", "ctranslate2", "openvino"] = "auto",
     inter_threads: int = 1,
     intra_threads: int = 0,
 ) -> Transcriber:
@@ -65,12 +67,14 @@ def load(
         compute_type: CTranslate2's: "int8", "float16", ...; "auto" is the best supported.
         encoder: "openvino" (extra `openvino`) is faster on a CPU than "ctranslate2"; "auto" takes
             it where it is installed and fits.
+        decoder: likewise. What "openvino" cannot do (sampling, penalties, timestamp tokens, more
+            than five beams), "ctranslate2" does for it.
         inter_threads: batches worked on at a time on each device.
         intra_threads: threads for each of them on a CPU; 0 shares out the cores.
 
     Raises:
-        OptionError: a device, compute type or encoder that is not to be had here.
-        MissingExtraError: an encoder that is not installed.
+        OptionError: a device, compute type, encoder or decoder that is not to be had here.
+        MissingExtraError: an encoder or decoder that is not installed.
         ModelError: weights that are missing or damaged.
     """
     from whisperbatch.engines.ctranslate2 import CTranslate2Engine  # noqa: PLC0415 - heavy
@@ -85,6 +89,7 @@ def load(
         device_index=(device_index,) if isinstance(device_index, int) else tuple(device_index),
         compute_type=compute_type,
         encoder=encoder,
+        decoder=decoder,
         inter_threads=inter_threads,
         intra_threads=intra_threads,
     )

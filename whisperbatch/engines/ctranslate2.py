@@ -7,7 +7,7 @@ import sys
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
@@ -19,16 +19,15 @@ from tokenizers import Tokenizer
 from whisperbatch.engines.devices import (
     choose_compute_type,
     choose_device,
-    choose_encoder,
+    choose_part,
     share_threads,
 )
-from whisperbatch.engines.openvino import OpenVinoEncoder
+from whisperbatch.engines.openvino import OpenVino, load_openvino
+from whisperbatch.engines.openvino_decoder import POSITION, Trace
 from whisperbatch.errors import ClosedError, EngineError, ModelError
 from whisperbatch.options import MOST_TOKENS, DecodeOptions
 from whisperbatch.protocols import Alignment, Encoded, Sampling
 from whisperbatch.types import Hypothesis
-
-POSITION: Final = 0.02  # seconds of audio in one position of encoder output
 
 log = logging.getLogger(__name__)
 
@@ -37,6 +36,7 @@ log = logging.getLogger(__name__)
 class _Encoded:
     rows: int
     view: ctranslate2.StorageView  # (rows, positions, d_model)
+    traces: dict[int, Trace] = field(default_factory=dict)  # of the rows that OpenVINO decoded
 
 
 class CTranslate2Engine:
@@ -49,6 +49,7 @@ class CTranslate2Engine:
         device_index: CUDA devices, each with its own copy of the weights.
         compute_type: CTranslate2's name, or "auto".
         encoder: "ctranslate2", "openvino", or "auto".
+        decoder: likewise.
         inter_threads: batches worked on at a time on each device.
         intra_threads: threads for each of them on a CPU; 0 shares out the cores.
 
@@ -66,12 +67,16 @@ class CTranslate2Engine:
         device_index: tuple[int, ...] = (0,),
         compute_type: str = "auto",
         encoder: str = "auto",
+        decoder: str = "auto",
         inter_threads: int = 1,
         intra_threads: int = 0,
     ) -> None:
         chosen = choose_device(device, device_index)
         compute_type = choose_compute_type(compute_type, chosen, device_index[0])
-        encoder_kind = choose_encoder(encoder, chosen, compute_type)
+        kinds = [
+            choose_part(name, wanted, chosen, compute_type)
+            for name, wanted in (("encoder", encoder), ("decoder", decoder))
+        ]
         inter_threads, intra_threads = share_threads(inter_threads, intra_threads)
         self.name = name
         try:
@@ -97,19 +102,22 @@ class CTranslate2Engine:
         self.is_multilingual: bool = self._model.is_multilingual
         self.n_mels: int = self._model.n_mels
         self.workers: int = self._model.num_workers
-        self._encoder: OpenVinoEncoder | None = None
-        if encoder_kind == "openvino":
+        self._openvino = OpenVino(None, None, "f32")
+        if "openvino" in kinds:
             try:
-                self._encoder = OpenVinoEncoder(
+                self._openvino = load_openvino(
                     directory,
-                    exact=compute_type == "float32",
+                    self.tokenizer,
+                    encoder=kinds[0] == "openvino",
+                    decoder=kinds[1] == "openvino",
+                    compute_type=compute_type,
                     workers=inter_threads,
                     threads=intra_threads,
                 )
             except ModelError as error:
-                if encoder != "auto":
+                if "openvino" in (encoder, decoder):
                     raise
-                log.info("encoder on CTranslate2: %s", error)
+                log.info("encoder and decoder on CTranslate2: %s", error)
         # encoder output stays where it is, except where another device may take up the decoding
         self._to_cpu = len(device_index) > 1
         self._device = chosen
@@ -128,8 +136,8 @@ class CTranslate2Engine:
         """See `protocols.Engine`."""
         features = np.ascontiguousarray(features)
         with self._call():
-            if self._encoder:
-                encoded = ctranslate2.StorageView.from_array(self._encoder(features))
+            if self._openvino.encoder:
+                encoded = ctranslate2.StorageView.from_array(self._openvino.encoder(features))
             else:
                 view = ctranslate2.StorageView.from_array(features)
                 encoded = self._model.encode(view, to_cpu=self._to_cpu)
@@ -142,7 +150,7 @@ class CTranslate2Engine:
     def join(self, rows: Sequence[Encoded]) -> Encoded:
         """See `protocols.Engine`."""
         views = [_own(row).view for row in rows]
-        arrays = [np.array(_on_cpu(view)) for view in views]
+        arrays = [_array(view) for view in views]
         joined = ctranslate2.StorageView.from_array(np.concatenate(arrays))
         return _Encoded(
             sum(row.rows for row in rows),
@@ -165,6 +173,13 @@ class CTranslate2Engine:
         sampling: Sequence[Sampling] | None = None,
     ) -> list[Hypothesis]:
         """See `protocols.Engine`. To sample, the weights are loaded anew for each row."""
+        decoder = self._openvino.decoder
+        if decoder and sampling is None and decoder.serves(prompts, options):
+            own = _own(encoded)
+            with self._call():
+                hypotheses, traces = decoder.generate(_array(own.view), prompts, options)
+            own.traces.update(enumerate(traces))
+            return hypotheses
         with self._call():
             if sampling is not None:
                 results = self._sample(_own(encoded), prompts, options, sampling)
@@ -218,13 +233,21 @@ class CTranslate2Engine:
     ) -> list[Alignment]:
         """See `protocols.Engine`. Dynamic time warping over cross-attention, by CTranslate2.
 
+        Texts that OpenVINO has decoded are placed by what it has seen of them.
+
         It pads the rows of a call to the longest text, which changes the last digits of the
         others, and now and then a time. On a CPU each row has a call of its own: that takes a
         third less time, too. On CUDA there is a call for each start sequence, since it takes one.
         """
         results: list[Alignment] = [_NOTHING] * len(prompts)
         spoken = [row for row in range(len(prompts)) if tokens[row]]
-        view = _own(encoded).view
+        view, traces = _own(encoded).view, _own(encoded).traces
+        for row in tuple(spoken):
+            if row in traces and traces[row].tokens == tuple(tokens[row]):
+                results[row] = traces[row].alignment(frames[row])
+                spoken.remove(row)
+        if not spoken:
+            return results
         if self._device == "cpu":
             parts = _rows(view)
             calls = [(parts[row], [row]) for row in spoken]
@@ -254,7 +277,7 @@ class CTranslate2Engine:
                 self._closed = True
                 self._idle.wait_for(lambda: not self._calls)
                 self._model.unload_model()
-                self._encoder = None
+                self._openvino = OpenVino(None, None, "f32")
                 _give_back_memory()
 
     @contextmanager
@@ -293,10 +316,14 @@ def _shared(options: DecodeOptions, prompts: Sequence[Sequence[int]]) -> dict[st
 
 def _rows(view: ctranslate2.StorageView) -> list[ctranslate2.StorageView]:
     """Encoder output, a view for each row, on the CPU."""
-    whole = np.array(_on_cpu(view))
+    whole = _array(view)
     rows = [ctranslate2.StorageView.from_array(np.ascontiguousarray(row[None])) for row in whole]
     plain = ctranslate2.DataType.float32
     return rows if view.dtype == plain else [row.to(view.dtype) for row in rows]
+
+
+def _array(view: ctranslate2.StorageView) -> npt.NDArray[np.float32]:
+    return np.array(_on_cpu(view))
 
 
 def _on_cpu(view: ctranslate2.StorageView) -> ctranslate2.StorageView:

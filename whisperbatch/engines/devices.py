@@ -2,14 +2,14 @@
 
 import os
 from importlib.util import find_spec
-from typing import Final, Literal, get_args
+from typing import Final, Literal, cast, get_args
 
 import ctranslate2
 
 from whisperbatch.errors import OptionError
 
 Device = Literal["auto", "cpu", "cuda"]
-EncoderKind = Literal["auto", "ctranslate2", "openvino"]
+PartKind = Literal["auto", "ctranslate2", "openvino"]
 
 FLOAT32: Final = ("int8", "int8_float32", "int16", "float32")
 """Compute types in which CTranslate2's decoder takes encoder output in float32."""
@@ -63,23 +63,31 @@ def choose_compute_type(compute_type: str, device: Literal["cpu", "cuda"], index
     return compute_type
 
 
-def choose_encoder(encoder: str, device: Literal["cpu", "cuda"], compute_type: str) -> str:
-    """Whose encoder: "auto" is OpenVINO's on a CPU, where it is installed.
+def choose_part(
+    part: str, wanted: str, device: Literal["cpu", "cuda"], compute_type: str
+) -> PartKind:
+    """Whose encoder or decoder: "auto" is OpenVINO's on a CPU, where it is installed.
+
+    Args:
+        part: "encoder" or "decoder", for messages.
+        wanted: what was asked for.
+        device: as chosen.
+        compute_type: likewise.
 
     Raises:
         OptionError: an unknown one, or one that does not fit the device or its arithmetic.
     """
-    if encoder not in get_args(EncoderKind):
-        raise OptionError(f"encoder={encoder!r} is none of {', '.join(get_args(EncoderKind))}")
+    if wanted not in get_args(PartKind):
+        raise OptionError(f"{part}={wanted!r} is none of {', '.join(get_args(PartKind))}")
     fits = device == "cpu" and compute_type in FLOAT32
-    if encoder == "openvino" and not fits:
+    if wanted == "openvino" and not fits:
         raise OptionError(
-            f"encoder='openvino' goes with device='cpu' and compute_type {', '.join(FLOAT32)}; "
+            f"{part}='openvino' goes with device='cpu' and compute_type {', '.join(FLOAT32)}; "
             f"this is {compute_type} on {device}"
         )
-    if encoder == "auto":
+    if wanted == "auto":
         return "openvino" if fits and find_spec("openvino") else "ctranslate2"
-    return encoder
+    return cast("PartKind", wanted)
 
 
 def share_threads(inter_threads: int, intra_threads: int) -> tuple[int, int]:

@@ -1,0 +1,495 @@
+"""Whisper's decoder on OpenVINO, from the same weights: the extra `openvino`.
+
+    encoder output (1, positions, d_model)       -> cross -> keys and values of each layer
+    embedded tokens (rows * beams, length, ...)  -> body  -> hidden states
+    hidden states (n, d_model)                   -> words -> the likeliest tokens of each
+
+A step reads the keys and values of every row once, and most of its time is the memory's: they are
+kept in bfloat16 where the processor has it, the beams of a row share them, each is laid out as it
+is read, and rows that are done leave. What is decoded so far is the state of the body's request.
+
+While it decodes, it keeps the queries of the heads that follow the speech: the text is placed by
+them afterwards, without being read again.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from queue import LifoQueue
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from whisperbatch.engines.openvino_graph import Arrays, Graph, Layout, Node, Precision
+from whisperbatch.engines.search import Candidates, Floats, Found, Integers, search
+from whisperbatch.engines.warping import beginnings
+from whisperbatch.options import MOST_TOKENS, DecodeOptions
+from whisperbatch.protocols import Alignment
+from whisperbatch.types import Hypothesis
+
+MOST_BEAMS: Final = 5
+"""How many of the likeliest tokens are found is a constant of the graph: twice the beams."""
+
+FIRST_KEPT: Final = 3  # inputs of the body before keys and values, layer by layer
+POSITION: Final = 0.02  # seconds of audio in one position of encoder output
+
+
+@dataclass(frozen=True, slots=True)
+class SpecialTokens:
+    """Ids of the tokens that steer the decoder."""
+
+    start_of_transcript: int
+    end_of_text: int
+    no_speech: int
+    no_timestamps: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Trace:
+    """How a hypothesis came about.
+
+    Attributes:
+        tokens: of the hypothesis.
+        logprobs: of each.
+        queries: at the positions that the tokens and, where it was read up to there, the end of
+            text were predicted from; shape (alignment heads, tokens or one more, size).
+        keys: what they are compared with, shape (alignment heads, positions, size).
+    """
+
+    tokens: tuple[int, ...]
+    logprobs: tuple[float, ...]
+    queries: Floats
+    keys: Floats
+
+    def alignment(self, frames: int) -> Alignment:
+        """Where the tokens lie among the row's first `frames` frames of features."""
+        positions = max(frames // 2, 1)
+        scores = self.queries @ self.keys[:, :positions].transpose(0, 2, 1)
+        entered = beginnings(scores)
+        if len(entered) == len(self.tokens):
+            entered = np.append(entered, positions)
+        times = entered.astype(np.float64) * POSITION
+        return Alignment(times[:-1], times[1:], np.exp(np.array(self.logprobs, np.float64)))
+
+
+class OpenVinoDecoder:
+    """Decodes for one model. Thread-safe; releases the GIL while it works.
+
+    Args:
+        core: OpenVINO's.
+        arrays: "decoder/..." of model.bin, as stored.
+        config: config.json of the weights.
+        tokens: ids of the special tokens.
+        precision: to compute in.
+        small: keep the matrices in eight bits.
+        workers: how many batches are worked on at a time.
+        threads: for each.
+    """
+
+    def __init__(
+        self,
+        core: Any,  # noqa: ANN401 - OpenVINO is not imported here
+        arrays: Arrays,
+        config: Mapping[str, Any],
+        tokens: SpecialTokens,
+        *,
+        precision: Precision,
+        small: bool,
+        workers: int,
+        threads: int,
+    ) -> None:
+        self._embeddings = arrays["decoder/embeddings/weight"]
+        self._scale = arrays.get("decoder/embeddings/weight_scale")
+        self._positions = arrays["decoder/position_encodings/encodings"].astype(np.float32)
+        self._config, self._tokens = config, tokens
+        self.precision: Precision = precision
+        graphs = Graphs(arrays, alignment_heads(arrays, config), precision, small=small)
+        compiled = []
+        for graph, computed in (
+            (graphs.cross(), precision),
+            # sums over layers and the softmax need more than bfloat16 has: its products are typed
+            (graphs.body(), "f32"),
+            (graphs.words(2 * MOST_BEAMS), precision),
+        ):
+            settings = {
+                "INFERENCE_PRECISION_HINT": computed,
+                "KV_CACHE_PRECISION": "f32",  # or it would be eight bits
+                "INFERENCE_NUM_THREADS": workers * threads,
+                "NUM_STREAMS": workers,
+            }
+            compiled.append(core.compile_model(graph, "CPU", settings))
+        self.layout, self.followed = graphs.layout, graphs.followed
+        self._lent: LifoQueue[Lent] = LifoQueue()
+        for _ in range(workers):
+            self._lent.put(Lent(*(one.create_infer_request() for one in compiled)))
+
+    def serves(self, prompts: Sequence[Sequence[int]], options: DecodeOptions) -> bool:
+        """Whether it can decode so; what it cannot is left to CTranslate2.
+
+        Those are searches that look back at the text (penalties, n-grams, timestamps), and wider
+        ones than anybody uses but for a second look.
+        """
+        return (
+            options.beam_size <= MOST_BEAMS
+            and options.repetition_penalty == 1
+            and not options.no_repeat_ngram_size
+            and all(self._tokens.no_timestamps in prompt for prompt in prompts)
+        )
+
+    def generate(
+        self, output: Floats, prompts: Sequence[Sequence[int]], options: DecodeOptions
+    ) -> tuple[list[Hypothesis], list[Trace]]:
+        """Decode a batch.
+
+        Args:
+            output: of the encoder, shape (rows, positions, d_model).
+            prompts: all of one length.
+            options: that `serves` has said yes to.
+
+        Returns:
+            The hypothesis of each row, and how it came about.
+        """
+        most = min(options.max_new_tokens or MOST_TOKENS, len(self._positions) - len(prompts[0]))
+        later, first = self._biases(options)
+        lent = self._lent.get()
+        try:
+            decoding = Decoding(self, lent, output, later)
+            hidden = decoding.read(np.array(prompts))
+            found = search(
+                decoding,
+                decoding.likeliest(hidden[:, -1], first),
+                beam_size=options.beam_size,
+                patience=options.patience if options.beam_size > 1 else 1.0,
+                length_penalty=options.length_penalty,
+                most=most,
+                end=self._tokens.end_of_text,
+            )
+            start = list(prompts[0]).index(self._tokens.start_of_transcript)
+            unsaid = decoding.logprobs(hidden[:, start], self._tokens.no_speech)
+            traces = [decoding.trace(row, one) for row, one in enumerate(found)]
+        finally:
+            self._lent.put(lent)
+        hypotheses = [
+            Hypothesis(one.tokens, one.logprob / (len(one.tokens) + 1), float(np.exp(logprob)))
+            for one, logprob in zip(found, unsaid, strict=True)
+        ]
+        return hypotheses, traces
+
+    def embedded(self, tokens: Integers, first: int) -> Floats:
+        """Tokens (rows, length), of which the first has position `first`: what the body reads."""
+        found: Floats = self._embeddings[tokens].astype(np.float32)
+        if self._scale is not None:
+            found /= self._scale[tokens].astype(np.float32)[..., None]
+        found += self._positions[first : first + tokens.shape[1]]
+        return found
+
+    def _biases(self, options: DecodeOptions) -> tuple[Floats, Floats]:
+        """What is added to the logits of all tokens, and of those at a row's start."""
+        later = np.zeros(len(self._embeddings), np.float32)
+        never = set(options.suppress_tokens)
+        if -1 in never:
+            never |= set(self._config.get("suppress_ids", ()))
+        later[sorted(never - {-1})] = -np.inf
+        later[self._tokens.no_timestamps :] = -np.inf
+        first = later.copy()
+        if options.suppress_blank:
+            first[self._config.get("suppress_ids_begin", [])] = -np.inf
+        return later, first
+
+
+class Decoding:
+    """One batch, from its first token to its last.
+
+    Rows that are done leave: the last row takes the place of one that has left.
+    """
+
+    def __init__(
+        self, decoder: OpenVinoDecoder, lent: "Lent", output: Floats, bias: Floats
+    ) -> None:
+        from openvino import Shape, Tensor, Type  # noqa: PLC0415 - an extra
+
+        self._tensor, self._shape = Tensor, Shape
+        self._decoder, self._lent, self._bias = decoder, lent, bias
+        layout = decoder.layout
+        wide = decoder.precision == "f32"
+        self._type = Type.f32 if wide else Type.bf16
+        rows, positions, _ = output.shape
+        shapes = [(positions, layout.size), (layout.size, positions)] * layout.layers
+        self._kept = lent.kept([(rows, layout.heads, *s) for s in shapes], wide=wide)
+        self._rows = list(range(rows))  # of the batch, in the order of the search
+        self._places = list(range(rows))  # of them in what is kept
+        self._length = 0
+        self._queries: list[tuple[list[int], Floats]] = []
+        self._watched: dict[int, Floats] = {}
+        for row in range(rows):
+            lent.cross.set_input_tensor(0, Tensor(np.ascontiguousarray(output[row : row + 1])))
+            for number, kept in enumerate(self._kept):
+                lent.cross.set_output_tensor(number, self._view(kept[row : row + 1]))
+            lent.cross.infer()
+            self._watched[row] = _plain(
+                np.stack([self._kept[2 * layer][row, head] for layer, head in decoder.followed])
+            )
+        self._attach()
+
+    def read(self, prompts: Integers) -> Floats:
+        """Read the prompts, shape (rows, length). Returns hidden states for each token."""
+        self._lent.body.reset_state()
+        length = prompts.shape[1]
+        mask = np.triu(np.full((length, length), -np.inf, np.float32), 1)
+        hidden, queries = self._run(prompts, np.arange(len(prompts)), mask)
+        self._queries.append((list(self._rows), queries[:, :, -1:].copy()))
+        return hidden.copy()
+
+    def __call__(self, tokens: Integers, sources: Integers, rows: Sequence[int]) -> Candidates:
+        """See `search.Steps`."""
+        beams = tokens.shape[1]
+        before = len(self._queries[-1][1][0, 0])  # beams a step ago
+        flat = np.array([self._places[row] for row in rows])[:, None] * before + sources
+        if len(rows) < len(self._rows):
+            self._leave(rows)
+        order = np.argsort(self._places)  # of the places, the rows
+        mask = np.zeros((1, self._length + 1), np.float32)
+        hidden, queries = self._run(tokens[order].reshape(-1, 1), flat[order].ravel(), mask)
+        places = self._places
+        self._queries.append((list(self._rows), queries[places]))
+        return self.likeliest(hidden.reshape(len(rows), beams, -1)[places], self._bias)
+
+    def trace(self, row: int, found: Found) -> "Trace":
+        """How a row's hypothesis came about."""
+        beams = (0, *found.beams)
+        queries = [
+            asked[rows.index(row), :, beam]
+            for (rows, asked), beam in zip(self._queries, beams, strict=False)
+        ]
+        return Trace(found.tokens, found.logprobs, np.stack(queries, 1), self._watched[row])
+
+    def _leave(self, rows: Sequence[int]) -> None:
+        staying = [self._places[row] for row in rows]
+        free = [place for place in range(len(rows)) if place not in staying]
+        for number, place in enumerate(staying):
+            if place >= len(rows):
+                staying[number] = free.pop()
+                for kept in self._kept:
+                    kept[staying[number]] = kept[place]
+        self._kept = [kept[: len(rows)] for kept in self._kept]
+        self._rows = [self._rows[row] for row in rows]
+        self._places = staying
+        self._attach()
+
+    def likeliest(self, hidden: Floats, bias: Floats) -> Candidates:
+        """The likeliest tokens after each of `hidden`, shape (..., d_model)."""
+        self._predict(hidden, bias, np.zeros(hidden.size // hidden.shape[-1], np.int64))
+        values, tokens, total = (self._lent.words.get_output_tensor(n).data for n in range(3))
+        shape = (*hidden.shape[:-1], -1)
+        return Candidates(tokens.reshape(shape).astype(np.int64), (values - total).reshape(shape))
+
+    def logprobs(self, hidden: Floats, token: int) -> Floats:
+        """The log-probability of one token after each of `hidden`, shape (rows, d_model)."""
+        self._predict(hidden, np.zeros_like(self._bias), np.full(len(hidden), token))
+        total, asked = (self._lent.words.get_output_tensor(n).data for n in (2, 3))
+        found: Floats = (asked - total)[:, 0]
+        return found
+
+    def _predict(self, hidden: Floats, bias: Floats, asked: Integers) -> None:
+        words = self._lent.words
+        flat = np.ascontiguousarray(hidden.reshape(-1, hidden.shape[-1]))
+        for number, array in enumerate((flat, bias, asked[:, None])):
+            words.set_input_tensor(number, self._tensor(array))
+        words.infer()
+
+    def _run(self, tokens: Integers, sources: Integers, mask: Floats) -> tuple[Floats, Floats]:
+        """Hidden states and queries, in the order of the places; they last until the next call."""
+        body = self._lent.body
+        embedded = self._decoder.embedded(tokens, self._length)
+        self._length += tokens.shape[1]
+        for number, array in enumerate((embedded, sources.astype(np.int32), mask[None, None])):
+            body.set_input_tensor(number, self._tensor(array))
+        body.infer()
+        return body.get_output_tensor(0).data, body.get_output_tensor(1).data
+
+    def _view(self, array: npt.NDArray[Any]) -> Any:  # noqa: ANN401 - OpenVINO's
+        return self._tensor(array, self._shape(array.shape), self._type)
+
+    def _attach(self) -> None:
+        for number, kept in enumerate(self._kept):
+            self._lent.body.set_input_tensor(FIRST_KEPT + number, self._view(kept))
+
+
+def _plain(kept: npt.NDArray[Any]) -> Floats:
+    """In float32: numpy has no bfloat16, whose bits are the upper half."""
+    return kept if kept.dtype == np.float32 else (kept.astype(np.uint32) << 16).view(np.float32)
+
+
+@dataclass(slots=True)
+class Lent:
+    """What one batch is worked on with: requests of the graphs, and memory."""
+
+    cross: Any
+    body: Any
+    words: Any
+    _memory: npt.NDArray[Any] = field(default_factory=lambda: np.empty(0, np.uint8))
+
+    def kept(self, shapes: Sequence[tuple[int, ...]], *, wide: bool) -> list[npt.NDArray[Any]]:
+        """Arrays for keys and values, in memory that the batch before has had."""
+        dtype = np.dtype(np.float32 if wide else np.uint16)
+        sizes = [int(np.prod(shape)) * dtype.itemsize for shape in shapes]
+        if sum(sizes) > len(self._memory):
+            self._memory = np.empty(sum(sizes), np.uint8)
+        ends = np.cumsum(sizes)
+        return [
+            self._memory[end - size : end].view(dtype).reshape(shape)
+            for shape, size, end in zip(shapes, sizes, ends, strict=True)
+        ]
+
+
+def alignment_heads(arrays: Arrays, config: Mapping[str, Any]) -> list[tuple[int, int]]:
+    """(layer, head) of those whose attention follows the speech, in order.
+
+    Where the weights do not say which, all of the upper half of the layers, as openai/whisper.
+    """
+    if chosen := config.get("alignment_heads"):
+        return sorted((layer, head) for layer, head in chosen)
+    layout = Layout.of(arrays, "decoder")
+    return [(n, h) for n in range(layout.layers // 2, layout.layers) for h in range(layout.heads)]
+
+
+class Graphs:
+    """The decoder's three graphs."""
+
+    def __init__(
+        self,
+        arrays: Arrays,
+        followed: Sequence[tuple[int, int]],
+        precision: Precision,
+        *,
+        small: bool,
+    ) -> None:
+        import openvino  # noqa: PLC0415 - an extra
+
+        self._ov = openvino
+        self._ops = openvino.opset13
+        self._graph = Graph(self._ops, arrays, "decoder", small=small)
+        self.layout = self._graph.layout
+        self.followed = followed
+        self._kept = precision
+        self._kept_type = openvino.Type.bf16 if precision == "bf16" else openvino.Type.f32
+
+    def cross(self) -> Node:
+        """Keys and values of all layers, from one row of encoder output."""
+        ops, graph = self._ops, self._graph
+        output = ops.parameter([1, -1, self.layout.d_model], np.float32)
+        results = []
+        for layer in range(self.layout.layers):
+            stacked = graph.linear(output, f"decoder/layer_{layer}/attention/linear_1")
+            keys, values = graph.by_head(stacked, 2)
+            turned = ops.transpose(values, graph.constant(0, 1, 3, 2))
+            results += [ops.result(ops.convert(node, self._kept)) for node in (keys, turned)]
+        return self._ov.Model(results, [output], "cross")
+
+    def body(self) -> Node:
+        """The layers, for rows * beams sequences."""
+        ops, graph = self._ops, self._graph
+        hidden = ops.parameter([-1, -1, self.layout.d_model], np.float32)
+        beam_idx = ops.parameter([-1], np.int32)
+        mask = ops.parameter([1, 1, -1, -1], np.float32)
+        inputs, assigned, asked = [hidden, beam_idx, mask], [], []
+        shape = ops.shape_of(hidden)
+        found = hidden
+        for layer in range(self.layout.layers):
+            name = f"decoder/layer_{layer}"
+            keys = ops.parameter([-1, self.layout.heads, -1, self.layout.size], self._kept_type)
+            values = ops.parameter([-1, self.layout.heads, self.layout.size, -1], self._kept_type)
+            inputs += [keys, values]
+            attended, states = self._self_attention(found, beam_idx, mask, layer)
+            assigned += states
+            found = ops.add(found, attended)
+            attended, queries = self._cross_attention(found, keys, values, shape, name)
+            found = ops.add(found, attended)
+            if heads := [head for one, head in self.followed if one == layer]:
+                asked.append(ops.gather(queries, graph.constant(*heads), graph.number(1)))
+            found = graph.fed_forward(found, name)
+        found = graph.normalised(found, "decoder/layer_norm")
+        results = [ops.result(found), ops.result(ops.concat(asked, 1))]
+        return self._ov.Model(results, assigned, inputs, "body")
+
+    def _self_attention(
+        self, hidden: Node, beam_idx: Node, mask: Node, layer: int
+    ) -> tuple[Node, list[Node]]:
+        """The pattern that OpenVINO knows as attention with a cache."""
+        ops, graph = self._ops, self._graph
+        name = f"decoder/layer_{layer}/self_attention"
+        within = graph.normalised(hidden, f"{name}/layer_norm")
+        queries, *new = graph.by_head(graph.linear(within, f"{name}/linear_0"), 3)
+        count = ops.gather(ops.shape_of(hidden), graph.constant(0), graph.number(0))
+        empty = ops.broadcast(
+            ops.constant(np.float32(0)),
+            ops.concat([count, graph.constant(self.layout.heads, 0, self.layout.size)], 0),
+        )
+        known, assigned = [], []
+        for which, fresh in zip(("keys", "values"), new, strict=True):
+            variable = self._variable(f"{which}_{layer}")
+            past = ops.gather(ops.read_value(empty, variable), beam_idx, graph.number(0))
+            whole = ops.concat([past, fresh], 2)
+            assigned.append(ops.assign(whole, variable))
+            known.append(whole)
+        attended = ops.scaled_dot_product_attention(queries, *known, mask)
+        return graph.linear(graph.together(attended), f"{name}/linear_1"), assigned
+
+    def _variable(self, name: str) -> Node:
+        from openvino.op.util import Variable, VariableInfo  # noqa: PLC0415 - an extra
+
+        info = VariableInfo()
+        info.data_shape = self._ov.PartialShape([-1, self.layout.heads, -1, self.layout.size])
+        info.data_type = self._ov.Type.f32
+        info.variable_id = name
+        return Variable(info)
+
+    def _cross_attention(
+        self, hidden: Node, keys: Node, values: Node, shape: Node, name: str
+    ) -> tuple[Node, Node]:
+        """What is attended to, and the queries (rows, heads, beams, size).
+
+        The beams of a row are as positions of one sequence: its keys and values are read once.
+        """
+        ops, graph = self._ops, self._graph
+        within = graph.normalised(hidden, f"{name}/attention/layer_norm")
+        queries = graph.linear(within, f"{name}/attention/linear_0")
+        queries = ops.multiply(queries, ops.constant(np.float32(self.layout.size**-0.5)))
+        rows = ops.gather(ops.shape_of(keys), graph.constant(0), graph.number(0))
+        apart = ops.concat([rows, graph.constant(-1, self.layout.heads, self.layout.size)], 0)
+        queries = ops.transpose(
+            ops.reshape(queries, apart, special_zero=False), graph.constant(0, 2, 1, 3)
+        )
+        scores = ops.convert(
+            ops.matmul(ops.convert(queries, self._kept), keys, transpose_a=False, transpose_b=True),
+            "f32",
+        )
+        weights = ops.convert(ops.softmax(scores, -1), self._kept)
+        attended = ops.matmul(weights, values, transpose_a=False, transpose_b=True)
+        attended = ops.convert(attended, "f32")
+        attended = ops.transpose(attended, graph.constant(0, 2, 1, 3))
+        attended = ops.reshape(attended, shape, special_zero=False)
+        return graph.linear(attended, f"{name}/attention/linear_2"), queries
+
+    def words(self, count: int) -> Node:
+        """The `count` likeliest tokens, their logits, log-sum-exp of all, and the logit of one."""
+        ops, graph = self._ops, self._graph
+        hidden = ops.parameter([-1, self.layout.d_model], np.float32)
+        bias = ops.parameter([-1], np.float32)
+        asked = ops.parameter([-1, 1], np.int64)
+        logits = ops.matmul(
+            hidden,
+            graph.weights("decoder/embeddings/weight"),
+            transpose_a=False,
+            transpose_b=True,
+        )
+        logits = ops.add(logits, bias)
+        top = ops.topk(logits, graph.number(count), 1, "max", "value")
+        most = ops.reduce_max(logits, graph.constant(1), keep_dims=True)
+        powers = ops.exp(ops.subtract(logits, most))
+        total = ops.add(ops.log(ops.reduce_sum(powers, graph.constant(1), keep_dims=True)), most)
+        one = ops.gather_elements(logits, asked, 1)
+        outputs = (top.output(0), top.output(1), total, one)
+        return self._ov.Model(
+            [ops.result(node) for node in outputs], [hidden, bias, asked], "words"
+        )

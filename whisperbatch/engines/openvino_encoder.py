@@ -1,0 +1,115 @@
+"""Whisper's encoder on OpenVINO, from the same weights: the extra `openvino`.
+
+In bfloat16, where the processor has it, it is both faster and nearer to float32 than CTranslate2's
+encoder in int8.
+
+    features (1, n_mels, frames) -> conv, conv / 2 -> + positions -> layers -> norm
+             -> (1, frames / 2, d_model)
+
+Rows go through one by one: a row fills the cores, and what becomes of it does not then depend on
+the rows beside it.
+"""
+
+import logging
+from queue import LifoQueue
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from whisperbatch.engines.openvino_graph import Arrays, Graph, Node, Precision
+from whisperbatch.errors import EngineError
+
+log = logging.getLogger(__name__)
+
+
+class OpenVinoEncoder:
+    """Whisper's encoder. Thread-safe; releases the GIL while it works.
+
+    Args:
+        core: OpenVINO's.
+        arrays: "encoder/..." of model.bin, as stored.
+        precision: to compute in.
+        workers: how many rows are encoded at a time.
+        threads: for each of them.
+    """
+
+    def __init__(
+        self,
+        core: Any,  # noqa: ANN401 - OpenVINO is not imported here
+        arrays: Arrays,
+        *,
+        precision: Precision,
+        workers: int,
+        threads: int,
+    ) -> None:
+        settings = {
+            "INFERENCE_PRECISION_HINT": precision,
+            "INFERENCE_NUM_THREADS": workers * threads,
+            "NUM_STREAMS": workers,
+        }
+        compiled = core.compile_model(_graph(arrays), "CPU", settings)
+        # each holds the memory of one row on its way: threads come and go, these stay
+        self._requests: LifoQueue[Any] = LifoQueue()
+        for _ in range(workers):
+            self._requests.put(compiled.create_infer_request())
+
+    def __call__(self, features: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
+        """Encoder output of each row.
+
+        Args:
+            features: shape (batch, n_mels, frames), frames an even number of at most 3000.
+
+        Returns:
+            Shape (batch, frames / 2, d_model).
+        """
+        request = self._requests.get()
+        try:
+            rows = [np.array(request.infer({0: row[None]})[0]) for row in features]
+        except RuntimeError as error:
+            raise EngineError(f"OpenVINO: {error}") from error
+        finally:
+            self._requests.put(request)
+        return np.concatenate(rows)
+
+
+def _graph(arrays: Arrays) -> Node:
+    import openvino  # noqa: PLC0415 - an extra
+
+    ops = openvino.opset13
+    graph = Graph(ops, arrays, "encoder")
+    n_mels = arrays["encoder/conv1/weight"].shape[1]
+    features = ops.parameter([1, n_mels, -1], np.float32, name="features")
+    hidden = _convolved(graph, features, "encoder/conv1", stride=1)
+    hidden = _convolved(graph, hidden, "encoder/conv2", stride=2)
+    hidden = _positioned(graph, ops.transpose(hidden, graph.constant(0, 2, 1)))
+    for layer in range(graph.layout.layers):
+        name = f"encoder/layer_{layer}"
+        within = graph.normalised(hidden, f"{name}/self_attention/layer_norm")
+        stacked = graph.linear(within, f"{name}/self_attention/linear_0")
+        attended = ops.scaled_dot_product_attention(*graph.by_head(stacked, 3))
+        attended = graph.linear(graph.together(attended), f"{name}/self_attention/linear_1")
+        hidden = graph.fed_forward(ops.add(hidden, attended), name)
+    hidden = graph.normalised(hidden, "encoder/layer_norm")
+    return openvino.Model([ops.result(hidden)], [features], "encoder")
+
+
+def _convolved(graph: Graph, hidden: Node, name: str, *, stride: int) -> Node:
+    """(1, channels, frames) to (1, d_model, frames / stride)."""
+    ops = graph.ops
+    found = ops.convolution(hidden, graph.weights(f"{name}/weight"), [stride], [1], [1], [1])
+    bias = ops.reshape(graph.weights(f"{name}/bias"), graph.constant(1, -1, 1), special_zero=False)
+    return ops.gelu(ops.add(found, bias), "erf")
+
+
+def _positioned(graph: Graph, hidden: Node) -> Node:
+    ops = graph.ops
+    count = ops.gather(ops.shape_of(hidden), graph.constant(1), graph.number(0))
+    positions = ops.slice(
+        graph.weights("encoder/position_encodings/encodings"),
+        graph.constant(0),
+        count,
+        graph.constant(1),
+        graph.constant(0),
+    )
+    return ops.add(hidden, positions)
