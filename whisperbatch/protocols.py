@@ -110,9 +110,9 @@ class Engine(Protocol):
     tokenizer: Tokenizer
 
     def encode(self, features: npt.NDArray[np.float32]) -> Encoded:
-        """Encode a batch: features of shape (batch, n_mels, 3000), padded.
+        """Encode a batch: features of shape (batch, n_mels, frames), padded with silence.
 
-        Fewer frames, an even number, are enough to tell a language by.
+        The frames are an even number of at most 3000, and all that the engine sees of a row.
         """
         ...
 

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field, replace
 from itertools import groupby
 from typing import Final
 
-from whisperbatch.batching import Item, Row, padded
+from whisperbatch.batching import Item, Row, grouped, padded
 from whisperbatch.decoding.recut import stretch
 from whisperbatch.errors import EngineError
 from whisperbatch.language import Heard, among, together
@@ -182,9 +182,13 @@ class _Track:
 
 def listened(engine: Engine, rows: Sequence[Row]) -> list[Row]:
     """The rows, each with what is heard in it, and with the encoder output that says so."""
-    encoded = engine.encode(padded(rows))
-    found = zip(rows, hear(engine, rows, encoded), engine.split(encoded), strict=True)
-    return [replace(row, heard=heard, encoded=own) for row, heard, own in found]
+    found: dict[int, Row] = {}
+    for group in grouped([row.window for row in rows]):
+        batch = [rows[number] for number in group]
+        encoded = engine.encode(padded(batch, batch[0].window))
+        heard = zip(group, hear(engine, batch, encoded), engine.split(encoded), strict=True)
+        found |= {n: replace(rows[n], heard=one, encoded=own) for n, one, own in heard}
+    return [found[number] for number in range(len(rows))]
 
 
 def pieces(chunk: Chunk) -> list[Chunk]:

@@ -94,19 +94,19 @@ DTYPES: Final = {0: "<f4", 1: "i1", 2: "<i2", 3: "<i4", 4: "<f2"}
 
 
 def read_arrays(path: Path, prefix: str) -> dict[str, npt.NDArray[Any]]:
-    """The arrays whose names begin with `prefix`, as they are stored.
+    """The arrays whose names begin with `prefix`, as they are stored: mapped, not read.
 
     Raises:
         ModelError: as `check_weights`; or one is bfloat16, which numpy has not.
     """
-    found = {}
+    found: dict[str, npt.NDArray[Any]] = {}
     with path.open("rb") as file:
         for one in [one for one in variables(file, path) if one.name.startswith(prefix)]:
             if one.dtype not in DTYPES:
                 raise ModelError(f"{path}: {one.name} is bfloat16, which is not read here")
-            file.seek(one.offset)
-            data = np.frombuffer(file.read(one.size), DTYPES[one.dtype])
-            found[one.name] = data.reshape(one.shape)
+            dtype = np.dtype(DTYPES[one.dtype])
+            if one.size:
+                found[one.name] = np.memmap(path, dtype, "r", one.offset, one.shape)
     return found
 
 

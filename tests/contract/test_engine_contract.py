@@ -20,14 +20,19 @@ from whisperbatch.protocols import Encoded, Engine
 from whisperbatch.types import Chunk, SpeechSpan
 
 
-def ctranslate2_engine(model: str, encoder: str = "ctranslate2") -> Engine:
-    return CTranslate2Engine(find_model(model), name=model, device="cpu", encoder=encoder)
+def made(model: str, encoder: str, decoder: str) -> Engine:
+    return CTranslate2Engine(
+        find_model(model), name=model, device="cpu", encoder=encoder, decoder=decoder
+    )
 
 
 ENGINES: dict[str, Callable[[], Engine]] = {
-    "ctranslate2 tiny.en": lambda: ctranslate2_engine("tiny.en"),
-    "ctranslate2 base": lambda: ctranslate2_engine("base"),
-    "openvino and ctranslate2 base": lambda: ctranslate2_engine("base", "openvino"),
+    "ctranslate2 tiny.en": lambda: made("tiny.en", "ctranslate2", "ctranslate2"),
+    "ctranslate2 base": lambda: made("base", "ctranslate2", "ctranslate2"),
+    "openvino and ctranslate2 base": lambda: made("base", "openvino", "ctranslate2"),
+    "ctranslate2 and openvino base": lambda: made("base", "ctranslate2", "openvino"),
+    "openvino base": lambda: made("base", "openvino", "openvino"),
+    "openvino tiny.en": lambda: made("tiny.en", "openvino", "openvino"),
 }
 
 GREEDY = DecodeOptions(beam_size=1)
@@ -57,7 +62,7 @@ class Batch:
             chunk = Chunk(0, number, spans, spans, samples)
             self.rows.append(Row(chunk, features, extract.pad_value(features)))
         self.vocabulary = Vocabulary(engine.tokenizer, multilingual=engine.is_multilingual)
-        self.features: npt.NDArray[Any] = padded(self.rows)
+        self.features: npt.NDArray[Any] = padded(self.rows, 3000)
         self.frames = [row.features.shape[1] for row in self.rows]
         self.starts = [self.vocabulary.prompt("en", "transcribe") for _ in self.rows]
         self.prompts = [[*start, self.vocabulary.no_timestamps] for start in self.starts]

@@ -25,8 +25,8 @@ OPTIONS = wb.Options(
 TEMPERATURES: tuple[Temperature, ...] = ((0.0, 0.4), 0.8)
 
 
-Encoder = Literal["ctranslate2", "openvino"]
-SETUPS: tuple[tuple[Encoder, int], ...] = (
+Part = Literal["ctranslate2", "openvino"]
+SETUPS: tuple[tuple[Part, int], ...] = (
     ("ctranslate2", 1),
     ("ctranslate2", 2),
     ("openvino", 2),
@@ -34,16 +34,21 @@ SETUPS: tuple[tuple[Encoder, int], ...] = (
 
 
 @pytest.fixture(scope="module", params=SETUPS, ids=lambda setup: f"{setup[0]}, {setup[1]} workers")
-def setup(request: pytest.FixtureRequest) -> tuple[Encoder, int]:
-    found: tuple[Encoder, int] = request.param
+def setup(request: pytest.FixtureRequest) -> tuple[Part, int]:
+    found: tuple[Part, int] = request.param
     return found
 
 
 @pytest.fixture(scope="module")
-def tiny(setup: tuple[Encoder, int]) -> Iterator[wb.Transcriber]:
+def tiny(setup: tuple[Part, int]) -> Iterator[wb.Transcriber]:
     encoder, workers = setup
     with wb.load(
-        "tiny.en", device="cpu", compute_type="int8", encoder=encoder, inter_threads=workers
+        "tiny.en",
+        device="cpu",
+        compute_type="int8",
+        encoder=encoder,
+        decoder=encoder,
+        inter_threads=workers,
     ) as asr:
         yield asr
 
@@ -61,10 +66,13 @@ def sources() -> list[Sound]:
 
 @pytest.fixture(scope="module")
 def expected(
-    setup: tuple[Encoder, int], sources: list[Sound]
+    setup: tuple[Part, int], sources: list[Sound]
 ) -> dict[Temperature, list[wb.Transcript]]:
     """One worker, one row at a time, one recording at a time; searched and sampled."""
-    with wb.load("tiny.en", device="cpu", compute_type="int8", encoder=setup[0]) as asr:
+    engine = setup[0]
+    with wb.load(
+        "tiny.en", device="cpu", compute_type="int8", encoder=engine, decoder=engine
+    ) as asr:
         return {
             temperature: [
                 asr.transcribe(source, options=OPTIONS, batch_size=1, temperature=temperature)
@@ -95,6 +103,16 @@ def test_neither_batch_size_nor_workers_make_a_difference(
         sources[1], options=OPTIONS, batch_size=batch_size, temperature=temperature
     )
     assert found == expected[temperature][1]
+
+
+def test_beams_do_not_depend_on_the_batch(tiny: wb.Transcriber, sources: list[Sound]) -> None:
+    """One row at a time, and all that there are, which leave when they are done."""
+    alone, *others = (
+        tiny.transcribe(sources[2], options=OPTIONS, beam_size=5, batch_size=batch_size)
+        for batch_size in (1, 3, 16)
+    )
+    assert others == [alone, alone]
+    assert alone.text
 
 
 @pytest.mark.parametrize("seed", [0, 1])

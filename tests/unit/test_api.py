@@ -58,13 +58,16 @@ def asr(engine: FakeEngine) -> Iterator[Transcriber]:
 
 
 def test_segments_come_in_order_and_numbered(asr: Transcriber, engine: FakeEngine) -> None:
-    found = asr.transcribe(noise(400), vad=False, language="en", batch_size=4)
+    clips = tuple((float(start), start + 28.0) for start in range(0, 420, 28))
+    found = asr.transcribe(
+        noise(420), vad=False, language="en", batch_size=4, clip_timestamps=clips
+    )
     assert texts(found) == [f"Sentence {n}." for n in range(len(found.segments))]
     assert [segment.id for segment in found.segments] == list(range(len(found.segments)))
     assert sum(engine.batches) == len(found.segments) >= 14
     assert engine.batches[:3] == [1, 2, 4]
     assert max(engine.batches) == 4
-    assert found.duration == 400
+    assert found.duration == 420
     assert found.source == "<array>"
     assert (found.language, found.language_probability) == ("en", 1.0)
     starts = [segment.start for segment in found.segments]

@@ -121,16 +121,16 @@ def test_segments_tell_of_their_row() -> None:
 
 def test_rows_are_padded_with_their_own_silence() -> None:
     engine = Scripted([], [])
-    decode(engine, [row(index=2, length=1600), row(index=4, length=0)])
-    assert engine.features.shape == (2, 80, 3000)
+    decode(engine, [row(index=2, length=1600), row(index=4, length=1440)])
+    assert engine.features.shape == (2, 80, 1000)  # 5 s of silence at least
     assert (engine.features[0, :, :10] == 2).all()
     assert (engine.features[0, :, 10:] == -1).all()
-    assert (engine.features[1] == -1).all()
+    assert (engine.features[1, :, 9:] == -1).all()
 
 
 def test_window_leaves_rows_as_they_are() -> None:
     given = row(index=2)
-    padded([given])[:] = 7
+    padded([given], 3000)[:] = 7
     assert (given.features == 2).all()
 
 
@@ -198,8 +198,9 @@ def test_each_recording_is_decoded_in_its_own_language() -> None:
     languages.claim(0)
     languages.claim(1)
     engine = Scripted([" One."], [" Deux."], [" Tre."])
-    engine.heard = [{"en": 0.5, "it": 0.4}, {"en": 0.2, "it": 0.7}, {"en": 0.9, "it": 0.1}]
-    one, two, three = row(0), row(1, length=320_000), row(1, index=1, length=160_000)
+    engine.heard = [{"en": 0.5, "it": 0.4}, {"en": 0.2, "it": 0.7}, {"en": 0.7, "it": 0.3}]
+    one = row(0, length=320_000 + 160)
+    two, three = row(1, length=360_000), row(1, index=1, length=400_000)
     rows = [replace(one, listen=(one,)), replace(two, listen=(two, three)), three]
     decoder = Decoder(engine, EXTRACTOR, Options(vad=False), languages)
     found = decoder(rows)
@@ -208,7 +209,7 @@ def test_each_recording_is_decoded_in_its_own_language() -> None:
     assert languages.of(0) == Decision("en", 0.5)
     decision = languages.of(1)
     assert decision is not None
-    assert decision.probability == pytest.approx((20 * 0.7 + 10 * 0.1) / 30)
+    assert decision.probability == pytest.approx((22.5 * 0.7 + 25 * 0.3) / 47.5)
     languages_of_prompts = [engine.tokenizer.id_to_token(prompt[1]) for prompt in engine.prompts]
     assert languages_of_prompts == ["<|en|>", "<|it|>", "<|it|>"]
 

@@ -4,14 +4,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from whisperbatch.batching import Row
+from whisperbatch.batching import Row, grouped
 from whisperbatch.decoding.audit import audit
 from whisperbatch.decoding.echoes import echoes, suspects
 from whisperbatch.decoding.hallucinations import filter_part, keep, listed
 from whisperbatch.decoding.parts import Part, normalized, normalized_text
 from whisperbatch.decoding.prompts import Context, History, Prompts
 from whisperbatch.decoding.retry import Retry
-from whisperbatch.decoding.rows import Job, RowDecoder, lengths, together
+from whisperbatch.decoding.rows import Job, RowDecoder, alike
 from whisperbatch.decoding.segments import Draft, by_sentence
 from whisperbatch.decoding.vocabulary import Vocabulary
 from whisperbatch.decoding.words import Placed
@@ -112,7 +112,7 @@ class Decoder:
 
     def _first(self, rows: Sequence[Row], contexts: Sequence[Context]) -> list[Part]:
         """The parts that the rows are at first."""
-        groups = together([lengths(context) for context in contexts])
+        groups = grouped([alike(*pair) for pair in zip(rows, contexts, strict=True)])
         encoded = [self._rows.encode([rows[number] for number in group]) for group in groups]
         self._listen(rows, groups, encoded)
         parts: dict[int, Part] = {}
@@ -137,9 +137,10 @@ class Decoder:
         deciding = [row for row in rows if row.listen]
         missing = [row for first in deciding for row in first.listen if _key(row) not in heard]
         size = self._options.batch_size
-        for start in range(0, len(missing), size):
-            others = missing[start : start + size]
-            heard |= self._heard(others, self._rows.encode(others))
+        for group in grouped([row.window for row in missing]):
+            for start in range(0, len(group), size):
+                others = [missing[number] for number in group[start : start + size]]
+                heard |= self._heard(others, self._rows.encode(others))
         for first in deciding:
             decision = decide([heard[_key(row)] for row in first.listen], self._options)
             self._languages.settle(first.chunk.recording, decision)

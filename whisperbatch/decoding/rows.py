@@ -4,7 +4,7 @@ import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from whisperbatch.batching import Row, padded
+from whisperbatch.batching import Row, grouped, padded
 from whisperbatch.decoding.audit import most_tokens
 from whisperbatch.decoding.parts import Part
 from whisperbatch.decoding.prompts import NOTHING, Context
@@ -41,11 +41,15 @@ class RowDecoder:
         self._vocabulary = vocabulary
 
     def encode(self, rows: Sequence[Row]) -> Encoded:
-        """What the engine hears in the rows; those that were listened to are not encoded again."""
+        """What the engine hears in rows of one window.
+
+        Those that were listened to are not encoded again.
+        """
         fresh = [row for row in rows if row.encoded is None]
+        window = rows[0].window
         if len(fresh) == len(rows):
-            return self._engine.encode(padded(rows))
-        made = iter(self._engine.split(self._engine.encode(padded(fresh))) if fresh else ())
+            return self._engine.encode(padded(rows, window))
+        made = iter(self._engine.split(self._engine.encode(padded(fresh, window))) if fresh else ())
         return self._engine.join([row.encoded or next(made) for row in rows])
 
     def foreign_tokens(self, language: str) -> tuple[int, ...]:
@@ -63,7 +67,7 @@ class RowDecoder:
         """
         parts: dict[int, Part] = {}
         size = self._options.batch_size
-        for group in together([(*lengths(job.context), limit(job)) for job in jobs]):
+        for group in grouped([(*alike(job.row, job.context), limit(job)) for job in jobs]):
             for start in range(0, len(group), size):
                 numbers = group[start : start + size]
                 batch = [jobs[number] for number in numbers]
@@ -84,7 +88,7 @@ class RowDecoder:
 
         Args:
             encoded: of the jobs' rows.
-            jobs: with contexts of one length.
+            jobs: that are `alike`.
             options: in place of the run's.
             temperature: above 0 samples.
         """
@@ -162,17 +166,9 @@ class RowDecoder:
         return tuple(drafts)
 
 
-def together(keys: Sequence[tuple[int, ...]]) -> list[list[int]]:
-    """Numbers of the keys that are alike."""
-    groups: dict[tuple[int, ...], list[int]] = {}
-    for number, key in enumerate(keys):
-        groups.setdefault(key, []).append(number)
-    return list(groups.values())
-
-
-def lengths(context: Context) -> tuple[int, int]:
-    """What rows of one call have in common: engines want prompts of one length."""
-    return len(context.before), len(context.prefix)
+def alike(row: Row, context: Context) -> tuple[int, int, int]:
+    """What rows of one call have in common: engines want windows and prompts of one length."""
+    return row.window, len(context.before), len(context.prefix)
 
 
 def limit(job: Job) -> int:

@@ -118,6 +118,7 @@ class CTranslate2Engine:
                 if "openvino" in (encoder, decoder):
                     raise
                 log.info("encoder and decoder on CTranslate2: %s", error)
+            _give_back_memory()
         # encoder output stays where it is, except where another device may take up the decoding
         self._to_cpu = len(device_index) > 1
         self._device = chosen
@@ -323,7 +324,7 @@ def _rows(view: ctranslate2.StorageView) -> list[ctranslate2.StorageView]:
 
 
 def _array(view: ctranslate2.StorageView) -> npt.NDArray[np.float32]:
-    return np.array(_on_cpu(view))
+    return np.asarray(_on_cpu(view))
 
 
 def _on_cpu(view: ctranslate2.StorageView) -> ctranslate2.StorageView:

@@ -51,24 +51,22 @@ class Trace:
     Attributes:
         tokens: of the hypothesis.
         logprobs: of each.
-        queries: at the positions that the tokens and, where it was read up to there, the end of
-            text were predicted from; shape (alignment heads, tokens or one more, size).
-        keys: what they are compared with, shape (alignment heads, positions, size).
+        queries: of the prompt, from the start of transcript on, and of the tokens; shape
+            (alignment heads, prompt + tokens, size).
+        keys: what they are compared with, shape (alignment heads, positions, size), as kept.
     """
 
     tokens: tuple[int, ...]
     logprobs: tuple[float, ...]
     queries: Floats
-    keys: Floats
+    keys: npt.NDArray[Any]
 
     def alignment(self, frames: int) -> Alignment:
         """Where the tokens lie among the row's first `frames` frames of features."""
         positions = max(frames // 2, 1)
-        scores = self.queries @ self.keys[:, :positions].transpose(0, 2, 1)
-        entered = beginnings(scores)
-        if len(entered) == len(self.tokens):
-            entered = np.append(entered, positions)
-        times = entered.astype(np.float64) * POSITION
+        scores = self.queries @ _plain(self.keys[:, :positions]).transpose(0, 2, 1)
+        before = len(scores[0]) - len(self.tokens) - 1
+        times = beginnings(scores, before).astype(np.float64) * POSITION
         return Alignment(times[:-1], times[1:], np.exp(np.array(self.logprobs, np.float64)))
 
 
@@ -113,7 +111,8 @@ class OpenVinoDecoder:
         ):
             settings = {
                 "INFERENCE_PRECISION_HINT": computed,
-                "KV_CACHE_PRECISION": "f32",  # or it would be eight bits
+                # of what is decoded so far; eight bits, if nothing is said
+                "KV_CACHE_PRECISION": "f16" if precision == "bf16" else "f32",
                 "INFERENCE_NUM_THREADS": workers * threads,
                 "NUM_STREAMS": workers,
             }
@@ -154,7 +153,8 @@ class OpenVinoDecoder:
         lent = self._lent.get()
         try:
             decoding = Decoding(self, lent, output, later)
-            hidden = decoding.read(np.array(prompts))
+            start = list(prompts[0]).index(self._tokens.start_of_transcript)
+            hidden = decoding.read(np.array(prompts), start)
             found = search(
                 decoding,
                 decoding.likeliest(hidden[:, -1], first),
@@ -164,7 +164,7 @@ class OpenVinoDecoder:
                 most=most,
                 end=self._tokens.end_of_text,
             )
-            start = list(prompts[0]).index(self._tokens.start_of_transcript)
+            decoding.finish(found)
             unsaid = decoding.logprobs(hidden[:, start], self._tokens.no_speech)
             traces = [decoding.trace(row, one) for row, one in enumerate(found)]
         finally:
@@ -219,31 +219,40 @@ class Decoding:
         self._rows = list(range(rows))  # of the batch, in the order of the search
         self._places = list(range(rows))  # of them in what is kept
         self._length = 0
-        self._queries: list[tuple[list[int], Floats]] = []
-        self._watched: dict[int, Floats] = {}
+        self._prompt: Floats = np.empty(0, np.float32)  # queries: (rows, heads, tokens, size)
+        self._queries: list[tuple[list[int], Floats]] = []  # (rows, heads, beams, size) a step
+        self._watched: dict[int, npt.NDArray[Any]] = {}
         for row in range(rows):
             lent.cross.set_input_tensor(0, Tensor(np.ascontiguousarray(output[row : row + 1])))
             for number, kept in enumerate(self._kept):
                 lent.cross.set_output_tensor(number, self._view(kept[row : row + 1]))
             lent.cross.infer()
-            self._watched[row] = _plain(
-                np.stack([self._kept[2 * layer][row, head] for layer, head in decoder.followed])
+            self._watched[row] = np.stack(
+                [self._kept[2 * layer][row, head] for layer, head in decoder.followed]
             )
         self._attach()
 
-    def read(self, prompts: Integers) -> Floats:
-        """Read the prompts, shape (rows, length). Returns hidden states for each token."""
+    def read(self, prompts: Integers, start: int) -> Floats:
+        """Read the prompts.
+
+        Args:
+            prompts: shape (rows, length).
+            start: the place of the start of transcript in them.
+
+        Returns:
+            Hidden states for each of their tokens.
+        """
         self._lent.body.reset_state()
         length = prompts.shape[1]
         mask = np.triu(np.full((length, length), -np.inf, np.float32), 1)
         hidden, queries = self._run(prompts, np.arange(len(prompts)), mask)
-        self._queries.append((list(self._rows), queries[:, :, -1:].copy()))
+        self._prompt = queries[:, :, start:].copy()
         return hidden.copy()
 
     def __call__(self, tokens: Integers, sources: Integers, rows: Sequence[int]) -> Candidates:
         """See `search.Steps`."""
         beams = tokens.shape[1]
-        before = len(self._queries[-1][1][0, 0])  # beams a step ago
+        before = self._queries[-1][1].shape[2] if self._queries else 1  # beams a step ago
         flat = np.array([self._places[row] for row in rows])[:, None] * before + sources
         if len(rows) < len(self._rows):
             self._leave(rows)
@@ -254,14 +263,23 @@ class Decoding:
         self._queries.append((list(self._rows), queries[places]))
         return self.likeliest(hidden.reshape(len(rows), beams, -1)[places], self._bias)
 
+    def finish(self, found: Sequence[Found]) -> None:
+        """Read the last tokens of hypotheses that were cut off: they are placed by what follows."""
+        cut_off = [row for row, one in enumerate(found) if len(one.beams) < len(one.tokens)]
+        if cut_off:
+            tokens = np.array([[found[row].tokens[-1]] for row in cut_off])
+            sources = np.array([[(0, *found[row].beams)[-1]] for row in cut_off])
+            self(tokens, sources, [self._rows.index(row) for row in cut_off])
+
     def trace(self, row: int, found: Found) -> "Trace":
         """How a row's hypothesis came about."""
-        beams = (0, *found.beams)
+        beams = (*found.beams, 0)[: len(found.tokens)]
         queries = [
-            asked[rows.index(row), :, beam]
+            asked[rows.index(row), :, beam, None]
             for (rows, asked), beam in zip(self._queries, beams, strict=False)
         ]
-        return Trace(found.tokens, found.logprobs, np.stack(queries, 1), self._watched[row])
+        whole = np.concatenate((self._prompt[row], *queries), axis=1)
+        return Trace(found.tokens, found.logprobs, whole, self._watched[row])
 
     def _leave(self, rows: Sequence[int]) -> None:
         staying = [self._places[row] for row in rows]

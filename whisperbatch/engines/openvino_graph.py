@@ -15,6 +15,7 @@ from whisperbatch.errors import MissingExtraError
 
 EPSILON: Final = 1e-5  # of layer normalisation, PyTorch's
 EIGHT_BIT: Final = 127
+AT_ONCE: Final = 4096  # rows of a matrix: there is never a second one of it in float32
 
 Precision = Literal["bf16", "f32"]
 Arrays: TypeAlias = Mapping[str, npt.NDArray[Any]]
@@ -152,7 +153,12 @@ def eight_bits(
     weights: npt.NDArray[Any],
 ) -> tuple[npt.NDArray[np.int8], npt.NDArray[np.float32]]:
     """A matrix in eight bits, and what each row was multiplied by: CTranslate2's form."""
-    plain = weights.astype(np.float32)
-    most = np.abs(plain).max(axis=1)
-    scale = np.where(most > 0, EIGHT_BIT / np.maximum(most, 1e-30), 1.0).astype(np.float32)
-    return np.rint(plain * scale[:, None]).astype(np.int8), scale
+    small = np.empty(weights.shape, np.int8)
+    scale = np.empty(len(weights), np.float32)
+    for start in range(0, len(weights), AT_ONCE):
+        part = slice(start, start + AT_ONCE)
+        plain = weights[part].astype(np.float32)
+        most = np.abs(plain).max(axis=1)
+        scale[part] = np.where(most > 0, EIGHT_BIT / np.maximum(most, 1e-30), 1.0)
+        small[part] = np.rint(plain * scale[part, None])
+    return small, scale

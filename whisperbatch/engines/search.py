@@ -53,7 +53,7 @@ class Found:
     Attributes:
         tokens: without the end of text.
         logprobs: of each of them.
-        beams: which beam each of them was read in.
+        beams: which beam each of them was read in; the last one of a text cut off was not.
         logprob: sum over its tokens, the end of text among them where it got so far.
     """
 

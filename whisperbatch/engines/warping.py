@@ -15,22 +15,24 @@ WIDTH: Final = 7  # positions that a median is taken of
 Floats: TypeAlias = npt.NDArray[np.float32]
 
 
-def beginnings(scores: Floats) -> npt.NDArray[np.int64]:
+def beginnings(scores: Floats, before: int = 0) -> npt.NDArray[np.int64]:
     """The position at which each token begins.
 
     Args:
         scores: of attention, before the softmax; shape (heads, tokens, positions).
+        before: tokens that come first and are not spoken: those of the prompt. What they attend
+            to is not what the others do.
 
     Returns:
-        Shape (tokens,), not decreasing; the first is 0.
+        Shape (tokens - before,), not decreasing; the first is 0.
     """
-    weights = np.zeros(scores.shape[1:], np.float32)
+    weights = np.zeros((scores.shape[1] - before, scores.shape[2]), np.float32)
     for head in scores:  # one at a time: it stays in the cache
         powers = np.exp(head - head.max(axis=1, keepdims=True))
         powers /= powers.sum(axis=1, keepdims=True)
         powers -= powers.mean(axis=0)
         powers /= np.maximum(np.sqrt(np.square(powers).mean(axis=0)), 1e-30)
-        weights += median(powers)
+        weights += median(powers[before:])
     return _warped(-weights.astype(np.float64))
 
 
