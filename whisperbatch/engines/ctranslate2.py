@@ -180,6 +180,7 @@ class CTranslate2Engine:
             with self._call():
                 hypotheses, traces = decoder.generate(_array(own.view), prompts, options)
             own.traces.update(enumerate(traces))
+            _give_back_memory()
             return hypotheses
         with self._call():
             if sampling is not None:

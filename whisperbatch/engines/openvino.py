@@ -21,8 +21,8 @@ class OpenVino:
     """What OpenVINO does for an engine; None is left to CTranslate2.
 
     Attributes:
-        encoder: in bfloat16 where the processor has it.
-        decoder: likewise, where it matters, with matrices in eight bits.
+        encoder: or None.
+        decoder: likewise.
         precision: that they compute in.
     """
 
@@ -48,7 +48,8 @@ def load_openvino(
         tokenizer: of theirs.
         encoder: whether to load it.
         decoder: likewise.
-        compute_type: "float32" is kept to; "int8" keeps the decoder's matrices so.
+        compute_type: "float32" is kept to; "int8" keeps the matrices so. They are multiplied in
+            bfloat16 where the processor has it.
         workers: how many batches are worked on at a time.
         threads: for each of them.
 
@@ -58,12 +59,14 @@ def load_openvino(
     """
     core, precision = open_core(exact=compute_type == "float32")
     path = directory / "model.bin"
+    small = compute_type.startswith("int8")
     try:
         return OpenVino(
             OpenVinoEncoder(
                 core,
                 read_arrays(path, "encoder/"),
                 precision=precision,
+                small=small,
                 workers=workers,
                 threads=threads,
             )
@@ -75,7 +78,7 @@ def load_openvino(
                 json.loads((directory / "config.json").read_text(encoding="utf-8")),
                 _special(tokenizer),
                 precision=precision,
-                small=compute_type.startswith("int8"),
+                small=small,
                 workers=workers,
                 threads=threads,
             )

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from whisperbatch.engines.openvino_graph import Arrays, Graph, Node, Precision
+from whisperbatch.engines.openvino_graph import Arrays, Graph, Layout, Node, Precision
 from whisperbatch.errors import EngineError
 
 log = logging.getLogger(__name__)
@@ -30,6 +30,7 @@ class OpenVinoEncoder:
         core: OpenVINO's.
         arrays: "encoder/..." of model.bin, as stored.
         precision: to compute in.
+        small: keep the matrices in eight bits.
         workers: how many rows are encoded at a time.
         threads: for each of them.
     """
@@ -40,6 +41,7 @@ class OpenVinoEncoder:
         arrays: Arrays,
         *,
         precision: Precision,
+        small: bool,
         workers: int,
         threads: int,
     ) -> None:
@@ -48,7 +50,8 @@ class OpenVinoEncoder:
             "INFERENCE_NUM_THREADS": workers * threads,
             "NUM_STREAMS": workers,
         }
-        compiled = core.compile_model(_graph(arrays), "CPU", settings)
+        self._d_model = Layout.of(arrays, "encoder").d_model
+        compiled = core.compile_model(_graph(arrays, small=small), "CPU", settings)
         # each holds the memory of one row on its way: threads come and go, these stay
         self._requests: LifoQueue[Any] = LifoQueue()
         for _ in range(workers):
@@ -63,26 +66,29 @@ class OpenVinoEncoder:
         Returns:
             Shape (batch, frames / 2, d_model).
         """
+        found = np.empty((len(features), features.shape[2] // 2, self._d_model), np.float32)
         request = self._requests.get()
         try:
-            rows = [np.array(request.infer({0: row[None]})[0]) for row in features]
+            for number, row in enumerate(features):
+                found[number] = request.infer({0: row[None]})[0][0]
         except RuntimeError as error:
             raise EngineError(f"OpenVINO: {error}") from error
         finally:
             self._requests.put(request)
-        return np.concatenate(rows)
+        return found
 
 
-def _graph(arrays: Arrays) -> Node:
+def _graph(arrays: Arrays, *, small: bool) -> Node:
     import openvino  # noqa: PLC0415 - an extra
 
     ops = openvino.opset13
-    graph = Graph(ops, arrays, "encoder")
+    graph = Graph(ops, arrays, "encoder", small=small)
     n_mels = arrays["encoder/conv1/weight"].shape[1]
     features = ops.parameter([1, n_mels, -1], np.float32, name="features")
     hidden = _convolved(graph, features, "encoder/conv1", stride=1)
     hidden = _convolved(graph, hidden, "encoder/conv2", stride=2)
-    hidden = _positioned(graph, ops.transpose(hidden, graph.constant(0, 2, 1)))
+    positions = graph.plain(arrays["encoder/position_encodings/encodings"])
+    hidden = _positioned(graph, positions, ops.transpose(hidden, graph.constant(0, 2, 1)))
     for layer in range(graph.layout.layers):
         name = f"encoder/layer_{layer}"
         within = graph.normalised(hidden, f"{name}/self_attention/layer_norm")
@@ -102,14 +108,14 @@ def _convolved(graph: Graph, hidden: Node, name: str, *, stride: int) -> Node:
     return ops.gelu(ops.add(found, bias), "erf")
 
 
-def _positioned(graph: Graph, hidden: Node) -> Node:
+def _positioned(graph: Graph, positions: Node, hidden: Node) -> Node:
     ops = graph.ops
     count = ops.gather(ops.shape_of(hidden), graph.constant(1), graph.number(0))
-    positions = ops.slice(
-        graph.weights("encoder/position_encodings/encodings"),
+    first = ops.slice(
+        positions,
         graph.constant(0),
         count,
         graph.constant(1),
         graph.constant(0),
     )
-    return ops.add(hidden, positions)
+    return ops.add(hidden, first)

@@ -14,7 +14,10 @@ import numpy.typing as npt
 from whisperbatch.errors import MissingExtraError
 
 EPSILON: Final = 1e-5  # of layer normalisation, PyTorch's
-EIGHT_BIT: Final = 127
+EIGHT_BITS: Final = 127
+GROUP: Final = 64  # numbers that share a scale: half the error of one for a whole row
+TINY: Final = 1e-30
+MATRIX: Final = 2
 AT_ONCE: Final = 4096  # rows of a matrix: there is never a second one of it in float32
 
 Precision = Literal["bf16", "f32"]
@@ -78,8 +81,8 @@ class Graph:
         ops: the module `openvino.opset13`.
         arrays: by CTranslate2's names.
         part: "encoder" or "decoder".
-        small: keep matrices in eight bits, with a scale for each row; they are multiplied in the
-            model's precision all the same.
+        small: keep matrices in eight bits; they are multiplied in the model's precision all the
+            same.
     """
 
     def __init__(self, ops: Any, arrays: Arrays, part: str, *, small: bool = False) -> None:  # noqa: ANN401 - a module
@@ -95,17 +98,21 @@ class Graph:
         return self.ops.constant(np.int64(value))
 
     def weights(self, name: str) -> Node:
-        """An array, kept as small as it is stored."""
+        """An array, kept as small as it is stored, or in eight bits."""
         stored = self._arrays[name]
-        scale = self._arrays.get(f"{name}_scale")
-        if scale is None and self._small and stored.ndim > 1:
-            stored, scale = eight_bits(stored)
-        plain = self.ops.convert(self.ops.constant(np.ascontiguousarray(stored)), "f32")
-        if scale is None:
-            return plain
-        ones = (1,) * (stored.ndim - scale.ndim)
-        scales = 1 / scale.astype(np.float32).reshape(*scale.shape, *ones)  # one a row, or for all
-        return self.ops.multiply(plain, self.ops.constant(scales))
+        if (scale := self._arrays.get(f"{name}_scale")) is not None:
+            ones = (1,) * (stored.ndim - scale.ndim)
+            each = 1 / scale.astype(np.float32).reshape(*scale.shape, *ones)  # of rows, or of all
+            return self.ops.multiply(self.plain(stored), self.ops.constant(each))
+        if not self._small or stored.ndim != MATRIX or stored.shape[1] % GROUP:
+            return self.plain(stored)
+        small, scales = eight_bits(stored)
+        found = self.ops.multiply(self.plain(small), self.ops.constant(scales))
+        return self.ops.reshape(found, self.constant(*stored.shape), special_zero=False)
+
+    def plain(self, stored: npt.NDArray[Any]) -> Node:
+        """An array as it is stored."""
+        return self.ops.convert(self.ops.constant(np.ascontiguousarray(stored)), "f32")
 
     def linear(self, hidden: Node, name: str) -> Node:
         """(..., in) to (..., out)."""
@@ -152,13 +159,20 @@ class Graph:
 def eight_bits(
     weights: npt.NDArray[Any],
 ) -> tuple[npt.NDArray[np.int8], npt.NDArray[np.float32]]:
-    """A matrix in eight bits, and what each row was multiplied by: CTranslate2's form."""
-    small = np.empty(weights.shape, np.int8)
-    scale = np.empty(len(weights), np.float32)
+    """A matrix in eight bits, and what to multiply it by.
+
+    Args:
+        weights: shape (rows, columns), columns a multiple of `GROUP`.
+
+    Returns:
+        Shape (rows, columns / GROUP, GROUP), and (rows, columns / GROUP, 1).
+    """
+    groups = weights.reshape(len(weights), -1, GROUP)
+    small = np.empty(groups.shape, np.int8)
+    scale = np.empty((*groups.shape[:2], 1), np.float32)
     for start in range(0, len(weights), AT_ONCE):
         part = slice(start, start + AT_ONCE)
-        plain = weights[part].astype(np.float32)
-        most = np.abs(plain).max(axis=1)
-        scale[part] = np.where(most > 0, EIGHT_BIT / np.maximum(most, 1e-30), 1.0)
-        small[part] = np.rint(plain * scale[part, None])
+        plain = groups[part].astype(np.float32)
+        scale[part] = np.maximum(np.abs(plain).max(axis=2, keepdims=True), TINY) / EIGHT_BITS
+        small[part] = np.rint(plain / scale[part])
     return small, scale
