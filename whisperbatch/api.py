@@ -146,6 +146,7 @@ def transcribe_many(
     *,
     model: str | PathLike[str] = DEFAULT_MODEL,
     on_error: Literal["raise"] = "raise",
+    ordered: bool = True,
     options: Options | None = None,
     **keywords: Unpack[Keywords],
 ) -> Generator[Transcript, None, None]: ...
@@ -157,6 +158,7 @@ def transcribe_many(
     *,
     model: str | PathLike[str] = DEFAULT_MODEL,
     on_error: Literal["yield"],
+    ordered: bool = True,
     options: Options | None = None,
     **keywords: Unpack[Keywords],
 ) -> Generator[Transcript | WhisperBatchError, None, None]: ...
@@ -168,6 +170,7 @@ def transcribe_many(
     *,
     model: str | PathLike[str] = DEFAULT_MODEL,
     on_error: Literal["raise", "yield"] = "raise",
+    ordered: bool = True,
     options: Options | None = None,
     **keywords: Unpack[Keywords],
 ) -> Generator[Transcript | WhisperBatchError, None, None]:
@@ -179,7 +182,9 @@ def transcribe_many(
     loading, single = _split(keywords)
     resolved = resolve(options, **single)
     asr = load(model, **loading)
-    return _with(asr, asr.transcribe_many(sources, on_error=on_error, options=resolved))
+    return _with(
+        asr, asr.transcribe_many(sources, on_error=on_error, ordered=ordered, options=resolved)
+    )
 
 
 @shows(*_LOADING.values(), *DETECTION)

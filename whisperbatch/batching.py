@@ -116,7 +116,13 @@ class End:
     account: Account = field(default_factory=Account)
 
 
-Item = Row | End
+@dataclass(frozen=True, slots=True)
+class Lull:
+    """Nothing has come for a moment: what there is does not wait for more."""
+
+
+LULL: Final = Lull()
+Item = Row | End | Lull
 
 
 def with_evidence(
@@ -197,7 +203,7 @@ def batches(
     Ends take no room, but a list of twice as many items as it may have rows goes as it is: where
     many recordings hold no speech, nobody waits for all of them.
 
-    With `apart`, no two rows of a list are of one recording.
+    With `apart`, no two rows of a list are of one recording. A lull ends a list.
 
     The first list has `first` rows, and each later one twice as many up to `batch_size`, so that
     the first segments come soon and the next ones do not keep anybody waiting.
@@ -215,7 +221,7 @@ def batches(
             present.add(item.chunk.recording)
         batch.append(item)
         rows += isinstance(item, Row)
-        if rows >= size or len(batch) >= 2 * size:
+        if rows >= size or len(batch) >= 2 * size or item is LULL:
             yield batch
             batch, rows, size = [], 0, min(2 * size, batch_size)
             present.clear()

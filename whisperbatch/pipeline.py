@@ -1,10 +1,10 @@
 """All the stages, in order: the only file that knows them all.
 
-    sources -> open_audio -> clips -> Vad -> chunks      one thread
+    sources -> open_audio -> clips -> Vad -> chunks      a thread for each recording being read
             -> features                                  a pool of threads
             -> switches, if the language may change      the engine's workers
             -> batches -> Decoder                        the engine's workers
-            -> segments, in recording order              the caller
+            -> segments, recording by recording          the caller
 
 Every arrow is a generator, and every buffer has a bound: memory does not grow with the recording.
 """
@@ -19,9 +19,11 @@ from typing import Final
 from whisperbatch import checks
 from whisperbatch.audio import AudioReader
 from whisperbatch.batching import (
+    LULL,
     Account,
     End,
     Item,
+    Lull,
     Row,
     batches,
     in_order,
@@ -37,7 +39,7 @@ from whisperbatch.errors import EngineError, OptionError, WhisperBatchError
 from whisperbatch.features import feature_extractor
 from whisperbatch.language import Decision, Languages, decide, decides
 from whisperbatch.options import DETECTION, LanguageOptions, Options
-from whisperbatch.prefetch import map_ordered
+from whisperbatch.prefetch import map_ordered, side_by_side
 from whisperbatch.protocols import Engine
 from whisperbatch.switching import Switches, listened
 from whisperbatch.types import Chunk, Segment, to_seconds
@@ -48,6 +50,8 @@ Opener = Callable[[], AudioReader]
 
 FEATURE_WORKERS: Final = min(os.cpu_count() or 1, 4)
 LISTEN: Final = 4  # chunks that a recording's language is told by
+READERS: Final = 4  # recordings read at a time, where there are many
+AHEAD: Final = 2  # chunks read ahead of each
 
 
 def check(engine: Engine, options: Options) -> Options:
@@ -101,9 +105,12 @@ class Run:
         openers: open the recordings, each when its turn comes.
         options: as `check` gives them.
         isolate: an engine's failure ends the recordings of its batch alone, not the run.
+        readers: recordings read at a time. A slow one then holds up the others only in so far as
+            their turn is after it.
+        ordered: whether recordings keep their order.
 
     Yields:
-        (recording, Segment) in recording order, and an `End` after the last of each recording.
+        (recording, Segment) in order, and an `End` after the last of each recording.
         A recording that cannot be read ends early, with its error in `End`; the others go on.
     """
 
@@ -114,11 +121,15 @@ class Run:
         options: Options,
         *,
         isolate: bool = False,
+        readers: int = 1,
+        ordered: bool = True,
     ) -> None:
         self._engine = engine
         self._openers = openers
         self._options = options
         self._isolate = isolate
+        self._readers_at_once = readers
+        self._ordered = ordered
         self._failed: dict[int, EngineError] = {}
         self._stopped = False
         self._readers: dict[int, AudioReader] = {}
@@ -131,24 +142,25 @@ class Run:
 
     def __iter__(self) -> Generator[tuple[int, Segment] | End, None, None]:
         workers = self._engine.workers
-        number = 0
+        numbers: dict[int, int] = {}
         with closing(
             map_ordered(self._decode_batch, self._batches(), workers=workers, depth=workers)
         ) as decoded:
-            for result in in_order(chain.from_iterable(decoded)):
+            results = chain.from_iterable(decoded)
+            for result in in_order(results) if self._ordered else results:
                 if isinstance(result, End):
                     error = result.error or self._failed.pop(result.recording, None)
                     account = self._accounts.pop(result.recording, None) or Account()
                     self._decode.ended(result.recording)
                     yield replace(result, error=error, account=account)
                     self._languages.forget(result.recording)
-                    number = 0
+                    numbers.pop(result.recording, None)
                     continue
                 recording, row = result
                 self._count(recording, row)
                 for segment in row.segments:
+                    number = numbers[recording] = numbers.get(recording, -1) + 1
                     yield recording, replace(segment, id=number)
-                    number += 1
 
     def stop(self) -> None:
         """Read no further. From any thread: whoever waits for this run then need not for long."""
@@ -170,14 +182,17 @@ class Run:
         account.chunks += 1
         account.redecoded += row.redecoded
 
-    def _chunks(self) -> Generator[Chunk | End, None, None]:
+    def _chunks(self) -> Generator[Chunk | End | Lull, None, None]:
         recordings = (
             self._recording(number, opener)
             for number, opener in takewhile(lambda _: not self._stopped, enumerate(self._openers))
         )
         # where a chunk waits for the one before it, batches are filled from several recordings
-        conditioned = self._options.condition_on_previous_text
-        return interleaved(recordings, self._options.batch_size if conditioned else 1)
+        if self._options.condition_on_previous_text:
+            return interleaved(recordings, self._options.batch_size)
+        if self._readers_at_once == 1:
+            return interleaved(recordings, 1)
+        return side_by_side(recordings, at_once=self._readers_at_once, depth=AHEAD, lull=LULL)
 
     def _recording(self, recording: int, opener: Opener) -> Generator[Chunk | End, None, None]:
         try:
@@ -223,10 +238,8 @@ class Run:
                 yield chunk
                 index += 1
 
-    def _featurise(self, item: Chunk | End) -> Item:
-        if isinstance(item, End):
-            return item
-        return Row.of(item, self._extractor)
+    def _featurise(self, item: Chunk | End | Lull) -> Item:
+        return Row.of(item, self._extractor) if isinstance(item, Chunk) else item
 
     def _batches(self) -> Generator[list[Item], None, None]:
         options = self._options
@@ -277,7 +290,7 @@ class Run:
             heard = iter(listened(self._engine, rows) if rows else ())
         except EngineError as error:
             return self._without(rows, items, error)
-        return [item if isinstance(item, End) else next(heard) for item in items]
+        return [next(heard) if isinstance(item, Row) else item for item in items]
 
     def _decode_batch(self, items: list[Item]) -> Sequence[tuple[int, Decoded] | End]:
         items = self._sound(items)
@@ -287,8 +300,9 @@ class Run:
         except EngineError as error:
             return self._without(rows, items, error)
         return [
-            item if isinstance(item, End) else (item.chunk.recording, next(decoded))
+            (item.chunk.recording, next(decoded)) if isinstance(item, Row) else item
             for item in items
+            if not isinstance(item, Lull)
         ]
 
     def _without(self, rows: Sequence[Row], items: Sequence[Item], error: EngineError) -> list[End]:

@@ -1,21 +1,24 @@
 """Work ahead in other threads: the only file that starts any.
 
-Both functions keep order, raise an error where it happened, hold a bounded number of items, and,
-when the consumer stops half way, stop too: they join their threads and close their source.
+All functions raise an error where it happened, hold a bounded number of items, and, when the
+consumer stops half way, stop too: they join their threads and close their sources.
 """
 
 import logging
 import threading
 from collections import deque
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Generator, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
 from typing import Final, Generic, TypeVar
 
 T = TypeVar("T")
+L = TypeVar("L")
 R = TypeVar("R")
 
 PATIENCE: Final = 5.0  # seconds to wait for a thread that was told to stop: it may read a pipe
+
+MOMENT: Final = 0.25  # seconds: a chunk of a file is ready in 0.1
 
 log = logging.getLogger(__name__)
 
@@ -25,20 +28,40 @@ def prefetch(source: Iterable[T], depth: int) -> Generator[T, None, None]:
 
     The source is asked for an item only when there is room for it.
     """
-    buffer = _Buffer[T](depth)
-    thread = threading.Thread(
-        target=_fill, args=(source, buffer), name="whisperbatch-prefetch", daemon=True
-    )
-    thread.start()
+    buffer = _Buffer(source, depth)
     try:
         while buffer.ready():
             yield buffer.take()
     finally:
         buffer.stop()
-        if thread is not threading.current_thread():  # where the garbage collector may come by
-            thread.join(PATIENCE)
-            if thread.is_alive():
-                log.warning("a source did not stop within %g s: left to end by itself", PATIENCE)
+
+
+def side_by_side(
+    sources: Iterable[Iterable[T]], *, at_once: int, depth: int, lull: L
+) -> Generator[T | L, None, None]:
+    """Items of many sources, each source's in order.
+
+    `at_once` sources are read at a time, up to `depth` items ahead, each by a thread of its own;
+    the next one is taken when one has ended. It is the first one's turn; only if it has nothing
+    for a moment, that of another: a slow source holds up no other. Where none has, there is a
+    `lull`, once until the next item.
+    """
+    many = _Many(sources, at_once, depth)
+    quiet = False
+    try:
+        while not many.done():
+            quiet = not many.wait(forever=quiet)
+            if quiet:
+                yield lull
+            elif many.more():
+                many.start()
+            elif one := many.due():
+                if one.ready():
+                    yield one.take()
+                else:
+                    many.end(one)
+    finally:
+        many.stop()
 
 
 def map_ordered(
@@ -69,15 +92,34 @@ def _submit(
 
 
 class _Buffer(Generic[T]):
-    """A bounded queue between one producer and one consumer, either of which may stop."""
+    """A bounded queue between one producer and one consumer, either of which may stop.
 
-    def __init__(self, depth: int) -> None:
+    The producer is a thread that takes the items from a source.
+    """
+
+    def __init__(
+        self, source: Iterable[T], depth: int, changed: threading.Condition | None = None
+    ) -> None:
         self._items: deque[T] = deque()
         self._depth = depth
-        self._changed = threading.Condition()
+        self._changed = changed or threading.Condition()
         self._stopped = False  # the consumer wants no more
         self._ended = False  # the producer has no more
         self._error: BaseException | None = None
+        self._thread = threading.Thread(
+            target=_fill, args=(source, self), name="whisperbatch-prefetch", daemon=True
+        )
+        self._thread.start()
+
+    def has_item(self) -> bool:
+        return bool(self._items)
+
+    def has_ended(self) -> bool:
+        """There will be no item more."""
+        return self._ended and not self._items
+
+    def has_failed(self) -> bool:
+        return self.has_ended() and self._error is not None
 
     def room(self) -> bool:
         """Wait for room; False if the consumer has stopped."""
@@ -110,9 +152,69 @@ class _Buffer(Generic[T]):
             return item
 
     def stop(self) -> None:
+        """Want no more, and see the thread off."""
         with self._changed:
             self._stopped = True
             self._changed.notify_all()
+        if self._thread is threading.current_thread():  # where the garbage collector may come by
+            return
+        self._thread.join(PATIENCE)
+        if self._thread.is_alive():
+            log.warning("a source did not stop within %g s: left to end by itself", PATIENCE)
+
+
+class _Many(Generic[T]):
+    """Buffers of sources that are read side by side, and one of the sources still to come."""
+
+    def __init__(self, sources: Iterable[Iterable[T]], at_once: int, depth: int) -> None:
+        self._changed = threading.Condition()
+        self._coming = _Buffer(sources, 1, self._changed)
+        self._going: list[_Buffer[T]] = []
+        self._at_once, self._depth = at_once, depth
+
+    def wait(self, *, forever: bool) -> bool:
+        """Wait for something to do, first of all for the first one; False: there is nothing."""
+
+        def something() -> bool:
+            return self.more() or self.due() is not None or self.done()
+
+        def now() -> bool:
+            return self.more() or _is_due(self._going[:1]) is not None or self.done()
+
+        with self._changed:
+            if self._changed.wait_for(now, MOMENT):
+                return True
+            return self._changed.wait_for(something) if forever else something()
+
+    def more(self) -> bool:
+        """Whether another source can be started, or has failed to come."""
+        return len(self._going) < self._at_once and (
+            self._coming.has_item() or self._coming.has_failed()
+        )
+
+    def due(self) -> _Buffer[T] | None:
+        """The first that has an item, or has ended."""
+        return _is_due(self._going)
+
+    def done(self) -> bool:
+        return not self._going and self._coming.has_ended() and not self._coming.has_failed()
+
+    def start(self) -> None:
+        if self._coming.ready():
+            self._going.append(_Buffer(self._coming.take(), self._depth, self._changed))
+
+    def end(self, one: _Buffer[T]) -> None:
+        self._going.remove(one)
+        one.stop()
+
+    def stop(self) -> None:
+        self._coming.stop()
+        for one in self._going:
+            one.stop()
+
+
+def _is_due(buffers: Sequence[_Buffer[T]]) -> _Buffer[T] | None:
+    return next((one for one in buffers if one.has_item() or one.has_ended()), None)
 
 
 def _fill(source: Iterable[T], buffer: _Buffer[T]) -> None:

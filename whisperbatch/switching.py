@@ -19,7 +19,7 @@ from dataclasses import dataclass, field, replace
 from itertools import groupby
 from typing import Final
 
-from whisperbatch.batching import Item, Row, grouped, padded
+from whisperbatch.batching import End, Item, Row, grouped, padded
 from whisperbatch.decoding.recut import stretch
 from whisperbatch.errors import EngineError
 from whisperbatch.language import Heard, among, together
@@ -75,7 +75,7 @@ class Switches:
                 if len(track.waiting) > 2:  # noqa: PLR2004 - the row, and two after it
                     yield from self._settle(track)
                 continue
-            if item.recording in tracks:
+            if isinstance(item, End) and item.recording in tracks:
                 track = tracks.pop(item.recording)
                 self._label(track, after=None)
                 while track.waiting:

@@ -17,7 +17,7 @@ from whisperbatch.detection import detect
 from whisperbatch.errors import ClosedError, OptionError, WhisperBatchError
 from whisperbatch.keywords import DetectionKeywords, OptionKeywords, for_detection, resolve
 from whisperbatch.options import Options
-from whisperbatch.pipeline import Run, check
+from whisperbatch.pipeline import READERS, Run, check
 from whisperbatch.protocols import Engine
 from whisperbatch.types import Audio, Dropped, LanguageDetection, Segment, Source, Transcript
 
@@ -208,6 +208,7 @@ class Transcriber:
         sources: Iterable[Source],
         *,
         on_error: Literal["raise"] = "raise",
+        ordered: bool = True,
         options: Options | None = None,
         **keywords: Unpack[OptionKeywords],
     ) -> Generator[Transcript, None, None]: ...
@@ -218,6 +219,7 @@ class Transcriber:
         sources: Iterable[Source],
         *,
         on_error: Literal["yield"],
+        ordered: bool = True,
         options: Options | None = None,
         **keywords: Unpack[OptionKeywords],
     ) -> Generator[Transcript | WhisperBatchError, None, None]: ...
@@ -228,15 +230,21 @@ class Transcriber:
         sources: Iterable[Source],
         *,
         on_error: Literal["raise", "yield"] = "raise",
+        ordered: bool = True,
         options: Options | None = None,
         **keywords: Unpack[OptionKeywords],
     ) -> Generator[Transcript | WhisperBatchError, None, None]:
-        """The texts of many recordings, in their order; batches are filled across them.
+        """The texts of many recordings; batches are filled across them.
+
+        A few recordings are read at a time, so that a slow one holds up no other.
 
         Args:
-            sources: taken one by one, each when its turn comes.
+            sources: taken one by one, each when it is its turn to be read.
             on_error: "raise" stops at the first recording that cannot be read; "yield" gives its
                 error in its place and goes on.
+            ordered: give transcripts in the order of their sources; the texts of those that are
+                done early wait. False gives each as soon as it is done: `Transcript.source` says
+                whose it is.
             options: as in `transcribe`.
             **keywords: likewise.
 
@@ -247,7 +255,14 @@ class Transcriber:
         check_many(sources, on_error)
         resolved = self._check(resolve(options, **keywords))
         openers = (functools.partial(open_audio, source, resolved) for source in sources)
-        run = Run(self._engine, openers, resolved, isolate=on_error == "yield")
+        run = Run(
+            self._engine,
+            openers,
+            resolved,
+            isolate=on_error == "yield",
+            readers=READERS,
+            ordered=ordered,
+        )
         return _transcripts(run, on_error)
 
     @shows(*DETECTION)
@@ -316,17 +331,17 @@ def check_many(sources: object, on_error: str) -> None:
 def _transcripts(
     run: Run, on_error: Literal["raise", "yield"]
 ) -> Generator[Transcript | WhisperBatchError, None, None]:
-    segments: list[Segment] = []
+    segments: dict[int, list[Segment]] = {}
     with closing(iter(run)) as items, ExitStack() as stack:
         stack.callback(run.stop)
         for item in items:
             if not isinstance(item, End):
-                segments.append(item[1])
+                segments.setdefault(item[0], []).append(item[1])
                 continue
             if item.error and on_error == "raise":
                 raise item.error
-            yield item.error or _transcript(run, item, segments)
-            segments = []
+            yield item.error or _transcript(run, item, segments.pop(item.recording, []))
+            segments.pop(item.recording, None)
 
 
 def _transcript(run: Run, end: End, segments: list[Segment]) -> Transcript:

@@ -4,8 +4,10 @@ import numpy as np
 import pytest
 
 from whisperbatch.batching import (
+    LULL,
     End,
     Item,
+    Lull,
     Row,
     batches,
     in_order,
@@ -65,6 +67,12 @@ def test_ends_take_no_room() -> None:
     assert list(batches(given, 3, 3)) == [given[:-1], given[-1:]]
 
 
+def test_a_lull_lets_go_of_what_there_is() -> None:
+    one, two, three = row(0, 0), row(0, 1), End(0, "", 0.0)
+    found = list(batches([one, LULL, two, three, LULL, LULL], 8, 8))
+    assert found == [[one, LULL], [two, three, LULL], [LULL]]
+
+
 def test_silent_recordings_do_not_wait_for_speech() -> None:
     read = 0
 
@@ -103,8 +111,9 @@ def many(recording: int, count: int) -> list[Item]:
 
 def numbers(items: Iterable[Item]) -> list[tuple[int, int]]:
     return [
-        (item.recording, -1) if isinstance(item, End) else (item.chunk.recording, item.chunk.index)
+        (item.chunk.recording, item.chunk.index) if isinstance(item, Row) else (item.recording, -1)
         for item in items
+        if not isinstance(item, Lull)
     ]
 
 

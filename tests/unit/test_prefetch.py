@@ -9,12 +9,15 @@ import threading
 import time
 from collections.abc import Callable, Generator, Iterator
 from contextlib import closing
+from itertools import chain
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from whisperbatch import prefetch as prefetch_module
-from whisperbatch.prefetch import map_ordered, prefetch
+from whisperbatch.prefetch import map_ordered, prefetch, side_by_side
 
 LONG = 5.0  # seconds: a wait that only a failure uses up
 
@@ -453,3 +456,104 @@ def test_a_program_ends_that_left_a_stream_open(left: str) -> None:
         [sys.executable, "-c", program], capture_output=True, text=True, timeout=20, check=True
     )
     assert (result.stdout, result.stderr) == ("0 1\n", "")
+
+
+def counted(name: str, count: int) -> Generator[tuple[str, int], None, None]:
+    for number in range(count):
+        yield name, number
+
+
+@given(st.lists(st.integers(0, 6), max_size=8), st.integers(1, 4), st.integers(1, 3))
+def test_sources_side_by_side_lose_nothing(counts: list[int], at_once: int, depth: int) -> None:
+    names = [str(number) for number in range(len(counts))]
+    sources = (counted(name, count) for name, count in zip(names, counts, strict=True))
+    items = side_by_side(sources, at_once=at_once, depth=depth, lull=None)
+    found = [item for item in items if item]
+    for name, count in zip(names, counts, strict=True):
+        assert [number for other, number in found if other == name] == list(range(count))
+    assert len(found) == sum(counts)
+
+
+def test_a_slow_source_holds_up_no_other() -> None:
+    go = threading.Event()
+
+    def slow() -> Generator[tuple[str, int], None, None]:
+        yield "slow", 0
+        assert go.wait(LONG)
+        yield "slow", 1
+
+    others = (counted(name, 3) for name in "abc")
+    items = side_by_side(chain([slow()], others), at_once=2, depth=1, lull=None)
+    found = [next(items) for _ in range(11)]
+    assert found[0] == ("slow", 0)
+    assert found[1:10] == [(name, number) for name in "abc" for number in range(3)]
+    assert found[10] is None  # what is held up is said once
+    go.set()
+    assert list(items) == [("slow", 1)]
+
+
+def test_no_more_sources_are_taken_than_are_read_at_a_time() -> None:
+    taken: list[int] = []
+    go = threading.Event()
+
+    def waiting() -> Generator[int, None, None]:
+        assert go.wait(LONG)
+        yield 0
+
+    def sources() -> Generator[Generator[int, None, None], None, None]:
+        for number in range(6):
+            taken.append(number)
+            yield waiting()
+
+    with closing(side_by_side(sources(), at_once=2, depth=1, lull=None)) as items:
+        thread = threading.Thread(target=next, args=(items,))
+        thread.start()
+        settle(lambda: len(taken) == 3)  # two are read, one is at hand
+        time.sleep(0.05)
+        assert taken == [0, 1, 2]
+        go.set()
+        thread.join(LONG)
+    assert len(taken) <= 5
+
+
+def test_a_source_that_comes_late_holds_up_no_other() -> None:
+    go = threading.Event()
+
+    def sources() -> Generator[Generator[tuple[str, int], None, None], None, None]:
+        yield counted("early", 2)
+        assert go.wait(LONG)
+        yield counted("late", 1)
+
+    items = side_by_side(sources(), at_once=2, depth=1, lull=None)
+    assert [next(items) for _ in range(2)] == [("early", 0), ("early", 1)]
+    go.set()
+    assert [item for item in items if item] == [("late", 0)]
+
+
+@pytest.mark.parametrize("where", ["source", "sources"])
+def test_an_error_of_one_of_many_is_raised_and_all_are_closed(where: str) -> None:
+    opened: list[str] = []
+    closed: list[str] = []
+
+    def endless(name: str) -> Generator[str, None, None]:
+        opened.append(name)
+        try:
+            while True:
+                yield name
+        finally:
+            closed.append(name)
+
+    def broken() -> Generator[str, None, None]:
+        yield "broken"
+        raise ValueError(where)
+
+    def sources() -> Generator[Generator[str, None, None], None, None]:
+        yield broken() if where == "source" else endless("a")
+        yield endless("b")
+        if where == "sources":
+            raise ValueError(where)
+
+    with pytest.raises(ValueError, match=where):
+        list(side_by_side(sources(), at_once=3, depth=1, lull=None))
+    assert sorted(closed) == sorted(opened)
+    assert opened or where == "source"
