@@ -2,6 +2,7 @@
 #   make demo              transcribe a recording in nine languages as you watch
 #   make demo FILE=a.mp3   transcribe your own
 #   make test              all checks and all tests
+#   make bench             speed beside faster-whisper, in under ten minutes
 
 PYTHON ?= $(shell for p in python3.11 python3 python3.12 python3.13 python3.14; do \
 	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
@@ -27,8 +28,11 @@ lint: $(VENV)/.test
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
 
-bench:
-	@echo "Benchmarks, each a program: $(BIN)/python -m benchmarks.NAME"
+# The short form, in under ten minutes; then what other programs there are.
+bench: $(VENV)/.speech
+	HF_HUB_OFFLINE=1 $(BIN)/python -m benchmarks.speed --rounds 1 --beams 1 5 \
+		--recordings prompts:en:300:0 --files 20
+	@echo "Other benchmarks, each a program: $(BIN)/python -m benchmarks.NAME"
 	@for file in $$(grep -l __main__ benchmarks/*.py); do \
 		printf '  %-16s %s\n' "$$(basename $$file .py)" "$$(sed -n '1s/^"""//p' $$file)"; done
 

@@ -17,7 +17,7 @@ table gives medians.
     peak        MB that the process has ever held
     CPU         seconds of processor time for each minute of recording
 
-Systems: whisperbatch (the encoder that "auto" takes), whisperbatch-ctranslate2, faster-whisper,
+Systems: whisperbatch (with what "auto" takes), whisperbatch-ctranslate2, faster-whisper,
 faster-whisper-batched.
 """
 
@@ -74,10 +74,12 @@ class Figures(TypedDict):
     text: str
 
 
-def ours(model: str, encoder: str, beam: int, stack: ExitStack) -> Run:
+def ours(model: str, engine: str, beam: int, stack: ExitStack) -> Run:
     """Streams one recording; fills batches from several."""
-    kind = cast("Any", encoder)
-    asr = stack.enter_context(wb.load(model, device="cpu", compute_type="int8", encoder=kind))
+    kind = cast("Any", engine)
+    asr = stack.enter_context(
+        wb.load(model, device="cpu", compute_type="int8", encoder=kind, decoder=kind)
+    )
 
     def run(paths: list[str]) -> Texts:
         if len(paths) == 1:
@@ -123,8 +125,8 @@ def measured(task: Task) -> Figures:
     with ExitStack() as stack, tempfile.TemporaryDirectory() as directory:
         started = time.perf_counter()
         if task["system"].startswith("whisperbatch"):
-            encoder = "auto" if task["system"] == "whisperbatch" else "ctranslate2"
-            run = ours(task["model"], encoder, task["beam"], stack)
+            engine = "auto" if task["system"] == "whisperbatch" else "ctranslate2"
+            run = ours(task["model"], engine, task["beam"], stack)
         else:
             batched = task["system"] == "faster-whisper-batched"
             run = theirs(task["model"], task["beam"], batched=batched)

@@ -100,6 +100,7 @@ class OpenVinoDecoder:
         self._scale = arrays.get("decoder/embeddings/weight_scale")
         self._positions = arrays["decoder/position_encodings/encodings"].astype(np.float32)
         self._config, self._tokens = config, tokens
+        self.vocabulary = len(self._embeddings)
         self.precision: Precision = precision
         graphs = Graphs(arrays, alignment_heads(arrays, config), precision, small=small)
         compiled = []
