@@ -12,7 +12,7 @@ from whisperbatch.engines.ctranslate2 import CTranslate2Engine
 from whisperbatch.features import feature_extractor
 from whisperbatch.models import find_model
 
-MOST = {"ctranslate2": 0.1, "openvino": 0.04}  # of the norm of the difference, beside float32's
+MOST = {"ctranslate2": 0.1, "openvino": 0.05}  # of the norm of the difference, beside float32's
 
 
 def encoded(engine: CTranslate2Engine, features: npt.NDArray[np.float32]) -> npt.NDArray[Any]:
