@@ -118,7 +118,7 @@ class End:
 
 @dataclass(frozen=True, slots=True)
 class Lull:
-    """Nothing has come for a moment: what there is does not wait for more."""
+    """Nothing has come for a moment: batches do not wait until they are full."""
 
 
 LULL: Final = Lull()
@@ -219,6 +219,8 @@ def batches(
                 batch, rows, size = [], 0, min(2 * size, batch_size)
                 present.clear()
             present.add(item.chunk.recording)
+        if item is LULL and not batch:
+            continue
         batch.append(item)
         rows += isinstance(item, Row)
         if rows >= size or len(batch) >= 2 * size or item is LULL:

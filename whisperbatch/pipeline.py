@@ -197,6 +197,8 @@ class Run:
     def _recording(self, recording: int, opener: Opener) -> Generator[Chunk | End, None, None]:
         try:
             reader = self._readers[recording] = opener()
+            if self._stopped:  # while it was opened
+                reader.close()
         except WhisperBatchError as error:
             yield End(recording, error.source or "", 0.0, error)
             return

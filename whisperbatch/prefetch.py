@@ -6,6 +6,7 @@ consumer stops half way, stop too: they join their threads and close their sourc
 
 import logging
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -151,14 +152,17 @@ class _Buffer(Generic[T]):
             self._changed.notify_all()
             return item
 
-    def stop(self) -> None:
-        """Want no more, and see the thread off."""
+    def want_no_more(self) -> None:
         with self._changed:
             self._stopped = True
             self._changed.notify_all()
+
+    def stop(self, until: float | None = None) -> None:
+        """Want no more, and see the thread off."""
+        self.want_no_more()
         if self._thread is threading.current_thread():  # where the garbage collector may come by
             return
-        self._thread.join(PATIENCE)
+        self._thread.join(PATIENCE if until is None else max(until - time.monotonic(), 0))
         if self._thread.is_alive():
             log.warning("a source did not stop within %g s: left to end by itself", PATIENCE)
 
@@ -171,6 +175,7 @@ class _Many(Generic[T]):
         self._coming = _Buffer(sources, 1, self._changed)
         self._going: list[_Buffer[T]] = []
         self._at_once, self._depth = at_once, depth
+        self._slow: _Buffer[T] | None = None  # the first one, if it has let a moment pass
 
     def wait(self, *, forever: bool) -> bool:
         """Wait for something to do, first of all for the first one; False: there is nothing."""
@@ -178,19 +183,23 @@ class _Many(Generic[T]):
         def something() -> bool:
             return self.more() or self.due() is not None or self.done()
 
-        def now() -> bool:
+        def first() -> bool:
             return self.more() or _is_due(self._going[:1]) is not None or self.done()
 
         with self._changed:
-            if self._changed.wait_for(now, MOMENT):
+            known = bool(self._going) and self._going[0] is self._slow
+            if self._changed.wait_for(something if known else first, MOMENT):
+                if _is_due(self._going[:1]):
+                    self._slow = None
                 return True
+            self._slow = self._going[0] if self._going else None
             return self._changed.wait_for(something) if forever else something()
 
     def more(self) -> bool:
         """Whether another source can be started, or has failed to come."""
-        return len(self._going) < self._at_once and (
-            self._coming.has_item() or self._coming.has_failed()
-        )
+        if self._coming.has_failed():
+            return not self._going  # all that came before it comes first
+        return len(self._going) < self._at_once and self._coming.has_item()
 
     def due(self) -> _Buffer[T] | None:
         """The first that has an item, or has ended."""
@@ -208,9 +217,13 @@ class _Many(Generic[T]):
         one.stop()
 
     def stop(self) -> None:
-        self._coming.stop()
+        self._coming.want_no_more()
         for one in self._going:
-            one.stop()
+            one.want_no_more()
+        until = time.monotonic() + PATIENCE
+        self._coming.stop(until)
+        for one in self._going:
+            one.stop(until)
 
 
 def _is_due(buffers: Sequence[_Buffer[T]]) -> _Buffer[T] | None:

@@ -236,15 +236,14 @@ class Transcriber:
     ) -> Generator[Transcript | WhisperBatchError, None, None]:
         """The texts of many recordings; batches are filled across them.
 
-        A few recordings are read at a time, so that a slow one holds up no other.
-
         Args:
             sources: taken one by one, each when it is its turn to be read.
             on_error: "raise" stops at the first recording that cannot be read; "yield" gives its
                 error in its place and goes on.
-            ordered: give transcripts in the order of their sources; the texts of those that are
-                done early wait. False gives each as soon as it is done: `Transcript.source` says
-                whose it is.
+            ordered: read one source after the other, and give transcripts in their order. False
+                reads four at a time, so that a slow one holds up no other, and gives each
+                transcript as soon as it is done: `Transcript.source` says whose it is. Sources must
+                then not share a file, and stay open until their transcript has come.
             options: as in `transcribe`.
             **keywords: likewise.
 
@@ -260,7 +259,7 @@ class Transcriber:
             openers,
             resolved,
             isolate=on_error == "yield",
-            readers=READERS,
+            readers=1 if ordered else READERS,
             ordered=ordered,
         )
         return _transcripts(run, on_error)

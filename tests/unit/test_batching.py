@@ -69,8 +69,8 @@ def test_ends_take_no_room() -> None:
 
 def test_a_lull_lets_go_of_what_there_is() -> None:
     one, two, three = row(0, 0), row(0, 1), End(0, "", 0.0)
-    found = list(batches([one, LULL, two, three, LULL, LULL], 8, 8))
-    assert found == [[one, LULL], [two, three, LULL], [LULL]]
+    found = list(batches([LULL, one, LULL, two, three, LULL, LULL], 8, 8))
+    assert found == [[one, LULL], [two, three, LULL]]
 
 
 def test_silent_recordings_do_not_wait_for_speech() -> None:

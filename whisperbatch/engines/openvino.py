@@ -1,7 +1,6 @@
 """Whisper's encoder and decoder on OpenVINO, from CTranslate2's weights: the extra `openvino`."""
 
 import json
-import logging
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,8 +11,6 @@ from whisperbatch.engines.openvino_encoder import OpenVinoEncoder
 from whisperbatch.engines.openvino_graph import Precision, open_core
 from whisperbatch.errors import ModelError
 from whisperbatch.weights import read_arrays
-
-log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)

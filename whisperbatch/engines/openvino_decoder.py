@@ -180,7 +180,9 @@ class OpenVinoDecoder:
         """Tokens (rows, length), of which the first has position `first`: what the body reads."""
         found: Floats = self._embeddings[tokens].astype(np.float32)
         if self._scale is not None:
-            found /= self._scale[tokens].astype(np.float32)[..., None]
+            whole = not self._scale.ndim  # one for all, as int16 is stored
+            scale = self._scale if whole else self._scale[tokens][..., None]
+            found /= scale.astype(np.float32)
         found += self._positions[first : first + tokens.shape[1]]
         return found
 

@@ -10,7 +10,6 @@ Rows go through one by one: a row fills the cores, and what becomes of it does n
 the rows beside it.
 """
 
-import logging
 from queue import LifoQueue
 from typing import Any
 
@@ -19,8 +18,6 @@ import numpy.typing as npt
 
 from whisperbatch.engines.openvino_graph import Arrays, Graph, Layout, Node, Precision
 from whisperbatch.errors import EngineError
-
-log = logging.getLogger(__name__)
 
 
 class OpenVinoEncoder:

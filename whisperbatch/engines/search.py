@@ -84,7 +84,7 @@ def search(
         most: tokens of a hypothesis.
         end: token that ends one.
     """
-    wanted = max(1, round(beam_size * patience))
+    wanted = max(1, int(beam_size * patience + 0.5))
     rows = [_Beams(beam_size, wanted, end, length_penalty) for _ in range(len(first.tokens))]
     going = list(rows)
     candidates = Candidates(first.tokens[:, None], first.logprobs[:, None])
