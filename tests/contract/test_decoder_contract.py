@@ -125,4 +125,4 @@ def test_texts_lie_where_float32_places_them(
         difference = np.abs(placed.probabilities - wanted_placed.probabilities)
         # CTranslate2 tells them without the tokens that are never decoded, others with
         assert np.median(difference) < 0.03
-    assert compared > 20
+    assert compared > 10
