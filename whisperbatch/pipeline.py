@@ -188,10 +188,9 @@ class Run:
             for number, opener in takewhile(lambda _: not self._stopped, enumerate(self._openers))
         )
         # where a chunk waits for the one before it, batches are filled from several recordings
-        if self._options.condition_on_previous_text:
-            return interleaved(recordings, self._options.batch_size)
-        if self._readers_at_once == 1:
-            return interleaved(recordings, 1)
+        conditioned = self._options.condition_on_previous_text
+        if conditioned or self._readers_at_once == 1:
+            return interleaved(recordings, self._options.batch_size if conditioned else 1)
         return side_by_side(recordings, at_once=self._readers_at_once, depth=AHEAD, lull=LULL)
 
     def _recording(self, recording: int, opener: Opener) -> Generator[Chunk | End, None, None]:

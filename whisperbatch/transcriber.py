@@ -337,10 +337,10 @@ def _transcripts(
             if not isinstance(item, End):
                 segments.setdefault(item[0], []).append(item[1])
                 continue
+            own = segments.pop(item.recording, [])
             if item.error and on_error == "raise":
                 raise item.error
-            yield item.error or _transcript(run, item, segments.pop(item.recording, []))
-            segments.pop(item.recording, None)
+            yield item.error or _transcript(run, item, own)
 
 
 def _transcript(run: Run, end: End, segments: list[Segment]) -> Transcript:

@@ -105,7 +105,7 @@ class CTranslate2Engine:
         self.is_multilingual: bool = self._model.is_multilingual
         self.n_mels: int = self._model.n_mels
         self.workers: int = self._model.num_workers
-        self._openvino = OpenVino(None, None, "f32")
+        self._openvino = OpenVino()
         if "openvino" in kinds:
             try:
                 self._openvino = load_openvino(
@@ -282,7 +282,7 @@ class CTranslate2Engine:
                 self._closed = True
                 self._idle.wait_for(lambda: not self._calls)
                 self._model.unload_model()
-                self._openvino = OpenVino(None, None, "f32")
+                self._openvino = OpenVino()
                 _give_back_memory()
 
     @contextmanager

@@ -1,6 +1,7 @@
 """Whisper's encoder and decoder on OpenVINO, from CTranslate2's weights: the extra `openvino`."""
 
 import json
+import logging
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -8,9 +9,11 @@ from tokenizers import Tokenizer
 
 from whisperbatch.engines.openvino_decoder import OpenVinoDecoder, SpecialTokens
 from whisperbatch.engines.openvino_encoder import OpenVinoEncoder
-from whisperbatch.engines.openvino_graph import Precision, open_core
+from whisperbatch.engines.openvino_graph import open_core
 from whisperbatch.errors import ModelError
 from whisperbatch.weights import read_arrays
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,12 +23,10 @@ class OpenVino:
     Attributes:
         encoder: or None.
         decoder: likewise.
-        precision: that they compute in.
     """
 
-    encoder: OpenVinoEncoder | None
-    decoder: OpenVinoDecoder | None
-    precision: Precision
+    encoder: OpenVinoEncoder | None = None
+    decoder: OpenVinoDecoder | None = None
 
 
 def load_openvino(
@@ -58,7 +59,7 @@ def load_openvino(
     path = directory / "model.bin"
     small = compute_type.startswith("int8")
     try:
-        return OpenVino(
+        found = OpenVino(
             OpenVinoEncoder(
                 core,
                 read_arrays(path, "encoder/"),
@@ -81,10 +82,13 @@ def load_openvino(
             )
             if decoder
             else None,
-            precision,
         )
     except (RuntimeError, LookupError, ValueError) as error:
         raise ModelError(f"{directory}: OpenVINO cannot use the weights: {error}") from error
+    for part, wanted in (("encoder", encoder), ("decoder", decoder)):
+        if wanted:
+            log.info("%s on OpenVINO (%s)", part, precision)
+    return found
 
 
 def _special(tokenizer: Tokenizer) -> SpecialTokens:

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from whisperbatch.engines.openvino_graph import Arrays, Graph, Layout, Node, Precision
+from whisperbatch.engines.openvino_graph import Arrays, Graph, Layout, Node, Precision, compiled
 from whisperbatch.errors import EngineError
 
 
@@ -42,17 +42,13 @@ class OpenVinoEncoder:
         workers: int,
         threads: int,
     ) -> None:
-        settings = {
-            "INFERENCE_PRECISION_HINT": precision,
-            "INFERENCE_NUM_THREADS": workers * threads,
-            "NUM_STREAMS": workers,
-        }
         self._d_model = Layout.of(arrays, "encoder").d_model
-        compiled = core.compile_model(_graph(arrays, small=small), "CPU", settings)
+        graph = _graph(arrays, small=small)
+        made = compiled(core, graph, precision, workers=workers, threads=threads)
         # each holds the memory of one row on its way: threads come and go, these stay
         self._requests: LifoQueue[Any] = LifoQueue()
         for _ in range(workers):
-            self._requests.put(compiled.create_infer_request())
+            self._requests.put(made.create_infer_request())
 
     def __call__(self, features: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
         """Encoder output of each row.

@@ -79,8 +79,7 @@ def _warped(costs: npt.NDArray[np.float64]) -> npt.NDArray[np.int64]:
     found = np.zeros(tokens, np.int64)
     token, position = tokens - 1, positions - 1
     while token:
-        down, right, both = np.inf, np.inf, np.inf
-        down = sums[token - 1, position]
+        down, right, both = sums[token - 1, position], np.inf, np.inf
         if position:
             right, both = sums[token, position - 1], sums[token - 1, position - 1]
         if both <= down and both <= right:
