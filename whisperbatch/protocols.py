@@ -109,6 +109,14 @@ class Engine(Protocol):
     workers: int
     tokenizer: Tokenizer
 
+    @property
+    def fingerprint(self) -> str:
+        """Of the weights, the device and all else that a text depends on.
+
+        Engines of the same fingerprint give the same texts.
+        """
+        ...
+
     def encode(self, features: npt.NDArray[np.float32]) -> Encoded:
         """Encode a batch: features of shape (batch, n_mels, frames), padded with silence.
 

@@ -14,6 +14,7 @@ import numpy as np
 from whisperbatch.audio import AudioReader, open_audio
 from whisperbatch.batching import End
 from whisperbatch.detection import detect
+from whisperbatch.engines.remembering import RememberingEngine, Store
 from whisperbatch.errors import ClosedError, OptionError, WhisperBatchError
 from whisperbatch.keywords import DetectionKeywords, OptionKeywords, for_detection, resolve
 from whisperbatch.options import Options
@@ -252,17 +253,46 @@ class Transcriber:
             AudioError: with "raise", in the recording's turn.
         """
         check_many(sources, on_error)
-        resolved = self._check(resolve(options, **keywords))
-        openers = (functools.partial(open_audio, source, resolved) for source in sources)
-        run = Run(
-            self._engine,
-            openers,
-            resolved,
+        run = self._run_many(
+            sources,
+            resolve(options, **keywords),
             isolate=on_error == "yield",
-            readers=1 if ordered else READERS,
             ordered=ordered,
         )
         return _transcripts(run, on_error)
+
+    @shows(*OPTIONS)
+    def stream_many(
+        self,
+        sources: Iterable[Source],
+        *,
+        ordered: bool = True,
+        options: Options | None = None,
+        **keywords: Unpack[OptionKeywords],
+    ) -> Generator[tuple[int, Segment | Transcript | WhisperBatchError], None, None]:
+        """The segments of many recordings as they are decoded, each one's transcript at its end.
+
+        Yields:
+            (recording, item): the recording's number among the sources, from 0, and a segment, or
+            last of all its transcript, or the error that it ended with. With `ordered=False` those
+            of several recordings come mixed.
+
+        Raises:
+            OptionError: at once.
+
+        Takes what `transcribe_many` does.
+        """
+        check_many(sources, "yield")
+        resolved = resolve(options, **keywords)
+        return _items(self._run_many(sources, resolved, isolate=True, ordered=ordered))
+
+    def remembering(self, store: Store) -> "Transcriber":
+        """The same model, going on from what a store holds and adding to it.
+
+        What was decoded with the same weights and options comes from there, to the last digit.
+        Closing either closes both; the store stays open.
+        """
+        return Transcriber(RememberingEngine(self._engine, store))
 
     @shows(*DETECTION)
     def detect_language(
@@ -307,6 +337,16 @@ class Transcriber:
     ) -> None:
         self.close()
 
+    def _run_many(
+        self, sources: Iterable[Source], options: Options, *, isolate: bool, ordered: bool
+    ) -> Run:
+        resolved = self._check(options)
+        openers = (functools.partial(open_audio, source, resolved) for source in sources)
+        readers = 1 if ordered else READERS
+        return Run(
+            self._engine, openers, resolved, isolate=isolate, readers=readers, ordered=ordered
+        )
+
     def _check(self, options: Options) -> Options:
         self._check_open()
         return check(self._engine, options)
@@ -330,17 +370,27 @@ def check_many(sources: object, on_error: str) -> None:
 def _transcripts(
     run: Run, on_error: Literal["raise", "yield"]
 ) -> Generator[Transcript | WhisperBatchError, None, None]:
+    with closing(_items(run)) as items:
+        for _, item in items:
+            if isinstance(item, WhisperBatchError) and on_error == "raise":
+                raise item
+            if not isinstance(item, Segment):
+                yield item
+
+
+def _items(
+    run: Run,
+) -> Generator[tuple[int, Segment | Transcript | WhisperBatchError], None, None]:
     segments: dict[int, list[Segment]] = {}
     with closing(iter(run)) as items, ExitStack() as stack:
         stack.callback(run.stop)
         for item in items:
-            if not isinstance(item, End):
+            if isinstance(item, End):
+                own = segments.pop(item.recording, [])
+                yield item.recording, item.error or _transcript(run, item, own)
+            else:
                 segments.setdefault(item[0], []).append(item[1])
-                continue
-            own = segments.pop(item.recording, [])
-            if item.error and on_error == "raise":
-                raise item.error
-            yield item.error or _transcript(run, item, own)
+                yield item
 
 
 def _transcript(run: Run, end: End, segments: list[Segment]) -> Transcript:

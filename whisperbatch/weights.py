@@ -9,6 +9,7 @@ variables of base takes 1 ms. It has to be done before CTranslate2 opens the fil
 what a variable's shape needs, and reads into it as many bytes as the file says.
 """
 
+import hashlib
 import math
 import struct
 from collections.abc import Iterator
@@ -23,6 +24,9 @@ from whisperbatch.errors import ModelError
 
 VERSIONS: Final = range(4, 7)  # binary versions of this form; CTranslate2 4 writes 6, reads all
 ITEM_BYTES: Final = {0: 4, 1: 1, 2: 2, 3: 4, 4: 2, 5: 2}  # f32, i8, i16, i32, f16, bf16
+IDENTIFYING: Final = ("config.json", "model.bin", "tokenizer.json", "vocabulary.*")
+SAMPLES: Final = 256  # stretches of a large file that tell it from another
+SAMPLE: Final = 16 << 10  # bytes of each
 LFS_POINTER: Final = b"version https://git-lfs"
 
 
@@ -108,6 +112,28 @@ def read_arrays(path: Path, prefix: str) -> dict[str, npt.NDArray[Any]]:
             if one.size:
                 found[one.name] = np.memmap(path, dtype, "r", one.offset, one.shape)
     return found
+
+
+def fingerprint(directory: Path) -> str:
+    """Tells one model from another: a hash of its small files, and of samples of its model.bin.
+
+    The 145 MB of base take 20 ms. It does not find damage.
+
+    Raises:
+        ModelError: a file cannot be read.
+    """
+    found = hashlib.blake2b(digest_size=16)
+    try:
+        for path in sorted(path for name in IDENTIFYING for path in directory.glob(name)):
+            with path.open("rb") as file:
+                size = path.stat().st_size
+                found.update(f"{path.name} {size} ".encode())
+                for start in range(0, size, max(size // SAMPLES, SAMPLE)):
+                    file.seek(start)
+                    found.update(file.read(SAMPLE))
+    except OSError as error:
+        raise ModelError(f"{directory}: cannot be read: {error.strerror}") from error
+    return found.hexdigest()
 
 
 class _Reader:

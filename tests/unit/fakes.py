@@ -48,6 +48,7 @@ class FakeEngine:
 
     n_mels = 80
     name = "fake"
+    fingerprint = "fake"
 
     def __init__(
         self,

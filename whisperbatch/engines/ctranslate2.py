@@ -8,6 +8,7 @@ import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Final
 
@@ -28,6 +29,7 @@ from whisperbatch.errors import ClosedError, EngineError, ModelError
 from whisperbatch.options import MOST_TOKENS, DecodeOptions
 from whisperbatch.protocols import Alignment, Encoded, Sampling
 from whisperbatch.types import Hypothesis
+from whisperbatch.weights import fingerprint
 
 MMAP_THRESHOLD: Final = -3  # malloc.h's M_MMAP_THRESHOLD
 LARGE: Final = 4 << 20  # bytes
@@ -82,6 +84,7 @@ class CTranslate2Engine:
         ]
         inter_threads, intra_threads = share_threads(inter_threads, intra_threads)
         self.name = name
+        self._directory = directory
         try:
             self._model = ctranslate2.models.Whisper(
                 str(directory),
@@ -135,6 +138,17 @@ class CTranslate2Engine:
             self._model.compute_type,
             self.workers,
         )
+
+    @functools.cached_property
+    def fingerprint(self) -> str:
+        """See `protocols.Engine`."""
+        parts = {"encoder": self._openvino.encoder, "decoder": self._openvino.decoder}
+        kinds = [f"{name} on OpenVINO" for name, part in parts.items() if part]
+        libraries = [
+            f"{name} {version(name)}" for name in ("ctranslate2", "openvino")[: 1 + bool(kinds)]
+        ]
+        where = f"{self._device} {self._model.compute_type}"
+        return ", ".join([fingerprint(self._directory), where, *kinds, *libraries])
 
     def encode(self, features: npt.NDArray[np.float32]) -> Encoded:
         """See `protocols.Engine`."""

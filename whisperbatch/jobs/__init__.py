@@ -1,0 +1,1 @@
+"""Many recordings to files, in a way that survives being killed."""
