@@ -254,6 +254,15 @@ def find_track(name: str, container: InputContainer, track: int) -> AudioStream:
     return tracks[track]
 
 
+def stated_duration(path: str) -> float | None:
+    """Seconds that a file says it has; None where it does not, or cannot be opened."""
+    try:
+        with open_container(path, path) as container:
+            return container.duration / av.time_base if container.duration else None
+    except AudioError:
+        return None
+
+
 def start_time(container: InputContainer) -> float:
     """When the container begins, in seconds: players count from there."""
     return container.start_time / av.time_base if container.start_time is not None else 0.0

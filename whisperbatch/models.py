@@ -9,13 +9,14 @@ A name is looked for, in this order, as
 """
 
 import difflib
+import importlib.util
 import json
 import logging
 import os
 from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
-from typing import Final
+from typing import Final, Literal
 
 from whisperbatch.errors import ModelError
 from whisperbatch.packaged import PACKAGES, packaged_model
@@ -60,6 +61,21 @@ LAST_TOKEN: Final = b"<|30.00|>"  # the end of Whisper's window
 def available_models() -> tuple[str, ...]:
     """The names that `load` knows, sorted. A directory or a hub repository will do as well."""
     return tuple(sorted(REPOSITORIES))
+
+
+def where_is(name: str) -> tuple[Literal["installed", "cached", "hub"], Path | None]:
+    """Where a model of the list would come from, and its directory if it is here already.
+
+    A packaged one is put together when it is first loaded; it has a directory of its own then.
+    """
+    if name in PACKAGES and all(importlib.util.find_spec(p) for p in PACKAGES[name].packages):
+        return "installed", None
+    import huggingface_hub  # noqa: PLC0415 - slow to import, and needed here alone
+
+    found = huggingface_hub.try_to_load_from_cache(REPOSITORIES[name], "model.bin")
+    if isinstance(found, str):
+        return "cached", Path(found).parent
+    return "hub", None
 
 
 def find_model(name: str | os.PathLike[str], *, cache_dir: Path | None = None) -> Path:

@@ -102,10 +102,10 @@ def share_threads(inter_threads: int, intra_threads: int) -> tuple[int, int]:
     ):
         if isinstance(value, bool) or not isinstance(value, int) or value < least:
             raise OptionError(f"{name}={value!r} must be a whole number, at least {least}")
-    return inter_threads, intra_threads or max(_cores() // inter_threads, 1)
+    return inter_threads, intra_threads or max(available_cores() // inter_threads, 1)
 
 
-def _cores() -> int:
+def available_cores() -> int:
     """Processor cores that this process may use."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))

@@ -14,6 +14,8 @@ from pathlib import Path, PurePosixPath
 from typing import Final
 from urllib.parse import unquote, urlsplit
 
+from whisperbatch.errors import OptionError
+
 STANDARD_INPUT: Final = "-"
 
 AUDIO: Final = (
@@ -90,17 +92,29 @@ def plan(
         formats: suffixes, without the dot.
         output_dir: where folders are made as they were found; None writes beside each recording,
             or into the working directory what has none.
+
+    Raises:
+        OptionError: two of the same name would be written to the same place.
     """
     homes = [(output_dir / one.folder if output_dir else one.own or Path()) for one in found]
     names = [_name(one.source) for one in found]
-    stems = [(home, PurePosixPath(name).stem) for home, name in zip(homes, names, strict=True)]
-    shared = Counter(stems)
+    stems = [str(home / PurePosixPath(name).stem) for home, name in zip(homes, names, strict=True)]
+    shared = Counter(stem.casefold() for stem in stems)
+    bases = [
+        str(home / name) if shared[stem.casefold()] > 1 else stem
+        for home, name, stem in zip(homes, names, stems, strict=True)
+    ]
+    taken: dict[str, str] = {}
+    for one, base in zip(found, bases, strict=True):
+        other = taken.setdefault(base.casefold(), one.source)
+        if other != one.source and formats:
+            raise OptionError(
+                f"{other} and {one.source} would both be written to {base}.{formats[0]}; "
+                "transcribe them apart, or leave the output directory out"
+            )
     return tuple(
-        Task(
-            one.source,
-            tuple(home / f"{name if shared[home, stem] > 1 else stem}.{kind}" for kind in formats),
-        )
-        for one, name, (home, stem) in zip(found, names, stems, strict=True)
+        Task(one.source, tuple(Path(f"{base}.{kind}") for kind in formats))
+        for one, base in zip(found, bases, strict=True)
     )
 
 

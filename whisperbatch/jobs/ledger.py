@@ -126,6 +126,11 @@ class Ledger:
         until = self.mark() if end is None else end
         self._ask("DELETE FROM journal WHERE number >= ? AND number < ?", start, until)
 
+    def count(self) -> int:
+        """How many entries the journal has."""
+        [(entries,)] = self._ask("SELECT count(*) FROM journal")
+        return int(entries)
+
     def close(self) -> None:
         """Close the file. Safe to call twice."""
         with self._lock:

@@ -1,0 +1,5 @@
+"""`python -m whisperbatch`."""
+
+from whisperbatch.cli import main
+
+main()

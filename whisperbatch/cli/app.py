@@ -1,0 +1,236 @@
+"""The commands. What they do is elsewhere: here it is said what they take, and what they exit with.
+
+0    all done
+1    some recordings failed: a line for each says why
+2    a flag or option that cannot be honoured
+3    the model cannot be had
+4    something that is needed is not installed
+5    outputs cannot be written
+130  stopped by Ctrl-C
+"""
+
+import logging
+import os
+import sys
+from collections.abc import Sequence
+from typing import Annotated, Any, Final, NoReturn
+
+import typer
+from rich.console import Console
+from rich.logging import RichHandler
+
+from whisperbatch import api
+from whisperbatch.cli import flags
+from whisperbatch.cli.detecting import detect_languages
+from whisperbatch.cli.inventory import fetch_model, show_info, show_models
+from whisperbatch.cli.transcribing import Wanted, transcribe_all
+from whisperbatch.errors import (
+    MissingExtraError,
+    ModelError,
+    OptionError,
+    WhisperBatchError,
+    WriteError,
+)
+from whisperbatch.keywords import DetectionKeywords
+from whisperbatch.writers import SubtitleOptions
+
+STATUSES: Final[tuple[tuple[type[WhisperBatchError], int], ...]] = (
+    (OptionError, 2),
+    (ModelError, 3),
+    (MissingExtraError, 4),
+    (WriteError, 5),
+)
+LOADING: Final = (
+    *("device", "compute_type", "encoder", "decoder", "inter_threads", "intra_threads"),
+)
+START: Final = """Text from long recordings, by Whisper: in batches, as it is decoded, with nothing lost.
+
+    whisperbatch transcribe talk.mp3                   the text, here
+
+    whisperbatch transcribe talk.mp3 --format srt      subtitles, in talk.srt
+
+    whisperbatch transcribe talks/ -o texts -f all     all of a directory; once more to go on
+
+    whisperbatch detect-language talk.mp3
+
+    whisperbatch models                                which there are, and which are here
+"""
+
+app = typer.Typer(
+    name="whisperbatch",
+    help=START,
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+Inputs = Annotated[
+    list[str],
+    typer.Argument(
+        metavar="RECORDINGS...",
+        help="Files, directories, patterns, URLs; - is standard input.",
+        show_default=False,
+    ),
+]
+Model = Annotated[
+    str,
+    typer.Option(
+        "--model", "-m", help="A name, a directory of CTranslate2 weights, or a hub repository."
+    ),
+]
+
+
+@app.command("transcribe")
+@flags.takes(
+    *flags.of_options(),
+    *flags.of_class(SubtitleOptions, "Subtitles"),
+    *flags.of_function(api.load, LOADING, "Model"),
+)
+def transcribe(
+    inputs: Inputs,
+    model: Model = api.DEFAULT_MODEL,
+    formats: Annotated[
+        str,
+        typer.Option(
+            "--format",
+            "-f",
+            "--output_format",
+            "--output-format",
+            help="Write files: txt, srt, vtt, tsv, json, csv, lrc, ttml, several with commas, or all.",
+            show_default="txt, of several recordings",
+        ),
+    ] = "",
+    output_dir: Annotated[
+        str,
+        typer.Option(
+            "--output-dir",
+            "-o",
+            "--output_dir",
+            help="Where to write them.",
+            show_default="beside each recording",
+        ),
+    ] = "",
+    resume: Annotated[
+        bool | None,
+        typer.Option(
+            "--resume/--no-resume",
+            help="Pass over what was done before with the same model and options, and go on with "
+            "what was begun.",
+            show_default="on, for directories",
+        ),
+    ] = None,
+    plot: Annotated[
+        str,
+        typer.Option(
+            "--plot",
+            help="Also draw what was heard and what became of it: png or html.",
+            show_default=False,
+        ),
+    ] = "",
+    json_lines: Annotated[
+        bool, typer.Option("--json-lines", help="Write each segment as a line of JSON.")
+    ] = False,
+    quiet: Annotated[
+        bool, typer.Option("--quiet", "-q", help="No bars: only text and errors.")
+    ] = False,
+    verbose: Annotated[
+        bool, typer.Option("--verbose", "-v", help="Say what is chosen and why.")
+    ] = False,
+    **keywords: Any,  # noqa: ANN401 - the flags
+) -> None:
+    """Transcribe recordings: to the terminal, or to files."""
+    _log(verbose=verbose)
+    given = flags.given(keywords)
+    wanted = Wanted(
+        inputs=tuple(inputs),
+        model=model,
+        formats=formats,
+        output_dir=output_dir,
+        resume=resume,
+        plot=plot,
+        json_lines=json_lines,
+        quiet=quiet,
+        layout=flags.taken_out(given, SubtitleOptions),
+        loading={name: given.pop(name) for name in LOADING if name in given},
+        options=given,
+    )
+    raise typer.Exit(transcribe_all(wanted))
+
+
+@app.command("detect-language")
+@flags.takes(
+    *flags.of_options(DetectionKeywords.__annotations__),
+    *flags.of_function(api.load, LOADING, "Model"),
+)
+def detect_language(
+    inputs: Inputs,
+    model: Model = api.DEFAULT_MODEL,
+    json_lines: Annotated[
+        bool, typer.Option("--json-lines", help="Write a line of JSON for each recording.")
+    ] = False,
+    verbose: Annotated[
+        bool, typer.Option("--verbose", "-v", help="Say what is chosen and why.")
+    ] = False,
+    **keywords: Any,  # noqa: ANN401 - the flags
+) -> None:
+    """Say what languages recordings are in, by listening here and there in all of each."""
+    _log(verbose=verbose)
+    given = flags.given(keywords)
+    loading = {name: given.pop(name) for name in LOADING if name in given}
+    raise typer.Exit(detect_languages(inputs, model, loading, given, json_lines=json_lines))
+
+
+@app.command("models")
+def models(
+    fetch: Annotated[
+        str, typer.Option("--fetch", metavar="NAME", help="Fetch one, to use it without a network.")
+    ] = "",
+) -> None:
+    """List the models: installed, cached, or to be downloaded; or fetch one."""
+    _log(verbose=bool(fetch))
+    if fetch:
+        fetch_model(fetch)
+    else:
+        show_models(Console())
+
+
+@app.command("info")
+def info(model: Model = api.DEFAULT_MODEL) -> None:
+    """Versions, devices, and what "auto" takes: for a bug report."""
+    show_info(model)
+
+
+def run() -> NoReturn:
+    """Run the command line; errors are one line, and the exit status says what failed."""
+    try:
+        app(flags.spelled_out(sys.argv[1:], flags.switches()), standalone_mode=True)
+    except KeyboardInterrupt:
+        _leave(130)
+    except BrokenPipeError:  # whoever read has had enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _leave(0)
+    except WhisperBatchError as error:
+        print(f"whisperbatch: {error}", file=sys.stderr)  # noqa: T201 - a program's output
+        sys.exit(_status(error))
+    sys.exit(0)
+
+
+def _status(error: WhisperBatchError) -> int:
+    return next((status for kind, status in STATUSES if isinstance(error, kind)), 1)
+
+
+def _leave(status: int) -> NoReturn:
+    """At once: threads that are decoding are not waited for, and files are whole all the same."""
+    for stream in (sys.stdout, sys.stderr):
+        stream.flush()
+    os._exit(status)
+
+
+def _log(*, verbose: bool) -> None:
+    handler = RichHandler(
+        console=Console(stderr=True), show_time=False, show_path=False, show_level=not verbose
+    )
+    log = logging.getLogger("whisperbatch")
+    log.addHandler(handler)
+    log.setLevel(logging.INFO if verbose else logging.WARNING)

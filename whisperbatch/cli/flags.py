@@ -1,0 +1,255 @@
+"""Command-line flags, made from the fields of the options: a name, a type and a help text each.
+
+beam_size: int = 5            --beam-size, --beam_size 5
+word_timestamps: bool         --word-timestamps, --no-word-timestamps
+suppress_tokens: tuple        --suppress-tokens -1,50257
+coverage_threshold: | None    --coverage-threshold none
+"""
+
+import inspect
+import re
+import types
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import fields
+from typing import Annotated, Any, Final, Literal, TypeVar, Union, get_args, get_origin
+
+import typer
+
+from whisperbatch import options
+
+T = TypeVar("T")
+
+PANELS: Final = (
+    (options.AudioOptions, "What is read"),
+    (options.LanguageOptions, "Languages"),
+    (options.DecodeOptions, "Decoding"),
+    (options.VadOptions, "Where speech is"),
+    (options.ChunkOptions, "Chunks"),
+    (options.FeatureOptions, "Features"),
+)
+
+ALIASES: Final = {
+    "log_prob_threshold": ("--logprob-threshold", "--logprob_threshold"),
+    "intra_threads": ("--threads",),
+}
+"""As openai-whisper's command line spells them."""
+
+NONE: Final = "none"
+VALUES: Final = {"True": True, "False": False}
+
+
+def documented(described: object) -> dict[str, str]:
+    """What a docstring's list of attributes or arguments says of each, on one line."""
+    text = inspect.getdoc(described) or ""
+    listed = re.search(r"^(?:Attributes|Args):\n(.*?)(?=^\S|\Z)", text, re.DOTALL | re.MULTILINE)
+    entries = re.findall(
+        r"^    (\w+): (.*?)(?=^    \w+: |\Z)",
+        listed.group(1) if listed else "",
+        re.DOTALL | re.MULTILINE,
+    )
+    return {name: " ".join(said.split()) for name, said in entries}
+
+
+def of_options(only: Iterable[str] | None = None) -> Iterator[inspect.Parameter]:
+    """A flag for each option; None stands for what is not given.
+
+    Args:
+        only: the names of those that are wanted; None for all.
+    """
+    for group, panel in PANELS:
+        for one in of_class(group, panel):
+            if only is None or one.name in only:
+                yield one
+
+
+def of_class(group: type[Any], panel: str) -> Iterator[inspect.Parameter]:
+    """A flag for each field of a dataclass."""
+    said = documented(group)
+    for field in fields(group):
+        yield flag(field.name, field.type, field.default, said[field.name], panel)
+
+
+def of_function(
+    function: Callable[..., object], names: Sequence[str], panel: str
+) -> Iterator[inspect.Parameter]:
+    """A flag for some of a function's keywords."""
+    said = documented(function)
+    parameters = inspect.signature(function).parameters
+    for name in names:
+        one = parameters[name]
+        yield flag(name, one.annotation, one.default, said[name], panel)
+
+
+def flag(name: str, kind: object, default: object, said: str, panel: str) -> inspect.Parameter:
+    """One flag, in both spellings."""
+    spelled = list(dict.fromkeys((_dashed(name), f"--{name}", *ALIASES.get(name, ()))))
+    about: dict[str, Any] = {
+        "help": _sentence(said),
+        "rich_help_panel": panel,
+        "show_default": False if default in (None, "", ()) else _shown(default),
+    }
+    bare = _bare(kind)
+    if bare is bool:
+        spelled = [f"{one}/--no-{one[2:]}" for one in spelled]
+        taken: Any = bool
+    elif get_origin(bare) is Literal:
+        taken = bare
+    elif bare is str:
+        taken = str
+    elif bare in (int, float) and default is not None and not _may_be_none(kind):
+        taken = bare
+    else:
+        taken = str
+        about["parser"], about["metavar"] = _parser(name, bare, default), _metavar(bare)
+    return inspect.Parameter(
+        name,
+        inspect.Parameter.KEYWORD_ONLY,
+        default=None,
+        annotation=Annotated[taken | None, typer.Option(*spelled, **about)],
+    )
+
+
+def takes(
+    *flags: inspect.Parameter,
+) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Give a command flags in place of its `**keywords`."""
+
+    def decorate(function: Callable[..., None]) -> Callable[..., None]:
+        signature = inspect.signature(function)
+        own = [one for one in signature.parameters.values() if one.kind is not one.VAR_KEYWORD]
+        function.__signature__ = signature.replace(parameters=[*own, *flags])  # type: ignore[attr-defined]  # what inspect looks for
+        function.__annotations__ |= {one.name: one.annotation for one in flags}
+        return function
+
+    return decorate
+
+
+def taken_out(keywords: dict[str, Any], group: Callable[..., T]) -> T:
+    """A value of a dataclass from those flags that are its fields, which are taken out."""
+    names = [field.name for field in fields(group) if field.name in keywords]  # type: ignore[arg-type]  # a dataclass
+    return group(**{name: keywords.pop(name) for name in names})
+
+
+def given(keywords: dict[str, Any]) -> dict[str, Any]:
+    """The flags that were given; "none" has become None."""
+    found = {name: value for name, value in keywords.items() if value is not None}
+    return {name: None if value == NONE else value for name, value in found.items()}
+
+
+def spelled_out(arguments: Sequence[str], switches: Iterable[str]) -> list[str]:
+    """Switches with a value, as openai-whisper has them, without it.
+
+    `--word_timestamps True` becomes `--word_timestamps`, with False `--no-word_timestamps`.
+    """
+    names = {f"--{name}" for name in switches} | {_dashed(name) for name in switches}
+    found: list[str] = []
+    for one in arguments:
+        if one in VALUES and found and found[-1] in names:
+            name, value = found.pop(), one
+        else:
+            name, _, value = one.partition("=")
+        if name in names and value in VALUES:
+            found.append(name if VALUES[value] else f"--no-{name[2:]}")
+        else:
+            found.append(one)
+    return found
+
+
+def switches() -> list[str]:
+    """Names of the options that are on or off."""
+    return [
+        field.name for group, _ in PANELS for field in fields(group) if _bare(field.type) is bool
+    ]
+
+
+def _parser(name: str, kind: object, default: object) -> Callable[[str], Any]:
+    def parse(text: str) -> Any:  # noqa: ANN401 - what the option takes
+        if text.lower() == NONE and default is not None:
+            return NONE
+        try:
+            return PARSERS[kind](text) if kind in PARSERS else text
+        except ValueError as error:
+            raise typer.BadParameter(f"{text!r} is not {_metavar(kind)}") from error
+
+    parse.__name__ = name
+    return parse
+
+
+def _numbers(text: str) -> tuple[int, ...]:
+    return tuple(int(one) for one in _parts(text))
+
+
+def _ladder(text: str) -> float | tuple[float, ...]:
+    found = tuple(float(one) for one in _parts(text))
+    return found if len(found) != 1 else found[0]
+
+
+def _ranges(text: str) -> tuple[tuple[float, float | None], ...]:
+    """Start, end, start, end, ...; the last end may be left out."""
+    times: list[float | None] = [float(one) for one in _parts(text)]
+    if len(times) % 2:
+        times.append(None)
+    starts = [0.0 if one is None else one for one in times[::2]]
+    return tuple(zip(starts, times[1::2], strict=True))
+
+
+def _parts(text: str) -> list[str]:
+    return [one.strip() for one in text.split(",") if one.strip()]
+
+
+LADDER: Final = float | tuple[float, ...]
+RANGES: Final = tuple[tuple[float, float | None], ...]
+
+PARSERS: Final[dict[object, Callable[[str], Any]]] = {
+    int: int,
+    float: float,
+    tuple[int, ...]: _numbers,
+    tuple[str, ...]: lambda text: tuple(_parts(text)),
+    int | tuple[int, ...]: lambda text: _numbers(text),
+    LADDER: _ladder,
+    RANGES: _ranges,
+}
+
+
+def _metavar(kind: object) -> str:
+    return {
+        int: "NUMBER",
+        float: "NUMBER",
+        tuple[int, ...]: "NUMBERS, with commas",
+        tuple[str, ...]: "NAMES, with commas",
+        int | tuple[int, ...]: "NUMBERS, with commas",
+        LADDER: "NUMBERS, with commas",
+        RANGES: "START,END, in seconds, with commas",
+    }.get(kind, "TEXT")
+
+
+def _bare(kind: object) -> object:
+    """A type without None, and of text or tokens the text."""
+    if get_origin(kind) not in (Union, types.UnionType):
+        return kind
+    members = [one for one in get_args(kind) if one is not type(None)]
+    if str in members:
+        return str
+    bare = members[0]
+    for one in members[1:]:
+        bare |= one
+    return bare
+
+
+def _may_be_none(kind: object) -> bool:
+    return type(None) in get_args(kind)
+
+
+def _dashed(name: str) -> str:
+    return f"--{name.replace('_', '-')}"
+
+
+def _shown(default: object) -> str:
+    if isinstance(default, bool):
+        return "on" if default else "off"
+    return ",".join(map(str, default)) if isinstance(default, tuple) else str(default)
+
+
+def _sentence(said: str) -> str:
+    """A docstring's words, with its marks of code and Python's spelling of values taken away."""
+    return (said[:1].upper() + said[1:]).replace("`", "").replace("[", "(").replace("]", ")")

@@ -1,0 +1,279 @@
+"""What is shown of a job: on a terminal, to a pipe, as JSON lines."""
+
+import json
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import Final, Protocol
+
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    Progress,
+    ProgressColumn,
+    SpinnerColumn,
+    Task as Bar,
+    TaskID,
+    TextColumn,
+)
+from rich.text import Text
+
+from whisperbatch.errors import WhisperBatchError
+from whisperbatch.jobs.finding import Task
+from whisperbatch.jobs.job import Event, Failed, Finished, Heard
+from whisperbatch.media import stated_duration
+from whisperbatch.types import Segment, Transcript
+
+PROBED: Final = 200  # recordings whose duration is asked for at once; of more it is estimated
+NARROW: Final = 40  # columns for a recording's name
+
+
+class Screen(Protocol):
+    """Where events are shown."""
+
+    def show(self, event: Event) -> None:
+        """One event, as it happens."""
+        ...
+
+
+class Lines:
+    """To a pipe or file: each segment's text on a line.
+
+    Args:
+        text: whether to write text.
+        errors: whether to write errors, to standard error.
+    """
+
+    def __init__(self, *, text: bool, errors: bool = True) -> None:
+        self._text, self._errors = text, errors
+
+    def show(self, event: Event) -> None:
+        """See `Screen`."""
+        if isinstance(event, Heard) and self._text:
+            put(event.segment.text)
+        elif isinstance(event, Failed) and self._errors:
+            complain(event.error)
+
+
+class JsonLines:
+    """To a program: an object a line, of the type "segment", "transcript" or "error".
+
+    Args:
+        errors: whether to write errors to standard error, too.
+    """
+
+    def __init__(self, *, errors: bool = True) -> None:
+        self._errors = errors
+
+    def show(self, event: Event) -> None:
+        """See `Screen`."""
+        about: dict[str, object] = {"source": event.task.source}
+        if isinstance(event, Heard):
+            about |= {"type": "segment", **asdict(event.segment)}
+        elif isinstance(event, Finished):
+            found = asdict(event.transcript)
+            del found["segments"], found["source"]
+            about |= {"type": "transcript", **found}
+        else:
+            about |= {"type": "error", "error": str(event.error)}
+            if self._errors:
+                complain(event.error)
+        put(json.dumps(about, ensure_ascii=False))
+
+
+class Terminal:
+    """Text as it is decoded, bars for the recordings that are going on and for the whole job.
+
+    Args:
+        console: the terminal.
+        bars: as `bars` makes them.
+        tasks: of the job.
+        text: whether to show text.
+    """
+
+    def __init__(
+        self, console: Console, bars: Progress, tasks: Sequence[Task], *, text: bool
+    ) -> None:
+        self._console, self._bars, self._text = console, bars, text
+        self._many = len(tasks) > 1
+        self._going: dict[str, TaskID] = {}
+        self._places: dict[str, float] = {}  # seconds of each that are done
+        self._left = len(tasks)
+        self._durations = {task.source: _duration(task) for task in tasks[:PROBED]}
+        self._known = [one for one in self._durations.values() if one]
+        self._count = len(tasks)
+        self._whole = bars.add_task(
+            f"{len(tasks)} recordings" if self._many else "",
+            total=self._total(),
+            visible=self._many,
+        )
+
+    def show(self, event: Event) -> None:
+        """See `Screen`."""
+        source = event.task.source
+        if isinstance(event, Heard):
+            if self._text:
+                self._console.print(_line(event.segment), soft_wrap=True, highlight=False)
+            self._advance(event.task, event.segment.end)
+            return
+        if isinstance(event, Finished):
+            self._advance(event.task, event.transcript.duration)
+            if self._many or event.task.outputs:
+                self._console.print(_done(event), soft_wrap=True, highlight=False)
+        else:
+            self._console.print(_failed(event.error), soft_wrap=True, highlight=False)
+        if (bar := self._going.pop(source, None)) is not None:
+            self._bars.remove_task(bar)
+        self._left -= 1
+        done = sum(self._places.values())
+        self._bars.update(
+            self._whole,
+            description=f"{self._left} of {self._count} left",
+            total=self._total() if self._left else done,
+        )
+
+    def _advance(self, task: Task, seconds: float) -> None:
+        source = task.source
+        if source not in self._going:
+            self._going[source] = self._bars.add_task(
+                _shortened(_name(source)), total=self._durations.get(source) or _duration(task)
+            )
+        self._places[source] = max(seconds, self._places.get(source, 0.0))
+        self._bars.update(self._going[source], completed=self._places[source])
+        self._bars.update(self._whole, completed=sum(self._places.values()))
+
+    def _total(self) -> float | None:
+        """Seconds of all recordings: of those not asked, as many as the others have on average."""
+        if not self._known:
+            return None
+        return sum(self._known) / len(self._known) * self._count
+
+
+class _Clock(ProgressColumn):
+    """Recording time, speed, and what is left."""
+
+    def render(self, task: Bar) -> Text:
+        done = task.completed
+        parts = [clock(done) + (f" of {clock(task.total)}" if task.total else "")]
+        if task.elapsed and done:
+            speed = done / task.elapsed
+            parts.append(f"{speed:.0f}x")
+            if task.total and task.total > done:
+                parts.append(f"{clock((task.total - done) / speed)} left")
+        return Text(" · ".join(parts), style="cyan")
+
+
+@contextmanager
+def open_screen(
+    tasks: Sequence[Task], *, json_lines: bool, text: bool, quiet: bool
+) -> Iterator[Screen]:
+    """The screen that fits where output goes; what it holds of the terminal is given back.
+
+    Args:
+        tasks: of the job.
+        json_lines: write them, and nothing else, to standard output.
+        text: show the segments' text.
+        quiet: show nothing but text and errors.
+    """
+    console = Console(stderr=json_lines or not sys.stdout.isatty())
+    if quiet or not console.is_terminal:
+        yield JsonLines() if json_lines else Lines(text=text)
+        return
+    with bars(console) as shown:
+        terminal = Terminal(console, shown, tasks, text=text and not console.stderr)
+        if json_lines:
+            yield _Both(JsonLines(errors=False), terminal)
+        elif text and console.stderr:
+            yield _Both(Lines(text=True, errors=False), terminal)
+        else:
+            yield terminal
+
+
+class _Both:
+    """Text to a pipe, bars and errors to the terminal."""
+
+    def __init__(self, out: Screen, terminal: Screen) -> None:
+        self._screens = out, terminal
+
+    def show(self, event: Event) -> None:
+        for screen in self._screens:
+            screen.show(event)
+
+
+def bars(console: Console) -> Progress:
+    """Bars that go away when the job ends."""
+    return Progress(
+        SpinnerColumn(),
+        TextColumn("{task.description}"),
+        BarColumn(),
+        _Clock(),
+        console=console,
+        transient=True,
+    )
+
+
+def complain(error: WhisperBatchError) -> None:
+    """One line, to standard error."""
+    print(f"failed: {error}", file=sys.stderr, flush=True)  # noqa: T201 - a program's output
+
+
+def clock(seconds: float) -> str:
+    """1:02:03, or 2:03."""
+    minutes, second = divmod(int(seconds), 60)
+    hours, minute = divmod(minutes, 60)
+    return f"{hours}:{minute:02}:{second:02}" if hours else f"{minute}:{second:02}"
+
+
+def summary(transcripts: int, seconds: float, failed: int, passed_over: int, elapsed: float) -> str:
+    """What has become of a job, on one line."""
+    parts = [f"{transcripts} transcribed"]
+    parts += [f"{failed} failed"] if failed else []
+    parts += [f"{passed_over} done before"] if passed_over else []
+    speed = f", {seconds / elapsed:.0f} times real time" if seconds and elapsed else ""
+    return f"{', '.join(parts)}: {clock(seconds)} in {clock(elapsed)}{speed}"
+
+
+def put(line: str) -> None:
+    """A line of what was asked for, to standard output, at once."""
+    sys.stdout.write(f"{line}\n")
+    sys.stdout.flush()
+
+
+def _line(segment: Segment) -> Text:
+    times = f"{clock(segment.start)}".rjust(8)
+    return Text.assemble((times, "dim"), "  ", segment.text)
+
+
+def _done(event: Finished) -> Text:
+    outputs = event.task.outputs
+    written = ", ".join(str(one) for one in outputs[:1]) + (
+        f" and {len(outputs) - 1} more" if len(outputs) > 1 else ""
+    )
+    listed = len(event.transcript.dropped)
+    left_out = f", {listed} left out or missed" if listed else ""
+    return Text.assemble(
+        ("done ", "green"),
+        f"{_name(event.task.source)} ",
+        (f"{clock(event.transcript.duration)} {event.transcript.language or 'no speech'}", "dim"),
+        (left_out, "yellow"),
+        (f" -> {written}" if written else "", "dim"),
+    )
+
+
+def _failed(error: WhisperBatchError) -> Text:
+    return Text.assemble(("failed ", "bold red"), str(error))
+
+
+def _name(source: str) -> str:
+    return Path(source).name if "://" not in source else source
+
+
+def _shortened(name: str) -> str:
+    return name if len(name) <= NARROW else f"{name[: NARROW - 1]}…"
+
+
+def _duration(task: Task) -> float | None:
+    return stated_duration(task.source) if task.path else None
