@@ -1,3 +1,4 @@
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -22,7 +23,9 @@ def sources(*inputs: str) -> list[str]:
     return [found.source for found in find(inputs)]
 
 
-def outputs(*inputs: str, into: str | None = None, formats: tuple[str, ...] = ("srt",)) -> list[str]:
+def outputs(
+    *inputs: str, into: str | None = None, formats: tuple[str, ...] = ("srt",)
+) -> list[str]:
     tasks = plan(tuple(find(inputs)), formats, Path(into) if into else None)
     return [str(output) for task in tasks for output in task.outputs]
 

@@ -167,9 +167,7 @@ def test_what_an_earlier_run_has_left_stays_until_all_have_ended(
     going.close()
     left = ledger.count()
     assert left
-    both = run(
-        Transcriber(Echo()), [short, long], OPTIONS, write=put, ledger=ledger, ordered=True
-    )
+    both = run(Transcriber(Echo()), [short, long], OPTIONS, write=put, ledger=ledger, ordered=True)
     for event in both:
         if isinstance(event, Finished):
             break

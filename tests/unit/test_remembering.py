@@ -203,9 +203,9 @@ def test_so_are_another_seed_and_other_weights(shelf: Shelf) -> None:
         (Pure(), [Sampling(0.5, 1, seed=4)]),
         (Pure("others"), None),
     ):
-        assert decoded(
-            RememberingEngine(engine, shelf), rows, sampling=sampling
-        ) == decoded(Pure(), rows, sampling=sampling)
+        assert decoded(RememberingEngine(engine, shelf), rows, sampling=sampling) == decoded(
+            Pure(), rows, sampling=sampling
+        )
         assert engine.asked["generate"] == [1]
 
 

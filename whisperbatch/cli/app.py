@@ -12,7 +12,6 @@
 import logging
 import os
 import sys
-from collections.abc import Sequence
 from typing import Annotated, Any, Final, NoReturn
 
 import typer

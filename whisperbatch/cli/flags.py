@@ -205,7 +205,7 @@ PARSERS: Final[dict[object, Callable[[str], Any]]] = {
     float: float,
     tuple[int, ...]: _numbers,
     tuple[str, ...]: lambda text: tuple(_parts(text)),
-    int | tuple[int, ...]: lambda text: _numbers(text),
+    int | tuple[int, ...]: _numbers,
     LADDER: _ladder,
     RANGES: _ranges,
 }

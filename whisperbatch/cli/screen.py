@@ -2,7 +2,6 @@
 
 import json
 import sys
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
@@ -15,9 +14,11 @@ from rich.progress import (
     Progress,
     ProgressColumn,
     SpinnerColumn,
-    Task as Bar,
     TaskID,
     TextColumn,
+)
+from rich.progress import (
+    Task as Bar,
 )
 from rich.text import Text
 
@@ -25,7 +26,7 @@ from whisperbatch.errors import WhisperBatchError
 from whisperbatch.jobs.finding import Task
 from whisperbatch.jobs.job import Event, Failed, Finished, Heard
 from whisperbatch.media import stated_duration
-from whisperbatch.types import Segment, Transcript
+from whisperbatch.types import Segment
 
 PROBED: Final = 200  # recordings whose duration is asked for at once; of more it is estimated
 NARROW: Final = 40  # columns for a recording's name

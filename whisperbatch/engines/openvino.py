@@ -7,11 +7,13 @@ from pathlib import Path
 
 from tokenizers import Tokenizer
 
+from whisperbatch.engines.openvino_compiling import Compiler
 from whisperbatch.engines.openvino_decoder import OpenVinoDecoder, SpecialTokens
 from whisperbatch.engines.openvino_encoder import OpenVinoEncoder
 from whisperbatch.engines.openvino_graph import open_core
 from whisperbatch.errors import ModelError
-from whisperbatch.weights import read_arrays
+from whisperbatch.packaged import default_cache
+from whisperbatch.weights import fingerprint, read_arrays
 
 log = logging.getLogger(__name__)
 
@@ -58,27 +60,30 @@ def load_openvino(
     core, precision = open_core(exact=compute_type == "float32")
     path = directory / "model.bin"
     small = compute_type.startswith("int8")
+    compiler = Compiler(
+        core=core,
+        origin=f"{fingerprint(directory)} {small}",
+        workers=workers,
+        threads=threads,
+        folder=_folder(),
+    )
     try:
         found = OpenVino(
             OpenVinoEncoder(
-                core,
+                compiler,
                 read_arrays(path, "encoder/"),
                 precision=precision,
                 small=small,
-                workers=workers,
-                threads=threads,
             )
             if encoder
             else None,
             OpenVinoDecoder(
-                core,
+                compiler,
                 read_arrays(path, "decoder/"),
                 json.loads((directory / "config.json").read_text(encoding="utf-8")),
                 _special(tokenizer),
                 precision=precision,
                 small=small,
-                workers=workers,
-                threads=threads,
             )
             if decoder
             else None,
@@ -89,6 +94,13 @@ def load_openvino(
         if wanted:
             log.info("%s on OpenVINO (%s)", part, precision)
     return found
+
+
+def _folder() -> Path | None:
+    try:
+        return default_cache() / "openvino"
+    except ModelError:  # nobody is at home
+        return None
 
 
 def _special(tokenizer: Tokenizer) -> SpecialTokens:

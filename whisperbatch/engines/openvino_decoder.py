@@ -20,8 +20,9 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
+from whisperbatch.engines.openvino_compiling import Compiler
 from whisperbatch.engines.openvino_decoder_graphs import FIRST_KEPT, Graphs, alignment_heads
-from whisperbatch.engines.openvino_graph import Arrays, Precision, compiled
+from whisperbatch.engines.openvino_graph import Arrays, Precision
 from whisperbatch.engines.search import Candidates, Floats, Found, Integers, search
 from whisperbatch.engines.warping import beginnings
 from whisperbatch.options import MOST_TOKENS, DecodeOptions
@@ -74,27 +75,23 @@ class OpenVinoDecoder:
     """Decodes for one model. Thread-safe; releases the GIL while it works.
 
     Args:
-        core: OpenVINO's.
+        compiler: makes graphs ready to run.
         arrays: "decoder/..." of model.bin, as stored.
         config: config.json of the weights.
         tokens: ids of the special tokens.
         precision: to compute in.
         small: keep the matrices in eight bits.
-        workers: how many batches are worked on at a time.
-        threads: for each.
     """
 
     def __init__(
         self,
-        core: Any,  # noqa: ANN401 - OpenVINO is not imported here
+        compiler: Compiler,
         arrays: Arrays,
         config: Mapping[str, Any],
         tokens: SpecialTokens,
         *,
         precision: Precision,
         small: bool,
-        workers: int,
-        threads: int,
     ) -> None:
         self._embeddings = arrays["decoder/embeddings/weight"]
         self._scale = arrays.get("decoder/embeddings/weight_scale")
@@ -103,26 +100,17 @@ class OpenVinoDecoder:
         self.vocabulary = len(self._embeddings)
         self.precision: Precision = precision
         graphs = Graphs(arrays, alignment_heads(arrays, config), precision, small=small)
-        made = [
-            compiled(
-                core,
-                graph,
-                computed,
-                workers=workers,
-                threads=threads,
-                # of what is decoded so far; eight bits, if nothing is said
-                KV_CACHE_PRECISION="f16" if precision == "bf16" else "f32",
-            )
-            for graph, computed in (
-                (graphs.cross(), precision),
-                # sums over layers and the softmax need more than bfloat16: its products are typed
-                (graphs.body(), "f32"),
-                (graphs.words(2 * MOST_BEAMS), precision),
-            )
-        ]
+        # of what is decoded so far; eight bits, if nothing is said
+        kept = {"KV_CACHE_PRECISION": "f16" if precision == "bf16" else "f32"}
+        made = (
+            compiler("cross", graphs.cross, precision, **kept),
+            # sums over layers and the softmax need more than bfloat16: its products are typed
+            compiler("body", graphs.body, "f32", **kept),
+            compiler("words", lambda: graphs.words(2 * MOST_BEAMS), precision, **kept),
+        )
         self.layout, self.followed = graphs.layout, graphs.followed
         self._lent: LifoQueue[Lent] = LifoQueue()
-        for _ in range(workers):
+        for _ in range(compiler.workers):
             self._lent.put(Lent(*(one.create_infer_request() for one in made)))
 
     def serves(self, prompts: Sequence[Sequence[int]], options: DecodeOptions) -> bool:

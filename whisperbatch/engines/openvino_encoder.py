@@ -16,7 +16,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from whisperbatch.engines.openvino_graph import Arrays, Graph, Layout, Node, Precision, compiled
+from whisperbatch.engines.openvino_compiling import Compiler
+from whisperbatch.engines.openvino_graph import Arrays, Graph, Layout, Node, Precision
 from whisperbatch.errors import EngineError
 
 
@@ -24,30 +25,25 @@ class OpenVinoEncoder:
     """Whisper's encoder. Thread-safe; releases the GIL while it works.
 
     Args:
-        core: OpenVINO's.
+        compiler: makes graphs ready to run.
         arrays: "encoder/..." of model.bin, as stored.
         precision: to compute in.
         small: keep the matrices in eight bits.
-        workers: how many rows are encoded at a time.
-        threads: for each of them.
     """
 
     def __init__(
         self,
-        core: Any,  # noqa: ANN401 - OpenVINO is not imported here
+        compiler: Compiler,
         arrays: Arrays,
         *,
         precision: Precision,
         small: bool,
-        workers: int,
-        threads: int,
     ) -> None:
         self._d_model = Layout.of(arrays, "encoder").d_model
-        graph = _graph(arrays, small=small)
-        made = compiled(core, graph, precision, workers=workers, threads=threads)
+        made = compiler("encoder", lambda: _graph(arrays, small=small), precision)
         # each holds the memory of one row on its way: threads come and go, these stay
         self._requests: LifoQueue[Any] = LifoQueue()
-        for _ in range(workers):
+        for _ in range(compiler.workers):
             self._requests.put(made.create_infer_request())
 
     def __call__(self, features: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:

@@ -45,34 +45,6 @@ def open_core(*, exact: bool) -> tuple[Any, Precision]:
     return core, "bf16" if "BF16" in capabilities and not exact else "f32"
 
 
-def compiled(
-    core: Any,  # noqa: ANN401 - OpenVINO is not imported here
-    graph: Node,
-    precision: str,
-    *,
-    workers: int,
-    threads: int,
-    **more: str,
-) -> Any:  # noqa: ANN401 - likewise
-    """A graph ready to run.
-
-    Args:
-        core: OpenVINO's.
-        graph: a model.
-        precision: to compute in.
-        workers: how many requests of it run at a time.
-        threads: for each.
-        **more: of OpenVINO's settings.
-    """
-    settings = {
-        "INFERENCE_PRECISION_HINT": precision,
-        "INFERENCE_NUM_THREADS": workers * threads,
-        "NUM_STREAMS": workers,
-        **more,
-    }
-    return core.compile_model(graph, "CPU", settings)
-
-
 @dataclass(frozen=True, slots=True)
 class Layout:
     """The shape of an encoder or a decoder.
