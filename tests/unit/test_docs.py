@@ -79,11 +79,14 @@ def test_shell_commands_name_what_exists(command: str) -> None:
 
     The programs themselves run elsewhere in these tests.
     """
-    if match := re.fullmatch(r'pip install "\.\[(\w+)\]"', command):
-        assert f"\n{match[1]} = [" in (ROOT / "pyproject.toml").read_text()
+    if match := re.fullmatch(r'pip install "\.\[([\w,]+)\]"', command):
+        for extra in match[1].split(","):
+            assert f"\n{extra} = [" in (ROOT / "pyproject.toml").read_text()
     elif match := re.match(r"make (\w+)", command):
         assert re.search(rf"^{match[1]}:", (ROOT / "Makefile").read_text(), re.MULTILINE)
     elif match := re.match(r"(?:\.venv/bin/)?python -m benchmarks\.(\w+)", command):
         assert (ROOT / "benchmarks" / f"{match[1]}.py").is_file()
+    elif match := re.match(r"whisperbatch ([a-z-]+)", command):
+        assert f'@app.command("{match[1]}")' in (ROOT / "whisperbatch/cli/app.py").read_text()
     else:
         pytest.fail(f"no rule for {command!r}")

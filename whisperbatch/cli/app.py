@@ -31,7 +31,7 @@ from whisperbatch.errors import (
     WriteError,
 )
 from whisperbatch.keywords import DetectionKeywords
-from whisperbatch.writers import SubtitleOptions
+from whisperbatch.writers import FORMATS, SubtitleOptions
 
 STATUSES: Final[tuple[tuple[type[WhisperBatchError], int], ...]] = (
     (OptionError, 2),
@@ -42,7 +42,7 @@ STATUSES: Final[tuple[tuple[type[WhisperBatchError], int], ...]] = (
 LOADING: Final = (
     *("device", "compute_type", "encoder", "decoder", "inter_threads", "intra_threads"),
 )
-START: Final = """Text from long recordings, by Whisper: in batches, as it is decoded, with nothing lost.
+START: Final = """Text from long recordings, by Whisper: in batches, streamed, with nothing lost.
 
     whisperbatch transcribe talk.mp3                   the text, here
 
@@ -88,6 +88,7 @@ Model = Annotated[
 )
 def transcribe(
     inputs: Inputs,
+    *,
     model: Model = api.DEFAULT_MODEL,
     formats: Annotated[
         str,
@@ -96,7 +97,7 @@ def transcribe(
             "-f",
             "--output_format",
             "--output-format",
-            help="Write files: txt, srt, vtt, tsv, json, csv, lrc, ttml, several with commas, or all.",
+            help=f"Write files: {', '.join(FORMATS)}; several with commas, or all.",
             show_default="txt, of several recordings",
         ),
     ] = "",
@@ -164,6 +165,7 @@ def transcribe(
 )
 def detect_language(
     inputs: Inputs,
+    *,
     model: Model = api.DEFAULT_MODEL,
     json_lines: Annotated[
         bool, typer.Option("--json-lines", help="Write a line of JSON for each recording.")

@@ -2,8 +2,7 @@
 
 import json
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Final, Protocol
@@ -39,8 +38,19 @@ class Screen(Protocol):
         """One event, as it happens."""
         ...
 
+    def close(self) -> None:
+        """Give the terminal back. Safe to call twice."""
+        ...
 
-class Lines:
+
+class _Plain:
+    """Holds nothing of the terminal."""
+
+    def close(self) -> None:
+        """See `Screen`."""
+
+
+class Lines(_Plain):
     """To a pipe or file: each segment's text on a line.
 
     Args:
@@ -59,7 +69,7 @@ class Lines:
             complain(event.error)
 
 
-class JsonLines:
+class JsonLines(_Plain):
     """To a program: an object a line, of the type "segment", "transcript" or "error".
 
     Args:
@@ -90,14 +100,19 @@ class Terminal:
 
     Args:
         console: the terminal.
-        bars: as `bars` makes them.
         tasks: of the job.
         text: whether to show text.
     """
 
-    def __init__(
-        self, console: Console, bars: Progress, tasks: Sequence[Task], *, text: bool
-    ) -> None:
+    def __init__(self, console: Console, tasks: Sequence[Task], *, text: bool) -> None:
+        bars = Progress(
+            SpinnerColumn(),
+            TextColumn("{task.description}"),
+            BarColumn(),
+            _Clock(),
+            console=console,
+            transient=True,
+        )
         self._console, self._bars, self._text = console, bars, text
         self._many = len(tasks) > 1
         self._going: dict[str, TaskID] = {}
@@ -136,6 +151,10 @@ class Terminal:
             total=self._total() if self._left else done,
         )
 
+    def close(self) -> None:
+        """See `Screen`."""
+        self._bars.stop()
+
     def _advance(self, task: Task, seconds: float) -> None:
         source = task.source
         if source not in self._going:
@@ -167,11 +186,8 @@ class _Clock(ProgressColumn):
         return Text(" · ".join(parts), style="cyan")
 
 
-@contextmanager
-def open_screen(
-    tasks: Sequence[Task], *, json_lines: bool, text: bool, quiet: bool
-) -> Iterator[Screen]:
-    """The screen that fits where output goes; what it holds of the terminal is given back.
+def open_screen(tasks: Sequence[Task], *, json_lines: bool, text: bool, quiet: bool) -> Screen:
+    """The screen that fits where output goes.
 
     Args:
         tasks: of the job.
@@ -181,16 +197,12 @@ def open_screen(
     """
     console = Console(stderr=json_lines or not sys.stdout.isatty())
     if quiet or not console.is_terminal:
-        yield JsonLines() if json_lines else Lines(text=text)
-        return
-    with bars(console) as shown:
-        terminal = Terminal(console, shown, tasks, text=text and not console.stderr)
-        if json_lines:
-            yield _Both(JsonLines(errors=False), terminal)
-        elif text and console.stderr:
-            yield _Both(Lines(text=True, errors=False), terminal)
-        else:
-            yield terminal
+        return JsonLines() if json_lines else Lines(text=text)
+    if json_lines:
+        return _Both(JsonLines(errors=False), Terminal(console, tasks, text=False))
+    if console.stderr:
+        return _Both(Lines(text=text, errors=False), Terminal(console, tasks, text=False))
+    return Terminal(console, tasks, text=text)
 
 
 class _Both:
@@ -203,17 +215,9 @@ class _Both:
         for screen in self._screens:
             screen.show(event)
 
-
-def bars(console: Console) -> Progress:
-    """Bars that go away when the job ends."""
-    return Progress(
-        SpinnerColumn(),
-        TextColumn("{task.description}"),
-        BarColumn(),
-        _Clock(),
-        console=console,
-        transient=True,
-    )
+    def close(self) -> None:
+        for screen in self._screens:
+            screen.close()
 
 
 def complain(error: WhisperBatchError) -> None:
@@ -226,15 +230,6 @@ def clock(seconds: float) -> str:
     minutes, second = divmod(int(seconds), 60)
     hours, minute = divmod(minutes, 60)
     return f"{hours}:{minute:02}:{second:02}" if hours else f"{minute}:{second:02}"
-
-
-def summary(transcripts: int, seconds: float, failed: int, passed_over: int, elapsed: float) -> str:
-    """What has become of a job, on one line."""
-    parts = [f"{transcripts} transcribed"]
-    parts += [f"{failed} failed"] if failed else []
-    parts += [f"{passed_over} done before"] if passed_over else []
-    speed = f", {seconds / elapsed:.0f} times real time" if seconds and elapsed else ""
-    return f"{', '.join(parts)}: {clock(seconds)} in {clock(elapsed)}{speed}"
 
 
 def put(line: str) -> None:

@@ -1,18 +1,18 @@
 """What `whisperbatch transcribe` does: find, pass over what is done, transcribe, write."""
 
-import os
 import sys
 import time
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
-from dataclasses import dataclass
+from contextlib import AbstractContextManager, closing, nullcontext
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Final, NoReturn
+from typing import Any, Final
 
 from whisperbatch import api
-from whisperbatch.cli.screen import open_screen, summary
+from whisperbatch.cli.screen import clock, open_screen
+from whisperbatch.cli.stopping import Stop
 from whisperbatch.errors import OptionError, WriteError
-from whisperbatch.jobs.finding import Found, Task, find, plan
+from whisperbatch.jobs.finding import Task, find, plan
 from whisperbatch.jobs.job import Event, Failed, Finished, is_finished, run, settings
 from whisperbatch.jobs.ledger import Ledger
 from whisperbatch.keywords import resolve
@@ -21,9 +21,13 @@ from whisperbatch.options import Options
 from whisperbatch.timeline import KINDS, draw
 from whisperbatch.types import Transcript
 from whisperbatch.weights import fingerprint
-from whisperbatch.writers import FORMATS, SubtitleOptions, check_layout, write
+from whisperbatch.writers import FORMATS, SubtitleOptions, write
 
-INTERRUPTED: Final = 130
+HOW_TO_GO_ON: Final = {
+    True: "the same command goes on from here",
+    False: "what was begun is lost; --resume would keep it",
+}
+"""By whether there is a ledger."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,9 +65,14 @@ class Wanted:
 class _Tally:
     """What has become of the job so far."""
 
+    passed_over: int
     transcripts: int = 0
-    seconds: float = 0.0
     failed: int = 0
+    seconds: float = 0.0  # of recordings
+    begun: float | None = None
+
+    def begin(self) -> None:
+        self.begun = time.monotonic()
 
     def count(self, event: Event) -> None:
         if isinstance(event, Finished):
@@ -72,6 +81,39 @@ class _Tally:
         elif isinstance(event, Failed):
             self.failed += 1
 
+    def summary(self) -> str:
+        """On one line."""
+        parts = [f"{self.transcripts} transcribed"]
+        parts += [f"{self.failed} failed"] if self.failed else []
+        parts += [f"{self.passed_over} done before"] if self.passed_over else []
+        said = ", ".join(parts)
+        if not self.seconds or self.begun is None:
+            return said
+        took = time.monotonic() - self.begun
+        speed = f"{self.seconds / took:.0f} times real time"
+        return f"{said}: {clock(self.seconds)} in {clock(took)}, {speed}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Plan:
+    """What is to be done.
+
+    Attributes:
+        tasks: all recordings and their outputs.
+        options: of the decoding.
+        formats: of the files.
+        settings: what the files depend on, beside the recordings.
+        text: whether segments are shown as text.
+        root: where the ledger lies; None keeps none.
+    """
+
+    tasks: tuple[Task, ...]
+    options: Options
+    formats: tuple[str, ...]
+    settings: str
+    text: bool
+    root: Path | None
+
 
 def transcribe_all(wanted: Wanted) -> int:
     """Do it, and say what the command is to exit with.
@@ -79,65 +121,91 @@ def transcribe_all(wanted: Wanted) -> int:
     Raises:
         WhisperBatchError: nothing can be done at all.
     """
-    options = resolve(None, **wanted.options)
+    planned = _plan(wanted)
+    with _ledger(planned.root) as ledger:
+        tasks = [
+            task
+            for task in planned.tasks
+            if not (ledger and is_finished(task, ledger, planned.settings))
+        ]
+        tally = _Tally(passed_over=len(planned.tasks) - len(tasks))
+        if tasks:
+            _work(wanted, planned, tasks, ledger, tally)
+    if not planned.text or sys.stderr.isatty():
+        say(tally.summary())
+    return 1 if tally.failed else 0
+
+
+def _plan(wanted: Wanted) -> _Plan:
     formats = _formats(wanted)
     found = tuple(find(wanted.inputs))
     if not found:
         raise OptionError(f"no recordings in {', '.join(wanted.inputs)}")
-    many = len(found) > 1 or any(Path(one).is_dir() for one in wanted.inputs)
-    text = not many and not wanted.json_lines
+    directories = [Path(one) for one in wanted.inputs if Path(one).is_dir()]
+    many = len(found) > 1 or bool(directories)
     if many and not formats and not wanted.json_lines:
         formats = ("txt",)
-    check_layout(wanted.layout, formats)
+    options = _options(wanted, formats)
     output_dir = Path(wanted.output_dir) if wanted.output_dir else None
-    tasks = plan(found, formats + ((wanted.plot,) if wanted.plot else ()), output_dir)
-    key = settings(fingerprint(find_model(wanted.model)), options, formats, wanted.layout)
-    with ExitStack() as stack:
-        ledger = None
-        if _resumes(wanted) and any(task.outputs for task in tasks):
-            ledger = stack.enter_context(_open_ledger(output_dir or _root(wanted.inputs, found)))
-        todo = [task for task in tasks if not (ledger and is_finished(task, ledger, key))]
-        return _work(wanted, options, todo, len(tasks) - len(todo), ledger, key, text=text)
+    tasks = plan(found, (*formats, *filter(None, [wanted.plot])), output_dir)
+    root = None
+    if bool(directories) if wanted.resume is None else wanted.resume:
+        root = output_dir or next(iter(directories), found[0].own or Path())
+    return _Plan(
+        tasks=tasks,
+        options=options,
+        formats=formats,
+        settings=settings(fingerprint(find_model(wanted.model)), options, formats, wanted.layout),
+        text=not many and not wanted.json_lines,
+        root=root if any(task.outputs for task in tasks) else None,
+    )
 
 
 def _work(
-    wanted: Wanted,
-    options: Options,
-    tasks: Sequence[Task],
-    passed_over: int,
-    ledger: Ledger | None,
-    key: str,
-    *,
-    text: bool,
-) -> int:
-    tally = _Tally()
-    begun = time.monotonic()
-    try:
-        if tasks:
-            with (
-                api.load(wanted.model, **wanted.loading) as asr,
-                open_screen(
-                    tasks, json_lines=wanted.json_lines, text=text, quiet=wanted.quiet
-                ) as screen,
-            ):
-                begun = time.monotonic()
-                for event in run(
-                    asr,
-                    tasks,
-                    options,
-                    write=lambda made, path: _write(made, path, wanted, options),
-                    ledger=ledger,
-                    settings=key,
-                    ordered=not any(task.outputs for task in tasks),
-                ):
-                    tally.count(event)
-                    screen.show(event)
-    except KeyboardInterrupt:
-        _stop(tally, resumable=ledger is not None)
-    elapsed = time.monotonic() - begun
-    if not text or sys.stderr.isatty():
-        say(summary(tally.transcripts, tally.seconds, tally.failed, passed_over, elapsed))
-    return 1 if tally.failed else 0
+    wanted: Wanted, planned: _Plan, tasks: Sequence[Task], ledger: Ledger | None, tally: _Tally
+) -> None:
+    screen = open_screen(tasks, json_lines=wanted.json_lines, text=planned.text, quiet=wanted.quiet)
+
+    def stopped() -> None:
+        screen.close()
+        say(f"stopped: {tally.summary()}; {HOW_TO_GO_ON[ledger is not None]}")
+
+    def write_one(made: Transcript, path: Path) -> None:
+        kind = path.suffix[1:]
+        if kind in KINDS:
+            draw(made, path, planned.options)
+            return
+        with stop.held():
+            write(made, path, options=wanted.layout.fitted(kind))
+
+    with Stop(stopped) as stop, api.load(wanted.model, **wanted.loading) as asr, closing(screen):
+        tally.begin()
+        for event in run(
+            asr,
+            tasks,
+            planned.options,
+            write=write_one,
+            ledger=ledger,
+            settings=planned.settings,
+            ordered=not any(task.outputs for task in tasks),
+        ):
+            tally.count(event)
+            screen.show(event)
+
+
+def _options(wanted: Wanted, formats: Sequence[str]) -> Options:
+    """Of the decoding; words have times where the layout of the files needs them."""
+    for name, value in asdict(wanted.layout).items():
+        fitted = [getattr(wanted.layout.fitted(kind), name) for kind in formats]
+        if value != getattr(SubtitleOptions(), name) and value not in fitted:
+            raise OptionError(f"--{name.replace('_', '-')} has no effect without --format srt")
+    given = dict(wanted.options)
+    if wanted.layout.needs_words:
+        given.setdefault("word_timestamps", True)
+    options = resolve(None, **given)
+    if wanted.layout.needs_words and not options.word_timestamps:
+        raise OptionError(f"{wanted.layout.needs_words[0]} needs word_timestamps")
+    return options
 
 
 def _formats(wanted: Wanted) -> tuple[str, ...]:
@@ -155,43 +223,14 @@ def _formats(wanted: Wanted) -> tuple[str, ...]:
     return tuple(dict.fromkeys(named))
 
 
-def _resumes(wanted: Wanted) -> bool:
-    if wanted.resume is None:
-        return any(Path(one).is_dir() for one in wanted.inputs)
-    return wanted.resume
-
-
-def _root(inputs: Sequence[str], found: Sequence[Found]) -> Path:
-    """Where the ledger of a job lies that writes beside its recordings."""
-    directories = [Path(one) for one in inputs if Path(one).is_dir()]
-    return directories[0] if directories else found[0].own or Path()
-
-
-def _open_ledger(directory: Path) -> Ledger:
+def _ledger(directory: Path | None) -> AbstractContextManager[Ledger | None]:
+    if directory is None:
+        return nullcontext()
     try:
         directory.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise WriteError(f"{directory}: cannot be made: {error.strerror or error}") from error
     return Ledger(directory)
-
-
-def _write(made: Transcript, path: Path, wanted: Wanted, options: Options) -> None:
-    if path.suffix[1:] in KINDS:
-        draw(made, path, options)
-    else:
-        write(made, path, options=wanted.layout)
-
-
-def _stop(tally: _Tally, *, resumable: bool) -> NoReturn:
-    """At once: threads that are decoding are not waited for; what is written is whole."""
-    on = (
-        "the same command goes on from here"
-        if resumable
-        else "nothing is kept of what was begun; --resume keeps it"
-    )
-    say(f"stopped: {tally.transcripts} transcribed; {on}")
-    sys.stdout.flush()
-    os._exit(INTERRUPTED)
 
 
 def say(line: str) -> None:
