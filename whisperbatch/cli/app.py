@@ -22,6 +22,8 @@ from whisperbatch import api
 from whisperbatch.cli import flags
 from whisperbatch.cli.detecting import detect_languages
 from whisperbatch.cli.inventory import fetch_model, show_info, show_models
+from whisperbatch.cli.listing import Listed
+from whisperbatch.cli.stopping import leave
 from whisperbatch.cli.transcribing import Wanted, transcribe_all
 from whisperbatch.errors import (
     MissingExtraError,
@@ -30,9 +32,11 @@ from whisperbatch.errors import (
     WhisperBatchError,
     WriteError,
 )
-from whisperbatch.keywords import DetectionKeywords
+from whisperbatch.keywords import DetectionKeywords, OptionKeywords
 from whisperbatch.writers import FORMATS, SubtitleOptions
 
+USAGE: Final[Any] = typer.BadParameter.__mro__[1]  # of the errors of usage typer names but this
+SWITCHES: Final = (*flags.switches(), "resume", "verbose", "quiet", "json_lines")
 STATUSES: Final[tuple[tuple[type[WhisperBatchError], int], ...]] = (
     (OptionError, 2),
     (ModelError, 3),
@@ -42,24 +46,25 @@ STATUSES: Final[tuple[tuple[type[WhisperBatchError], int], ...]] = (
 LOADING: Final = (
     *("device", "compute_type", "encoder", "decoder", "inter_threads", "intra_threads"),
 )
-START: Final = """Text from long recordings, by Whisper: in batches, streamed, with nothing lost.
+ARRAYS: Final = {"sampling_rate"}  # what is for samples in memory alone
+OPTIONS: Final = OptionKeywords.__annotations__.keys() - ARRAYS
+DETECTION: Final = DetectionKeywords.__annotations__.keys() - ARRAYS
+START: Final = """Text from long recordings, by Whisper: in batches, with nothing lost.
 
-    whisperbatch transcribe talk.mp3                   the text, here
-
-    whisperbatch transcribe talk.mp3 --format srt      subtitles, in talk.srt
-
-    whisperbatch transcribe talks/ -o texts -f all     all of a directory; once more to go on
-
-    whisperbatch detect-language talk.mp3
-
-    whisperbatch models                                which there are, and which are here
+\b
+whisperbatch transcribe talk.mp3                the text, here
+whisperbatch transcribe talk.mp3 --format srt   subtitles, in talk.srt
+whisperbatch transcribe talks -o texts -f all   a directory; again to go on
+whisperbatch detect-language talk.mp3           what is spoken
+whisperbatch models                             which there are, and where
 """
 
 app = typer.Typer(
     name="whisperbatch",
     help=START,
     no_args_is_help=True,
-    rich_markup_mode=None,
+    add_completion=False,
+    rich_markup_mode="rich",
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
@@ -67,7 +72,7 @@ app = typer.Typer(
 Inputs = Annotated[
     list[str],
     typer.Argument(
-        metavar="RECORDINGS...",
+        metavar="RECORDING",
         help="Files, directories, patterns, URLs; - is standard input.",
         show_default=False,
     ),
@@ -80,11 +85,11 @@ Model = Annotated[
 ]
 
 
-@app.command("transcribe")
+@app.command("transcribe", cls=Listed)
 @flags.takes(
-    *flags.of_options(),
     *flags.of_class(SubtitleOptions, "Subtitles"),
     *flags.of_function(api.load, LOADING, "Model"),
+    *flags.of_options(OPTIONS),
 )
 def transcribe(
     inputs: Inputs,
@@ -95,10 +100,9 @@ def transcribe(
         typer.Option(
             "--format",
             "-f",
-            "--output_format",
-            "--output-format",
-            help=f"Write files: {', '.join(FORMATS)}; several with commas, or all.",
-            show_default="txt, of several recordings",
+            help=f"Write files: {', '.join(FORMATS)}; several with commas, or all. "
+            "Of several recordings txt is written.",
+            show_default=False,
         ),
     ] = "",
     output_dir: Annotated[
@@ -106,9 +110,8 @@ def transcribe(
         typer.Option(
             "--output-dir",
             "-o",
-            "--output_dir",
-            help="Where to write them.",
-            show_default="beside each recording",
+            help="Where to write them, instead of beside each recording.",
+            show_default=False,
         ),
     ] = "",
     resume: Annotated[
@@ -116,8 +119,7 @@ def transcribe(
         typer.Option(
             "--resume/--no-resume",
             help="Pass over what was done before with the same model and options, and go on with "
-            "what was begun.",
-            show_default="on, for directories",
+            "what was begun. On for directories.",
         ),
     ] = None,
     plot: Annotated[
@@ -158,10 +160,10 @@ def transcribe(
     raise typer.Exit(transcribe_all(wanted))
 
 
-@app.command("detect-language")
+@app.command("detect-language", cls=Listed)
 @flags.takes(
-    *flags.of_options(DetectionKeywords.__annotations__),
     *flags.of_function(api.load, LOADING, "Model"),
+    *flags.of_options(DETECTION),
 )
 def detect_language(
     inputs: Inputs,
@@ -178,7 +180,7 @@ def detect_language(
     """Say what languages recordings are in, by listening here and there in all of each."""
     _log(verbose=verbose)
     given = flags.given(keywords)
-    loading = {name: given.pop(name) for name in LOADING if name in given}
+    loading: dict[str, Any] = {name: given.pop(name) for name in LOADING if name in given}
     raise typer.Exit(detect_languages(inputs, model, loading, given, json_lines=json_lines))
 
 
@@ -205,27 +207,24 @@ def info(model: Model = api.DEFAULT_MODEL) -> None:
 def run() -> NoReturn:
     """Run the command line; errors are one line, and the exit status says what failed."""
     try:
-        app(flags.spelled_out(sys.argv[1:], flags.switches()), standalone_mode=True)
+        arguments = flags.spelled_out(sys.argv[1:] or ["--help"], SWITCHES)
+        sys.exit(app(arguments, standalone_mode=False))
     except KeyboardInterrupt:
-        _leave(130)
+        leave()
     except BrokenPipeError:  # whoever read has had enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        _leave(0)
+        sys.exit(0)
     except WhisperBatchError as error:
-        print(f"whisperbatch: {error}", file=sys.stderr)  # noqa: T201 - a program's output
-        sys.exit(_status(error))
-    sys.exit(0)
+        _end(str(error), next((status for kind, status in STATUSES if isinstance(error, kind)), 1))
+    except USAGE as error:
+        _end(error.format_message(), 2)
+    except typer.Abort:
+        leave()
 
 
-def _status(error: WhisperBatchError) -> int:
-    return next((status for kind, status in STATUSES if isinstance(error, kind)), 1)
-
-
-def _leave(status: int) -> NoReturn:
-    """At once: threads that are decoding are not waited for, and files are whole all the same."""
-    for stream in (sys.stdout, sys.stderr):
-        stream.flush()
-    os._exit(status)
+def _end(message: str, status: int) -> NoReturn:
+    print(f"whisperbatch: {' '.join(message.split())}", file=sys.stderr)  # noqa: T201 - a program's output
+    sys.exit(status)
 
 
 def _log(*, verbose: bool) -> None:

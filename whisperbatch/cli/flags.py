@@ -29,10 +29,11 @@ PANELS: Final = (
 )
 
 ALIASES: Final = {
-    "log_prob_threshold": ("--logprob-threshold", "--logprob_threshold"),
-    "intra_threads": ("--threads",),
+    "--logprob-threshold": "--log-prob-threshold",
+    "--output-format": "--format",
+    "--threads": "--intra-threads",
 }
-"""As openai-whisper's command line spells them."""
+"""What other command lines of Whisper's call them."""
 
 NONE: Final = "none"
 VALUES: Final = {"True": True, "False": False}
@@ -81,31 +82,28 @@ def of_function(
 
 
 def flag(name: str, kind: object, default: object, said: str, panel: str) -> inspect.Parameter:
-    """One flag, in both spellings."""
-    spelled = list(dict.fromkeys((_dashed(name), f"--{name}", *ALIASES.get(name, ()))))
-    about: dict[str, Any] = {
-        "help": _sentence(said),
-        "rich_help_panel": panel,
-        "show_default": False if default in (None, "", ()) else _shown(default),
-    }
+    """One flag."""
+    spelled = _dashed(name)
+    shown = "" if default in (None, "", ()) else f" Default: {_shown(default)}."
+    about: dict[str, Any] = {"help": _sentence(said) + shown, "rich_help_panel": panel}
     bare = _bare(kind)
     if bare is bool:
-        spelled = [f"{one}/--no-{one[2:]}" for one in spelled]
-        taken: Any = bool
-    elif get_origin(bare) is Literal:
-        taken = bare
-    elif bare is str:
-        taken = str
-    elif bare in (int, float) and default is not None and not _may_be_none(kind):
-        taken = bare
+        spelled = f"{spelled}/--no-{spelled[2:]}"
+        accepted: Any = bool
+    elif get_origin(bare) is Literal or (
+        bare in (int, float) and default is not None and not _may_be_none(kind)
+    ):
+        accepted = bare
     else:
-        taken = str
-        about["parser"], about["metavar"] = _parser(name, bare, default), _metavar(bare)
+        accepted = str
+        if bare is not str:
+            about["parser"], about["metavar"] = _parser(bare, default), _metavar(bare)
+    option = typer.Option(spelled, show_default=False, **about)
     return inspect.Parameter(
         name,
         inspect.Parameter.KEYWORD_ONLY,
         default=None,
-        annotation=Annotated[taken | None, typer.Option(*spelled, **about)],
+        annotation=Annotated[accepted | None, option],
     )
 
 
@@ -137,17 +135,25 @@ def given(keywords: dict[str, Any]) -> dict[str, Any]:
 
 
 def spelled_out(arguments: Sequence[str], switches: Iterable[str]) -> list[str]:
-    """Switches with a value, as openai-whisper has them, without it.
+    """Flags as they are declared here, from how other command lines of Whisper's have them.
 
-    `--word_timestamps True` becomes `--word_timestamps`, with False `--no-word_timestamps`.
+    `--beam_size` becomes `--beam-size`; of `switches`, `--word_timestamps True` becomes
+    `--word-timestamps`, and with False `--no-word-timestamps`. After `--` nothing is a flag.
     """
-    names = {f"--{name}" for name in switches} | {_dashed(name) for name in switches}
+    names = {_dashed(name) for name in switches}
     found: list[str] = []
-    for one in arguments:
+    for number, one in enumerate(arguments):
+        if one == "--":
+            return [*found, *arguments[number:]]
         if one in VALUES and found and found[-1] in names:
             name, value = found.pop(), one
+        elif one.startswith("--"):
+            written, equals, value = one.partition("=")
+            name = written.replace("_", "-")
+            name = ALIASES.get(name, name)
+            one = f"{name}{equals}{value}"  # noqa: PLW2901 - the same, as it is declared
         else:
-            name, _, value = one.partition("=")
+            name, value = one, ""
         if name in names and value in VALUES:
             found.append(name if VALUES[value] else f"--no-{name[2:]}")
         else:
@@ -162,16 +168,15 @@ def switches() -> list[str]:
     ]
 
 
-def _parser(name: str, kind: object, default: object) -> Callable[[str], Any]:
+def _parser(kind: object, default: object) -> Callable[[str], Any]:
     def parse(text: str) -> Any:  # noqa: ANN401 - what the option takes
         if text.lower() == NONE and default is not None:
             return NONE
         try:
             return PARSERS[kind](text) if kind in PARSERS else text
         except ValueError as error:
-            raise typer.BadParameter(f"{text!r} is not {_metavar(kind)}") from error
+            raise typer.BadParameter(f"{text!r} is not of the form {_metavar(kind)}") from error
 
-    parse.__name__ = name
     return parse
 
 
@@ -210,17 +215,20 @@ PARSERS: Final[dict[object, Callable[[str], Any]]] = {
     RANGES: _ranges,
 }
 
+METAVARS: Final[dict[object, str]] = {
+    int: "N",
+    float: "X",
+    tuple[int, ...]: "N,N",
+    tuple[str, ...]: "A,B",
+    int | tuple[int, ...]: "N,N",
+    LADDER: "X,X",
+    RANGES: "X,X",
+}
+"""What the help says that they are given."""
+
 
 def _metavar(kind: object) -> str:
-    return {
-        int: "NUMBER",
-        float: "NUMBER",
-        tuple[int, ...]: "NUMBERS, with commas",
-        tuple[str, ...]: "NAMES, with commas",
-        int | tuple[int, ...]: "NUMBERS, with commas",
-        LADDER: "NUMBERS, with commas",
-        RANGES: "START,END, in seconds, with commas",
-    }.get(kind, "TEXT")
+    return METAVARS.get(kind, "TEXT")
 
 
 def _bare(kind: object) -> object:

@@ -60,12 +60,13 @@ def show_models(console: Console) -> None:
         table.add_column(column, justify="right" if column == "about" else "left", no_wrap=True)
     for name in available_models():
         kind, directory = where_is(name)
+        english = name.endswith(".en") or name.startswith("distil")
         where = {
             "installed": "installed",
             "cached": f"cached in {directory}",
             "hub": "to be downloaded",
         }[kind]
-        table.add_row(name, "English" if name.endswith(".en") else "99", f"{_size(name)} MB", where)
+        table.add_row(name, "English" if english else "99", f"{_size(name)} MB", where)
     console.print(table)
     console.print("Downloaded when first used, or by: whisperbatch models --fetch NAME")
 

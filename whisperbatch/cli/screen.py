@@ -117,19 +117,13 @@ class Terminal:
         self._many = len(tasks) > 1
         self._going: dict[str, TaskID] = {}
         self._places: dict[str, float] = {}  # seconds of each that are done
-        self._left = len(tasks)
+        self._count = self._left = len(tasks)
         self._durations = {task.source: _duration(task) for task in tasks[:PROBED]}
-        self._known = [one for one in self._durations.values() if one]
-        self._count = len(tasks)
-        self._whole = bars.add_task(
-            f"{len(tasks)} recordings" if self._many else "",
-            total=self._total(),
-            visible=self._many,
-        )
+        self._whole = bars.add_task(self._name(tasks), total=self._total(), whole=True)
+        bars.start()
 
     def show(self, event: Event) -> None:
         """See `Screen`."""
-        source = event.task.source
         if isinstance(event, Heard):
             if self._text:
                 self._console.print(_line(event.segment), soft_wrap=True, highlight=False)
@@ -141,35 +135,37 @@ class Terminal:
                 self._console.print(_done(event), soft_wrap=True, highlight=False)
         else:
             self._console.print(_failed(event.error), soft_wrap=True, highlight=False)
-        if (bar := self._going.pop(source, None)) is not None:
-            self._bars.remove_task(bar)
+            self._durations.pop(event.task.source, None)
+            self._count -= 1
         self._left -= 1
-        done = sum(self._places.values())
-        self._bars.update(
-            self._whole,
-            description=f"{self._left} of {self._count} left",
-            total=self._total() if self._left else done,
-        )
+        if (bar := self._going.pop(event.task.source, None)) is not None:
+            self._bars.remove_task(bar)
+        if self._many:
+            self._bars.update(self._whole, description=f"{self._left} left", total=self._total())
 
     def close(self) -> None:
         """See `Screen`."""
         self._bars.stop()
 
+    def _name(self, tasks: Sequence[Task]) -> str:
+        return f"{len(tasks)} left" if self._many else _shortened(tasks[0].source)
+
     def _advance(self, task: Task, seconds: float) -> None:
         source = task.source
-        if source not in self._going:
-            self._going[source] = self._bars.add_task(
-                _shortened(_name(source)), total=self._durations.get(source) or _duration(task)
-            )
         self._places[source] = max(seconds, self._places.get(source, 0.0))
-        self._bars.update(self._going[source], completed=self._places[source])
         self._bars.update(self._whole, completed=sum(self._places.values()))
+        if self._many:
+            if source not in self._going:
+                total = self._durations.get(source) or _duration(task)
+                self._going[source] = self._bars.add_task(
+                    _shortened(source), total=total, whole=False
+                )
+            self._bars.update(self._going[source], completed=self._places[source])
 
     def _total(self) -> float | None:
         """Seconds of all recordings: of those not asked, as many as the others have on average."""
-        if not self._known:
-            return None
-        return sum(self._known) / len(self._known) * self._count
+        known = [one for one in self._durations.values() if one]
+        return sum(known) / len(known) * self._count if known else None
 
 
 class _Clock(ProgressColumn):
@@ -178,7 +174,7 @@ class _Clock(ProgressColumn):
     def render(self, task: Bar) -> Text:
         done = task.completed
         parts = [clock(done) + (f" of {clock(task.total)}" if task.total else "")]
-        if task.elapsed and done:
+        if task.fields["whole"] and task.elapsed and done:
             speed = done / task.elapsed
             parts.append(f"{speed:.0f}x")
             if task.total and task.total > done:
@@ -267,7 +263,8 @@ def _name(source: str) -> str:
     return Path(source).name if "://" not in source else source
 
 
-def _shortened(name: str) -> str:
+def _shortened(source: str) -> str:
+    name = _name(source)
     return name if len(name) <= NARROW else f"{name[: NARROW - 1]}…"
 
 

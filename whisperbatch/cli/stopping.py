@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType, TracebackType
-from typing import Final, Self
+from typing import Final, NoReturn, Self
 
 INTERRUPTED: Final = 130  # 128 and the number of the signal, as shells have it
 
@@ -56,6 +56,11 @@ class Stop:
 
     def _leave(self) -> None:
         self._say()
-        for stream in (sys.stdout, sys.stderr):
-            stream.flush()
-        os._exit(INTERRUPTED)
+        leave()
+
+
+def leave() -> NoReturn:
+    """End the process as one that was interrupted; no thread is waited for."""
+    for stream in (sys.stdout, sys.stderr):
+        stream.flush()
+    os._exit(INTERRUPTED)
