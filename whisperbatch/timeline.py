@@ -7,8 +7,8 @@
              en            en     fr            their languages, in a colour each
                                   xxx           what was left out, and speech that was missed
 
-Long recordings take several lines. A point of the picture is half a second, so that hours take
-little memory.
+Long recordings take several lines. A point of the picture is a tenth of a second, so that hours
+take little memory.
 """
 
 import base64
@@ -41,7 +41,7 @@ from whisperbatch.vad import open_vad
 from whisperbatch.writers.files import write_atomically
 
 KINDS: Final = ("png", "html")
-STEP: Final = 50 * HOP  # samples to a point: half a second
+STEP: Final = 10 * HOP  # samples to a point: a tenth of a second
 LINES: Final = (60, 120, 300, 600, 900, 1800, 3600, 7200)  # seconds that a line may show
 MOST_LINES: Final = 12
 COLOURS: Final = ("#4477aa", "#ee6677", "#228833", "#ccbb44", "#66ccee", "#aa3377")
@@ -254,7 +254,7 @@ def _legend(colours: dict[str, str]) -> list[Any]:
         Patch(color=GREY, label="loudness"),
         Patch(color="#000000", label="speech"),
         Patch(color=FAINT, label="chunks"),
-        *(Patch(color=colour, label=f"text: {one}") for one, colour in colours.items()),
+        *(Patch(color=colour, label=f"text in {one}; paler: less sure") for one, colour in colours.items()),
         Patch(color=RED, label="left out or missed"),
     ]
 

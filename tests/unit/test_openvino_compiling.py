@@ -32,9 +32,9 @@ def compiler(folder: Path | None, **changes: Any) -> Compiler:
 
 
 def doubled(made: Any) -> list[float]:
-    found: list[float] = made.create_infer_request().infer({0: np.array([1, 3], np.float32)})[
-        0
-    ].tolist()
+    found: list[float] = (
+        made.create_infer_request().infer({0: np.array([1, 3], np.float32)})[0].tolist()
+    )
     return found
 
 
