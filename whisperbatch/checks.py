@@ -15,6 +15,17 @@ def default(group: type, name: str) -> object:
     return next(field.default for field in fields(group) if field.name == name)
 
 
+def without_effect(group: object, names: tuple[str, ...], where: str) -> None:
+    """Fields of an option group that have no effect, as `where` says, and so must be as they are.
+
+    Raises:
+        OptionError: one of them is not its default.
+    """
+    for name in names:
+        if getattr(group, name) != default(type(group), name):
+            raise OptionError(f"{name} has no effect {where}; leave it out")
+
+
 def number(name: str, value: object, *, least: float, most: float = LONGEST) -> None:
     """A finite number in a range."""
     if isinstance(value, bool) or not isinstance(value, int | float):

@@ -100,9 +100,8 @@ class VadOptions:
         checks.number("max_speech_duration", self.max_speech_duration, least=1, most=30)
         checks.room("max_speech_duration", self.max_speech_duration, self.speech_pad)
         if not self.vad:
-            for name in ("vad_onset", "vad_offset", "min_silence_duration", "speech_pad"):
-                if getattr(self, name) != checks.default(VadOptions, name):
-                    raise OptionError(f"{name} has no effect with vad=False; leave it out")
+            names = ("vad_onset", "vad_offset", "min_silence_duration", "speech_pad")
+            checks.without_effect(self, names, "with vad=False")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -195,19 +194,15 @@ class LanguageOptions:
                 "be spoken as languages=('en', 'fr'), or none"
             )
         if self.language:
-            _refuse(self, named, "where the language is given")
+            checks.without_effect(self, named, "where the language is given")
         if self.multilingual:
-            _refuse(self, named[1:3], "with multilingual=True: every chunk is listened to")
+            checks.without_effect(
+                self, named[1:3], "with multilingual=True: every chunk is listened to"
+            )
         else:
-            _refuse(self, ("output", "latin_names"), "without multilingual=True")
+            checks.without_effect(self, ("output", "latin_names"), "without multilingual=True")
         if self.output == "english":
-            _refuse(self, ("latin_names",), "with output='english'")
-
-
-def _refuse(group: LanguageOptions, names: tuple[str, ...], where: str) -> None:
-    for name in names:
-        if getattr(group, name) != checks.default(LanguageOptions, name):
-            raise OptionError(f"{name} has no effect {where}; leave it out")
+            checks.without_effect(self, ("latin_names",), "with output='english'")
 
 
 @dataclass(frozen=True, kw_only=True)
