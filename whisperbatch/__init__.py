@@ -13,6 +13,7 @@ if TYPE_CHECKING:
         ModelError,
         OptionError,
         WhisperBatchError,
+        WriteError,
     )
     from whisperbatch.models import available_models
     from whisperbatch.options import Options
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
         Transcript,
         Word,
     )
+    from whisperbatch.writers import SubtitleOptions, write
 
 __all__ = [
     "Audio",
@@ -41,19 +43,22 @@ __all__ = [
     "Options",
     "Segment",
     "SegmentStream",
+    "SubtitleOptions",
     "Transcriber",
     "Transcript",
     "WhisperBatchError",
     "Word",
+    "WriteError",
     "available_models",
     "detect_language",
     "load",
     "stream",
     "transcribe",
     "transcribe_many",
+    "write",
 ]
 
-_HOMES = ("errors", "options", "types", "models", "transcriber", "api")
+_HOMES = ("errors", "options", "types", "writers", "models", "transcriber", "api")
 
 
 def __getattr__(name: str) -> object:

@@ -6,6 +6,7 @@
     ├── ModelError                      weights that are missing, damaged or of another kind
     ├── MissingExtraError (ImportError) an optional dependency that is not installed
     ├── EngineError                     the engine failed on a batch
+    ├── WriteError                      an output file cannot be written
     └── ClosedError (RuntimeError)      a Transcriber was used after close()
 
 Messages are one line: what is wrong, where, and the mend.
@@ -19,6 +20,7 @@ __all__ = [
     "ModelError",
     "OptionError",
     "WhisperBatchError",
+    "WriteError",
 ]
 
 
@@ -60,3 +62,7 @@ class EngineError(WhisperBatchError):
 
 class ClosedError(WhisperBatchError, RuntimeError):
     """A Transcriber was used after it was closed."""
+
+
+class WriteError(WhisperBatchError):
+    """An output file cannot be written; the old one, if there is one, is whole."""
