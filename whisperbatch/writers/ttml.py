@@ -36,7 +36,7 @@ def ttml(transcript: Transcript, options: SubtitleOptions) -> str:
     for cue in shown:
         own = {} if cue.language == language else {"xml:lang": _tag(cue.language)}
         _add(division, cue, own)
-    written = ET.tostring(root, encoding="unicode", short_empty_elements=True)
+    written = ET.tostring(root, encoding="unicode")
     return f'<?xml version="1.0" encoding="UTF-8"?>\n{written}\n'
 
 
