@@ -9,6 +9,7 @@ import pytest
 
 import whisperbatch as wb
 from whisperbatch.errors import __all__ as error_names
+from whisperbatch.writers import FORMATS
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -25,6 +26,17 @@ def test_every_option_is_in_the_table_with_its_default() -> None:
     loading = inspect.signature(wb.load).parameters
     expected |= {name: repr(parameter.default) for name, parameter in loading.items()}
     assert rows("docs/reference/options.md") == expected
+
+
+def test_every_option_of_subtitles_is_in_the_table_with_its_default() -> None:
+    found = rows("docs/reference/writers.md")
+    assert found == {field.name: repr(field.default) for field in fields(wb.SubtitleOptions)}
+
+
+def test_every_format_is_in_the_table() -> None:
+    page = (ROOT / "docs/reference/writers.md").read_text()
+    section = page.split("## Formats\n")[1].split("\n## ")[0]
+    assert tuple(re.findall(r"^\| `(\w+)` \|", section, re.MULTILINE)) == FORMATS
 
 
 @pytest.mark.parametrize("type_", [wb.Segment, wb.Transcript])

@@ -6,13 +6,13 @@ from itertools import pairwise
 from typing import Final
 
 from whisperbatch.decoding.vocabulary import Vocabulary
-from whisperbatch.decoding.words import CLOSING, Placed, ends_sentence
+from whisperbatch.decoding.words import Placed
+from whisperbatch.punctuation import CLAUSE_ENDS, CLOSING, ends_sentence, last_mark
 from whisperbatch.types import Chunk, SpeechSpan, to_samples
 
 PAUSE: Final = to_samples(0.4)  # silence between words that ends a segment
 LONGEST: Final = to_samples(15.0)  # a longer segment is parted at a comma or its longest pause
 SHORTEST: Final = to_samples(1.0)  # parting leaves no less than this
-CLAUSE_ENDS: Final = frozenset(",;:、，；：")
 COMMA: Final = to_samples(0.5)  # of silence that a comma is worth, when a segment is parted
 
 
@@ -91,7 +91,7 @@ def _part(words: list[Placed], speech: Sequence[SpeechSpan]) -> list[list[Placed
 
     def worth(number: int) -> float:
         before, after = words[number - 1], words[number]
-        comma = COMMA if before.text.strip().rstrip(CLOSING)[-1:] in CLAUSE_ENDS else 0
+        comma = COMMA if last_mark(before.text) in CLAUSE_ENDS else 0
         short = min(before.end - words[0].start, words[-1].end - after.start) < SHORTEST
         middle = abs((before.end + after.start) - (words[0].start + words[-1].end)) / 20
         silence = max(_silence(before, after, speech), after.start - before.end)

@@ -7,13 +7,12 @@ from typing import Final
 
 from whisperbatch.decoding.vocabulary import Vocabulary
 from whisperbatch.protocols import Alignment
+from whisperbatch.punctuation import ends_sentence
 from whisperbatch.types import Chunk, SpeechSpan, to_samples
 
 # openai/whisper's sets, and more: marks that belong to the word after, and to the word before
 PREPENDED: Final = frozenset("\"'“¿([{-")
 APPENDED: Final = frozenset("\"'.。,，!！?？:：”)]}、" + "’»」』》…;；؟،؛।۔")
-SENTENCE_ENDS: Final = frozenset(".?!。？！…।॥؟۔։።")
-CLOSING: Final = "\"'”’)]}»」』"
 
 FRAME: Final = to_samples(0.02)  # the detector finds speech that much late, and too early its end
 EARLY: Final = to_samples(0.5)  # more speech than that after the last word is not the word's
@@ -117,11 +116,6 @@ def _unstretched(word: Placed, before: Placed | None) -> Placed:
     if ends_sentence(word.text):
         return replace(word, end=word.start + slowly)
     return word
-
-
-def ends_sentence(text: str) -> bool:
-    """Whether there is a mark at the end of a word that ends sentences."""
-    return text.strip().rstrip(CLOSING)[-1:] in SENTENCE_ENDS
 
 
 def _core(span: SpeechSpan) -> SpeechSpan:

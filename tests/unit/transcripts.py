@@ -1,0 +1,32 @@
+"""Transcripts made of a few words."""
+
+import re
+from collections.abc import Sequence
+
+from whisperbatch.types import Segment, Transcript, Word
+
+
+def segment(
+    text: str,
+    start: float = 0.0,
+    end: float = 1.0,
+    *,
+    language: str = "en",
+    words: Sequence[Word] | None = None,
+    id: int = 0,  # noqa: A002 - a segment's
+) -> Segment:
+    own = None if words is None else tuple(words)
+    return Segment(id, start, end, text, language, -0.25, 0.01, 1.5, 0.0, own)
+
+
+def spoken(text: str, start: float = 0.0, pace: float = 1.0, language: str = "en") -> Segment:
+    """Words that take `pace` seconds each, without pauses."""
+    found = re.findall(r"\s*\S+", text)
+    words = [
+        Word(start + n * pace, start + (n + 1) * pace, word, 0.5) for n, word in enumerate(found)
+    ]
+    return segment(text, start, words[-1].end, language=language, words=words)
+
+
+def transcript(*segments: Segment, language: str | None = "en") -> Transcript:
+    return Transcript(tuple(segments), language, 0.75, 60.0, "talk.mp3")
