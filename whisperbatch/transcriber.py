@@ -162,6 +162,11 @@ class Transcriber:
         self._engine = engine
         self._closed = False
 
+    @property
+    def engine(self) -> Engine:
+        """What runs the model. It is closed with the Transcriber."""
+        return self._engine
+
     @shows(*OPTIONS)
     def transcribe(
         self, source: Source, *, options: Options | None = None, **keywords: Unpack[OptionKeywords]
