@@ -226,7 +226,7 @@ def test_effective_options() -> None:
     assert (found.beam_size, found.temperatures) == (2, list(LADDER))
     assert found.condition_on_previous_text is False
     assert found.initial_prompt == (5,)
-    assert found.suppress_tokens == [-1]
+    assert found.suppress_tokens == (-1,)
     assert found.clip_timestamps == [1.0, 2.0, 3.0]
     assert found.without_timestamps
     assert found.hallucination_silence_threshold == 2.0

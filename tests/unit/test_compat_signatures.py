@@ -1,10 +1,12 @@
 """The drop-in has faster-whisper's signatures: names, order, kinds and defaults."""
 
 import inspect
+import re
 import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import MISSING, fields
+from pathlib import Path
 from typing import Any
 
 import faster_whisper as theirs
@@ -87,6 +89,23 @@ def test_classes_are_where_programs_import_them_from() -> None:
         for package in ("faster_whisper", "whisperbatch.compat.faster_whisper"):
             found = __import__(f"{package}.{module}", fromlist=names)
             assert all(hasattr(found, name) for name in names)
+
+
+def test_a_measured_field_belongs_to_instances_alone() -> None:
+    assert not hasattr(ours.TranscriptionInfo, "duration_after_vad")
+    assert not hasattr(theirs.transcribe.TranscriptionInfo, "duration_after_vad")
+
+
+def test_every_parameter_is_on_the_page() -> None:
+    page = (Path(__file__).parents[2] / "docs/how-to/move-from-faster-whisper.md").read_text()
+    cells = "|".join(re.findall(r"^\| (.*?) \|", page, re.MULTILINE))
+    named = set(re.findall(r"`(\w+)`", cells))
+    for function in (
+        theirs.WhisperModel.__init__,
+        theirs.WhisperModel.transcribe,
+        theirs.BatchedInferencePipeline.transcribe,
+    ):
+        assert set(inspect.signature(function).parameters) - named <= {"self", "model_kwargs"}
 
 
 def test_the_package_does_not_load_it() -> None:

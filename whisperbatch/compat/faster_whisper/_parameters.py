@@ -178,7 +178,7 @@ def effective(options: Options, request: Request) -> TranscriptionOptions:
         initial_prompt=options.initial_prompt,
         prefix=options.prefix,
         suppress_blank=options.suppress_blank,
-        suppress_tokens=list(options.suppress_tokens),
+        suppress_tokens=options.suppress_tokens,
         without_timestamps=options.timestamps == "alignment",
         max_initial_timestamp=options.max_initial_timestamp,
         word_timestamps=options.word_timestamps,

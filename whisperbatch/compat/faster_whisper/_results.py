@@ -1,6 +1,6 @@
 """faster-whisper's results: not frozen, as theirs are not, since programs write to them."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 from warnings import warn
@@ -92,7 +92,7 @@ class TranscriptionOptions:
     initial_prompt: str | Iterable[int] | None
     prefix: str | None
     suppress_blank: bool
-    suppress_tokens: list[int] | None
+    suppress_tokens: Sequence[int] | None
     without_timestamps: bool
     max_initial_timestamp: float
     word_timestamps: bool
@@ -143,7 +143,9 @@ class _Measured:
     def __init__(self, name: str) -> None:
         self._name = name
 
-    def __get__(self, instance: object, owner: type) -> float:
+    def __get__(self, instance: object | None, owner: type) -> float:
+        if instance is None:  # as of any field without a default
+            raise AttributeError(self._name)
         value = vars(instance)[self._name]
         return float(value() if callable(value) else value)
 

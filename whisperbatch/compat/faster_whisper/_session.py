@@ -8,9 +8,9 @@ is decoded before info is there.
 
 import functools
 import logging
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Final, cast
 
@@ -46,11 +46,15 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class _Language:
-    """What a recording's language is: code, probability, and those of all if it was detected."""
+    """What a recording's language is, how probable, and how probable all are if it was detected."""
 
     code: str
     probability: float
-    all: list[tuple[str, float]] | None = None
+    probabilities: Mapping[str, float] = field(default_factory=dict)
+
+    def ranked(self) -> list[tuple[str, float]] | None:
+        """All of them, the most probable first; None where it was not detected."""
+        return sorted(self.probabilities.items(), key=lambda item: -item[1]) or None
 
 
 def transcribe(
@@ -76,14 +80,15 @@ def transcribe(
         stream = asr.stream_from(reader, options, stack.pop_all().close)
     first = None if language else next(stream, None)
     if language is None:
-        language = _Language(stream.language or "en", stream.language_probability)
+        known = stream.language or "en", stream.language_probability
+        language = _Language(*known, stream.language_probabilities)
     told = chain((first,) if first else (), stream)
     info = TranscriptionInfo(
         language=language.code,
         language_probability=language.probability,
         duration=cast("float", duration),  # or what measures it
         duration_after_vad=cast("float", _after_vad(twice, options, duration)),
-        all_language_probs=language.all,
+        all_language_probs=language.ranked(),
         transcription_options=effective(options, request),
         vad_options=effective_vad(options),
     )
@@ -110,7 +115,7 @@ def _language(
     found = glimpse(asr.engine, reader, options)
     if found is None or found.language is None:
         return None
-    every = list(found.probabilities.items()) if asr.engine.is_multilingual else None
+    every = found.probabilities if asr.engine.is_multilingual else {}
     return _Language(found.language, found.probability, every)
 
 

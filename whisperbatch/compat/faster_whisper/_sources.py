@@ -17,7 +17,7 @@ def as_source(audio: object) -> Source:
     """
     if isinstance(audio, np.ndarray) or hasattr(audio, "__array__"):
         samples = np.asarray(cast("Any", audio))
-        return samples.astype(np.float32) if samples.dtype.kind == "f" else samples
+        return samples.astype(np.float32, copy=False) if samples.dtype.kind == "f" else samples
     return cast("Source", audio)  # anything else is refused where it is opened
 
 
