@@ -22,6 +22,7 @@ from tests.unit.fakes import FakeEngine, noise
 from whisperbatch import AudioError, OptionError, Transcriber
 from whisperbatch.compat.faster_whisper import (
     BatchedInferencePipeline,
+    Segment,
     TranscriptionInfo,
     WhisperModel,
     _session,
@@ -257,6 +258,16 @@ def test_progress(model: WhisperModel, wav: Path, capsys: pytest.CaptureFixture[
         assert "seconds" in capsys.readouterr().err
     list(model.transcribe(wav, **LOUD)[0])
     assert capsys.readouterr().err == ""
+
+
+def test_progress_ends_where_the_recording_does(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Seconds are no whole numbers, and a container may state too few of them."""
+    times = (0.1, 0.3, 7.77, 39.999, 40.004, 41.0)
+    segments = [Segment(1, 0, 0.0, end, " word", [], 0, 0, 0, None, 0) for end in times]
+    assert list(_session._with_progress(segments, 40.0)) == segments
+    assert "40.0/40.0" in capsys.readouterr().err
 
 
 def test_segments_may_be_abandoned(model: WhisperModel, wav: Path) -> None:

@@ -199,8 +199,15 @@ def _with_progress(segments: Iterable[Segment], duration: float) -> Iterator[Seg
     from tqdm import tqdm  # noqa: PLC0415 - only if it is asked for
 
     bar: Any
-    with tqdm(total=round(duration, 2) or None, unit="seconds") as bar:
+    total = round(duration, 2) or None
+    with tqdm(total=total, unit="seconds") as bar:
         for segment in segments:
-            bar.update(round(segment.end - bar.n, 2))
+            _move(bar, segment.end)
             yield segment
-        bar.update(max(round(duration - bar.n, 2), 0))
+        _move(bar, duration)
+
+
+def _move(bar: Any, seconds: float) -> None:  # noqa: ANN401 - tqdm ships no types
+    """Put it there: neither back nor beyond its end, which it would warn of."""
+    bar.n = max(bar.n, min(round(seconds, 2), bar.total or seconds))
+    bar.refresh()
