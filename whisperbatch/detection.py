@@ -4,7 +4,7 @@ source -> voiced windows here and there -> encoder, in batches -> votes -> Langu
 """
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from whisperbatch.audio import AudioReader
@@ -30,13 +30,33 @@ def detect(engine: Engine, reader: AudioReader, options: Options) -> LanguageDet
         AudioError: it cannot be read.
         EngineError: the model failed.
     """
+    if found := glimpse(engine, reader, options):
+        return found
+    windows = thinned(_all(reader, open_vad(options), options), options)
+    return _told(engine, windows, options) if windows else NOBODY
+
+
+def glimpse(engine: Engine, reader: AudioReader, options: Options) -> LanguageDetection | None:
+    """As `detect`, if that takes no reading through; otherwise None. `reader` is as before."""
     if not engine.is_multilingual:
         reason = f"model {engine.name} is English-only"
         log.info("%s: en, since %s", reader.name, reason)
         return LanguageDetection("en", 1.0, {"en": 1.0}, reason=reason)
-    windows = _windows(reader, open_vad(options), options)
-    if not windows:
-        return NOBODY
+    with reader.excerpts() as excerpts:
+        windows = (
+            find_windows(excerpts, open_vad(options), options, lambda: reader.closed)
+            if excerpts
+            else []
+        )
+    if windows:
+        return _told(engine, windows, options)
+    why = "no speech where it was listened to" if excerpts else "cannot be read out of order"
+    log.info("%s: %s; it is read through", reader.name, why)
+    return None
+
+
+def _told(engine: Engine, windows: Sequence[Chunk], options: Options) -> LanguageDetection:
+    """What the windows, at least one, say together."""
     extractor = feature_extractor(options.features, engine.n_mels)
     heard = listen(engine, extractor, windows)
     decision = decide(heard, options)
@@ -50,16 +70,6 @@ def detect(engine: Engine, reader: AudioReader, options: Options) -> LanguageDet
     return LanguageDetection(
         decision.language, decision.probability, dict(ranked), windows=tuple(found)
     )
-
-
-def _windows(reader: AudioReader, vad: Vad, options: Options) -> list[Chunk]:
-    with reader.excerpts() as excerpts:
-        found = find_windows(excerpts, vad, options, lambda: reader.closed) if excerpts else []
-    if found:
-        return found
-    why = "no speech where it was listened to" if excerpts else "cannot be read out of order"
-    log.info("%s: %s; it is read through", reader.name, why)
-    return thinned(_all(reader, vad, options), options)
 
 
 def _all(reader: AudioReader, vad: Vad, options: Options) -> Iterator[Chunk]:

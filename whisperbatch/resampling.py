@@ -1,4 +1,4 @@
-"""Frames of any rate, layout and format -> mono samples at 16 kHz, by FFmpeg."""
+"""Frames of any rate, layout and format -> mono samples, at 16 kHz as a rule, by FFmpeg."""
 
 from collections.abc import Iterator
 from typing import Final
@@ -16,14 +16,16 @@ MIXABLE: Final = 8  # channels that FFmpeg mixes down
 
 
 class Resampler:
-    """Frames of any rate, layout and format -> mono samples at 16 kHz, streamed, in whole blocks.
+    """Frames of any rate, layout and format -> mono samples at one rate, streamed, in whole blocks.
 
     Args:
         channel: "mix", or the one to take.
+        rate: of the samples that it gives, in Hz.
     """
 
-    def __init__(self, channel: Channel) -> None:
+    def __init__(self, channel: Channel, rate: int = SAMPLING_RATE) -> None:
         self._channel = channel
+        self._rate = rate
         self._resampler: AudioResampler | None = None
         self._source: tuple[str, str, int] | None = None
         self._channels = 1  # that it gives
@@ -62,7 +64,7 @@ class Resampler:
         self._resampler = AudioResampler(
             format="flt",
             layout="mono" if mixed else frame.layout,
-            rate=SAMPLING_RATE,
+            rate=self._rate,
             frame_size=BLOCK,
         )
 

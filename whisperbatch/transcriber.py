@@ -2,7 +2,7 @@
 
 import functools
 import inspect
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from contextlib import ExitStack, closing
 from dataclasses import fields
 from os import PathLike
@@ -61,6 +61,7 @@ class SegmentStream(Iterator[Segment]):
             is no speech to detect it from. Of a recording that can only be read through, later
             chunks may revise it: segments that are out already keep theirs.
         language_probability: of the language detected; 1.0 where it was given.
+        language_probabilities: of all languages, where one was detected; otherwise empty.
         duration: seconds of the recording read, once all segments have come; None before.
         dropped: what was decoded and left out so far, and speech that gave no text.
         chunks: how many chunks have been decoded so far.
@@ -75,6 +76,7 @@ class SegmentStream(Iterator[Segment]):
         self._closed = False
         self.language: str | None = None
         self.language_probability = 0.0
+        self.language_probabilities: Mapping[str, float] = {}
         self.duration: float | None = None
         self._account = run.account(0)
         self._learn()
@@ -151,6 +153,7 @@ class SegmentStream(Iterator[Segment]):
         if decision := self._run.language(0):
             self.language = decision.language
             self.language_probability = decision.probability
+            self.language_probabilities = decision.probabilities
 
 
 class Transcriber:
@@ -162,6 +165,11 @@ class Transcriber:
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
         self._closed = False
+
+    @property
+    def engine(self) -> Engine:
+        """What runs the model. It is closed with the Transcriber."""
+        return self._engine
 
     @shows(*OPTIONS)
     def transcribe(

@@ -9,7 +9,9 @@ import pytest
 
 from tests.unit.fakes import FakeEngine, noise
 from tests.unit.media_files import encode
-from whisperbatch import AudioError, ClosedError, OptionError, Transcriber
+from whisperbatch import AudioError, ClosedError, OptionError, Options, Transcriber
+from whisperbatch.audio import open_audio
+from whisperbatch.detection import glimpse
 from whisperbatch.types import LanguageDetection
 
 
@@ -159,3 +161,15 @@ def test_errors_are_those_of_a_transcription(tmp_path: Path) -> None:
     asr.close()
     with pytest.raises(ClosedError):
         asr.detect_language(noise(1))
+
+
+def test_a_glimpse_reads_nothing_through(wav: bytes) -> None:
+    options = Options(vad=False)
+    engine = FakeEngine()
+    with open_audio(wav, options) as reader:
+        found = glimpse(engine, reader, options)
+        assert found == Transcriber(engine).detect_language(wav, vad=False)
+        assert reader.position == 0
+    with open_audio(Unseekable(wav), options) as reader:
+        assert glimpse(engine, reader, options) is None
+        assert reader.position == 0

@@ -1,0 +1,259 @@
+"""Programs written for faster-whisper run on it and on the drop-in; only their import differs.
+
+They are written after its README and the behaviour that it documents. Each leaves what it has
+found in `result`: of the same shape from both, with few word errors from the drop-in.
+"""
+
+import wave
+from dataclasses import dataclass, fields, is_dataclass
+from typing import Any
+
+import numpy as np
+import pytest
+
+from benchmarks import recordings, scoring
+from benchmarks.recordings import Recording
+from whisperbatch.models import find_model
+
+THEIRS = "faster_whisper"
+OURS = "whisperbatch.compat.faster_whisper"
+
+FILES = {"AUDIO": "talk.mp3", "FRENCH": "french.mp3", "STEREO": "stereo.wav"}
+
+LOAD = """
+model = WhisperModel(BASE, device="cpu", compute_type="int8")
+"""
+
+
+@dataclass(frozen=True)
+class Program:
+    """A program and what must come of it.
+
+    Attributes:
+        source: reads AUDIO, STEREO, FRENCH, TINY and BASE; writes `result`, and `text` if that is
+            the transcript of AUDIO.
+        errors: word error rate of `text` from the drop-in, at most.
+        theirs: whether faster-whisper can do it, too.
+    """
+
+    source: str
+    errors: float | None = None
+    theirs: bool = True
+
+
+PROGRAMS = {
+    "the README's first": Program(
+        """
+from faster_whisper import WhisperModel
+"""
+        + LOAD
+        + """
+segments, info = model.transcribe(AUDIO, beam_size=5)
+line = "Detected language '%s' with probability %f" % (info.language, info.language_probability)
+lines = []
+for segment in segments:
+    lines.append("[%.2fs -> %.2fs] %s" % (segment.start, segment.end, segment.text))
+    last = segment
+text = "".join(line.split("] ")[1] for line in lines)
+result = (line, lines, last, info.duration)
+""",
+        errors=0.05,
+    ),
+    "batches": Program(
+        """
+from faster_whisper import BatchedInferencePipeline, WhisperModel
+model = WhisperModel(TINY, device="cpu", compute_type="int8")
+batched_model = BatchedInferencePipeline(model=model)
+segments, info = batched_model.transcribe(AUDIO, batch_size=16, language="en")
+segments = list(segments)
+text = "".join(segment.text for segment in segments)
+result = (segments, info)
+""",
+        errors=0.1,
+    ),
+    "words": Program(
+        """
+from faster_whisper import WhisperModel
+model = WhisperModel(TINY, device="cpu", compute_type="int8")
+segments, _ = model.transcribe(AUDIO, word_timestamps=True, temperature=0, language="en")
+lines, text = [], ""
+for segment in segments:
+    for word in segment.words:
+        lines.append("[%.2fs -> %.2fs] %s" % (word.start, word.end, word.word))
+        text += word.word
+    assert segment.text == "".join(word.word for word in segment.words)
+result = (lines, segment)
+""",
+        errors=0.1,
+    ),
+    "voice activity": Program(
+        """
+from faster_whisper import WhisperModel
+from faster_whisper.vad import VadOptions
+model = WhisperModel(TINY, compute_type="int8")
+with open(AUDIO, "rb") as file:
+    segments, info = model.transcribe(
+        file, vad_filter=True, vad_parameters=dict(min_silence_duration_ms=500, threshold=0.4)
+    )
+    text = "".join(segment.text for segment in segments)
+assert info.vad_options.min_silence_duration_ms == 500
+assert info.vad_options.threshold == 0.4
+assert 0 < info.duration_after_vad < info.duration
+again, _ = model.transcribe(AUDIO, vad_filter=True, vad_parameters=VadOptions(speech_pad_ms=200))
+result = (text, info, next(iter(again)))
+""",
+        errors=0.1,
+    ),
+    "two speakers": Program(
+        """
+from faster_whisper import WhisperModel, decode_audio
+model = WhisperModel(TINY, "cpu", compute_type="int8")
+left, right = decode_audio(STEREO, split_stereo=True)
+found = []
+for channel in (left, right):
+    segments, info = model.transcribe(channel, "en", beam_size=1)
+    found.append("".join(segment.text for segment in segments).strip())
+text = found[0]
+assert left.dtype == right.dtype == "float32"
+assert decode_audio(STEREO).shape == left.shape
+result = (found, len(left), info)
+""",
+        errors=0.15,
+    ),
+    "languages": Program(
+        """
+from faster_whisper import WhisperModel, decode_audio
+"""
+        + LOAD
+        + """
+samples = decode_audio(FRENCH)
+language, probability, every = model.detect_language(samples)
+_, info = model.transcribe(samples)
+features = model.feature_extractor(samples)
+again = model.detect_language(features=features)[0]
+assert language == info.language == again == "fr"
+assert probability > 0.5 and every[0][0] == "fr" and len(every) > 90
+assert "fr" in model.supported_languages and model.model.is_multilingual
+result = (language, probability, every, info.all_language_probs)
+"""
+    ),
+    "options": Program(
+        """
+from faster_whisper import WhisperModel
+model = WhisperModel(TINY, compute_type="int8", cpu_threads=2, num_workers=1)
+segments, info = model.transcribe(
+    audio=AUDIO, language="en", task="transcribe", beam_size=1, best_of=1, patience=1,
+    length_penalty=1, repetition_penalty=1.01, no_repeat_ngram_size=8, temperature=[0.0, 0.4],
+    compression_ratio_threshold=2.4, log_prob_threshold=-1.0, no_speech_threshold=0.6,
+    condition_on_previous_text=False, initial_prompt="Asterisk.", suppress_blank=True,
+    suppress_tokens=[-1], max_new_tokens=200, clip_timestamps="0,15", hotwords="voicemail",
+    hallucination_silence_threshold=2.0, word_timestamps=True, log_progress=False,
+)
+segments = list(segments)
+assert all(segment.end <= 16 for segment in segments)
+result = (segments, info.transcription_options)
+"""
+    ),
+    "subtitles": Program(
+        """
+from faster_whisper import BatchedInferencePipeline, WhisperModel, format_timestamp
+from faster_whisper.transcribe import Segment
+model = BatchedInferencePipeline(WhisperModel(TINY, compute_type="int8"))
+segments, info = model.transcribe(
+    AUDIO, without_timestamps=False, clip_timestamps=[{"start": 0, "end": 15}], vad_filter=False
+)
+lines = []
+for segment in segments:
+    assert isinstance(segment, Segment)
+    times = [format_timestamp(t, True, ",") for t in (segment.start, segment.end)]
+    lines.append(f"{segment.id}\\n{times[0]} --> {times[1]}\\n{segment.text.strip()}\\n")
+assert lines[0].startswith("1\\n00:00:0")
+result = (lines, info.language)
+"""
+    ),
+    "an older version's languages": Program(
+        """
+from faster_whisper import WhisperModel
+"""
+        + LOAD
+        + """
+result = model.detect_language_multi_segment(FRENCH)
+assert result["language_code"] == "fr"
+assert result["language_confidence"] > 0.5
+""",
+        theirs=False,
+    ),
+    "what batches ignored": Program(
+        """
+from faster_whisper import BatchedInferencePipeline, WhisperModel
+model = BatchedInferencePipeline(WhisperModel(TINY, compute_type="int8"))
+segments, info = model.transcribe(
+    AUDIO, condition_on_previous_text=True, prefix="Hello and welcome.", clip_timestamps="0,15"
+)
+text = "".join(segment.text for segment in segments)
+assert text.startswith(" Hello and welcome.")
+assert info.transcription_options.condition_on_previous_text
+assert info.transcription_options.temperatures[-1] == 1.0
+result = text
+""",
+        theirs=False,
+    ),
+}
+
+
+@pytest.fixture(scope="module")
+def talk() -> Recording:
+    return recordings.prompts("en", duration=30, seed=3)
+
+
+@pytest.fixture(scope="module")
+def given(talk: Recording, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """The names that programs may use."""
+    directory = tmp_path_factory.mktemp("compat")
+    other = recordings.prompts("en", duration=30, seed=4)
+    length = min(len(talk.samples), len(other.samples))
+    both = np.stack((talk.samples[:length], other.samples[:length]), 1)
+    recordings.write(talk, directory / "talk.mp3")
+    recordings.write(recordings.prompts("fr", duration=30), directory / "french.mp3")
+    with wave.open(str(directory / "stereo.wav"), "wb") as file:
+        file.setparams((2, 2, recordings.SAMPLING_RATE, 0, "NONE", ""))
+        file.writeframes(both.tobytes())
+    paths = {name: str(directory / file) for name, file in FILES.items()}
+    return {**paths, "BASE": str(find_model("base")), "TINY": str(find_model("tiny.en"))}
+
+
+def run(program: Program, module: str, given: dict[str, str]) -> dict[str, Any]:
+    source = program.source.replace(f"from {THEIRS}", f"from {module}")
+    scope: dict[str, Any] = dict(given)
+    exec(compile(source, f"<{module}>", "exec"), scope)  # noqa: S102 - the programs above
+    return scope
+
+
+def shape(value: Any) -> Any:
+    """What a program sees of a result: types, names, and what lists hold; no lengths or values.
+
+    What is in effect may be told in another form: there is a detector here where theirs has none.
+    """
+    if is_dataclass(value):
+        names = [f.name for f in fields(value) if f.name not in ("clip_timestamps", "vad_options")]
+        return type(value).__name__, {name: shape(getattr(value, name)) for name in names}
+    if isinstance(value, dict):
+        return {key: shape(one) for key, one in value.items()}
+    if isinstance(value, tuple) and not all(isinstance(one, int) for one in value):
+        return tuple(shape(one) for one in value)
+    if isinstance(value, list | tuple):
+        return type(value)([shape(value[0])] if value else [])
+    if isinstance(value, bool | str) or value is None:
+        return type(value).__name__
+    return "number" if isinstance(value, int | float) else type(value).__name__
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_program(name: str, given: dict[str, str], talk: Recording) -> None:
+    program = PROGRAMS[name]
+    found = run(program, OURS, given)
+    if program.errors is not None:
+        assert scoring.word_error_rate(talk.text, found["text"], "en").rate <= program.errors
+    if program.theirs:
+        expected = run(program, THEIRS, given)
+        assert shape(found["result"]) == shape(expected["result"])
