@@ -254,7 +254,10 @@ def _legend(colours: dict[str, str]) -> list[Any]:
         Patch(color=GREY, label="loudness"),
         Patch(color="#000000", label="speech"),
         Patch(color=FAINT, label="chunks"),
-        *(Patch(color=colour, label=f"text in {one}; paler: less sure") for one, colour in colours.items()),
+        *(
+            Patch(color=colour, label=f"text: {one}, pale: unsure")
+            for one, colour in colours.items()
+        ),
         Patch(color=RED, label="left out or missed"),
     ]
 

@@ -16,7 +16,7 @@ KILLS = 50
 def talks(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """More recordings than are read at a time, so that some are finished before others begin."""
     directory = tmp_path_factory.mktemp("talks")
-    for number, seconds in enumerate((15, 15, 45, 15, 20, 30)):
+    for number, seconds in enumerate((8, 8, 35, 8, 8, 20)):
         recordings.write(
             recordings.prompts("en", duration=seconds, seed=number), directory / f"{number}.wav"
         )

@@ -1,4 +1,3 @@
-from collections.abc import Sequence
 from pathlib import Path
 
 import pytest

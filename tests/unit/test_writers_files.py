@@ -3,6 +3,7 @@
 import errno
 import os
 import stat
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -11,7 +12,7 @@ from typing import Any, Self
 import pytest
 
 from whisperbatch.errors import WriteError
-from whisperbatch.writers.files import write_atomically, write_text_atomically
+from whisperbatch.writers.files import LEFT, write_atomically, write_text_atomically
 
 
 @pytest.fixture
@@ -241,3 +242,26 @@ def test_of_several_at_once_one_is_whole(tmp_path: Path) -> None:
     assert made == [path] * 8
     assert path.read_text() in versions
     assert names(tmp_path) == ["a.txt"]
+
+
+def test_what_a_killed_process_has_left_goes_with_the_next_file_of_that_name(
+    old: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def killed(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "replace", killed)
+        patched.setattr(Path, "unlink", lambda *_, **__: None)  # dead processes delete nothing
+        with pytest.raises(KeyboardInterrupt):
+            write_atomically(old, b"new")
+    [left] = [name for name in names(old.parent) if name != "a.srt"]
+    write_atomically(old.with_name("b.srt"), b"")
+    write_atomically(old, b"new")
+    assert left in names(old.parent)  # it may be being written
+    before = time.time() - LEFT - 1
+    os.utime(old.with_name(left), (before, before))
+    write_atomically(old.with_name("b.srt"), b"")
+    assert left in names(old.parent)
+    write_atomically(old, b"newer")
+    assert names(old.parent) == ["a.srt", "b.srt"]

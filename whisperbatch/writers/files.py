@@ -1,17 +1,23 @@
 """Files that are whole or not there: written under another name, then renamed into place.
 
-a.srt                          whole: the old one until it is the new one
-.whisperbatch-71-9c0e41d2.tmp  being written, or left by a process that was killed
+a.srt                                  whole: the old one until it is the new one
+.whisperbatch-5bd2-71-9c0e41d2.tmp     being written, or left by a process that was killed: the
+                                       next one to write a.srt deletes it
 """
 
 import errno
 import os
 import secrets
 import stat
+import time
+import zlib
 from contextlib import suppress
 from pathlib import Path
+from typing import Final
 
 from whisperbatch.errors import WriteError
+
+LEFT: Final = 60.0  # seconds after the last write: writing a transcript takes a few hundredths
 
 
 def write_text_atomically(path: str | os.PathLike[str], text: str) -> Path:
@@ -35,7 +41,9 @@ def write_atomically(path: str | os.PathLike[str], data: bytes) -> Path:
     try:
         target = Path(os.path.realpath(path))
         mode = _mode_of_old(target)
-        scratch = target.with_name(f".whisperbatch-{os.getpid()}-{secrets.token_hex(4)}.tmp")
+        start = f".whisperbatch-{zlib.crc32(target.name.encode()):x}-"
+        _sweep(target.parent, start)
+        scratch = target.with_name(f"{start}{os.getpid()}-{secrets.token_hex(4)}.tmp")
         try:
             _write_through(scratch, data)
             if mode is not None:
@@ -69,6 +77,14 @@ def _mode_of_old(target: Path) -> int | None:
     if not os.access(target, os.W_OK):  # renaming would ask the directory alone
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
     return stat.S_IMODE(mode)
+
+
+def _sweep(directory: Path, start: str) -> None:
+    """Delete what processes that died while writing the same file have left."""
+    for path in directory.glob(f"{start}*.tmp"):
+        with suppress(OSError):  # another process was faster
+            if time.time() - path.stat().st_mtime > LEFT:
+                path.unlink()
 
 
 def _write_through(path: Path, data: bytes) -> None:
