@@ -9,10 +9,12 @@ import numpy.typing as npt
 import pytest
 
 from benchmarks import recordings
+from tests.unit.fakes import Shelf
 from whisperbatch import ClosedError, EngineError
 from whisperbatch.batching import Row, padded
 from whisperbatch.decoding.vocabulary import Vocabulary
 from whisperbatch.engines.ctranslate2 import CTranslate2Engine
+from whisperbatch.engines.remembering import RememberingEngine
 from whisperbatch.features import feature_extractor
 from whisperbatch.models import find_model
 from whisperbatch.options import DecodeOptions
@@ -33,6 +35,7 @@ ENGINES: dict[str, Callable[[], Engine]] = {
     "ctranslate2 and openvino base": lambda: made("base", "ctranslate2", "openvino"),
     "openvino base": lambda: made("base", "openvino", "openvino"),
     "openvino tiny.en": lambda: made("tiny.en", "openvino", "openvino"),
+    "remembering base": lambda: RememberingEngine(made("base", "openvino", "openvino"), Shelf()),
 }
 
 GREEDY = DecodeOptions(beam_size=1)

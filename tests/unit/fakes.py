@@ -2,7 +2,7 @@
 
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -126,6 +126,19 @@ class FakeEngine:
 
     def close(self) -> None:
         self.closed = True
+
+
+class Shelf:
+    """A store in memory."""
+
+    def __init__(self) -> None:
+        self.values: dict[bytes, bytes] = {}
+
+    def find(self, keys: Sequence[bytes]) -> Mapping[bytes, bytes]:
+        return {key: self.values[key] for key in keys if key in self.values}
+
+    def keep(self, values: Mapping[bytes, bytes]) -> None:
+        self.values |= values
 
 
 def noise(seconds: float, seed: int = 0) -> npt.NDArray[Any]:

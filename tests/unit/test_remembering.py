@@ -1,4 +1,4 @@
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from tests.unit.fakes import FakeEncoded, FakeEngine
+from tests.unit.fakes import FakeEncoded, FakeEngine, Shelf
 from whisperbatch.engines.remembering import RememberingEngine
 from whisperbatch.errors import EngineError
 from whisperbatch.options import DecodeOptions
@@ -15,19 +15,6 @@ from whisperbatch.types import Hypothesis
 
 PROMPT = [50258, 50363]
 OPTIONS = DecodeOptions()
-
-
-class Shelf:
-    """A store in memory."""
-
-    def __init__(self) -> None:
-        self.values: dict[bytes, bytes] = {}
-
-    def find(self, keys: Sequence[bytes]) -> Mapping[bytes, bytes]:
-        return {key: self.values[key] for key in keys if key in self.values}
-
-    def keep(self, values: Mapping[bytes, bytes]) -> None:
-        self.values |= values
 
 
 @dataclass(frozen=True)

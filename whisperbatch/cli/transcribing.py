@@ -4,7 +4,7 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, closing, nullcontext
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -21,7 +21,7 @@ from whisperbatch.options import Options
 from whisperbatch.timeline import KINDS, draw
 from whisperbatch.types import Transcript
 from whisperbatch.weights import fingerprint
-from whisperbatch.writers import FORMATS, SubtitleOptions, write
+from whisperbatch.writers import FORMATS, SubtitleOptions, check_layout, write
 
 HOW_TO_GO_ON: Final = {
     True: "the same command goes on from here",
@@ -195,16 +195,13 @@ def _work(
 
 def _options(wanted: Wanted, formats: Sequence[str]) -> Options:
     """Of the decoding; words have times where the layout of the files needs them."""
-    for name, value in asdict(wanted.layout).items():
-        fitted = [getattr(wanted.layout.fitted(kind), name) for kind in formats]
-        if value != getattr(SubtitleOptions(), name) and value not in fitted:
-            raise OptionError(f"--{name.replace('_', '-')} has no effect without --format srt")
+    check_layout(wanted.layout, formats)
     given = dict(wanted.options)
     if wanted.layout.needs_words:
         given.setdefault("word_timestamps", True)
     options = resolve(None, **given)
     if wanted.layout.needs_words and not options.word_timestamps:
-        raise OptionError(f"{wanted.layout.needs_words[0]} needs word_timestamps")
+        raise OptionError(f"{wanted.layout.needs_words[0]} has no effect without word_timestamps")
     return options
 
 
