@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     )
     from whisperbatch.models import available_models
     from whisperbatch.options import Options
-    from whisperbatch.transcriber import SegmentStream, Transcriber
+    from whisperbatch.streams import SegmentStream
+    from whisperbatch.transcriber import Transcriber
     from whisperbatch.types import (
         Audio,
         Dropped,
@@ -58,7 +59,7 @@ __all__ = [
     "write",
 ]
 
-_HOMES = ("errors", "options", "types", "writers", "models", "transcriber", "api")
+_HOMES = ("errors", "options", "types", "writers", "models", "streams", "transcriber", "api")
 
 
 def __getattr__(name: str) -> object:

@@ -11,14 +11,13 @@ from whisperbatch.errors import OptionError, WhisperBatchError
 from whisperbatch.keywords import DetectionKeywords, OptionKeywords, for_detection, resolve
 from whisperbatch.models import find_model
 from whisperbatch.options import Options
+from whisperbatch.streams import SegmentStream, whole
 from whisperbatch.transcriber import (
     DETECTION,
     OPTIONS,
-    SegmentStream,
     Transcriber,
     check_many,
     shows,
-    whole,
 )
 from whisperbatch.types import LanguageDetection, Source, Transcript
 

@@ -1,9 +1,8 @@
-"""A loaded model at work: a stream of segments, one recording, many recordings."""
+"""A loaded model at work: one recording, many recordings, their languages."""
 
 import functools
 import inspect
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
-from contextlib import ExitStack, closing
+from collections.abc import Callable, Generator, Iterable
 from dataclasses import fields
 from os import PathLike
 from types import TracebackType
@@ -12,7 +11,6 @@ from typing import Final, Literal, Self, TypeVar, Unpack, overload
 import numpy as np
 
 from whisperbatch.audio import AudioReader, open_audio
-from whisperbatch.batching import End
 from whisperbatch.detection import detect
 from whisperbatch.engines.remembering import RememberingEngine, Store
 from whisperbatch.errors import ClosedError, OptionError, WhisperBatchError
@@ -20,7 +18,8 @@ from whisperbatch.keywords import DetectionKeywords, OptionKeywords, for_detecti
 from whisperbatch.options import Options
 from whisperbatch.pipeline import READERS, Run, check
 from whisperbatch.protocols import Engine
-from whisperbatch.types import Audio, Dropped, LanguageDetection, Segment, Source, Transcript
+from whisperbatch.streams import SegmentStream, items_of, transcripts, whole
+from whisperbatch.types import Audio, LanguageDetection, Segment, Source, Transcript
 
 F = TypeVar("F", bound=Callable[..., object])
 
@@ -47,113 +46,6 @@ OPTIONS: Final = tuple(
 
 
 DETECTION: Final = tuple(p for p in OPTIONS if p.name in DetectionKeywords.__annotations__)
-
-
-class SegmentStream(Iterator[Segment]):
-    """Segments of one recording, in order, each as soon as it is decoded.
-
-    Breaking off half way is safe: `close()`, leaving a `with` block, or dropping the stream stops
-    the work, joins its threads and closes the file.
-
-    Attributes:
-        source: the recording's name.
-        language: given, or detected once the first segment has come; None before, or where there
-            is no speech to detect it from. Of a recording that can only be read through, later
-            chunks may revise it: segments that are out already keep theirs.
-        language_probability: of the language detected; 1.0 where it was given.
-        language_probabilities: of all languages, where one was detected; otherwise empty.
-        duration: seconds of the recording read, once all segments have come; None before.
-        dropped: what was decoded and left out so far, and speech that gave no text.
-        chunks: how many chunks have been decoded so far.
-        redecoded: how many of them more than once.
-    """
-
-    def __init__(self, run: Run, source: str, on_close: Callable[[], None]) -> None:
-        self._run = run
-        self.source = source
-        self._on_close = on_close
-        self._items = iter(run)
-        self._closed = False
-        self.language: str | None = None
-        self.language_probability = 0.0
-        self.language_probabilities: Mapping[str, float] = {}
-        self.duration: float | None = None
-        self._account = run.account(0)
-        self._learn()
-
-    def __iter__(self) -> Self:
-        return self
-
-    def __next__(self) -> Segment:
-        try:
-            item = next(self._items)
-        except ClosedError:
-            ended = self._closed  # by another thread, while this one waited
-            self.close()
-            if ended:
-                raise StopIteration from None
-            raise
-        except BaseException:
-            self.close()
-            raise
-        if self._closed:  # by another thread, while this one waited
-            self.close()
-            raise StopIteration
-        self._learn()
-        if not isinstance(item, End):
-            return item[1]
-        self.duration = item.duration
-        self._account = item.account
-        self.close()
-        if item.error:
-            raise item.error
-        raise StopIteration
-
-    @property
-    def dropped(self) -> tuple[Dropped, ...]:
-        """See the class."""
-        return tuple(self._account.dropped)
-
-    @property
-    def chunks(self) -> int:
-        """See the class."""
-        return self._account.chunks
-
-    @property
-    def redecoded(self) -> int:
-        """See the class."""
-        return self._account.redecoded
-
-    def close(self) -> None:
-        """Stop, and free everything. Safe to call twice, and from another thread.
-
-        A thread that is waiting for a segment then stops when it has come.
-        """
-        self._closed = True
-        self._run.stop()
-        try:
-            self._items.close()
-        except ValueError:  # another thread is in it, and will close it
-            return
-        finally:
-            self._on_close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def __del__(self) -> None:
-        if hasattr(self, "_items"):
-            self.close()
-
-    def _learn(self) -> None:
-        self._account = self._run.account(0)
-        if decision := self._run.language(0):
-            self.language = decision.language
-            self.language_probability = decision.probability
-            self.language_probabilities = decision.probabilities
 
 
 class Transcriber:
@@ -267,7 +159,7 @@ class Transcriber:
             isolate=on_error == "yield",
             ordered=ordered,
         )
-        return _transcripts(run, on_error)
+        return transcripts(run, on_error)
 
     @shows(*OPTIONS)
     def stream_many(
@@ -292,7 +184,7 @@ class Transcriber:
         """
         check_many(sources, "yield")
         resolved = resolve(options, **keywords)
-        return _items(self._run_many(sources, resolved, isolate=True, ordered=ordered))
+        return items_of(self._run_many(sources, resolved, isolate=True, ordered=ordered))
 
     def remembering(self, store: Store) -> "Transcriber":
         """The same model, going on from what a store holds and adding to it.
@@ -373,59 +265,3 @@ def check_many(sources: object, on_error: str) -> None:
         raise OptionError("sources must be several recordings; for one call transcribe()")
     if not isinstance(sources, Iterable):
         raise OptionError(f"sources must be recordings, not {type(sources).__name__}")
-
-
-def _transcripts(
-    run: Run, on_error: Literal["raise", "yield"]
-) -> Generator[Transcript | WhisperBatchError, None, None]:
-    with closing(_items(run)) as items:
-        for _, item in items:
-            if isinstance(item, WhisperBatchError) and on_error == "raise":
-                raise item
-            if not isinstance(item, Segment):
-                yield item
-
-
-def _items(
-    run: Run,
-) -> Generator[tuple[int, Segment | Transcript | WhisperBatchError], None, None]:
-    segments: dict[int, list[Segment]] = {}
-    with closing(iter(run)) as items, ExitStack() as stack:
-        stack.callback(run.stop)
-        for item in items:
-            if isinstance(item, End):
-                own = segments.pop(item.recording, [])
-                yield item.recording, item.error or _transcript(run, item, own)
-            else:
-                segments.setdefault(item[0], []).append(item[1])
-                yield item
-
-
-def _transcript(run: Run, end: End, segments: list[Segment]) -> Transcript:
-    decision = run.language(end.recording)
-    return Transcript(
-        segments=tuple(segments),
-        language=decision.language if decision else None,
-        language_probability=decision.probability if decision else 0.0,
-        duration=end.duration,
-        source=end.source,
-        dropped=tuple(end.account.dropped),
-        chunks=end.account.chunks,
-        redecoded=end.account.redecoded,
-    )
-
-
-def whole(segments: SegmentStream) -> Transcript:
-    """All of a stream, as one value."""
-    with segments:
-        found = tuple(segments)
-        return Transcript(
-            segments=found,
-            language=segments.language,
-            language_probability=segments.language_probability,
-            duration=segments.duration or 0.0,
-            source=segments.source,
-            dropped=segments.dropped,
-            chunks=segments.chunks,
-            redecoded=segments.redecoded,
-        )

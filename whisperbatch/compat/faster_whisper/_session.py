@@ -32,7 +32,8 @@ from whisperbatch.detection import glimpse
 from whisperbatch.errors import WhisperBatchError
 from whisperbatch.languages import UNSPACED, check_language
 from whisperbatch.options import Options
-from whisperbatch.transcriber import SegmentStream, Transcriber
+from whisperbatch.streams import SegmentStream
+from whisperbatch.transcriber import Transcriber
 from whisperbatch.types import Source, spoken, to_seconds
 from whisperbatch.vad import open_vad
 
