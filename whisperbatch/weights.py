@@ -114,6 +114,16 @@ def read_arrays(path: Path, prefix: str) -> dict[str, npt.NDArray[Any]]:
     return found
 
 
+def read_shapes(path: Path) -> dict[str, tuple[int, ...]]:
+    """The shape of every array, by its name.
+
+    Raises:
+        ModelError: as `check_weights`.
+    """
+    with path.open("rb") as file:
+        return {one.name: one.shape for one in variables(file, path)}
+
+
 def fingerprint(directory: Path) -> str:
     """Tells one model from another: a hash of its small files, and of samples of its model.bin.
 

@@ -27,6 +27,8 @@ SEARCHES = (
     DecodeOptions(beam_size=5),
     DecodeOptions(beam_size=3, patience=2.0, length_penalty=0.5, max_new_tokens=20),
     DecodeOptions(beam_size=2, suppress_blank=False, suppress_tokens=(11, 13)),
+    DecodeOptions(beam_size=1, no_repeat_ngram_size=2),
+    DecodeOptions(beam_size=3, no_repeat_ngram_size=2),
 )
 
 Found = tuple[list[Hypothesis], list[Alignment]]
@@ -126,3 +128,14 @@ def test_texts_lie_where_float32_places_them(
         # CTranslate2 tells them without the tokens that are never decoded, others with
         assert np.median(difference) < 0.03
     assert compared > 10
+
+
+def test_languages_are_as_probable_as_in_float32(features: npt.NDArray[np.float32]) -> None:
+    wanted, found = (
+        made.detect_language(made.encode(features))
+        for made in (engine("ctranslate2", "float32"), engine("openvino", "int8"))
+    )
+    for one, other in zip(found, wanted, strict=True):
+        assert one.keys() == other.keys()
+        assert sum(one.values()) == pytest.approx(1, abs=1e-5)
+        assert max(abs(one[code] - other[code]) for code in one) < 0.05

@@ -1,12 +1,10 @@
 """Whisper on CTranslate2: the engine that runs everywhere, CPU and CUDA."""
 
-import ctypes
 import functools
 import logging
-import sys
 import threading
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from importlib.metadata import version
 from pathlib import Path
@@ -17,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 from tokenizers import Tokenizer
 
+from whisperbatch.engines.ctranslate2_weights import Weights, give_back_memory
 from whisperbatch.engines.devices import (
     choose_compute_type,
     choose_device,
@@ -26,13 +25,13 @@ from whisperbatch.engines.devices import (
 from whisperbatch.engines.openvino import OpenVino, load_openvino
 from whisperbatch.engines.openvino_decoder import POSITION, Trace
 from whisperbatch.errors import ClosedError, EngineError, ModelError
+from whisperbatch.languages import LANGUAGES
 from whisperbatch.options import MOST_TOKENS, DecodeOptions
 from whisperbatch.protocols import Alignment, Encoded, Sampling
 from whisperbatch.types import Hypothesis
-from whisperbatch.weights import fingerprint
+from whisperbatch.weights import fingerprint, read_shapes
 
-MMAP_THRESHOLD: Final = -3  # malloc.h's M_MMAP_THRESHOLD
-LARGE: Final = 4 << 20  # bytes
+MULTILINGUAL: Final = 51_865  # tokens that a multilingual model has, or more
 
 log = logging.getLogger(__name__)
 
@@ -85,29 +84,23 @@ class CTranslate2Engine:
         inter_threads, intra_threads = share_threads(inter_threads, intra_threads)
         self.name = name
         self._directory = directory
+        self._device, self._compute_type = chosen, compute_type
+        self._weights = Weights(
+            directory,
+            device=chosen,
+            device_index=list(device_index),
+            compute_type=compute_type,
+            inter_threads=inter_threads,
+            intra_threads=intra_threads,
+        )
         try:
-            self._model = ctranslate2.models.Whisper(
-                str(directory),
-                device=chosen,
-                device_index=list(device_index),
-                compute_type=compute_type,
-                inter_threads=inter_threads,
-                intra_threads=intra_threads,
-            )
-            self._load = functools.partial(
-                ctranslate2.models.Whisper,
-                str(directory),
-                device=chosen,
-                device_index=device_index[0],
-                compute_type=compute_type,
-                intra_threads=intra_threads,
-            )
             self.tokenizer: Tokenizer = Tokenizer.from_file(str(directory / "tokenizer.json"))
-        except Exception as error:  # tokenizers raises bare Exception, CTranslate2 RuntimeError
-            raise ModelError(f"{directory}: the weights do not load: {error}") from error
-        self.is_multilingual: bool = self._model.is_multilingual
-        self.n_mels: int = self._model.n_mels
-        self.workers: int = self._model.num_workers
+        except Exception as error:  # tokenizers raises bare Exception
+            raise ModelError(f"{directory}: the tokenizer does not load: {error}") from error
+        shapes = read_shapes(directory / "model.bin")
+        self.is_multilingual: bool = shapes["decoder/embeddings/weight"][0] >= MULTILINGUAL
+        self.n_mels: int = shapes["encoder/conv1/weight"][1]
+        self.workers: int = inter_threads * len(device_index)
         self._openvino = OpenVino()
         if "openvino" in kinds:
             try:
@@ -124,10 +117,11 @@ class CTranslate2Engine:
                 if "openvino" in (encoder, decoder):
                     raise
                 log.info("encoder and decoder on CTranslate2: %s", error)
-            _give_back_memory()
+            give_back_memory()
+        if not (self._openvino.encoder and self._openvino.decoder):
+            _ = self._weights.model
         # encoder output stays where it is, except where another device may take up the decoding
         self._to_cpu = len(device_index) > 1
-        self._device = chosen
         self._closed = False
         self._calls = 0  # going on
         self._idle = threading.Condition()
@@ -135,7 +129,7 @@ class CTranslate2Engine:
             "model %s on %s (%s), %d worker(s)",
             name,
             chosen,
-            self._model.compute_type,
+            compute_type,
             self.workers,
         )
 
@@ -147,7 +141,7 @@ class CTranslate2Engine:
         libraries = [
             f"{name} {version(name)}" for name in ("ctranslate2", "openvino")[: 1 + bool(kinds)]
         ]
-        where = f"{self._device} {self._model.compute_type}"
+        where = f"{self._device} {self._compute_type}"
         return ", ".join([fingerprint(self._directory), where, *kinds, *libraries])
 
     def encode(self, features: npt.NDArray[np.float32]) -> Encoded:
@@ -158,7 +152,7 @@ class CTranslate2Engine:
                 encoded = ctranslate2.StorageView.from_array(self._openvino.encoder(features))
             else:
                 view = ctranslate2.StorageView.from_array(features)
-                encoded = self._model.encode(view, to_cpu=self._to_cpu)
+                encoded = self._weights.model.encode(view, to_cpu=self._to_cpu)
         return _Encoded(len(features), encoded)
 
     def split(self, encoded: Encoded) -> list[Encoded]:
@@ -179,8 +173,14 @@ class CTranslate2Engine:
         """See `protocols.Engine`."""
         if not self.is_multilingual:
             raise EngineError(f"model {self.name} is English-only: it cannot detect languages")
+        if decoder := self._openvino.decoder:
+            known = {code: self.tokenizer.token_to_id(f"<|{code}|>") for code in LANGUAGES}
+            tokens = {code: token for code, token in known.items() if token is not None}
+            with self._call():
+                found = decoder.languages(_array(_own(encoded).view), list(tokens.values()))
+            return [dict(zip(tokens, row.tolist(), strict=True)) for row in found]
         with self._call():
-            rows = self._model.detect_language(_own(encoded).view)
+            rows = self._weights.model.detect_language(_own(encoded).view)
         return [{token[2:-2]: probability for token, probability in row} for row in rows]
 
     def generate(
@@ -197,13 +197,13 @@ class CTranslate2Engine:
             with self._call():
                 hypotheses, traces = decoder.generate(_array(own.view), prompts, options)
             own.traces.update(enumerate(traces))
-            _give_back_memory()
+            give_back_memory()
             return hypotheses
         with self._call():
             if sampling is not None:
                 results = self._sample(_own(encoded), prompts, options, sampling)
             else:
-                results = self._model.generate(
+                results = self._weights.model.generate(
                     _own(encoded).view,
                     [list(prompt) for prompt in prompts],
                     beam_size=options.beam_size,
@@ -232,7 +232,7 @@ class CTranslate2Engine:
         for view, prompt, how in zip(views, prompts, sampling, strict=True):
             with _SEEDING:
                 ctranslate2.set_random_seed(how.seed)
-                results += self._load().generate(
+                results += self._weights.fresh().generate(
                     view,
                     [list(prompt)],
                     beam_size=1,
@@ -278,7 +278,7 @@ class CTranslate2Engine:
         for part, rows in calls:
             every = rows if self._device == "cpu" else range(len(prompts))
             with self._call():
-                aligned = self._model.align(
+                aligned = self._weights.model.align(
                     part,
                     list(prompts[rows[0]]),
                     [list(tokens[row]) if row in rows else [] for row in every],
@@ -295,9 +295,9 @@ class CTranslate2Engine:
             if not self._closed:
                 self._closed = True
                 self._idle.wait_for(lambda: not self._calls)
-                self._model.unload_model()
+                self._weights.free()
                 self._openvino = OpenVino()
-                _give_back_memory()
+                give_back_memory()
 
     @contextmanager
     def _call(self) -> Iterator[None]:
@@ -353,19 +353,6 @@ def _on_cpu(view: ctranslate2.StorageView) -> ctranslate2.StorageView:
 
 
 _NOTHING: Final = Alignment(np.zeros(0), np.zeros(0), np.zeros(0))
-
-
-def _give_back_memory() -> None:
-    """Have glibc return to the system what was freed: it keeps all of base's 190 MB in int8.
-
-    And have it return large arrays at once, from now on. By itself it learns not to, and the holes
-    that they leave make three hours take 1.1 times the memory of ten minutes.
-    """
-    if sys.platform == "linux":
-        with suppress(AttributeError):  # another C library
-            library = ctypes.CDLL(None)
-            library.mallopt(MMAP_THRESHOLD, LARGE)
-            library.malloc_trim(0)
 
 
 def _own(encoded: Encoded) -> _Encoded:

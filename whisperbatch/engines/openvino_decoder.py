@@ -116,13 +116,12 @@ class OpenVinoDecoder:
     def serves(self, prompts: Sequence[Sequence[int]], options: DecodeOptions) -> bool:
         """Whether it can decode so; what it cannot is left to CTranslate2.
 
-        Those are searches that look back at the text (penalties, n-grams, timestamps), and wider
+        Those are searches that weigh what was said before (penalties, timestamps), and wider
         ones than anybody uses but for a second look.
         """
         return (
             options.beam_size <= MOST_BEAMS
             and options.repetition_penalty == 1
-            and not options.no_repeat_ngram_size
             and all(self._tokens.no_timestamps in prompt for prompt in prompts)
         )
 
@@ -143,12 +142,12 @@ class OpenVinoDecoder:
         later, first = self._biases(options)
         lent = self._lent.get()
         try:
-            decoding = Decoding(self, lent, output, later)
+            decoding = Decoding(self, lent, output, later, options.no_repeat_ngram_size)
             start = list(prompts[0]).index(self._tokens.start_of_transcript)
             hidden = decoding.read(np.array(prompts), start)
             found = search(
                 decoding,
-                decoding.likeliest(hidden[:, -1], first),
+                decoding.likeliest(hidden[:, -1], first[None]),
                 beam_size=options.beam_size,
                 patience=options.patience if options.beam_size > 1 else 1.0,
                 length_penalty=options.length_penalty,
@@ -166,14 +165,41 @@ class OpenVinoDecoder:
         ]
         return hypotheses, traces
 
+    def languages(self, output: Floats, tokens: Sequence[int]) -> Floats:
+        """How probable each language is.
+
+        Args:
+            output: of the encoder, shape (rows, positions, d_model).
+            tokens: of the languages.
+
+        Returns:
+            Shape (rows, languages), each row summing to 1.
+        """
+        lent = self._lent.get()
+        try:
+            decoding = Decoding(self, lent, output, np.zeros(self.vocabulary, np.float32))
+            start = np.full((len(output), 1), self._tokens.start_of_transcript)
+            hidden = decoding.read(start, 0)[:, 0]
+        finally:
+            self._lent.put(lent)
+        logits = hidden @ self._words(np.array(tokens)).T
+        powers = np.exp(logits - logits.max(axis=1, keepdims=True))
+        found: Floats = powers / powers.sum(axis=1, keepdims=True)
+        return found
+
     def embedded(self, tokens: Integers, first: int) -> Floats:
         """Tokens (rows, length), of which the first has position `first`: what the body reads."""
+        found = self._words(tokens)
+        found += self._positions[first : first + tokens.shape[1]]
+        return found
+
+    def _words(self, tokens: Integers) -> Floats:
+        """Embeddings of tokens, shape (..., d_model)."""
         found: Floats = self._embeddings[tokens].astype(np.float32)
         if self._scale is not None:
             whole = not self._scale.ndim  # one for all, as int16 is stored
             scale = self._scale if whole else self._scale[tokens][..., None]
             found /= scale.astype(np.float32)
-        found += self._positions[first : first + tokens.shape[1]]
         return found
 
     def _biases(self, options: DecodeOptions) -> tuple[Floats, Floats]:
@@ -197,18 +223,25 @@ class Decoding:
     """
 
     def __init__(
-        self, decoder: OpenVinoDecoder, lent: "Lent", output: Floats, bias: Floats
+        self,
+        decoder: OpenVinoDecoder,
+        lent: "Lent",
+        output: Floats,
+        bias: Floats,
+        ngram: int = 0,  # tokens in a row that may not come twice
     ) -> None:
         from openvino import Shape, Tensor, Type  # noqa: PLC0415 - an extra
 
         self._tensor, self._shape = Tensor, Shape
-        self._decoder, self._lent, self._bias = decoder, lent, bias
+        self._decoder, self._lent, self._bias = decoder, lent, bias[None]
         layout = decoder.layout
         wide = decoder.precision == "f32"
         self._type = Type.f32 if wide else Type.bf16
         rows, positions, _ = output.shape
         shapes = [(positions, layout.size), (layout.size, positions)] * layout.layers
         self._kept = lent.kept([(rows, layout.heads, *s) for s in shapes], wide=wide)
+        self._ngram = ngram
+        self._texts: list[list[tuple[int, ...]]] = [[()] for _ in range(rows)]  # of each beam
         self._rows = list(range(rows))  # of the batch, in the order of the search
         self._places = list(range(rows))  # of them in what is kept
         self._length = 0
@@ -254,7 +287,8 @@ class Decoding:
         hidden, queries = self._run(tokens[order].reshape(-1, 1), flat[order].ravel(), mask)
         places = self._places
         self._queries.append((list(self._rows), queries[places]))
-        return self.likeliest(hidden.reshape(len(rows), beams, -1)[places], self._bias)
+        bias = self._without_repeats(tokens, sources, rows) if self._ngram else self._bias
+        return self.likeliest(hidden.reshape(len(rows), beams, -1)[places], bias)
 
     def finish(self, found: Sequence[Found]) -> None:
         """Read the last tokens of hypotheses that were cut off: they are placed by what follows."""
@@ -286,6 +320,21 @@ class Decoding:
         self._rows = [self._rows[row] for row in rows]
         self._places = staying
         self._attach()
+
+    def _without_repeats(self, tokens: Integers, sources: Integers, rows: Sequence[int]) -> Floats:
+        """What is added to the logits of each beam: nothing may be said that makes an n-gram again.
+
+        As CTranslate2 has it: only what has been decoded counts, not the prompt.
+        """
+        self._texts = [
+            [(*self._texts[row][source], token) for token, source in zip(read, came, strict=True)]
+            for row, read, came in zip(rows, tokens.tolist(), sources.tolist(), strict=True)
+        ]
+        texts = [text for beams in self._texts for text in beams]
+        bias = np.repeat(self._bias, len(texts), axis=0)
+        for row, text in zip(bias, texts, strict=True):
+            row[repeating(text, self._ngram)] = -np.inf
+        return bias
 
     def likeliest(self, hidden: Floats, bias: Floats) -> Candidates:
         """The likeliest tokens after each of `hidden`, shape (..., d_model)."""
@@ -324,6 +373,13 @@ class Decoding:
     def _attach(self) -> None:
         for number, kept in enumerate(self._kept):
             self._lent.body.set_input_tensor(FIRST_KEPT + number, self._view(kept))
+
+
+def repeating(text: Sequence[int], size: int) -> list[int]:
+    """The tokens that would make `size` tokens come in a row that have come so before."""
+    last = tuple(text[len(text) - size + 1 :])
+    starts = range(len(text) - size + 1)
+    return [text[at + size - 1] for at in starts if tuple(text[at : at + size - 1]) == last]
 
 
 def _plain(kept: npt.NDArray[Any]) -> Floats:

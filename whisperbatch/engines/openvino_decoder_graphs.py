@@ -143,7 +143,7 @@ class Graphs:
         """The `count` likeliest tokens, their logits, log-sum-exp of all, and the logit of one."""
         ops, graph = self._ops, self._graph
         hidden = ops.parameter([-1, self.layout.d_model], np.float32)
-        bias = ops.parameter([-1], np.float32)
+        bias = ops.parameter([-1, -1], np.float32)  # of one row for all, or of each
         asked = ops.parameter([-1, 1], np.int64)
         logits = ops.matmul(
             hidden,
