@@ -2,7 +2,7 @@
 
     0:00 ....|||||||.......|||||||||||||....    how loud it is, from moment to moment
              =======       =============        what the detector found to be speech
-             [  0  ]       [     1     ]        chunks: what was decoded as one row
+             [  0  ]       [     1     ]        chunks: how it was cut to be decoded
              ▒▒▒▒▒▒▒       ▓▓▓▓▓▓ ░░░░░░        segments: the paler, the less sure
              en            en     fr            their languages, in a colour each
                                   xxx           what was left out, and speech that was missed
@@ -14,8 +14,10 @@ take little memory.
 import base64
 import html
 import io
+import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from importlib.util import find_spec
 from math import ceil, exp
 from pathlib import Path
 from typing import Any, Final
@@ -25,7 +27,7 @@ import numpy as np
 from whisperbatch.audio import open_audio
 from whisperbatch.chunking import chunks
 from whisperbatch.clips import clips
-from whisperbatch.errors import MissingExtraError
+from whisperbatch.errors import MissingExtraError, OptionError
 from whisperbatch.options import Options
 from whisperbatch.types import (
     HOP,
@@ -90,27 +92,39 @@ def look(source: Source, options: Options) -> Seen:
     return seen
 
 
+def check_plot(kind: str) -> None:
+    """Whether a picture can be drawn here.
+
+    Raises:
+        OptionError: there is no such kind.
+        MissingExtraError: matplotlib is not installed.
+    """
+    if kind not in KINDS:
+        raise OptionError(f"plot={kind!r} is none of {', '.join(KINDS)}")
+    if not find_spec("matplotlib"):
+        raise MissingExtraError("matplotlib is not installed: pip install 'whisperbatch[plot]'")
+
+
 def draw(transcript: Transcript, path: Path, options: Options) -> Path:
     """Draw a transcript of a file, as the suffix says: .png, or .html with the text below.
 
     Raises:
-        MissingExtraError: matplotlib is not installed.
         AudioError: the recording cannot be read again.
         WriteError: the picture cannot be written.
     """
     image = picture(transcript, look(transcript.source, options))
-    data = image if path.suffix == ".png" else page(transcript, image).encode()
+    data = (
+        image
+        if path.suffix == ".png"
+        else page(transcript, image).encode(errors="backslashreplace")
+    )
     return write_atomically(path, data)
 
 
 def picture(transcript: Transcript, seen: Seen) -> bytes:
     """The picture, as PNG."""
-    try:
-        from matplotlib.figure import Figure  # noqa: PLC0415 - an extra
-    except ImportError as error:
-        raise MissingExtraError(
-            "matplotlib is not installed: pip install 'whisperbatch[plot]'"
-        ) from error
+    from matplotlib.figure import Figure  # noqa: PLC0415 - an extra
+
     duration = max(transcript.duration, 1.0)
     length = next((one for one in LINES if duration <= one * MOST_LINES), LINES[-1])
     length = min(length, ceil(duration))
@@ -119,11 +133,13 @@ def picture(transcript: Transcript, seen: Seen) -> bytes:
     colours = _colours(transcript.segments)
     for number, axes in enumerate(figure.subplots(lines, squeeze=False)[:, 0]):
         _line(axes, transcript, seen, number * length, (number + 1) * length, colours)
-    name = Path(transcript.source).name
-    figure.suptitle(f"{name}   {_clock(transcript.duration)}", fontsize=11)
+    name = _printable(Path(transcript.source).name)
+    figure.suptitle(f"{name}   {_clock(transcript.duration)}", fontsize=11, parse_math=False)
     figure.legend(handles=_legend(colours), loc="outside lower center", ncols=8, frameon=False)
     out = io.BytesIO()
-    figure.savefig(out, format="png", dpi=110)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Glyph .* missing")  # of a name in another script
+        figure.savefig(out, format="png", dpi=110)
     return out.getvalue()
 
 
@@ -131,7 +147,7 @@ def page(transcript: Transcript, image: bytes) -> str:
     """The picture and the text, as one HTML file that needs nothing else."""
     rows = [(one.start, _row(one)) for one in transcript.segments]
     rows += [(one.start, _dropped_row(one)) for one in transcript.dropped]
-    name = html.escape(Path(transcript.source).name)
+    name = html.escape(_printable(Path(transcript.source).name))
     return PAGE.format(
         name=name,
         picture=base64.b64encode(image).decode(),
@@ -276,6 +292,11 @@ def _measured(blocks: Iterable[Samples], peaks: list[float]) -> Iterator[Samples
 
 def _seconds(span: SpeechSpan) -> tuple[float, float]:
     return to_seconds(span.start), to_seconds(span.end)
+
+
+def _printable(name: str) -> str:
+    """A file's name, which may hold anything, as text."""
+    return name.encode(errors="replace").decode()
 
 
 def _clock(seconds: float) -> str:

@@ -68,7 +68,7 @@ def test_what_the_documentation_says_can_be_done(line: str, spoken: Path, tmp_pa
     for name in ("talk.mp3", "talks"):
         (tmp_path / name).symlink_to(spoken / name)
     told = run(*shlex.split(line)[1:], cwd=tmp_path)
-    outputs = {path.suffix[1:] for path in tmp_path.rglob("*.*")}
+    outputs = {path.suffix[1:] for path in tmp_path.rglob("*.*") if not path.is_symlink()}
     wanted = re.search(r"(?:--format|-f) (\S+)", line)
     for kind in wanted[1].split(",") if wanted and wanted[1] != "all" else ():
         assert kind in outputs
@@ -126,6 +126,11 @@ def test_files_are_written_where_they_are_wanted(spoken: Path, tmp_path: Path) -
         ("transcribe talk.mp3 -f srt --highlight-words --no-word-timestamps", 2, "highlight_words"),
         ("transcribe talk.mp3 --model larg", 3, "did you mean large"),
         ("transcribe talk.mp3 -f srt -o talk.mp3/texts", 5, "talk.mp3/texts"),
+        ("transcribe talk.mp3 --resume", 2, "--resume has no effect"),
+        ("transcribe talk.mp3 --format ,", 2, "--format nothing"),
+        ("transcribe - --plot png", 2, "cannot be read twice"),
+        ("transcribe http://[bad/x.mp3", 1, "bad"),
+        ("info --model nothing", 3, "nothing"),
         ("detect-language nowhere.mp3", 1, "nowhere.mp3: there is no such file"),
         ("models --fetch nothing", 3, "nothing"),
         ("sing", 2, "No such command"),
@@ -134,8 +139,6 @@ def test_files_are_written_where_they_are_wanted(spoken: Path, tmp_path: Path) -
 def test_what_fails_is_said_in_one_line(
     arguments: str, status: int, said: str, spoken: Path
 ) -> None:
-    if status == 5:
-        arguments += " --resume"
     told = run(*arguments.split(), cwd=spoken, status=status)
     lines = [line for line in told.stderr.splitlines() if "transcribed" not in line]
     assert len(lines) == 1, told.stderr
@@ -151,6 +154,71 @@ def test_the_first_screen_is_what_a_newcomer_needs(spoken: Path) -> None:
     flags = run("transcribe", "--help", cwd=spoken).stdout
     for needed in ("--model", "--language-detection-segments", "--no-hallucination-filter"):
         assert needed in flags
+
+
+def test_any_name_can_be_transcribed_and_shown(spoken: Path, tmp_path: Path) -> None:
+    odd = (os.fsdecode(b"caf\xe9.mp3"), "-dash.mp3", "日本 $x^$.mp3", "two\nlines.mp3", "[red].mp3")
+    (tmp_path / "talks").mkdir()
+    for name in odd:
+        (tmp_path / "talks" / name).symlink_to(spoken / "talk.mp3")
+    told = run(
+        *("transcribe", "talks", "--json-lines", "-o", "texts", "-f", "srt,json", "--plot", "html"),
+        *FAST,
+        cwd=tmp_path,
+    )
+    ends = [json.loads(line) for line in told.stdout.splitlines()]
+    named = {Path(one["source"]).name for one in ends if one["type"] == "transcript"}
+    assert named == set(odd)
+    for name in odd:
+        for suffix in (".srt", ".json", ".timeline.html"):
+            assert (tmp_path / "texts" / name.replace(".mp3", suffix)).stat().st_size > 100
+
+
+def test_streams_may_be_closed_full_or_of_few_letters(spoken: Path) -> None:
+    line = shlex.join(command("transcribe", "talk.mp3", *FAST))
+    for ending, status in ((">&-", 0), ("2>&-", 0), (">/dev/full", 5), ("| head -c 5", 0)):
+        told = subprocess.run(
+            ["/bin/bash", "-c", f"{line} {ending}"], cwd=spoken, capture_output=True, check=False
+        )
+        assert told.returncode == status, ending
+        assert b"Traceback" not in told.stderr
+    told = subprocess.run(
+        command("transcribe", "talk.mp3", "--json-lines", *FAST),
+        cwd=spoken,
+        capture_output=True,
+        check=True,
+        env={**os.environ, "PYTHONIOENCODING": "ascii"},
+    )
+    assert json.loads(told.stdout.splitlines()[0])["text"]
+
+
+def test_what_was_done_otherwise_is_done_again(spoken: Path, tmp_path: Path) -> None:
+    once = ("transcribe", "talks", "-o", str(tmp_path), *FAST)
+    run(*once, cwd=spoken)
+    whole = (tmp_path / "a.txt").read_text()
+    for more in (("--clip-timestamps", "0,8", "--no-resume"), ("--clip-timestamps", "0,9")):
+        run(*once, *more, cwd=spoken)
+        assert (tmp_path / "a.txt").read_text() != whole
+        assert "2 transcribed" in run(*once, cwd=spoken).stderr
+        assert (tmp_path / "a.txt").read_text() == whole
+    (tmp_path / "a.txt").write_text("by hand")
+    assert "2 done before" in run(*once, cwd=spoken).stderr
+    told = run(*once, "--clip-timestamps", "0,8", cwd=spoken, status=1)
+    assert "a.txt: was changed since; --no-resume replaces it" in told.stderr
+    assert (tmp_path / "a.txt").read_text() == "by hand"
+
+
+def test_ctrl_c_while_it_starts_is_quiet(spoken: Path) -> None:
+    for after in (0.1, 0.3, 0.6, 1.0):
+        process = subprocess.Popen(
+            command("transcribe", "talk.mp3"), cwd=spoken, stderr=subprocess.PIPE, text=True
+        )
+        time.sleep(after)
+        process.send_signal(signal.SIGINT)
+        said = process.communicate()[1]
+        if after > 0.1:  # before that, Python itself is starting
+            assert "Traceback" not in said
+            assert process.returncode == 130
 
 
 def test_195_of_200_and_nothing_twice(tmp_path: Path) -> None:

@@ -50,6 +50,35 @@ class TestFind:
     def test_what_is_not_there_is_for_the_reader_to_say(self) -> None:
         assert sources("nowhere.mp3", "nothing/*.mp3") == ["nowhere.mp3", "nothing/*.mp3"]
 
+    def test_one_file_spelled_twice_is_one(self, talks: Path) -> None:
+        assert sources("talks/b.mp3", "./talks/b.mp3", str(talks / "talks" / "b.mp3")) == [
+            "talks/b.mp3"
+        ]
+
+    def test_outputs_beside_their_recordings_are_no_recordings(self, talks: Path) -> None:
+        (talks / "talks" / "b.txt").write_text("text")
+        (talks / "talks" / "alone.txt").write_text("text")
+        names = ["talks/alone.txt", "talks/b.mp3", "talks/b.txt"]
+        assert [one.source for one in find(names, {".txt"})] == names[:2]
+
+    def test_folders_that_links_lead_to_are_searched_once(self, talks: Path) -> None:
+        elsewhere = talks / "elsewhere"
+        elsewhere.mkdir()
+        (elsewhere / "e.wav").write_bytes(b"x")
+        (talks / "talks" / "link").symlink_to(elsewhere)
+        (talks / "talks" / "loop").symlink_to(talks / "talks")
+        assert "talks/link/e.wav" in sources("talks")
+        assert len(sources("talks")) == 4
+
+    @pytest.mark.parametrize("name", ["x" * 300, "http://[bad/x.mp3", "a\0b"])
+    def test_odd_names_are_for_the_reader(self, name: str) -> None:
+        assert sources(name) == [name]
+        assert len(outputs(name)) == 1
+
+    def test_an_empty_name_is_refused(self) -> None:
+        with pytest.raises(OptionError, match="is empty"):
+            sources("")
+
     def test_standard_input_and_addresses_have_no_path(self) -> None:
         found = tuple(find(["-", "https://example.org/talks/a%20b.mp3?x=1"]))
         assert [one.own for one in found] == [None, None]

@@ -82,7 +82,6 @@ def test_text_becomes_a_value(name: str, text: str, expected: object) -> None:
         ("suppress_tokens", "a,b"),
         ("temperature", "hot"),
         ("max_new_tokens", "1.5"),
-        ("max_new_tokens", "none"),  # which is what it is by default
         ("clip_timestamps", "1:30"),
     ],
 )
@@ -93,8 +92,13 @@ def test_or_is_refused(name: str, text: str) -> None:
 
 
 def test_none_stands_for_none_and_what_is_not_given_is_left_out() -> None:
-    keywords = {"coverage_threshold": flags.NONE, "beam_size": 1, "language": None}
-    assert flags.given(keywords) == {"coverage_threshold": None, "beam_size": 1}
+    keywords = {"coverage_threshold": flags.NONE, "beam_size": 1, "prefix": None}
+    keywords |= {"language": "None", "hotwords": "none"}  # words may be anything
+    assert flags.given(keywords) == {
+        "coverage_threshold": None,
+        "beam_size": 1,
+        "hotwords": "none",
+    }
 
 
 def test_those_of_a_dataclass_are_taken_out() -> None:
@@ -112,6 +116,10 @@ def test_those_of_a_dataclass_are_taken_out() -> None:
         ("--word_timestamps True a.mp3", "--word-timestamps a.mp3"),
         ("--word_timestamps False a.mp3", "--no-word-timestamps a.mp3"),
         ("--word-timestamps=False", "--no-word-timestamps"),
+        ("--word_timestamps false a.mp3", "--no-word-timestamps a.mp3"),
+        ("--highlight_words True", "--highlight-words"),
+        ("--verbose False a.mp3", "a.mp3"),
+        ("--resume=False", "--no-resume"),
         ("--word_timestamps a.mp3 True", "--word-timestamps a.mp3 True"),
         ("--initial_prompt True", "--initial-prompt True"),
         ("--output_format srt --threads 4", "--format srt --intra-threads 4"),

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from whisperbatch.errors import WriteError
-from whisperbatch.jobs.ledger import NAME, Ledger
+from whisperbatch.jobs.ledger import NAME, Entry, Ledger
 
 
 @pytest.fixture
@@ -18,36 +18,62 @@ def directory(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_what_is_finished_stays_so(directory: Path) -> None:
-    recording = directory / "a.wav"
-    with Ledger(directory) as ledger:
-        assert ledger.state(recording) is None
-        ledger.finish(recording, "one")
-        ledger.finish(recording, "two")
-    with Ledger(directory) as ledger:
-        assert ledger.state(recording) == "two"
-        assert ledger.state(directory / "b.wav") is None
+@pytest.fixture
+def output(directory: Path) -> Path:
+    path = directory / "a.srt"
+    path.write_text("text")
+    return path
 
 
-def test_a_recording_is_the_same_however_its_path_is_given(
-    directory: Path, monkeypatch: pytest.MonkeyPatch
+def test_what_is_finished_stays_so(directory: Path, output: Path) -> None:
+    with Ledger(directory) as ledger:
+        assert ledger.entry(output) is None
+        ledger.finish(output, "one")
+        ledger.finish(output, "two")
+    with Ledger(directory) as ledger:
+        assert ledger.entry(output) == Entry("two", untouched=True)
+        assert ledger.entry(directory / "b.srt") is None
+
+
+def test_until_it_is_begun_anew_and_it_knows_whether_it_was_changed(
+    directory: Path, output: Path
+) -> None:
+    with Ledger(directory) as ledger:
+        ledger.finish(output, "one")
+        output.write_text("edited")
+        assert ledger.entry(output) == Entry("one", untouched=False)
+        ledger.begin(output)
+        assert ledger.entry(output) is None
+
+
+def test_a_file_is_the_same_however_its_path_is_given(
+    directory: Path, output: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(directory)
     with Ledger(Path()) as ledger:
-        ledger.finish(Path("sub/a.wav"), "state")
-        assert ledger.state(directory / "sub" / "a.wav") == "state"
+        ledger.finish(Path("a.srt"), "one")
+        assert ledger.entry(output) == Entry("one", untouched=True)
+
+
+def test_a_name_may_be_any_bytes(directory: Path) -> None:
+    path = directory / os.fsdecode(b"caf\xe9.srt")
+    path.write_text("text")
+    with Ledger(directory) as ledger:
+        ledger.finish(path, "one")
+        assert ledger.entry(path) == Entry("one", untouched=True)
 
 
 def test_a_directory_may_be_moved_with_what_is_in_it(directory: Path) -> None:
     old, new = directory / "old", directory / "new"
     old.mkdir()
+    (old / "a.srt").write_text("")
     with Ledger(old) as ledger:
-        ledger.finish(old / "a.wav", "inside")
-        ledger.finish(directory / "b.wav", "outside")
+        ledger.finish(old / "a.srt", "inside")
+        ledger.finish(directory / "b.srt", "outside")
     shutil.move(old, new)
     with Ledger(new) as ledger:
-        assert ledger.state(new / "a.wav") == "inside"
-        assert ledger.state(directory / "b.wav") == "outside"
+        assert ledger.entry(new / "a.srt") == Entry("inside", untouched=True)
+        assert ledger.entry(directory / "b.srt") == Entry("outside", untouched=True)  # not there
 
 
 def test_the_journal_gives_what_was_kept(directory: Path) -> None:
@@ -73,6 +99,31 @@ def test_the_journal_is_forgotten_from_mark_to_mark(directory: Path) -> None:
         ledger.forget()
         assert ledger.find([b"before", b"after"]) == {}
         assert ledger.mark() == second + 1  # numbers are not given twice
+
+
+def test_a_run_forgets_what_it_has_written_or_asked_for_and_no_other(directory: Path) -> None:
+    with Ledger(directory) as one, Ledger(directory) as other:
+        one.keep({b"1": b"", b"2": b""})
+        other.keep({b"3": b""})
+        other.find([b"1"])
+        other.forget()
+        assert set(one.find([b"1", b"2", b"3"])) == {b"2"}
+
+
+def test_where_it_cannot_be_written_any_more_the_job_goes_on(
+    directory: Path, output: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with Ledger(directory) as ledger:
+        ledger.keep({b"1": b""})
+        base = sqlite3.connect(ledger.path)
+        base.execute("DROP TABLE finished")
+        base.close()
+        ledger.finish(output, "one")
+        ledger.keep({b"2": b""})
+        ledger.forget()
+        assert set(ledger.find([b"1", b"2"])) == {b"1"}
+    assert len(caplog.records) == 1
+    assert "nothing is kept" in caplog.text
 
 
 def test_threads_may_share_it(directory: Path) -> None:

@@ -10,8 +10,10 @@
 """
 
 import logging
-import os
+import signal
 import sys
+from contextlib import suppress
+from importlib.metadata import version
 from typing import Annotated, Any, Final, NoReturn
 
 import typer
@@ -23,6 +25,7 @@ from whisperbatch.cli import flags
 from whisperbatch.cli.detecting import detect_languages
 from whisperbatch.cli.inventory import fetch_model, show_info, show_models
 from whisperbatch.cli.listing import Listed
+from whisperbatch.cli.screen import put
 from whisperbatch.cli.stopping import leave
 from whisperbatch.cli.transcribing import Wanted, transcribe_all
 from whisperbatch.errors import (
@@ -33,10 +36,17 @@ from whisperbatch.errors import (
     WriteError,
 )
 from whisperbatch.keywords import DetectionKeywords, OptionKeywords
+from whisperbatch.options import Options
 from whisperbatch.writers import FORMATS, SubtitleOptions
 
 USAGE: Final[Any] = typer.BadParameter.__mro__[1]  # of the errors of usage typer names but this
-SWITCHES: Final = (*flags.switches(), "resume", "verbose", "quiet", "json_lines")
+SWITCHES: Final = {
+    **flags.switches(Options, SubtitleOptions),
+    "resume": True,
+    "verbose": False,
+    "quiet": False,
+    "json_lines": False,
+}
 STATUSES: Final[tuple[tuple[type[WhisperBatchError], int], ...]] = (
     (OptionError, 2),
     (ModelError, 3),
@@ -58,6 +68,13 @@ whisperbatch transcribe talks -o texts -f all   a directory; again to go on
 whisperbatch detect-language talk.mp3           what is spoken
 whisperbatch models                             which there are, and where
 """
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        put(f"whisperbatch {version('whisperbatch')}")
+        raise typer.Exit
+
 
 app = typer.Typer(
     name="whisperbatch",
@@ -204,33 +221,47 @@ def info(model: Model = api.DEFAULT_MODEL) -> None:
     show_info(model)
 
 
+@app.callback()
+def start(
+    _version: Annotated[
+        bool,
+        typer.Option(
+            "--version", help="Show the version and exit.", callback=_show_version, is_eager=True
+        ),
+    ] = False,
+) -> None:
+    """What comes before a command."""
+
+
 def run() -> NoReturn:
     """Run the command line; errors are one line, and the exit status says what failed."""
     try:
         arguments = flags.spelled_out(sys.argv[1:] or ["--help"], SWITCHES)
         sys.exit(app(arguments, standalone_mode=False))
-    except KeyboardInterrupt:
-        leave()
+    except (KeyboardInterrupt, typer.Abort):
+        leave(128 + signal.SIGINT)
     except BrokenPipeError:  # whoever read has had enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(0)
+        leave(128 + getattr(signal, "SIGPIPE", 13))
     except WhisperBatchError as error:
         _end(str(error), next((status for kind, status in STATUSES if isinstance(error, kind)), 1))
     except USAGE as error:
         _end(error.format_message(), 2)
-    except typer.Abort:
-        leave()
+    except OSError as error:  # a terminal or a disk that is gone
+        _end(str(error), 5)
 
 
 def _end(message: str, status: int) -> NoReturn:
-    print(f"whisperbatch: {' '.join(message.split())}", file=sys.stderr)  # noqa: T201 - a program's output
-    sys.exit(status)
+    with suppress(OSError):
+        print(f"whisperbatch: {' '.join(message.split())}", file=sys.stderr)  # noqa: T201 - a program's output
+        sys.stdout.flush()
+    leave(status)
 
 
 def _log(*, verbose: bool) -> None:
-    handler = RichHandler(
-        console=Console(stderr=True), show_time=False, show_path=False, show_level=not verbose
-    )
+    handler: logging.Handler = logging.StreamHandler()
+    if sys.stderr.isatty():  # beside the bars
+        console = Console(stderr=True)
+        handler = RichHandler(console=console, show_time=False, show_path=False, show_level=False)
     log = logging.getLogger("whisperbatch")
     log.addHandler(handler)
     log.setLevel(logging.INFO if verbose else logging.WARNING)

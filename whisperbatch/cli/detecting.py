@@ -7,7 +7,7 @@ from typing import Any
 
 from whisperbatch import api
 from whisperbatch.cli.screen import complain, put
-from whisperbatch.errors import AudioError, OptionError
+from whisperbatch.errors import OptionError, WhisperBatchError
 from whisperbatch.jobs.finding import find
 from whisperbatch.keywords import for_detection
 from whisperbatch.languages import LANGUAGES
@@ -36,7 +36,7 @@ def detect_languages(
         for one in found:
             try:
                 detection = asr.detect_language(one.source, **options)
-            except AudioError as error:
+            except WhisperBatchError as error:
                 failed += 1
                 complain(error)
                 continue

@@ -9,7 +9,7 @@ coverage_threshold: | None    --coverage-threshold none
 import inspect
 import re
 import types
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields
 from typing import Annotated, Any, Final, Literal, TypeVar, Union, get_args, get_origin
 
@@ -35,8 +35,53 @@ ALIASES: Final = {
 }
 """What other command lines of Whisper's call them."""
 
-NONE: Final = "none"
-VALUES: Final = {"True": True, "False": False}
+NONE: Final = object()  # given in words, where None stands for what is not given
+VALUES: Final = {"true": True, "false": False}
+
+SAID: Final = {
+    "clip_timestamps": (
+        "Work on these ranges alone: start, end, start, end, ... in seconds, in order. The "
+        "last end may be left out."
+    ),
+    "language": 'Whisper\'s code or English name; "none" detects it.',
+    "vad": (
+        "Tell speech from what is not. Without, everything is speech, and is cut where it is "
+        "quietest; onset, offset, silence and pad then are refused."
+    ),
+    "patience": (
+        "Beam search goes on until so many times its beams are finished. Not for greedy search."
+    ),
+    "temperature": (
+        "0 is beam or greedy search, above 0 samples. Several are a ladder: rows that fail a "
+        "threshold are decoded again at the next, when nothing else has mended them."
+    ),
+    "max_initial_timestamp": (
+        "The first timestamp token is at most this many seconds. With --timestamps tokens."
+    ),
+    "max_new_tokens": "Most tokens decoded for a chunk, if fewer than Whisper's own limit.",
+    "coverage_threshold": (
+        "Where more than this many seconds of speech in a row have no words, the chunk is cut "
+        'anew and decoded again; "none" accepts it. Without --vad there is no such check, nor '
+        "of translations."
+    ),
+    "hallucination_filter": (
+        "Drop loops, text faster than anybody speaks, boilerplate over music and text leaked "
+        "from a prompt."
+    ),
+    "initial_prompt": (
+        "Text that every chunk is decoded as the continuation of: names, spelling, style."
+    ),
+    "max_pause": "Silence inside a chunk longer than this many seconds is shortened to it.",
+    "max_line_width": (
+        "Columns of a line, of which East Asian wide characters take two. A single word that "
+        'is wider stands on a line of its own. "none" sets no limit.'
+    ),
+    "max_line_count": (
+        'Lines of a cue; a segment of more becomes several cues. "none" sets no limit.'
+    ),
+    "max_words_per_line": "Words of a line; with one line a cue, also of a cue.",
+}
+"""Where a docstring speaks of Python."""
 
 
 def documented(described: object) -> dict[str, str]:
@@ -85,7 +130,8 @@ def flag(name: str, kind: object, default: object, said: str, panel: str) -> ins
     """One flag."""
     spelled = _dashed(name)
     shown = "" if default in (None, "", ()) else f" Default: {_shown(default)}."
-    about: dict[str, Any] = {"help": _sentence(said) + shown, "rich_help_panel": panel}
+    text = SAID.get(name, _sentence(said)) + shown
+    about: dict[str, Any] = {"help": text, "rich_help_panel": panel}
     bare = _bare(kind)
     if bare is bool:
         spelled = f"{spelled}/--no-{spelled[2:]}"
@@ -97,7 +143,8 @@ def flag(name: str, kind: object, default: object, said: str, panel: str) -> ins
     else:
         accepted = str
         if bare is not str:
-            about["parser"], about["metavar"] = _parser(bare, default), _metavar(bare)
+            optional = _may_be_none(kind)
+            about["parser"], about["metavar"] = _parser(bare, optional=optional), _metavar(bare)
     option = typer.Option(spelled, show_default=False, **about)
     return inspect.Parameter(
         name,
@@ -131,49 +178,56 @@ def taken_out(keywords: dict[str, Any], group: Callable[..., T]) -> T:
 def given(keywords: dict[str, Any]) -> dict[str, Any]:
     """The flags that were given; "none" has become None."""
     found = {name: value for name, value in keywords.items() if value is not None}
-    return {name: None if value == NONE else value for name, value in found.items()}
+    if str(found.get("language")).lower() == "none":
+        del found["language"]
+    return {name: None if value is NONE else value for name, value in found.items()}
 
 
-def spelled_out(arguments: Sequence[str], switches: Iterable[str]) -> list[str]:
+def spelled_out(arguments: Sequence[str], switches: Mapping[str, bool]) -> list[str]:
     """Flags as they are declared here, from how other command lines of Whisper's have them.
 
-    `--beam_size` becomes `--beam-size`; of `switches`, `--word_timestamps True` becomes
-    `--word-timestamps`, and with False `--no-word-timestamps`. After `--` nothing is a flag.
+    `--beam_size` becomes `--beam-size`; `--word_timestamps True` becomes `--word-timestamps`, and
+    with False `--no-word-timestamps`. After `--` nothing is a flag.
+
+    Args:
+        arguments: of the command line.
+        switches: what is on or off, by its name; whether there is a `--no-` of it.
     """
-    names = {_dashed(name) for name in switches}
+    names = {_dashed(name): negative for name, negative in switches.items()}
     found: list[str] = []
-    for number, one in enumerate(arguments):
-        if one == "--":
+    for number, given in enumerate(arguments):
+        if given == "--":
             return [*found, *arguments[number:]]
-        if one in VALUES and found and found[-1] in names:
-            name, value = found.pop(), one
-        elif one.startswith("--"):
-            written, equals, value = one.partition("=")
+        one, name, value = given, given, ""
+        if given.lower() in VALUES and found and found[-1] in names:
+            one = name = found.pop()
+            value = given.lower()
+        elif given.startswith("--"):
+            written, equals, value = given.partition("=")
             name = written.replace("_", "-")
             name = ALIASES.get(name, name)
-            one = f"{name}{equals}{value}"  # noqa: PLW2901 - the same, as it is declared
-        else:
-            name, value = one, ""
-        if name in names and value in VALUES:
-            found.append(name if VALUES[value] else f"--no-{name[2:]}")
-        else:
+            one = f"{name}{equals}{value}"
+            value = value.lower()
+        if name not in names or value not in VALUES:
             found.append(one)
+        elif VALUES[value]:
+            found.append(name)
+        elif names[name]:
+            found.append(f"--no-{name[2:]}")
     return found
 
 
-def switches() -> list[str]:
-    """Names of the options that are on or off."""
-    return [
-        field.name for group, _ in PANELS for field in fields(group) if _bare(field.type) is bool
-    ]
+def switches(*groups: type[Any]) -> dict[str, bool]:
+    """Fields that are on or off: all have a `--no-`."""
+    return {field.name: True for group in groups for field in fields(group) if field.type is bool}
 
 
-def _parser(kind: object, default: object) -> Callable[[str], Any]:
+def _parser(kind: object, *, optional: bool) -> Callable[[str], Any]:
     def parse(text: str) -> Any:  # noqa: ANN401 - what the option takes
-        if text.lower() == NONE and default is not None:
+        if optional and text.lower() == "none":
             return NONE
         try:
-            return PARSERS[kind](text) if kind in PARSERS else text
+            return PARSERS[kind](text)
         except ValueError as error:
             raise typer.BadParameter(f"{text!r} is not of the form {_metavar(kind)}") from error
 

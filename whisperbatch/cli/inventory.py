@@ -20,7 +20,6 @@ from whisperbatch.engines.devices import (
     choose_device,
     choose_part,
 )
-from whisperbatch.errors import WhisperBatchError
 from whisperbatch.models import available_models, find_model, where_is
 
 PARAMETERS: Final = MappingProxyType(
@@ -81,7 +80,11 @@ def fetch_model(name: str) -> None:
 
 
 def show_info(model: str) -> None:
-    """Versions, devices, and what "auto" takes, a line each."""
+    """Versions, devices, and what "auto" takes, a line each.
+
+    Raises:
+        WhisperBatchError: the model does not load.
+    """
     for name, value in _facts(model):
         put(f"{name + ':':<16}{value}")
 
@@ -101,7 +104,9 @@ def _facts(model: str) -> Iterator[tuple[str, str]]:
     compute_type = choose_compute_type("auto", device, 0)
     yield "auto takes", f"{device}, {compute_type}; {_part(device, compute_type)}"
     yield "could take", ", ".join(sorted(ctranslate2.get_supported_compute_types(device)))
-    yield f"model {model}", _loaded(model)
+    directory = find_model(model)
+    api.load(directory).close()
+    yield f"model {model}", f"loads, from {directory}"
 
 
 def _part(device: Literal["cpu", "cuda"], compute_type: str) -> str:
@@ -111,16 +116,6 @@ def _part(device: Literal["cpu", "cuda"], compute_type: str) -> str:
         return "encoder and decoder on OpenVINO, which is faster on a CPU"
     why = "OpenVINO is for CPUs" if device == "cuda" else "OpenVINO is not installed"
     return f"encoder and decoder on CTranslate2: {why}"
-
-
-def _loaded(model: str) -> str:
-    """Whether a model loads, and from where."""
-    try:
-        directory = find_model(model)
-        api.load(model).close()
-    except WhisperBatchError as error:
-        return f"does not load: {error}"
-    return f"loads, from {directory}"
 
 
 def _processor() -> str:

@@ -20,10 +20,9 @@ class Listed(TyperCommand):
         console.width = min(console.width, WIDEST)
         console.print(escape(self.get_usage(ctx)))
         console.print(f"\n{escape(self.help or '')}")
-        groups: dict[str, list[tuple[str, str]]] = {OTHERS: []}
+        groups: dict[str, list[tuple[str, str]]] = {}
         for one in self.get_params(ctx):
-            record = one.get_help_record(ctx) if one.param_type_name == "option" else None
-            if record:
+            if record := one.get_help_record(ctx):
                 panel = getattr(one, "rich_help_panel", None) or OTHERS
                 groups.setdefault(str(panel), []).append(record)
         for panel, records in groups.items():

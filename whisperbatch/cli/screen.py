@@ -92,7 +92,8 @@ class JsonLines(_Plain):
             about |= {"type": "error", "error": str(event.error)}
             if self._errors:
                 complain(event.error)
-        put(json.dumps(about, ensure_ascii=False))
+        plain = (sys.stdout.encoding or "").lower() != "utf-8"
+        put(json.dumps(about, ensure_ascii=plain))
 
 
 class Terminal:
@@ -107,7 +108,7 @@ class Terminal:
     def __init__(self, console: Console, tasks: Sequence[Task], *, text: bool) -> None:
         bars = Progress(
             SpinnerColumn(),
-            TextColumn("{task.description}"),
+            TextColumn("{task.description}", markup=False),
             BarColumn(),
             _Clock(),
             console=console,
@@ -192,7 +193,7 @@ def open_screen(tasks: Sequence[Task], *, json_lines: bool, text: bool, quiet: b
         quiet: show nothing but text and errors.
     """
     console = Console(stderr=json_lines or not sys.stdout.isatty())
-    if quiet or not console.is_terminal:
+    if not tasks or quiet or not (sys.stderr if console.stderr else sys.stdout).isatty():
         return JsonLines() if json_lines else Lines(text=text)
     if json_lines:
         return _Both(JsonLines(errors=False), Terminal(console, tasks, text=False))
@@ -264,7 +265,7 @@ def _name(source: str) -> str:
 
 
 def _shortened(source: str) -> str:
-    name = _name(source)
+    name = "".join(one if one.isprintable() else " " for one in _name(source))
     return name if len(name) <= NARROW else f"{name[: NARROW - 1]}…"
 
 

@@ -1,21 +1,23 @@
-"""Ctrl-C: at once, but never in the middle of a file."""
+"""Ctrl-C: at once."""
 
 import os
 import signal
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import suppress
 from types import FrameType, TracebackType
-from typing import Final, NoReturn, Self
+from typing import Any, Final, NoReturn, Self
 
-INTERRUPTED: Final = 130  # 128 and the number of the signal, as shells have it
+SIGNALS: Final = tuple(
+    getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)
+)
 
 
 class Stop:
-    """While it is entered, Ctrl-C ends the process. A context manager.
+    """While it is entered, Ctrl-C and requests to end end the process. A context manager.
 
     Threads that are decoding are not waited for: that may take seconds, and what they have done is
-    in the ledger.
+    in the ledger. Files appear whole or not at all, whenever it is.
 
     Args:
         say: called first, to give back the terminal and say how to go on.
@@ -23,11 +25,14 @@ class Stop:
 
     def __init__(self, say: Callable[[], None]) -> None:
         self._say = say
-        self._held = self._asked = False
-        self._before = signal.getsignal(signal.SIGINT)
+        self._before: dict[signal.Signals, Any] = {}
 
     def __enter__(self) -> Self:
-        signal.signal(signal.SIGINT, self._handle)
+        for one in SIGNALS:
+            before = signal.getsignal(one)
+            if before != signal.SIG_IGN:  # whoever has us ignore it means it
+                self._before[one] = before
+                signal.signal(one, self._handle)
         return self
 
     def __exit__(
@@ -36,31 +41,18 @@ class Stop:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        signal.signal(signal.SIGINT, self._before)
+        for one, before in self._before.items():
+            signal.signal(one, before)
 
-    @contextmanager
-    def held(self) -> Iterator[None]:
-        """What is done here is done to its end."""
-        self._held = True
-        try:
-            yield
-        finally:
-            self._held = False
-        if self._asked:
-            self._leave()
-
-    def _handle(self, _signal: int, _frame: FrameType | None) -> None:
-        self._asked = True
-        if not self._held:
-            self._leave()
-
-    def _leave(self) -> None:
-        self._say()
-        leave()
+    def _handle(self, number: int, _frame: FrameType | None) -> None:
+        with suppress(Exception):  # the terminal may be gone
+            self._say()
+        leave(128 + number)
 
 
-def leave() -> NoReturn:
-    """End the process as one that was interrupted; no thread is waited for."""
+def leave(status: int) -> NoReturn:
+    """End the process at once; no thread is waited for."""
     for stream in (sys.stdout, sys.stderr):
-        stream.flush()
-    os._exit(INTERRUPTED)
+        with suppress(Exception):  # it may be closed
+            stream.flush()
+    os._exit(status)

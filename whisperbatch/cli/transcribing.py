@@ -1,33 +1,28 @@
 """What `whisperbatch transcribe` does: find, pass over what is done, transcribe, write."""
 
+import os
 import sys
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, closing, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 from whisperbatch import api
-from whisperbatch.cli.screen import clock, open_screen
+from whisperbatch.cli.screen import Screen, clock, open_screen
 from whisperbatch.cli.stopping import Stop
 from whisperbatch.errors import OptionError, WriteError
 from whisperbatch.jobs.finding import Task, find, plan
-from whisperbatch.jobs.job import Event, Failed, Finished, is_finished, run, settings
-from whisperbatch.jobs.ledger import Ledger
+from whisperbatch.jobs.job import Event, Failed, Finished, Job, digest, run
+from whisperbatch.jobs.ledger import NAME, Ledger
 from whisperbatch.keywords import resolve
 from whisperbatch.models import find_model
 from whisperbatch.options import Options
-from whisperbatch.timeline import KINDS, draw
+from whisperbatch.timeline import KINDS, check_plot, draw
 from whisperbatch.types import Transcript
 from whisperbatch.weights import fingerprint
 from whisperbatch.writers import FORMATS, SubtitleOptions, check_layout, write
-
-HOW_TO_GO_ON: Final = {
-    True: "the same command goes on from here",
-    False: "what was begun is lost; --resume would keep it",
-}
-"""By whether there is a ledger."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,6 +54,16 @@ class Wanted:
     layout: SubtitleOptions
     loading: Mapping[str, Any]
     options: Mapping[str, Any]
+
+    @property
+    def directories(self) -> list[Path]:
+        """Those among the inputs."""
+        return [Path(one) for one in self.inputs if os.path.isdir(one)]  # noqa: PTH112 - never raises
+
+    @property
+    def resumes(self) -> bool:
+        """Whether what is done is passed over."""
+        return bool(self.directories) if self.resume is None else self.resume
 
 
 @dataclass(slots=True)
@@ -101,18 +106,16 @@ class _Plan:
     Attributes:
         tasks: all recordings and their outputs.
         options: of the decoding.
-        formats: of the files.
-        settings: what the files depend on, beside the recordings.
         text: whether segments are shown as text.
         root: where the ledger lies; None keeps none.
+        weights: fingerprint of the model's.
     """
 
     tasks: tuple[Task, ...]
     options: Options
-    formats: tuple[str, ...]
-    settings: str
     text: bool
     root: Path | None
+    weights: str
 
 
 def transcribe_all(wanted: Wanted) -> int:
@@ -122,75 +125,104 @@ def transcribe_all(wanted: Wanted) -> int:
         WhisperBatchError: nothing can be done at all.
     """
     planned = _plan(wanted)
+    layout = {kind: wanted.layout.fitted(kind) for kind in FORMATS}
+    arithmetic = [(k, v) for k, v in sorted(wanted.loading.items()) if "threads" not in k]
+
+    def settings(output: Path) -> str:
+        kind = output.suffix[1:]
+        return digest(planned.weights, planned.options, arithmetic, layout.get(kind))
+
     with _ledger(planned.root) as ledger:
-        tasks = [
-            task
-            for task in planned.tasks
-            if not (ledger and is_finished(task, ledger, planned.settings))
-        ]
-        tally = _Tally(passed_over=len(planned.tasks) - len(tasks))
-        if tasks:
-            _work(wanted, planned, tasks, ledger, tally)
-    if not planned.text or sys.stderr.isatty():
+        job = Job(settings, ledger, anew=not wanted.resumes)
+        left = [job.left(task) for task in planned.tasks]
+        tally = _Tally(passed_over=left.count(None))
+        screen = open_screen(
+            [one for one in left if isinstance(one, Task)],
+            json_lines=wanted.json_lines,
+            text=planned.text,
+            quiet=wanted.quiet,
+        )
+        with Stop(lambda: _stopped(screen, tally, wanted, planned)), closing(screen):
+            _work(wanted, planned, job, left, tally=tally, screen=screen)
+    if tally.failed or not (wanted.quiet or (planned.text and not sys.stderr.isatty())):
         say(tally.summary())
     return 1 if tally.failed else 0
 
 
 def _plan(wanted: Wanted) -> _Plan:
     formats = _formats(wanted)
-    found = tuple(find(wanted.inputs))
+    found = tuple(find(wanted.inputs, {f".{kind}" for kind in FORMATS}))
     if not found:
         raise OptionError(f"no recordings in {', '.join(wanted.inputs)}")
-    directories = [Path(one) for one in wanted.inputs if Path(one).is_dir()]
+    directories = wanted.directories
     many = len(found) > 1 or bool(directories)
     if many and not formats and not wanted.json_lines:
         formats = ("txt",)
     options = _options(wanted, formats)
     output_dir = Path(wanted.output_dir) if wanted.output_dir else None
-    tasks = plan(found, (*formats, *filter(None, [wanted.plot])), output_dir)
-    root = None
-    if bool(directories) if wanted.resume is None else wanted.resume:
-        root = output_dir or next(iter(directories), found[0].own or Path())
+    pictures = (f"timeline.{wanted.plot}",) if wanted.plot else ()
+    tasks = plan(found, (*formats, *pictures), output_dir)
+    if wanted.resume and not tasks[0].outputs:
+        raise OptionError("--resume has no effect where no files are written; give a --format")
+    if wanted.plot:
+        for task in tasks:
+            if task.path is None or (task.path.exists() and not task.path.is_file()):
+                raise OptionError(f"--plot: {task.source} cannot be read twice; give a file")
+    root = output_dir or next(iter(directories), found[0].own or Path())
+    if output_dir:
+        _make(output_dir)
+    keeps = wanted.resumes or (root / NAME).exists()
     return _Plan(
         tasks=tasks,
         options=options,
-        formats=formats,
-        settings=settings(fingerprint(find_model(wanted.model)), options, formats, wanted.layout),
         text=not many and not wanted.json_lines,
-        root=root if any(task.outputs for task in tasks) else None,
+        root=root if keeps and tasks[0].outputs else None,
+        weights=fingerprint(find_model(wanted.model)),
     )
 
 
 def _work(
-    wanted: Wanted, planned: _Plan, tasks: Sequence[Task], ledger: Ledger | None, tally: _Tally
+    wanted: Wanted,
+    planned: _Plan,
+    job: Job,
+    left: Sequence[Task | Failed | None],
+    *,
+    tally: "_Tally",
+    screen: Screen,
 ) -> None:
-    screen = open_screen(tasks, json_lines=wanted.json_lines, text=planned.text, quiet=wanted.quiet)
-
-    def stopped() -> None:
-        screen.close()
-        say(f"stopped: {tally.summary()}; {HOW_TO_GO_ON[ledger is not None]}")
-
     def write_one(made: Transcript, path: Path) -> None:
         kind = path.suffix[1:]
         if kind in KINDS:
             draw(made, path, planned.options)
-            return
-        with stop.held():
+        else:
             write(made, path, options=wanted.layout.fitted(kind))
 
-    with Stop(stopped) as stop, api.load(wanted.model, **wanted.loading) as asr, closing(screen):
+    def show(event: Event) -> None:
+        tally.count(event)
+        screen.show(event)
+
+    for one in left:
+        if isinstance(one, Failed):
+            show(one)
+    tasks = [one for one in left if isinstance(one, Task)]
+    if not tasks:
+        return
+    with api.load(wanted.model, **wanted.loading) as asr:
         tally.begin()
-        for event in run(
-            asr,
-            tasks,
-            planned.options,
-            write=write_one,
-            ledger=ledger,
-            settings=planned.settings,
-            ordered=not any(task.outputs for task in tasks),
-        ):
-            tally.count(event)
-            screen.show(event)
+        ordered = not any(task.outputs for task in tasks)
+        for event in run(asr, tasks, planned.options, job, write=write_one, ordered=ordered):
+            show(event)
+
+
+def _stopped(screen: Screen, tally: "_Tally", wanted: Wanted, planned: _Plan) -> None:
+    screen.close()
+    if wanted.resumes and planned.root:
+        on = "; the same command goes on from here"
+    elif planned.tasks[0].outputs:
+        on = "; what was begun is lost, --resume would keep it"
+    else:
+        on = ""
+    say(f"stopped: {tally.summary()}{on}")
 
 
 def _options(wanted: Wanted, formats: Sequence[str]) -> Options:
@@ -207,27 +239,28 @@ def _options(wanted: Wanted, formats: Sequence[str]) -> Options:
 
 def _formats(wanted: Wanted) -> tuple[str, ...]:
     """Of the files: those named, or text where a directory for them is."""
-    if wanted.plot and wanted.plot not in KINDS:
-        raise OptionError(f"--plot {wanted.plot} is none of {', '.join(KINDS)}")
-    if wanted.formats == "all":
+    if wanted.plot:
+        check_plot(wanted.plot)
+    named = [one.strip().lower() for one in wanted.formats.split(",")] if wanted.formats else []
+    if named == ["all"]:
         return FORMATS
-    named = tuple(one.strip().lower() for one in wanted.formats.split(",") if one.strip())
     for one in named:
         if one not in FORMATS:
-            raise OptionError(f"--format {one} is none of {', '.join(FORMATS)}, all")
+            raise OptionError(f"--format {one or 'nothing'} is none of {', '.join(FORMATS)}, all")
     if not named and wanted.output_dir and not wanted.plot:
         return ("txt",)
     return tuple(dict.fromkeys(named))
 
 
 def _ledger(directory: Path | None) -> AbstractContextManager[Ledger | None]:
-    if directory is None:
-        return nullcontext()
+    return Ledger(directory) if directory else nullcontext()
+
+
+def _make(directory: Path) -> None:
     try:
         directory.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise WriteError(f"{directory}: cannot be made: {error.strerror or error}") from error
-    return Ledger(directory)
 
 
 def say(line: str) -> None:

@@ -66,7 +66,7 @@ class Compiler:
             return found
         made = self.core.compile_model(build(), "CPU", settings)
         if path:
-            self._keep(path, made.export_model())
+            self._keep(path, made)
         return made
 
     def _path(self, name: str, settings: dict[str, Any]) -> Path | None:
@@ -98,20 +98,21 @@ class Compiler:
             log.info("%s: is not taken by OpenVINO, the graph is compiled anew: %s", path, error)
             return None
 
-    def _keep(self, path: Path, exported: Any) -> None:  # noqa: ANN401 - as above
-        content = exported.getvalue() if hasattr(exported, "getvalue") else exported
+    def _keep(self, path: Path, made: Any) -> None:  # noqa: ANN401 - as above
         scratch = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             _sweep(path.parent)
             try:
                 with scratch.open("xb") as file:
+                    exported = made.export_model()
+                    content = exported.getvalue() if hasattr(exported, "getvalue") else exported
                     file.write(hashlib.blake2b(content, digest_size=CHECKSUM).digest())
                     file.write(content)
                 scratch.replace(path)
             finally:
                 scratch.unlink(missing_ok=True)
-        except OSError as error:
+        except (OSError, RuntimeError) as error:  # RuntimeError: it cannot be exported
             log.info("%s: the graph is not kept: %s", path, error)
 
 

@@ -7,14 +7,19 @@ talks/                      --output-dir text        without --output-dir
 """
 
 import glob
+import logging
+import os
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path, PurePosixPath
 from typing import Final
 from urllib.parse import unquote, urlsplit
 
 from whisperbatch.errors import OptionError
+
+log = logging.getLogger(__name__)
 
 STANDARD_INPUT: Final = "-"
 
@@ -64,20 +69,26 @@ class Task:
         return None if _has_no_path(self.source) else Path(self.source)
 
 
-def find(inputs: Iterable[str]) -> Iterator[Found]:
+def find(inputs: Iterable[str], outputs: Collection[str] = ()) -> Iterator[Found]:
     """The recordings that are meant, in order, each once.
 
     Args:
-        inputs: files, directories, patterns such as "talks/**/*.mp3", URLs, or "-". Directories are
-            searched through; what has no name of a recording and what is hidden is left alone.
-            What is not there is taken for a file all the same: whoever reads it says so.
+        inputs: files, directories, patterns such as "talks/**/*.mp3", URLs, or "-". Of directories
+            and patterns what has no name of a recording, or is hidden, is left alone. What is not
+            there is taken for a file all the same: whoever reads it says so.
+        outputs: suffixes, with the dot, of what is made of recordings: such a file is left alone
+            where the recording of its name is meant, too (as by a shell's "talks/*").
+
+    Raises:
+        OptionError: an input is empty.
     """
-    seen: set[str] = set()
-    for one in inputs:
-        for found in _find(one):
-            if found.source not in seen:
-                seen.add(found.source)
-                yield found
+    found: dict[str, Found] = {}
+    for one in chain.from_iterable(map(_find, inputs)):
+        found.setdefault(_identity(one.source), one)
+    media = {_stem(one.source) for one in found.values() if _suffix(one.source) not in outputs}
+    for one in found.values():
+        if _suffix(one.source) not in outputs or _stem(one.source) not in media:
+            yield one
 
 
 def plan(
@@ -110,7 +121,7 @@ def plan(
         if other != one.source and formats:
             raise OptionError(
                 f"{other} and {one.source} would both be written to {base}.{formats[0]}; "
-                "transcribe them apart, or leave the output directory out"
+                "transcribe them apart, or into different directories"
             )
     return tuple(
         Task(one.source, tuple(Path(f"{base}.{kind}") for kind in formats))
@@ -119,29 +130,53 @@ def plan(
 
 
 def _find(one: str) -> Iterator[Found]:
+    if not one:
+        raise OptionError("the name of a recording is empty; give a file or a directory")
     if _has_no_path(one):
         yield Found(one, PurePosixPath(), None)
         return
     path = Path(one)
-    if path.is_dir():
+    if os.path.isdir(one):  # noqa: PTH112 - Path.is_dir raises where the name is too long
         yield from _inside(path)
-    elif not path.exists() and glob.has_magic(one):
-        matches = sorted(glob.glob(one, recursive=True))  # noqa: PTH207 - Path.glob takes no absolute pattern
-        for match in matches:
-            if Path(match).is_file():
+    elif not os.path.exists(one) and glob.has_magic(one):  # noqa: PTH110 - likewise
+        matches = sorted(glob.glob(one, recursive=True))  # noqa: PTH207 - takes absolute patterns
+        for match in matches or (one,):
+            if match == one or (_suffix(match) in SUFFIXES and Path(match).is_file()):
                 yield Found(match, PurePosixPath(), Path(match).parent)
-        if not matches:
-            yield Found(one, PurePosixPath(), path.parent)
     else:
         yield Found(one, PurePosixPath(), path.parent)
 
 
 def _inside(directory: Path) -> Iterator[Found]:
-    for path in sorted(directory.rglob("*")):
-        inside = path.relative_to(directory)
-        hidden = any(part.startswith(".") for part in inside.parts)
-        if path.suffix.lower() in SUFFIXES and not hidden and path.is_file():
-            yield Found(str(path), PurePosixPath(inside.parent.as_posix()), path.parent)
+    """Of all folders below, also those that links lead to; none is searched twice."""
+    seen: set[str] = set()
+
+    def unreadable(error: OSError) -> None:
+        log.warning("%s: cannot be searched: %s", error.filename, error.strerror)
+
+    found: list[Path] = []
+    for folder, folders, names in os.walk(directory, followlinks=True, onerror=unreadable):
+        real = os.path.realpath(folder)
+        folders[:] = [] if real in seen else [one for one in folders if not one.startswith(".")]
+        if real not in seen:
+            seen.add(real)
+            found += [Path(folder, name) for name in names if not name.startswith(".")]
+    for path in sorted(found):
+        if path.suffix.lower() in SUFFIXES and path.is_file():
+            inside = path.relative_to(directory).parent
+            yield Found(str(path), PurePosixPath(inside.as_posix()), path.parent)
+
+
+def _identity(source: str) -> str:
+    return source if _has_no_path(source) else os.path.abspath(source)  # noqa: PTH100 - links stay
+
+
+def _stem(source: str) -> str:
+    return _identity(source).removesuffix(Path(source).suffix)
+
+
+def _suffix(source: str) -> str:
+    return "" if _has_no_path(source) else Path(source).suffix.lower()
 
 
 def _has_no_path(source: str) -> bool:
@@ -152,6 +187,9 @@ def _name(source: str) -> str:
     if source == STANDARD_INPUT:
         return "stdin"
     if "://" in source:
-        parts = urlsplit(source)
+        try:
+            parts = urlsplit(source)
+        except ValueError:  # FFmpeg will say so, too
+            return "recording"
         return unquote(PurePosixPath(parts.path).name) or parts.netloc or "recording"
     return Path(source).name

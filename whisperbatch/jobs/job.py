@@ -6,10 +6,11 @@ tasks -> what the ledger has finished is passed over
 """
 
 import hashlib
+import os
 import threading
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import closing
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Final
 
@@ -23,6 +24,7 @@ from whisperbatch.types import Segment, Transcript
 MAY_PASS: Final = (WriteError, EngineError)  # no room, no memory: the next run may go on from here
 
 Write = Callable[[Transcript, Path], object]
+Settings = Callable[[Path], str]  # what a file depends on, beside the recording
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,41 +54,86 @@ class Heard:
 Event = Heard | Finished | Failed
 
 
-def settings(weights: str, options: Options, *layout: object) -> str:
-    """What a transcript's files depend on, beside the recording.
-
-    Args:
-        weights: fingerprint of the model's.
-        options: of the decoding. The size of batches makes no difference.
-        *layout: how files are written.
-    """
-    decoding = [
-        (field.name, getattr(options, field.name))
-        for field in fields(options)
-        if field.name != "batch_size"
+def digest(*parts: object) -> str:
+    """Of what files depend on; of options, all but the size of batches, which changes no text."""
+    plain = [
+        [(f.name, getattr(part, f.name)) for f in fields(part) if f.name != "batch_size"]
+        if isinstance(part, Options)
+        else part
+        for part in parts
     ]
-    return hashlib.blake2b(repr((weights, decoding, layout)).encode(), digest_size=16).hexdigest()
+    return hashlib.blake2b(repr(plain).encode(), digest_size=16).hexdigest()
 
 
-def is_finished(task: Task, ledger: Ledger, settings: str) -> bool:
-    """Whether its files are there, written with these settings of what the recording is now."""
-    state = _state(task, settings)
-    return (
-        state is not None
-        and task.path is not None
-        and ledger.state(task.path) == state
-        and all(output.is_file() for output in task.outputs)
-    )
+@dataclass(frozen=True, slots=True)
+class Job:
+    """A job's account of what is done.
+
+    Attributes:
+        settings: what a file depends on, beside the recording: the model, options, its layout.
+        ledger: None keeps no account.
+        anew: do all of it, whatever is done or there.
+    """
+
+    settings: Settings
+    ledger: Ledger | None = None
+    anew: bool = False
+
+    def left(self, task: Task) -> Task | Failed | None:
+        """What of a task is to be done; None where all is. Without a ledger, all of it.
+
+        A file that somebody else has written, or changed since, is never replaced, unless `anew`.
+        """
+        if self.ledger is None or self.anew:
+            return task
+        missing: list[Path] = []
+        for output in task.outputs:
+            entry = self.ledger.entry(output)
+            if entry and entry.made == self.made(task, output) and output.exists():
+                continue
+            if output.exists() and not (entry and entry.untouched):
+                reason = "was changed since" if entry else "is there already"
+                return Failed(task, WriteError(f"{output}: {reason}; --no-resume replaces it"))
+            missing.append(output)
+        return replace(task, outputs=tuple(missing)) if missing or not task.outputs else None
+
+    def made(self, task: Task, output: Path) -> str | None:
+        """Of what an output is made now; None where the recording is no file."""
+        try:
+            found = task.path.stat() if task.path else None
+        except OSError:
+            found = None
+        if found is None or task.path is None:
+            return None
+        path = os.fsencode(task.path.absolute())
+        return digest(path, found.st_size, found.st_mtime_ns, self.settings(output))
+
+    def write(self, task: Task, made: Sequence[str | None], found: Transcript, put: Write) -> None:
+        """Write the outputs, and enter them.
+
+        Raises:
+            WhisperBatchError: one cannot be made.
+        """
+        for output, of in zip(task.outputs, made, strict=True):
+            try:
+                output.parent.mkdir(parents=True, exist_ok=True)
+            except OSError as error:
+                reason = error.strerror or error
+                raise WriteError(f"{output.parent}: cannot be made: {reason}") from error
+            if self.ledger:
+                self.ledger.begin(output)
+            put(found, output)
+            if self.ledger and of:
+                self.ledger.finish(output, of)
 
 
 def run(
     asr: Transcriber,
     tasks: Sequence[Task],
     options: Options,
+    job: Job,
     *,
     write: Write,
-    ledger: Ledger | None = None,
-    settings: str = "",
     ordered: bool = False,
 ) -> Generator[Event, None, None]:
     """Transcribe and write all of them; several are read at a time, and give events in turn.
@@ -96,90 +143,94 @@ def run(
 
     Args:
         asr: the model.
-        tasks: recordings, each with its outputs.
+        tasks: recordings, each with the outputs that are left to do.
         options: of the decoding.
-        write: writes a transcript to a path; raises WriteError.
-        ledger: None keeps no account.
-        settings: from `settings`.
+        job: the account of what is done.
+        write: writes a transcript to a path; raises WhisperBatchError.
         ordered: one recording after the other, in order.
     """
-    marks = _Marks(ledger) if ledger else None
-    states: dict[int, str | None] = {}
+    marks = _Marks(job.ledger) if job.ledger else None
+    made: dict[int, list[str | None]] = {}
 
     def sources() -> Iterator[str]:
         for number, task in enumerate(tasks):
             if marks:
                 marks.begin(number)
-            states[number] = _state(task, settings)  # before it is read
+            made[number] = [job.made(task, output) for output in task.outputs]  # before it is read
             yield task.source
 
-    remembering = asr.remembering(ledger) if ledger else asr
+    remembering = asr.remembering(job.ledger) if job.ledger else asr
     with closing(remembering.stream_many(sources(), options=options, ordered=ordered)) as items:
         for number, item in items:
-            task = tasks[number]
-            if isinstance(item, Segment):
-                yield Heard(task, item)
-                continue
-            state = states.pop(number)
-            event = (
-                _written(task, item, write) if isinstance(item, Transcript) else Failed(task, item)
-            )
-            if ledger and state and task.path and isinstance(event, Finished):
-                ledger.finish(task.path, state)
-            if marks and not (isinstance(event, Failed) and isinstance(event.error, MAY_PASS)):
-                marks.end(number)
+            event = _event(job, tasks[number], item, made[number], write)
+            if marks and not isinstance(event, Heard):
+                kept = isinstance(event, Failed) and isinstance(event.error, MAY_PASS)
+                marks.end(number, kept=kept)
             yield event
     if marks:
         marks.close()
 
 
-def _written(task: Task, transcript: Transcript, write: Write) -> Finished | Failed:
+def _event(
+    job: Job,
+    task: Task,
+    item: Segment | Transcript | WhisperBatchError,
+    made: Sequence[str | None],
+    write: Write,
+) -> Event:
+    if isinstance(item, Segment):
+        return Heard(task, item)
+    if isinstance(item, WhisperBatchError):
+        return Failed(task, item)
     try:
-        for output in task.outputs:
-            _make(output.parent)
-            write(transcript, output)
-    except WriteError as error:
+        job.write(task, made, item, write)
+    except WhisperBatchError as error:
         return Failed(task, error)
-    return Finished(task, transcript)
-
-
-def _make(folder: Path) -> None:
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise WriteError(f"{folder}: cannot be made: {error.strerror or error}") from error
-
-
-def _state(task: Task, settings: str) -> str | None:
-    """Of the recording and what it is finished with; None of what is no file."""
-    try:
-        found = task.path.stat() if task.path else None
-    except OSError:
-        return None
-    return f"{found.st_size} {found.st_mtime_ns} {settings}" if found else None
+    return Finished(task, item)
 
 
 class _Marks:
     """Where the journal of each recording begins: what none of them needs any more is deleted.
 
-    What is there from an earlier run may belong to any of them, and goes when all have ended.
+    What is there from an earlier run may belong to any of them, and goes when all have ended. What
+    belongs to one that may do better next time stays.
     """
 
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
         self._first = ledger.mark()
         self._begun: dict[int, int] = {}
+        self._kept: list[tuple[int, int]] = []  # from a mark to another
         self._lock = threading.Lock()  # sources are asked for by another thread
 
     def begin(self, number: int) -> None:
         with self._lock:
             self._begun[number] = self._ledger.mark()
 
-    def end(self, number: int) -> None:
+    def end(self, number: int, *, kept: bool) -> None:
         with self._lock:
-            del self._begun[number]
-            self._ledger.forget(self._first, min(self._begun.values(), default=None))
+            now = self._ledger.mark()
+            begun = self._begun.pop(number)
+            if kept:
+                self._kept.append((begun, now))
+            self._forget(self._first, min(self._begun.values(), default=now))
 
     def close(self) -> None:
-        if not self._begun:
-            self._ledger.forget()
+        self._forget(self._first if self._kept else 0, self._ledger.mark())
+
+    def _forget(self, start: int, end: int) -> None:
+        for kept_from, kept_to in [*_joined(self._kept), (end, end)]:
+            if start < min(kept_from, end):
+                self._ledger.forget(start, min(kept_from, end))
+            start = max(start, kept_to)
+
+
+def _joined(spans: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
+    """In order, those that overlap as one."""
+    found: list[tuple[int, int]] = []
+    for start, end in sorted(spans):
+        if found and start <= found[-1][1]:
+            found[-1] = (found[-1][0], max(end, found[-1][1]))
+        else:
+            found.append((start, end))
+    return found

@@ -41,7 +41,7 @@ def write_atomically(path: str | os.PathLike[str], data: bytes) -> Path:
     try:
         target = Path(os.path.realpath(path))
         mode = _mode_of_old(target)
-        start = f".whisperbatch-{zlib.crc32(target.name.encode()):x}-"
+        start = f".whisperbatch-{zlib.crc32(os.fsencode(target.name)):x}-"
         _sweep(target.parent, start)
         scratch = target.with_name(f"{start}{os.getpid()}-{secrets.token_hex(4)}.tmp")
         try:
