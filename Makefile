@@ -3,15 +3,17 @@
 #   make demo FILE=a.mp3   transcribe your own
 #   make test              all checks and all tests
 #   make bench             speed beside faster-whisper, in under ten minutes
+#   make rivals            .venv-rivals, with other Whisper programs to measure beside
 
 PYTHON ?= $(shell for p in python3.11 python3 python3.12 python3.13 python3.14; do \
 	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check -q
+RIVALS := .venv-rivals
 SPEECH := en es fr it ru demo music librivox
 
-.PHONY: demo test lint bench clean
+.PHONY: demo test lint bench rivals clean
 .DEFAULT_GOAL := demo
 
 demo: $(VENV)/.demo
@@ -36,8 +38,11 @@ bench: $(VENV)/.speech
 	@for file in $$(grep -l __main__ benchmarks/*.py); do \
 		printf '  %-16s %s\n' "$$(basename $$file .py)" "$$(sed -n '1s/^"""//p' $$file)"; done
 
+# An environment of their own: what they ask of others' versions must not reach the tests.
+rivals: $(RIVALS)/.rivals
+
 clean:
-	rm -rf $(VENV) .cache/speech
+	rm -rf $(VENV) $(RIVALS) .cache/speech .cache/ggml
 
 # Stamps: a change of pyproject.toml installs anew, nothing else does.
 $(VENV)/.made:
@@ -65,4 +70,15 @@ $(VENV)/.kaldi: pyproject.toml $(VENV)/.test
 	$(PIP) install "torch==2.13.0"
 	$(PIP) install --no-deps "torchaudio==2.11.0"
 	rm -f $(VENV)/lib/python3.*/site-packages/torchaudio/lib/*.so
+	@touch $@
+
+# torch first, at the version that Kaldi's tests take; openai-whisper without what it asks for, which
+# is in the list but for Triton: 290 MB, for GPUs.
+$(RIVALS)/.rivals: pyproject.toml benchmarks/rivals.txt | $(VENV)/.made
+	$(BIN)/python -m venv $(RIVALS)
+	$(RIVALS)/bin/python -m pip --disable-pip-version-check -q install "torch==2.13.0"
+	$(RIVALS)/bin/python -m pip --disable-pip-version-check -q install \
+		-e ".[models,openvino,eval]" -r benchmarks/rivals.txt
+	$(RIVALS)/bin/python -m pip --disable-pip-version-check -q install \
+		--no-deps "openai-whisper>=20250625"
 	@touch $@

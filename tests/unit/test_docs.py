@@ -96,7 +96,7 @@ def test_shell_commands_name_what_exists(command: str) -> None:
             assert f"\n{extra} = [" in (ROOT / "pyproject.toml").read_text()
     elif match := re.match(r"make (\w+)", command):
         assert re.search(rf"^{match[1]}:", (ROOT / "Makefile").read_text(), re.MULTILINE)
-    elif match := re.match(r"(?:\.venv/bin/)?python -m benchmarks\.(\w+)", command):
+    elif match := re.match(r"(?:\.venv(?:-rivals)?/bin/)?python -m benchmarks\.(\w+)", command):
         assert (ROOT / "benchmarks" / f"{match[1]}.py").is_file()
     elif match := re.match(r"whisperbatch ([a-z-]+)", command):
         assert f'@app.command("{match[1]}"' in (ROOT / "whisperbatch/cli/app.py").read_text()

@@ -178,7 +178,7 @@ def taken_out(keywords: dict[str, Any], group: Callable[..., T]) -> T:
 def given(keywords: dict[str, Any]) -> dict[str, Any]:
     """The flags that were given; "none" has become None."""
     found = {name: value for name, value in keywords.items() if value is not None}
-    if str(found.get("language")).lower() == "none":
+    if str(found.get("language", "")).lower() == "none":
         del found["language"]
     return {name: None if value is NONE else value for name, value in found.items()}
 

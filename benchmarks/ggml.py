@@ -1,0 +1,108 @@
+"""whisper.cpp's file of weights, written from CTranslate2's.
+
+    u32 "ggml" | i32 sizes[10] | i32 type of the matrices
+    i32 n_mels | i32 201 | f32 mel filters[n_mels][201]
+    i32 count | count times:  u32 length | the token's bytes
+    to the end of the file:  i32 rank | i32 length of name | i32 type
+                             i32 dims[rank], the last first | name | data
+
+All little-endian. Source: whisper.cpp, models/README.md and its reader. Matrices are float16 or, in
+the type that whisper.cpp calls Q8_0, 32 integers of 8 bits with a float16 scale before them. The
+convolutions stay float16, biases, norms and positions are float32.
+"""
+
+import hashlib
+import secrets
+import struct
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, BinaryIO, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from benchmarks import conversions
+from benchmarks.conversions import dimensions, read_openai, read_vocabulary
+from whisperbatch.features.mel import mel_filters
+
+CACHE: Final = Path(__file__).parents[1] / ".cache" / "ggml"
+MAGIC: Final = 0x67676D6C
+FLOAT32, FLOAT16, Q8_0 = 0, 1, 8  # types of a tensor
+KINDS: Final = {"float16": 1, "q8_0": 2007}  # of a file: version 2 of quantization, 7 for Q8_0
+BLOCK: Final = 32  # values that share a scale
+BLOCKS: Final = np.dtype([("scale", "<f2"), ("values", "i1", BLOCK)])
+SIZES: Final = (
+    *("n_vocab", "n_audio_ctx", "n_audio_state", "n_audio_head", "n_audio_layer"),
+    *("n_text_ctx", "n_text_state", "n_text_head", "n_text_layer", "n_mels"),
+)
+
+
+def convert(directory: Path, kind: str) -> Path:
+    """The weights in a file for whisper.cpp, written where it is not in the cache yet.
+
+    It is named after what it is made from: the weights and this program. It comes to its place
+    whole, by being renamed to it.
+
+    Args:
+        directory: of CTranslate2 weights, in floats.
+        kind: "float16" or "q8_0".
+
+    Raises:
+        ConversionError: the weights are quantized.
+    """
+    digest = hashlib.sha256()
+    for path in (directory / "model.bin", Path(conversions.__file__), Path(__file__)):
+        with path.open("rb") as file:
+            digest.update(hashlib.file_digest(file, "sha256").digest())
+    target = CACHE / f"{digest.hexdigest()[:16]}-{kind}.bin"
+    if not target.exists():
+        CACHE.mkdir(parents=True, exist_ok=True)
+        scratch = CACHE / f".{target.name}.{secrets.token_hex(4)}.part"
+        try:
+            with scratch.open("xb") as out:
+                write(directory, kind, out)
+            scratch.replace(target)
+        finally:
+            scratch.unlink(missing_ok=True)
+    return target
+
+
+def write(directory: Path, kind: str, out: BinaryIO) -> None:
+    """Write the weights of a directory to an open file; see `convert`."""
+    arrays = read_openai(directory)
+    sizes = dimensions(arrays)
+    out.write(struct.pack("<I10i", MAGIC, *(getattr(sizes, name) for name in SIZES)))
+    filters = mel_filters(sizes.n_mels).astype("<f4")
+    out.write(struct.pack("<3i", KINDS[kind], *filters.shape) + filters.tobytes())
+    tokens = read_vocabulary(directory)
+    out.write(struct.pack("<i", len(tokens)))
+    out.writelines(struct.pack("<I", len(token)) + token for token in tokens)
+    for name, array in arrays.items():
+        out.writelines(tensor(name, array, kind))
+
+
+def tensor(name: str, array: npt.NDArray[Any], kind: str) -> Iterator[bytes]:
+    """An array as the file has it: its header and its data."""
+    if name.startswith("encoder.conv") and array.ndim == 1:
+        array = array[:, None]  # is added to all frames of a channel
+    matrix = array.ndim > 1 and name.endswith(".weight")
+    if not matrix:
+        type_, data = FLOAT32, array.astype("<f4")
+    elif kind == "float16" or array.ndim > 2:
+        type_, data = FLOAT16, array.astype("<f2")
+    else:
+        type_, data = Q8_0, quantize(array)
+    encoded = name.encode()
+    yield struct.pack("<3i", array.ndim, len(encoded), type_)
+    yield struct.pack(f"<{array.ndim}i", *reversed(array.shape)) + encoded
+    yield data.tobytes()
+
+
+def quantize(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Values as Q8_0, 32 of a row in each block: the largest becomes 127 or -127."""
+    values = array.astype(np.float32).reshape(-1, BLOCK)
+    scale = np.abs(values).max(axis=1, keepdims=True) / 127
+    blocks = np.empty(len(values), BLOCKS)
+    blocks["scale"] = scale[:, 0]
+    blocks["values"] = np.rint(values / np.where(scale > 0, scale, 1))
+    return blocks
