@@ -121,7 +121,7 @@ def test_files_are_written_where_they_are_wanted(spoken: Path, tmp_path: Path) -
         ("transcribe talk.mp3 --beam-size many", 2, "--beam-size"),
         ("transcribe talk.mp3 --temperature hot", 2, "'hot' is not of the form"),
         ("transcribe talk.mp3 --format doc", 2, "doc is none of txt"),
-        ("transcribe talk.mp3 --plot gif", 2, "gif is none of png, html"),
+        ("transcribe talk.mp3 --plot gif", 2, "plot='gif' is none of png, html"),
         ("transcribe talk.mp3 --max-line-width 20", 2, "max_line_width"),
         ("transcribe talk.mp3 -f srt --highlight-words --no-word-timestamps", 2, "highlight_words"),
         ("transcribe talk.mp3 --model larg", 3, "did you mean large"),
