@@ -24,7 +24,7 @@ from whisperbatch.engines.devices import (
     share_threads,
 )
 from whisperbatch.engines.openvino import OpenVino, load_openvino
-from whisperbatch.engines.openvino_decoder import POSITION, Trace
+from whisperbatch.engines.tracing import POSITION, Trace
 from whisperbatch.errors import ClosedError, EngineError, ModelError
 from whisperbatch.options import MOST_TOKENS, DecodeOptions
 from whisperbatch.protocols import Alignment, Encoded, Sampling
