@@ -38,12 +38,11 @@ class Layout:
         return self.d_model // self.heads
 
 
-def alignment_heads(arrays: Arrays, config: Mapping[str, Any]) -> list[tuple[int, int]]:
-    """(layer, head) of those whose attention follows the speech, in order.
+def alignment_heads(layout: Layout, config: Mapping[str, Any]) -> list[tuple[int, int]]:
+    """(layer, head) of the decoder's whose attention follows the speech, in order.
 
     Where the weights do not say which, all of the upper half of the layers, as openai/whisper.
     """
     if chosen := config.get("alignment_heads"):
         return sorted((layer, head) for layer, head in chosen)
-    layout = Layout.of(arrays, "decoder")
     return [(n, h) for n in range(layout.layers // 2, layout.layers) for h in range(layout.heads)]

@@ -20,7 +20,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from whisperbatch.engines.layout import Arrays, alignment_heads
+from whisperbatch.engines.layout import Arrays, Layout, alignment_heads
 from whisperbatch.engines.openvino_compiling import Compiler
 from whisperbatch.engines.openvino_decoder_graphs import FIRST_KEPT, Graphs
 from whisperbatch.engines.openvino_graph import Precision
@@ -62,7 +62,8 @@ class OpenVinoDecoder:
         self._config, self._tokens = config, tokens
         self.vocabulary = len(self._embeddings)
         self.precision: Precision = precision
-        graphs = Graphs(arrays, alignment_heads(arrays, config), precision, small=small)
+        followed = alignment_heads(Layout.of(arrays, "decoder"), config)
+        graphs = Graphs(arrays, followed, precision, small=small)
         # of what is decoded so far; eight bits, if nothing is said
         kept = {"KV_CACHE_PRECISION": "f16" if precision == "bf16" else "f32"}
         made = (
