@@ -18,7 +18,7 @@ table gives medians.
     CPU         seconds of processor time for each minute of recording
 
 Systems: whisperbatch (with what "auto" takes), whisperbatch-ctranslate2, faster-whisper,
-faster-whisper-batched.
+faster-whisper-batched; and, where PyTorch is installed, whisperbatch-torch.
 """
 
 import argparse
@@ -46,6 +46,7 @@ from benchmarks.recordings import SAMPLING_RATE
 from whisperbatch.models import find_model
 
 SYSTEMS = ("whisperbatch", "whisperbatch-ctranslate2", "faster-whisper", "faster-whisper-batched")
+TORCH = "whisperbatch-torch"
 PACKAGES = ("whisperbatch", "faster-whisper", "ctranslate2", "openvino", "numpy", "av")
 CLIP = 5.0  # seconds
 BATCH = 8  # of faster-whisper's; whisperbatch has its own
@@ -77,9 +78,12 @@ class Figures(TypedDict):
 def ours(model: str, engine: str, beam: int, stack: ExitStack) -> Run:
     """Streams one recording; fills batches from several."""
     kind = cast("Any", engine)
-    asr = stack.enter_context(
-        wb.load(model, device="cpu", compute_type="int8", encoder=kind, decoder=kind)
+    loaded = (
+        wb.load(model, device="cpu", engine=kind)
+        if engine == "torch"
+        else wb.load(model, device="cpu", compute_type="int8", encoder=kind, decoder=kind)
     )
+    asr = stack.enter_context(loaded)
 
     def run(paths: list[str]) -> Texts:
         if len(paths) == 1:
@@ -125,7 +129,7 @@ def measured(task: Task) -> Figures:
     with ExitStack() as stack, tempfile.TemporaryDirectory() as directory:
         started = time.perf_counter()
         if task["system"].startswith("whisperbatch"):
-            engine = "auto" if task["system"] == "whisperbatch" else "ctranslate2"
+            engine = task["system"].partition("-")[2] or "auto"
             run = ours(task["model"], engine, task["beam"], stack)
         else:
             batched = task["system"] == "faster-whisper-batched"
@@ -258,7 +262,7 @@ def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description="Speed, memory and first segment.")
     parser.add_argument("--model", default="base")
-    parser.add_argument("--systems", nargs="+", choices=SYSTEMS, default=SYSTEMS)
+    parser.add_argument("--systems", nargs="+", choices=(*SYSTEMS, TORCH), default=SYSTEMS)
     parser.add_argument("--beams", nargs="+", type=int, default=[1])
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument(

@@ -38,6 +38,8 @@ class LoadKeywords(TypedDict, total=False):
     decoder: Literal["auto", "ctranslate2", "openvino"]
     inter_threads: int
     intra_threads: int
+    quantization: Literal["hqq4", "int8"] | None
+    assistant: str | PathLike[str] | None
     compile: bool
 
 
@@ -60,6 +62,8 @@ def load(
     decoder: Literal["auto", "ctranslate2", "openvino"] = "auto",
     inter_threads: int = 1,
     intra_threads: int = 0,
+    quantization: Literal["hqq4", "int8"] | None = None,
+    assistant: str | PathLike[str] | None = None,
     compile: bool = False,  # noqa: A002 - PyTorch's word
 ) -> Transcriber:
     """Load a model, once, for many recordings.
@@ -78,6 +82,9 @@ def load(
             than five beams), "ctranslate2" does for it.
         inter_threads: batches worked on at a time on each device.
         intra_threads: threads for each of them on a CPU; 0 shares out the cores.
+        quantization: for "torch": the decoder in four bits a weight ("hqq4") or eight ("int8").
+        assistant: for "torch": a smaller model of the same vocabulary, that guesses tokens in
+            greedy search (`beam_size=1`).
         compile: for "torch": compile encoder and decoder when they are first used.
 
     Raises:
@@ -95,6 +102,8 @@ def load(
                 device=device,
                 device_index=indexes,
                 compute_type=compute_type,
+                quantization=quantization,
+                assistant=assistant,
                 compiled=compile,
             )
         )

@@ -50,7 +50,7 @@ def setup(request: pytest.FixtureRequest) -> tuple[str, int]:
 @pytest.fixture(scope="module")
 def tiny(setup: tuple[str, int]) -> Iterator[wb.Transcriber]:
     kind, workers = setup
-    with wb.load("tiny.en", device="cpu", inter_threads=workers, **LOADED[kind]) as asr:
+    with wb.load("tiny.en", **LOADED[kind] | {"device": "cpu", "inter_threads": workers}) as asr:
         yield asr
 
 
@@ -70,7 +70,7 @@ def expected(
     setup: tuple[str, int], sources: list[Sound]
 ) -> dict[Temperature, list[wb.Transcript]]:
     """One worker, one row at a time, one recording at a time; searched and sampled."""
-    with wb.load("tiny.en", device="cpu", **LOADED[setup[0]]) as asr:
+    with wb.load("tiny.en", **LOADED[setup[0]] | {"device": "cpu"}) as asr:
         return {
             temperature: [
                 asr.transcribe(source, options=OPTIONS, batch_size=1, temperature=temperature)

@@ -12,7 +12,7 @@ from whisperbatch.protocols import Engine
 EngineKind: TypeAlias = Literal["ctranslate2", "torch"]
 
 OTHERS: Final = {
-    "ctranslate2": ("compile",),
+    "ctranslate2": ("quantization", "assistant", "compile"),
     "torch": ("encoder", "decoder", "inter_threads", "intra_threads"),
 }
 """What an engine has no use for."""
@@ -48,6 +48,8 @@ def torch_engine(
     device: str,
     device_index: tuple[int, ...],
     compute_type: str,
+    quantization: Literal["hqq4", "int8"] | None,
+    assistant: str | PathLike[str] | None,
     compiled: bool,
 ) -> Engine:
     """See `engines.torch.TorchEngine`.
@@ -70,5 +72,7 @@ def torch_engine(
         device=device,
         device_index=device_index[0],
         compute_type=compute_type,
+        quantization=quantization,
+        assistant=find_model(assistant) if assistant is not None else None,
         compiled=compiled,
     )

@@ -14,6 +14,8 @@ import numpy.typing as npt
 import torch
 
 from whisperbatch.engines.torch_model import TorchModel, load_model
+from whisperbatch.engines.torch_network import MADE
+from whisperbatch.engines.torch_quantization import Quantization
 from whisperbatch.errors import ClosedError, EngineError, OptionError
 from whisperbatch.options import DecodeOptions
 from whisperbatch.protocols import Alignment, Encoded, Sampling
@@ -38,6 +40,7 @@ log = logging.getLogger(__name__)
 class _Encoded:
     rows: int
     output: Tensor  # (rows, positions, d_model)
+    heard: Tensor | None = None  # by the assistant, likewise
 
 
 class TorchEngine:
@@ -53,9 +56,13 @@ class TorchEngine:
         device_index: of the CUDA device.
         compute_type: "float32", "bfloat16", "float16", or "auto".
         compiled: compile encoder and decoder when they are first used.
+        quantization: "hqq4" or "int8" for the decoder, or None.
+        assistant: directory of a smaller model, of the same vocabulary, that guesses in greedy
+            search.
 
     Raises:
-        OptionError: device or compute type are not to be had here.
+        OptionError: device, compute type or quantization are not to be had here, or the assistant
+            has another vocabulary.
         ModelError: the weights do not load.
     """
 
@@ -70,14 +77,22 @@ class TorchEngine:
         device_index: int = 0,
         compute_type: str = "auto",
         compiled: bool = False,
+        quantization: Quantization | None = None,
+        assistant: Path | None = None,
     ) -> None:
+        if quantization not in MADE:
+            raise OptionError(f"quantization={quantization!r} is none of None, hqq4, int8")
         chosen = choose_device(device, device_index)
         self._dtype = choose_dtype(compute_type, chosen)
         self.name = name
         self._directory, self._compiled = directory, compiled
-        self._model: TorchModel | None = load_model(
-            directory, dtype=self._dtype, device=chosen, compiled=compiled
-        )
+        load = functools.partial(load_model, dtype=self._dtype, device=chosen, compiled=compiled)
+        self._quantization, self._assisting = quantization, assistant
+        self._model: TorchModel | None = load(directory, quantization=quantization)
+        self._assistant: TorchModel | None = None
+        if assistant:
+            self._assistant = load(assistant)
+            check_assistant(self._model, self._assistant, assistant)
         self.tokenizer = self._model.tokenizer
         self.is_multilingual: bool = self._model.is_multilingual
         self.n_mels: int = self._model.n_mels
@@ -88,8 +103,11 @@ class TorchEngine:
     @functools.cached_property
     def fingerprint(self) -> str:
         """See `protocols.Engine`."""
-        compiled = ["compiled"] * self._compiled
-        what = [f"{self._device.type} {self._dtype}", *compiled, f"torch {torch.__version__}"]
+        what = [f"{self._device.type} {self._dtype}", f"torch {torch.__version__}"]
+        what += [f"decoder in {self._quantization}"] * bool(self._quantization)
+        what += ["compiled"] * self._compiled
+        if self._assisting:
+            what.append(f"assisted by {fingerprint(self._assisting)}")
         return ", ".join([fingerprint(self._directory), *what])
 
     def encode(self, features: npt.NDArray[np.float32]) -> Encoded:
@@ -97,18 +115,25 @@ class TorchEngine:
         with self._call() as model:
             given = torch.from_numpy(np.ascontiguousarray(features))
             parts = given.split(AT_ONCE[self._device.type])
-            return _Encoded(
-                len(features), torch.cat([model.encode(part.to(self._device)) for part in parts])
-            )
+            outputs = [
+                torch.cat([one.network.encode(part.to(self._device)) for part in parts])
+                for one in (model, self._assistant)
+                if one
+            ]
+        return _Encoded(len(features), *outputs)
 
     def split(self, encoded: Encoded) -> list[Encoded]:
         """See `protocols.Engine`."""
-        return [_Encoded(1, row) for row in _own(encoded).output.split(1)]
+        own = _own(encoded)
+        parts = [one.split(1) for one in (own.output, own.heard) if one is not None]
+        return [_Encoded(1, *row) for row in zip(*parts, strict=True)]
 
     def join(self, rows: Sequence[Encoded]) -> Encoded:
         """See `protocols.Engine`."""
-        outputs = [_own(row).output for row in rows]
-        return _Encoded(sum(row.rows for row in rows), torch.cat(outputs))
+        own = [_own(row) for row in rows]
+        heard = [row.heard for row in own if row.heard is not None]
+        output = torch.cat([row.output for row in own])
+        return _Encoded(len(output), output, torch.cat(heard) if heard else None)
 
     def detect_language(self, encoded: Encoded) -> list[dict[str, float]]:
         """See `protocols.Engine`."""
@@ -124,9 +149,17 @@ class TorchEngine:
         options: DecodeOptions,
         sampling: Sequence[Sampling] | None = None,
     ) -> list[Hypothesis]:
-        """See `protocols.Engine`."""
+        """See `protocols.Engine`. An assistant helps greedy search, and has no part in sampling."""
+        own = _own(encoded)
         with self._call() as model:
-            return model.generate(_own(encoded).output, prompts, options, sampling)
+            if not self._assistant or own.heard is None or sampling:
+                return model.generate(own.output, prompts, options, sampling)
+            if options.beam_size > 1:
+                raise OptionError(
+                    f"beam_size={options.beam_size}: an assistant guesses for greedy search only; "
+                    "give beam_size=1, or no assistant"
+                )
+            return model.generate_with(own.output, self._assistant, own.heard, prompts, options)
 
     def align(
         self,
@@ -156,7 +189,7 @@ class TorchEngine:
     def close(self) -> None:
         """See `protocols.Engine`. Waits for the call that is going on."""
         with self._turn:
-            self._model = None
+            self._model = self._assistant = None
 
     @contextmanager
     def _call(self) -> Iterator[TorchModel]:
@@ -191,6 +224,25 @@ def choose_device(device: str, index: int) -> torch.device:
         seen = f"CUDA devices here are 0 to {present - 1}" if present else "PyTorch sees no GPU"
         raise OptionError(f"device='cuda' with device_index={index}: {seen}")
     return torch.device("cuda", index)
+
+
+def check_assistant(model: TorchModel, assistant: TorchModel, directory: Path) -> None:
+    """Refuse an assistant that speaks or hears otherwise.
+
+    Raises:
+        OptionError: its vocabulary or its features are others.
+    """
+    words = (model.tokenizer.get_vocab(), assistant.tokenizer.get_vocab())
+    if model.size != assistant.size or words[0] != words[1]:
+        raise OptionError(
+            f"assistant={str(directory)!r}: its vocabulary, of {assistant.size} tokens, is not the "
+            f"model's, of {model.size}"
+        )
+    if model.n_mels != assistant.n_mels:
+        raise OptionError(
+            f"assistant={str(directory)!r}: hears {assistant.n_mels} mel bands, the model "
+            f"{model.n_mels}"
+        )
 
 
 def choose_dtype(compute_type: str, device: torch.device) -> torch.dtype:

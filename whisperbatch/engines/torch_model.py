@@ -1,10 +1,10 @@
 """A Whisper model in PyTorch, with what goes with it: loaded from a directory of CTranslate2's."""
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, TypeAlias, cast
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 import torch
@@ -13,10 +13,11 @@ from tokenizers import Tokenizer
 from whisperbatch.engines.layout import alignment_heads
 from whisperbatch.engines.search import Ahead, Candidates, Found, Steps, sample, search
 from whisperbatch.engines.special import SpecialTokens
-from whisperbatch.engines.torch_modules import Decoder, Encoder, Source, Vocabulary
+from whisperbatch.engines.torch_network import Network, build
+from whisperbatch.engines.torch_quantization import Quantization
 from whisperbatch.engines.torch_rules import Rule, rules
-from whisperbatch.engines.torch_sequences import Memory, Reader, Sequences
-from whisperbatch.engines.torch_steps import Drawn, Likeliest, Logits, Pick, Reading
+from whisperbatch.engines.torch_speculation import Guessing, Reader
+from whisperbatch.engines.torch_steps import Drawn, Likeliest, Pick, Reading
 from whisperbatch.engines.tracing import Trace
 from whisperbatch.errors import ModelError
 from whisperbatch.options import MOST_TOKENS, DecodeOptions
@@ -34,22 +35,14 @@ class TorchModel:
     """A model, ready to run; for one batch at a time.
 
     Attributes:
-        encode: (rows, n_mels, frames) to (rows, positions, d_model).
-        decoder: its weights.
-        read: the decoder's `forward`, or that compiled.
-        logits: likewise.
-        memory: for keys and values.
+        network: encoder and decoder.
         config: config.json.
         tokenizer: of its vocabulary.
         special: ids of its special tokens.
         n_mels: mel bands that the encoder wants.
     """
 
-    encode: Callable[[Tensor], Tensor]
-    decoder: Decoder
-    read: Reader
-    logits: Logits
-    memory: Memory
+    network: Network
     config: Mapping[str, Any]
     tokenizer: Tokenizer
     special: SpecialTokens
@@ -58,7 +51,7 @@ class TorchModel:
     @property
     def size(self) -> int:
         """Of the vocabulary."""
-        return len(self.decoder.vocabulary.weight)
+        return len(self.network.decoder.vocabulary.weight)
 
     @property
     def is_multilingual(self) -> bool:
@@ -71,19 +64,14 @@ class TorchModel:
             options,
             self.config,
             self.special,
-            (self.size, self.memory.device),
+            (self.size, self.network.memory.device),
             timestamps=self.special.no_timestamps not in prompt,
         )
 
     def most(self, options: DecodeOptions, prompt: Sequence[int]) -> int:
         """Tokens of a text after prompts like this one."""
-        room = len(self.decoder.positions) - len(prompt)
+        room = len(self.network.decoder.positions) - len(prompt)
         return min(options.max_new_tokens or MOST_TOKENS, room)
-
-    def sequences(self, output: Tensor, *, most: int, beams: int = 0) -> Sequences:
-        """Texts to read, for encoder output; with `beams`, step by step."""
-        reader = self.read if beams else self.decoder
-        return Sequences(self.decoder, reader, self.memory, output, beams=beams or 1, most=most)
 
     def hypotheses(self, found: Sequence[Found], at_start: Tensor) -> list[Hypothesis]:
         """What was found, with the logits (rows, vocabulary) after the start of transcript."""
@@ -103,11 +91,11 @@ class TorchModel:
         """The hypothesis of each row of encoder output."""
         most = self.most(options, prompts[0])
         beams = sampling[0].best_of if sampling else options.beam_size
-        sequences = self.sequences(output, beams=beams, most=len(prompts[0]) + most)
+        sequences = self.network.sequences(output, beams=beams, most=len(prompts[0]) + most)
         pick: Pick = (
             Drawn(sampling, most, output.device) if sampling else Likeliest(2 * options.beam_size)
         )
-        reading = Reading(sequences, self.logits, self.rules(options, prompts[0]), pick)
+        reading = Reading(sequences, self.network.logits, self.rules(options, prompts[0]), pick)
         start = list(prompts[0]).index(self.special.start_of_transcript)
         first, at_start = reading.first(np.array(prompts), start)
         end = self.special.end_of_text
@@ -115,12 +103,38 @@ class TorchModel:
             return self.hypotheses(sample(reading, first, most=most, end=end), at_start)
         return self.hypotheses(searched(reading, first, options, most=most, end=end), at_start)
 
+    def generate_with(
+        self,
+        output: Tensor,
+        assistant: "TorchModel",
+        heard: Tensor,
+        prompts: Sequence[Sequence[int]],
+        options: DecodeOptions,
+    ) -> list[Hypothesis]:
+        """Greedily, what `generate` gives, with guesses of a model that has heard the rows, too."""
+        most = self.most(options, prompts[0])
+        readers = [
+            Reader(
+                model.network.sequences(what, beams=1, most=len(prompts[0]) + most),
+                model.network.logits,
+                model.rules(options, prompts[0]),
+            )
+            for model, what in ((self, output), (assistant, heard))
+        ]
+        guessing = Guessing(*readers)
+        start = list(prompts[0]).index(self.special.start_of_transcript)
+        first, at_start = guessing.first(np.array(prompts), start)
+        end = self.special.end_of_text
+        found = searched(guessing, first, options, most=most, end=end, ahead=guessing.ahead)
+        guessing.finish()
+        return self.hypotheses(found, at_start)
+
     def languages(self, output: Tensor) -> list[dict[str, float]]:
         """Probability of each language, for each row of encoder output."""
         tokens = np.full((len(output), 1, 1), self.special.start_of_transcript)
-        hidden = self.sequences(output, most=1).read(tokens, np.zeros_like(tokens))
+        hidden = self.network.sequences(output, most=1).read(tokens, np.zeros_like(tokens))
         ids = self.config["lang_ids"]
-        found = self.logits(hidden[:, 0, 0])[:, ids].softmax(-1).tolist()
+        found = self.network.logits(hidden[:, 0, 0])[:, ids].softmax(-1).tolist()
         names = [str(self.tokenizer.id_to_token(one))[2:-2] for one in ids]
         return [dict(zip(names, row, strict=True)) for row in found]
 
@@ -140,12 +154,12 @@ class TorchModel:
         texts = np.full((len(tokens), before + 1 + longest), end)
         for text, prompt, said in zip(texts, prompts, tokens, strict=True):
             text[: before + 1 + len(said)] = [*prompt, silent, *said]
-        heads = alignment_heads(self.decoder.layout, self.config)
-        sequences = self.sequences(output, most=texts.shape[1])
+        heads = alignment_heads(self.network.decoder.layout, self.config)
+        sequences = self.network.sequences(output, most=texts.shape[1])
         hidden, queries, keys = sequences.followed(texts, heads)
         found = []
         for row, said in enumerate(tokens):
-            logits = self.logits(hidden[row, before : before + len(said)])[:, :end]
+            logits = self.network.logits(hidden[row, before : before + len(said)])[:, :end]
             logprobs = logits.log_softmax(-1)[range(len(said)), list(said)]
             asked = queries[row, :, : before + 1 + len(said)].cpu().numpy()
             trace = Trace(tuple(said), tuple(logprobs.tolist()), asked, keys[row].cpu().numpy())
@@ -176,48 +190,31 @@ def searched(
 
 
 def load_model(
-    directory: Path, *, dtype: torch.dtype, device: torch.device, compiled: bool
+    directory: Path,
+    *,
+    dtype: torch.dtype,
+    device: torch.device,
+    compiled: bool,
+    quantization: Quantization | None = None,
 ) -> TorchModel:
-    """A model from a directory of CTranslate2 weights.
-
-    Args:
-        directory: checked.
-        dtype: of the weights.
-        device: to put them on.
-        compiled: whether encoder and decoder are compiled, when they are first used.
+    """A model from a directory of CTranslate2 weights. For the arguments see `build`.
 
     Raises:
         ModelError: the weights are not to be used.
     """
     path = directory / "model.bin"
     try:
-        config = json.loads((directory / "config.json").read_text(encoding="utf-8"))
-        tokenizer = Tokenizer.from_file(str(directory / "tokenizer.json"))
-        heard = Source(arrays=read_arrays(path, "encoder/"), dtype=dtype, device=device)
-        said = Source(arrays=read_arrays(path, "decoder/"), dtype=dtype, device=device)
-        encoder = Encoder(heard)
-        decoder = Decoder(said, Vocabulary(said.weight("decoder/embeddings/weight")))
-        special = SpecialTokens.of(tokenizer)
+        arrays = read_arrays(path, "")
+        return TorchModel(
+            network=build(
+                arrays, dtype=dtype, device=device, compiled=compiled, quantization=quantization
+            ),
+            config=json.loads((directory / "config.json").read_text(encoding="utf-8")),
+            tokenizer=(tokenizer := Tokenizer.from_file(str(directory / "tokenizer.json"))),
+            special=SpecialTokens.of(tokenizer),
+            n_mels=arrays["encoder/conv1/weight"].shape[1],
+        )
     except ModelError:
         raise
     except Exception as error:  # tokenizers raises bare Exception
         raise ModelError(f"{directory}: the weights do not load: {error}") from error
-    graphs = compiled and device.type == "cuda"
-
-    def made(function: Callable[..., Any]) -> Callable[..., Any]:
-        if not compiled:
-            return function
-        mode = "reduce-overhead" if graphs else "default"
-        return cast("Callable[..., Any]", torch.compile(function, mode=mode, dynamic=True))
-
-    return TorchModel(
-        encode=made(encoder),
-        decoder=decoder,
-        read=made(decoder),
-        logits=made(decoder.logits),
-        memory=Memory(dtype, device, fixed=graphs),
-        config=config,
-        tokenizer=tokenizer,
-        special=special,
-        n_mels=heard.arrays["encoder/conv1/weight"].shape[1],
-    )

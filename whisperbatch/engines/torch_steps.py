@@ -35,14 +35,16 @@ class Pick(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Likeliest:
-    """The `count` likeliest tokens."""
+    """The `count` likeliest tokens.
+
+    `logsumexp` would share the sum of a single row among threads, and round it otherwise.
+    """
 
     count: int
 
     def __call__(self, logits: Tensor, rows: Sequence[int], step: int) -> Candidates:  # noqa: ARG002 - Pick's
         """See `Pick`."""
-        values, tokens = logits.topk(self.count, dim=-1)
-        values = values - logits.logsumexp(-1, keepdim=True)
+        values, tokens = logits.log_softmax(-1).topk(self.count, dim=-1)
         return Candidates(tokens.cpu().numpy(), values.cpu().numpy())
 
 
@@ -75,7 +77,7 @@ class Drawn:
         wanted = self._drawn[numbers, :, step].view(len(numbers), logits.shape[1], -1)
         tokens = torch.searchsorted(sums, wanted * sums[..., -1:], right=True)
         tokens = tokens.clamp(max=logits.shape[-1] - 1)
-        values = logits.gather(-1, tokens) - logits.logsumexp(-1, keepdim=True)
+        values = logits.log_softmax(-1).gather(-1, tokens)
         return Candidates(tokens.cpu().numpy(), values.cpu().numpy())
 
 
