@@ -2,6 +2,7 @@
 
     whisperbatch               with what "auto" takes: OpenVINO where it is installed
     whisperbatch-ctranslate2   without OpenVINO
+    whisperbatch-torch         on PyTorch, as it is loaded by itself
     faster-whisper             one window after the other
     faster-whisper-batched     chunks, 8 at a time
     openai-whisper             one window after the other, float32
@@ -69,11 +70,9 @@ class System:
         return True
 
 
-def _ours(engine: Any, model: str, beam: int, stack: ExitStack) -> Run:  # noqa: ANN401 - a literal
+def _ours(settings: Mapping[str, Any], model: str, beam: int, stack: ExitStack) -> Run:
     """Streams one recording; fills batches from several."""
-    asr = stack.enter_context(
-        wb.load(model, device="cpu", compute_type="int8", encoder=engine, decoder=engine)
-    )
+    asr = stack.enter_context(wb.load(model, device="cpu", **settings))
 
     def run(paths: list[str], hear: Hear) -> None:
         if len(paths) == 1:
@@ -244,9 +243,13 @@ def _prepared(kind: str) -> Callable[[str], Path]:
     return lambda model: ggml.convert(find_model(model), kind)
 
 
+INT8: Final = {"compute_type": "int8"}
+ALONE: Final = {**INT8, "encoder": "ctranslate2", "decoder": "ctranslate2"}
+
 SYSTEMS: Final = {
-    "whisperbatch": System(partial(_ours, "auto"), "whisperbatch"),
-    "whisperbatch-ctranslate2": System(partial(_ours, "ctranslate2"), "whisperbatch"),
+    "whisperbatch": System(partial(_ours, INT8), "whisperbatch"),
+    "whisperbatch-ctranslate2": System(partial(_ours, ALONE), "whisperbatch"),
+    "whisperbatch-torch": System(partial(_ours, {"engine": "torch"}), "torch"),
     "faster-whisper": System(partial(_faster_whisper, batched=False), "faster-whisper"),
     "faster-whisper-batched": System(partial(_faster_whisper, batched=True), "faster-whisper"),
     "openai-whisper": System(_openai, "openai-whisper"),

@@ -1,10 +1,12 @@
 """whisperbatch and faster-whisper's two modes, each as a function of a file and its language.
 
     whisperbatch-5              beam 5; also the options that are given
+    whisperbatch-torch-5        likewise, on PyTorch; its decoder so: -torch-int8-5, -torch-hqq4-5
     faster-whisper-5            one window after the other
     faster-whisper-batched-5    batches of 8 chunks
 
-All run the same weights in int8 on the CPU, with each library's own defaults for the rest.
+All run the same weights on the CPU, in int8 but for PyTorch, with each library's own defaults for
+the rest.
 Words have the times that the system itself gives them (`word_timestamps=True`, which changes no
 text of whisperbatch's or of the batched mode's), with one exception: it can change the text of
 faster-whisper's sequential mode, which moves its window by them. That mode is run without, and its
@@ -24,11 +26,14 @@ import numpy as np
 import whisperbatch as wb
 from benchmarks import recordings
 from benchmarks.scoring import TimedWord, spread
+from whisperbatch.api import LoadKeywords
 from whisperbatch.keywords import resolve
 from whisperbatch.models import find_model
 from whisperbatch.options import Options
 
-NAME = re.compile(r"(whisperbatch|faster-whisper|faster-whisper-batched)-([1-9][0-9]?)")
+NAME = re.compile(
+    r"(whisperbatch(?:-torch(?:-int8|-hqq4)?)?|faster-whisper|faster-whisper-batched)-([1-9][0-9]?)"
+)
 OURS, SEQUENTIAL = "whisperbatch", "faster-whisper"
 SET = ("beam_size", "language", "word_timestamps")  # by the system's name, and for all
 
@@ -69,12 +74,13 @@ def open_systems(names: Iterable[str], model: str, options: Options) -> Iterator
     kinds = {name: name.rpartition("-") for name in names}
     systems: dict[str, System] = {}
     with ExitStack() as stack:
-        asr = rival = None
+        rival = None
+        loaded: dict[str, wb.Transcriber] = {}
         for name, (kind, _, beam) in kinds.items():
-            if kind == OURS:
-                if asr is None:
-                    asr = stack.enter_context(wb.load(model, device="cpu", compute_type="int8"))
-                systems[name] = _ours(asr, options, int(beam))
+            if kind.startswith(OURS):
+                if kind not in loaded:
+                    loaded[kind] = stack.enter_context(wb.load(model, **_loading(kind)))
+                systems[name] = _ours(loaded[kind], options, int(beam))
             else:
                 rival = rival or _rival(model)
                 systems[name] = _theirs(rival, kind, int(beam))
@@ -84,6 +90,18 @@ def open_systems(names: Iterable[str], model: str, options: Options) -> Iterator
             for system in systems.values():
                 system(path, "en")
         yield systems
+
+
+def _loading(kind: str) -> LoadKeywords:
+    """Keywords of `load` for whisperbatch by this name."""
+    if kind == OURS:
+        return {"device": "cpu", "compute_type": "int8"}
+    found: LoadKeywords = {"device": "cpu", "engine": "torch"}
+    if kind.endswith("-int8"):
+        found["quantization"] = "int8"
+    elif kind.endswith("-hqq4"):
+        found["quantization"] = "hqq4"
+    return found
 
 
 def _ours(asr: wb.Transcriber, options: Options, beam: int) -> System:

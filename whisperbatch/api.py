@@ -7,7 +7,8 @@ from os import PathLike
 from typing import Final, Literal, TypedDict, TypeVar, Unpack, cast, overload
 
 from whisperbatch.audio import open_audio
-from whisperbatch.errors import OptionError, WhisperBatchError
+from whisperbatch.engines.loading import check_index, check_kind, torch_engine
+from whisperbatch.errors import WhisperBatchError
 from whisperbatch.keywords import DetectionKeywords, OptionKeywords, for_detection, resolve
 from whisperbatch.models import find_model
 from whisperbatch.options import Options
@@ -29,6 +30,7 @@ T = TypeVar("T")
 class LoadKeywords(TypedDict, total=False):
     """What `load` takes beside the model; the one-call functions take the same."""
 
+    engine: Literal["ctranslate2", "torch"]
     device: Literal["auto", "cpu", "cuda"]
     device_index: int | tuple[int, ...]
     compute_type: str
@@ -36,6 +38,9 @@ class LoadKeywords(TypedDict, total=False):
     decoder: Literal["auto", "ctranslate2", "openvino"]
     inter_threads: int
     intra_threads: int
+    quantization: Literal["hqq4", "int8"] | None
+    assistant: str | PathLike[str] | None
+    compile: bool
 
 
 class DetectKeywords(DetectionKeywords, LoadKeywords, total=False):
@@ -49,6 +54,7 @@ class Keywords(OptionKeywords, LoadKeywords, total=False):
 def load(
     model: str | PathLike[str] = DEFAULT_MODEL,
     *,
+    engine: Literal["ctranslate2", "torch"] = "ctranslate2",
     device: Literal["auto", "cpu", "cuda"] = "auto",
     device_index: int | tuple[int, ...] = 0,
     compute_type: str = "auto",
@@ -56,43 +62,65 @@ def load(
     decoder: Literal["auto", "ctranslate2", "openvino"] = "auto",
     inter_threads: int = 1,
     intra_threads: int = 0,
+    quantization: Literal["hqq4", "int8"] | None = None,
+    assistant: str | PathLike[str] | None = None,
+    compile: bool = False,  # noqa: A002 - PyTorch's word
 ) -> Transcriber:
     """Load a model, once, for many recordings.
 
     Args:
         model: a name such as "base", a directory of CTranslate2 weights, or a hub repository.
+        engine: "ctranslate2", or "torch" (extra `torch`), which is PyTorch.
         device: "auto" takes CUDA where a GPU is seen, else the CPU.
-        device_index: the CUDA device, or several: each gets a copy of the weights.
-        compute_type: CTranslate2's: "int8", "float16", ...; "auto" is the best supported.
+        device_index: the CUDA device, or several: each gets a copy of the weights. "torch" takes
+            one.
+        compute_type: CTranslate2's: "int8", "float16", ...; "auto" is the best supported. Of
+            "torch": "float32", "bfloat16" or "float16".
         encoder: "openvino" (extra `openvino`) is faster on a CPU than "ctranslate2"; "auto" takes
             it where it is installed and fits.
         decoder: likewise. What "openvino" cannot do (sampling, penalties, timestamp tokens, more
             than five beams), "ctranslate2" does for it.
         inter_threads: batches worked on at a time on each device.
         intra_threads: threads for each of them on a CPU; 0 shares out the cores.
+        quantization: for "torch": the decoder in four bits a weight ("hqq4") or eight ("int8").
+        assistant: for "torch": a smaller model of the same vocabulary, that guesses tokens in
+            greedy search (`beam_size=1`).
+        compile: for "torch": compile encoder and decoder when they are first used.
 
     Raises:
-        OptionError: a device, compute type, encoder or decoder that is not to be had here.
+        OptionError: a device, compute type, encoder or decoder that is not to be had here, or a
+            keyword that has no effect with the engine.
         MissingExtraError: an encoder or decoder that is not installed.
         ModelError: weights that are missing or damaged.
     """
+    check_kind(engine, locals(), inspect.signature(load))
+    indexes = check_index(device_index)
+    if engine == "torch":
+        return Transcriber(
+            torch_engine(
+                model,
+                device=device,
+                device_index=indexes,
+                compute_type=compute_type,
+                quantization=quantization,
+                assistant=assistant,
+                compiled=compile,
+            )
+        )
     from whisperbatch.engines.ctranslate2 import CTranslate2Engine  # noqa: PLC0415 - heavy
 
-    if not isinstance(device_index, int | tuple | list):
-        raise OptionError(f"device_index={device_index!r} must be one device number or several")
-    directory = find_model(model)
-    engine = CTranslate2Engine(
-        directory,
+    made = CTranslate2Engine(
+        find_model(model),
         name=str(model),
         device=device,
-        device_index=(device_index,) if isinstance(device_index, int) else tuple(device_index),
+        device_index=indexes,
         compute_type=compute_type,
         encoder=encoder,
         decoder=decoder,
         inter_threads=inter_threads,
         intra_threads=intra_threads,
     )
-    return Transcriber(engine)
+    return Transcriber(made)
 
 
 _LOADING: Final = {

@@ -38,10 +38,29 @@ ENGINES: dict[str, Callable[[], Engine]] = {
     "remembering base": lambda: RememberingEngine(made("base", "openvino", "openvino"), Shelf()),
 }
 
+
+def on_torch(model: str, compute_type: str) -> Engine:
+    from whisperbatch.engines.torch import TorchEngine  # noqa: PLC0415 - not always there
+
+    return TorchEngine(find_model(model), name=model, device="cpu", compute_type=compute_type)
+
+
+TORCH: dict[str, Callable[[], Engine]] = {
+    "torch tiny.en": lambda: on_torch("tiny.en", "float32"),
+    "torch base": lambda: on_torch("base", "bfloat16"),
+    "remembering torch base": lambda: RememberingEngine(on_torch("base", "bfloat16"), Shelf()),
+}
+ENGINES |= TORCH
+
 GREEDY = DecodeOptions(beam_size=1)
 
 
-@pytest.fixture(scope="module", params=ENGINES)
+@pytest.fixture(
+    scope="module",
+    params=[
+        pytest.param(name, marks=[pytest.mark.torch] if name in TORCH else []) for name in ENGINES
+    ],
+)
 def engine(request: pytest.FixtureRequest) -> Iterator[Engine]:
     made = ENGINES[request.param]()
     yield made

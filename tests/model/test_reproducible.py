@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from random import Random
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -10,6 +10,7 @@ import pytest
 
 import whisperbatch as wb
 from benchmarks import recordings
+from whisperbatch.api import LoadKeywords
 
 Sound = npt.NDArray[np.int16]
 Temperature = float | tuple[float, ...]
@@ -25,31 +26,31 @@ OPTIONS = wb.Options(
 TEMPERATURES: tuple[Temperature, ...] = ((0.0, 0.4), 0.8)
 
 
-Part = Literal["ctranslate2", "openvino"]
-SETUPS: tuple[tuple[Part, int], ...] = (
+LOADED: dict[str, LoadKeywords] = {
+    "ctranslate2": {"compute_type": "int8", "encoder": "ctranslate2", "decoder": "ctranslate2"},
+    "openvino": {"compute_type": "int8", "encoder": "openvino", "decoder": "openvino"},
+    "torch float32": {"engine": "torch", "compute_type": "float32"},
+    "torch bfloat16": {"engine": "torch", "compute_type": "bfloat16"},
+}
+SETUPS = (
     ("ctranslate2", 1),
     ("ctranslate2", 2),
     ("openvino", 2),
+    pytest.param(("torch float32", 1), marks=pytest.mark.torch),
+    pytest.param(("torch bfloat16", 1), marks=pytest.mark.torch),
 )
 
 
 @pytest.fixture(scope="module", params=SETUPS, ids=lambda setup: f"{setup[0]}, {setup[1]} workers")
-def setup(request: pytest.FixtureRequest) -> tuple[Part, int]:
-    found: tuple[Part, int] = request.param
+def setup(request: pytest.FixtureRequest) -> tuple[str, int]:
+    found: tuple[str, int] = request.param
     return found
 
 
 @pytest.fixture(scope="module")
-def tiny(setup: tuple[Part, int]) -> Iterator[wb.Transcriber]:
-    encoder, workers = setup
-    with wb.load(
-        "tiny.en",
-        device="cpu",
-        compute_type="int8",
-        encoder=encoder,
-        decoder=encoder,
-        inter_threads=workers,
-    ) as asr:
+def tiny(setup: tuple[str, int]) -> Iterator[wb.Transcriber]:
+    kind, workers = setup
+    with wb.load("tiny.en", **LOADED[kind] | {"device": "cpu", "inter_threads": workers}) as asr:
         yield asr
 
 
@@ -66,13 +67,10 @@ def sources() -> list[Sound]:
 
 @pytest.fixture(scope="module")
 def expected(
-    setup: tuple[Part, int], sources: list[Sound]
+    setup: tuple[str, int], sources: list[Sound]
 ) -> dict[Temperature, list[wb.Transcript]]:
     """One worker, one row at a time, one recording at a time; searched and sampled."""
-    engine = setup[0]
-    with wb.load(
-        "tiny.en", device="cpu", compute_type="int8", encoder=engine, decoder=engine
-    ) as asr:
+    with wb.load("tiny.en", **LOADED[setup[0]] | {"device": "cpu"}) as asr:
         return {
             temperature: [
                 asr.transcribe(source, options=OPTIONS, batch_size=1, temperature=temperature)

@@ -54,7 +54,8 @@ STATUSES: Final[tuple[tuple[type[WhisperBatchError], int], ...]] = (
     (WriteError, 5),
 )
 LOADING: Final = (
-    *("device", "compute_type", "encoder", "decoder", "inter_threads", "intra_threads"),
+    *("engine", "device", "compute_type", "encoder", "decoder", "inter_threads", "intra_threads"),
+    *("quantization", "assistant", "compile"),
 )
 ARRAYS: Final = {"sampling_rate"}  # what is for samples in memory alone
 OPTIONS: Final = OptionKeywords.__annotations__.keys() - ARRAYS

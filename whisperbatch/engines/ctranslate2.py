@@ -23,7 +23,7 @@ from whisperbatch.engines.devices import (
     share_threads,
 )
 from whisperbatch.engines.openvino import OpenVino, load_openvino
-from whisperbatch.engines.openvino_decoder import POSITION, Trace
+from whisperbatch.engines.tracing import POSITION, Trace
 from whisperbatch.errors import ClosedError, EngineError, ModelError
 from whisperbatch.languages import LANGUAGES
 from whisperbatch.options import MOST_TOKENS, DecodeOptions

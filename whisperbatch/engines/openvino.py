@@ -8,9 +8,10 @@ from pathlib import Path
 from tokenizers import Tokenizer
 
 from whisperbatch.engines.openvino_compiling import Compiler
-from whisperbatch.engines.openvino_decoder import OpenVinoDecoder, SpecialTokens
+from whisperbatch.engines.openvino_decoder import OpenVinoDecoder
 from whisperbatch.engines.openvino_encoder import OpenVinoEncoder
 from whisperbatch.engines.openvino_graph import open_core
+from whisperbatch.engines.special import SpecialTokens
 from whisperbatch.errors import ModelError
 from whisperbatch.packaged import default_cache
 from whisperbatch.weights import fingerprint, read_arrays
@@ -81,7 +82,7 @@ def load_openvino(
                 compiler,
                 read_arrays(path, "decoder/"),
                 json.loads((directory / "config.json").read_text(encoding="utf-8")),
-                _special(tokenizer),
+                SpecialTokens.of(tokenizer),
                 precision=precision,
                 small=small,
             )
@@ -101,19 +102,3 @@ def _folder() -> Path | None:
         return default_cache() / "openvino"
     except ModelError:  # nobody is at home
         return None
-
-
-def _special(tokenizer: Tokenizer) -> SpecialTokens:
-    def find(*names: str) -> int:
-        for name in names:
-            token: int | None = tokenizer.token_to_id(name)
-            if token is not None:
-                return token
-        raise LookupError(f"the tokenizer has no {names[0]}")
-
-    return SpecialTokens(
-        start_of_transcript=find("<|startoftranscript|>"),
-        end_of_text=find("<|endoftext|>"),
-        no_speech=find("<|nospeech|>", "<|nocaptions|>"),
-        no_timestamps=find("<|notimestamps|>"),
-    )

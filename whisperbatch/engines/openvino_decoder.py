@@ -20,55 +20,18 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
+from whisperbatch.engines.layout import Arrays, Layout, alignment_heads
 from whisperbatch.engines.openvino_compiling import Compiler
-from whisperbatch.engines.openvino_decoder_graphs import FIRST_KEPT, Graphs, alignment_heads
-from whisperbatch.engines.openvino_graph import Arrays, Precision
+from whisperbatch.engines.openvino_decoder_graphs import FIRST_KEPT, Graphs
+from whisperbatch.engines.openvino_graph import Precision
 from whisperbatch.engines.search import Candidates, Floats, Found, Integers, search
-from whisperbatch.engines.warping import beginnings
+from whisperbatch.engines.special import SpecialTokens, biases
+from whisperbatch.engines.tracing import Trace
 from whisperbatch.options import MOST_TOKENS, DecodeOptions
-from whisperbatch.protocols import Alignment
 from whisperbatch.types import Hypothesis
 
 MOST_BEAMS: Final = 5
 """How many of the likeliest tokens are found is a constant of the graph: twice the beams."""
-
-POSITION: Final = 0.02  # seconds of audio in one position of encoder output
-
-
-@dataclass(frozen=True, slots=True)
-class SpecialTokens:
-    """Ids of the tokens that steer the decoder."""
-
-    start_of_transcript: int
-    end_of_text: int
-    no_speech: int
-    no_timestamps: int
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Trace:
-    """How a hypothesis came about.
-
-    Attributes:
-        tokens: of the hypothesis.
-        logprobs: of each.
-        queries: of the prompt, from the start of transcript on, and of the tokens; shape
-            (alignment heads, prompt + tokens, size).
-        keys: what they are compared with, shape (alignment heads, positions, size), as kept.
-    """
-
-    tokens: tuple[int, ...]
-    logprobs: tuple[float, ...]
-    queries: Floats
-    keys: npt.NDArray[Any]
-
-    def alignment(self, frames: int) -> Alignment:
-        """Where the tokens lie among the row's first `frames` frames of features."""
-        positions = max(frames // 2, 1)
-        scores = self.queries @ _plain(self.keys[:, :positions]).transpose(0, 2, 1)
-        before = len(scores[0]) - len(self.tokens) - 1
-        times = beginnings(scores, before).astype(np.float64) * POSITION
-        return Alignment(times[:-1], times[1:], np.exp(np.array(self.logprobs, np.float64)))
 
 
 class OpenVinoDecoder:
@@ -99,7 +62,8 @@ class OpenVinoDecoder:
         self._config, self._tokens = config, tokens
         self.vocabulary = len(self._embeddings)
         self.precision: Precision = precision
-        graphs = Graphs(arrays, alignment_heads(arrays, config), precision, small=small)
+        followed = alignment_heads(Layout.of(arrays, "decoder"), config)
+        graphs = Graphs(arrays, followed, precision, small=small)
         # of what is decoded so far; eight bits, if nothing is said
         kept = {"KV_CACHE_PRECISION": "f16" if precision == "bf16" else "f32"}
         made = (
@@ -139,7 +103,7 @@ class OpenVinoDecoder:
             The hypothesis of each row, and how it came about.
         """
         most = min(options.max_new_tokens or MOST_TOKENS, len(self._positions) - len(prompts[0]))
-        later, first = self._biases(options)
+        later, first = biases(options, self._config, self._tokens, self.vocabulary)
         lent = self._lent.get()
         try:
             decoding = Decoding(self, lent, output, later, options.no_repeat_ngram_size)
@@ -201,19 +165,6 @@ class OpenVinoDecoder:
             scale = self._scale if whole else self._scale[tokens][..., None]
             found /= scale.astype(np.float32)
         return found
-
-    def _biases(self, options: DecodeOptions) -> tuple[Floats, Floats]:
-        """What is added to the logits of all tokens, and of those at a row's start."""
-        later = np.zeros(len(self._embeddings), np.float32)
-        never = set(options.suppress_tokens)
-        if -1 in never:
-            never |= set(self._config.get("suppress_ids", ()))
-        later[sorted(never - {-1})] = -np.inf
-        later[self._tokens.no_timestamps :] = -np.inf
-        first = later.copy()
-        if options.suppress_blank:
-            first[self._config.get("suppress_ids_begin", [])] = -np.inf
-        return later, first
 
 
 class Decoding:
@@ -298,7 +249,7 @@ class Decoding:
             sources = np.array([[(0, *found[row].beams)[-1]] for row in cut_off])
             self(tokens, sources, [self._rows.index(row) for row in cut_off])
 
-    def trace(self, row: int, found: Found) -> "Trace":
+    def trace(self, row: int, found: Found) -> Trace:
         """How a row's hypothesis came about."""
         beams = (*found.beams, 0)[: len(found.tokens)]
         queries = [
@@ -380,11 +331,6 @@ def repeating(text: Sequence[int], size: int) -> list[int]:
     last = tuple(text[len(text) - size + 1 :])
     starts = range(len(text) - size + 1)
     return [text[at + size - 1] for at in starts if tuple(text[at : at + size - 1]) == last]
-
-
-def _plain(kept: npt.NDArray[Any]) -> Floats:
-    """In float32: numpy has no bfloat16, whose bits are the upper half."""
-    return kept if kept.dtype == np.float32 else (kept.astype(np.uint32) << 16).view(np.float32)
 
 
 @dataclass(slots=True)

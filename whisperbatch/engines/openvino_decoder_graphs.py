@@ -1,24 +1,14 @@
 """The three graphs of Whisper's decoder on OpenVINO: see openvino_decoder.py for how they meet."""
 
-from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Sequence
+from typing import Final
 
 import numpy as np
 
-from whisperbatch.engines.openvino_graph import Arrays, Graph, Layout, Node, Precision
+from whisperbatch.engines.layout import Arrays
+from whisperbatch.engines.openvino_graph import Graph, Node, Precision
 
 FIRST_KEPT: Final = 3  # inputs of the body before keys and values, layer by layer
-
-
-def alignment_heads(arrays: Arrays, config: Mapping[str, Any]) -> list[tuple[int, int]]:
-    """(layer, head) of those whose attention follows the speech, in order.
-
-    Where the weights do not say which, all of the upper half of the layers, as openai/whisper.
-    """
-    if chosen := config.get("alignment_heads"):
-        return sorted((layer, head) for layer, head in chosen)
-    layout = Layout.of(arrays, "decoder")
-    return [(n, h) for n in range(layout.layers // 2, layout.layers) for h in range(layout.heads)]
 
 
 class Graphs:

@@ -16,8 +16,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from whisperbatch.engines.layout import Arrays, Layout
 from whisperbatch.engines.openvino_compiling import Compiler
-from whisperbatch.engines.openvino_graph import Arrays, Graph, Layout, Node, Precision
+from whisperbatch.engines.openvino_graph import Graph, Node, Precision
 from whisperbatch.errors import EngineError
 
 

@@ -4,13 +4,12 @@ Graphs are built from the arrays of CTranslate2's model.bin, node by node; nothi
 converted beforehand.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Final, Literal, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
+from whisperbatch.engines.layout import Arrays, Layout
 from whisperbatch.errors import MissingExtraError
 
 EPSILON: Final = 1e-5  # of layer normalisation, PyTorch's
@@ -21,7 +20,6 @@ MATRIX: Final = 2
 AT_ONCE: Final = 4096  # rows of a matrix: there is never a second one of it in float32
 
 Precision = Literal["bf16", "f32"]
-Arrays: TypeAlias = Mapping[str, npt.NDArray[Any]]
 Node: TypeAlias = Any  # OpenVINO is not imported before it is used
 
 
@@ -43,35 +41,6 @@ def open_core(*, exact: bool) -> tuple[Any, Precision]:
     core = openvino.Core()
     capabilities = core.get_property("CPU", "OPTIMIZATION_CAPABILITIES")
     return core, "bf16" if "BF16" in capabilities and not exact else "f32"
-
-
-@dataclass(frozen=True, slots=True)
-class Layout:
-    """The shape of an encoder or a decoder.
-
-    Attributes:
-        layers: how many.
-        heads: of every attention.
-        d_model: of its hidden states.
-        size: of a head.
-    """
-
-    layers: int
-    heads: int
-    d_model: int
-
-    @classmethod
-    def of(cls, arrays: Arrays, part: str) -> "Layout":
-        """Of the "encoder" or the "decoder"."""
-        layers = 0
-        while f"{part}/layer_{layers}/ffn/linear_0/weight" in arrays:
-            layers += 1
-        return cls(layers, int(arrays[f"{part}/num_heads"]), len(arrays[f"{part}/layer_norm/beta"]))
-
-    @property
-    def size(self) -> int:
-        """See the class."""
-        return self.d_model // self.heads
 
 
 class Graph:

@@ -1,12 +1,17 @@
-"""Greedy and beam search over any decoder that reads a token at a time.
+"""Greedy and beam search, and sampling, over any decoder that reads a token at a time.
 
 The rules are CTranslate2's, which are openai/whisper's: hypotheses are ranked by their summed
 log-probability over their length to the power of `length_penalty`, and a row ends when
-`beam_size * patience` of them have ended. With a beam of one that is greedy search.
+`beam_size * patience` of them have ended. With a beam of one that is greedy search. Samples go on
+side by side until each has ended.
+
+    search, sample -> _follow: choose, take, read on -> the best of each row
 """
 
-from collections.abc import Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Protocol, TypeAlias
 
 import numpy as np
@@ -63,6 +68,12 @@ class Found:
     logprob: float
 
 
+Ahead: TypeAlias = Callable[[int, int], Candidates | None]
+"""What a decoder knows already: of a row (its number among those of the step before) and the token
+that it goes on with, the candidates that follow, shape (1, 1, k). None if it has to read on. Each
+answer is a token read: it is asked for what follows that next."""
+
+
 def search(
     steps: Steps,
     first: Candidates,
@@ -72,6 +83,7 @@ def search(
     length_penalty: float,
     most: int,
     end: int,
+    ahead: Ahead | None = None,
 ) -> list[Found]:
     """The best hypothesis of each row.
 
@@ -83,24 +95,56 @@ def search(
         length_penalty: exponent of the length that scores are divided by.
         most: tokens of a hypothesis.
         end: token that ends one.
+        ahead: of a decoder that guesses; for a beam of one.
     """
     wanted = max(1, int(beam_size * patience + 0.5))
     rows = [_Beams(beam_size, wanted, end, length_penalty) for _ in range(len(first.tokens))]
+    choose = partial(_likeliest, count=2 * beam_size)
+    return _follow(rows, steps, first, choose, most=most, ahead=ahead)
+
+
+def sample(steps: Steps, first: Candidates, *, most: int, end: int) -> list[Found]:
+    """The likeliest of each row's samples, by the mean log-probability of a token.
+
+    Args:
+        steps: reads on; its candidates are what was drawn, k = 1.
+        first: what was drawn after each row's prompt, shape (rows, samples).
+        most: tokens of a sample.
+        end: token that ends one.
+    """
+    count, samples = first.tokens.shape
+    rows = [_Samples(samples, end) for _ in range(count)]
+    return _follow(rows, steps, first, _every, most=most)
+
+
+def _follow(
+    rows: Sequence["_Row"],
+    steps: Steps,
+    first: Candidates,
+    choose: "Choose",
+    *,
+    most: int,
+    ahead: Ahead | None = None,
+) -> list[Found]:
+    """Take and read tokens until all rows are done; those that are leave."""
     going = list(rows)
     candidates = Candidates(first.tokens[:, None], first.logprobs[:, None])
-    for length in range(1, most + 1):
-        totals = np.stack([row.totals for row in going])
-        choices = _likeliest(candidates, totals, 2 * beam_size)
-        for row, choice in zip(going, choices, strict=True):
-            row.take(choice, last=length == most)
+    while True:
+        choices = choose(candidates, np.stack([row.totals for row in going]))
+        for number, row in enumerate(going):
+            row.take(choices[number], last=len(row.read) + 1 == most)
+            while ahead and not row.done:
+                known = ahead(number, int(row.read[-1].tokens[0]))
+                if known is None:
+                    break
+                row.take(choose(known, row.totals[None])[0], last=len(row.read) + 1 == most)
         staying = [number for number, row in enumerate(going) if not row.done]
         if not staying:
-            break
+            return [row.best for row in rows]
         going = [going[number] for number in staying]
         tokens = np.stack([row.read[-1].tokens for row in going])
         sources = np.stack([row.read[-1].sources for row in going])
         candidates = steps(tokens, sources, staying)
-    return [row.best for row in rows]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -121,12 +165,14 @@ class _Choice:
         )
 
 
-def _likeliest(candidates: Candidates, totals: Floats, count: int) -> list[_Choice]:
+Choose: TypeAlias = Callable[[Candidates, Floats], list[_Choice]]
+"""Which of the candidates (rows, beams, k) to consider, with the beams' totals (rows, beams)."""
+
+
+def _likeliest(candidates: Candidates, totals: Floats, *, count: int) -> list[_Choice]:
     """The likeliest ways to go on from all beams of a row, for each row."""
-    rows, _, k = candidates.tokens.shape
-    tokens = candidates.tokens.reshape(rows, -1)
-    logprobs = candidates.logprobs.reshape(rows, -1)
-    sums = (totals[..., None] + candidates.logprobs).reshape(rows, -1)
+    k = candidates.tokens.shape[-1]
+    tokens, logprobs, sums = _flat(candidates, totals)
     order = np.argsort(-sums, axis=1, kind="stable")[:, :count]
     return [
         _Choice(tokens[row, best], best // k, logprobs[row, best], sums[row, best])
@@ -134,7 +180,22 @@ def _likeliest(candidates: Candidates, totals: Floats, count: int) -> list[_Choi
     ]
 
 
-class _Beams:
+def _every(candidates: Candidates, totals: Floats) -> list[_Choice]:
+    """All ways to go on, in order, for each row."""
+    k = candidates.tokens.shape[-1]
+    tokens, logprobs, sums = _flat(candidates, totals)
+    sources = np.arange(tokens.shape[1]) // k
+    return [_Choice(row, sources, *rest) for row, *rest in zip(tokens, logprobs, sums, strict=True)]
+
+
+def _flat(candidates: Candidates, totals: Floats) -> tuple[Integers, Floats, Floats]:
+    """Tokens, log-probabilities and totals of all beams of a row together."""
+    rows = len(candidates.tokens)
+    sums = (totals[..., None] + candidates.logprobs).reshape(rows, -1)
+    return candidates.tokens.reshape(rows, -1), candidates.logprobs.reshape(rows, -1), sums
+
+
+class _Row(ABC):
     """The hypotheses of one row.
 
     Attributes:
@@ -144,32 +205,19 @@ class _Beams:
         done: whether enough have ended.
     """
 
-    def __init__(self, size: int, wanted: int, end: int, length_penalty: float) -> None:
-        self._size, self._wanted, self._end = size, wanted, end
-        self._penalty = length_penalty
+    def __init__(self, end: int, length_penalty: float) -> None:
+        self._end, self._penalty = end, length_penalty
         self.best = Found((), (), (), -np.inf)
-        self._ended = 0
         self.totals: Floats = np.zeros(1, np.float32)
         self.read: list[_Choice] = []
         self.done = False
 
+    @abstractmethod
     def take(self, choice: _Choice, *, last: bool) -> None:
-        """Go on with the likeliest; of those in the lead, the ones that end are set aside."""
-        going: list[int] = []
-        spare = iter(range(self._size, len(choice.tokens)))
-        for number in range(self._size):
-            taken = number
-            if choice.tokens[number] == self._end or last:
-                self._set_aside(choice, number)
-                taken = next((n for n in spare if choice.tokens[n] != self._end), number)
-            going.append(taken)
-        following = choice[going]
-        self.read.append(following)
-        self.totals = following.totals
-        self.done = last or self._ended >= self._wanted
+        """Go on with some of a choice; `last` ends all of them."""
 
     def _set_aside(self, choice: _Choice, number: int) -> None:
-        self._ended += 1
+        """One has ended, or has to: it is the best if it is better than that."""
         total = float(choice.totals[number])
         ends = choice.tokens[number] == self._end
         length = len(self.read) + (not ends)
@@ -191,3 +239,45 @@ class _Beams:
 
     def _score(self, total: float, length: int) -> float:
         return total / float(max(length, 1) ** self._penalty)
+
+
+class _Beams(_Row):
+    """The likeliest that can be said, `size` of them at a time."""
+
+    def __init__(self, size: int, wanted: int, end: int, length_penalty: float) -> None:
+        super().__init__(end, length_penalty)
+        self._size, self._wanted, self._ended = size, wanted, 0
+
+    def take(self, choice: _Choice, *, last: bool) -> None:
+        """Go on with the likeliest; of those in the lead, the ones that end are set aside."""
+        going: list[int] = []
+        spare = iter(range(self._size, len(choice.tokens)))
+        for number in range(self._size):
+            taken = number
+            if choice.tokens[number] == self._end or last:
+                self._ended += 1
+                self._set_aside(choice, number)
+                taken = next((n for n in spare if choice.tokens[n] != self._end), number)
+            going.append(taken)
+        following = choice[going]
+        self.read.append(following)
+        self.totals = following.totals
+        self.done = last or self._ended >= self._wanted
+
+
+class _Samples(_Row):
+    """Samples, each by itself; what is drawn for one that has ended does not count."""
+
+    def __init__(self, count: int, end: int) -> None:
+        super().__init__(end, length_penalty=1.0)
+        self._going = set(range(count))
+
+    def take(self, choice: _Choice, *, last: bool) -> None:
+        """Go on with each; those that end are set aside."""
+        for number in sorted(self._going):
+            if choice.tokens[number] == self._end or last:
+                self._set_aside(choice, number)
+                self._going.remove(number)
+        self.read.append(choice)
+        self.totals = choice.totals
+        self.done = not self._going

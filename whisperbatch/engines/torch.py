@@ -1,0 +1,270 @@
+"""Whisper on PyTorch, from the weights that CTranslate2 has: the extra `torch`."""
+
+import functools
+import logging
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from whisperbatch.engines.torch_model import TorchModel, load_model
+from whisperbatch.engines.torch_network import MADE
+from whisperbatch.engines.torch_quantization import Quantization
+from whisperbatch.errors import ClosedError, EngineError, OptionError
+from whisperbatch.options import DecodeOptions
+from whisperbatch.protocols import Alignment, Encoded, Sampling
+from whisperbatch.types import Hypothesis
+from whisperbatch.weights import fingerprint
+
+Tensor: TypeAlias = torch.Tensor
+
+COMPUTE_TYPES: Final = {
+    "float32": torch.float32,
+    "bfloat16": torch.bfloat16,
+    "float16": torch.float16,
+}
+AT_ONCE: Final = {"cpu": 1, "cuda": 16}
+"""Rows in the encoder, or placed, together: on a CPU one fills the cores, and then nothing about it
+depends on the rows beside it."""
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Encoded:
+    rows: int
+    output: Tensor  # (rows, positions, d_model)
+    heard: Tensor | None = None  # by the assistant, likewise
+
+
+class TorchEngine:
+    """A Whisper model on PyTorch. See `protocols.Engine`.
+
+    One batch at a time: a second caller waits. How many cores a batch has is PyTorch's setting,
+    which belongs to the whole process.
+
+    Args:
+        directory: of CTranslate2 weights.
+        name: of the model, for messages.
+        device: "cpu", "cuda", or "auto".
+        device_index: of the CUDA device.
+        compute_type: "float32", "bfloat16", "float16", or "auto".
+        compiled: compile encoder and decoder when they are first used.
+        quantization: "hqq4" or "int8" for the decoder, or None.
+        assistant: directory of a smaller model, of the same vocabulary, that guesses in greedy
+            search.
+
+    Raises:
+        OptionError: device, compute type or quantization are not to be had here, or the assistant
+            has another vocabulary.
+        ModelError: the weights do not load.
+    """
+
+    workers = 1
+
+    def __init__(
+        self,
+        directory: Path,
+        *,
+        name: str,
+        device: str = "auto",
+        device_index: int = 0,
+        compute_type: str = "auto",
+        compiled: bool = False,
+        quantization: Quantization | None = None,
+        assistant: Path | None = None,
+    ) -> None:
+        if quantization not in MADE:
+            raise OptionError(f"quantization={quantization!r} is none of None, hqq4, int8")
+        chosen = choose_device(device, device_index)
+        self._dtype = choose_dtype(compute_type, chosen)
+        self.name = name
+        self._directory, self._compiled = directory, compiled
+        load = functools.partial(load_model, dtype=self._dtype, device=chosen, compiled=compiled)
+        self._quantization, self._assisting = quantization, assistant
+        self._model: TorchModel | None = load(directory, quantization=quantization)
+        self._assistant: TorchModel | None = None
+        if assistant:
+            self._assistant = load(assistant)
+            check_assistant(self._model, self._assistant, assistant)
+        self.tokenizer = self._model.tokenizer
+        self.is_multilingual: bool = self._model.is_multilingual
+        self.n_mels: int = self._model.n_mels
+        self._device = chosen
+        self._turn = threading.Lock()
+        log.info("model %s on %s (%s), PyTorch", name, chosen, self._dtype)
+
+    @functools.cached_property
+    def fingerprint(self) -> str:
+        """See `protocols.Engine`."""
+        what = [f"{self._device.type} {self._dtype}", f"torch {torch.__version__}"]
+        what += [f"decoder in {self._quantization}"] * bool(self._quantization)
+        what += ["compiled"] * self._compiled
+        if self._assisting:
+            what.append(f"assisted by {fingerprint(self._assisting)}")
+        return ", ".join([fingerprint(self._directory), *what])
+
+    def encode(self, features: npt.NDArray[np.float32]) -> Encoded:
+        """See `protocols.Engine`."""
+        with self._call() as model:
+            given = torch.from_numpy(np.ascontiguousarray(features))
+            parts = given.split(AT_ONCE[self._device.type])
+            outputs = [
+                torch.cat([one.network.encode(part.to(self._device)) for part in parts])
+                for one in (model, self._assistant)
+                if one
+            ]
+        return _Encoded(len(features), *outputs)
+
+    def split(self, encoded: Encoded) -> list[Encoded]:
+        """See `protocols.Engine`."""
+        own = _own(encoded)
+        parts = [one.split(1) for one in (own.output, own.heard) if one is not None]
+        return [_Encoded(1, *row) for row in zip(*parts, strict=True)]
+
+    def join(self, rows: Sequence[Encoded]) -> Encoded:
+        """See `protocols.Engine`."""
+        own = [_own(row) for row in rows]
+        heard = [row.heard for row in own if row.heard is not None]
+        output = torch.cat([row.output for row in own])
+        return _Encoded(len(output), output, torch.cat(heard) if heard else None)
+
+    def detect_language(self, encoded: Encoded) -> list[dict[str, float]]:
+        """See `protocols.Engine`."""
+        if not self.is_multilingual:
+            raise EngineError(f"model {self.name} is English-only: it cannot detect languages")
+        with self._call() as model:
+            return model.languages(_own(encoded).output)
+
+    def generate(
+        self,
+        encoded: Encoded,
+        prompts: Sequence[Sequence[int]],
+        options: DecodeOptions,
+        sampling: Sequence[Sampling] | None = None,
+    ) -> list[Hypothesis]:
+        """See `protocols.Engine`. An assistant helps greedy search, and has no part in sampling."""
+        own = _own(encoded)
+        with self._call() as model:
+            if not self._assistant or own.heard is None or sampling:
+                return model.generate(own.output, prompts, options, sampling)
+            if options.beam_size > 1:
+                raise OptionError(
+                    f"beam_size={options.beam_size}: an assistant guesses for greedy search only; "
+                    "give beam_size=1, or no assistant"
+                )
+            return model.generate_with(own.output, self._assistant, own.heard, prompts, options)
+
+    def align(
+        self,
+        encoded: Encoded,
+        prompts: Sequence[Sequence[int]],
+        tokens: Sequence[Sequence[int]],
+        frames: Sequence[int],
+    ) -> list[Alignment]:
+        """See `protocols.Engine`."""
+        output = _own(encoded).output
+        results = [_NOTHING] * len(prompts)
+        spoken = [row for row in range(len(prompts)) if tokens[row]]
+        at_once = AT_ONCE[self._device.type]
+        with self._call() as model:
+            for start in range(0, len(spoken), at_once):
+                rows = spoken[start : start + at_once]
+                placed = model.align(
+                    output[rows],
+                    [prompts[row] for row in rows],
+                    [tokens[row] for row in rows],
+                    [frames[row] for row in rows],
+                )
+                for row, one in zip(rows, placed, strict=True):
+                    results[row] = one
+        return results
+
+    def close(self) -> None:
+        """See `protocols.Engine`. Waits for the call that is going on."""
+        with self._turn:
+            self._model = self._assistant = None
+
+    @contextmanager
+    def _call(self) -> Iterator[TorchModel]:
+        """A call: alone, without gradients, and its errors as the library's own."""
+        with self._turn:
+            if self._model is None:
+                raise ClosedError(f"model {self.name} is closed")
+            try:
+                with torch.inference_mode():
+                    yield self._model
+            except RuntimeError as error:
+                raise EngineError(f"model {self.name}: {error}") from error
+
+
+_NOTHING: Final = Alignment(np.zeros(0), np.zeros(0), np.zeros(0))
+
+
+def choose_device(device: str, index: int) -> torch.device:
+    """The device to run on: "auto" is CUDA where PyTorch sees a GPU.
+
+    Raises:
+        OptionError: an unknown device, or one that is not there.
+    """
+    if device not in ("auto", "cpu", "cuda"):
+        raise OptionError(f"device={device!r} is none of auto, cpu, cuda")
+    present = torch.cuda.device_count()
+    if device == "cpu" or (device == "auto" and not present):
+        if index:
+            raise OptionError(f"device_index={index} needs CUDA; the CPU has no index")
+        return torch.device("cpu")
+    if not 0 <= index < present:
+        seen = f"CUDA devices here are 0 to {present - 1}" if present else "PyTorch sees no GPU"
+        raise OptionError(f"device='cuda' with device_index={index}: {seen}")
+    return torch.device("cuda", index)
+
+
+def check_assistant(model: TorchModel, assistant: TorchModel, directory: Path) -> None:
+    """Refuse an assistant that speaks or hears otherwise.
+
+    Raises:
+        OptionError: its vocabulary or its features are others.
+    """
+    words = (model.tokenizer.get_vocab(), assistant.tokenizer.get_vocab())
+    if model.size != assistant.size or words[0] != words[1]:
+        raise OptionError(
+            f"assistant={str(directory)!r}: its vocabulary, of {assistant.size} tokens, is not the "
+            f"model's, of {model.size}"
+        )
+    if model.n_mels != assistant.n_mels:
+        raise OptionError(
+            f"assistant={str(directory)!r}: hears {assistant.n_mels} mel bands, the model "
+            f"{model.n_mels}"
+        )
+
+
+def choose_dtype(compute_type: str, device: torch.device) -> torch.dtype:
+    """What to compute in: "auto" is float16 on CUDA, bfloat16 on a CPU that has it, else float32.
+
+    Raises:
+        OptionError: another one.
+    """
+    if compute_type == "auto":
+        if device.type == "cuda":
+            return torch.float16
+        quick = torch.ops.mkldnn._is_mkldnn_bf16_supported()  # noqa: SLF001 - no other name
+        return torch.bfloat16 if quick else torch.float32
+    if compute_type not in COMPUTE_TYPES:
+        raise OptionError(
+            f"compute_type={compute_type!r} is none of PyTorch's: "
+            f"give auto, {', '.join(COMPUTE_TYPES)}"
+        )
+    return COMPUTE_TYPES[compute_type]
+
+
+def _own(encoded: Encoded) -> _Encoded:
+    if not isinstance(encoded, _Encoded):
+        raise EngineError("the encoder output comes from another engine")
+    return encoded

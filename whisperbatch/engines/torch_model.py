@@ -1,0 +1,220 @@
+"""A Whisper model in PyTorch, with what goes with it: loaded from a directory of CTranslate2's."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, TypeAlias
+
+import numpy as np
+import torch
+from tokenizers import Tokenizer
+
+from whisperbatch.engines.layout import alignment_heads
+from whisperbatch.engines.search import Ahead, Candidates, Found, Steps, sample, search
+from whisperbatch.engines.special import SpecialTokens
+from whisperbatch.engines.torch_network import Network, build
+from whisperbatch.engines.torch_quantization import Quantization
+from whisperbatch.engines.torch_rules import Rule, rules
+from whisperbatch.engines.torch_speculation import Guessing, Reader
+from whisperbatch.engines.torch_steps import Drawn, Likeliest, Pick, Reading
+from whisperbatch.engines.tracing import Trace
+from whisperbatch.errors import ModelError
+from whisperbatch.options import MOST_TOKENS, DecodeOptions
+from whisperbatch.protocols import Alignment, Sampling
+from whisperbatch.types import Hypothesis
+from whisperbatch.weights import read_arrays
+
+Tensor: TypeAlias = torch.Tensor
+
+MULTILINGUAL: Final = 51865  # tokens that a multilingual model has at least
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TorchModel:
+    """A model, ready to run; for one batch at a time.
+
+    Attributes:
+        network: encoder and decoder.
+        config: config.json.
+        tokenizer: of its vocabulary.
+        special: ids of its special tokens.
+        n_mels: mel bands that the encoder wants.
+    """
+
+    network: Network
+    config: Mapping[str, Any]
+    tokenizer: Tokenizer
+    special: SpecialTokens
+    n_mels: int
+
+    @property
+    def size(self) -> int:
+        """Of the vocabulary."""
+        return len(self.network.decoder.vocabulary.weight)
+
+    @property
+    def is_multilingual(self) -> bool:
+        """See `protocols.Engine`."""
+        return self.size >= MULTILINGUAL
+
+    def rules(self, options: DecodeOptions, prompt: Sequence[int]) -> list[Rule]:
+        """What may be said after prompts like this one."""
+        return rules(
+            options,
+            self.config,
+            self.special,
+            (self.size, self.network.memory.device),
+            timestamps=self.special.no_timestamps not in prompt,
+        )
+
+    def most(self, options: DecodeOptions, prompt: Sequence[int]) -> int:
+        """Tokens of a text after prompts like this one."""
+        room = len(self.network.decoder.positions) - len(prompt)
+        return min(options.max_new_tokens or MOST_TOKENS, room)
+
+    def hypotheses(self, found: Sequence[Found], at_start: Tensor) -> list[Hypothesis]:
+        """What was found, with the logits (rows, vocabulary) after the start of transcript."""
+        unsaid = at_start.softmax(-1)[:, self.special.no_speech].tolist()
+        return [
+            Hypothesis(one.tokens, one.logprob / (len(one.tokens) + 1), probability)
+            for one, probability in zip(found, unsaid, strict=True)
+        ]
+
+    def generate(
+        self,
+        output: Tensor,
+        prompts: Sequence[Sequence[int]],
+        options: DecodeOptions,
+        sampling: Sequence[Sampling] | None,
+    ) -> list[Hypothesis]:
+        """The hypothesis of each row of encoder output."""
+        most = self.most(options, prompts[0])
+        beams = sampling[0].best_of if sampling else options.beam_size
+        sequences = self.network.sequences(output, beams=beams, most=len(prompts[0]) + most)
+        pick: Pick = (
+            Drawn(sampling, most, output.device) if sampling else Likeliest(2 * options.beam_size)
+        )
+        reading = Reading(sequences, self.network.logits, self.rules(options, prompts[0]), pick)
+        start = list(prompts[0]).index(self.special.start_of_transcript)
+        first, at_start = reading.first(np.array(prompts), start)
+        end = self.special.end_of_text
+        if sampling:
+            return self.hypotheses(sample(reading, first, most=most, end=end), at_start)
+        return self.hypotheses(searched(reading, first, options, most=most, end=end), at_start)
+
+    def generate_with(
+        self,
+        output: Tensor,
+        assistant: "TorchModel",
+        heard: Tensor,
+        prompts: Sequence[Sequence[int]],
+        options: DecodeOptions,
+    ) -> list[Hypothesis]:
+        """Greedily, what `generate` gives, with guesses of a model that has heard the rows, too."""
+        most = self.most(options, prompts[0])
+        readers = [
+            Reader(
+                model.network.sequences(what, beams=1, most=len(prompts[0]) + most),
+                model.network.logits,
+                model.rules(options, prompts[0]),
+            )
+            for model, what in ((self, output), (assistant, heard))
+        ]
+        guessing = Guessing(*readers)
+        start = list(prompts[0]).index(self.special.start_of_transcript)
+        first, at_start = guessing.first(np.array(prompts), start)
+        end = self.special.end_of_text
+        found = searched(guessing, first, options, most=most, end=end, ahead=guessing.ahead)
+        guessing.finish()
+        return self.hypotheses(found, at_start)
+
+    def languages(self, output: Tensor) -> list[dict[str, float]]:
+        """Probability of each language, for each row of encoder output."""
+        tokens = np.full((len(output), 1, 1), self.special.start_of_transcript)
+        hidden = self.network.sequences(output, most=1).read(tokens, np.zeros_like(tokens))
+        ids = self.config["lang_ids"]
+        found = self.network.logits(hidden[:, 0, 0])[:, ids].softmax(-1).tolist()
+        names = [str(self.tokenizer.id_to_token(one))[2:-2] for one in ids]
+        return [dict(zip(names, row, strict=True)) for row in found]
+
+    def align(
+        self,
+        output: Tensor,
+        prompts: Sequence[Sequence[int]],
+        tokens: Sequence[Sequence[int]],
+        frames: Sequence[int],
+    ) -> list[Alignment]:
+        """Where the tokens of rows lie: each read as a whole, by the heads that follow the speech.
+
+        Shorter texts are filled up behind, where nothing looks.
+        """
+        before, longest = len(prompts[0]), max(map(len, tokens))
+        silent, end = self.special.no_timestamps, self.special.end_of_text
+        texts = np.full((len(tokens), before + 1 + longest), end)
+        for text, prompt, said in zip(texts, prompts, tokens, strict=True):
+            text[: before + 1 + len(said)] = [*prompt, silent, *said]
+        heads = alignment_heads(self.network.decoder.layout, self.config)
+        sequences = self.network.sequences(output, most=texts.shape[1])
+        hidden, queries, keys = sequences.followed(texts, heads)
+        found = []
+        for row, said in enumerate(tokens):
+            logits = self.network.logits(hidden[row, before : before + len(said)])[:, :end]
+            logprobs = logits.log_softmax(-1)[range(len(said)), list(said)]
+            asked = queries[row, :, : before + 1 + len(said)].cpu().numpy()
+            trace = Trace(tuple(said), tuple(logprobs.tolist()), asked, keys[row].cpu().numpy())
+            found.append(trace.alignment(frames[row]))
+        return found
+
+
+def searched(
+    steps: Steps,
+    first: Candidates,
+    options: DecodeOptions,
+    *,
+    most: int,
+    end: int,
+    ahead: Ahead | None = None,
+) -> list[Found]:
+    """`search`, by the options."""
+    return search(
+        steps,
+        first,
+        beam_size=options.beam_size,
+        patience=options.patience if options.beam_size > 1 else 1.0,
+        length_penalty=options.length_penalty,
+        most=most,
+        end=end,
+        ahead=ahead,
+    )
+
+
+def load_model(
+    directory: Path,
+    *,
+    dtype: torch.dtype,
+    device: torch.device,
+    compiled: bool,
+    quantization: Quantization | None = None,
+) -> TorchModel:
+    """A model from a directory of CTranslate2 weights. For the arguments see `build`.
+
+    Raises:
+        ModelError: the weights are not to be used.
+    """
+    path = directory / "model.bin"
+    try:
+        arrays = read_arrays(path, "")
+        return TorchModel(
+            network=build(
+                arrays, dtype=dtype, device=device, compiled=compiled, quantization=quantization
+            ),
+            config=json.loads((directory / "config.json").read_text(encoding="utf-8")),
+            tokenizer=(tokenizer := Tokenizer.from_file(str(directory / "tokenizer.json"))),
+            special=SpecialTokens.of(tokenizer),
+            n_mels=arrays["encoder/conv1/weight"].shape[1],
+        )
+    except ModelError:
+        raise
+    except Exception as error:  # tokenizers raises bare Exception
+        raise ModelError(f"{directory}: the weights do not load: {error}") from error

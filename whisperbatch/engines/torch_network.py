@@ -1,0 +1,99 @@
+"""Encoder and decoder made of arrays, ready to run."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, TypeAlias, cast
+
+import torch
+
+from whisperbatch.engines.layout import Arrays
+from whisperbatch.engines.torch_modules import (
+    Decoder,
+    Encoder,
+    Linear,
+    MakeLinear,
+    Source,
+    Vocabulary,
+)
+from whisperbatch.engines.torch_quantization import (
+    EightBits,
+    FourBits,
+    Quantization,
+    SmallVocabulary,
+)
+from whisperbatch.engines.torch_sequences import Memory, Reader, Sequences
+from whisperbatch.engines.torch_steps import Logits
+
+Tensor: TypeAlias = torch.Tensor
+
+MADE: Final[Mapping[Quantization | None, tuple[MakeLinear, Callable[[Tensor], Vocabulary]]]] = {
+    None: (Linear, Vocabulary),
+    "int8": (EightBits, SmallVocabulary),
+    "hqq4": (FourBits, SmallVocabulary),
+}
+"""What the decoder is made of."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Network:
+    """Encoder and decoder, for one batch at a time.
+
+    Attributes:
+        encode: (rows, n_mels, frames) to (rows, positions, d_model).
+        decoder: its weights.
+        read: the decoder's `forward`, or that compiled.
+        logits: likewise.
+        memory: for keys and values.
+    """
+
+    encode: Callable[[Tensor], Tensor]
+    decoder: Decoder
+    read: Reader
+    logits: Logits
+    memory: Memory
+
+    def sequences(self, output: Tensor, *, most: int, beams: int = 0) -> Sequences:
+        """Texts to read, for encoder output; with `beams`, step by step."""
+        reader = self.read if beams else self.decoder
+        return Sequences(self.decoder, reader, self.memory, output, beams=beams or 1, most=most)
+
+
+def build(
+    arrays: Arrays,
+    *,
+    dtype: torch.dtype,
+    device: torch.device,
+    compiled: bool,
+    quantization: Quantization | None = None,
+) -> Network:
+    """A network of arrays.
+
+    Args:
+        arrays: by CTranslate2's names.
+        dtype: of the weights.
+        device: to put them on.
+        compiled: whether encoder and decoder are compiled, when they are first used.
+        quantization: of the decoder.
+
+    Raises:
+        LookupError: an array is missing.
+        RuntimeError: one does not fit the others.
+    """
+    linear, vocabulary = MADE[quantization]
+    said = Source(arrays=arrays, dtype=dtype, device=device, linear=linear)
+    decoder = Decoder(said, vocabulary(said.weight("decoder/embeddings/weight")))
+    graphs = compiled and device.type == "cuda"
+
+    def made(function: Callable[..., Any]) -> Callable[..., Any]:
+        if not compiled:
+            return function
+        mode = "reduce-overhead" if graphs else "default"
+        return cast("Callable[..., Any]", torch.compile(function, mode=mode, dynamic=True))
+
+    return Network(
+        encode=made(Encoder(Source(arrays=arrays, dtype=dtype, device=device))),
+        decoder=decoder,
+        read=made(decoder),
+        logits=made(decoder.logits),
+        memory=Memory(dtype, device, fixed=graphs),
+    )
