@@ -42,6 +42,7 @@ from whisperbatch.writers import FORMATS, SubtitleOptions
 USAGE: Final[Any] = typer.BadParameter.__mro__[1]  # of the errors of usage typer names but this
 SWITCHES: Final = {
     **flags.switches(Options, SubtitleOptions),
+    "compile": True,
     "resume": True,
     "verbose": False,
     "quiet": False,
