@@ -114,7 +114,7 @@ def main() -> None:
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--compute-type", default="bfloat16", choices=COMPUTE_TYPES)
     parser.add_argument("--quantization", choices=["hqq4", "int8"])
-    parser.add_argument("--compile", action="store_true")
+    parser.add_argument("--compile", action="store_true", help="for CUDA")
     parser.add_argument("--batches", type=int, nargs="+", default=[1, 2, 4, 8, 16, 32, 64, 128])
     parser.add_argument("--beams", type=int, default=1)
     parser.add_argument("--tokens", type=int, default=100, help="of each row")

@@ -85,7 +85,7 @@ def load(
         quantization: for "torch": the decoder in four bits a weight ("hqq4") or eight ("int8").
         assistant: for "torch": a smaller model of the same vocabulary, that guesses tokens in
             greedy search (`beam_size=1`).
-        compile: for "torch": compile encoder and decoder when they are first used.
+        compile: for "torch" on CUDA: compile encoder and decoder when they are first used.
 
     Raises:
         OptionError: a device, compute type, encoder or decoder that is not to be had here, or a

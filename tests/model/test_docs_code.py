@@ -12,7 +12,11 @@ from benchmarks import recordings
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 BLOCKS = [
-    pytest.param(block, id=f"{page.relative_to(ROOT)}-{number}")
+    pytest.param(
+        block,
+        id=f"{page.relative_to(ROOT)}-{number}",
+        marks=[pytest.mark.torch] if 'engine="torch"' in block else [],
+    )
     for page in PAGES
     for number, block in enumerate(
         re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL), start=1

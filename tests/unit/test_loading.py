@@ -45,6 +45,7 @@ def test_a_missing_pytorch_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
         ({"device_index": 3, "device": "cpu"}, "device_index=3 needs CUDA"),
         ({"device": "cuda", "device_index": 99}, "device='cuda' with device_index=99"),
         ({"compute_type": "int8"}, "compute_type='int8' is none of PyTorch's"),
+        ({"compile": True, "device": "cpu"}, "compile=True needs CUDA"),
         ({"quantization": "int2"}, "quantization='int2' is none of None, hqq4, int8"),
     ],
 )

@@ -55,7 +55,7 @@ class TorchEngine:
         device: "cpu", "cuda", or "auto".
         device_index: of the CUDA device.
         compute_type: "float32", "bfloat16", "float16", or "auto".
-        compiled: compile encoder and decoder when they are first used.
+        compiled: compile encoder and decoder when they are first used; for CUDA.
         quantization: "hqq4" or "int8" for the decoder, or None.
         assistant: directory of a smaller model, of the same vocabulary, that guesses in greedy
             search.
@@ -83,6 +83,8 @@ class TorchEngine:
         if quantization not in MADE:
             raise OptionError(f"quantization={quantization!r} is none of None, hqq4, int8")
         chosen = choose_device(device, device_index)
+        if compiled and chosen.type == "cpu":
+            raise OptionError("compile=True needs CUDA: PyTorch 2.13 fails to compile it for a CPU")
         self._dtype = choose_dtype(compute_type, chosen)
         self.name = name
         self._directory, self._compiled = directory, compiled

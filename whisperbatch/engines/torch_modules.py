@@ -51,8 +51,14 @@ def by_rows(product: Callable[[Tensor], Tensor], hidden: Tensor) -> Tensor:
     """A product of (n, in), for `hidden` (..., in)."""
     flat = hidden.reshape(-1, hidden.shape[-1])
     count = len(flat)
-    filled = functional.pad(flat, (0, 0, 0, -count % TOGETHER))
-    return product(filled)[:count].reshape(*hidden.shape[:-1], -1)
+    if spare := _spare(flat, count):
+        flat = functional.pad(flat, (0, 0, 0, spare))
+    return product(flat)[:count].reshape(*hidden.shape[:-1], -1)
+
+
+def _spare(given: Tensor, count: int) -> int:
+    """What fills up `count` on a CPU."""
+    return -count % TOGETHER if given.device.type == "cpu" else 0
 
 
 def attended(queries: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None = None) -> Tensor:
@@ -65,9 +71,9 @@ def attended(queries: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None 
         mask: shape (n, 1, length, positions), True where it may look; None for everywhere.
     """
     count = queries.shape[2]
-    filling = (0, 0, 0, -count % TOGETHER)
-    queries = functional.pad(queries, filling)
-    mask = None if mask is None else functional.pad(mask, filling, value=True)
+    if spare := _spare(queries, count):
+        queries = functional.pad(queries, (0, 0, 0, spare))
+        mask = None if mask is None else functional.pad(mask, (0, 0, 0, spare), value=True)
     found = functional.scaled_dot_product_attention(queries, keys, values, attn_mask=mask)
     return found[:, :, :count]
 

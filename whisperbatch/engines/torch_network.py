@@ -72,7 +72,7 @@ def build(
         arrays: by CTranslate2's names.
         dtype: of the weights.
         device: to put them on.
-        compiled: whether encoder and decoder are compiled, when they are first used.
+        compiled: whether encoder and decoder are compiled, when they are first used; for CUDA.
         quantization: of the decoder.
 
     Raises:
@@ -82,18 +82,17 @@ def build(
     linear, vocabulary = MADE[quantization]
     said = Source(arrays=arrays, dtype=dtype, device=device, linear=linear)
     decoder = Decoder(said, vocabulary(said.weight("decoder/embeddings/weight")))
-    graphs = compiled and device.type == "cuda"
 
     def made(function: Callable[..., Any]) -> Callable[..., Any]:
         if not compiled:
             return function
-        mode = "reduce-overhead" if graphs else "default"
-        return cast("Callable[..., Any]", torch.compile(function, mode=mode, dynamic=True))
+        found = torch.compile(function, mode="reduce-overhead", dynamic=True)
+        return cast("Callable[..., Any]", found)
 
     return Network(
         encode=made(Encoder(Source(arrays=arrays, dtype=dtype, device=device))),
         decoder=decoder,
         read=made(decoder),
         logits=made(decoder.logits),
-        memory=Memory(dtype, device, fixed=graphs),
+        memory=Memory(dtype, device, fixed=compiled),
     )
