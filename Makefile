@@ -21,9 +21,9 @@ demo: $(VENV)/.demo
 
 # The package is tested as it installs, without PyTorch; what needs PyTorch comes after.
 test: lint $(VENV)/.speech
-	HF_HUB_OFFLINE=1 $(BIN)/python -m pytest -m "not kaldi and not torch"
+	HF_HUB_OFFLINE=1 $(BIN)/python -m pytest --durations=15 -m "not kaldi and not torch"
 	@$(MAKE) --no-print-directory $(VENV)/.kaldi
-	HF_HUB_OFFLINE=1 $(BIN)/python -m pytest -m "kaldi or torch"
+	HF_HUB_OFFLINE=1 $(BIN)/python -m pytest --durations=15 -m "kaldi or torch"
 
 lint: $(VENV)/.test
 	$(BIN)/ruff check

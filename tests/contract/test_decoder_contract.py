@@ -27,8 +27,7 @@ SEARCHES = (
     DecodeOptions(beam_size=5),
     DecodeOptions(beam_size=3, patience=2.0, length_penalty=0.5, max_new_tokens=20),
     DecodeOptions(beam_size=2, suppress_blank=False, suppress_tokens=(11, 13)),
-    DecodeOptions(beam_size=1, no_repeat_ngram_size=2),
-    DecodeOptions(beam_size=3, no_repeat_ngram_size=2),
+    DecodeOptions(beam_size=2, no_repeat_ngram_size=2),
 )
 
 Found = tuple[list[Hypothesis], list[Alignment]]
