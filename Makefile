@@ -11,19 +11,23 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check -q
 RIVALS := .venv-rivals
+QUICK := and not slow
 SPEECH := en es fr it ru demo music librivox
 
-.PHONY: demo test lint bench rivals clean
+.PHONY: demo test test-all lint bench rivals clean
 .DEFAULT_GOAL := demo
 
 demo: $(VENV)/.demo
 	@$(BIN)/python examples/demo.py $(if $(FILE),"$(FILE)")
 
 # The package is tested as it installs, without PyTorch; what needs PyTorch comes after.
+# test-all also runs what takes minutes and says the same of more.
+test-all: QUICK :=
+test-all: test
 test: lint $(VENV)/.speech
-	HF_HUB_OFFLINE=1 $(BIN)/python -m pytest --durations=15 -m "not kaldi and not torch"
+	HF_HUB_OFFLINE=1 $(BIN)/python -m pytest --durations=15 -m "not kaldi and not torch $(QUICK)"
 	@$(MAKE) --no-print-directory $(VENV)/.kaldi
-	HF_HUB_OFFLINE=1 $(BIN)/python -m pytest --durations=15 -m "kaldi or torch"
+	HF_HUB_OFFLINE=1 $(BIN)/python -m pytest --durations=15 -m "(kaldi or torch) $(QUICK)"
 
 lint: $(VENV)/.test
 	$(BIN)/ruff check

@@ -17,7 +17,7 @@ from whisperbatch.types import Hypothesis
 
 SETUPS = (
     # decoder, arithmetic, how far the log-probability of a text may be from float32's
-    ("ctranslate2", "int8", 0.05),
+    pytest.param(("ctranslate2", "int8", 0.05), marks=pytest.mark.slow),
     ("openvino", "int8", 0.03),
     ("openvino", "float32", 2e-3),
 )

@@ -51,6 +51,10 @@ TORCH: dict[str, Callable[[], Engine]] = {
     "remembering torch base": lambda: RememberingEngine(on_torch("base", "bfloat16"), Shelf()),
 }
 ENGINES |= TORCH
+MARKS = (
+    (pytest.mark.torch, tuple(TORCH)),
+    (pytest.mark.slow, ("remembering torch base", "ctranslate2 and openvino base")),
+)
 
 GREEDY = DecodeOptions(beam_size=1)
 
@@ -58,7 +62,8 @@ GREEDY = DecodeOptions(beam_size=1)
 @pytest.fixture(
     scope="module",
     params=[
-        pytest.param(name, marks=[pytest.mark.torch] if name in TORCH else []) for name in ENGINES
+        pytest.param(name, marks=[mark for mark, names in MARKS if name in names])
+        for name in ENGINES
     ],
 )
 def engine(request: pytest.FixtureRequest) -> Iterator[Engine]:

@@ -36,8 +36,8 @@ SETUPS = (
     ("ctranslate2", 1),
     ("ctranslate2", 2),
     ("openvino", 2),
-    pytest.param(("torch float32", 1), marks=pytest.mark.torch),
-    pytest.param(("torch bfloat16", 1), marks=pytest.mark.torch),
+    pytest.param(("torch float32", 1), marks=[pytest.mark.torch, pytest.mark.slow]),
+    pytest.param(("torch bfloat16", 1), marks=[pytest.mark.torch, pytest.mark.slow]),
 )
 
 
