@@ -45,6 +45,7 @@ def test_segments_are_phrases_in_order(transcript: wb.Transcript) -> None:
         assert one.end <= other.start
 
 
+@pytest.mark.slow
 def test_memory_does_not_grow_with_the_recording(tmp_path: Path, tiny_model: str) -> None:
     """3 hours beside 20 minutes, each in a process of its own.
 

@@ -33,7 +33,7 @@ LOADED: dict[str, LoadKeywords] = {
     "torch bfloat16": {"engine": "torch", "compute_type": "bfloat16"},
 }
 SETUPS = (
-    ("ctranslate2", 1),
+    pytest.param(("ctranslate2", 1), marks=pytest.mark.slow),
     ("ctranslate2", 2),
     ("openvino", 2),
     pytest.param(("torch float32", 1), marks=[pytest.mark.torch, pytest.mark.slow]),
