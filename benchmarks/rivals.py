@@ -35,11 +35,11 @@ import numpy.typing as npt
 
 import whisperbatch as wb
 from benchmarks import conversions, ggml
+from whisperbatch.engines.special import MULTILINGUAL
 from whisperbatch.models import find_model
 
 BATCH: Final = 8  # of those that want a number; whisperbatch has its own
 END: Final = "<|endoftext|>"
-MULTILINGUAL: Final = 51_865  # tokens, at least, of a model that knows more than English
 
 Hear: TypeAlias = Callable[[str], None]  # the text of a segment, as soon as it is there
 Run: TypeAlias = Callable[[list[str], Hear], None]  # of paths

@@ -9,7 +9,6 @@ A name is looked for, in this order, as
 """
 
 import difflib
-import importlib.util
 import json
 import logging
 import os
@@ -19,7 +18,7 @@ from types import MappingProxyType
 from typing import Final, Literal
 
 from whisperbatch.errors import ModelError
-from whisperbatch.packaged import PACKAGES, packaged_model
+from whisperbatch.packaged import PACKAGES, package_folders, packaged_model
 from whisperbatch.weights import check_weights
 
 __all__ = ["available_models", "find_model"]
@@ -68,7 +67,7 @@ def where_is(name: str) -> tuple[Literal["installed", "cached", "hub"], Path | N
 
     A packaged one is put together when it is first loaded; it has a directory of its own then.
     """
-    if name in PACKAGES and all(importlib.util.find_spec(p) for p in PACKAGES[name].packages):
+    if name in PACKAGES and package_folders(PACKAGES[name]) is not None:
         return "installed", None
     import huggingface_hub  # noqa: PLC0415 - slow to import, and needed here alone
 

@@ -140,10 +140,10 @@ def packaged_model(name: str, cache: Path | None = None) -> Path | None:
     return target
 
 
-def _installed(packaged: Packaged) -> dict[str, tuple[Path, ...]] | None:
-    """Where each file's parts lie; None unless every package is installed.
+def package_folders(packaged: Packaged) -> dict[str, Path] | None:
+    """Where its packages are installed; None unless every one is.
 
-    Packages are found without being imported. One without a loader or an origin is a folder that
+    They are found without being imported. One without a loader or an origin is a folder that
     an uninstalled package has left.
     """
     folders: dict[str, Path] = {}
@@ -152,6 +152,13 @@ def _installed(packaged: Packaged) -> dict[str, tuple[Path, ...]] | None:
         if spec is None or spec.origin is None or not spec.submodule_search_locations:
             return None
         folders[package] = Path(spec.submodule_search_locations[0])
+    return folders
+
+
+def _installed(packaged: Packaged) -> dict[str, tuple[Path, ...]] | None:
+    """Where each file's parts lie; None unless every package is installed."""
+    if (folders := package_folders(packaged)) is None:
+        return None
     files = {
         name: tuple(folders[part.package] / part.path for part in parts)
         for name, parts in packaged.parts.items()

@@ -10,7 +10,7 @@ Every arrow is a generator, and every buffer has a bound: memory does not grow w
 """
 
 import os
-from collections.abc import Callable, Generator, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import replace
 from itertools import chain, takewhile
@@ -40,9 +40,9 @@ from whisperbatch.features import feature_extractor
 from whisperbatch.language import Decision, Languages, decide, decides
 from whisperbatch.options import DETECTION, LanguageOptions, Options
 from whisperbatch.prefetch import map_ordered, side_by_side
-from whisperbatch.protocols import Engine
+from whisperbatch.protocols import Engine, Vad
 from whisperbatch.switching import Switches, listened
-from whisperbatch.types import Chunk, Segment, to_seconds
+from whisperbatch.types import Chunk, Samples, Segment, to_seconds
 from whisperbatch.vad import open_vad
 from whisperbatch.windows import find_windows, listen
 
@@ -95,6 +95,26 @@ def check(engine: Engine, options: Options) -> Options:
     # nothing is detected, so what says how has no effect
     usual = {name: checks.default(LanguageOptions, name) for name in DETECTION}
     return replace(options, language="en", **usual)  # type: ignore[arg-type]  # each its own
+
+
+def cut(
+    blocks: Iterable[Samples], vad: Vad, options: Options, recording: int = 0
+) -> Iterator[Chunk]:
+    """The chunks of a recording, numbered through all ranges that are worked on.
+
+    Args:
+        blocks: all of it.
+        vad: as `open_vad` gives it for these options.
+        options: of ranges, spans and chunks.
+        recording: its number.
+    """
+    index = 0
+    for offset, part in clips(blocks, options.clip_timestamps):
+        for chunk in chunks(
+            vad(part), options, vad.hop, recording=recording, index=index, offset=offset
+        ):
+            yield chunk
+            index += 1
 
 
 class Run:
@@ -205,7 +225,7 @@ class Run:
         with closing(reader):
             try:
                 self._listen(recording, reader)
-                yield from self._read(recording, reader)
+                yield from cut(reader.blocks(), self._vad, self._options, recording)
             except WhisperBatchError as error:
                 failure = error
             del self._readers[recording]
@@ -224,20 +244,6 @@ class Run:
         heard = listen(self._engine, self._extractor, windows)
         if decides(heard, self._options):
             self._languages.settle(recording, decide(heard, self._options), final=True)
-
-    def _read(self, recording: int, reader: AudioReader) -> Generator[Chunk, None, None]:
-        index = 0
-        for offset, blocks in clips(reader.blocks(), self._options.clip_timestamps):
-            for chunk in chunks(
-                self._vad(blocks),
-                self._options,
-                self._vad.hop,
-                recording=recording,
-                index=index,
-                offset=offset,
-            ):
-                yield chunk
-                index += 1
 
     def _featurise(self, item: Chunk | End | Lull) -> Item:
         return Row.of(item, self._extractor) if isinstance(item, Chunk) else item

@@ -25,10 +25,9 @@ from typing import Any, Final
 import numpy as np
 
 from whisperbatch.audio import open_audio
-from whisperbatch.chunking import chunks
-from whisperbatch.clips import clips
 from whisperbatch.errors import MissingExtraError, OptionError
 from whisperbatch.options import Options
+from whisperbatch.pipeline import cut
 from whisperbatch.types import (
     HOP,
     Dropped,
@@ -82,13 +81,11 @@ def look(source: Source, options: Options) -> Seen:
         AudioError: it cannot be read.
     """
     seen = Seen()
-    vad = open_vad(options)
     with open_audio(source, options) as reader:
         blocks = _measured(reader.blocks(), seen.peaks)
-        for offset, part in clips(blocks, options.clip_timestamps):
-            for chunk in chunks(vad(part), options, vad.hop, offset=offset):
-                seen.chunks.append((to_seconds(chunk.start), to_seconds(chunk.end)))
-                seen.speech += [_seconds(span) for span in chunk.speech]
+        for chunk in cut(blocks, open_vad(options), options):
+            seen.chunks.append((to_seconds(chunk.start), to_seconds(chunk.end)))
+            seen.speech += [_seconds(span) for span in chunk.speech]
     return seen
 
 

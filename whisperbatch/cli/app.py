@@ -102,6 +102,7 @@ Model = Annotated[
         "--model", "-m", help="A name, a directory of CTranslate2 weights, or a hub repository."
     ),
 ]
+Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Say what is chosen and why.")]
 
 
 @app.command("transcribe", cls=Listed)
@@ -155,9 +156,7 @@ def transcribe(
     quiet: Annotated[
         bool, typer.Option("--quiet", "-q", help="No bars: only text and errors.")
     ] = False,
-    verbose: Annotated[
-        bool, typer.Option("--verbose", "-v", help="Say what is chosen and why.")
-    ] = False,
+    verbose: Verbose = False,
     **keywords: Any,  # noqa: ANN401 - the flags
 ) -> None:
     """Transcribe recordings: to the terminal, or to files."""
@@ -173,7 +172,7 @@ def transcribe(
         json_lines=json_lines,
         quiet=quiet,
         layout=flags.taken_out(given, SubtitleOptions),
-        loading={name: given.pop(name) for name in LOADING if name in given},
+        loading=flags.taken(given, LOADING),
         options=given,
     )
     raise typer.Exit(transcribe_all(wanted))
@@ -191,15 +190,13 @@ def detect_language(
     json_lines: Annotated[
         bool, typer.Option("--json-lines", help="Write a line of JSON for each recording.")
     ] = False,
-    verbose: Annotated[
-        bool, typer.Option("--verbose", "-v", help="Say what is chosen and why.")
-    ] = False,
+    verbose: Verbose = False,
     **keywords: Any,  # noqa: ANN401 - the flags
 ) -> None:
     """Say what languages recordings are in, by listening here and there in all of each."""
     _log(verbose=verbose)
     given = flags.given(keywords)
-    loading: dict[str, Any] = {name: given.pop(name) for name in LOADING if name in given}
+    loading = flags.taken(given, LOADING)
     raise typer.Exit(detect_languages(inputs, model, loading, given, json_lines=json_lines))
 
 

@@ -16,6 +16,7 @@ from typing import Annotated, Any, Final, Literal, TypeVar, Union, get_args, get
 import typer
 
 from whisperbatch import options
+from whisperbatch.transcriber import shows
 
 T = TypeVar("T")
 
@@ -160,19 +161,20 @@ def takes(
     """Give a command flags in place of its `**keywords`."""
 
     def decorate(function: Callable[..., None]) -> Callable[..., None]:
-        signature = inspect.signature(function)
-        own = [one for one in signature.parameters.values() if one.kind is not one.VAR_KEYWORD]
-        function.__signature__ = signature.replace(parameters=[*own, *flags])  # type: ignore[attr-defined]  # what inspect looks for
         function.__annotations__ |= {one.name: one.annotation for one in flags}
-        return function
+        return shows(*flags)(function)
 
     return decorate
 
 
 def taken_out(keywords: dict[str, Any], group: Callable[..., T]) -> T:
     """A value of a dataclass from those flags that are its fields, which are taken out."""
-    names = [field.name for field in fields(group) if field.name in keywords]  # type: ignore[arg-type]  # a dataclass
-    return group(**{name: keywords.pop(name) for name in names})
+    return group(**taken(keywords, [field.name for field in fields(group)]))  # type: ignore[arg-type]  # a dataclass
+
+
+def taken(keywords: dict[str, Any], names: Iterable[str]) -> dict[str, Any]:
+    """Those flags, taken out."""
+    return {name: keywords.pop(name) for name in names if name in keywords}
 
 
 def given(keywords: dict[str, Any]) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from typing import Any
 from whisperbatch import api
 from whisperbatch.cli.screen import Screen, clock, open_screen
 from whisperbatch.cli.stopping import Stop
-from whisperbatch.errors import OptionError, WriteError
+from whisperbatch.errors import OptionError
 from whisperbatch.jobs.finding import Task, find, plan
 from whisperbatch.jobs.job import Event, Failed, Finished, Job, digest, run
 from whisperbatch.jobs.ledger import NAME, Ledger
@@ -23,6 +23,7 @@ from whisperbatch.timeline import KINDS, check_plot, draw
 from whisperbatch.types import Transcript
 from whisperbatch.weights import fingerprint
 from whisperbatch.writers import FORMATS, SubtitleOptions, check_layout, write
+from whisperbatch.writers.files import make_folder
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,7 +138,7 @@ def transcribe_all(wanted: Wanted) -> int:
         left = [job.left(task) for task in planned.tasks]
         tally = _Tally(passed_over=left.count(None))
         screen = open_screen(
-            [one for one in left if isinstance(one, Task)],
+            [one if isinstance(one, Task) else one.task for one in left if one],
             json_lines=wanted.json_lines,
             text=planned.text,
             quiet=wanted.quiet,
@@ -170,7 +171,7 @@ def _plan(wanted: Wanted) -> _Plan:
                 raise OptionError(f"--plot: {task.source} cannot be read twice; give a file")
     root = output_dir or next(iter(directories), found[0].own or Path())
     if output_dir:
-        _make(output_dir)
+        make_folder(output_dir)
     keeps = wanted.resumes or (root / NAME).exists()
     return _Plan(
         tasks=tasks,
@@ -254,13 +255,6 @@ def _formats(wanted: Wanted) -> tuple[str, ...]:
 
 def _ledger(directory: Path | None) -> AbstractContextManager[Ledger | None]:
     return Ledger(directory) if directory else nullcontext()
-
-
-def _make(directory: Path) -> None:
-    try:
-        directory.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise WriteError(f"{directory}: cannot be made: {error.strerror or error}") from error
 
 
 def say(line: str) -> None:

@@ -23,15 +23,13 @@ from whisperbatch.engines.devices import (
     share_threads,
 )
 from whisperbatch.engines.openvino import OpenVino, load_openvino
+from whisperbatch.engines.special import MULTILINGUAL, language_tokens
 from whisperbatch.engines.tracing import POSITION, Trace
 from whisperbatch.errors import ClosedError, EngineError, ModelError
-from whisperbatch.languages import LANGUAGES
 from whisperbatch.options import MOST_TOKENS, DecodeOptions
 from whisperbatch.protocols import Alignment, Encoded, Sampling
 from whisperbatch.types import Hypothesis
 from whisperbatch.weights import fingerprint, read_shapes
-
-MULTILINGUAL: Final = 51_865  # tokens that a multilingual model has, or more
 
 log = logging.getLogger(__name__)
 
@@ -174,8 +172,7 @@ class CTranslate2Engine:
         if not self.is_multilingual:
             raise EngineError(f"model {self.name} is English-only: it cannot detect languages")
         if decoder := self._openvino.decoder:
-            known = {code: self.tokenizer.token_to_id(f"<|{code}|>") for code in LANGUAGES}
-            tokens = {code: token for code, token in known.items() if token is not None}
+            tokens = language_tokens(self.tokenizer)
             with self._call():
                 found = decoder.languages(_array(_own(encoded).view), list(tokens.values()))
             return [dict(zip(tokens, row.tolist(), strict=True)) for row in found]

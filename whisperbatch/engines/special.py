@@ -2,13 +2,16 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 from tokenizers import Tokenizer
 
 from whisperbatch.engines.search import Floats
+from whisperbatch.languages import LANGUAGES
 from whisperbatch.options import DecodeOptions
+
+MULTILINGUAL: Final = 51_865  # tokens that a multilingual model has, or more
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +44,12 @@ class SpecialTokens:
             no_speech=find("<|nospeech|>", "<|nocaptions|>"),
             no_timestamps=find("<|notimestamps|>"),
         )
+
+
+def language_tokens(tokenizer: Tokenizer) -> dict[str, int]:
+    """The token of each language that a model knows, by its code."""
+    known = {code: tokenizer.token_to_id(f"<|{code}|>") for code in LANGUAGES}
+    return {code: token for code, token in known.items() if token is not None}
 
 
 def biases(

@@ -4,7 +4,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 import torch
@@ -12,7 +12,7 @@ from tokenizers import Tokenizer
 
 from whisperbatch.engines.layout import alignment_heads
 from whisperbatch.engines.search import Ahead, Candidates, Found, Steps, sample, search
-from whisperbatch.engines.special import SpecialTokens
+from whisperbatch.engines.special import MULTILINGUAL, SpecialTokens, language_tokens
 from whisperbatch.engines.torch_network import Network, build
 from whisperbatch.engines.torch_quantization import Quantization
 from whisperbatch.engines.torch_rules import Rule, rules
@@ -26,8 +26,6 @@ from whisperbatch.types import Hypothesis
 from whisperbatch.weights import read_arrays
 
 Tensor: TypeAlias = torch.Tensor
-
-MULTILINGUAL: Final = 51865  # tokens that a multilingual model has at least
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,10 +131,9 @@ class TorchModel:
         """Probability of each language, for each row of encoder output."""
         tokens = np.full((len(output), 1, 1), self.special.start_of_transcript)
         hidden = self.network.sequences(output, most=1).read(tokens, np.zeros_like(tokens))
-        ids = self.config["lang_ids"]
-        found = self.network.logits(hidden[:, 0, 0])[:, ids].softmax(-1).tolist()
-        names = [str(self.tokenizer.id_to_token(one))[2:-2] for one in ids]
-        return [dict(zip(names, row, strict=True)) for row in found]
+        known = language_tokens(self.tokenizer)
+        logits = self.network.logits(hidden[:, 0, 0])[:, list(known.values())]
+        return [dict(zip(known, row, strict=True)) for row in logits.softmax(-1).tolist()]
 
     def align(
         self,

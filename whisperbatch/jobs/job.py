@@ -20,6 +20,7 @@ from whisperbatch.jobs.ledger import Ledger
 from whisperbatch.options import Options
 from whisperbatch.transcriber import Transcriber
 from whisperbatch.types import Segment, Transcript
+from whisperbatch.writers.files import make_folder
 
 MAY_PASS: Final = (WriteError, EngineError)  # no room, no memory: the next run may go on from here
 
@@ -115,11 +116,7 @@ class Job:
             WhisperBatchError: one cannot be made.
         """
         for output, of in zip(task.outputs, made, strict=True):
-            try:
-                output.parent.mkdir(parents=True, exist_ok=True)
-            except OSError as error:
-                reason = error.strerror or error
-                raise WriteError(f"{output.parent}: cannot be made: {reason}") from error
+            make_folder(output.parent)
             if self.ledger:
                 self.ledger.begin(output)
             put(found, output)

@@ -99,6 +99,7 @@ class Ledger:
                 "anew"
             )
         self._base.executescript(f"{TABLES} PRAGMA user_version={VERSION};")
+        self._base.execute(f"DELETE FROM journal WHERE day < {TODAY} - {KEPT_DAYS}")  # noqa: S608 - constants
 
     def __enter__(self) -> Self:
         return self
@@ -132,10 +133,11 @@ class Ledger:
             some = keys[start : start + AT_ONCE]
             wanted = f"key IN ({', '.join('?' * len(some))})"
             found |= dict(self._ask(f"SELECT key, value FROM journal WHERE {wanted}", *some))  # noqa: S608 - question marks
-            self._tell(
-                f"UPDATE journal SET run = ?, day = {TODAY} WHERE run != ? AND {wanted}",  # noqa: S608 - likewise
-                *(self._run, self._run, *some),
-            )
+            if found:  # most of a first run finds nothing
+                self._tell(
+                    f"UPDATE journal SET run = ?, day = {TODAY} WHERE run != ? AND {wanted}",  # noqa: S608 - likewise
+                    *(self._run, self._run, *some),
+                )
         return found
 
     def keep(self, values: Mapping[bytes, bytes]) -> None:
@@ -152,16 +154,12 @@ class Ledger:
         return int(last) + 1
 
     def forget(self, start: int = 0, end: int | None = None) -> None:
-        """Delete this run's entries in the journal, from one mark up to another or to the last.
-
-        So goes what nobody has asked for in a long time.
-        """
+        """Delete this run's entries in the journal, from one mark up to another or to the last."""
         until = self.mark() if end is None else end
         self._tell(
             "DELETE FROM journal WHERE run = ? AND number >= ? AND number < ?",
             *(self._run, start, until),
         )
-        self._tell(f"DELETE FROM journal WHERE day < {TODAY} - ?", KEPT_DAYS)  # noqa: S608 - a constant
 
     def count(self) -> int:
         """How many entries the journal has."""

@@ -20,6 +20,18 @@ from whisperbatch.errors import WriteError
 LEFT: Final = 60.0  # seconds after the last write: writing a transcript takes a few hundredths
 
 
+def make_folder(folder: Path) -> None:
+    """Make a directory and those that it lies in; one that is there will do.
+
+    Raises:
+        WriteError: it cannot be made.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise WriteError(f"{folder}: cannot be made: {error.strerror or error}") from error
+
+
 def write_text_atomically(path: str | os.PathLike[str], text: str) -> Path:
     """Write a text in UTF-8, its line breaks as they are; otherwise as `write_atomically`."""
     return write_atomically(path, text.encode())

@@ -16,8 +16,6 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 from whisperbatch import types
 from whisperbatch.audio import AudioReader, open_audio
-from whisperbatch.chunking import chunks
-from whisperbatch.clips import clips
 from whisperbatch.compat.faster_whisper._anomalies import without_anomalies
 from whisperbatch.compat.faster_whisper._parameters import (
     Request,
@@ -32,6 +30,7 @@ from whisperbatch.detection import glimpse
 from whisperbatch.errors import WhisperBatchError
 from whisperbatch.languages import UNSPACED, check_language
 from whisperbatch.options import Options
+from whisperbatch.pipeline import cut
 from whisperbatch.streams import SegmentStream
 from whisperbatch.transcriber import Transcriber
 from whisperbatch.types import Source, spoken, to_seconds
@@ -148,13 +147,9 @@ def _after_vad(
 
 def seconds_of_speech(source: Source, options: Options) -> tuple[float, float]:
     """How much speech there is in a recording, margins counted, and how much was read for it."""
-    vad = open_vad(options)
     with open_audio(source, options) as reader:
-        speech = sum(
-            spoken(chunk.speech)
-            for offset, blocks in clips(reader.blocks(), options.clip_timestamps)
-            for chunk in chunks(vad(blocks), options, vad.hop, offset=offset)
-        )
+        found = cut(reader.blocks(), open_vad(options), options)
+        speech = sum(spoken(chunk.speech) for chunk in found)
         return speech, to_seconds(reader.position)
 
 

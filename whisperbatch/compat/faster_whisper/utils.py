@@ -1,17 +1,13 @@
 """The functions of faster_whisper.utils that programs use."""
 
 import os
-from typing import Final
 
 from whisperbatch.errors import ModelError, OptionError
 from whisperbatch.models import HUB_FILES, REPOSITORIES
 from whisperbatch.packaged import packaged_model
+from whisperbatch.writers.times import HOUR, MINUTE, SECOND
 
 __all__ = ["available_models", "download_model", "format_timestamp"]
-
-HOUR: Final = 3_600_000  # milliseconds
-MINUTE: Final = 60_000
-SECOND: Final = 1_000
 
 
 def available_models() -> list[str]:
