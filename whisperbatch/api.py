@@ -69,7 +69,8 @@ def load(
     """Load a model, once, for many recordings.
 
     Args:
-        model: a name such as "base", a directory of CTranslate2 weights, or a hub repository.
+        model: a name such as "base", a directory of CTranslate2 weights, or a hub repository. For
+            "torch" also a directory or repository of transformers' weights (*.safetensors).
         engine: "ctranslate2", or "torch" (extra `torch`), which is PyTorch.
         device: "auto" takes CUDA where a GPU is seen, else the CPU.
         device_index: the CUDA device, or several: each gets a copy of the weights. "torch" takes

@@ -54,6 +54,14 @@ HUB_FILES: Final = (
     "vocabulary.*",
 )
 
+SAVED_FILES: Final = (
+    "model.safetensors",
+    "model.safetensors.index.json",
+    "model-*.safetensors",
+    "generation_config.json",
+)
+"""What a repository in transformers' form has, beside its config.json and tokenizer.json."""
+
 LAST_TOKEN: Final = b"<|30.00|>"  # the end of Whisper's window
 
 
@@ -77,7 +85,9 @@ def where_is(name: str) -> tuple[Literal["installed", "cached", "hub"], Path | N
     return "hub", None
 
 
-def find_model(name: str | os.PathLike[str], *, cache_dir: Path | None = None) -> Path:
+def find_model(
+    name: str | os.PathLike[str], *, cache_dir: Path | None = None, transformers: bool = False
+) -> Path:
     """A directory with model.bin, config.json, tokenizer.json and vocabulary.json or .txt.
 
     Args:
@@ -85,6 +95,8 @@ def find_model(name: str | os.PathLike[str], *, cache_dir: Path | None = None) -
             name out of the list, a directory without a model.bin does not stand in the way.
         cache_dir: where packaged weights are put together; by default $WHISPERBATCH_CACHE,
             $XDG_CACHE_HOME/whisperbatch or ~/.cache/whisperbatch.
+        transformers: whether one with *.safetensors, config.json and tokenizer.json, as
+            transformers saves it, will do as well.
 
     Raises:
         ModelError: it is not to be found, or one of its files is missing or damaged; the message
@@ -96,13 +108,13 @@ def find_model(name: str | os.PathLike[str], *, cache_dir: Path | None = None) -
     try:
         if (own := _directory(name, Path(text))) is not None:
             log.info("model %s: a directory", text)
-            return check_directory(own)
+            return check_directory(own, transformers=transformers)
         if (installed := packaged_model(text, cache_dir)) is not None:
             log.info("model %s: installed as a package, in %s", text, installed)
             return check_directory(installed)
     except OSError as error:  # a folder that may not be entered, a name that is too long
         raise ModelError(f"model={text!r} cannot be read: {error.strerror or error}") from error
-    return _from_hub(text)
+    return _from_hub(text, transformers=transformers)
 
 
 def _directory(name: str | os.PathLike[str], path: Path) -> Path | None:
@@ -119,17 +131,25 @@ def _directory(name: str | os.PathLike[str], path: Path) -> Path | None:
     return None
 
 
-def check_directory(directory: Path) -> Path:
+def check_directory(directory: Path, *, transformers: bool = False) -> Path:
     """The directory, if it holds whole CTranslate2 weights and what goes with them.
+
+    With `transformers`, also one in its form, the weights of which are not looked at here.
 
     Raises:
         ModelError: it does not.
     """
     weights = directory / "model.bin"
     if not weights.is_file():
-        if any(directory.glob("*.safetensors")) or any(directory.glob("pytorch_model*.bin")):
+        saved = any(directory.glob("model*.safetensors"))
+        if transformers and saved:
+            _check_json(directory / "config.json", dict)
+            _check_json(directory / "tokenizer.json", dict)
+            return directory
+        if saved or any(directory.glob("pytorch_model*.bin")):
+            either = 'load them with engine="torch", or ' if saved else ""
             raise ModelError(
-                f"{directory}: holds weights for transformers; convert them: "
+                f"{directory}: holds weights for transformers; {either}convert them: "
                 f"ct2-transformers-converter --model {directory} --output_dir {directory}-ct2 "
                 "--copy_files tokenizer.json preprocessor_config.json"
             )
@@ -159,7 +179,7 @@ def _check_json(path: Path, kind: type) -> None:
         raise ModelError(f"{path}: holds something else than it should; fetch it again")
 
 
-def _from_hub(name: str) -> Path:
+def _from_hub(name: str, *, transformers: bool) -> Path:
     """A snapshot of the hub's repository: the one in the local cache, else it is fetched."""
     repository = REPOSITORIES.get(name, name)
     if "/" not in repository:
@@ -172,9 +192,9 @@ def _from_hub(name: str) -> Path:
 
     offline = constants.HF_HUB_OFFLINE
     try:
-        found = _snapshot(repository, local=True)
+        found = _snapshot(repository, transformers=transformers, local=True)
         log.info("model %s: %s in the Hugging Face cache", name, repository)
-        return _check_snapshot(found)
+        return _check_snapshot(found, transformers=transformers)
     except ModelError as error:  # an interrupted download can be completed
         if offline:
             raise
@@ -191,29 +211,28 @@ def _from_hub(name: str) -> Path:
         raise ModelError(f"model {name}: Hugging Face cache: {_reason(error)}") from error
     log.info("model %s: fetching %s from the Hugging Face hub", name, repository)
     try:
-        found = _snapshot(repository, local=False)
+        found = _snapshot(repository, transformers=transformers, local=False)
     except Exception as error:
         mend = _extra(name) or "check the name and the network"
         raise ModelError(
             f"model {name}: {repository} cannot be fetched: {_reason(error)}; {mend}"
         ) from error
-    return _check_snapshot(found)
+    return _check_snapshot(found, transformers=transformers)
 
 
-def _snapshot(repository: str, *, local: bool) -> Path:
+def _snapshot(repository: str, *, transformers: bool, local: bool) -> Path:
     import huggingface_hub  # noqa: PLC0415
 
+    wanted = [*HUB_FILES, *(SAVED_FILES if transformers else ())]
     return Path(
-        huggingface_hub.snapshot_download(
-            repository, allow_patterns=list(HUB_FILES), local_files_only=local
-        )
+        huggingface_hub.snapshot_download(repository, allow_patterns=wanted, local_files_only=local)
     )
 
 
-def _check_snapshot(snapshot: Path) -> Path:
+def _check_snapshot(snapshot: Path, *, transformers: bool) -> Path:
     """As `check_directory`; the hub's cache never replaces a file it has, so that is the mend."""
     try:
-        return check_directory(snapshot)
+        return check_directory(snapshot, transformers=transformers)
     except ModelError as error:
         raise ModelError(f"{error} (delete {snapshot.parents[1]} first)") from error
 

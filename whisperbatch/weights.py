@@ -24,7 +24,10 @@ from whisperbatch.errors import ModelError
 
 VERSIONS: Final = range(4, 7)  # binary versions of this form; CTranslate2 4 writes 6, reads all
 ITEM_BYTES: Final = {0: 4, 1: 1, 2: 2, 3: 4, 4: 2, 5: 2}  # f32, i8, i16, i32, f16, bf16
-IDENTIFYING: Final = ("config.json", "model.bin", "tokenizer.json", "vocabulary.*")
+IDENTIFYING: Final = (
+    *("config.json", "model.bin", "tokenizer.json", "vocabulary.*"),
+    *("generation_config.json", "model*.safetensors"),
+)
 SAMPLES: Final = 256  # stretches of a large file that tell it from another
 SAMPLE: Final = 16 << 10  # bytes of each
 LFS_POINTER: Final = b"version https://git-lfs"
@@ -125,7 +128,7 @@ def read_shapes(path: Path) -> dict[str, tuple[int, ...]]:
 
 
 def fingerprint(directory: Path) -> str:
-    """Tells one model from another: a hash of its small files, and of samples of its model.bin.
+    """Tells one model from another: a hash of its small files, and of samples of its weights.
 
     The 145 MB of base take 20 ms. It does not find damage.
 

@@ -173,12 +173,13 @@ def _plan(wanted: Wanted) -> _Plan:
     if output_dir:
         make_folder(output_dir)
     keeps = wanted.resumes or (root / NAME).exists()
+    saved = wanted.loading.get("engine") == "torch"
     return _Plan(
         tasks=tasks,
         options=options,
         text=not many and not wanted.json_lines,
         root=root if keeps and tasks[0].outputs else None,
-        weights=fingerprint(find_model(wanted.model)),
+        weights=fingerprint(find_model(wanted.model, transformers=saved)),
     )
 
 

@@ -55,24 +55,24 @@ def torch_engine(
     """See `engines.torch.TorchEngine`.
 
     Raises:
-        MissingExtraError: PyTorch is not installed.
+        MissingExtraError: PyTorch or safetensors is not installed.
         OptionError: several devices.
     """
     try:
         from whisperbatch.engines.torch import TorchEngine  # noqa: PLC0415 - an extra
     except ImportError as error:
         raise MissingExtraError(
-            'engine="torch": PyTorch is not installed: pip install "whisperbatch[torch]"'
+            f'engine="torch": {error.name} is not installed: pip install "whisperbatch[torch]"'
         ) from error
     if len(device_index) != 1:
         raise OptionError(f"device_index={device_index!r}: engine='torch' runs on one device")
     return TorchEngine(
-        find_model(model),
+        find_model(model, transformers=True),
         name=str(model),
         device=device,
         device_index=device_index[0],
         compute_type=compute_type,
         quantization=quantization,
-        assistant=find_model(assistant) if assistant is not None else None,
+        assistant=find_model(assistant, transformers=True) if assistant is not None else None,
         compiled=compiled,
     )

@@ -1,4 +1,4 @@
-"""Whisper on PyTorch, from the weights that CTranslate2 has: the extra `torch`."""
+"""Whisper on PyTorch, from weights of CTranslate2 or of transformers: the extra `torch`."""
 
 import functools
 import logging
@@ -50,7 +50,7 @@ class TorchEngine:
     which belongs to the whole process.
 
     Args:
-        directory: of CTranslate2 weights.
+        directory: of CTranslate2 weights, or of transformers'.
         name: of the model, for messages.
         device: "cpu", "cuda", or "auto".
         device_index: of the CUDA device.

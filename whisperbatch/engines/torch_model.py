@@ -1,4 +1,4 @@
-"""A Whisper model in PyTorch, with what goes with it: loaded from a directory of CTranslate2's."""
+"""A Whisper model in PyTorch, with what goes with it: loaded from a directory of weights."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from tokenizers import Tokenizer
 
-from whisperbatch.engines.layout import alignment_heads
+from whisperbatch.engines.layout import Arrays, alignment_heads
 from whisperbatch.engines.search import Ahead, Candidates, Found, Steps, sample, search
 from whisperbatch.engines.special import MULTILINGUAL, SpecialTokens, language_tokens
 from whisperbatch.engines.torch_network import Network, build
@@ -19,6 +19,7 @@ from whisperbatch.engines.torch_rules import Rule, rules
 from whisperbatch.engines.torch_speculation import Guessing, Reader
 from whisperbatch.engines.torch_steps import Drawn, Likeliest, Pick, Reading
 from whisperbatch.engines.tracing import Trace
+from whisperbatch.engines.transformers_weights import SavedArrays, read_settings
 from whisperbatch.errors import ModelError
 from whisperbatch.options import MOST_TOKENS, DecodeOptions
 from whisperbatch.protocols import Alignment, Sampling
@@ -34,7 +35,7 @@ class TorchModel:
 
     Attributes:
         network: encoder and decoder.
-        config: config.json.
+        config: CTranslate2's config.json, or what it would say.
         tokenizer: of its vocabulary.
         special: ids of its special tokens.
         n_mels: mel bands that the encoder wants.
@@ -194,19 +195,18 @@ def load_model(
     compiled: bool,
     quantization: Quantization | None = None,
 ) -> TorchModel:
-    """A model from a directory of CTranslate2 weights. For the arguments see `build`.
+    """A model from a directory of CTranslate2 weights, or of transformers'. See `build`.
 
     Raises:
         ModelError: the weights are not to be used.
     """
-    path = directory / "model.bin"
     try:
-        arrays = read_arrays(path, "")
+        arrays, config = read_weights(directory)
         return TorchModel(
             network=build(
                 arrays, dtype=dtype, device=device, compiled=compiled, quantization=quantization
             ),
-            config=json.loads((directory / "config.json").read_text(encoding="utf-8")),
+            config=config,
             tokenizer=(tokenizer := Tokenizer.from_file(str(directory / "tokenizer.json"))),
             special=SpecialTokens.of(tokenizer),
             n_mels=arrays["encoder/conv1/weight"].shape[1],
@@ -215,3 +215,16 @@ def load_model(
         raise
     except Exception as error:  # tokenizers raises bare Exception
         raise ModelError(f"{directory}: the weights do not load: {error}") from error
+
+
+def read_weights(directory: Path) -> tuple[Arrays, Mapping[str, Any]]:
+    """Arrays and settings of a model, both by CTranslate2's names.
+
+    Raises:
+        ModelError: model.bin is damaged. A damaged file of transformers' raises another error.
+    """
+    path = directory / "model.bin"
+    if not path.exists():
+        return SavedArrays(directory), read_settings(directory)
+    settings: dict[str, Any] = json.loads((directory / "config.json").read_bytes())
+    return read_arrays(path, ""), settings
