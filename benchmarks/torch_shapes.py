@@ -20,6 +20,7 @@ import torch
 
 from whisperbatch.engines.torch import COMPUTE_TYPES
 from whisperbatch.engines.torch_network import Network, build
+from whisperbatch.engines.torch_quantization import GROUP_SIZE, GROUP_SIZES
 from whisperbatch.engines.torch_steps import Likeliest, Reading
 
 FRAMES = 3000  # of a row
@@ -114,6 +115,7 @@ def main() -> None:
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--compute-type", default="bfloat16", choices=COMPUTE_TYPES)
     parser.add_argument("--quantization", choices=["hqq4", "int8"])
+    parser.add_argument("--group-size", type=int, choices=GROUP_SIZES, default=GROUP_SIZE)
     parser.add_argument("--compile", action="store_true", help="for CUDA")
     parser.add_argument("--batches", type=int, nargs="+", default=[1, 2, 4, 8, 16, 32, 64, 128])
     parser.add_argument("--beams", type=int, default=1)
@@ -130,6 +132,7 @@ def main() -> None:
         device=device,
         compiled=chosen.compile,
         quantization=chosen.quantization,
+        group_size=chosen.group_size,
     )
     held = sum(one.numel() * one.element_size() for one in network.decoder.buffers())
     print(f"decoder: {held / 1e6:.1f} MB")

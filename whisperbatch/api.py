@@ -39,6 +39,7 @@ class LoadKeywords(TypedDict, total=False):
     inter_threads: int
     intra_threads: int
     quantization: Literal["hqq4", "int8"] | None
+    group_size: Literal[32, 64, 128]
     assistant: str | PathLike[str] | None
     compile: bool
 
@@ -63,6 +64,7 @@ def load(
     inter_threads: int = 1,
     intra_threads: int = 0,
     quantization: Literal["hqq4", "int8"] | None = None,
+    group_size: Literal[32, 64, 128] = 64,
     assistant: str | PathLike[str] | None = None,
     compile: bool = False,  # noqa: A002 - PyTorch's word
 ) -> Transcriber:
@@ -84,6 +86,8 @@ def load(
         inter_threads: batches worked on at a time on each device.
         intra_threads: threads for each of them on a CPU; 0 shares out the cores.
         quantization: for "torch": the decoder in four bits a weight ("hqq4") or eight ("int8").
+        group_size: for "hqq4": how many weights share a scale. Fewer are nearer, and take more
+            memory.
         assistant: for "torch": a smaller model of the same vocabulary, that guesses tokens in
             greedy search (`beam_size=1`).
         compile: for "torch" on CUDA: compile encoder and decoder when they are first used.
@@ -104,6 +108,7 @@ def load(
                 device_index=indexes,
                 compute_type=compute_type,
                 quantization=quantization,
+                group_size=group_size,
                 assistant=assistant,
                 compiled=compile,
             )

@@ -81,7 +81,9 @@ def texts(made: Any, heard: npt.NDArray[np.float32], options: DecodeOptions) -> 
     return list(made.generate(encoded, [prompt] * len(heard), options))
 
 
-@pytest.fixture(scope="module", params=["float32", "bfloat16"])
+@pytest.fixture(
+    scope="module", params=[pytest.param("float32", marks=pytest.mark.slow), "bfloat16"]
+)
 def plain(
     request: pytest.FixtureRequest, features: npt.NDArray[np.float32]
 ) -> Iterator[tuple[str, list[list[Any]]]]:

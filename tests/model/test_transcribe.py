@@ -197,16 +197,16 @@ def test_abandoned_streams_leave_nothing(
         gc.collect()
         return threading.active_count(), process.num_fds(), process.memory_info().rss
 
-    def tens() -> list[tuple[int, int, int]]:
+    def fives() -> list[tuple[int, int, int]]:
         found = []
         for _ in range(3):
-            for _ in range(10):
+            for _ in range(5):
                 abandon()
             found.append(state())
         return found
 
     # the allocator gives and takes 30 MB: the least that is held is not to pass the most that was
-    early, late = tens(), tens()
+    early, late = fives(), fives()
     assert {one[:2] for one in late} == {early[-1][:2]}
     assert min(memory for *_, memory in late) - max(memory for *_, memory in early) < 10 * MEGABYTE
 

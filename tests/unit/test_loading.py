@@ -12,6 +12,7 @@ from whisperbatch import MissingExtraError, OptionError
     [
         ({"compile": True}, "compile=True"),
         ({"quantization": "int8"}, "quantization='int8'"),
+        ({"group_size": 32}, "group_size=32"),
         ({"assistant": "tiny.en"}, "assistant='tiny.en'"),
         ({"engine": "torch", "encoder": "openvino"}, "encoder='openvino'"),
         ({"engine": "torch", "decoder": "ctranslate2"}, "decoder='ctranslate2'"),
@@ -47,6 +48,9 @@ def test_a_missing_pytorch_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
         ({"compute_type": "int8"}, "compute_type='int8' is none of PyTorch's"),
         ({"compile": True, "device": "cpu"}, "compile=True needs CUDA"),
         ({"quantization": "int2"}, "quantization='int2' is none of None, hqq4, int8"),
+        ({"quantization": "hqq4", "group_size": 48}, "group_size=48 is none of 32, 64, 128"),
+        ({"group_size": 32}, "group_size=32 has no effect without quantization='hqq4'"),
+        ({"quantization": "int8", "group_size": 128}, "group_size=128 has no effect"),
     ],
 )
 def test_what_pytorch_cannot_do_is_refused(given: dict[str, Any], message: str) -> None:

@@ -120,6 +120,17 @@ def test_loops_are_decoded_with_beams() -> None:
     assert found.dropped == ()
 
 
+def test_more_beams_are_for_fewer_rows() -> None:
+    """A batch of five rows in greedy search has the room of one row of five beams."""
+    engine = World(SAID, loops)
+    found = decode(engine, *[chunk(SPOKEN)] * 5, beam_size=1, batch_size=5)
+    assert [text(one) for one in found] == [ALL] * 5
+    assert engine.batches == [5, 1, 1, 1, 1, 1]
+    engine = World(SAID, stops_early)
+    decode(engine, *[chunk(SPOKEN)] * 3, beam_size=5, batch_size=5)
+    assert engine.batches == [3, 5, 1]  # six halves, of as many beams as before
+
+
 def test_silence_does_not_cancel_the_retry_for_repetition() -> None:
     def silent(call: Call, words: Sequence[str]) -> Heard:
         heard = loops(call, words)

@@ -64,15 +64,16 @@ def test_attention_of_a_row_does_not_depend_on_the_others(dtype: str, positions:
                 assert torch.equal(one, whole[:, :, count : count + 1])
 
 
-def test_four_bits_are_nearer_than_rounding() -> None:
+@pytest.mark.parametrize("group_size", [32, 64, 128])
+def test_four_bits_are_nearer_than_rounding(group_size: int) -> None:
     """The mean error is less than that of 16 even levels from a group's least to its most."""
-    from whisperbatch.engines.torch_quantization import GROUP, LEVELS, four_bits  # noqa: PLC0415
+    from whisperbatch.engines.torch_quantization import LEVELS, four_bits  # noqa: PLC0415
 
     weight = drawn(256, 512, dtype="float32") ** 3 / 50
-    levels, scale, zero = four_bits(weight)
+    levels, scale, zero = four_bits(weight, group_size)
     assert levels.max() == LEVELS
-    found = (levels.float().unflatten(1, (-1, GROUP)) - zero[..., None]) * scale[..., None]
-    groups = weight.unflatten(1, (-1, GROUP))
+    found = (levels.float().unflatten(1, (-1, group_size)) - zero[..., None]) * scale[..., None]
+    groups = weight.unflatten(1, (-1, group_size))
     low, high = groups.amin(-1, keepdim=True), groups.amax(-1, keepdim=True)
     step = (high - low) / LEVELS
     rounded = ((groups - low) / step).round() * step + low

@@ -56,7 +56,7 @@ STATUSES: Final[tuple[tuple[type[WhisperBatchError], int], ...]] = (
 )
 LOADING: Final = (
     *("engine", "device", "compute_type", "encoder", "decoder", "inter_threads", "intra_threads"),
-    *("quantization", "assistant", "compile"),
+    *("quantization", "group_size", "assistant", "compile"),
 )
 ARRAYS: Final = {"sampling_rate"}  # what is for samples in memory alone
 OPTIONS: Final = OptionKeywords.__annotations__.keys() - ARRAYS

@@ -63,16 +63,18 @@ class RowDecoder:
 
         They may have no more tokens than their speech can (`most_tokens`), so they share a call
         only with rows of the same limit: one limit a call, that of its longest row, would make a
-        row's text depend on the rows beside it.
+        row's text depend on the rows beside it. With more beams than the run has, they are fewer:
+        a call holds keys and values for each beam, and is to take no more memory than the others.
         """
+        options = options or self._options
         parts: dict[int, Part] = {}
-        size = self._options.batch_size
+        size = max(1, self._options.batch_size * self._options.beam_size // options.beam_size)
         for group in grouped([(*alike(job.row, job.context), limit(job)) for job in jobs]):
             for start in range(0, len(group), size):
                 numbers = group[start : start + size]
                 batch = [jobs[number] for number in numbers]
                 encoded = self.encode([job.row for job in batch])
-                limited = self._limited(options or self._options, limit(batch[0]))
+                limited = self._limited(options, limit(batch[0]))
                 decoded = self(encoded, batch, limited, temperature)
                 parts |= dict(zip(numbers, decoded, strict=True))
         return [parts[number] for number in range(len(jobs))]

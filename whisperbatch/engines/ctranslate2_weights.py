@@ -12,7 +12,7 @@ import ctranslate2
 from whisperbatch.errors import ModelError
 
 MMAP_THRESHOLD: Final = -3  # malloc.h's M_MMAP_THRESHOLD
-LARGE: Final = 4 << 20  # bytes
+LARGE: Final = 512 << 10  # bytes: the features of a row are 960 KB
 
 
 class Weights:
@@ -64,7 +64,7 @@ def give_back_memory() -> None:
     """Have glibc return to the system what was freed: it keeps all of base's 190 MB in int8.
 
     And have it return large arrays at once, from now on. By itself it learns not to, and the holes
-    that they leave make three hours take 1.1 times the memory of ten minutes.
+    that they leave make three hours take more memory than ten minutes.
     """
     if sys.platform == "linux":
         with suppress(AttributeError):  # another C library

@@ -12,7 +12,7 @@ from whisperbatch.protocols import Engine
 EngineKind: TypeAlias = Literal["ctranslate2", "torch"]
 
 OTHERS: Final = {
-    "ctranslate2": ("quantization", "assistant", "compile"),
+    "ctranslate2": ("quantization", "group_size", "assistant", "compile"),
     "torch": ("encoder", "decoder", "inter_threads", "intra_threads"),
 }
 """What an engine has no use for."""
@@ -49,6 +49,7 @@ def torch_engine(
     device_index: tuple[int, ...],
     compute_type: str,
     quantization: Literal["hqq4", "int8"] | None,
+    group_size: int,
     assistant: str | PathLike[str] | None,
     compiled: bool,
 ) -> Engine:
@@ -73,6 +74,7 @@ def torch_engine(
         device_index=device_index[0],
         compute_type=compute_type,
         quantization=quantization,
+        group_size=group_size,
         assistant=find_model(assistant, transformers=True) if assistant is not None else None,
         compiled=compiled,
     )

@@ -14,8 +14,12 @@ import numpy.typing as npt
 import torch
 
 from whisperbatch.engines.torch_model import TorchModel, load_model
-from whisperbatch.engines.torch_network import MADE
-from whisperbatch.engines.torch_quantization import Quantization
+from whisperbatch.engines.torch_quantization import (
+    GROUP_SIZE,
+    GROUP_SIZES,
+    QUANTIZATIONS,
+    Quantization,
+)
 from whisperbatch.errors import ClosedError, EngineError, OptionError
 from whisperbatch.options import DecodeOptions
 from whisperbatch.protocols import Alignment, Encoded, Sampling
@@ -57,12 +61,13 @@ class TorchEngine:
         compute_type: "float32", "bfloat16", "float16", or "auto".
         compiled: compile encoder and decoder when they are first used; for CUDA.
         quantization: "hqq4" or "int8" for the decoder, or None.
+        group_size: for "hqq4": weights that share a scale, 32, 64 or 128.
         assistant: directory of a smaller model, of the same vocabulary, that guesses in greedy
             search.
 
     Raises:
-        OptionError: device, compute type or quantization are not to be had here, or the assistant
-            has another vocabulary.
+        OptionError: device, compute type, quantization or group size are not to be had here, or the
+            assistant has another vocabulary.
         ModelError: the weights do not load.
     """
 
@@ -78,10 +83,10 @@ class TorchEngine:
         compute_type: str = "auto",
         compiled: bool = False,
         quantization: Quantization | None = None,
+        group_size: int = GROUP_SIZE,
         assistant: Path | None = None,
     ) -> None:
-        if quantization not in MADE:
-            raise OptionError(f"quantization={quantization!r} is none of None, hqq4, int8")
+        check_quantization(quantization, group_size)
         chosen = choose_device(device, device_index)
         if compiled and chosen.type == "cpu":
             raise OptionError("compile=True needs CUDA: PyTorch 2.13 fails to compile it for a CPU")
@@ -90,7 +95,10 @@ class TorchEngine:
         self._directory, self._compiled = directory, compiled
         load = functools.partial(load_model, dtype=self._dtype, device=chosen, compiled=compiled)
         self._quantization, self._assisting = quantization, assistant
-        self._model: TorchModel | None = load(directory, quantization=quantization)
+        self._group_size = group_size
+        self._model: TorchModel | None = load(
+            directory, quantization=quantization, group_size=group_size
+        )
         self._assistant: TorchModel | None = None
         if assistant:
             self._assistant = load(assistant)
@@ -106,7 +114,8 @@ class TorchEngine:
     def fingerprint(self) -> str:
         """See `protocols.Engine`."""
         what = [f"{self._device.type} {self._dtype}", f"torch {torch.__version__}"]
-        what += [f"decoder in {self._quantization}"] * bool(self._quantization)
+        if self._quantization:
+            what.append(f"decoder in {self._quantization}, {self._group_size}")
         what += ["compiled"] * self._compiled
         if self._assisting:
             what.append(f"assisted by {fingerprint(self._assisting)}")
@@ -226,6 +235,20 @@ def choose_device(device: str, index: int) -> torch.device:
         seen = f"CUDA devices here are 0 to {present - 1}" if present else "PyTorch sees no GPU"
         raise OptionError(f"device='cuda' with device_index={index}: {seen}")
     return torch.device("cuda", index)
+
+
+def check_quantization(quantization: str | None, group_size: int) -> None:
+    """Refuse what there is not, and what has no effect.
+
+    Raises:
+        OptionError: see above.
+    """
+    if quantization not in (None, *QUANTIZATIONS):
+        raise OptionError(f"quantization={quantization!r} is none of None, hqq4, int8")
+    if group_size not in GROUP_SIZES:
+        raise OptionError(f"group_size={group_size!r} is none of 32, 64, 128")
+    if quantization != "hqq4" and group_size != GROUP_SIZE:
+        raise OptionError(f"group_size={group_size} has no effect without quantization='hqq4'")
 
 
 def check_assistant(model: TorchModel, assistant: TorchModel, directory: Path) -> None:

@@ -14,7 +14,7 @@ from whisperbatch.engines.layout import Arrays, alignment_heads
 from whisperbatch.engines.search import Ahead, Candidates, Found, Steps, sample, search
 from whisperbatch.engines.special import MULTILINGUAL, SpecialTokens, language_tokens
 from whisperbatch.engines.torch_network import Network, build
-from whisperbatch.engines.torch_quantization import Quantization
+from whisperbatch.engines.torch_quantization import GROUP_SIZE, Quantization
 from whisperbatch.engines.torch_rules import Rule, rules
 from whisperbatch.engines.torch_speculation import Guessing, Reader
 from whisperbatch.engines.torch_steps import Drawn, Likeliest, Pick, Reading
@@ -194,6 +194,7 @@ def load_model(
     device: torch.device,
     compiled: bool,
     quantization: Quantization | None = None,
+    group_size: int = GROUP_SIZE,
 ) -> TorchModel:
     """A model from a directory of CTranslate2 weights, or of transformers'. See `build`.
 
@@ -204,7 +205,12 @@ def load_model(
         arrays, config = read_weights(directory)
         return TorchModel(
             network=build(
-                arrays, dtype=dtype, device=device, compiled=compiled, quantization=quantization
+                arrays,
+                dtype=dtype,
+                device=device,
+                compiled=compiled,
+                quantization=quantization,
+                group_size=group_size,
             ),
             config=config,
             tokenizer=(tokenizer := Tokenizer.from_file(str(directory / "tokenizer.json"))),

@@ -97,13 +97,13 @@ class Source:
         arrays: by CTranslate2's names, as stored.
         dtype: of the weights.
         device: to put them on.
-        linear: makes the decoder's products.
+        linears: what makes each product, by its name.
     """
 
     arrays: Arrays
     dtype: torch.dtype
     device: torch.device
-    linear: MakeLinear = Linear
+    linears: Callable[[str], MakeLinear] = lambda _: Linear
 
     def stored(self, name: str) -> Tensor:
         """An array as it is stored."""
@@ -124,7 +124,7 @@ class Source:
     def product(self, name: str) -> nn.Module:
         """A linear layer."""
         weight, bias = (self.plain(f"{name}/{part}") for part in ("weight", "bias"))
-        return self.linear(weight.to(self.dtype), bias.to(self.dtype))
+        return self.linears(name)(weight.to(self.dtype), bias.to(self.dtype))
 
 
 class Norm(nn.Module):

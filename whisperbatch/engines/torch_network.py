@@ -1,37 +1,28 @@
 """Encoder and decoder made of arrays, ready to run."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Final, TypeAlias, cast
+from typing import Any, TypeAlias, cast
 
 import torch
 
-from whisperbatch.engines.layout import Arrays
+from whisperbatch.engines.layout import Arrays, Layout
 from whisperbatch.engines.torch_modules import (
     Decoder,
     Encoder,
-    Linear,
-    MakeLinear,
     Source,
     Vocabulary,
 )
 from whisperbatch.engines.torch_quantization import (
-    EightBits,
-    FourBits,
+    GROUP_SIZE,
     Quantization,
     SmallVocabulary,
+    linears,
 )
 from whisperbatch.engines.torch_sequences import Memory, Reader, Sequences
 from whisperbatch.engines.torch_steps import Logits
 
 Tensor: TypeAlias = torch.Tensor
-
-MADE: Final[Mapping[Quantization | None, tuple[MakeLinear, Callable[[Tensor], Vocabulary]]]] = {
-    None: (Linear, Vocabulary),
-    "int8": (EightBits, SmallVocabulary),
-    "hqq4": (FourBits, SmallVocabulary),
-}
-"""What the decoder is made of."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,6 +56,7 @@ def build(
     device: torch.device,
     compiled: bool,
     quantization: Quantization | None = None,
+    group_size: int = GROUP_SIZE,
 ) -> Network:
     """A network of arrays.
 
@@ -74,13 +66,15 @@ def build(
         device: to put them on.
         compiled: whether encoder and decoder are compiled, when they are first used; for CUDA.
         quantization: of the decoder.
+        group_size: weights of four bits that share a scale.
 
     Raises:
         LookupError: an array is missing.
         RuntimeError: one does not fit the others.
     """
-    linear, vocabulary = MADE[quantization]
-    said = Source(arrays=arrays, dtype=dtype, device=device, linear=linear)
+    products = linears(quantization, group_size, Layout.of(arrays, "decoder").layers)
+    said = Source(arrays=arrays, dtype=dtype, device=device, linears=products)
+    vocabulary = SmallVocabulary if quantization else Vocabulary
     decoder = Decoder(said, vocabulary(said.weight("decoder/embeddings/weight")))
 
     def made(function: Callable[..., Any]) -> Callable[..., Any]:

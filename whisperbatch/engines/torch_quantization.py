@@ -1,26 +1,32 @@
 """The decoder in four or eight bits a weight; what is multiplied with it stays as it is.
 
 Four bits are found by half-quadratic quantisation (Badri and Shaji, Half-quadratic quantization of
-large machine learning models, 2023): the zero of each group of `GROUP` weights moves, so that most
-errors become small, and few may be large. It needs no recordings to calibrate on.
+large machine learning models, 2023): the zero of each group of weights moves, so that most errors
+become small, and few may be large. It needs no recordings to calibrate on. The last layer, whose
+errors nothing mends, is kept in eight bits: it makes half of what four bits do to the text.
 
 The vocabulary is kept in eight bits either way: of base it is half of the decoder. On a CPU PyTorch
 multiplies with the small weights as they are; elsewhere they are spread out for each product, which
 saves memory and no time.
 """
 
-from typing import Final, Literal, TypeAlias
+import functools
+from collections.abc import Callable
+from typing import Final, Literal, TypeAlias, get_args
 
 import torch
 from torch import nn
 from torch.nn import functional
 
-from whisperbatch.engines.torch_modules import Vocabulary, by_rows
+from whisperbatch.engines.torch_modules import Linear, MakeLinear, Vocabulary, by_rows
 
 Tensor: TypeAlias = torch.Tensor
 Quantization: TypeAlias = Literal["hqq4", "int8"]
+GroupSize: TypeAlias = Literal[32, 64, 128]
 
-GROUP: Final = 64  # weights that share a scale and a zero
+QUANTIZATIONS: Final[tuple[str, ...]] = get_args(Quantization)
+GROUP_SIZES: Final[tuple[int, ...]] = get_args(GroupSize)
+GROUP_SIZE: Final = 64
 LEVELS: Final = 15
 MIDDLE: Final = 8  # what PyTorch takes for the zero of four bits
 ROUNDS: Final = 10  # 20 find the same to four digits
@@ -32,13 +38,23 @@ AT_ONCE: Final = 64  # rows of a matrix: they stay in the cache
 TINY: Final = 1e-8
 
 
-class FourBits(nn.Module):
-    """(..., in) to (..., out), with `in` a multiple of `GROUP`."""
+def linears(
+    quantization: Quantization | None, group_size: int, layers: int
+) -> Callable[[str], MakeLinear]:
+    """What makes each product of a decoder of so many layers, by its name."""
+    plain, last = Linear if quantization is None else EightBits, f"decoder/layer_{layers - 1}/"
+    small = functools.partial(FourBits, group_size=group_size)
+    few = quantization == "hqq4"
+    return lambda name: small if few and not name.startswith(last) else plain
 
-    def __init__(self, weight: Tensor, bias: Tensor) -> None:
+
+class FourBits(nn.Module):
+    """(..., in) to (..., out), with `in` a multiple of `group_size`: weights that share a scale."""
+
+    def __init__(self, weight: Tensor, bias: Tensor, *, group_size: int = GROUP_SIZE) -> None:
         super().__init__()
-        self._dtype = weight.dtype
-        levels, scale, zero = four_bits(weight.float())
+        self._dtype, self._group_size = weight.dtype, group_size
+        levels, scale, zero = four_bits(weight.float(), group_size)
         shift = (MIDDLE - zero) * scale
         pairs = torch.stack([scale, shift], -1).transpose(0, 1).to(self._dtype)
         if weight.device.type == "cpu":
@@ -55,19 +71,21 @@ class FourBits(nn.Module):
 
     def _product(self, flat: Tensor) -> Tensor:
         if flat.device.type == "cpu":
-            return torch._weight_int4pack_mm_for_cpu(flat, self.weight, GROUP, self.pairs)  # noqa: SLF001 - likewise
+            product = torch._weight_int4pack_mm_for_cpu  # noqa: SLF001 - likewise
+            return product(flat, self.weight, self._group_size, self.pairs)
         levels = torch.stack([self.weight & LEVELS, self.weight >> 4], -1).flatten(1)
         scale, shift = self.pairs.transpose(0, 1).unbind(-1)
-        spread = (levels.unflatten(1, (-1, GROUP)).to(self._dtype) - MIDDLE) * scale[..., None]
+        groups = levels.unflatten(1, (-1, self._group_size)).to(self._dtype)
+        spread = (groups - MIDDLE) * scale[..., None]
         return functional.linear(flat, (spread + shift[..., None]).flatten(1))
 
 
-def four_bits(weight: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+def four_bits(weight: Tensor, group_size: int) -> tuple[Tensor, Tensor, Tensor]:
     """Levels (out, in), uint8 up to `LEVELS`, with scale and zero of each group (out, groups).
 
     A weight is (level - zero) * scale.
     """
-    parts = [_four_bits(part.unflatten(1, (-1, GROUP))) for part in weight.split(AT_ONCE)]
+    parts = [_four_bits(part.unflatten(1, (-1, group_size))) for part in weight.split(AT_ONCE)]
     levels, scale, zero = (torch.cat(some) for some in zip(*parts, strict=True))
     return levels.flatten(1).to(torch.uint8), scale[..., 0], zero[..., 0]
 

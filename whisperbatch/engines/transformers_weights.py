@@ -65,7 +65,7 @@ def stacked(layers: Mapping[str, int]) -> dict[str, tuple[str, ...]]:
     Args:
         layers: of the "encoder" and of the "decoder".
     """
-    modules = {ours: (theirs,) for ours, theirs in OUTSIDE.items()}
+    modules: dict[str, tuple[str, ...]] = {ours: (theirs,) for ours, theirs in OUTSIDE.items()}
     for half, count in layers.items():
         for number, (ours, within) in itertools.product(range(count), LAYER.items()):
             if half == "decoder" or not ours.startswith("attention/"):
