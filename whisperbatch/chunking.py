@@ -104,8 +104,12 @@ class AudioBuffer:
 
     def take(self, span: SpeechSpan) -> Samples:
         """A copy of the samples of `span`, which must not be forgotten yet."""
-        whole = np.concatenate(self._blocks) if self._blocks else np.zeros(0, np.float32)
-        return whole[span.start - self._start : span.end - self._start].copy()
+        pieces = [np.zeros(0, np.float32)]
+        start = self._start
+        for block in self._blocks:
+            pieces.append(block[max(span.start - start, 0) : max(span.end - start, 0)])
+            start += len(block)
+        return np.concatenate(pieces)
 
     def forget(self, before: int) -> None:
         """Let go of whole blocks that end at or before sample `before`."""
