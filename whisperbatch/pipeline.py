@@ -257,7 +257,7 @@ class Run:
                         self._featurise,
                         self._chunks(),
                         workers=FEATURE_WORKERS,
-                        depth=FEATURE_WORKERS + 1,
+                        depth=FEATURE_WORKERS,
                     )
                 )
             )

@@ -11,6 +11,7 @@ what a variable's shape needs, and reads into it as many bytes as the file says.
 
 import hashlib
 import math
+import mmap
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -115,6 +116,15 @@ def read_arrays(path: Path, prefix: str) -> dict[str, npt.NDArray[Any]]:
             if one.size:
                 found[one.name] = np.memmap(path, dtype, "r", one.offset, one.shape)
     return found
+
+
+def let_go(array: npt.NDArray[Any]) -> None:
+    """Keep nothing in memory of an array that `read_arrays` has mapped, until it is read again.
+
+    What is read of the vocabulary is a few tokens at a time, and grows for hours.
+    """
+    if isinstance(array.base, mmap.mmap) and hasattr(mmap, "MADV_DONTNEED"):  # not on Windows
+        array.base.madvise(mmap.MADV_DONTNEED)
 
 
 def read_shapes(path: Path) -> dict[str, tuple[int, ...]]:

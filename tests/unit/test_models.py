@@ -23,7 +23,7 @@ from whisperbatch import packaged
 from whisperbatch.errors import ModelError
 from whisperbatch.models import available_models, find_model
 from whisperbatch.packaged import PACKAGES, STAMP, Packaged, Part
-from whisperbatch.weights import check_weights, variables
+from whisperbatch.weights import check_weights, let_go, read_arrays, variables
 
 ROOT = Path(__file__).parents[2]
 
@@ -109,6 +109,14 @@ def test_variables_are_found_where_they_are(tmp_path: Path) -> None:
     ]
     data = path.read_bytes()
     assert data[found[1].offset :][: found[1].size] == bytes(range(30))
+
+
+def test_what_was_let_go_is_read_again(tmp_path: Path) -> None:
+    array = read_arrays(put(tmp_path) / "model.bin", "decoder/weight")["decoder/weight"]
+    before = array.copy()
+    let_go(array)
+    assert array.tobytes() == before.tobytes() == bytes(range(30))
+    let_go(before)  # of no file
 
 
 def test_every_truncation_is_found(tmp_path: Path) -> None:

@@ -29,6 +29,7 @@ from whisperbatch.engines.special import SpecialTokens, biases
 from whisperbatch.engines.tracing import Trace
 from whisperbatch.options import MOST_TOKENS, DecodeOptions
 from whisperbatch.types import Hypothesis
+from whisperbatch.weights import let_go
 
 MOST_BEAMS: Final = 5
 """How many of the likeliest tokens are found is a constant of the graph: twice the beams."""
@@ -123,6 +124,7 @@ class OpenVinoDecoder:
             traces = [decoding.trace(row, one) for row, one in enumerate(found)]
         finally:
             self._lent.put(lent)
+            let_go(self._embeddings)
         hypotheses = [
             Hypothesis(one.tokens, one.logprob / (len(one.tokens) + 1), float(np.exp(logprob)))
             for one, logprob in zip(found, unsaid, strict=True)
