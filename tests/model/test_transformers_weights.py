@@ -147,6 +147,13 @@ def test_a_file_that_is_missing_is_named(saved: Path, tmp_path: Path, name: str)
         wb.load(broken, engine="torch")
 
 
+def test_another_model_is_refused(saved: Path, tmp_path: Path) -> None:
+    broken = Path(shutil.copytree(saved, tmp_path / "broken"))
+    (broken / "config.json").write_text('{"model_type": "llama"}')
+    with pytest.raises(wb.ModelError, match="holds a 'llama' model, not Whisper's"):
+        wb.load(broken, engine="torch")
+
+
 def test_damaged_weights_are_named(saved: Path, tmp_path: Path) -> None:
     broken = Path(shutil.copytree(saved, tmp_path / "broken"))
     weights = broken / "model.safetensors"

@@ -24,6 +24,8 @@ import numpy.typing as npt
 import torch
 from safetensors import safe_open
 
+from whisperbatch.errors import ModelError
+
 WEIGHTS: Final = "model.safetensors"
 HALVES: Final = ("encoder", "decoder")
 NORM: Final = {"gamma": "weight", "beta": "bias"}
@@ -85,6 +87,7 @@ class SavedArrays(Mapping[str, npt.NDArray[Any]]):
     """The arrays of a directory, by CTranslate2's names; each is read when it is asked for.
 
     Raises:
+        ModelError: config.json is another model's.
         OSError: a file is missing.
         safetensors.SafetensorError: a file is damaged.
         LookupError: config.json does not say how many layers and heads there are.
@@ -92,6 +95,8 @@ class SavedArrays(Mapping[str, npt.NDArray[Any]]):
 
     def __init__(self, directory: Path) -> None:
         config = json.loads((directory / "config.json").read_bytes())
+        if (kind := config.get("model_type")) != "whisper":
+            raise ModelError(f"{directory}: holds a {kind!r} model, not Whisper's")
         self._stacked = stacked({half: config[f"{half}_layers"] for half in HALVES})
         self._heads = {
             f"{half}/num_heads": np.asarray(config[f"{half}_attention_heads"]) for half in HALVES
