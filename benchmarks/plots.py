@@ -49,10 +49,12 @@ def _bars(rows: Sequence[dict[str, Any]], path: Path) -> Path:
     figure = Figure(figsize=(2 + (0.6 + 0.35 * len(names)) * len(groups), 4.5))
     axes = figure.add_subplot()
     width = 0.8 / len(names)
-    for number, name in enumerate(names):
-        own = {(row["work"], row["beam"]): row["times"] for row in rows if row["system"] == name}
-        places = [n + (number - (len(names) - 1) / 2) * width for n in range(len(groups))]
-        heights = [own.get(group, 0.0) for group in groups]
+    times = {(row["work"], row["beam"], row["system"]): row["times"] for row in rows}
+    present = [[name for name in names if (*group, name) in times] for group in groups]
+    for name in names:
+        own = [(n, group) for n, group in enumerate(groups) if name in present[n]]
+        places = [n + (present[n].index(name) - (len(present[n]) - 1) / 2) * width for n, _ in own]
+        heights = [times[*group, name] for _, group in own]
         bars = axes.bar(places, heights, width, label=name, color=COLORS.get(name))
         axes.bar_label(bars, fmt="%.3g", fontsize="x-small")
     axes.set_xticks(range(len(groups)), [f"{work}\nbeam {beam}" for work, beam in groups])
