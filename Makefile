@@ -71,7 +71,7 @@ $(VENV)/.speech: benchmarks/speech.py $(VENV)/.test
 # loaded, and `import torchaudio` fails on it. Without the extension it imports, and
 # torchaudio.compliance.kaldi, which is pure Python, works beside any torch.
 $(VENV)/.kaldi: pyproject.toml $(VENV)/.test
-	$(PIP) install "torch==2.13.0" "safetensors>=0.8"
+	$(PIP) install "torch==2.13.0" -e ".[torch]"
 	$(PIP) install --no-deps "torchaudio==2.11.0"
 	rm -f $(VENV)/lib/python3.*/site-packages/torchaudio/lib/*.so
 	@touch $@

@@ -244,9 +244,13 @@ def check_quantization(quantization: str | None, group_size: int) -> None:
         OptionError: see above.
     """
     if quantization not in (None, *QUANTIZATIONS):
-        raise OptionError(f"quantization={quantization!r} is none of None, hqq4, int8")
+        raise OptionError(
+            f"quantization={quantization!r} is none of None, {', '.join(QUANTIZATIONS)}"
+        )
     if group_size not in GROUP_SIZES:
-        raise OptionError(f"group_size={group_size!r} is none of 32, 64, 128")
+        raise OptionError(
+            f"group_size={group_size!r} is none of {', '.join(map(str, GROUP_SIZES))}"
+        )
     if quantization != "hqq4" and group_size != GROUP_SIZE:
         raise OptionError(f"group_size={group_size} has no effect without quantization='hqq4'")
 

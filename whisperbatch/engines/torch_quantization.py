@@ -22,10 +22,9 @@ from whisperbatch.engines.torch_modules import Linear, MakeLinear, Vocabulary, b
 
 Tensor: TypeAlias = torch.Tensor
 Quantization: TypeAlias = Literal["hqq4", "int8"]
-GroupSize: TypeAlias = Literal[32, 64, 128]
 
 QUANTIZATIONS: Final[tuple[str, ...]] = get_args(Quantization)
-GROUP_SIZES: Final[tuple[int, ...]] = get_args(GroupSize)
+GROUP_SIZES: Final = (32, 64, 128)
 GROUP_SIZE: Final = 64
 LEVELS: Final = 15
 MIDDLE: Final = 8  # what PyTorch takes for the zero of four bits
