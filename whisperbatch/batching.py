@@ -4,10 +4,9 @@ recording 0   c0 c1 c2 c3 c4 END          recording 1   c0 c1 END
 batches       [c0 c1]  [c2 c3 c4 END c0 c1 END]
 """
 
-from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field, replace
-from itertools import islice
 from typing import Final, Self, TypeVar
 
 import numpy as np
@@ -160,25 +159,11 @@ def with_evidence(
         yield from release(recording)
 
 
-def interleaved(
-    recordings: Iterable[Generator[T, None, None]], at_once: int
-) -> Generator[T, None, None]:
-    """Items of the recordings in turn, `at_once` of them going on at a time."""
-    coming = iter(recordings)
-    going = deque(islice(coming, at_once))
-    try:
-        while going:
-            try:
-                item = next(going[0])
-            except StopIteration:
-                going.popleft()
-                going.extend(islice(coming, 1))
-                continue
-            going.rotate(-1)
-            yield item
-    finally:
-        for recording in going:
-            recording.close()
+def one_by_one(recordings: Iterable[Generator[T, None, None]]) -> Generator[T, None, None]:
+    """Items of the recordings, one after the other."""
+    for recording in recordings:
+        with closing(recording):
+            yield from recording
 
 
 def in_order(results: Iterable[tuple[int, T] | End]) -> Iterator[tuple[int, T] | End]:
@@ -195,15 +180,13 @@ def in_order(results: Iterable[tuple[int, T] | End]) -> Iterator[tuple[int, T] |
             current += 1
 
 
-def batches(
-    items: Iterable[Item], batch_size: int, first: int, *, apart: bool = False
-) -> Iterator[list[Item]]:
+def batches(items: Iterable[Item], batch_size: int, first: int) -> Iterator[list[Item]]:
     """Items in lists of up to `batch_size` rows, in order.
 
     Ends take no room, but a list of twice as many items as it may have rows goes as it is: where
     many recordings hold no speech, nobody waits for all of them.
 
-    With `apart`, no two rows of a list are of one recording. A lull ends a list.
+    A lull ends a list.
 
     The first list has `first` rows, and each later one twice as many up to `batch_size`, so that
     the first segments come soon and the next ones do not keep anybody waiting.
@@ -211,14 +194,7 @@ def batches(
     size = min(first, batch_size)
     batch: list[Item] = []
     rows = 0
-    present: set[int] = set()
     for item in items:
-        if isinstance(item, Row) and apart:
-            if item.chunk.recording in present:
-                yield batch
-                batch, rows, size = [], 0, min(2 * size, batch_size)
-                present.clear()
-            present.add(item.chunk.recording)
         if item is LULL and not batch:
             continue
         batch.append(item)
@@ -226,6 +202,5 @@ def batches(
         if rows >= size or len(batch) >= 2 * size or item is LULL:
             yield batch
             batch, rows, size = [], 0, min(2 * size, batch_size)
-            present.clear()
     if batch:
         yield batch

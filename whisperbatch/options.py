@@ -244,8 +244,8 @@ class DecodeOptions:
             of: names, spelling, style.
         hotwords: words and phrases to expect, given to every chunk.
         prefix: text that the recording begins with: its first chunk is decoded from there.
-        condition_on_previous_text: decode each chunk as the continuation of the one before it.
-            Batches then hold one chunk a recording.
+        condition_on_previous_text: decode each chunk once more as the continuation of the text
+            before it, which may mend words here and there, and loses none.
         timestamps: "alignment" decodes plain text and places it by cross-attention; "tokens"
             lets Whisper predict timestamp tokens.
         word_timestamps: give each segment its words.

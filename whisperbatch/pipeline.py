@@ -27,7 +27,7 @@ from whisperbatch.batching import (
     Row,
     batches,
     in_order,
-    interleaved,
+    one_by_one,
     with_evidence,
 )
 from whisperbatch.chunking import chunks
@@ -207,10 +207,8 @@ class Run:
             self._recording(number, opener)
             for number, opener in takewhile(lambda _: not self._stopped, enumerate(self._openers))
         )
-        # where a chunk waits for the one before it, batches are filled from several recordings
-        conditioned = self._options.condition_on_previous_text
-        if conditioned or self._readers_at_once == 1:
-            return interleaved(recordings, self._options.batch_size if conditioned else 1)
+        if self._readers_at_once == 1:
+            return one_by_one(recordings)
         return side_by_side(recordings, at_once=self._readers_at_once, depth=AHEAD, lull=LULL)
 
     def _recording(self, recording: int, opener: Opener) -> Generator[Chunk | End, None, None]:
@@ -267,8 +265,7 @@ class Run:
                 items = with_evidence(items, LISTEN, self._languages.settled)
             # the sooner the first segments, the better; what is listened to is encoded anyway
             first = max(options.batch_size // (8 if options.language else 4), 1)
-            apart = options.condition_on_previous_text
-            for batch in batches(items, options.batch_size, first, apart=apart):
+            for batch in batches(items, options.batch_size, first):
                 for item in batch:
                     if isinstance(item, Row) and item.listen:
                         self._languages.claim(item.chunk.recording)

@@ -1,8 +1,8 @@
 """The same recording, options and seed give the same transcript, to the last digit."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from random import Random
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -149,23 +149,15 @@ def test_the_language_does_not_depend_on_the_batch() -> None:
     assert 0 < first.language_probability < 1
 
 
-def test_conditioned_batches_are_filled_across_recordings(
-    tiny: wb.Transcriber, sources: list[Sound], monkeypatch: pytest.MonkeyPatch
+def test_text_before_a_chunk_does_not_depend_on_the_batch(
+    tiny: wb.Transcriber, sources: list[Sound]
 ) -> None:
-    alone = [
-        tiny.transcribe(source, options=OPTIONS, condition_on_previous_text=True)
-        for source in sources
+    options = replace(OPTIONS, log_prob_threshold=-1.0, condition_on_previous_text=True)
+    alone = [tiny.transcribe(source, options=options, batch_size=1) for source in sources]
+    for batch_size in (3, 16):
+        together = tiny.transcribe_many(sources, options=options, batch_size=batch_size)
+        assert list(together) == alone
+    without = replace(options, condition_on_previous_text=False)
+    assert [one.text for one in tiny.transcribe_many(sources, options=without)] != [
+        one.text for one in alone
     ]
-    sizes: list[int] = []
-    encode = tiny._engine.encode
-
-    def counted(features: Any) -> Any:
-        sizes.append(len(features))
-        return encode(features)
-
-    monkeypatch.setattr(tiny._engine, "encode", counted)
-    together = tiny.transcribe_many(sources, options=OPTIONS, condition_on_previous_text=True)
-    assert list(together) == alone
-    assert max(sizes) > 1
-    plain = [tiny.transcribe(source, options=OPTIONS) for source in sources]
-    assert [one.text for one in plain] != [one.text for one in alone]

@@ -11,7 +11,7 @@ from whisperbatch.batching import (
     Row,
     batches,
     in_order,
-    interleaved,
+    one_by_one,
     with_evidence,
 )
 from whisperbatch.types import Chunk, SpeechSpan
@@ -157,23 +157,21 @@ def going(number: int, count: int, closed: list[int]) -> Generator[str, None, No
         closed.append(number)
 
 
-def test_recordings_take_turns() -> None:
+def test_recordings_come_one_after_the_other() -> None:
     closed: list[int] = []
-    found = interleaved((going(n, count, closed) for n, count in enumerate((2, 3, 1, 2))), 2)
-    assert list(found) == ["00", "10", "01", "11", "12", "20", "30", "31"]
-    assert sorted(closed) == [0, 1, 2, 3]
-    closed.clear()
-    alone = interleaved((going(n, 2, closed) for n in range(3)), 1)
-    assert list(alone) == ["00", "01", "10", "11", "20", "21"]
+    found = one_by_one(going(number, 2, closed) for number in range(3))
+    assert [next(found) for _ in range(3)] == ["00", "01", "10"]
+    assert closed == [0]
+    assert list(found) == ["11", "20", "21"]
     assert closed == [0, 1, 2]
 
 
-def test_interleaving_that_is_left_closes_what_is_going_on() -> None:
+def test_who_leaves_closes_the_recording_that_is_going_on() -> None:
     closed: list[int] = []
-    started = interleaved((going(n, 5, closed) for n in range(9)), 3)
-    assert [next(started) for _ in range(3)] == ["00", "10", "20"]
+    started = one_by_one(going(number, 5, closed) for number in range(9))
+    assert next(started) == "00"
     started.close()
-    assert sorted(closed) == [0, 1, 2]
+    assert closed == [0]
 
 
 def test_results_come_in_the_order_of_the_recordings() -> None:
@@ -198,9 +196,3 @@ def test_results_come_in_the_order_of_the_recordings() -> None:
         (2, "c0"),
         end[2],
     ]
-
-
-def test_apart_no_two_rows_are_of_one_recording() -> None:
-    items: list[Item] = [row(0, 0), row(1, 0), row(0, 1), row(0, 2), End(0, "", 0.0), row(1, 1)]
-    found = [numbers(batch) for batch in batches(items, 8, 8, apart=True)]
-    assert found == [[(0, 0), (1, 0)], [(0, 1)], [(0, 2), (0, -1), (1, 1)]]

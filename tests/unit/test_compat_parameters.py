@@ -165,9 +165,10 @@ def test_many_languages() -> None:
 def test_previous_text_is_gone_on_from_up_to_the_temperature_that_is_ours() -> None:
     on: dict[str, Any] = {"condition_on_previous_text": True}
     assert mapped(**on, temperature=0.0, prompt_reset_on_temperature=0.3)
-    assert mapped(**on, prompt_reset_on_temperature=0.45)
+    assert mapped(**on, prompt_reset_on_temperature=0.3)  # text of later rungs is no context
+    assert mapped(**on, temperature=0.2, prompt_reset_on_temperature=0.45)
     with pytest.raises(OptionError, match=r"prompt_reset_on_temperature=0\.3"):
-        mapped(**on, prompt_reset_on_temperature=0.3)
+        mapped(**on, temperature=[0.4, 0.8], prompt_reset_on_temperature=0.3)
 
 
 @pytest.mark.parametrize(

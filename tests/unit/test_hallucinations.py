@@ -8,17 +8,12 @@ from tests.unit.world import (
     Call,
     Fault,
     Heard,
-    RampExtractor,
     World,
     chunk,
     decode,
-    rows,
     sentence,
     text,
 )
-from whisperbatch.decoding.decoder import Decoder
-from whisperbatch.language import Languages
-from whisperbatch.options import Options
 from whisperbatch.types import Dropped
 
 SAID = sentence("please enter your number and press the pound key now", 0.0)
@@ -197,18 +192,6 @@ def test_the_prefix_begins_the_recording_and_stays_in_its_text() -> None:
     assert text(found[0]) == TEXT
     assert text(found[1]) == "and more"
     assert len(engine.calls[0].prompt) == len(engine.calls[1].prompt) + 2
-
-
-def test_a_chunk_goes_on_from_the_one_before() -> None:
-    engine = World([*SAID, *sentence("and more", 100.0)])
-    chunks = [chunk(SPOKEN), chunk([(100.0, 100.8)], index=1)]
-    options = Options(language="en", speech_pad=0.0, condition_on_previous_text=True)
-    decoder = Decoder(engine, RampExtractor(), options, Languages(Options(language="en")))
-    for row in rows(*chunks):
-        decoder([row])
-    first, second = (call.prompt for call in engine.calls)
-    previous = engine.tokenizer.decode(list(second[1 : -len(first)]))
-    assert previous.strip() == TEXT
 
 
 def test_words_keep_their_places_around_a_loop() -> None:

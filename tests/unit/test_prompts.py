@@ -1,13 +1,9 @@
-from concurrent.futures import ThreadPoolExecutor
-
-import numpy as np
 import pytest
 
 from tests.unit.fakes import multilingual_tokenizer
 from whisperbatch import OptionError, Options
-from whisperbatch.decoding.prompts import NOTHING, Context, History, Prompts
+from whisperbatch.decoding.prompts import NOTHING, Context, Prompts
 from whisperbatch.decoding.vocabulary import Vocabulary
-from whisperbatch.types import Chunk, SpeechSpan
 
 VOCABULARY = Vocabulary(multilingual_tokenizer(), multilingual=True)
 START = VOCABULARY.start_of_previous
@@ -49,29 +45,3 @@ def test_a_prompt_that_does_not_fit_is_refused() -> None:
         Prompts(Options(initial_prompt=(5, 50257)), VOCABULARY)
     full = Prompts(Options(initial_prompt=tuple(range(219))), VOCABULARY)
     assert full.context([7]).before == (START, *range(219))
-
-
-def chunk(index: int, recording: int = 0) -> Chunk:
-    span = (SpeechSpan(index * 10, index * 10 + 10),)
-    return Chunk(recording, index, span, span, np.zeros(10, np.float32))
-
-
-def test_a_chunk_waits_for_the_one_before_it() -> None:
-    history = History()
-    assert history.before(chunk(0)) == ()
-    with ThreadPoolExecutor(1) as pool:
-        waiting = pool.submit(history.before, chunk(1))
-        other = pool.submit(history.before, chunk(0, recording=1))
-        history.settle(chunk(0, recording=1), [9])
-        assert not waiting.done()
-        history.settle(chunk(0), [1, 2])
-        assert waiting.result(5) == (1, 2)
-        assert other.result(5) == ()
-
-
-def test_a_recording_that_has_ended_is_forgotten() -> None:
-    history = History()
-    history.settle(chunk(0), [1])
-    history.forget(0)
-    history.settle(chunk(0), [2])
-    assert history.before(chunk(1)) == (2,)

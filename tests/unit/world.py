@@ -109,6 +109,14 @@ class World(FakeEngine):
             ),
         )
 
+    def split(self, encoded: Encoded) -> list[Encoded]:
+        assert isinstance(encoded, Stretches)
+        return [Stretches(1, (span,)) for span in encoded.spans]
+
+    def join(self, rows: Sequence[Encoded]) -> Any:
+        spans = tuple(row.spans[0] for row in rows if isinstance(row, Stretches))
+        return Stretches(len(rows), spans)
+
     def generate(
         self,
         encoded: Encoded,

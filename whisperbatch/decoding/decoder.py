@@ -2,14 +2,14 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Final
 
 from whisperbatch.batching import Row, grouped
 from whisperbatch.decoding.audit import audit
+from whisperbatch.decoding.continuation import TRUSTED, History, corrects
 from whisperbatch.decoding.echoes import echoes, suspects
 from whisperbatch.decoding.hallucinations import filter_part, keep, listed
 from whisperbatch.decoding.parts import Part, normalized, normalized_text
-from whisperbatch.decoding.prompts import Context, History, Prompts
+from whisperbatch.decoding.prompts import Context, Prompts
 from whisperbatch.decoding.retry import Retry
 from whisperbatch.decoding.rows import Job, RowDecoder, alike
 from whisperbatch.decoding.segments import Draft, by_sentence
@@ -20,8 +20,6 @@ from whisperbatch.options import Options
 from whisperbatch.protocols import Encoded, Engine, FeatureExtractor
 from whisperbatch.types import Dropped, Segment, Word, to_seconds
 from whisperbatch.windows import hear
-
-TRUSTED: Final = 0.5  # temperature above which a text is no context for the next (openai/whisper)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,8 +65,10 @@ class Decoder:
         A row with others to listen to decides its recording's language.
         """
         try:
-            contexts = [self._context(row) for row in rows]
+            contexts = [self._prompts.context(first=not row.chunk.index) for row in rows]
             parts = self._first(rows, contexts)
+            if self._options.condition_on_previous_text:
+                parts = self._continued(parts)
             mended = self._retry(parts, contexts)
             found = [
                 self._decoded(finished, context, redecoded=again)
@@ -79,9 +79,6 @@ class Decoder:
                 self._languages.fail(row.chunk.recording, error)
             self.skip(rows)
             raise
-        if self._options.condition_on_previous_text:
-            for row, (finished, _) in zip(rows, mended, strict=True):
-                self._history.settle(row.chunk, self._spoken(finished))
         return found
 
     def ended(self, recording: int) -> None:
@@ -92,23 +89,7 @@ class Decoder:
         """Rows that will not be decoded: nobody is to wait for their text."""
         if self._options.condition_on_previous_text:
             for row in rows:
-                self._history.settle(row.chunk, ())
-
-    def _context(self, row: Row) -> Context:
-        previous: Sequence[int] = ()
-        if self._options.condition_on_previous_text:
-            previous = self._history.before(row.chunk)
-        return self._prompts.context(previous, first=not row.chunk.index)
-
-    def _spoken(self, parts: Sequence[Part]) -> list[int]:
-        """Text tokens that the next chunk may go on from."""
-        tokens: list[int] = []
-        for part in parts:
-            if part.temperature > TRUSTED:
-                tokens.clear()
-            else:
-                tokens += self._vocabulary.text_tokens(part.hypothesis.tokens)
-        return tokens
+                self._history.follow(row.chunk, ())
 
     def _first(self, rows: Sequence[Row], contexts: Sequence[Context]) -> list[Part]:
         """The parts that the rows are at first."""
@@ -117,10 +98,33 @@ class Decoder:
         self._listen(rows, groups, encoded)
         parts: dict[int, Part] = {}
         for group, output in zip(groups, encoded, strict=True):
-            jobs = [self._job(rows[n], contexts[n]) for n in group]
+            own = [rows[number] for number in group]
+            if self._options.condition_on_previous_text:  # most are decoded again
+                split = self._engine.split(output)
+                own = [replace(row, encoded=one) for row, one in zip(own, split, strict=True)]
+            jobs = [self._job(row, contexts[n]) for row, n in zip(own, group, strict=True)]
             decoded = self._rows(output, jobs, temperature=self._options.temperatures[0])
             parts |= dict(zip(group, decoded, strict=True))
         return [parts[number] for number in range(len(rows))]
+
+    def _continued(self, parts: Sequence[Part]) -> list[Part]:
+        """The parts as the continuation of the text before them, where that mends words."""
+        temperature = self._options.temperatures[0]
+        found = list(parts)
+        jobs: dict[int, Job] = {}
+        for number, part in enumerate(parts):
+            sound = audit(part, self._options).passed and temperature <= TRUSTED
+            tokens = self._vocabulary.text_tokens(part.hypothesis.tokens) if sound else ()
+            before = self._history.follow(part.chunk, tokens)
+            if before and sound:  # what has failed is mended first, by other means
+                context = self._prompts.context(before)
+                jobs[number] = Job(part.row, part.language, part.task, context)
+        again = self._rows.again(list(jobs.values()), temperature=temperature)
+        for number, part in zip(jobs, again, strict=True):
+            plain, continued = normalized(found[number].words), normalized(part.words)
+            if corrects(plain, continued) and audit(part, self._options).passed:
+                found[number] = part
+        return found
 
     def _listen(
         self, rows: Sequence[Row], groups: Sequence[Sequence[int]], encoded: Sequence[Encoded]

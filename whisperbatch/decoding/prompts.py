@@ -4,7 +4,6 @@
 '------------------ before -------------------------'   '-- language, task --'
 """
 
-import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -12,7 +11,6 @@ from typing import Final
 from whisperbatch.decoding.vocabulary import Vocabulary
 from whisperbatch.errors import OptionError
 from whisperbatch.options import MOST_TOKENS, DecodeOptions
-from whisperbatch.types import Chunk
 
 CONTEXT: Final = 2 * MOST_TOKENS  # tokens that Whisper's decoder holds
 START: Final = 4  # start of transcript, language, task, no timestamps
@@ -77,36 +75,3 @@ class Prompts:
             (self._vocabulary.start_of_previous, *before) if before else (),
             self._prefix if first else (),
         )
-
-
-class History:
-    """The text before each chunk, for `condition_on_previous_text`.
-
-    A chunk's text is waited for by the next one of its recording. Batches are started in order,
-    so what is waited for is being decoded.
-    """
-
-    def __init__(self) -> None:
-        self._latest: dict[int, tuple[int, tuple[int, ...]]] = {}  # by recording: index, tokens
-        self._changed = threading.Condition()
-
-    def before(self, chunk: Chunk) -> tuple[int, ...]:
-        """Text tokens of the chunk before; none for a recording's first."""
-        if not chunk.index:
-            return ()
-        with self._changed:
-            self._changed.wait_for(
-                lambda: self._latest.get(chunk.recording, (-1, ()))[0] >= chunk.index - 1
-            )
-            return self._latest[chunk.recording][1]
-
-    def settle(self, chunk: Chunk, tokens: Sequence[int]) -> None:
-        """What a chunk's text is: as much of it as its recording's next chunk is to go on from."""
-        with self._changed:
-            self._latest[chunk.recording] = (chunk.index, tuple(tokens))
-            self._changed.notify_all()
-
-    def forget(self, recording: int) -> None:
-        """The recording has ended."""
-        with self._changed:
-            self._latest.pop(recording, None)

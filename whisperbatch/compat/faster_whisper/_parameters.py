@@ -13,7 +13,7 @@ from whisperbatch import checks
 from whisperbatch.compat.faster_whisper._defaults import is_given, unless_given
 from whisperbatch.compat.faster_whisper._results import TranscriptionOptions
 from whisperbatch.compat.faster_whisper.vad import mapped
-from whisperbatch.decoding.decoder import TRUSTED
+from whisperbatch.decoding.continuation import TRUSTED
 from whisperbatch.errors import OptionError
 from whisperbatch.keywords import DetectionKeywords, OptionKeywords, for_detection, resolve
 from whisperbatch.options import DecodeOptions, Options
@@ -204,12 +204,11 @@ def _refuse(request: Request) -> None:
                 )
     reset = request.prompt_reset_on_temperature
     checks.number("prompt_reset_on_temperature", reset, least=0)
-    if _conditioned(request) and any(
-        (rung > reset) != (rung > TRUSTED) for rung in _temperatures(request)
-    ):
+    first = _temperatures(request)[:1]  # nobody goes on from text of the others
+    if _conditioned(request) and any((rung > reset) != (rung > TRUSTED) for rung in first):
         raise OptionError(
-            f"prompt_reset_on_temperature={reset} cannot be honoured with these temperatures: text "
-            f"decoded above {TRUSTED} is never gone on from here; leave it out"
+            f"prompt_reset_on_temperature={reset} cannot be honoured: text decoded above {TRUSTED} "
+            "is never gone on from here, other text is; leave it out"
         )
     if request.hallucination_silence_threshold is not None:
         silence = request.hallucination_silence_threshold
