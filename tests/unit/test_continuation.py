@@ -127,3 +127,9 @@ def mishears(call: Call, heard: Sequence[str]) -> Heard:
 
 def has_context(call: Call) -> bool:
     return len(call.prompt) > 4
+
+
+def test_where_a_given_prompt_leaves_no_room_nothing_is_decoded_twice() -> None:
+    engine = World(SAID)
+    decode(engine, *CHUNKS, condition_on_previous_text=True, initial_prompt=tuple(range(219)))
+    assert len(engine.calls) == len(CHUNKS)

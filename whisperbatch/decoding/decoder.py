@@ -68,7 +68,7 @@ class Decoder:
             contexts = [self._prompts.context(first=not row.chunk.index) for row in rows]
             parts = self._first(rows, contexts)
             if self._options.condition_on_previous_text:
-                parts = self._continued(parts)
+                parts = self._continued(parts, contexts)
             mended = self._retry(parts, contexts)
             found = [
                 self._decoded(finished, context, redecoded=again)
@@ -107,7 +107,7 @@ class Decoder:
             parts |= dict(zip(group, decoded, strict=True))
         return [parts[number] for number in range(len(rows))]
 
-    def _continued(self, parts: Sequence[Part]) -> list[Part]:
+    def _continued(self, parts: Sequence[Part], contexts: Sequence[Context]) -> list[Part]:
         """The parts as the continuation of the text before them, where that mends words."""
         temperature = self._options.temperatures[0]
         found = list(parts)
@@ -116,8 +116,8 @@ class Decoder:
             sound = audit(part, self._options).passed and temperature <= TRUSTED
             tokens = self._vocabulary.text_tokens(part.hypothesis.tokens) if sound else ()
             before = self._history.follow(part.chunk, tokens)
-            if before and sound:  # what has failed is mended first, by other means
-                context = self._prompts.context(before)
+            context = self._prompts.context(before)  # may have no room for it
+            if sound and before and context != contexts[number]:
                 jobs[number] = Job(part.row, part.language, part.task, context)
         again = self._rows.again(list(jobs.values()), temperature=temperature)
         for number, part in zip(jobs, again, strict=True):
