@@ -5,6 +5,7 @@ where it is missing, its fixtures fetch it.
 """
 
 import os
+import signal
 from collections.abc import Callable
 from pathlib import Path
 
@@ -17,6 +18,10 @@ from hypothesis import settings
 
 from benchmarks import recordings
 from benchmarks.recordings import Recording
+
+# A shell without job control has what it runs in the background ignore Ctrl-C, and programs that
+# are started from there inherit it: tests of Ctrl-C need it as people have it.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # The same cases every time: what fails by chance tells nobody what has changed.
 settings.register_profile("fixed", derandomize=True, deadline=None)
