@@ -3,7 +3,7 @@
 python -m benchmarks.accuracy --manifest corpus.jsonl       # yours: see benchmarks/manifest.py
 python -m benchmarks.accuracy --recordings mixed:en:600:0   # built: see benchmarks/corpora.py
 python -m benchmarks.accuracy --systems whisperbatch-1 faster-whisper-1 --model tiny.en
-python -m benchmarks.accuracy --option max_pause=1.0 --json out.json --plot out.png
+python -m benchmarks.accuracy --option max_silence=1.0 --json out.json --plot out.png
 
 For each recording and system, and for all recordings together:
 
@@ -138,7 +138,7 @@ def option(text: str) -> tuple[str, Any]:
     """NAME=VALUE of --option; a value that is no Python literal is text."""
     name, equals, value = text.partition("=")
     if not equals:
-        raise argparse.ArgumentTypeError(f"{text}: write name=value, as max_pause=1.0")
+        raise argparse.ArgumentTypeError(f"{text}: write name=value, as max_silence=1.0")
     try:
         return name, ast.literal_eval(LITERALS.get(value, value))
     except (SyntaxError, ValueError):

@@ -22,7 +22,7 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from whisperbatch.weights import read_arrays
+from whisperbatch.models.model_bin import read_arrays
 
 Arrays: TypeAlias = Mapping[str, npt.NDArray[Any]]
 

@@ -30,8 +30,8 @@ import whisperbatch as wb
 from benchmarks import recordings, scoring, speech
 from benchmarks.recordings import SAMPLING_RATE, Recording, Samples, Utterance
 from benchmarks.scoring import Score
-from whisperbatch.models import find_model
-from whisperbatch.scripts import foreign
+from whisperbatch.models.registry import find_model
+from whisperbatch.text.scripts import foreign
 
 OPENING = 70  # seconds
 ROUNDS = 3

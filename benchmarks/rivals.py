@@ -35,8 +35,8 @@ import numpy.typing as npt
 
 import whisperbatch as wb
 from benchmarks import conversions, ggml
-from whisperbatch.engines.special import MULTILINGUAL
-from whisperbatch.models import find_model
+from whisperbatch.engines.special_tokens import MULTILINGUAL
+from whisperbatch.models.registry import find_model
 
 BATCH: Final = 8  # of those that want a number; whisperbatch has its own
 END: Final = "<|endoftext|>"

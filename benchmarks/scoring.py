@@ -29,7 +29,7 @@ from whisper_normalizer.basic import BasicTextNormalizer
 from whisper_normalizer.english import EnglishTextNormalizer
 
 from benchmarks.recordings import Utterance, gaps
-from whisperbatch.languages import UNSPACED
+from whisperbatch.text.languages import UNSPACED
 
 FOLDED = ("es", "fr", "it", "ru")  # Asterisk's texts: without accents, or with some missing
 

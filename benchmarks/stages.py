@@ -28,9 +28,9 @@ import numpy as np
 
 import whisperbatch as wb
 from benchmarks import corpora, recordings
-from whisperbatch.engines.openvino_decoder import Decoding, OpenVinoDecoder
-from whisperbatch.engines.openvino_encoder import OpenVinoEncoder
-from whisperbatch.engines.tracing import Trace
+from whisperbatch.engines.openvino.decoder import Decoding, OpenVinoDecoder
+from whisperbatch.engines.openvino.encoder import OpenVinoEncoder
+from whisperbatch.engines.search.alignment import Trace
 from whisperbatch.features.whisper import WhisperFeatures
 from whisperbatch.vad.silero import SileroVad
 

@@ -27,9 +27,9 @@ import whisperbatch as wb
 from benchmarks import recordings
 from benchmarks.scoring import TimedWord, spread
 from whisperbatch.api import LoadKeywords
-from whisperbatch.keywords import resolve
-from whisperbatch.models import find_model
+from whisperbatch.models.registry import find_model
 from whisperbatch.options import Options
+from whisperbatch.options.keywords import resolve
 
 NAME = re.compile(
     r"(whisperbatch(?:-torch(?:-int8|-hqq4)?)?|faster-whisper|faster-whisper-batched)-([1-9][0-9]?)"

@@ -18,10 +18,10 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from whisperbatch.engines.torch import COMPUTE_TYPES
-from whisperbatch.engines.torch_network import Network, build
-from whisperbatch.engines.torch_quantization import GROUP_SIZE, GROUP_SIZES
-from whisperbatch.engines.torch_steps import Likeliest, Reading
+from whisperbatch.engines.torch.engine import COMPUTE_TYPES
+from whisperbatch.engines.torch.network import Network, build
+from whisperbatch.engines.torch.quantization import GROUP_SIZE, GROUP_SIZES
+from whisperbatch.engines.torch.steps import Likeliest, Reading
 
 FRAMES = 3000  # of a row
 SECONDS = 30  # likewise

@@ -17,9 +17,9 @@ import numpy as np
 
 import whisperbatch as wb
 from benchmarks import corpora, recordings, scoring
-from whisperbatch import chunking
-from whisperbatch.keywords import OptionKeywords, resolve
+from whisperbatch.chunking import merge
 from whisperbatch.options import Options
+from whisperbatch.options.keywords import OptionKeywords, resolve
 from whisperbatch.types import SpeechSpan
 from whisperbatch.vad import open_vad
 
@@ -33,7 +33,7 @@ class Variant(NamedTuple):
 
 
 def greedy(
-    spans: Sequence[SpeechSpan], limit: int, max_pause: int | None = None, *, more: bool = False
+    spans: Sequence[SpeechSpan], limit: int, max_silence: int | None = None, *, more: bool = False
 ) -> list[int]:
     """How many spans each chunk takes if each takes as many as fit: the rival of `plan`."""
     del more  # what follows makes no difference
@@ -41,7 +41,7 @@ def greedy(
     length = 0
     for number, span in enumerate(spans):
         gap = span.start - spans[number - 1].end if counts[-1] else 0
-        longer = length + span.length + (gap if max_pause is None else min(gap, max_pause))
+        longer = length + span.length + (gap if max_silence is None else min(gap, max_silence))
         if counts[-1] and longer > limit:
             counts.append(0)
             longer = span.length
@@ -55,9 +55,9 @@ COMPARISONS = {
     "merging": (Variant("look-ahead", {}), Variant("greedy", {}, greedy)),
     "silence": (
         Variant("kept", {}),
-        Variant("at most 1 s", {"max_pause": 1.0}),
-        Variant("at most 0.5 s", {"max_pause": 0.5}),
-        Variant("concatenated", {"max_pause": 0.0}),
+        Variant("at most 1 s", {"max_silence": 1.0}),
+        Variant("at most 0.5 s", {"max_silence": 0.5}),
+        Variant("concatenated", {"max_silence": 0.0}),
     ),
     "timestamps": (
         Variant("alignment", {}),
@@ -84,7 +84,7 @@ def planned_by(plan: object) -> Iterator[None]:
     if plan is None:
         yield
         return
-    with mock.patch.object(chunking, "plan", plan):
+    with mock.patch.object(merge, "plan", plan):
         yield
 
 
@@ -92,7 +92,7 @@ def count_chunks(recording: recordings.Recording, options: Options) -> int:
     """How many chunks the recording makes."""
     vad = open_vad(options)
     samples = recording.samples.astype(np.float32) / np.float32(32768)
-    return len(list(chunking.chunks(vad([samples]), options, vad.hop)))
+    return len(list(merge.chunks(vad([samples]), options, vad.hop)))
 
 
 def measure(

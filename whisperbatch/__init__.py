@@ -4,7 +4,15 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from whisperbatch.api import detect_language, load, stream, transcribe, transcribe_many
+    from whisperbatch.api import (
+        chunk_audio,
+        detect_language,
+        load,
+        stream,
+        transcribe,
+        transcribe_many,
+    )
+    from whisperbatch.audio import AudioReader, open_audio
     from whisperbatch.errors import (
         AudioError,
         ClosedError,
@@ -15,15 +23,16 @@ if TYPE_CHECKING:
         WhisperBatchError,
         WriteError,
     )
-    from whisperbatch.models import available_models
+    from whisperbatch.models.registry import available_models
     from whisperbatch.options import Options
     from whisperbatch.streams import SegmentStream
     from whisperbatch.transcriber import Transcriber
     from whisperbatch.types import (
         Audio,
-        Dropped,
+        Chunk,
         LanguageDetection,
         LanguageWindow,
+        Omission,
         Segment,
         Transcript,
         Word,
@@ -33,13 +42,15 @@ if TYPE_CHECKING:
 __all__ = [
     "Audio",
     "AudioError",
+    "AudioReader",
+    "Chunk",
     "ClosedError",
-    "Dropped",
     "EngineError",
     "LanguageDetection",
     "LanguageWindow",
     "MissingExtraError",
     "ModelError",
+    "Omission",
     "OptionError",
     "Options",
     "Segment",
@@ -51,15 +62,27 @@ __all__ = [
     "Word",
     "WriteError",
     "available_models",
+    "chunk_audio",
     "detect_language",
     "load",
+    "open_audio",
     "stream",
     "transcribe",
     "transcribe_many",
     "write",
 ]
 
-_HOMES = ("errors", "options", "types", "writers", "models", "streams", "transcriber", "api")
+_HOMES = (
+    "errors",
+    "options",
+    "types",
+    "writers",
+    "models",
+    "audio",
+    "streams",
+    "transcriber",
+    "api",
+)
 
 
 def __getattr__(name: str) -> object:

@@ -2,25 +2,22 @@
 
 import inspect
 from collections.abc import Generator, Iterable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, nullcontext
 from os import PathLike
 from typing import Final, Literal, TypedDict, TypeVar, Unpack, cast, overload
 
-from whisperbatch.audio import open_audio
+from whisperbatch.audio.reader import AudioReader, open_audio
 from whisperbatch.engines.loading import check_index, check_kind, torch_engine
 from whisperbatch.errors import WhisperBatchError
-from whisperbatch.keywords import DetectionKeywords, OptionKeywords, for_detection, resolve
-from whisperbatch.models import find_model
+from whisperbatch.models.registry import find_model
 from whisperbatch.options import Options
+from whisperbatch.options.keywords import DetectionKeywords, OptionKeywords, for_detection, resolve
+from whisperbatch.options.signatures import DETECTION_PARAMETERS, OPTION_PARAMETERS, shows
+from whisperbatch.pipeline import chunk_recording
 from whisperbatch.streams import SegmentStream, whole
-from whisperbatch.transcriber import (
-    DETECTION,
-    OPTIONS,
-    Transcriber,
-    check_many,
-    shows,
-)
-from whisperbatch.types import LanguageDetection, Source, Transcript
+from whisperbatch.transcriber import Transcriber, check_many
+from whisperbatch.types import Chunk, LanguageDetection, Source, Transcript
+from whisperbatch.vad import open_vad
 
 DEFAULT_MODEL: Final = "base"
 
@@ -40,7 +37,7 @@ class LoadKeywords(TypedDict, total=False):
     intra_threads: int
     quantization: Literal["hqq4", "int8"] | None
     group_size: Literal[32, 64, 128]
-    assistant: str | PathLike[str] | None
+    draft_model: str | PathLike[str] | None
     compile: bool
 
 
@@ -65,7 +62,7 @@ def load(
     intra_threads: int = 0,
     quantization: Literal["hqq4", "int8"] | None = None,
     group_size: Literal[32, 64, 128] = 64,
-    assistant: str | PathLike[str] | None = None,
+    draft_model: str | PathLike[str] | None = None,
     compile: bool = False,  # noqa: A002 - PyTorch's word
 ) -> Transcriber:
     """Load a model, once, for many recordings.
@@ -88,7 +85,7 @@ def load(
         quantization: for "torch": the decoder in four bits a weight ("hqq4") or eight ("int8").
         group_size: for "hqq4": how many weights share a scale. Fewer are nearer, and take more
             memory.
-        assistant: for "torch": a smaller model of the same vocabulary, that guesses tokens in
+        draft_model: for "torch": a smaller model of the same vocabulary, that guesses tokens in
             greedy search (`beam_size=1`).
         compile: for "torch" on CUDA: compile encoder and decoder when they are first used.
 
@@ -109,11 +106,11 @@ def load(
                 compute_type=compute_type,
                 quantization=quantization,
                 group_size=group_size,
-                assistant=assistant,
+                draft_model=draft_model,
                 compiled=compile,
             )
         )
-    from whisperbatch.engines.ctranslate2 import CTranslate2Engine  # noqa: PLC0415 - heavy
+    from whisperbatch.engines.ctranslate2.engine import CTranslate2Engine  # noqa: PLC0415 - heavy
 
     made = CTranslate2Engine(
         find_model(model),
@@ -136,9 +133,9 @@ _LOADING: Final = {
 }
 
 
-@shows(*_LOADING.values(), *OPTIONS)
+@shows(*_LOADING.values(), *OPTION_PARAMETERS)
 def transcribe(
-    source: Source,
+    source: Source | AudioReader,
     *,
     model: str | PathLike[str] = DEFAULT_MODEL,
     options: Options | None = None,
@@ -151,9 +148,9 @@ def transcribe(
     return whole(stream(source, model=model, options=options, **keywords))
 
 
-@shows(*_LOADING.values(), *OPTIONS)
+@shows(*_LOADING.values(), *OPTION_PARAMETERS)
 def stream(
-    source: Source,
+    source: Source | AudioReader,
     *,
     model: str | PathLike[str] = DEFAULT_MODEL,
     options: Options | None = None,
@@ -170,7 +167,10 @@ def stream(
     with ExitStack() as stack:
         stack.callback(reader.close)
         asr = stack.enter_context(load(model, **loading))
-        return asr.stream_from(reader, resolved, stack.pop_all().close)
+        segments = asr.stream(reader, options=resolved)
+        segments.call_on_close(asr.close)
+        stack.pop_all()
+        return segments
 
 
 @overload
@@ -197,7 +197,7 @@ def transcribe_many(
 ) -> Generator[Transcript | WhisperBatchError, None, None]: ...
 
 
-@shows(*_LOADING.values(), *OPTIONS)
+@shows(*_LOADING.values(), *OPTION_PARAMETERS)
 def transcribe_many(
     sources: Iterable[Source],
     *,
@@ -220,11 +220,12 @@ def transcribe_many(
     )
 
 
-@shows(*_LOADING.values(), *DETECTION)
+@shows(*_LOADING.values(), *DETECTION_PARAMETERS)
 def detect_language(
-    source: Source,
+    source: Source | AudioReader,
     *,
     model: str | PathLike[str] = DEFAULT_MODEL,
+    read_through: bool = True,
     **keywords: Unpack[DetectKeywords],
 ) -> LanguageDetection:
     """Load a model, detect one recording's language, and free the model again.
@@ -233,9 +234,44 @@ def detect_language(
     `Transcriber.detect_language`.
     """
     loading, single = _split(cast("Keywords", keywords))
-    resolved = for_detection(**cast("DetectionKeywords", single))
-    with open_audio(source, resolved) as reader, load(model, **loading) as asr:
-        return asr.detect_from(reader, resolved)
+    options = cast("DetectionKeywords", single)
+    with ExitStack() as stack:
+        reader = open_audio(source, for_detection(**options))
+        if reader is not source:
+            stack.enter_context(reader)
+        asr = stack.enter_context(load(model, **loading))
+        return asr.detect_language(reader, read_through=read_through, **options)
+
+
+@shows(*OPTION_PARAMETERS)
+def chunk_audio(
+    source: Source | AudioReader,
+    *,
+    options: Options | None = None,
+    **keywords: Unpack[OptionKeywords],
+) -> Generator[Chunk, None, None]:
+    """The chunks of a recording that a transcription with these options decodes. No model needed.
+
+    Each chunk says where it starts and ends and where its speech is, in samples at 16 kHz.
+
+    Args:
+        source: as in `transcribe`. An open reader (see `open_audio`) is left open.
+        options: all options in one value.
+        **keywords: single options, in place of those in `options`.
+
+    Raises:
+        OptionError: at once.
+        AudioError: the recording cannot be read.
+    """
+    resolved = resolve(options, **keywords)
+    return _chunks(source, open_audio(source, resolved), resolved)
+
+
+def _chunks(
+    source: Source | AudioReader, reader: AudioReader, options: Options
+) -> Generator[Chunk, None, None]:
+    with nullcontext() if reader is source else reader:
+        yield from chunk_recording(reader.blocks(), open_vad(options), options)
 
 
 def _with(asr: Transcriber, items: Iterator[T]) -> Generator[T, None, None]:

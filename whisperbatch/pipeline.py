@@ -9,6 +9,7 @@
 Every arrow is a generator, and every buffer has a bound: memory does not grow with the recording.
 """
 
+import logging
 import os
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing
@@ -16,88 +17,36 @@ from dataclasses import replace
 from itertools import chain, takewhile
 from typing import Final
 
-from whisperbatch import checks
-from whisperbatch.audio import AudioReader
-from whisperbatch.batching import (
-    LULL,
-    Account,
-    End,
-    Item,
-    Lull,
-    Row,
-    batches,
-    in_order,
-    one_by_one,
-    with_evidence,
-)
-from whisperbatch.chunking import chunks
-from whisperbatch.clips import clips
-from whisperbatch.decoding.decoder import Decoded, Decoder
-from whisperbatch.decoding.prompts import Prompts
-from whisperbatch.decoding.vocabulary import Vocabulary
-from whisperbatch.errors import EngineError, OptionError, WhisperBatchError
+from whisperbatch.audio.clips import clips
+from whisperbatch.audio.reader import AudioReader
+from whisperbatch.batching import attach_voters, batches, in_order, one_by_one
+from whisperbatch.chunking.merge import chunks
+from whisperbatch.decoding.batch_decoder import BatchDecoder, RowResult
+from whisperbatch.errors import EngineError, WhisperBatchError
 from whisperbatch.features import feature_extractor
-from whisperbatch.language import Decision, Languages, decide, decides
-from whisperbatch.options import DETECTION, LanguageOptions, Options
+from whisperbatch.language.code_switching import CodeSwitching, with_language_scores
+from whisperbatch.language.decisions import LanguageDecisions
+from whisperbatch.language.detect import NO_SPEECH, UNREADABLE, detection, english_only
+from whisperbatch.language.voting import Decision, decide, enough_to_decide
+from whisperbatch.language.windows import find_windows, score_chunks, short, thinned
+from whisperbatch.options import Options
 from whisperbatch.prefetch import map_ordered, side_by_side
 from whisperbatch.protocols import Engine, Vad
-from whisperbatch.switching import Switches, listened
-from whisperbatch.types import Chunk, Samples, Segment, to_seconds
+from whisperbatch.rows import FLUSH, End, Flush, Item, Row, RunStats
+from whisperbatch.types import Chunk, LanguageDetection, Samples, Segment, to_seconds
 from whisperbatch.vad import open_vad
-from whisperbatch.windows import find_windows, listen
+
+log = logging.getLogger(__name__)
 
 Opener = Callable[[], AudioReader]
 
 FEATURE_WORKERS: Final = min(os.cpu_count() or 1, 4)
-LISTEN: Final = 4  # chunks that a recording's language is told by
+VOTERS: Final = 4  # chunks that a recording's language is told by
 READERS: Final = 4  # recordings read at a time, where there are many
 AHEAD: Final = 2  # chunks read ahead of each
 
 
-def check(engine: Engine, options: Options) -> Options:
-    """The options as this engine will take them.
-
-    Raises:
-        OptionError: the model cannot honour one.
-    """
-    vocabulary = Vocabulary(engine.tokenizer, multilingual=engine.is_multilingual)
-    Prompts(options, vocabulary)
-    for token in options.suppress_tokens:
-        if token >= vocabulary.size:
-            raise OptionError(
-                f"suppress_tokens: model {engine.name} has no token {token}; "
-                f"its last is {vocabulary.size - 1}"
-            )
-    if engine.is_multilingual:
-        for name, codes in (("language", (options.language,)), ("languages", options.languages)):
-            for code in filter(None, codes):
-                if not vocabulary.knows(code):
-                    raise OptionError(
-                        f"{name}={code!r}: model {engine.name} does not know it; "
-                        "use a newer model such as 'large-v3'"
-                    )
-        return options
-    if options.language not in (None, "en"):
-        raise OptionError(
-            f"language={options.language!r}: model {engine.name} is English-only; "
-            "use a multilingual model such as 'base'"
-        )
-    if options.languages or options.multilingual:
-        named = "languages" if options.languages else "multilingual"
-        raise OptionError(
-            f"{named}: model {engine.name} is English-only; use a multilingual model such as 'base'"
-        )
-    if options.task == "translate":
-        raise OptionError(
-            f"task='translate': model {engine.name} is English-only; "
-            "use a multilingual model such as 'base'"
-        )
-    # nothing is detected, so what says how has no effect
-    usual = {name: checks.default(LanguageOptions, name) for name in DETECTION}
-    return replace(options, language="en", **usual)  # type: ignore[arg-type]  # each its own
-
-
-def cut(
+def chunk_recording(
     blocks: Iterable[Samples], vad: Vad, options: Options, recording: int = 0
 ) -> Iterator[Chunk]:
     """The chunks of a recording, numbered through all ranges that are worked on.
@@ -117,13 +66,44 @@ def cut(
             index += 1
 
 
+def detect_language(
+    engine: Engine, reader: AudioReader, options: Options, *, read_through: bool
+) -> LanguageDetection:
+    """The language of an open recording.
+
+    Windows spread over the recording are read and scored. Where the recording cannot be read out
+    of order, or the windows have no speech, all of it is read, if `read_through` allows that.
+    Otherwise the reader keeps its position, and the language is None.
+
+    Raises:
+        AudioError: the recording cannot be read.
+        EngineError: the model failed.
+    """
+    if not engine.is_multilingual:
+        log.info("%s: en, since model %s is English-only", reader.name, engine.name)
+        return english_only(engine.name)
+    vad = open_vad(options)
+    with reader.random_access() as recording:
+        windows = find_windows(recording, vad, options, lambda: reader.closed) if recording else []
+    if not windows:
+        why = "the windows have no speech" if recording else "it cannot be read out of order"
+        log.info("%s: %s, so the language needs the whole recording", reader.name, why)
+        if not read_through:
+            return UNREADABLE
+        windows = thinned(chunk_recording(reader.blocks(), vad, short(options)), options)
+    if not windows:
+        return NO_SPEECH
+    extractor = feature_extractor(options.features, engine.n_mels)
+    return detection(windows, score_chunks(engine, extractor, windows), options)
+
+
 class Run:
     """One pass over one or many recordings. Iterate it once.
 
     Args:
         engine: runs the model.
         openers: open the recordings, each when its turn comes.
-        options: as `check` gives them.
+        options: as `options_for` gives them.
         isolate: an engine's failure ends the recordings of its batch alone, not the run.
         readers: recordings read at a time. A slow one then holds up the others only in so far as
             their turn is after it.
@@ -153,12 +133,12 @@ class Run:
         self._failed: dict[int, EngineError] = {}
         self._stopped = False
         self._readers: dict[int, AudioReader] = {}
-        self._accounts: dict[int, Account] = {}
-        self._languages = Languages(options)
+        self._stats: dict[int, RunStats] = {}
+        self._languages = LanguageDecisions(options)
         self._vad = open_vad(options)
         self._extractor = feature_extractor(options.features, engine.n_mels)
-        self._switches = Switches(engine, self._extractor, options, self._fail)
-        self._decode = Decoder(engine, self._extractor, options, self._languages)
+        self._switches = CodeSwitching(engine, self._extractor, options, self._fail)
+        self._decode = BatchDecoder(engine, self._extractor, options, self._languages)
 
     def __iter__(self) -> Generator[tuple[int, Segment] | End, None, None]:
         workers = self._engine.workers
@@ -170,9 +150,9 @@ class Run:
             for result in in_order(results) if self._ordered else results:
                 if isinstance(result, End):
                     error = result.error or self._failed.pop(result.recording, None)
-                    account = self._accounts.pop(result.recording, None) or Account()
+                    stats = self._stats.pop(result.recording, None) or RunStats()
                     self._decode.ended(result.recording)
-                    yield replace(result, error=error, account=account)
+                    yield replace(result, error=error, stats=stats)
                     self._languages.forget(result.recording)
                     numbers.pop(result.recording, None)
                     continue
@@ -192,24 +172,24 @@ class Run:
         """What was decided for a recording that has ended; None where it had no speech."""
         return self._languages.latest(recording)
 
-    def account(self, recording: int) -> Account:
+    def stats(self, recording: int) -> RunStats:
         """What has been done so far with a recording that has not ended."""
-        return self._accounts.get(recording) or Account()
+        return self._stats.get(recording) or RunStats()
 
-    def _count(self, recording: int, row: Decoded) -> None:
-        account = self._accounts.setdefault(recording, Account())
-        account.dropped += row.dropped
-        account.chunks += 1
-        account.redecoded += row.redecoded
+    def _count(self, recording: int, row: RowResult) -> None:
+        stats = self._stats.setdefault(recording, RunStats())
+        stats.omissions += row.omissions
+        stats.chunks += 1
+        stats.redecoded += row.redecoded
 
-    def _chunks(self) -> Generator[Chunk | End | Lull, None, None]:
+    def _chunks(self) -> Generator[Chunk | End | Flush, None, None]:
         recordings = (
             self._recording(number, opener)
             for number, opener in takewhile(lambda _: not self._stopped, enumerate(self._openers))
         )
         if self._readers_at_once == 1:
             return one_by_one(recordings)
-        return side_by_side(recordings, at_once=self._readers_at_once, depth=AHEAD, lull=LULL)
+        return side_by_side(recordings, at_once=self._readers_at_once, depth=AHEAD, lull=FLUSH)
 
     def _recording(self, recording: int, opener: Opener) -> Generator[Chunk | End, None, None]:
         try:
@@ -223,7 +203,7 @@ class Run:
         with closing(reader):
             try:
                 self._listen(recording, reader)
-                yield from cut(reader.blocks(), self._vad, self._options, recording)
+                yield from chunk_recording(reader.blocks(), self._vad, self._options, recording)
             except WhisperBatchError as error:
                 failure = error
             del self._readers[recording]
@@ -233,17 +213,17 @@ class Run:
         """Decide the recording's language by all of it, if that takes no reading through."""
         if self._languages.settled(recording):
             return
-        with reader.excerpts() as excerpts:
-            if excerpts is None or excerpts.duration <= LISTEN * self._options.chunk_length:
+        with reader.random_access() as whole:
+            if whole is None or whole.duration <= VOTERS * self._options.chunk_length:
                 return  # the first chunks tell
             windows = find_windows(
-                excerpts, self._vad, self._options, lambda: self._stopped or reader.closed
+                whole, self._vad, self._options, lambda: self._stopped or reader.closed
             )
-        heard = listen(self._engine, self._extractor, windows)
-        if decides(heard, self._options):
+        heard = score_chunks(self._engine, self._extractor, windows)
+        if enough_to_decide(heard, self._options):
             self._languages.settle(recording, decide(heard, self._options), final=True)
 
-    def _featurise(self, item: Chunk | End | Lull) -> Item:
+    def _featurise(self, item: Chunk | End | Flush) -> Item:
         return Row.of(item, self._extractor) if isinstance(item, Chunk) else item
 
     def _batches(self) -> Generator[list[Item], None, None]:
@@ -260,26 +240,30 @@ class Run:
                 )
             )
             if options.multilingual:
-                items = self._switches(stack.enter_context(closing(self._heard(items))))
+                items = self._switches(
+                    stack.enter_context(closing(self._with_language_scores(items)))
+                )
             elif not options.language:
-                items = with_evidence(items, LISTEN, self._languages.settled)
+                items = attach_voters(items, VOTERS, self._languages.settled)
             # the sooner the first segments, the better; what is listened to is encoded anyway
             first = max(options.batch_size // (8 if options.language else 4), 1)
             for batch in batches(items, options.batch_size, first):
                 for item in batch:
-                    if isinstance(item, Row) and item.listen:
+                    if isinstance(item, Row) and item.voters:
                         self._languages.claim(item.chunk.recording)
-                    if isinstance(item, Row) and item.language and item.heard:
-                        self._languages.count(item.chunk.recording, item.language, item.heard)
+                    if isinstance(item, Row) and item.language and item.language_scores:
+                        self._languages.add_speech(
+                            item.chunk.recording, item.language, item.language_scores
+                        )
                 yield batch
 
-    def _heard(self, items: Iterable[Item]) -> Generator[Item, None, None]:
+    def _with_language_scores(self, items: Iterable[Item]) -> Generator[Item, None, None]:
         """The same, each row listened to."""
         workers = self._engine.workers
         size = self._options.batch_size
         with closing(
             map_ordered(
-                self._hear_batch,
+                self._score_batch,
                 batches(items, size, max(size // 4, 1)),
                 workers=workers,
                 depth=workers,
@@ -287,16 +271,16 @@ class Run:
         ) as heard:
             yield from chain.from_iterable(heard)
 
-    def _hear_batch(self, items: list[Item]) -> Sequence[Item]:
+    def _score_batch(self, items: list[Item]) -> Sequence[Item]:
         items = self._sound(items)
         rows = [item for item in items if isinstance(item, Row)]
         try:
-            heard = iter(listened(self._engine, rows) if rows else ())
+            heard = iter(with_language_scores(self._engine, rows) if rows else ())
         except EngineError as error:
             return self._without(rows, items, error)
         return [next(heard) if isinstance(item, Row) else item for item in items]
 
-    def _decode_batch(self, items: list[Item]) -> Sequence[tuple[int, Decoded] | End]:
+    def _decode_batch(self, items: list[Item]) -> Sequence[tuple[int, RowResult] | End]:
         items = self._sound(items)
         rows = [item for item in items if isinstance(item, Row)]
         try:
@@ -306,7 +290,7 @@ class Run:
         return [
             (item.chunk.recording, next(decoded)) if isinstance(item, Row) else item
             for item in items
-            if not isinstance(item, Lull)
+            if not isinstance(item, Flush)
         ]
 
     def _without(self, rows: Sequence[Row], items: Sequence[Item], error: EngineError) -> list[End]:

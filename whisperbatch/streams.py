@@ -4,10 +4,10 @@ from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import ExitStack, closing
 from typing import Literal, Self
 
-from whisperbatch.batching import End
 from whisperbatch.errors import ClosedError, WhisperBatchError
 from whisperbatch.pipeline import Run
-from whisperbatch.types import Dropped, Segment, Transcript
+from whisperbatch.rows import End
+from whisperbatch.types import Omission, Segment, Transcript
 
 
 class SegmentStream(Iterator[Segment]):
@@ -24,7 +24,7 @@ class SegmentStream(Iterator[Segment]):
         language_probability: of the language detected; 1.0 where it was given.
         language_probabilities: of all languages, where one was detected; otherwise empty.
         duration: seconds of the recording read, once all segments have come; None before.
-        dropped: what was decoded and left out so far, and speech that gave no text.
+        omissions: what was decoded and left out so far, and speech that gave no text.
         chunks: how many chunks have been decoded so far.
         redecoded: how many of them more than once.
     """
@@ -39,7 +39,7 @@ class SegmentStream(Iterator[Segment]):
         self.language_probability = 0.0
         self.language_probabilities: Mapping[str, float] = {}
         self.duration: float | None = None
-        self._account = run.account(0)
+        self._stats = run.stats(0)
         self._learn()
 
     def __iter__(self) -> Self:
@@ -64,26 +64,38 @@ class SegmentStream(Iterator[Segment]):
         if not isinstance(item, End):
             return item[1]
         self.duration = item.duration
-        self._account = item.account
+        self._stats = item.stats
         self.close()
         if item.error:
             raise item.error
         raise StopIteration
 
     @property
-    def dropped(self) -> tuple[Dropped, ...]:
+    def omissions(self) -> tuple[Omission, ...]:
         """See the class."""
-        return tuple(self._account.dropped)
+        return tuple(self._stats.omissions)
 
     @property
     def chunks(self) -> int:
         """See the class."""
-        return self._account.chunks
+        return self._stats.chunks
 
     @property
     def redecoded(self) -> int:
         """See the class."""
-        return self._account.redecoded
+        return self._stats.redecoded
+
+    def call_on_close(self, function: Callable[[], None]) -> None:
+        """Call `function`, too, when the stream ends: after its work has stopped."""
+        close_recording = self._on_close
+
+        def close_both() -> None:
+            try:
+                close_recording()
+            finally:
+                function()
+
+        self._on_close = close_both
 
     def close(self) -> None:
         """Stop, and free everything. Safe to call twice, and from another thread.
@@ -110,7 +122,7 @@ class SegmentStream(Iterator[Segment]):
             self.close()
 
     def _learn(self) -> None:
-        self._account = self._run.account(0)
+        self._stats = self._run.stats(0)
         if decision := self._run.language(0):
             self.language = decision.language
             self.language_probability = decision.probability
@@ -153,9 +165,9 @@ def _transcript(run: Run, end: End, segments: list[Segment]) -> Transcript:
         language_probability=decision.probability if decision else 0.0,
         duration=end.duration,
         source=end.source,
-        dropped=tuple(end.account.dropped),
-        chunks=end.account.chunks,
-        redecoded=end.account.redecoded,
+        omissions=tuple(end.stats.omissions),
+        chunks=end.stats.chunks,
+        redecoded=end.stats.redecoded,
     )
 
 
@@ -169,7 +181,7 @@ def whole(segments: SegmentStream) -> Transcript:
             language_probability=segments.language_probability,
             duration=segments.duration or 0.0,
             source=segments.source,
-            dropped=segments.dropped,
+            omissions=segments.omissions,
             chunks=segments.chunks,
             redecoded=segments.redecoded,
         )

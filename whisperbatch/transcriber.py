@@ -1,51 +1,24 @@
 """A loaded model at work: one recording, many recordings, their languages."""
 
 import functools
-import inspect
-from collections.abc import Callable, Generator, Iterable
-from dataclasses import fields
+from collections.abc import Generator, Iterable
+from contextlib import ExitStack
 from os import PathLike
 from types import TracebackType
-from typing import Final, Literal, Self, TypeVar, Unpack, overload
+from typing import Literal, Self, Unpack, overload
 
 import numpy as np
 
-from whisperbatch.audio import AudioReader, open_audio
-from whisperbatch.detection import detect
-from whisperbatch.engines.remembering import RememberingEngine, Store
+from whisperbatch.audio.reader import AudioReader, open_audio
+from whisperbatch.decoding.engine_options import options_for
 from whisperbatch.errors import ClosedError, OptionError, WhisperBatchError
-from whisperbatch.keywords import DetectionKeywords, OptionKeywords, for_detection, resolve
 from whisperbatch.options import Options
-from whisperbatch.pipeline import READERS, Run, check
+from whisperbatch.options.keywords import DetectionKeywords, OptionKeywords, for_detection, resolve
+from whisperbatch.options.signatures import DETECTION_PARAMETERS, OPTION_PARAMETERS, shows
+from whisperbatch.pipeline import READERS, Run, detect_language
 from whisperbatch.protocols import Engine
 from whisperbatch.streams import SegmentStream, items_of, transcripts, whole
 from whisperbatch.types import Audio, LanguageDetection, Segment, Source, Transcript
-
-F = TypeVar("F", bound=Callable[..., object])
-
-
-def shows(*keywords: inspect.Parameter) -> Callable[[F], F]:
-    """Give a function the signature that its users see: `keywords` in place of `**keywords`."""
-
-    def decorate(function: F) -> F:
-        signature = inspect.signature(function)
-        own = [p for p in signature.parameters.values() if p.kind is not p.VAR_KEYWORD]
-        shown = signature.replace(parameters=[*own, *keywords])
-        function.__signature__ = shown  # type: ignore[attr-defined]  # what inspect looks for
-        return function
-
-    return decorate
-
-
-OPTIONS: Final = tuple(
-    inspect.Parameter(
-        field.name, inspect.Parameter.KEYWORD_ONLY, default=field.default, annotation=field.type
-    )
-    for field in fields(Options)
-)
-
-
-DETECTION: Final = tuple(p for p in OPTIONS if p.name in DetectionKeywords.__annotations__)
 
 
 class Transcriber:
@@ -63,14 +36,18 @@ class Transcriber:
         """What runs the model. It is closed with the Transcriber."""
         return self._engine
 
-    @shows(*OPTIONS)
+    @shows(*OPTION_PARAMETERS)
     def transcribe(
-        self, source: Source, *, options: Options | None = None, **keywords: Unpack[OptionKeywords]
+        self,
+        source: Source | AudioReader,
+        *,
+        options: Options | None = None,
+        **keywords: Unpack[OptionKeywords],
     ) -> Transcript:
         """The text of a whole recording.
 
         Args:
-            source: what to transcribe.
+            source: what to transcribe. An open reader (see `open_audio`) is closed at the end.
             options: all options in one value.
             **keywords: single options, in place of those in `options`.
 
@@ -79,9 +56,13 @@ class Transcriber:
         """
         return whole(self.stream(source, options=options, **keywords))
 
-    @shows(*OPTIONS)
+    @shows(*OPTION_PARAMETERS)
     def stream(
-        self, source: Source, *, options: Options | None = None, **keywords: Unpack[OptionKeywords]
+        self,
+        source: Source | AudioReader,
+        *,
+        options: Options | None = None,
+        **keywords: Unpack[OptionKeywords],
     ) -> SegmentStream:
         """The segments of a recording, in order, as they are decoded, while it is being read.
 
@@ -90,17 +71,11 @@ class Transcriber:
         """
         resolved = resolve(options, **keywords)
         reader = open_audio(source, resolved)
-        return self.stream_from(reader, resolved, reader.close)
-
-    def stream_from(
-        self, reader: AudioReader, options: Options, on_close: Callable[[], None]
-    ) -> SegmentStream:
-        """As `stream`, of a recording already open; `on_close` is called when the stream ends."""
         try:
-            run = Run(self._engine, [lambda: reader], self._check(options))
-            return SegmentStream(run, reader.name, on_close)
+            run = Run(self._engine, [lambda: reader], self._resolved(resolved))
+            return SegmentStream(run, reader.name, reader.close)
         except BaseException:
-            on_close()
+            reader.close()
             raise
 
     @overload
@@ -125,7 +100,7 @@ class Transcriber:
         **keywords: Unpack[OptionKeywords],
     ) -> Generator[Transcript | WhisperBatchError, None, None]: ...
 
-    @shows(*OPTIONS)
+    @shows(*OPTION_PARAMETERS)
     def transcribe_many(
         self,
         sources: Iterable[Source],
@@ -161,7 +136,7 @@ class Transcriber:
         )
         return transcripts(run, on_error)
 
-    @shows(*OPTIONS)
+    @shows(*OPTION_PARAMETERS)
     def stream_many(
         self,
         sources: Iterable[Source],
@@ -186,40 +161,38 @@ class Transcriber:
         resolved = resolve(options, **keywords)
         return items_of(self._run_many(sources, resolved, isolate=True, ordered=ordered))
 
-    def remembering(self, store: Store) -> "Transcriber":
-        """The same model, going on from what a store holds and adding to it.
-
-        What was decoded with the same weights and options comes from there, to the last digit.
-        Closing either closes both; the store stays open.
-        """
-        return Transcriber(RememberingEngine(self._engine, store))
-
-    @shows(*DETECTION)
+    @shows(*DETECTION_PARAMETERS)
     def detect_language(
-        self, source: Source, **keywords: Unpack[DetectionKeywords]
+        self,
+        source: Source | AudioReader,
+        *,
+        read_through: bool = True,
+        **keywords: Unpack[DetectionKeywords],
     ) -> LanguageDetection:
-        """Which language a recording is in, by voiced windows spread over all of it.
+        """Which language a recording is in, by windows of speech spread over all of it.
 
-        A file is read only where it is listened to. A pipe must be read through. An English-only
-        model answers "en", and gives the reason; without speech the language is None.
+        A file is read only in those windows. A pipe is read to its end. An English-only model
+        answers "en" and says so in `reason`. Without speech the language is None.
 
         Args:
-            source: as in `transcribe`.
-            **keywords: the options that have an effect on it.
+            source: as in `transcribe`. An open reader (see `open_audio`) is left open.
+            read_through: whether the whole recording may be read, where windows are not enough.
+                With False an open reader keeps its position, so that it can be transcribed
+                afterwards; a language that needs the whole recording is None, and `reason` says so.
+            **keywords: the options that have an effect on the detection.
 
         Raises:
             WhisperBatchError: see `whisperbatch.errors`.
         """
-        resolved = for_detection(**keywords)
-        with open_audio(source, resolved) as reader:
-            return self.detect_from(reader, resolved)
-
-    def detect_from(self, reader: AudioReader, options: Options) -> LanguageDetection:
-        """As `detect_language`, of a recording already open."""
-        self._check_open()
-        if self._engine.is_multilingual or "en" not in (options.languages or ("en",)):
-            options = check(self._engine, options)
-        return detect(self._engine, reader, options)
+        options = for_detection(**keywords)
+        with ExitStack() as stack:
+            reader = open_audio(source, options)
+            if reader is not source:
+                stack.enter_context(reader)
+            self._check_open()
+            if self._engine.is_multilingual or "en" not in (options.languages or ("en",)):
+                options = options_for(self._engine, options)
+            return detect_language(self._engine, reader, options, read_through=read_through)
 
     def close(self) -> None:
         """Free the weights. Safe to call twice; streams still open raise ClosedError."""
@@ -240,16 +213,16 @@ class Transcriber:
     def _run_many(
         self, sources: Iterable[Source], options: Options, *, isolate: bool, ordered: bool
     ) -> Run:
-        resolved = self._check(options)
+        resolved = self._resolved(options)
         openers = (functools.partial(open_audio, source, resolved) for source in sources)
         readers = 1 if ordered else READERS
         return Run(
             self._engine, openers, resolved, isolate=isolate, readers=readers, ordered=ordered
         )
 
-    def _check(self, options: Options) -> Options:
+    def _resolved(self, options: Options) -> Options:
         self._check_open()
-        return check(self._engine, options)
+        return options_for(self._engine, options)
 
     def _check_open(self) -> None:
         if self._closed:

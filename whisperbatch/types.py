@@ -14,7 +14,7 @@ from typing import BinaryIO, Final, Literal, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from whisperbatch.languages import UNSPACED
+from whisperbatch.text.languages import UNSPACED
 
 Samples: TypeAlias = npt.NDArray[np.float32]
 """Mono audio at 16 kHz, shape (n_samples,), nominally within -1 and 1."""
@@ -141,6 +141,11 @@ class Chunk:
         return len(self.samples)
 
     @property
+    def speech_duration(self) -> float:
+        """Seconds of speech in it, the margins of the spans counted."""
+        return spoken(self.speech)
+
+    @property
     def start(self) -> int:
         """First sample in the recording."""
         return self.pieces[0].start
@@ -237,7 +242,7 @@ Reason = Literal["loop", "too fast", "no speech", "boilerplate", "prompt", "scri
 
 
 @dataclass(frozen=True, slots=True)
-class Dropped:
+class Omission:
     """Text that was decoded and is not in the transcript, or speech that gave no text.
 
     Attributes:
@@ -273,7 +278,7 @@ class Transcript:
             is None.
         duration: of the recording (of what was read of it), in seconds.
         source: the recording's name.
-        dropped: what was decoded and left out, and speech that no words were found for, in order.
+        omissions: what was decoded and left out, and speech that no words were found for, in order.
         chunks: how many chunks the recording was cut into.
         redecoded: how many of them were decoded more than once.
     """
@@ -283,7 +288,7 @@ class Transcript:
     language_probability: float
     duration: float
     source: str
-    dropped: tuple[Dropped, ...] = ()
+    omissions: tuple[Omission, ...] = ()
     chunks: int = 0
     redecoded: int = 0
 
@@ -308,6 +313,19 @@ class LanguageWindow:
     end: float
     language: str
     probability: float
+
+
+@dataclass(frozen=True, slots=True)
+class LanguageScores:
+    """What was heard in one place.
+
+    Attributes:
+        probabilities: of each language.
+        seconds: of speech there.
+    """
+
+    probabilities: Mapping[str, float]
+    seconds: float
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,10 +7,10 @@ import numpy.typing as npt
 import pytest
 
 from benchmarks import recordings
-from whisperbatch.decoding.vocabulary import Vocabulary
-from whisperbatch.engines.ctranslate2 import CTranslate2Engine
+from whisperbatch.decoding.tokenizer import WhisperTokenizer
+from whisperbatch.engines.ctranslate2.engine import CTranslate2Engine
 from whisperbatch.features import feature_extractor
-from whisperbatch.models import find_model
+from whisperbatch.models.registry import find_model
 from whisperbatch.options import DecodeOptions
 from whisperbatch.protocols import Alignment
 from whisperbatch.types import Hypothesis
@@ -60,7 +60,7 @@ def features() -> npt.NDArray[np.float32]:
 def decoded(
     made: CTranslate2Engine, features: npt.NDArray[np.float32], options: DecodeOptions
 ) -> Found:
-    vocabulary = Vocabulary(made.tokenizer, multilingual=True)
+    vocabulary = WhisperTokenizer(made.tokenizer, multilingual=True)
     start = vocabulary.prompt("en", "transcribe")
     encoded = made.encode(features)
     count = len(features)

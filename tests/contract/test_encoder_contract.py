@@ -8,9 +8,9 @@ import numpy.typing as npt
 import pytest
 
 from benchmarks import recordings
-from whisperbatch.engines.ctranslate2 import CTranslate2Engine
+from whisperbatch.engines.ctranslate2.engine import CTranslate2Engine
 from whisperbatch.features import feature_extractor
-from whisperbatch.models import find_model
+from whisperbatch.models.registry import find_model
 
 MOST = {"ctranslate2": 0.1, "openvino": 0.05}  # of the norm of the difference, beside float32's
 

@@ -11,14 +11,14 @@ import pytest
 from benchmarks import recordings
 from tests.unit.fakes import Shelf
 from whisperbatch import ClosedError, EngineError
-from whisperbatch.batching import Row, padded
-from whisperbatch.decoding.vocabulary import Vocabulary
-from whisperbatch.engines.ctranslate2 import CTranslate2Engine
-from whisperbatch.engines.remembering import RememberingEngine
+from whisperbatch.decoding.tokenizer import WhisperTokenizer
+from whisperbatch.engines.ctranslate2.engine import CTranslate2Engine
 from whisperbatch.features import feature_extractor
-from whisperbatch.models import find_model
+from whisperbatch.jobs.journal import JournaledEngine
+from whisperbatch.models.registry import find_model
 from whisperbatch.options import DecodeOptions
 from whisperbatch.protocols import Encoded, Engine
+from whisperbatch.rows import Row, padded
 from whisperbatch.types import Chunk, SpeechSpan
 
 
@@ -35,12 +35,12 @@ ENGINES: dict[str, Callable[[], Engine]] = {
     "ctranslate2 and openvino base": lambda: made("base", "ctranslate2", "openvino"),
     "openvino base": lambda: made("base", "openvino", "openvino"),
     "openvino tiny.en": lambda: made("tiny.en", "openvino", "openvino"),
-    "remembering base": lambda: RememberingEngine(made("base", "openvino", "openvino"), Shelf()),
+    "remembering base": lambda: JournaledEngine(made("base", "openvino", "openvino"), Shelf()),
 }
 
 
 def on_torch(model: str, compute_type: str) -> Engine:
-    from whisperbatch.engines.torch import TorchEngine  # noqa: PLC0415 - not always there
+    from whisperbatch.engines.torch.engine import TorchEngine  # noqa: PLC0415 - not always there
 
     return TorchEngine(find_model(model), name=model, device="cpu", compute_type=compute_type)
 
@@ -48,7 +48,7 @@ def on_torch(model: str, compute_type: str) -> Engine:
 TORCH: dict[str, Callable[[], Engine]] = {
     "torch tiny.en": lambda: on_torch("tiny.en", "float32"),
     "torch base": lambda: on_torch("base", "bfloat16"),
-    "remembering torch base": lambda: RememberingEngine(on_torch("base", "bfloat16"), Shelf()),
+    "remembering torch base": lambda: JournaledEngine(on_torch("base", "bfloat16"), Shelf()),
 }
 ENGINES |= TORCH
 MARKS = (
@@ -88,7 +88,7 @@ class Batch:
             features = extract(samples)
             chunk = Chunk(0, number, spans, spans, samples)
             self.rows.append(Row(chunk, features, extract.pad_value(features)))
-        self.vocabulary = Vocabulary(engine.tokenizer, multilingual=engine.is_multilingual)
+        self.vocabulary = WhisperTokenizer(engine.tokenizer, multilingual=engine.is_multilingual)
         self.features: npt.NDArray[Any] = padded(self.rows, 3000)
         self.frames = [row.features.shape[1] for row in self.rows]
         self.starts = [self.vocabulary.prompt("en", "transcribe") for _ in self.rows]

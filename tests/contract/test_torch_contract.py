@@ -7,10 +7,10 @@ import numpy.typing as npt
 import pytest
 
 from benchmarks import recordings
-from whisperbatch.decoding.vocabulary import Vocabulary
-from whisperbatch.engines.ctranslate2 import CTranslate2Engine
+from whisperbatch.decoding.tokenizer import WhisperTokenizer
+from whisperbatch.engines.ctranslate2.engine import CTranslate2Engine
 from whisperbatch.features import feature_extractor
-from whisperbatch.models import find_model
+from whisperbatch.models.registry import find_model
 from whisperbatch.options import DecodeOptions
 from whisperbatch.protocols import Encoded, Engine
 
@@ -46,7 +46,7 @@ Pair = tuple[tuple[Engine, Encoded], tuple[Engine, Encoded]]
 @pytest.fixture(scope="module")
 def pair(features: npt.NDArray[np.float32]) -> Iterator[Pair]:
     """CTranslate2's engine and PyTorch's, each with what it hears."""
-    from whisperbatch.engines.torch import TorchEngine  # noqa: PLC0415 - not always there
+    from whisperbatch.engines.torch.engine import TorchEngine  # noqa: PLC0415 - not always there
 
     directory = find_model("base")
     theirs = CTranslate2Engine(
@@ -63,8 +63,8 @@ def pair(features: npt.NDArray[np.float32]) -> Iterator[Pair]:
     ours.close()
 
 
-def vocabulary(engine: Engine) -> Vocabulary:
-    return Vocabulary(engine.tokenizer, multilingual=engine.is_multilingual)
+def vocabulary(engine: Engine) -> WhisperTokenizer:
+    return WhisperTokenizer(engine.tokenizer, multilingual=engine.is_multilingual)
 
 
 @pytest.mark.parametrize("options", SEARCHES)

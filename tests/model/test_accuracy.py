@@ -36,7 +36,7 @@ def test_what_a_row_leaves_out_is_decoded_again(base: wb.Transcriber) -> None:
     assert plain.redecoded == 0
     assert lost > 20
     assert kept <= 5
-    assert not [one for one in audited.dropped if one.reason == "missed"]
+    assert not [one for one in audited.omissions if one.reason == "missed"]
 
 
 @pytest.mark.parametrize("name", ["music_between:en:100:1", "noise_between:en:100:1"])
@@ -101,7 +101,7 @@ def test_a_prompt_spells_names_and_is_not_in_the_text(
     assert found.text.count("asterisk") <= 1  # a word of an odd phrase, by some arithmetic
     assert found.text.count("Asterisk") >= 2
     assert "made by" not in found.text
-    assert found.dropped == ()
+    assert found.omissions == ()
     assert scoring.word_error_rate(plain.text, found.text).rate <= 0.1
 
 

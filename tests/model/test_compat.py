@@ -13,7 +13,7 @@ import pytest
 
 from benchmarks import recordings, scoring
 from benchmarks.recordings import Recording
-from whisperbatch.models import find_model
+from whisperbatch.models.registry import find_model
 
 THEIRS = "faster_whisper"
 OURS = "whisperbatch.compat.faster_whisper"

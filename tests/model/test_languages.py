@@ -9,7 +9,7 @@ import pytest
 import whisperbatch as wb
 from benchmarks import recordings, scoring
 from benchmarks.languages import block_errors, errors_alone, in_language, opened_by
-from whisperbatch.scripts import foreign
+from whisperbatch.text.scripts import foreign
 
 GREEDY = wb.Options(beam_size=1)
 
@@ -153,7 +153,9 @@ def test_one_language_stays_one(base: wb.Transcriber) -> None:
 
 def test_subtitles_are_all_in_english(base: wb.Transcriber) -> None:
     recording = recordings.switching(("en", "fr"), duration=75, seed=1)
-    found = base.transcribe(recording.samples, options=GREEDY, multilingual=True, output="english")
+    found = base.transcribe(
+        recording.samples, options=GREEDY, multilingual=True, code_switching_output="english"
+    )
     assert {segment.language for segment in found.segments} == {"en"}
     english, french = recording.blocks()[:2]
     assert block_errors(found, english).rate < 0.2

@@ -8,9 +8,9 @@ from pathlib import Path
 import ctranslate2
 import pytest
 
-from whisperbatch.models import find_model
-from whisperbatch.packaged import PACKAGES
-from whisperbatch.weights import variables
+from whisperbatch.models.model_bin import variables
+from whisperbatch.models.packages import PACKAGES
+from whisperbatch.models.registry import find_model
 
 
 def assert_pinned(directory: Path, name: str) -> None:

@@ -13,7 +13,7 @@ import pytest
 
 import whisperbatch as wb
 from benchmarks import recordings
-from whisperbatch.keywords import OptionKeywords
+from whisperbatch.options.keywords import OptionKeywords
 
 PLAIN: OptionKeywords = {"beam_size": 1, "language": "en"}
 
@@ -55,7 +55,7 @@ CASES = {
     "speech_pad": Case({"speech_pad": 0.0}),
     "max_speech_duration": Case({"max_speech_duration": 1.5}),
     "chunk_length": Case({"chunk_length": 5.0}),
-    "max_pause": Case({"max_pause": 0.0}, both=PLAIN | {"word_timestamps": True}),
+    "max_silence": Case({"max_silence": 0.0}, both=PLAIN | {"word_timestamps": True}),
     "features": Case({"features": "kaldi-fbank"}),
     "language": Case({"language": "fr"}, both={"beam_size": 1}, model="base"),
     "languages": Case({"languages": ("fr", "ru")}, GREEDY, "spanish", "base"),
@@ -69,7 +69,9 @@ CASES = {
         {"language_detection_threshold": 1.0}, SWITCHING, "two languages", "base"
     ),
     "multilingual": Case({"multilingual": True}, CLIPPED, "two languages", "base"),
-    "output": Case({"output": "english"}, SWITCHING, "two languages", "base"),
+    "code_switching_output": Case(
+        {"code_switching_output": "english"}, SWITCHING, "two languages", "base"
+    ),
     "latin_names": Case(
         {"latin_names": True}, GREEDY | {"multilingual": True, "languages": ("ru",)}, model="base"
     ),
@@ -188,7 +190,7 @@ def seen(found: wb.Transcript) -> tuple[object, ...]:
         segments,
         language,
         found.redecoded,
-        [(d.start, d.end, d.text, d.reason) for d in found.dropped],
+        [(d.start, d.end, d.text, d.reason) for d in found.omissions],
     )
 
 

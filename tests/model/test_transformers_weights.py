@@ -12,8 +12,8 @@ import pytest
 
 import whisperbatch as wb
 from benchmarks import conversions, recordings
-from whisperbatch.models import find_model
-from whisperbatch.weights import fingerprint, read_arrays
+from whisperbatch.models.model_bin import fingerprint, read_arrays
+from whisperbatch.models.registry import find_model
 
 pytestmark = pytest.mark.torch
 
@@ -74,7 +74,7 @@ def saved(directory: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def read(directory: Path) -> Arrays:
-    from whisperbatch.engines.transformers_weights import SavedArrays  # noqa: PLC0415 - see above
+    from whisperbatch.engines.torch.transformers_weights import SavedArrays  # noqa: PLC0415 - see above
 
     return SavedArrays(directory)
 
@@ -104,7 +104,7 @@ def test_bfloat16_is_read(directory: Path, tmp_path: Path) -> None:
 
 
 def test_settings_are_those_of_ctranslate2(directory: Path, saved: Path) -> None:
-    from whisperbatch.engines.transformers_weights import read_settings  # noqa: PLC0415
+    from whisperbatch.engines.torch.transformers_weights import read_settings  # noqa: PLC0415
 
     stored = json.loads((directory / "config.json").read_bytes())
     found = read_settings(saved)
@@ -113,7 +113,7 @@ def test_settings_are_those_of_ctranslate2(directory: Path, saved: Path) -> None
 
 
 def test_older_models_say_it_in_config_json(saved: Path, tmp_path: Path) -> None:
-    from whisperbatch.engines.transformers_weights import read_settings  # noqa: PLC0415
+    from whisperbatch.engines.torch.transformers_weights import read_settings  # noqa: PLC0415
 
     shutil.copy(saved / "config.json", tmp_path)
     assert read_settings(tmp_path) == {

@@ -11,10 +11,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import whisperbatch.chunking as chunking_module
-from whisperbatch.chunking import BREAK_COST, GOOD_PAUSE, LOOK_AHEAD, AudioBuffer, chunks, plan
+import whisperbatch.chunking.merge as chunking_module
+from whisperbatch.chunking.merge import (
+    BREAK_COST,
+    GOOD_PAUSE,
+    LOOK_AHEAD,
+    AudioBuffer,
+    chunks,
+    plan,
+)
+from whisperbatch.chunking.spans import SpanFinder
 from whisperbatch.options import Options
-from whisperbatch.speech import SpanFinder
 from whisperbatch.types import WINDOW, Chunk, Samples, SpeechFrames, SpeechSpan, to_samples
 
 HOP = 512
@@ -28,7 +35,7 @@ def options(draw: st.DrawFn) -> Options:
     rng = draw(st.randoms(use_true_random=True))
     return Options(
         chunk_length=rng.choice((1.5, 3.0, 7.3, 30.0, 30.0)),
-        max_pause=rng.choice((None, 0.0, 1761 / SECOND, 0.5, 2.0)),
+        max_silence=rng.choice((None, 0.0, 1761 / SECOND, 0.5, 2.0)),
         speech_pad=rng.choice((0.0, 0.1)),
     )
 
@@ -138,7 +145,7 @@ def test_chunks_are_chosen_by_no_more_than_the_look_ahead(seed: int) -> None:
 def test_only_pauses_longer_than_max_pause_are_shortened(
     speech: npt.NDArray[np.float32], given_options: Options
 ) -> None:
-    longest = given_options.max_pause
+    longest = given_options.max_silence
     most = None if longest is None else to_samples(longest)
     for chunk in chunks(in_blocks(speech, []), given_options, HOP):
         for before, after in pairwise(chunk.speech):
@@ -204,14 +211,14 @@ def test_a_gap_lies_at_the_joint(made: tuple[Samples, Chunk]) -> None:
 
 
 def cost_of(
-    spans: list[SpeechSpan], counts: list[int], limit: int, max_pause: int, *, more: bool
+    spans: list[SpeechSpan], counts: list[int], limit: int, max_silence: int, *, more: bool
 ) -> float | None:
     """What a plan costs, or None if one of its chunks is too long."""
     cost = 0.0
     position = 0
     for count in counts:
         taken = spans[position : position + count]
-        pauses = [min(b.start - a.end, max_pause) for a, b in pairwise(taken)]
+        pauses = [min(b.start - a.end, max_silence) for a, b in pairwise(taken)]
         length = sum(span.length for span in taken) + sum(pauses)
         if length > limit:
             return None
@@ -242,16 +249,16 @@ def few_spans(draw: st.DrawFn) -> list[SpeechSpan]:
     st.booleans(),
 )
 def test_plan_is_the_best_of_all(
-    spans: list[SpeechSpan], limit: int, max_pause: int | None, more: bool
+    spans: list[SpeechSpan], limit: int, max_silence: int | None, more: bool
 ) -> None:
-    most = 10**9 if max_pause is None else max_pause
+    most = 10**9 if max_silence is None else max_silence
     costs = []
     for breaks in product((False, True), repeat=len(spans) - 1):
         bounds = [0, *(i for i, here in enumerate(breaks, 1) if here), len(spans)]
         cost = cost_of(spans, [b - a for a, b in pairwise(bounds)], limit, most, more=more)
         if cost is not None:
             costs.append(cost)
-    counts = plan(spans, limit, max_pause, more=more)
+    counts = plan(spans, limit, max_silence, more=more)
     assert sum(counts) == len(spans)
     assert min(counts) > 0
     cost = cost_of(spans, counts, limit, most, more=more)
@@ -315,9 +322,9 @@ class Watched(AudioBuffer):
 
 
 @pytest.mark.parametrize("pause", [0, 30, 4000, 10**9])
-@pytest.mark.parametrize("max_pause", [None, 0.5])
+@pytest.mark.parametrize("max_silence", [None, 0.5])
 def test_memory_does_not_grow_with_the_recording(
-    pause: int, max_pause: float | None, monkeypatch: pytest.MonkeyPatch
+    pause: int, max_silence: float | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An hour of 2 s blocks: speech, then `pause` frames of silence, and so on."""
     monkeypatch.setattr(chunking_module, "AudioBuffer", Watched)
@@ -333,7 +340,7 @@ def test_memory_does_not_grow_with_the_recording(
     tracemalloc.start()
     try:
         seconds = sum(
-            chunk.length for chunk in chunks(endless(), Options(max_pause=max_pause), HOP)
+            chunk.length for chunk in chunks(endless(), Options(max_silence=max_silence), HOP)
         )
         peak = tracemalloc.get_traced_memory()[1]
     finally:

@@ -12,9 +12,9 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from benchmarks.recordings import Recording
-from whisperbatch.chunking import chunks
+from whisperbatch.chunking.merge import chunks
+from whisperbatch.chunking.spans import SpanFinder
 from whisperbatch.options import Options
-from whisperbatch.speech import SpanFinder
 from whisperbatch.types import Chunk, Samples, SpeechFrames, SpeechSpan
 from whisperbatch.vad import silero
 from whisperbatch.vad.framing import BLOCK, FRAME, reblock
@@ -94,7 +94,7 @@ def test_however_it_is_cut_it_is_the_same(
 def test_whatever_the_block_size_spans_and_chunks_are_the_same(
     vad: SileroVad, samples: Samples, whole: list[SpeechFrames], size: int
 ) -> None:
-    options = Options(chunk_length=8, max_pause=0.5)
+    options = Options(chunk_length=8, max_silence=0.5)
     frames = list(vad(every(samples, size)))
     assert joined(frames).tobytes() == joined(whole).tobytes()
     spans = spans_of(frames, len(samples))

@@ -14,7 +14,7 @@ import webvtt
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from whisperbatch.languages import UNSPACED
+from whisperbatch.text.languages import UNSPACED
 from whisperbatch.types import Segment, Transcript, Word
 from whisperbatch.writers import SubtitleOptions, render
 from whisperbatch.writers.breaks import measure

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from tokenizers import Tokenizer
 
 from whisperbatch.errors import ClosedError, EngineError
-from whisperbatch.models import find_model
+from whisperbatch.models.registry import find_model
 from whisperbatch.options import DecodeOptions
 from whisperbatch.protocols import Alignment, Encoded, Sampling
 from whisperbatch.types import Hypothesis

@@ -10,7 +10,7 @@ from av.audio.stream import AudioStream
 from av.container import OutputContainer
 from numpy.lib.stride_tricks import sliding_window_view
 
-from whisperbatch.audio import open_audio
+from whisperbatch.audio.reader import open_audio
 from whisperbatch.options import AudioOptions, Channel
 from whisperbatch.types import SAMPLING_RATE, Samples, Source
 

@@ -3,17 +3,8 @@ from collections.abc import Generator, Iterable, Iterator
 import numpy as np
 import pytest
 
-from whisperbatch.batching import (
-    LULL,
-    End,
-    Item,
-    Lull,
-    Row,
-    batches,
-    in_order,
-    one_by_one,
-    with_evidence,
-)
+from whisperbatch.batching import attach_voters, batches, in_order, one_by_one
+from whisperbatch.rows import FLUSH, End, Flush, Item, Row
 from whisperbatch.types import Chunk, SpeechSpan
 
 
@@ -69,8 +60,8 @@ def test_ends_take_no_room() -> None:
 
 def test_a_lull_lets_go_of_what_there_is() -> None:
     one, two, three = row(0, 0), row(0, 1), End(0, "", 0.0)
-    found = list(batches([LULL, one, LULL, two, three, LULL, LULL], 8, 8))
-    assert found == [[one, LULL], [two, three, LULL]]
+    found = list(batches([FLUSH, one, FLUSH, two, three, FLUSH, FLUSH], 8, 8))
+    assert found == [[one, FLUSH], [two, three, FLUSH]]
 
 
 def test_silent_recordings_do_not_wait_for_speech() -> None:
@@ -113,7 +104,7 @@ def numbers(items: Iterable[Item]) -> list[tuple[int, int]]:
     return [
         (item.chunk.recording, item.chunk.index) if isinstance(item, Row) else (item.recording, -1)
         for item in items
-        if not isinstance(item, Lull)
+        if not isinstance(item, Flush)
     ]
 
 
@@ -123,25 +114,25 @@ def never(recording: int) -> bool:
 
 def test_where_the_language_is_settled_nothing_is_listened_to() -> None:
     items = [*many(0, 5), *many(1, 5)]
-    found = list(with_evidence(items, 4, lambda recording: recording == 0))
+    found = list(attach_voters(items, 4, lambda recording: recording == 0))
     assert numbers(found) == numbers(items)
-    listening = [item for item in found if isinstance(item, Row) and item.listen]
+    listening = [item for item in found if isinstance(item, Row) and item.voters]
     assert numbers(listening) == [(1, 0)]
 
 
 @pytest.mark.parametrize(("count", "listened"), [(1, 1), (3, 3), (4, 4), (9, 4)])
 def test_a_first_row_has_the_rows_to_tell_its_language_by(count: int, listened: int) -> None:
-    found = list(with_evidence(many(0, count), 4, never))
+    found = list(attach_voters(many(0, count), 4, never))
     assert numbers(found) == numbers(many(0, count))
     first, *others = [item for item in found if isinstance(item, Row)]
-    assert numbers(first.listen) == [(0, n) for n in range(listened)]
-    assert not any(other.listen for other in others)
+    assert numbers(first.voters) == [(0, n) for n in range(listened)]
+    assert not any(other.voters for other in others)
 
 
 def test_evidence_is_each_recordings_own() -> None:
     items: list[Item] = [row(0, 0), row(1, 0), row(0, 1), *many(2, 1), row(1, 1), End(0, "", 0.0)]
-    found = [item for item in with_evidence(items, 2, never) if isinstance(item, Row)]
-    assert {item.chunk.recording: numbers(item.listen) for item in found if item.listen} == {
+    found = [item for item in attach_voters(items, 2, never) if isinstance(item, Row)]
+    assert {item.chunk.recording: numbers(item.voters) for item in found if item.voters} == {
         0: [(0, 0), (0, 1)],
         1: [(1, 0), (1, 1)],
         2: [(2, 0)],

@@ -12,12 +12,12 @@ import numpy as np
 import numpy.typing as npt
 
 from tests.unit.fakes import FakeEngine
-from whisperbatch.batching import Row
-from whisperbatch.decoding.decoder import Decoded, Decoder
-from whisperbatch.keywords import resolve
-from whisperbatch.language import Languages
+from whisperbatch.decoding.batch_decoder import BatchDecoder, RowResult
+from whisperbatch.language.decisions import LanguageDecisions
 from whisperbatch.options import DecodeOptions, Options
+from whisperbatch.options.keywords import resolve
 from whisperbatch.protocols import Alignment, Encoded, Sampling
+from whisperbatch.rows import Row
 from whisperbatch.types import Chunk, Features, Hypothesis, Samples, SpeechSpan, to_samples
 
 SCALE = 1e6  # samples a unit: positions are exact to a sample in float32 below 16 s, near beyond
@@ -192,13 +192,13 @@ def rows(*chunks: Chunk) -> list[Row]:
     return [Row(one, extractor(one.samples), 0.0) for one in chunks]
 
 
-def decode(engine: World, *chunks: Chunk, **options: Any) -> list[Decoded]:
+def decode(engine: World, *chunks: Chunk, **options: Any) -> list[RowResult]:
     """What becomes of the chunks. Margins are none: spans are what is said."""
     resolved = resolve(Options(language="en", speech_pad=0.0), **options)
-    return Decoder(engine, RampExtractor(), resolved, Languages(Options(language="en")))(
-        rows(*chunks)
-    )
+    return BatchDecoder(
+        engine, RampExtractor(), resolved, LanguageDecisions(Options(language="en"))
+    )(rows(*chunks))
 
 
-def text(found: Decoded) -> str:
+def text(found: RowResult) -> str:
     return " ".join(segment.text for segment in found.segments)

@@ -9,6 +9,7 @@
 130  stopped by Ctrl-C
 """
 
+import inspect
 import logging
 import signal
 import sys
@@ -20,7 +21,7 @@ import typer
 from rich.console import Console
 from rich.logging import RichHandler
 
-from whisperbatch import api
+import whisperbatch as wb
 from whisperbatch.cli import flags
 from whisperbatch.cli.detecting import detect_languages
 from whisperbatch.cli.inventory import fetch_model, show_info, show_models
@@ -35,8 +36,7 @@ from whisperbatch.errors import (
     WhisperBatchError,
     WriteError,
 )
-from whisperbatch.keywords import DetectionKeywords, OptionKeywords
-from whisperbatch.options import Options
+from whisperbatch.options import DetectionKeywords, OptionKeywords, Options
 from whisperbatch.writers import FORMATS, SubtitleOptions
 
 USAGE: Final[Any] = typer.BadParameter.__mro__[1]  # of the errors of usage typer names but this
@@ -56,11 +56,12 @@ STATUSES: Final[tuple[tuple[type[WhisperBatchError], int], ...]] = (
 )
 LOADING: Final = (
     *("engine", "device", "compute_type", "encoder", "decoder", "inter_threads", "intra_threads"),
-    *("quantization", "group_size", "assistant", "compile"),
+    *("quantization", "group_size", "draft_model", "compile"),
 )
 ARRAYS: Final = {"sampling_rate"}  # what is for samples in memory alone
 OPTIONS: Final = OptionKeywords.__annotations__.keys() - ARRAYS
 DETECTION: Final = DetectionKeywords.__annotations__.keys() - ARRAYS
+DEFAULT_MODEL: Final[str] = inspect.signature(wb.load).parameters["model"].default
 START: Final = """Text from long recordings, by Whisper: in batches, with nothing lost.
 
 \b
@@ -108,13 +109,13 @@ Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Say what is chos
 @app.command("transcribe", cls=Listed)
 @flags.takes(
     *flags.of_class(SubtitleOptions, "Subtitles"),
-    *flags.of_function(api.load, LOADING, "Model"),
+    *flags.of_function(wb.load, LOADING, "Model"),
     *flags.of_options(OPTIONS),
 )
 def transcribe(
     inputs: Inputs,
     *,
-    model: Model = api.DEFAULT_MODEL,
+    model: Model = DEFAULT_MODEL,
     formats: Annotated[
         str,
         typer.Option(
@@ -180,13 +181,13 @@ def transcribe(
 
 @app.command("detect-language", cls=Listed)
 @flags.takes(
-    *flags.of_function(api.load, LOADING, "Model"),
+    *flags.of_function(wb.load, LOADING, "Model"),
     *flags.of_options(DETECTION),
 )
 def detect_language(
     inputs: Inputs,
     *,
-    model: Model = api.DEFAULT_MODEL,
+    model: Model = DEFAULT_MODEL,
     json_lines: Annotated[
         bool, typer.Option("--json-lines", help="Write a line of JSON for each recording.")
     ] = False,
@@ -215,7 +216,7 @@ def models(
 
 
 @app.command("info")
-def info(model: Model = api.DEFAULT_MODEL) -> None:
+def info(model: Model = DEFAULT_MODEL) -> None:
     """Versions, devices, and what "auto" takes: for a bug report."""
     show_info(model)
 

@@ -5,12 +5,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 from typing import Any
 
-from whisperbatch import api
+import whisperbatch as wb
 from whisperbatch.cli.screen import complain, put
 from whisperbatch.errors import OptionError, WhisperBatchError
-from whisperbatch.jobs.finding import find
-from whisperbatch.keywords import for_detection
-from whisperbatch.languages import LANGUAGES
+from whisperbatch.jobs import find
+from whisperbatch.options import for_detection
+from whisperbatch.text import LANGUAGES
 from whisperbatch.types import LanguageDetection
 
 
@@ -32,7 +32,7 @@ def detect_languages(
     if not found:
         raise OptionError(f"no recordings in {', '.join(inputs)}")
     failed = 0
-    with api.load(model, **loading) as asr:
+    with wb.load(model, **loading) as asr:
         for one in found:
             try:
                 detection = asr.detect_language(one.source, **options)

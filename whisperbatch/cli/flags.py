@@ -16,7 +16,7 @@ from typing import Annotated, Any, Final, Literal, TypeVar, Union, get_args, get
 import typer
 
 from whisperbatch import options
-from whisperbatch.transcriber import shows
+from whisperbatch.options import shows
 
 T = TypeVar("T")
 
@@ -72,7 +72,7 @@ SAID: Final = {
     "initial_prompt": (
         "Text that every chunk is decoded as the continuation of: names, spelling, style."
     ),
-    "max_pause": "Silence inside a chunk longer than this many seconds is shortened to it.",
+    "max_silence": "Silence inside a chunk longer than this many seconds is shortened to it.",
     "max_line_width": (
         "Columns of a line, of which East Asian wide characters take two. A single word that "
         'is wider stands on a line of its own. "none" sets no limit.'

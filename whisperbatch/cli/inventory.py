@@ -12,7 +12,7 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from whisperbatch import api
+import whisperbatch as wb
 from whisperbatch.cli.screen import put
 from whisperbatch.engines.devices import (
     available_cores,
@@ -105,7 +105,7 @@ def _facts(model: str) -> Iterator[tuple[str, str]]:
     yield "auto takes", f"{device}, {compute_type}; {_part(device, compute_type)}"
     yield "could take", ", ".join(sorted(ctranslate2.get_supported_compute_types(device)))
     directory = find_model(model)
-    api.load(directory).close()
+    wb.load(directory).close()
     yield f"model {model}", f"loads, from {directory}"
 
 

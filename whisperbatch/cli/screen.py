@@ -21,10 +21,9 @@ from rich.progress import (
 )
 from rich.text import Text
 
+from whisperbatch.audio import stated_duration
 from whisperbatch.errors import WhisperBatchError
-from whisperbatch.jobs.finding import Task
-from whisperbatch.jobs.job import Event, Failed, Finished, Heard
-from whisperbatch.media import stated_duration
+from whisperbatch.jobs import Event, Failed, Finished, SegmentReady, WorkItem
 from whisperbatch.types import Segment
 
 PROBED: Final = 200  # recordings whose duration is asked for at once; of more it is estimated
@@ -63,7 +62,7 @@ class Lines(_Plain):
 
     def show(self, event: Event) -> None:
         """See `Screen`."""
-        if isinstance(event, Heard) and self._text:
+        if isinstance(event, SegmentReady) and self._text:
             put(event.segment.text)
         elif isinstance(event, Failed) and self._errors:
             complain(event.error)
@@ -82,7 +81,7 @@ class JsonLines(_Plain):
     def show(self, event: Event) -> None:
         """See `Screen`."""
         about: dict[str, object] = {"source": event.task.source}
-        if isinstance(event, Heard):
+        if isinstance(event, SegmentReady):
             about |= {"type": "segment", **asdict(event.segment)}
         elif isinstance(event, Finished):
             found = asdict(event.transcript)
@@ -105,7 +104,7 @@ class Terminal:
         text: whether to show text.
     """
 
-    def __init__(self, console: Console, tasks: Sequence[Task], *, text: bool) -> None:
+    def __init__(self, console: Console, tasks: Sequence[WorkItem], *, text: bool) -> None:
         bars = Progress(
             SpinnerColumn(),
             TextColumn("{task.description}", markup=False),
@@ -125,7 +124,7 @@ class Terminal:
 
     def show(self, event: Event) -> None:
         """See `Screen`."""
-        if isinstance(event, Heard):
+        if isinstance(event, SegmentReady):
             if self._text:
                 self._console.print(_line(event.segment), soft_wrap=True, highlight=False)
             self._advance(event.task, event.segment.end)
@@ -148,10 +147,10 @@ class Terminal:
         """See `Screen`."""
         self._bars.stop()
 
-    def _name(self, tasks: Sequence[Task]) -> str:
+    def _name(self, tasks: Sequence[WorkItem]) -> str:
         return f"{len(tasks)} left" if self._many else _shortened(tasks[0].source)
 
-    def _advance(self, task: Task, seconds: float) -> None:
+    def _advance(self, task: WorkItem, seconds: float) -> None:
         source = task.source
         self._places[source] = max(seconds, self._places.get(source, 0.0))
         self._bars.update(self._whole, completed=sum(self._places.values()))
@@ -183,7 +182,7 @@ class _Clock(ProgressColumn):
         return Text(" · ".join(parts), style="cyan")
 
 
-def open_screen(tasks: Sequence[Task], *, json_lines: bool, text: bool, quiet: bool) -> Screen:
+def open_screen(tasks: Sequence[WorkItem], *, json_lines: bool, text: bool, quiet: bool) -> Screen:
     """The screen that fits where output goes.
 
     Args:
@@ -245,7 +244,7 @@ def _done(event: Finished) -> Text:
     written = ", ".join(str(one) for one in outputs[:1]) + (
         f" and {len(outputs) - 1} more" if len(outputs) > 1 else ""
     )
-    listed = len(event.transcript.dropped)
+    listed = len(event.transcript.omissions)
     left_out = f", {listed} left out or missed" if listed else ""
     return Text.assemble(
         ("done ", "green"),
@@ -269,5 +268,5 @@ def _shortened(source: str) -> str:
     return name if len(name) <= NARROW else f"{name[: NARROW - 1]}…"
 
 
-def _duration(task: Task) -> float | None:
+def _duration(task: WorkItem) -> float | None:
     return stated_duration(task.source) if task.path else None

@@ -9,21 +9,28 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from whisperbatch import api
+import whisperbatch as wb
 from whisperbatch.cli.screen import Screen, clock, open_screen
 from whisperbatch.cli.stopping import Stop
+from whisperbatch.cli.timeline import KINDS, check_plot, draw
 from whisperbatch.errors import OptionError
-from whisperbatch.jobs.finding import Task, find, plan
-from whisperbatch.jobs.job import Event, Failed, Finished, Job, digest, run
-from whisperbatch.jobs.ledger import NAME, Ledger
-from whisperbatch.keywords import resolve
-from whisperbatch.models import find_model
-from whisperbatch.options import Options
-from whisperbatch.timeline import KINDS, check_plot, draw
+from whisperbatch.jobs import (
+    NAME,
+    Event,
+    Failed,
+    Finished,
+    Job,
+    Ledger,
+    WorkItem,
+    digest,
+    find,
+    plan,
+    run,
+)
+from whisperbatch.models import find_model, fingerprint
+from whisperbatch.options import Options, resolve
 from whisperbatch.types import Transcript
-from whisperbatch.weights import fingerprint
-from whisperbatch.writers import FORMATS, SubtitleOptions, check_layout, write
-from whisperbatch.writers.files import make_folder
+from whisperbatch.writers import FORMATS, SubtitleOptions, check_layout, make_folder, write
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,7 +119,7 @@ class _Plan:
         weights: fingerprint of the model's.
     """
 
-    tasks: tuple[Task, ...]
+    tasks: tuple[WorkItem, ...]
     options: Options
     text: bool
     root: Path | None
@@ -138,7 +145,7 @@ def transcribe_all(wanted: Wanted) -> int:
         left = [job.left(task) for task in planned.tasks]
         tally = _Tally(passed_over=left.count(None))
         screen = open_screen(
-            [one if isinstance(one, Task) else one.task for one in left if one],
+            [one if isinstance(one, WorkItem) else one.task for one in left if one],
             json_lines=wanted.json_lines,
             text=planned.text,
             quiet=wanted.quiet,
@@ -187,7 +194,7 @@ def _work(
     wanted: Wanted,
     planned: _Plan,
     job: Job,
-    left: Sequence[Task | Failed | None],
+    left: Sequence[WorkItem | Failed | None],
     *,
     tally: "_Tally",
     screen: Screen,
@@ -206,10 +213,10 @@ def _work(
     for one in left:
         if isinstance(one, Failed):
             show(one)
-    tasks = [one for one in left if isinstance(one, Task)]
+    tasks = [one for one in left if isinstance(one, WorkItem)]
     if not tasks:
         return
-    with api.load(wanted.model, **wanted.loading) as asr:
+    with wb.load(wanted.model, **wanted.loading) as asr:
         tally.begin()
         ordered = not any(task.outputs for task in tasks)
         for event in run(asr, tasks, planned.options, job, write=write_one, ordered=ordered):

@@ -16,12 +16,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from whisperbatch.decoding.decoded_row import DecodedRow, normalized
 from whisperbatch.decoding.loops import repeats
-from whisperbatch.decoding.parts import Part, normalized
-from whisperbatch.decoding.words import Placed, letters, said_slowly
-from whisperbatch.languages import UNSPACED
+from whisperbatch.decoding.words import AlignedWord, letters, said_slowly
 from whisperbatch.options import MOST_TOKENS, Options
-from whisperbatch.scripts import foreign
+from whisperbatch.text.languages import UNSPACED
+from whisperbatch.text.scripts import foreign
 from whisperbatch.types import Chunk, SpeechSpan, spoken, to_samples, to_seconds
 
 FASTEST: Final = 50.0  # letters a second that nobody says: for long, nobody says half of it
@@ -80,7 +80,7 @@ class Audit:
         return not (wrong or self.cut_off)
 
 
-def audit(part: Part, options: Options) -> Audit:
+def audit(part: DecodedRow, options: Options) -> Audit:
     """Hold a part against its speech and the thresholds."""
     hypothesis = part.hypothesis
     most = most_tokens(part.chunk)
@@ -125,7 +125,7 @@ def most_tokens(chunk: Chunk) -> int:
     return next((n for n in limits if spoken(chunk.speech) * TOKENS + SPARE <= n), MOST_TOKENS)
 
 
-def _foreign(part: Part, options: Options) -> int:
+def _foreign(part: DecodedRow, options: Options) -> int:
     if not options.multilingual:
         return 0
     return len(foreign(part.text, part.written, latin=options.latin_names))
@@ -136,7 +136,7 @@ def exceeds(value: float, threshold: float | None) -> bool:
     return threshold is not None and value > threshold
 
 
-def is_silent(part: Part, options: Options) -> bool:
+def is_silent(part: DecodedRow, options: Options) -> bool:
     """Whisper's rule: no-speech probability is high, and the text improbable.
 
     It forgives improbable text and nothing else (in openai/whisper and faster-whisper it also ends
@@ -149,7 +149,7 @@ def is_silent(part: Part, options: Options) -> bool:
     )
 
 
-def find_holes(part: Part, options: Options) -> tuple[Hole, ...]:
+def find_holes(part: DecodedRow, options: Options) -> tuple[Hole, ...]:
     """Stretches of speech longer than the threshold that no word covers.
 
     Where there are no words at all, all speech, however short. A translation is not checked: its
@@ -162,7 +162,7 @@ def find_holes(part: Part, options: Options) -> tuple[Hole, ...]:
     return tuple(hole for hole in found if hole.speech > least)
 
 
-def uncovered(words: Sequence[Placed], speech: Sequence[SpeechSpan]) -> list[Hole]:
+def uncovered(words: Sequence[AlignedWord], speech: Sequence[SpeechSpan]) -> list[Hole]:
     """All speech that no word covers.
 
     A word covers no more than it takes to say it slowly, however far the alignment stretches it.
@@ -193,22 +193,22 @@ def _add(holes: list[Hole], start: int, end: int, *, continues: bool) -> None:
         holes.append(Hole(start, end, end - start))
 
 
-def covered_until(word: Placed) -> int:
+def covered_until(word: AlignedWord) -> int:
     """Where a word ends if it is said slowly and not stretched."""
     return min(word.end, word.start + said_slowly(word))
 
 
-def hurried_words(part: Part) -> Sequence[int]:
+def hurried_words(part: DecodedRow) -> Sequence[int]:
     """Numbers of the words that there is no time for: some, or all in a very short part."""
     fastest = FASTEST_UNSPACED if part.written in UNSPACED else FASTEST
     count = sum(letters(word.text) for word in part.words)
     length = to_seconds(part.chunk.length)
     if length < BRIEF and count > fastest / 2 * length:
         return range(len(part.words))
-    return squeezed(part.words, part.written)
+    return too_fast(part.words, part.written)
 
 
-def squeezed(words: Sequence[Placed], language: str) -> list[int]:
+def too_fast(words: Sequence[AlignedWord], language: str) -> list[int]:
     """Numbers of the words that there is no time for: runs of them, in one span.
 
     Words that nobody says find no place in the alignment: they share what is left of one. In 664
@@ -235,7 +235,7 @@ def squeezed(words: Sequence[Placed], language: str) -> list[int]:
     ]
 
 
-def _rate(count: int, first: Placed, last: Placed) -> float:
+def _rate(count: int, first: AlignedWord, last: AlignedWord) -> float:
     """Letters a second, by the alignment: moved into speech, words may lie closer than said."""
     start = first.aligned[0] if first.aligned else first.start
     end = last.aligned[1] if last.aligned else last.end

@@ -21,7 +21,6 @@ from whisperbatch.types import Chunk
 TAIL: Final = 64  # tokens of text before a chunk; 220 made as few errors
 PASSAGE: Final = 5  # words in a row that a context may change
 MORE: Final = 2  # or so many more or fewer; three in a row can be a leak (`echoes`)
-TRUSTED: Final = 0.5  # temperature above which nobody goes on from a text (openai/whisper)
 
 
 class History:

@@ -2,27 +2,21 @@
 
 What is left after every retry: loops, words that there is no time for, and text over silence,
 music and noise. Several signals together decide; no list of phrases does so alone. All of it goes
-into `Transcript.dropped`.
+into `Transcript.omissions`.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from whisperbatch.decoding.audit import (
-    covered_until,
-    exceeds,
-    find_holes,
-    hurried_words,
-    is_silent,
-)
+from whisperbatch.decoding.audit import covered_until, exceeds, find_holes, hurried_words, is_silent
+from whisperbatch.decoding.decoded_row import DecodedRow, normalized
 from whisperbatch.decoding.loops import repeats
-from whisperbatch.decoding.parts import Part, normalized
-from whisperbatch.decoding.segments import Draft, draft
-from whisperbatch.decoding.words import Placed, letters
+from whisperbatch.decoding.segments import TimedText, draft
+from whisperbatch.decoding.words import AlignedWord, letters
 from whisperbatch.options import Options
-from whisperbatch.scripts import foreign
-from whisperbatch.types import Dropped, Reason, spoken, to_seconds
+from whisperbatch.text.scripts import foreign
+from whisperbatch.types import Omission, Reason, spoken, to_seconds
 
 COVERED: Final = 0.3  # of its speech is the least that text over speech covers
 DOUBTFUL: Final = -0.7  # average log-probability below which a stock phrase is not believed
@@ -77,12 +71,12 @@ BOILERPLATE: Final = frozenset(
 class Filtered:
     """A part's text: what is kept, and what is not."""
 
-    drafts: tuple[Draft, ...]
-    dropped: tuple[Dropped, ...]
+    drafts: tuple[TimedText, ...]
+    omissions: tuple[Omission, ...]
 
 
-def filter_part(part: Part, options: Options) -> Filtered:
-    """Part a part's sound text from what nobody says; list speech without words as missed."""
+def filter_part(part: DecodedRow, options: Options) -> Filtered:
+    """DecodedRow a part's sound text from what nobody says; list speech without words as missed."""
     reasons: dict[int, tuple[Reason, float]] = {}
     for numbers, reason, score in (*_strange(part, options), *_findings(part, options)):
         for number in numbers:
@@ -96,9 +90,9 @@ def filter_part(part: Part, options: Options) -> Filtered:
     )
 
 
-def keep(part: Part, kept: Sequence[bool]) -> tuple[Draft, ...]:
+def keep(part: DecodedRow, kept: Sequence[bool]) -> tuple[TimedText, ...]:
     """The part's drafts with the words that are kept, broken where some are not."""
-    drafts: list[Draft] = []
+    drafts: list[TimedText] = []
     position = 0
     for whole in part.drafts:
         flags = kept[position : position + len(whole.words)]
@@ -106,7 +100,7 @@ def keep(part: Part, kept: Sequence[bool]) -> tuple[Draft, ...]:
         if all(flags):
             drafts.append(whole)
             continue
-        run: list[Placed] = []
+        run: list[AlignedWord] = []
         for word, flag in zip((*whole.words, None), (*flags, False), strict=True):
             if flag and word:
                 run.append(word)
@@ -116,7 +110,7 @@ def keep(part: Part, kept: Sequence[bool]) -> tuple[Draft, ...]:
     return tuple(drafts)
 
 
-def _strange(part: Part, options: Options) -> Iterator[tuple[Sequence[int], Reason, float]]:
+def _strange(part: DecodedRow, options: Options) -> Iterator[tuple[Sequence[int], Reason, float]]:
     """Words with letters of other scripts, where rows have their own languages."""
     if options.multilingual:
         for number, word in enumerate(part.words):
@@ -124,7 +118,7 @@ def _strange(part: Part, options: Options) -> Iterator[tuple[Sequence[int], Reas
                 yield (number,), "script", float(len(found))
 
 
-def _findings(part: Part, options: Options) -> Iterator[tuple[Sequence[int], Reason, float]]:
+def _findings(part: DecodedRow, options: Options) -> Iterator[tuple[Sequence[int], Reason, float]]:
     """Numbers of words that are not to be believed, why, and how strong the evidence is."""
     everything = range(len(part.words))
     if part.words and is_silent(part, options):
@@ -153,15 +147,15 @@ def _findings(part: Part, options: Options) -> Iterator[tuple[Sequence[int], Rea
         yield everything, "no speech", part.hypothesis.no_speech_prob
 
 
-def _covered(part: Part) -> float:
+def _covered(part: DecodedRow) -> float:
     """How much of a part's speech its words take, each no longer than it takes to say it slowly."""
     time = sum(covered_until(word) - word.start for word in part.words)
     return to_seconds(time) / max(spoken(part.chunk.speech), 0.001)
 
 
 def listed(
-    words: Sequence[Placed], reasons: Mapping[int, tuple[Reason, float]]
-) -> tuple[Dropped, ...]:
+    words: Sequence[AlignedWord], reasons: Mapping[int, tuple[Reason, float]]
+) -> tuple[Omission, ...]:
     """An entry for each run of words that are dropped for one reason.
 
     Args:
@@ -172,8 +166,8 @@ def listed(
 
 
 def _runs(
-    words: Sequence[Placed], reasons: Mapping[int, tuple[Reason, float]]
-) -> Iterator[Dropped]:
+    words: Sequence[AlignedWord], reasons: Mapping[int, tuple[Reason, float]]
+) -> Iterator[Omission]:
     for number, (reason, score) in sorted(reasons.items()):
         if number and reasons.get(number - 1) == (reason, score):
             continue
@@ -181,15 +175,17 @@ def _runs(
         while reasons.get(last + 1) == (reason, score):
             last += 1
         text = "".join(word.text for word in words[number : last + 1]).strip()
-        yield Dropped(
+        yield Omission(
             to_seconds(words[number].start), to_seconds(words[last].end), text, reason, score
         )
 
 
-def _missed(part: Part, options: Options, dropped: Sequence[Dropped]) -> list[Dropped]:
+def _missed(part: DecodedRow, options: Options, dropped: Sequence[Omission]) -> list[Omission]:
     """Speech that no words were found for, but for that under dropped ones."""
     missed = [
-        Dropped(to_seconds(hole.start), to_seconds(hole.end), "", "missed", to_seconds(hole.speech))
+        Omission(
+            to_seconds(hole.start), to_seconds(hole.end), "", "missed", to_seconds(hole.speech)
+        )
         for hole in find_holes(part, options)
     ]
     return [

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from whisperbatch.decoding.vocabulary import Vocabulary
+from whisperbatch.decoding.tokenizer import WhisperTokenizer
 from whisperbatch.errors import OptionError
 from whisperbatch.options import MOST_TOKENS, DecodeOptions
 
@@ -40,7 +40,7 @@ class Prompts:
             model has not.
     """
 
-    def __init__(self, options: DecodeOptions, vocabulary: Vocabulary) -> None:
+    def __init__(self, options: DecodeOptions, vocabulary: WhisperTokenizer) -> None:
         self._vocabulary = vocabulary
         given = options.initial_prompt
         if isinstance(given, str):

@@ -15,14 +15,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, Literal
 
-from whisperbatch.batching import Row
+from whisperbatch.chunking.split import halves, moved
 from whisperbatch.decoding.audit import Audit, audit
-from whisperbatch.decoding.parts import Part
+from whisperbatch.decoding.decoded_row import DecodedRow
 from whisperbatch.decoding.prompts import Context
-from whisperbatch.decoding.recut import halves, moved
-from whisperbatch.decoding.rows import Job, RowDecoder
+from whisperbatch.decoding.row_decoder import DecodeRequest, RowDecoder
 from whisperbatch.options import Options
 from whisperbatch.protocols import FeatureExtractor
+from whisperbatch.rows import Row
 from whisperbatch.types import Chunk, to_seconds
 
 log = logging.getLogger(__name__)
@@ -40,7 +40,7 @@ Step = tuple[Remedy, float]  # and the temperature
 class _Case:
     """A part under repair."""
 
-    part: Part
+    part: DecodedRow
     audit: Audit
     context: Context
     remedies: Iterator[Step]
@@ -63,8 +63,8 @@ class Retry:
         self._options = options
 
     def __call__(
-        self, parts: Sequence[Part], contexts: Sequence[Context]
-    ) -> list[tuple[tuple[Part, ...], bool]]:
+        self, parts: Sequence[DecodedRow], contexts: Sequence[Context]
+    ) -> list[tuple[tuple[DecodedRow, ...], bool]]:
         """What each part has become, and whether it was decoded again; in order."""
         chunks = [
             [self._case(part, context)] for part, context in zip(parts, contexts, strict=True)
@@ -81,7 +81,9 @@ class Retry:
             for cases, again in zip(chunks, retried, strict=True)
         ]
 
-    def _case(self, part: Part, context: Context, depth: int = 0, *, moved: bool = False) -> _Case:
+    def _case(
+        self, part: DecodedRow, context: Context, depth: int = 0, *, moved: bool = False
+    ) -> _Case:
         case = _Case(part, audit(part, self._options), context, iter(()), depth, moved)
         case.remedies = self._remedies(case)
         return case
@@ -119,7 +121,7 @@ class Retry:
     def _try(self, tries: Sequence[tuple[_Case, Step]]) -> list[list[_Case]]:
         """The cases that each remedy makes, those of one kind decoded together."""
         results: list[list[_Case]] = [[] for _ in tries]
-        kinds: dict[tuple[Options, float], list[tuple[int, Job]]] = {}
+        kinds: dict[tuple[Options, float], list[tuple[int, DecodeRequest]]] = {}
         for number, (case, (remedy, temperature)) in enumerate(tries):
             kind = self._settings(remedy, case.part), temperature
             jobs = self._jobs(case, remedy)
@@ -134,23 +136,23 @@ class Retry:
                 results[number].append(self._case(part, job.context, depth, moved=moved))
         return results
 
-    def _jobs(self, case: _Case, remedy: Remedy) -> list[Job]:
+    def _jobs(self, case: _Case, remedy: Remedy) -> list[DecodeRequest]:
         part, context = case.part, case.context
         if remedy == "recut" and (cut := halves(part.chunk, _target(case))):
             # the second does not begin the recording, so it has no prefix
             contexts = (context, replace(context, prefix=()))
             return [
-                Job(self._row(half), part.language, part.task, own)
+                DecodeRequest(self._row(half), part.language, part.task, own)
                 for half, own in zip(cut, contexts, strict=True)
             ]
         if remedy == "moved":
-            return [Job(self._row(moved(part.chunk)), part.language, part.task, context)]
-        return [Job(part.row, part.language, part.task, context)]
+            return [DecodeRequest(self._row(moved(part.chunk)), part.language, part.task, context)]
+        return [DecodeRequest(part.row, part.language, part.task, context)]
 
     def _row(self, chunk: Chunk) -> Row:
         return Row.of(chunk, self._extractor)
 
-    def _settings(self, remedy: Remedy, part: Part) -> Options:
+    def _settings(self, remedy: Remedy, part: DecodedRow) -> Options:
         options = self._options
         if remedy == "own":
             others = self._decode.foreign_tokens(part.written)

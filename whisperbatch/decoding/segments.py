@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final
 
-from whisperbatch.decoding.vocabulary import Vocabulary
-from whisperbatch.decoding.words import Placed
-from whisperbatch.punctuation import CLAUSE_ENDS, CLOSING, ends_sentence, last_mark
+from whisperbatch.decoding.tokenizer import WhisperTokenizer
+from whisperbatch.decoding.words import AlignedWord
+from whisperbatch.text.punctuation import CLAUSE_ENDS, CLOSING, ends_sentence, last_mark
 from whisperbatch.types import Chunk, SpeechSpan, to_samples
 
 PAUSE: Final = to_samples(0.4)  # silence between words that ends a segment
@@ -17,7 +17,7 @@ COMMA: Final = to_samples(0.5)  # of silence that a comma is worth, when a segme
 
 
 @dataclass(frozen=True, slots=True)
-class Draft:
+class TimedText:
     """A segment before it has its number: words in recording samples.
 
     Attributes:
@@ -30,12 +30,12 @@ class Draft:
     start: int
     end: int
     text: str
-    words: tuple[Placed, ...] = ()
+    words: tuple[AlignedWord, ...] = ()
 
 
-def by_sentence(words: Sequence[Placed], speech: Sequence[SpeechSpan]) -> list[Draft]:
+def by_sentence(words: Sequence[AlignedWord], speech: Sequence[SpeechSpan]) -> list[TimedText]:
     """Words as segments: they end with a sentence, at a pause in speech, or before too long."""
-    groups: list[list[Placed]] = []
+    groups: list[list[AlignedWord]] = []
     for number, word in enumerate(words):
         if (
             not number
@@ -49,13 +49,13 @@ def by_sentence(words: Sequence[Placed], speech: Sequence[SpeechSpan]) -> list[D
     return [d for d in drafts if d.text]
 
 
-def draft(words: Sequence[Placed]) -> Draft:
+def draft(words: Sequence[AlignedWord]) -> TimedText:
     """One segment of all the words."""
     text = "".join(word.text for word in words).strip()
-    return Draft(words[0].start, words[-1].end, text, tuple(words))
+    return TimedText(words[0].start, words[-1].end, text, tuple(words))
 
 
-def _silence(earlier: Placed, later: Placed, speech: Sequence[SpeechSpan]) -> int:
+def _silence(earlier: AlignedWord, later: AlignedWord, speech: Sequence[SpeechSpan]) -> int:
     """Samples without speech between two words."""
     spans = speech[earlier.span : later.span + 1]
     return sum(after.start - before.end for before, after in pairwise(spans))
@@ -84,7 +84,7 @@ def _ends_sentence(text: str, following: str) -> bool:
 _TITLES: Final = frozenset({"Mr", "Mrs", "Ms", "Dr", "Prof", "St", "Sr", "Jr", "vs"})
 
 
-def _part(words: list[Placed], speech: Sequence[SpeechSpan]) -> list[list[Placed]]:
+def _part(words: list[AlignedWord], speech: Sequence[SpeechSpan]) -> list[list[AlignedWord]]:
     """Words in groups of at most `LONGEST`, parted at the most natural boundaries."""
     if words[-1].end - words[0].start <= LONGEST or len(words) == 1:
         return [words]
@@ -102,20 +102,20 @@ def _part(words: list[Placed], speech: Sequence[SpeechSpan]) -> list[list[Placed
 
 
 def by_timestamps(
-    tokens: Sequence[int], chunk: Chunk, vocabulary: Vocabulary
-) -> list[tuple[Draft, list[int]]]:
+    tokens: Sequence[int], chunk: Chunk, vocabulary: WhisperTokenizer
+) -> list[tuple[TimedText, list[int]]]:
     """Segments as Whisper's own timestamp tokens delimit them, each with its text tokens.
 
     All text tokens but blank ones at the end are in one of them.
     """
-    drafts: list[tuple[Draft, list[int]]] = []
+    drafts: list[tuple[TimedText, list[int]]] = []
     start, text = 0.0, list[int]()
 
     def close(end: int) -> None:
         nonlocal text
         if words := vocabulary.text(text).strip():  # blank tokens go to the next segment
             begin = chunk.recording_time(to_samples(start))
-            drafts.append((Draft(begin, max(begin, end), words), text))
+            drafts.append((TimedText(begin, max(begin, end), words), text))
             text = []
 
     for token in tokens:

@@ -5,9 +5,9 @@ from dataclasses import dataclass, replace
 from itertools import accumulate, groupby
 from typing import Final
 
-from whisperbatch.decoding.vocabulary import Vocabulary
+from whisperbatch.decoding.tokenizer import WhisperTokenizer
 from whisperbatch.protocols import Alignment
-from whisperbatch.punctuation import ends_sentence
+from whisperbatch.text.punctuation import ends_sentence
 from whisperbatch.types import Chunk, SpeechSpan, to_samples
 
 # openai/whisper's sets, and more: marks that belong to the word after, and to the word before
@@ -21,7 +21,7 @@ LETTER: Final = to_samples(0.12)
 
 
 @dataclass(frozen=True, slots=True)
-class Placed:
+class AlignedWord:
     """A word in the recording.
 
     Attributes:
@@ -46,10 +46,10 @@ def place_words(
     alignment: Alignment,
     chunk: Chunk,
     language: str,
-    vocabulary: Vocabulary,
+    vocabulary: WhisperTokenizer,
     *,
     speech: Sequence[SpeechSpan] = (),
-) -> list[Placed]:
+) -> list[AlignedWord]:
     """The words of a chunk, in order, each within a speech span, starts and ends not decreasing.
 
     `speech` stands for the spans that they may lie in; by default all of the chunk's.
@@ -63,13 +63,13 @@ def place_words(
         start, end = map(chunk.recording_time, aligned)
         probability = float(alignment.probabilities[first : last + 1].mean())
         text = vocabulary.text(group)
-        words.append(Placed(text, start, max(start, end), probability, 0, aligned))
+        words.append(AlignedWord(text, start, max(start, end), probability, 0, aligned))
     return into_speech(merge_punctuation(words), speech or chunk.speech)
 
 
-def merge_punctuation(words: Sequence[Placed]) -> list[Placed]:
+def merge_punctuation(words: Sequence[AlignedWord]) -> list[AlignedWord]:
     """Punctuation joined to its word, as openai/whisper does; it does not stretch the word."""
-    result: list[Placed] = []
+    result: list[AlignedWord] = []
     for word in words:
         mark = word.text.strip()
         if result and mark and all(c in APPENDED for c in mark) and not word.text.startswith(" "):
@@ -81,28 +81,28 @@ def merge_punctuation(words: Sequence[Placed]) -> list[Placed]:
     return result
 
 
-def into_speech(words: Sequence[Placed], speech: Sequence[SpeechSpan]) -> list[Placed]:
+def into_speech(words: Sequence[AlignedWord], speech: Sequence[SpeechSpan]) -> list[AlignedWord]:
     """Each word moved into the span it overlaps most, in order.
 
     Cross-attention stretches the words beside a pause over the pause, or ends them before it. The
     voice activity detector knows where the pause is: no word lies in a span's margins, and the
     last word of a span lasts until its speech ends, if that is soon.
     """
-    numbered: list[Placed] = []
+    numbered: list[AlignedWord] = []
     current = 0
     for word, before in zip(words, (None, *words), strict=False):
         heard = _unstretched(word, before)
         choices = range(current, len(speech))
         current = max(choices, key=lambda number: (_overlap(heard, speech[number]), -number))
         numbered.append(replace(word, span=current))
-    result: list[Placed] = []
+    result: list[AlignedWord] = []
     for number, group in groupby(numbered, key=lambda word: word.span):
         result += _within(list(group), speech[number])
         result[-1] = _lasting(result[-1], speech[number])
     return result
 
 
-def _unstretched(word: Placed, before: Placed | None) -> Placed:
+def _unstretched(word: AlignedWord, before: AlignedWord | None) -> AlignedWord:
     """The first word of a sentence without what was stretched before it, the last without after.
 
     So does openai/whisper. Otherwise a word may land in another span than its sentence.
@@ -127,13 +127,13 @@ def _core(span: SpeechSpan) -> SpeechSpan:
     )
 
 
-def _lasting(word: Placed, span: SpeechSpan) -> Placed:
+def _lasting(word: AlignedWord, span: SpeechSpan) -> AlignedWord:
     """The last word of a span, until its speech ends: the alignment ends it 0.2 s too early."""
     end = _core(span).end
     return replace(word, end=end) if word.end < end <= word.end + EARLY else word
 
 
-def said_slowly(word: Placed) -> int:
+def said_slowly(word: AlignedWord) -> int:
     """Samples that it takes to say a word slowly."""
     return WORD + LETTER * letters(word.text)
 
@@ -143,7 +143,7 @@ def letters(text: str) -> int:
     return sum(character.isalnum() for character in text)
 
 
-def _within(words: Sequence[Placed], span: SpeechSpan) -> list[Placed]:
+def _within(words: Sequence[AlignedWord], span: SpeechSpan) -> list[AlignedWord]:
     """Words cut to fit the span that they belong to.
 
     Its margins are not speech. Words that lie outside it have nothing left: they share the time of
@@ -156,8 +156,8 @@ def _within(words: Sequence[Placed], span: SpeechSpan) -> list[Placed]:
         cut.append(replace(word, start=start, end=max(start, min(word.end, span.end))))
     if all(word.start == word.end for word in cut):
         return _share(cut, span.start, span.end)
-    result: list[Placed] = []
-    waiting: list[Placed] = []
+    result: list[AlignedWord] = []
+    waiting: list[AlignedWord] = []
     for word in cut:
         waiting.append(word)
         if word.start < word.end:
@@ -169,7 +169,7 @@ def _within(words: Sequence[Placed], span: SpeechSpan) -> list[Placed]:
     return result
 
 
-def _share(words: Sequence[Placed], start: int, end: int) -> list[Placed]:
+def _share(words: Sequence[AlignedWord], start: int, end: int) -> list[AlignedWord]:
     """Words one after the other from `start` to `end`, each as long as its text is."""
     if len(words) == 1:
         return [replace(words[0], start=start, end=end)]
@@ -182,6 +182,6 @@ def _share(words: Sequence[Placed], start: int, end: int) -> list[Placed]:
     ]
 
 
-def _overlap(word: Placed, span: SpeechSpan) -> int:
+def _overlap(word: AlignedWord, span: SpeechSpan) -> int:
     """Samples in common; negative, the distance."""
     return min(word.end, span.end) - max(word.start, span.start)

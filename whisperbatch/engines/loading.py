@@ -6,13 +6,13 @@ from os import PathLike
 from typing import Any, Final, Literal, TypeAlias
 
 from whisperbatch.errors import MissingExtraError, OptionError
-from whisperbatch.models import find_model
+from whisperbatch.models.registry import find_model
 from whisperbatch.protocols import Engine
 
 EngineKind: TypeAlias = Literal["ctranslate2", "torch"]
 
 OTHERS: Final = {
-    "ctranslate2": ("quantization", "group_size", "assistant", "compile"),
+    "ctranslate2": ("quantization", "group_size", "draft_model", "compile"),
     "torch": ("encoder", "decoder", "inter_threads", "intra_threads"),
 }
 """What an engine has no use for."""
@@ -50,7 +50,7 @@ def torch_engine(
     compute_type: str,
     quantization: Literal["hqq4", "int8"] | None,
     group_size: int,
-    assistant: str | PathLike[str] | None,
+    draft_model: str | PathLike[str] | None,
     compiled: bool,
 ) -> Engine:
     """See `engines.torch.TorchEngine`.
@@ -60,7 +60,7 @@ def torch_engine(
         OptionError: several devices.
     """
     try:
-        from whisperbatch.engines.torch import TorchEngine  # noqa: PLC0415 - an extra
+        from whisperbatch.engines.torch.engine import TorchEngine  # noqa: PLC0415 - an extra
     except ImportError as error:
         raise MissingExtraError(
             f'engine="torch": {error.name} is not installed: pip install "whisperbatch[torch]"'
@@ -75,6 +75,6 @@ def torch_engine(
         compute_type=compute_type,
         quantization=quantization,
         group_size=group_size,
-        assistant=find_model(assistant, transformers=True) if assistant is not None else None,
+        draft_model=find_model(draft_model, transformers=True) if draft_model is not None else None,
         compiled=compiled,
     )

@@ -5,11 +5,12 @@ from typing import Final
 
 from whisperbatch.errors import OptionError
 from whisperbatch.features.kaldi import KaldiFbank, KaldiMel
+from whisperbatch.features.mel import silence_beside
 from whisperbatch.features.whisper import WhisperFeatures
 from whisperbatch.options import FeatureKind
 from whisperbatch.protocols import FeatureExtractor
 
-__all__ = ["EXTRACTORS", "KALDI", "feature_extractor"]
+__all__ = ["EXTRACTORS", "KALDI", "WhisperFeatures", "feature_extractor", "silence_beside"]
 
 KALDI: Final = KaldiMel
 """The better of the two kinds on Kaldi's frames: what `features="kaldi"` means."""

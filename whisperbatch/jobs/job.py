@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import Final
 
 from whisperbatch.errors import EngineError, WhisperBatchError, WriteError
-from whisperbatch.jobs.finding import Task
+from whisperbatch.jobs.inputs import WorkItem
+from whisperbatch.jobs.journal import JournaledEngine
 from whisperbatch.jobs.ledger import Ledger
 from whisperbatch.options import Options
 from whisperbatch.transcriber import Transcriber
@@ -32,7 +33,7 @@ Settings = Callable[[Path], str]  # what a file depends on, beside the recording
 class Finished:
     """A recording's outputs are written."""
 
-    task: Task
+    task: WorkItem
     transcript: Transcript
 
 
@@ -40,19 +41,19 @@ class Finished:
 class Failed:
     """A recording could not be read, or its outputs not be written."""
 
-    task: Task
+    task: WorkItem
     error: WhisperBatchError
 
 
 @dataclass(frozen=True, slots=True)
-class Heard:
+class SegmentReady:
     """A recording's next segment."""
 
-    task: Task
+    task: WorkItem
     segment: Segment
 
 
-Event = Heard | Finished | Failed
+Event = SegmentReady | Finished | Failed
 
 
 def digest(*parts: object) -> str:
@@ -80,7 +81,7 @@ class Job:
     ledger: Ledger | None = None
     anew: bool = False
 
-    def left(self, task: Task) -> Task | Failed | None:
+    def left(self, task: WorkItem) -> WorkItem | Failed | None:
         """What of a task is to be done; None where all is. Without a ledger, all of it.
 
         A file that somebody else has written, or changed since, is never replaced, unless `anew`.
@@ -98,7 +99,7 @@ class Job:
             missing.append(output)
         return replace(task, outputs=tuple(missing)) if missing or not task.outputs else None
 
-    def made(self, task: Task, output: Path) -> str | None:
+    def made(self, task: WorkItem, output: Path) -> str | None:
         """Of what an output is made now; None where the recording is no file."""
         try:
             found = task.path.stat() if task.path else None
@@ -109,7 +110,9 @@ class Job:
         path = os.fsencode(task.path.absolute())
         return digest(path, found.st_size, found.st_mtime_ns, self.settings(output))
 
-    def write(self, task: Task, made: Sequence[str | None], found: Transcript, put: Write) -> None:
+    def write(
+        self, task: WorkItem, made: Sequence[str | None], found: Transcript, put: Write
+    ) -> None:
         """Write the outputs, and enter them.
 
         Raises:
@@ -126,7 +129,7 @@ class Job:
 
 def run(
     asr: Transcriber,
-    tasks: Sequence[Task],
+    tasks: Sequence[WorkItem],
     options: Options,
     job: Job,
     *,
@@ -156,11 +159,11 @@ def run(
             made[number] = [job.made(task, output) for output in task.outputs]  # before it is read
             yield task.source
 
-    remembering = asr.remembering(job.ledger) if job.ledger else asr
-    with closing(remembering.stream_many(sources(), options=options, ordered=ordered)) as items:
+    journaled = Transcriber(JournaledEngine(asr.engine, job.ledger)) if job.ledger else asr
+    with closing(journaled.stream_many(sources(), options=options, ordered=ordered)) as items:
         for number, item in items:
             event = _event(job, tasks[number], item, made[number], write)
-            if marks and not isinstance(event, Heard):
+            if marks and not isinstance(event, SegmentReady):
                 kept = isinstance(event, Failed) and isinstance(event.error, MAY_PASS)
                 marks.end(number, kept=kept)
             yield event
@@ -170,13 +173,13 @@ def run(
 
 def _event(
     job: Job,
-    task: Task,
+    task: WorkItem,
     item: Segment | Transcript | WhisperBatchError,
     made: Sequence[str | None],
     write: Write,
 ) -> Event:
     if isinstance(item, Segment):
-        return Heard(task, item)
+        return SegmentReady(task, item)
     if isinstance(item, WhisperBatchError):
         return Failed(task, item)
     try:

@@ -4,11 +4,11 @@ from functools import cache
 
 from whisperbatch.options import VadOptions
 from whisperbatch.protocols import Vad
-from whisperbatch.vad.calibrated import Calibrated
-from whisperbatch.vad.everything import Everything
-from whisperbatch.vad.leveled import Leveled
+from whisperbatch.vad.calibration import CalibratedVad
+from whisperbatch.vad.gain_control import GainControlledVad
+from whisperbatch.vad.no_vad import NoVad
 
-__all__ = ["Everything", "open_vad"]
+__all__ = ["NoVad", "open_vad"]
 
 
 def open_vad(options: VadOptions) -> Vad:
@@ -18,7 +18,7 @@ def open_vad(options: VadOptions) -> Vad:
         ModelError: Silero's weights are not to be found.
     """
     if not options.vad:
-        return Everything()
+        return NoVad()
     return _silero()
 
 
@@ -27,4 +27,4 @@ def _silero() -> Vad:
     """One for all recordings: it holds no state of theirs, and takes a while to load."""
     from whisperbatch.vad.silero import SileroVad  # noqa: PLC0415 - loads onnxruntime
 
-    return Calibrated(Leveled(SileroVad()))
+    return CalibratedVad(GainControlledVad(SileroVad()))

@@ -10,12 +10,21 @@ from typing import Final
 from whisperbatch.errors import OptionError
 from whisperbatch.types import Transcript
 from whisperbatch.writers import subtitles, tables
-from whisperbatch.writers.files import write_text_atomically
+from whisperbatch.writers.files import make_folder, write_atomically, write_text_atomically
 from whisperbatch.writers.options import LAID_OUT, SubtitleOptions, check_layout
 from whisperbatch.writers.ttml import ttml
 from whisperbatch.writers.verbose_json import verbose_json
 
-__all__ = ["FORMATS", "LAID_OUT", "SubtitleOptions", "check_layout", "render", "write"]
+__all__ = [
+    "FORMATS",
+    "LAID_OUT",
+    "SubtitleOptions",
+    "check_layout",
+    "make_folder",
+    "render",
+    "write",
+    "write_atomically",
+]
 
 FORMATS: Final = ("txt", "srt", "vtt", "tsv", "json", "csv", "lrc", "ttml")
 """Each is also the suffix of its files."""

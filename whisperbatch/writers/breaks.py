@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from itertools import accumulate
 from typing import Final
 
-from whisperbatch.punctuation import CLAUSE_ENDS, CLOSING, SENTENCE_ENDS, last_mark
+from whisperbatch.text.punctuation import CLAUSE_ENDS, CLOSING, SENTENCE_ENDS, last_mark
 from whisperbatch.writers.texts import columns, is_visible
 
 # What a break costs by what it comes after, in units of `layout`: a line that is full costs 1.

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
 
-from whisperbatch.languages import UNSPACED
+from whisperbatch.text.languages import UNSPACED
 from whisperbatch.types import Segment, Transcript
 from whisperbatch.writers.breaks import measure
 from whisperbatch.writers.layout import Block, lay_out

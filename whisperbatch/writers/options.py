@@ -5,8 +5,8 @@ from dataclasses import dataclass, fields, replace
 from types import MappingProxyType
 from typing import Final
 
-from whisperbatch import checks
 from whisperbatch.errors import OptionError
+from whisperbatch.options import checks
 
 MOST: Final = 1000  # columns, lines, words: more than any screen has
 

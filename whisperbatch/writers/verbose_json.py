@@ -5,7 +5,7 @@ import re
 from dataclasses import asdict
 from typing import Any, Final
 
-from whisperbatch.languages import LANGUAGES
+from whisperbatch.text.languages import LANGUAGES
 from whisperbatch.types import HOP, Segment, Transcript, Word, to_samples
 
 _HALVES: Final = re.compile("[\ud800-\udfff]")  # of a pair: JSON can write them, UTF-8 cannot
@@ -27,7 +27,7 @@ def verbose_json(transcript: Transcript) -> str:
         "language_code": transcript.language,
         "language_probability": transcript.language_probability,
         "source": transcript.source,
-        "dropped": [asdict(dropped) for dropped in transcript.dropped],
+        "omissions": [asdict(dropped) for dropped in transcript.omissions],
         "chunks": transcript.chunks,
         "redecoded": transcript.redecoded,
     }

@@ -7,16 +7,15 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from whisperbatch.audio import open_audio
-from whisperbatch.compat.faster_whisper._parameters import detection_options
+from whisperbatch import Transcriber
+from whisperbatch.compat.faster_whisper._parameters import detection_options, keywords_of
 from whisperbatch.compat.faster_whisper._session import seconds_of_speech
 from whisperbatch.compat.faster_whisper._sources import again, as_source
 from whisperbatch.errors import OptionError
-from whisperbatch.features.mel import silence_beside
-from whisperbatch.language import Heard, decide
+from whisperbatch.features import silence_beside
+from whisperbatch.language import decide
 from whisperbatch.options import Options
-from whisperbatch.transcriber import Transcriber
-from whisperbatch.types import WINDOW_FRAMES
+from whisperbatch.types import WINDOW_FRAMES, LanguageScores
 
 Detected = tuple[str, float, list[tuple[str, float]]]
 
@@ -35,8 +34,7 @@ log = logging.getLogger(__name__)
 
 def in_audio(asr: Transcriber, audio: object, options: Options) -> Detected:
     """The language of a recording; see `WhisperModel.detect_language`."""
-    with open_audio(as_source(audio), options) as reader:
-        found = asr.detect_from(reader, options)
+    found = asr.detect_language(as_source(audio), **keywords_of(options))
     return found.language or "en", found.probability, list(found.probabilities.items())
 
 
@@ -58,7 +56,7 @@ def in_features(asr: Transcriber, given: npt.NDArray[np.float32], options: Optio
         padded = np.full((1, engine.n_mels, WINDOW_FRAMES), silence_beside(features), np.float32)
         padded[0, :, : window.shape[1]] = window
         [probabilities] = engine.detect_language(engine.encode(padded))
-        heard.append(Heard(probabilities, float(window.shape[1])))
+        heard.append(LanguageScores(probabilities, float(window.shape[1])))
     decision = decide(heard, options)
     ranked = sorted(decision.probabilities.items(), key=lambda item: -item[1])
     return decision.language, decision.probability, ranked
@@ -89,8 +87,7 @@ def in_segments(
         speech, duration = seconds_of_speech(twice, options)
         if speech < least * duration:
             return {"language_code": None, "language_confidence": 1.0}
-    with open_audio(source, options) as reader:
-        found = asr.detect_from(reader, options)
+    found = asr.detect_language(source, **keywords_of(options))
     if found.language is None:
         return {"language_code": None, "language_confidence": 1.0}
     return {"language_code": found.language, "language_confidence": found.probability}

@@ -3,7 +3,7 @@
 import numpy as np
 import numpy.typing as npt
 
-from whisperbatch.features.whisper import WhisperFeatures
+from whisperbatch.features import WhisperFeatures
 from whisperbatch.types import HOP, SAMPLING_RATE, WINDOW, WINDOW_FRAMES, Features
 
 

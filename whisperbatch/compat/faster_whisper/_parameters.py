@@ -9,14 +9,20 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, cast
 
-from whisperbatch import checks
 from whisperbatch.compat.faster_whisper._defaults import is_given, unless_given
 from whisperbatch.compat.faster_whisper._results import TranscriptionOptions
 from whisperbatch.compat.faster_whisper.vad import mapped
-from whisperbatch.decoding.continuation import TRUSTED
 from whisperbatch.errors import OptionError
-from whisperbatch.keywords import DetectionKeywords, OptionKeywords, for_detection, resolve
-from whisperbatch.options import DecodeOptions, Options
+from whisperbatch.options import (
+    PROMPT_RESET_TEMPERATURE,
+    DecodeOptions,
+    DetectionKeywords,
+    OptionKeywords,
+    Options,
+    checks,
+    for_detection,
+    resolve,
+)
 from whisperbatch.types import WINDOW, to_seconds
 
 LADDER: Final = [0.0, 0.2, 0.4, 0.6, 0.8, 1.0]
@@ -159,6 +165,17 @@ def detection_options(
     return _resolved(lambda: for_detection(**cast("DetectionKeywords", keywords)))
 
 
+def keywords_of(options: Options) -> DetectionKeywords:
+    """The options of a detection as keywords of `Transcriber.detect_language`."""
+    defaults = Options()
+    found = {
+        name: getattr(options, name)
+        for name in DetectionKeywords.__annotations__
+        if getattr(options, name) != getattr(defaults, name)
+    }
+    return cast("DetectionKeywords", found)
+
+
 def effective(options: Options, request: Request) -> TranscriptionOptions:
     """The options in effect, as theirs."""
     clips = options.clip_timestamps
@@ -173,7 +190,7 @@ def effective(options: Options, request: Request) -> TranscriptionOptions:
         no_speech_threshold=options.no_speech_threshold,
         compression_ratio_threshold=options.compression_ratio_threshold,
         condition_on_previous_text=options.condition_on_previous_text,
-        prompt_reset_on_temperature=TRUSTED,
+        prompt_reset_on_temperature=PROMPT_RESET_TEMPERATURE,
         temperatures=list(options.temperatures),
         initial_prompt=options.initial_prompt,
         prefix=options.prefix,
@@ -205,10 +222,12 @@ def _refuse(request: Request) -> None:
     reset = request.prompt_reset_on_temperature
     checks.number("prompt_reset_on_temperature", reset, least=0)
     first = _temperatures(request)[:1]  # nobody goes on from text of the others
-    if _conditioned(request) and any((rung > reset) != (rung > TRUSTED) for rung in first):
+    if _conditioned(request) and any(
+        (rung > reset) != (rung > PROMPT_RESET_TEMPERATURE) for rung in first
+    ):
         raise OptionError(
-            f"prompt_reset_on_temperature={reset} cannot be honoured: text decoded above {TRUSTED} "
-            "is never gone on from here, other text is; leave it out"
+            f"prompt_reset_on_temperature={reset} cannot be honoured: here text decoded above "
+            f"{PROMPT_RESET_TEMPERATURE} is never used as context, and other text is; leave it out"
         )
     if request.hallucination_silence_threshold is not None:
         silence = request.hallucination_silence_threshold

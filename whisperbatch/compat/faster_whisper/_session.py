@@ -14,27 +14,23 @@ from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from whisperbatch import types
+from whisperbatch import SegmentStream, Transcriber, chunk_audio, types
 from whisperbatch.audio import AudioReader, open_audio
 from whisperbatch.compat.faster_whisper._anomalies import without_anomalies
 from whisperbatch.compat.faster_whisper._parameters import (
     Request,
     detection_of,
     effective,
+    keywords_of,
     options_of,
 )
 from whisperbatch.compat.faster_whisper._results import Segment, TranscriptionInfo, Word
 from whisperbatch.compat.faster_whisper._sources import again, as_source
 from whisperbatch.compat.faster_whisper.vad import effective as effective_vad
-from whisperbatch.detection import glimpse
 from whisperbatch.errors import WhisperBatchError
-from whisperbatch.languages import UNSPACED, check_language
 from whisperbatch.options import Options
-from whisperbatch.pipeline import cut
-from whisperbatch.streams import SegmentStream
-from whisperbatch.transcriber import Transcriber
-from whisperbatch.types import Source, spoken, to_seconds
-from whisperbatch.vad import open_vad
+from whisperbatch.text import UNSPACED, check_language
+from whisperbatch.types import Source, to_seconds
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
@@ -77,12 +73,13 @@ def transcribe(
         language = _language(asr, reader, request, listening)
         if language and not request.multilingual:
             options = options_of(request, language.code, multilingual=False)
-        stream = asr.stream_from(reader, options, stack.pop_all().close)
-    first = None if language else next(stream, None)
+        segments = asr.stream(reader, options=options)
+        stack.pop_all()
+    first = None if language else next(segments, None)
     if language is None:
-        known = stream.language or "en", stream.language_probability
-        language = _Language(*known, stream.language_probabilities)
-    told = chain((first,) if first else (), stream)
+        known = segments.language or "en", segments.language_probability
+        language = _Language(*known, segments.language_probabilities)
+    told = chain((first,) if first else (), segments)
     info = TranscriptionInfo(
         language=language.code,
         language_probability=language.probability,
@@ -92,7 +89,7 @@ def transcribe(
         transcription_options=effective(options, request),
         vad_options=effective_vad(options),
     )
-    return _segments(stream, told, asr.engine.tokenizer, request, info.duration), info
+    return _segments(segments, told, asr.engine.tokenizer, request, info.duration), info
 
 
 def _for_model(request: Request, asr: Transcriber) -> Request:
@@ -112,8 +109,8 @@ def _language(
     """As far as it is known without reading the recording through."""
     if request.language:
         return _Language(check_language(request.language), 1.0)
-    found = glimpse(asr.engine, reader, options)
-    if found is None or found.language is None:
+    found = asr.detect_language(reader, read_through=False, **keywords_of(options))
+    if found.language is None:
         return None
     every = found.probabilities if asr.engine.is_multilingual else {}
     return _Language(found.language, found.probability, every)
@@ -121,9 +118,9 @@ def _language(
 
 def _duration(reader: AudioReader) -> float | Callable[[], float]:
     """In seconds, as the container states it; otherwise what has been read."""
-    with reader.excerpts() as excerpts:
-        if excerpts:
-            return excerpts.duration
+    with reader.random_access() as recording:
+        if recording:
+            return recording.duration
     return lambda: to_seconds(reader.position)
 
 
@@ -148,8 +145,7 @@ def _after_vad(
 def seconds_of_speech(source: Source, options: Options) -> tuple[float, float]:
     """How much speech there is in a recording, margins counted, and how much was read for it."""
     with open_audio(source, options) as reader:
-        found = cut(reader.blocks(), open_vad(options), options)
-        speech = sum(spoken(chunk.speech) for chunk in found)
+        speech = sum(chunk.speech_duration for chunk in chunk_audio(reader, options=options))
         return speech, to_seconds(reader.position)
 
 

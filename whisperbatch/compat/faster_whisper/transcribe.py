@@ -8,7 +8,7 @@ from typing import Any, BinaryIO, Final, Literal, cast
 import numpy as np
 import numpy.typing as npt
 
-from whisperbatch.api import load
+from whisperbatch import Transcriber, load
 from whisperbatch.compat.faster_whisper import _detection, _session
 from whisperbatch.compat.faster_whisper._defaults import unless_given
 from whisperbatch.compat.faster_whisper._features import FeatureExtractor
@@ -29,8 +29,7 @@ from whisperbatch.compat.faster_whisper._results import (
 from whisperbatch.compat.faster_whisper.utils import find
 from whisperbatch.compat.faster_whisper.vad import VadOptions
 from whisperbatch.errors import OptionError
-from whisperbatch.languages import LANGUAGES
-from whisperbatch.transcriber import Transcriber
+from whisperbatch.text import LANGUAGES
 
 __all__ = [
     "BatchedInferencePipeline",

@@ -1,11 +1,14 @@
 """The functions of faster_whisper.utils that programs use."""
 
 import os
+from typing import Final
 
 from whisperbatch.errors import ModelError, OptionError
-from whisperbatch.models import HUB_FILES, REPOSITORIES
-from whisperbatch.packaged import packaged_model
-from whisperbatch.writers.times import HOUR, MINUTE, SECOND
+from whisperbatch.models import HUB_FILES, REPOSITORIES, packaged_model
+
+SECOND: Final = 1000  # ms
+MINUTE: Final = 60 * SECOND
+HOUR: Final = 60 * MINUTE
 
 __all__ = ["available_models", "download_model", "format_timestamp"]
 

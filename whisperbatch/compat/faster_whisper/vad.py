@@ -7,13 +7,11 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from whisperbatch.chunking import chunks
+from whisperbatch import chunk_audio
 from whisperbatch.compat.faster_whisper._defaults import is_given, unless_given
 from whisperbatch.errors import OptionError
-from whisperbatch.keywords import OptionKeywords, resolve
-from whisperbatch.options import Options
+from whisperbatch.options import OptionKeywords, Options, resolve
 from whisperbatch.types import SAMPLING_RATE
-from whisperbatch.vad import open_vad
 
 __all__ = ["VadOptions", "get_speech_timestamps"]
 
@@ -124,6 +122,8 @@ def get_speech_timestamps(
 
 
 def _spans(audio: npt.NDArray[np.float32], options: Options) -> Iterator[tuple[int, int]]:
-    vad = open_vad(options)
-    for chunk in chunks(vad([np.asarray(audio, np.float32)]), options, vad.hop):
+    samples = np.asarray(audio, np.float32)
+    if not len(samples):
+        return
+    for chunk in chunk_audio(samples, options=options):
         yield from ((span.start, span.end) for span in chunk.speech)

@@ -1,0 +1,105 @@
+from collections.abc import Generator
+
+import numpy as np
+import pytest
+
+from whisperbatch.audio.clips import clips
+from whisperbatch.types import Samples
+
+SECOND = 16_000
+
+Ranges = tuple[tuple[float, float | None], ...]
+
+
+class Source:
+    """Blocks of a recording whose samples count up, and how far it was read."""
+
+    def __init__(self, length: int, size: int) -> None:
+        self.samples: Samples = np.arange(length, dtype=np.float32)
+        self.size = size
+        self.read = 0
+
+    def blocks(self) -> Generator[Samples, None, None]:
+        for start in range(0, len(self.samples), self.size):
+            block = self.samples[start : start + self.size]
+            self.read += len(block)
+            yield block
+
+
+def taken(source: Source, ranges: Ranges) -> list[tuple[int, Samples]]:
+    empty = np.zeros(0, np.float32)
+    return [
+        (first, np.concatenate([empty, *blocks]))
+        for first, blocks in clips(source.blocks(), ranges)
+    ]
+
+
+@pytest.mark.parametrize("size", [1, 7, 1600, SECOND, 3 * SECOND + 1, 10**6])
+@pytest.mark.parametrize(
+    "ranges",
+    [
+        (),
+        ((0.0, None),),
+        ((0.0, 0.5), (0.5, 0.75), (0.75, None)),
+        ((0.1, 0.2), (1.0, 1.5)),
+        ((0.25, 0.250_01), (1.999, None)),
+        ((0.5, 1.0), (1.0, 2.0)),
+    ],
+)
+def test_each_range_has_its_samples(ranges: Ranges, size: int) -> None:
+    source = Source(2 * SECOND, size)
+    found = taken(source, ranges)
+    assert len(found) == len(ranges or ((0.0, None),))
+    for (first, audio), (start, end) in zip(found, ranges or ((0.0, None),), strict=True):
+        assert first == round(start * SECOND)
+        last = 2 * SECOND if end is None else round(end * SECOND)
+        np.testing.assert_array_equal(audio, source.samples[first:last])
+
+
+def test_nothing_is_read_after_the_last_range() -> None:
+    source = Source(100 * SECOND, 1000)
+    taken(source, ((1.0, 2.0), (3.0, 4.0)))
+    assert source.read == 4 * SECOND
+
+
+def test_a_block_that_starts_at_the_end_is_not_read() -> None:
+    source = Source(2 * SECOND, SECOND)
+    taken(source, ((0.0, 1.0),))
+    assert source.read == SECOND
+
+
+def test_a_range_that_reaches_past_the_end_has_what_there_is() -> None:
+    source = Source(SECOND, 1000)
+    [(first, audio)] = taken(source, ((0.5, 9.0),))
+    assert first == SECOND // 2
+    np.testing.assert_array_equal(audio, source.samples[SECOND // 2 :])
+
+
+def test_ranges_after_the_end_are_left_out() -> None:
+    found = taken(Source(SECOND, 1000), ((0.5, 0.6), (2.0, 3.0), (4.0, None)))
+    assert [first for first, _ in found] == [SECOND // 2]
+
+
+def test_an_empty_recording() -> None:
+    [(first, audio)] = taken(Source(0, 1), ())
+    assert (first, len(audio)) == (0, 0)
+    assert taken(Source(0, 1), ((1.0, 2.0),)) == []
+
+
+def test_the_first_range_is_there_before_the_rest_is_read() -> None:
+    source = Source(100 * SECOND, 1000)
+    first, blocks = next(clips(source.blocks(), ((2.0, None),)))
+    assert first == 2 * SECOND
+    assert len(next(blocks)) == 1000
+    assert source.read == 2 * SECOND + 1000
+
+
+def test_an_error_of_the_source_comes_through() -> None:
+    def broken() -> Generator[Samples, None, None]:
+        yield np.zeros(SECOND, np.float32)
+        raise OSError("unplugged")
+
+    with pytest.raises(OSError, match="unplugged"):
+        [list(blocks) for _, blocks in clips(broken(), ((0.0, None),))]
+    with pytest.raises(OSError, match="unplugged"):
+        list(clips(broken(), ((2.0, None),)))

@@ -1,0 +1,196 @@
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.unit.fakes import multilingual_tokenizer
+from whisperbatch.decoding.segments import LONGEST, SHORTEST, by_sentence, by_timestamps, draft
+from whisperbatch.decoding.tokenizer import WhisperTokenizer
+from whisperbatch.decoding.words import AlignedWord
+from whisperbatch.types import Chunk, SpeechSpan, to_samples
+
+VOCABULARY = WhisperTokenizer(multilingual_tokenizer(), multilingual=True)
+FIRST = VOCABULARY.no_timestamps + 1  # 0.00
+ALL = (SpeechSpan(0, to_samples(60)),)
+
+
+def evenly(text: str, length: float = 0.3, span: int = 0, start: float = 0.0) -> list[AlignedWord]:
+    """Words one after the other, each as long as the next."""
+    words = [f" {word}" for word in text.split()]
+    joints = [to_samples(start + n * length) for n in range(len(words) + 1)]
+    return [
+        AlignedWord(word, a, b, 0.5, span)
+        for word, (a, b) in zip(words, pairwise(joints), strict=True)
+    ]
+
+
+def texts(words: list[AlignedWord], speech: tuple[SpeechSpan, ...] = ALL) -> list[str]:
+    return [d.text for d in by_sentence(words, speech)]
+
+
+def test_a_segment_ends_with_its_sentence() -> None:
+    words = evenly("Please hold. Is it you? Yes! I see… well.")
+    assert texts(words) == ["Please hold.", "Is it you?", "Yes!", "I see…", "well."]
+    first = by_sentence(words, ALL)[0]
+    assert (first.start, first.end) == (0, to_samples(0.6))
+    assert first.words == tuple(words[:2])
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Dr. Who met Mr. Jones.",
+        "Born in the U.S. Navy town.",
+        "J. R. Smith.",
+        "At 5 p.m. Eastern time.",
+        "He paid 3.50 for it.",
+        "Wait ... what is it.",
+        "about approx. ten of them.",
+    ],
+)
+def test_not_every_full_stop_ends_a_sentence(text: str) -> None:
+    assert texts(evenly(text)) == [text]
+
+
+def test_closing_marks_belong_to_the_sentence() -> None:
+    assert texts(evenly('He said "no." (Really?) Yes.')) == ['He said "no."', "(Really?)", "Yes."]
+
+
+def test_sentences_of_other_scripts_end() -> None:
+    assert texts(evenly("请稍候。 谢谢。 कृपया। شكرا؟")) == ["请稍候。", "谢谢。", "कृपया।", "شكرا؟"]
+
+
+def test_a_pause_in_speech_ends_a_segment() -> None:
+    speech = (SpeechSpan(0, 16_000), SpeechSpan(22_400, 48_000))
+    words = [*evenly("one two"), *evenly("three four", span=1, start=1.4)]
+    assert texts(words, speech) == ["one two", "three four"]
+    closer = (SpeechSpan(0, 16_000), SpeechSpan(22_399, 48_000))
+    assert texts(words, closer) == ["one two three four"]
+
+
+def test_pauses_with_a_span_without_words_between_add_up() -> None:
+    speech = (SpeechSpan(0, 16_000), SpeechSpan(19_200, 20_000), SpeechSpan(23_200, 48_000))
+    words = [*evenly("one two"), *evenly("three four", span=2, start=1.5)]
+    assert texts(words, speech) == ["one two", "three four"]
+
+
+def test_a_long_sentence_is_parted_at_a_comma() -> None:
+    text = " ".join(["word"] * 30 + ["word,"] + ["word"] * 29)
+    words = evenly(text)
+    assert words[-1].end == to_samples(18) > LONGEST
+    assert texts(words) == [" ".join(["word"] * 30 + ["word,"]), " ".join(["word"] * 29)]
+
+
+def test_a_long_sentence_is_parted_at_a_pause() -> None:
+    speech = (SpeechSpan(0, to_samples(8.5)), SpeechSpan(to_samples(8.8), to_samples(18)))
+    words = [*evenly("a " * 28), *evenly("b " * 28, span=1, start=8.8)]
+    assert texts(words, speech) == [("a " * 28).strip(), ("b " * 28).strip()]
+
+
+def test_one_word_is_never_parted() -> None:
+    [found] = by_sentence([AlignedWord(" endless", 0, to_samples(29), 0.5, 0)], ALL)
+    assert (found.start, found.end) == (0, to_samples(29))
+
+
+def test_nothing_but_space_is_no_segment() -> None:
+    assert by_sentence([], ALL) == []
+    assert by_sentence([AlignedWord(" ", 0, 100, 0.5, 0)], ALL) == []
+
+
+def test_a_draft_joins_words_as_they_are_written() -> None:
+    words = [AlignedWord("请", 5, 6, 0.5, 0), AlignedWord("稍候。", 6, 9, 0.5, 0)]
+    assert (draft(words).text, draft(words).start, draft(words).end) == ("请稍候。", 5, 9)
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from((" a", " Word", " end.", " clause,", " Mr.", " why?")),
+            st.integers(0, 40_000),
+            st.integers(0, 20_000),
+        ),
+        max_size=60,
+    )
+)
+def test_words_are_kept_and_segments_are_short(given_words: list[tuple[str, int, int]]) -> None:
+    words, speech, position = [], [], 0
+    for number, (text, length, gap) in enumerate(given_words):
+        words.append(AlignedWord(text, position, position + length, 0.5, number))
+        speech.append(SpeechSpan(position, position + length))
+        position += length + gap
+    found = by_sentence(words, speech)
+    assert [word for d in found for word in d.words] == words
+    for d in found:
+        assert d.end - d.start <= LONGEST or len(d.words) == 1
+        assert (d.start, d.end) == (d.words[0].start, d.words[-1].end)
+        assert d.text == d.text.strip() != ""
+    for one, other in pairwise(found):
+        assert one.end <= other.start
+
+
+def test_parting_leaves_no_crumbs() -> None:
+    words = evenly(" ".join(["and,"] + ["word"] * 52 + ["word,", "too"]))
+    for found in by_sentence(words, ALL):
+        assert found.end - found.start >= SHORTEST
+
+
+def chunk(length: float = 10.0, start: float = 0.0) -> Chunk:
+    span = SpeechSpan(to_samples(start), to_samples(start + length))
+    return Chunk(0, 0, (span,), (span,), np.zeros(span.length, np.float32))
+
+
+def tokens(*parts: float | str) -> list[int]:
+    """Seconds become timestamp tokens, text its tokens."""
+    found: list[int] = []
+    for part in parts:
+        if isinstance(part, str):
+            found += VOCABULARY._tokenizer.encode(part, add_special_tokens=False).ids
+        else:
+            found.append(FIRST + round(part / 0.02))
+    return found
+
+
+def timed(given_tokens: list[int], of: Chunk) -> list[tuple[str, float, float]]:
+    found = by_timestamps(given_tokens, of, VOCABULARY)
+    return [(d.text, d.start / 16000, d.end / 16000) for d, _ in found]
+
+
+def test_whispers_own_timestamps() -> None:
+    given_tokens = tokens(0.0, " One.", 1.5, 2.0, " Two.", 3.02)
+    assert timed(given_tokens, chunk(start=100)) == [("One.", 100, 101.5), ("Two.", 102, 103.02)]
+    assert [part for _, part in by_timestamps(given_tokens, chunk(), VOCABULARY)] == [
+        tokens(" One."),
+        tokens(" Two."),
+    ]
+
+
+def test_text_without_an_end_lasts_to_the_end_of_the_chunk() -> None:
+    assert timed(tokens(1.0, " One.", 2.0, 3.0, " Two"), chunk()) == [
+        ("One.", 1, 2),
+        ("Two", 3, 10),
+    ]
+    assert timed(tokens(" One"), chunk(start=5)) == [("One", 5, 15)]
+
+
+def test_times_beyond_the_chunk_are_its_end() -> None:
+    assert timed(tokens(9.0, " One.", 12.0), chunk()) == [("One.", 9, 10)]
+
+
+def test_an_end_before_its_start_is_its_start() -> None:
+    assert timed(tokens(4.0, " One.", 2.0), chunk()) == [("One.", 4, 4)]
+
+
+def test_timestamps_alone_are_no_segments() -> None:
+    assert timed(tokens(0.0, 1.0, 1.0, 30.0), chunk()) == []
+    assert timed([], chunk()) == []
+
+
+def test_timestamps_after_a_cut_pause() -> None:
+    pieces = (SpeechSpan(0, 32_000), SpeechSpan(160_000, 192_000))
+    cut = Chunk(0, 0, pieces, pieces, np.zeros(64_000, np.float32))
+    assert timed(tokens(0.0, " One.", 1.0, 3.0, " Two.", 4.0), cut) == [
+        ("One.", 0, 1),
+        ("Two.", 11, 12),
+    ]

@@ -1,0 +1,108 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tokenizers import Tokenizer, models
+
+from tests.unit.fakes import multilingual_tokenizer, tokenizer
+from whisperbatch import ModelError
+from whisperbatch.decoding.tokenizer import WhisperTokenizer
+from whisperbatch.text.languages import LANGUAGES
+
+ENGLISH = WhisperTokenizer(tokenizer(), multilingual=False)
+BASE = WhisperTokenizer(multilingual_tokenizer(), multilingual=True)
+
+TEXTS = {
+    "en": " Mr. O'Brien didn't pay $3.50 (he said).",
+    "es": " ¿Cómo está usted? ¡Muy bien!",
+    "ru": " Нажмите решётку, пожалуйста.",
+    "zh": "请输入您的密码。",
+    "ja": "もう一度お試しください。",
+    "hi": " कृपया प्रतीक्षा करें।",
+    "th": "กรุณารอสักครู่",
+    "yue": "唔該等陣。",
+}
+
+
+def encode(text: str) -> list[int]:
+    return list(multilingual_tokenizer().encode(text, add_special_tokens=False).ids)
+
+
+def test_special_tokens_are_whispers() -> None:
+    assert (ENGLISH.end_of_text, ENGLISH.no_timestamps, ENGLISH.size) == (50256, 50362, 51864)
+    assert (BASE.end_of_text, BASE.no_timestamps, BASE.size) == (50257, 50363, 51865)
+
+
+def test_prompts() -> None:
+    name = multilingual_tokenizer().id_to_token
+    assert [name(token) for token in BASE.prompt("fr", "translate")] == [
+        "<|startoftranscript|>",
+        "<|fr|>",
+        "<|translate|>",
+    ]
+    assert [name(token) for token in BASE.prompt("fr", "transcribe")][2] == "<|transcribe|>"
+    assert ENGLISH.prompt("en", "transcribe") == [50257]
+
+
+def test_a_prompt_is_the_callers_to_keep() -> None:
+    BASE.prompt("de", "transcribe").append(1)
+    assert len(BASE.prompt("de", "transcribe")) == 3
+
+
+def test_languages_it_knows() -> None:
+    assert {language for language in LANGUAGES if not BASE.knows(language)} == {"yue"}
+
+
+def test_timestamps_count_in_steps_of_20_ms() -> None:
+    assert BASE.timestamp(BASE.no_timestamps + 1) == 0.0
+    assert BASE.timestamp(BASE.no_timestamps + 2) == 0.02
+    assert BASE.timestamp(BASE.size - 1) == 30.0
+    for token in (0, BASE.end_of_text, BASE.no_timestamps):
+        assert BASE.timestamp(token) is None
+
+
+def test_text_is_without_special_tokens() -> None:
+    first = BASE.no_timestamps + 1
+    tokens = [first, *encode(" Hello."), first + 50, BASE.end_of_text]
+    assert BASE.text(tokens) == " Hello."
+    assert BASE.text([first, BASE.end_of_text]) == BASE.text([]) == ""
+
+
+@pytest.mark.parametrize("language", TEXTS)
+def test_words_hold_every_token_once_in_order(language: str) -> None:
+    tokens = encode(TEXTS[language])
+    groups = BASE.words(tokens, language)
+    assert [token for group in groups for token in group] == tokens
+    assert "".join(BASE.text(group) for group in groups) == TEXTS[language]
+
+
+def test_words_are_parted_at_spaces_and_marks() -> None:
+    tokens = encode(TEXTS["en"])
+    assert [BASE.text(group) for group in BASE.words(tokens, "en")] == [
+        *(" Mr", ".", " O", "'Brien", " didn't", " pay", " $3", ".50", " (he", " said).")
+    ]
+
+
+def test_words_of_unspaced_languages_are_characters() -> None:
+    groups = BASE.words(encode(TEXTS["ja"]), "ja")
+    assert len(groups) > 6
+    assert all(" " not in BASE.text(group) for group in groups)
+
+
+def test_no_words_of_no_tokens() -> None:
+    assert BASE.words([], "en") == []
+    assert BASE.words([], "zh") == []
+
+
+@given(
+    st.lists(st.integers(0, BASE.end_of_text - 1), max_size=30), st.sampled_from(("en", "zh", "ru"))
+)
+def test_no_token_is_lost_however_odd(tokens: list[int], language: str) -> None:
+    """Decoding that stops half way through a character leaves bytes that are no text."""
+    groups = BASE.words(tokens, language)
+    assert [token for group in groups for token in group] == tokens
+
+
+def test_another_tokenizer_is_refused() -> None:
+    other = WhisperTokenizer(Tokenizer(models.BPE()), multilingual=True)
+    with pytest.raises(ModelError, match=r"has no <\|endoftext\|>"):
+        _ = other.end_of_text

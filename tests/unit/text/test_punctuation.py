@@ -1,0 +1,20 @@
+import pytest
+
+from whisperbatch.text.punctuation import ends_sentence, last_mark
+
+
+@pytest.mark.parametrize(
+    ("text", "mark", "ends"),
+    [
+        ("Yes.", ".", True),
+        (' "Really?"', "?", True),
+        ("はい。」", "。", True),
+        ("well, ", ",", False),
+        ("word", "d", False),
+        ("»", "", False),
+        ("", "", False),
+    ],
+)
+def test_the_last_mark_is_found_behind_quotes(text: str, mark: str, ends: bool) -> None:
+    assert last_mark(text) == mark
+    assert ends_sentence(text) is ends

@@ -1,0 +1,1 @@
+"""Search and alignment that all engines share."""

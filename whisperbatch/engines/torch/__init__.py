@@ -1,0 +1,1 @@
+"""Whisper on PyTorch: the extra `torch`."""

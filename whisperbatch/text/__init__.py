@@ -1,0 +1,5 @@
+"""Facts about writing: languages, scripts, punctuation."""
+
+from whisperbatch.text.languages import LANGUAGES, UNSPACED, check_language
+
+__all__ = ["LANGUAGES", "UNSPACED", "check_language"]
