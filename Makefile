@@ -1,9 +1,9 @@
 # Everything happens in .venv; only Python 3.11 or newer and make are needed.
-#   make demo              transcribe a recording in nine languages as you watch
-#   make demo FILE=a.mp3   transcribe your own
+#   make demo              transcribe a recording in nine languages, shown as it is decoded
+#   make demo FILE=a.mp3   transcribe your own recording
 #   make test              all checks and all tests
-#   make bench             speed beside faster-whisper, in under ten minutes
-#   make rivals            .venv-rivals, with other Whisper programs to measure beside
+#   make bench             compare the speed with faster-whisper, in under ten minutes
+#   make rivals            install other Whisper programs into .venv-rivals, to compare with
 
 PYTHON ?= $(shell for p in python3.11 python3 python3.12 python3.13 python3.14; do \
 	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
@@ -20,8 +20,8 @@ SPEECH := en es fr it ru demo music librivox
 demo: $(VENV)/.demo
 	@$(BIN)/python examples/demo.py $(if $(FILE),"$(FILE)")
 
-# The package is tested as it installs, without PyTorch; what needs PyTorch comes after.
-# test-all also runs what takes minutes and says the same of more.
+# First the tests that run without PyTorch, as the package installs; then PyTorch is installed for
+# the other tests. test-all also runs the slow tests: the same checks on more recordings.
 test-all: QUICK :=
 test-all: test
 test: lint $(VENV)/.speech
@@ -34,7 +34,7 @@ lint: $(VENV)/.test
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
 
-# The short form, in under ten minutes; then what other programs there are.
+# A short speed comparison, in under ten minutes; then the list of the other benchmarks.
 bench: $(VENV)/.speech
 	HF_HUB_OFFLINE=1 $(BIN)/python -m benchmarks.speed --rounds 1 --beams 1 5 \
 		--recordings prompts:en:300:0 --files 20
@@ -42,13 +42,13 @@ bench: $(VENV)/.speech
 	@for file in $$(grep -l __main__ benchmarks/*.py); do \
 		printf '  %-16s %s\n' "$$(basename $$file .py)" "$$(sed -n '1s/^"""//p' $$file)"; done
 
-# An environment of their own: what they ask of others' versions must not reach the tests.
+# A separate environment: the versions that these programs require must not change the tests'.
 rivals: $(RIVALS)/.rivals
 
 clean:
 	rm -rf $(VENV) $(RIVALS) .cache/speech .cache/ggml
 
-# Stamps: a change of pyproject.toml installs anew, nothing else does.
+# Stamp files: only a change of pyproject.toml installs the packages again.
 $(VENV)/.made:
 	@test -n "$(PYTHON)" || \
 		{ echo "whisperbatch needs Python 3.11 or newer; name one with: make PYTHON=..."; exit 1; }
@@ -56,7 +56,7 @@ $(VENV)/.made:
 	@touch $@
 
 $(VENV)/.demo: pyproject.toml | $(VENV)/.made
-	$(PIP) install -e ".[models,eval]"
+	$(PIP) install -e ".[models,openvino,cli,eval]"
 	@touch $@
 
 $(VENV)/.test: pyproject.toml | $(VENV)/.made
@@ -67,17 +67,17 @@ $(VENV)/.speech: benchmarks/speech.py $(VENV)/.test
 	$(BIN)/python -m benchmarks.speech $(SPEECH)
 	@touch $@
 
-# torchaudio's wheel is built for CUDA: beside a CPU-only torch its compiled extension cannot be
-# loaded, and `import torchaudio` fails on it. Without the extension it imports, and
-# torchaudio.compliance.kaldi, which is pure Python, works beside any torch.
+# torchaudio's wheel is built for CUDA. Beside a CPU-only torch, its compiled extension cannot be
+# loaded, and `import torchaudio` fails. With the extension removed, the import works;
+# torchaudio.compliance.kaldi is pure Python and works with any torch.
 $(VENV)/.kaldi: pyproject.toml $(VENV)/.test
 	$(PIP) install "torch==2.13.0" -e ".[torch]"
 	$(PIP) install --no-deps "torchaudio==2.11.0"
 	rm -f $(VENV)/lib/python3.*/site-packages/torchaudio/lib/*.so
 	@touch $@
 
-# torch first, at the version that Kaldi's tests take; openai-whisper without what it asks for, which
-# is in the list but for Triton: 290 MB, for GPUs.
+# torch comes first, in the version that the Kaldi tests use. openai-whisper is installed without its
+# dependencies: rivals.txt lists all of them but Triton, which takes 290 MB and is only for GPUs.
 $(RIVALS)/.rivals: pyproject.toml benchmarks/rivals.txt | $(VENV)/.made
 	$(BIN)/python -m venv $(RIVALS)
 	$(RIVALS)/bin/python -m pip --disable-pip-version-check -q install "torch==2.13.0"

@@ -1,7 +1,7 @@
-"""Fixtures that several tests share: recordings of real speech with their truth, and models.
+"""Fixtures for several test folders: recordings of real speech with their truth, and models.
 
-The speech is fetched before the tests (`python -m benchmarks.speech`, which `make test` runs);
-where it is missing, its fixtures fetch it.
+`make test` fetches the speech before the tests, with `python -m benchmarks.speech`. Otherwise the
+fixtures fetch missing speech.
 """
 
 import os
@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-# Before anything imports huggingface_hub, which reads it once: no test may reach for the network.
+# No test may use the network. huggingface_hub reads this variable once, when it is imported.
 os.environ["HF_HUB_OFFLINE"] = "1"
 
 from hypothesis import settings
@@ -19,11 +19,11 @@ from hypothesis import settings
 from benchmarks import recordings
 from benchmarks.recordings import Recording
 
-# A shell without job control has what it runs in the background ignore Ctrl-C, and programs that
-# are started from there inherit it: tests of Ctrl-C need it as people have it.
+# A shell without job control starts background programs with Ctrl-C (SIGINT) ignored, and their
+# child processes inherit this. The tests of Ctrl-C need Python's normal handler.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
-# The same cases every time: what fails by chance tells nobody what has changed.
+# The same cases in every run: a random failure does not show which change caused it.
 settings.register_profile("fixed", derandomize=True, deadline=None)
 settings.load_profile("fixed")
 
@@ -32,14 +32,14 @@ Save = Callable[[Recording, str], Path]
 
 @pytest.fixture(scope="session")
 def save(tmp_path_factory: pytest.TempPathFactory) -> Save:
-    """Write a recording once a session, in the format of the suffix; returns its path."""
+    """Return a function that writes a recording in the format of a suffix, once per session."""
     directory = tmp_path_factory.mktemp("recordings")
 
-    def saved(recording: Recording, suffix: str = ".wav") -> Path:
+    def save_once(recording: Recording, suffix: str = ".wav") -> Path:
         path = directory / f"{recording.name}{suffix}"
         return path if path.exists() else recordings.write(recording, path)
 
-    return saved
+    return save_once
 
 
 @pytest.fixture(scope="session")
@@ -50,29 +50,29 @@ def speech() -> Recording:
 
 @pytest.fixture(scope="session")
 def speech_wav(speech: Recording, save: Save) -> Path:
-    """The same as a file."""
+    """Two minutes of English prompts with pauses, as a file."""
     return save(speech, ".wav")
 
 
 @pytest.fixture(scope="session")
 def long_speech() -> Recording:
-    """Ten minutes of English prompts with pauses: what accuracy is promised on."""
+    """Ten minutes of English prompts with pauses: the recording of the accuracy promises."""
     return recordings.prompts("en", duration=600)
 
 
 @pytest.fixture(scope="session")
 def long_speech_wav(long_speech: Recording, save: Save) -> Path:
-    """The same as a file."""
+    """Ten minutes of English prompts with pauses, as a file."""
     return save(long_speech, ".wav")
 
 
 @pytest.fixture(scope="session")
 def base_model() -> str:
-    """The multilingual model that the `models` extra installs."""
+    """The name of the multilingual model that the `models` extra installs."""
     return "base"
 
 
 @pytest.fixture(scope="session")
 def tiny_model() -> str:
-    """The small English model that the `models` extra installs."""
+    """The name of the small English model that the `models` extra installs."""
     return "tiny.en"

@@ -1,23 +1,22 @@
-"""How good transcripts are, of your own recordings or of built ones, beside faster-whisper's.
+"""Measure the accuracy of transcripts, next to faster-whisper's, on your own or built recordings.
 
-python -m benchmarks.accuracy --manifest corpus.jsonl       # yours: see benchmarks/manifest.py
+python -m benchmarks.accuracy --manifest corpus.jsonl       # your own: see benchmarks/manifest.py
 python -m benchmarks.accuracy --recordings mixed:en:600:0   # built: see benchmarks/corpora.py
 python -m benchmarks.accuracy --systems whisperbatch-1 faster-whisper-1 --model tiny.en
 python -m benchmarks.accuracy --option max_silence=1.0 --json out.json --plot out.png
 
 For each recording and system, and for all recordings together:
 
-    WER, CER       errors for each word or character of the truth, in %, with Whisper's
-                   normalisers (benchmarks/scoring.py); sub, del, ins: words of each kind
-    made up        words recognised where nobody speaks, more than 0.5 s from any utterance, for
-                   each minute outside all utterances
-    missed         seconds of utterances of which not one word was recognised
-    <0.5 s, median segments that start within 0.5 s of an utterance that follows a pause of 0.7 s,
-                   and how far the nearest start lies from it
-    speed          times real time, in one run, reading the file and word times included
+    WER, CER       errors per word or character of the truth, in %, with Whisper's normalizers
+                   (benchmarks/scoring.py); sub, del, ins: number of words of each kind of error
+    made up        words recognized more than 0.5 s from any utterance, per minute without speech
+    missed         seconds of utterances without a recognized word
+    <0.5 s, median of the utterances after a pause of 0.7 s: how many have a segment start within
+                   0.5 s, and the median distance to the nearest segment start
+    speed          times real time, in one run, including reading the file and word times
 
-The last four but speed need the times of utterances; a dash stands for what is not known. All
-systems hear the same file, one after the other: see benchmarks/systems.py.
+"made up", "missed", "<0.5 s" and "median" need the times of utterances; without them, the table has
+a dash. All systems transcribe the same file, one after the other; see benchmarks/systems.py.
 """
 
 import argparse
@@ -37,7 +36,7 @@ from typing import Any
 from benchmarks import corpora, manifest, systems
 from benchmarks.manifest import Entry
 from benchmarks.measures import Accuracy, measure
-from benchmarks.systems import Heard
+from benchmarks.systems import SystemTranscript
 from whisperbatch.errors import WhisperBatchError
 
 SYSTEMS = (
@@ -62,18 +61,18 @@ COLUMNS = (  # title, figure, format
 
 
 def line(recording: str, system: str, figures: Mapping[str, float | None] | None = None) -> str:
-    """A line of the table; without figures, its titles."""
+    """Return a line of the table; without figures, the line of titles."""
     cells = [f"{recording:24}", f"{system:24}"]
-    for title, name, form in COLUMNS:
-        width = max(len(title), int(form.split(".")[0]))
+    for title, name, number_format in COLUMNS:
+        width = max(len(title), int(number_format.split(".")[0]))
         value = figures[name] if figures else None
-        text = title if figures is None else "-" if value is None else format(value, form)
+        text = title if figures is None else "-" if value is None else format(value, number_format)
         cells.append(f"{text:>{width}}")
     return " ".join(cells)
 
 
 class Report:
-    """The results so far: a table as they come, JSON, and a picture."""
+    """The results so far: a table printed line by line, a JSON file, and a picture."""
 
     def __init__(self, about: Mapping[str, Any]) -> None:
         self._about = about
@@ -81,21 +80,21 @@ class Report:
         self._measured: dict[str, list[Accuracy]] = {}
 
     def start(self, entry: Entry, seconds: float) -> None:
-        """All that follows is about this recording."""
+        """Start the results of a recording."""
         about = {"name": entry.name, "language": entry.language, "seconds": seconds}
         self._recordings.append({**about, "systems": {}})
 
-    def put(self, system: str, accuracy: Accuracy, heard: Heard) -> None:
-        """What a system made of the recording."""
+    def add(self, system: str, accuracy: Accuracy, transcript: SystemTranscript) -> None:
+        """Add and print the result of a system for the current recording."""
         figures = accuracy.figures()
         current = self._recordings[-1]
-        current["systems"][system] = {**figures, **heard.counts, "text": heard.text}
+        current["systems"][system] = {**figures, **transcript.counts, "text": transcript.text}
         self._measured.setdefault(system, []).append(accuracy)
         print(line(current["name"], system, figures), flush=True)
 
     def total(self) -> dict[str, dict[str, float | None]]:
-        """System to its figures over all recordings."""
-        return {name: reduce(add, found).figures() for name, found in self._measured.items()}
+        """Return the figures of each system over all recordings."""
+        return {name: reduce(add, parts).figures() for name, parts in self._measured.items()}
 
     def save(self, path: Path) -> None:
         """Write all figures as JSON."""
@@ -103,10 +102,10 @@ class Report:
         path.write_text(json.dumps(value, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
 
     def plot(self, path: Path) -> None:
-        """Draw the word error rates, a group of bars for each recording."""
+        """Draw the word error rates: a group of bars for each recording."""
         from matplotlib.figure import Figure  # noqa: PLC0415 - only --plot needs it
 
-        rows = [(found["name"], found["systems"]) for found in self._recordings]
+        rows = [(recording["name"], recording["systems"]) for recording in self._recordings]
         if len(rows) > 1:
             rows.append(("total", self.total()))
         names = list(self._measured)
@@ -115,7 +114,7 @@ class Report:
         width = 0.8 / len(names)
         for number, name in enumerate(names):
             places = [row + (number - (len(names) - 1) / 2) * width for row in range(len(rows))]
-            axes.bar(places, [found[name]["wer"] for _, found in rows], width, label=name)
+            axes.bar(places, [figures[name]["wer"] for _, figures in rows], width, label=name)
         axes.set_xticks(range(len(rows)), [name for name, _ in rows], rotation=30, ha="right")
         axes.set_ylabel("word error rate, %")
         axes.legend(fontsize="small")
@@ -124,21 +123,21 @@ class Report:
 
 
 def run(entry: Entry, opened: Mapping[str, systems.System], report: Report) -> None:
-    """Every system on a recording, one after the other."""
+    """Run every system on a recording, one after the other."""
     seconds = manifest.duration(entry.audio)
     report.start(entry, seconds)
     for name, system in opened.items():
         started = time.perf_counter()
-        heard = system(entry.audio, entry.language)
+        transcript = system(entry.audio, entry.language)
         took = time.perf_counter() - started
-        report.put(name, measure(entry, heard, seconds, took), heard)
+        report.add(name, measure(entry, transcript, seconds, took), transcript)
 
 
 def option(text: str) -> tuple[str, Any]:
-    """NAME=VALUE of --option; a value that is no Python literal is text."""
+    """Parse NAME=VALUE of --option; a value that is not a Python literal is text."""
     name, equals, value = text.partition("=")
     if not equals:
-        raise argparse.ArgumentTypeError(f"{text}: write name=value, as max_silence=1.0")
+        raise argparse.ArgumentTypeError(f"{text}: write name=value, for example max_silence=1.0")
     try:
         return name, ast.literal_eval(LITERALS.get(value, value))
     except (SyntaxError, ValueError):
@@ -146,14 +145,14 @@ def option(text: str) -> tuple[str, Any]:
 
 
 def system_name(text: str) -> str:
-    """A name of --systems."""
+    """Check a name of --systems."""
     if not systems.NAME.fullmatch(text):
         raise argparse.ArgumentTypeError(f"{text}: the systems are {', '.join(SYSTEMS)}")
     return text
 
 
 def arguments(argv: Sequence[str] | None) -> argparse.Namespace:
-    """The command line."""
+    """Parse the command line."""
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.accuracy",
         description="Word errors, made-up and missed words, segment starts and speed.",
@@ -170,56 +169,56 @@ def arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     )
     parser.add_argument("--json", type=Path, metavar="out.json")
     parser.add_argument("--plot", type=Path, metavar="out.png")
-    found = parser.parse_args(argv)
-    if found.plot and not find_spec("matplotlib"):
+    parsed = parser.parse_args(argv)
+    if parsed.plot and not find_spec("matplotlib"):
         parser.error("--plot needs matplotlib: install the extra `eval`")
-    if not found.manifest and not found.recordings:
-        found.recordings = corpora.DEFAULT
-    for path in (found.json, found.plot):
+    if not parsed.manifest and not parsed.recordings:
+        parsed.recordings = corpora.DEFAULT
+    for path in (parsed.json, parsed.plot):
         if path and not path.parent.is_dir():
-            parser.error(f"{path}: there is no directory {path.parent}")
-    return found
+            parser.error(f"{path}: there is no directory {path.parent}; create it first")
+    return parsed
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Measure, print and write what was asked for; 2 if that cannot be done."""
-    chosen = arguments(argv)
+    """Measure, print and write the results; return exit code 0, or 2 after an error."""
+    parsed = arguments(argv)
     try:
         with tempfile.TemporaryDirectory() as directory:
-            evaluate(chosen, Path(directory))
+            evaluate(parsed, Path(directory))
     except (corpora.CorpusError, WhisperBatchError) as error:
         print(f"accuracy: {error}", file=sys.stderr)
         return 2
     return 0
 
 
-def evaluate(chosen: argparse.Namespace, directory: Path) -> None:
-    """Do it, with built recordings in `directory`."""
-    values = dict(chosen.option)
+def evaluate(parsed: argparse.Namespace, directory: Path) -> None:
+    """Measure, print and write the results; built recordings are written to `directory`."""
+    values = dict(parsed.option)
     options = systems.check_options(values)
-    entries = manifest.read_manifest(chosen.manifest) if chosen.manifest else []
-    if chosen.recordings:
-        built = manifest.write_manifest(map(corpora.build, chosen.recordings), directory)
+    entries = manifest.read_manifest(parsed.manifest) if parsed.manifest else []
+    if parsed.recordings:
+        built = manifest.write_manifest(map(corpora.build, parsed.recordings), directory)
         entries += manifest.read_manifest(built)
     report = Report(
         {
-            "model": chosen.model,
+            "model": parsed.model,
             "options": values,
             "versions": {name: version(name) for name in PACKAGES},
         }
     )
-    names = list(dict.fromkeys(chosen.systems))
-    with systems.open_systems(names, chosen.model, options) as opened:
+    names = list(dict.fromkeys(parsed.systems))
+    with systems.open_systems(names, parsed.model, options) as opened:
         print(line("recording", "system"))
         for entry in entries:
             run(entry, opened, report)
-            if chosen.json:  # hours of work are on disk whatever comes
-                report.save(chosen.json)
+            if parsed.json:  # after each recording: a long run may be stopped
+                report.save(parsed.json)
     if len(entries) > 1:
         for name, figures in report.total().items():
             print(line("total", name, figures))
-    if chosen.plot:
-        report.plot(chosen.plot)
+    if parsed.plot:
+        report.plot(parsed.plot)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""CTranslate2's Whisper weights under the names that other programs know them by.
+"""CTranslate2's Whisper weights with the names that other programs use.
 
     CTranslate2                     openai-whisper, whisper.cpp    transformers
     encoder/conv1/weight            encoder.conv1.weight           model.encoder.conv1.weight
@@ -9,8 +9,8 @@
         linear_0                        .cross_attn.query              .encoder_attn.q_proj
         linear_1  (2 d, d)              .cross_attn.key, .value        .encoder_attn.k_proj, ...
 
-Queries, keys and values lie above each other in one matrix. Whisper's keys have no bias: what is
-stored for it is zeros, and no other value would change what the softmax makes of the scores.
+CTranslate2 stacks queries, keys and values in one matrix. Whisper's keys have no bias; CTranslate2
+stores zeros in its place. (A bias of the keys would not change the softmax of the scores.)
 """
 
 import json
@@ -26,13 +26,13 @@ from whisperbatch.models.model_bin import read_arrays
 
 Arrays: TypeAlias = Mapping[str, npt.NDArray[Any]]
 
-HEAD: Final = 64  # values a head, in all of Whisper's models
-NORM: Final = {"gamma": "weight", "beta": "bias"}
-ATTENTION: Final = ("query", "key", "value")
+HEAD_SIZE: Final = 64  # of every attention head, in all Whisper models
+NORM_NAMES: Final = {"gamma": "weight", "beta": "bias"}
+ATTENTION_PARTS: Final = ("query", "key", "value")
 
-LAYER: Final = {
+LAYER_NAMES: Final = {
     "self_attention/layer_norm": ("attn_ln",),
-    "self_attention/linear_0": tuple(f"attn.{part}" for part in ATTENTION),
+    "self_attention/linear_0": tuple(f"attn.{part}" for part in ATTENTION_PARTS),
     "self_attention/linear_1": ("attn.out",),
     "attention/layer_norm": ("cross_attn_ln",),
     "attention/linear_0": ("cross_attn.query",),
@@ -42,9 +42,9 @@ LAYER: Final = {
     "ffn/linear_0": ("mlp.0",),
     "ffn/linear_1": ("mlp.2",),
 }
-"""Of a layer: CTranslate2's name to those of the parts that are stacked in it."""
+"""CTranslate2's names in a layer, with the openai-whisper names of the arrays stacked in each."""
 
-OUTSIDE: Final = {
+MODULE_NAMES: Final = {
     "encoder/conv1": "encoder.conv1",
     "encoder/conv2": "encoder.conv2",
     "encoder/layer_norm": "encoder.ln_post",
@@ -53,7 +53,7 @@ OUTSIDE: Final = {
 }
 POSITIONS: Final = "position_encodings/encodings"
 
-TRANSFORMERS: Final = {
+TRANSFORMERS_NAMES: Final = {
     "blocks": "layers",
     "attn": "self_attn",
     "cross_attn": "encoder_attn",
@@ -69,16 +69,16 @@ TRANSFORMERS: Final = {
     "token_embedding": "embed_tokens",
     "positional_embedding": "embed_positions.weight",
 }
-"""A part of openai-whisper's name to that of transformers, where they differ."""
+"""Parts of openai-whisper's names with those of transformers, where they differ."""
 
 
 class ConversionError(RuntimeError):
-    """Weights that another program cannot be given; the message says why."""
+    """Weights cannot be converted for another program; the message says why."""
 
 
 @dataclass(frozen=True, slots=True)
 class Dimensions:
-    """Sizes of a model, by openai-whisper's names."""
+    """The sizes of a model, with openai-whisper's names."""
 
     n_mels: int
     n_audio_ctx: int
@@ -93,88 +93,94 @@ class Dimensions:
 
 
 def read_openai(directory: Path) -> dict[str, npt.NDArray[Any]]:
-    """Arrays as they are stored, mapped and not read, by the names in openai-whisper's state.
+    """Return the memory-mapped arrays of a model, by their names in openai-whisper's state.
 
     Args:
-        directory: of CTranslate2 weights, in floats.
+        directory: directory of CTranslate2 weights in floating point.
 
     Raises:
-        ConversionError: they are quantized.
+        ConversionError: the weights are quantized.
     """
-    found: dict[str, npt.NDArray[Any]] = {}
+    arrays: dict[str, npt.NDArray[Any]] = {}
     for name, array in read_arrays(directory / "model.bin", "").items():
-        if parts := _openai(name):
+        if names := _openai_names(name):
             if array.dtype.kind != "f":
-                raise ConversionError(f"{directory}: is quantized; give the weights in float16")
-            found.update(zip(parts, np.split(array, len(parts)), strict=True))
-    return {name: array for name, array in found.items() if not name.endswith(".key.bias")}
+                raise ConversionError(
+                    f"{directory}: the weights are quantized; use weights in float16"
+                )
+            arrays.update(zip(names, np.split(array, len(names)), strict=True))
+    return {name: array for name, array in arrays.items() if not name.endswith(".key.bias")}
 
 
-def _openai(name: str) -> tuple[str, ...]:
-    """The names of what is stacked in an array; none for a setting."""
-    half, _, within = name.partition("/")
+def _openai_names(name: str) -> tuple[str, ...]:
+    """Return the names of the arrays stacked in an array; none for a setting."""
+    part, _, within = name.partition("/")
     if within == POSITIONS:
-        return (f"{half}.positional_embedding",)
-    module, _, kind = name.rpartition("/")
-    kind = NORM.get(kind, kind)
-    if module in OUTSIDE:
-        return (f"{OUTSIDE[module]}.{kind}",)
+        return (f"{part}.positional_embedding",)
+    module, _, parameter = name.rpartition("/")
+    parameter = NORM_NAMES.get(parameter, parameter)
+    if module in MODULE_NAMES:
+        return (f"{MODULE_NAMES[module]}.{parameter}",)
     layer, _, within = within.rpartition("/")[0].partition("/")
     number = layer.removeprefix("layer_")
-    return tuple(f"{half}.blocks.{number}.{part}.{kind}" for part in LAYER.get(within, ()))
+    stacked = LAYER_NAMES.get(within, ())
+    return tuple(f"{part}.blocks.{number}.{array}.{parameter}" for array in stacked)
 
 
 def for_transformers(arrays: Arrays) -> dict[str, npt.NDArray[Any]]:
-    """The arrays of `read_openai` as the state of a WhisperForConditionalGeneration."""
-    found = {}
+    """Return the arrays of `read_openai` as the state of a WhisperForConditionalGeneration."""
+    state = {}
     for name, array in arrays.items():
         parts = name.replace("mlp.0", "fc1").replace("mlp.2", "fc2").split(".")
-        found[".".join(["model", *(TRANSFORMERS.get(part, part) for part in parts)])] = array
-    found["proj_out.weight"] = arrays["decoder.token_embedding.weight"]  # on the way out as in
-    return found
+        state[".".join(["model", *(TRANSFORMERS_NAMES.get(part, part) for part in parts)])] = array
+    # Whisper uses the same weights for the token embedding and the output projection.
+    state["proj_out.weight"] = arrays["decoder.token_embedding.weight"]
+    return state
 
 
 def dimensions(arrays: Arrays) -> Dimensions:
-    """Sizes of the model that `read_openai` has read."""
+    """Return the sizes of a model from the arrays of `read_openai`."""
     audio, n_mels, _ = arrays["encoder.conv1.weight"].shape
     n_vocab, text = arrays["decoder.token_embedding.weight"].shape
     return Dimensions(
         n_mels=n_mels,
         n_audio_ctx=len(arrays["encoder.positional_embedding"]),
         n_audio_state=audio,
-        n_audio_head=audio // HEAD,
+        n_audio_head=audio // HEAD_SIZE,
         n_audio_layer=_layers(arrays, "encoder"),
         n_vocab=n_vocab,
         n_text_ctx=len(arrays["decoder.positional_embedding"]),
         n_text_state=text,
-        n_text_head=text // HEAD,
+        n_text_head=text // HEAD_SIZE,
         n_text_layer=_layers(arrays, "decoder"),
     )
 
 
-def _layers(arrays: Arrays, half: str) -> int:
-    return len({name.split(".")[2] for name in arrays if name.startswith(f"{half}.blocks.")})
+def _layers(arrays: Arrays, part: str) -> int:
+    return len({name.split(".")[2] for name in arrays if name.startswith(f"{part}.blocks.")})
 
 
 def read_vocabulary(directory: Path) -> list[bytes]:
-    """The bytes that each token of text stands for, by number: all before end-of-text."""
-    known = json.loads((directory / "tokenizer.json").read_bytes())
-    (end,) = (one["id"] for one in known["added_tokens"] if one["content"] == "<|endoftext|>")
-    value = {letter: byte for byte, letter in enumerate(_letters())}
-    tokens = sorted((number, text) for text, number in known["model"]["vocab"].items())
-    return [bytes(value[letter] for letter in text) for number, text in tokens if number < end]
+    """Return the bytes of each text token, in the order of token ids: all before end-of-text."""
+    tokenizer = json.loads((directory / "tokenizer.json").read_bytes())
+    (end,) = (
+        token["id"] for token in tokenizer["added_tokens"] if token["content"] == "<|endoftext|>"
+    )
+    byte_of = {letter: byte for byte, letter in enumerate(_letters())}
+    tokens = sorted((token, text) for text, token in tokenizer["model"]["vocab"].items())
+    return [bytes(byte_of[letter] for letter in text) for token, text in tokens if token < end]
 
 
 def _letters() -> Iterator[str]:
-    """The letter that stands for each byte in a vocabulary of GPT-2's kind.
+    """Yield the letter that represents each byte in a byte-level vocabulary (GPT-2's).
 
-    A byte that is printed in Latin-1 stands for itself; the others have the letters from 256 on.
+    A printable byte is its letter in Latin-1; all other bytes have the letters from 256 on.
     """
-    spare = 256
+    next_letter = 256
     for byte in range(256):
-        printed = 33 <= byte <= 126 or 161 <= byte <= 255
-        if printed and byte != 173:  # the soft hyphen is not seen
+        printable = 33 <= byte <= 126 or 161 <= byte <= 255
+        if printable and byte != 173:  # the soft hyphen is invisible
             yield chr(byte)
         else:
-            yield chr(spare)
-            spare += 1
+            yield chr(next_letter)
+            next_letter += 1

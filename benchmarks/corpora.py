@@ -1,17 +1,17 @@
-"""Recordings under conditions, named in one line: long pauses, music, noise, telephone, levels.
+"""Recordings under conditions (pauses, music, noise, telephone, levels), built by name.
 
     KIND:LANGUAGE:SECONDS:SEED          noise_under:en:120:3
 
-Each kind is built from the prompts of `benchmarks.recordings`, and its truth is as exact as theirs:
-nobody speaks between utterances, whatever is heard there. Levels are in dB of full scale (dBFS),
-root mean square; that of speech is taken within its utterances.
+Each kind is built from the prompts of `benchmarks.recordings` and has their exact truth: between
+utterances there is no speech, only the music or noise of the condition. Levels are root mean
+square, in dB of full scale (dBFS). The level of speech is measured within its utterances.
 
     prompts, dense, sparse, read    clean speech, with pauses of several lengths
     pauses                          groups of 3 to 8 prompts, 2 to 30 s apart
-    music_between, noise_between    the same, 10 to 30 s apart, with music or noise there
+    music_between, noise_between    groups 10 to 30 s apart, with music or noise in the pauses
     music_under, noise_under        music 15 dB, or pink noise 10 dB, below the speech throughout
-    telephone, quiet, clipped       300 to 3400 Hz in mu-law; 40 dB lower; 20 dB too loud
-    mixed                           a minute or so of each of these, one after the other
+    telephone, quiet, clipped       300 to 3400 Hz in mu-law; 40 dB softer; 20 dB too loud
+    mixed                           about a minute of each of these conditions, in random order
 
 python -m benchmarks.corpora --write corpus                    # wav files and their manifest
 python -m benchmarks.corpora --write corpus --recordings pauses:en:600:0 telephone:fr:600:0
@@ -29,29 +29,36 @@ from typing import TypeAlias
 
 import numpy as np
 
-from benchmarks import recordings, speech
-from benchmarks.recordings import SAMPLING_RATE, Placed, Recording, Samples, gaps, random_from
+from benchmarks import clips, recordings, speech
+from benchmarks.recordings import (
+    SAMPLING_RATE,
+    PausedClip,
+    Recording,
+    Samples,
+    gaps,
+    random_from,
+)
 from benchmarks.sounds import Sound, at_level, band, hum, level, mu_law, pink, rounded, white
 
-Builder: TypeAlias = Callable[[str, float, int], Recording]  # of language, seconds and seed
+Builder: TypeAlias = Callable[[str, float, int], Recording]  # (language, seconds, seed)
 
-GROUP = (3, 8)  # prompts that follow each other closely
-WITHIN = (0.3, 1.0)  # seconds between the prompts of a group
-LONGEST = 20.0  # seconds: one of the few longer prompts could be all that a group has room for
+GROUP_SIZE = (3, 8)  # prompts of a group
+GROUP_PAUSE = (0.3, 1.0)  # seconds between the prompts of a group
+MAX_PROMPT = 20.0  # seconds; a single one of the few longer prompts could fill a recording
 FADE = 800  # samples, 50 ms
-CLEAR = 0.3  # seconds between speech and the music or noise beside it
-LEAST_FILLED = 2.0  # seconds: shorter gaps stay as they are
-SECTION = 60.0  # seconds that a condition lasts in a mixed recording
-WRITES = "Write built recordings as wav, with a manifest for benchmarks.accuracy."
+CLEARANCE = 0.3  # seconds between speech and the music or noise next to it
+MIN_FILLED_GAP = 2.0  # seconds; shorter gaps stay unchanged
+SECTION = 60.0  # seconds of each condition in a mixed recording
+DESCRIPTION = "Write built recordings as wav, with a manifest for benchmarks.accuracy."
 TELEPHONE_BAND = (300.0, 3400.0)  # Hz
 
 
 class CorpusError(ValueError):
-    """A recording cannot be built or read as it is named; the message says what would be right."""
+    """A recording cannot be built or read by its name; the message says how to write the name."""
 
 
 def build(name: str) -> Recording:
-    """A recording from KIND:LANGUAGE:SECONDS:SEED; raises CorpusError if there is none."""
+    """Build the recording KIND:LANGUAGE:SECONDS:SEED; raise CorpusError if it does not exist."""
     kind, language, seconds, seed = parse(name)
     try:
         recording = KINDS[kind](language, seconds, seed)
@@ -63,24 +70,24 @@ def build(name: str) -> Recording:
 
 
 def parse(name: str) -> tuple[str, str, float, int]:
-    """Kind, language, seconds and seed of a name; raises CorpusError if it is none."""
-    kind, *rest = name.split(":")
+    """Return the kind, language, seconds and seed of a name; raise CorpusError for a wrong name."""
+    kind, *fields = name.split(":")
     if kind not in KINDS:
         raise CorpusError(f"{name}: the kinds are {', '.join(KINDS)}")
     try:
-        language, seconds, seed = rest
-        found = kind, language, float(seconds), int(seed)
+        language, seconds, seed = fields
+        parsed = kind, language, float(seconds), int(seed)
     except ValueError:
         raise CorpusError(f"{name}: write KIND:LANGUAGE:SECONDS:SEED, as {kind}:en:600:0") from None
-    if not 1 <= found[2] <= 86400:
+    if not 1 <= parsed[2] <= 86400:
         raise CorpusError(f"{name}: a recording lasts from 1 to 86400 seconds")
     if kind == "read" and language != "en":
         raise CorpusError(f"{name}: the novel is in English, read:en:{seconds}:{seed}")
-    return found
+    return parsed
 
 
 def argument(name: str) -> str:
-    """A name as an argument of a command: one that `parse` takes, or an error of the command's."""
+    """Return a valid name for argparse; raise argparse's error for a name that `parse` refuses."""
     try:
         parse(name)
     except CorpusError as error:
@@ -91,84 +98,91 @@ def argument(name: str) -> str:
 def groups(
     kind: str, language: str, duration: float, seed: int, apart: tuple[float, float]
 ) -> Recording:
-    """Groups of prompts, `apart` seconds from each other and from the start."""
+    """Build groups of prompts, `apart` seconds from each other and from the start."""
     rng = random_from(seed)
-    limit = LONGEST * SAMPLING_RATE
-    clips = tuple(c for c in recordings.asterisk_clips(language) if len(c.samples) <= limit)
+    limit = MAX_PROMPT * SAMPLING_RATE
+    short = tuple(clip for clip in clips.asterisk_clips(language) if len(clip.samples) <= limit)
 
-    def placed() -> Iterator[Placed]:
-        drawn = recordings.shuffled(clips, rng)
+    def paused_clips() -> Iterator[PausedClip]:
+        drawn = recordings.shuffled(short, rng)
         while True:
             pause = rng.uniform(*apart)
-            for _ in range(rng.randint(*GROUP)):
+            for _ in range(rng.randint(*GROUP_SIZE)):
                 yield pause, next(drawn)
-                pause = rng.uniform(*WITHIN)
+                pause = rng.uniform(*GROUP_PAUSE)
 
-    return recordings.record(f"{kind}-{language}-{duration:g}s-{seed}", placed(), seed, duration)
+    name = f"{kind}-{language}-{duration:g}s-{seed}"
+    return recordings.assemble(name, paused_clips(), seed, duration)
 
 
 def pauses(language: str = "en", duration: float = 600, seed: int = 0) -> Recording:
-    """Groups of prompts with 2 to 30 s of silence between them."""
+    """Build groups of prompts with 2 to 30 s of silence between them."""
     return groups("pauses", language, duration, seed, (2, 30))
 
 
 def music_between(language: str = "en", duration: float = 600, seed: int = 0) -> Recording:
-    """Music on hold, at its own level, in pauses of 10 to 30 s between groups of prompts."""
+    """Build groups of prompts with 10 to 30 s of hold music, at its own level, between them."""
     rng = random_from(f"music {seed}")
-    quiet = groups("music_between", language, duration, seed, (10, 30))
-    return _fill(quiet, lambda count: _excerpt(count, rng))
+    silent = groups("music_between", language, duration, seed, (10, 30))
+    return _fill(silent, lambda count: _excerpt(count, rng))
 
 
 def noise_between(language: str = "en", duration: float = 600, seed: int = 0) -> Recording:
-    """White noise, pink noise and mains hum in turn, -35 to -20 dBFS, in such pauses."""
+    """Build groups of prompts with 10 to 30 s of noise between them.
+
+    The noise is white, pink and mains hum in turn, at -35 to -20 dBFS.
+    """
     rng = random_from(f"noise {seed}")
     colours = cycle((white, pink, hum))
-    quiet = groups("noise_between", language, duration, seed, (10, 30))
-    return _fill(quiet, lambda count: at_level(next(colours)(count, rng), rng.uniform(-35, -20)))
+    silent = groups("noise_between", language, duration, seed, (10, 30))
+    return _fill(silent, lambda count: at_level(next(colours)(count, rng), rng.uniform(-35, -20)))
 
 
 def music_under(language: str = "en", duration: float = 600, seed: int = 0) -> Recording:
-    """Prompts with music 15 dB below them from the first second to the last."""
+    """Build prompts with music 15 dB below the speech, from the first second to the last."""
     clean = recordings.prompts(language, duration, seed)
     rng = random_from(f"music {seed}")
-    pieces = [piece for _ in range(1 + len(clean.samples) // _music_length()) for piece in _music()]
-    music = np.concatenate(rng.sample(pieces, len(pieces)))[: len(clean.samples)]
+    repeats = 1 + len(clean.samples) // _music_length()
+    tracks = [track for _ in range(repeats) for track in _music()]
+    music = np.concatenate(rng.sample(tracks, len(tracks)))[: len(clean.samples)]
     return _under("music_under", clean, music.astype(np.float64), 15)
 
 
 def noise_under(language: str = "en", duration: float = 600, seed: int = 0) -> Recording:
-    """Prompts in pink noise, at a signal-to-noise ratio of 10 dB."""
+    """Build prompts in pink noise, at a signal-to-noise ratio of 10 dB."""
     clean = recordings.prompts(language, duration, seed)
     noise = pink(len(clean.samples), random_from(f"noise {seed}"))
     return _under("noise_under", clean, noise, 10)
 
 
 def telephone(language: str = "en", duration: float = 600, seed: int = 0) -> Recording:
-    """Prompts over a telephone line: 300 to 3400 Hz, 8 kHz, eight bits of mu-law."""
+    """Build prompts over a telephone line: 300 to 3400 Hz, 8 kHz, 8-bit mu-law."""
     clean = recordings.prompts(language, duration, seed)
     narrow = band(clean.samples.astype(np.float64), *TELEPHONE_BAND)[::2]
     wide = np.zeros(len(clean.samples))
     wide[::2] = 2 * mu_law(narrow)
-    return _changed("telephone", clean, band(wide, *TELEPHONE_BAND))
+    return _with_sound("telephone", clean, band(wide, *TELEPHONE_BAND))
 
 
 def quiet(language: str = "en", duration: float = 600, seed: int = 0) -> Recording:
-    """Prompts 40 dB below what they were, in 16 bits: a microphone at the far end of a room."""
+    """Build prompts 40 dB softer, in 16 bits, as from a microphone at the far end of a room."""
     clean = recordings.prompts(language, duration, seed)
-    return _changed("quiet", clean, clean.samples.astype(np.float64) * 10 ** (-40 / 20))
+    return _with_sound("quiet", clean, clean.samples.astype(np.float64) * 10 ** (-40 / 20))
 
 
 def clipped(language: str = "en", duration: float = 600, seed: int = 0) -> Recording:
-    """Prompts 20 dB above what they were, cut off at full scale: a microphone far too close."""
+    """Build prompts 20 dB louder, clipped at full scale, as from a microphone far too close."""
     clean = recordings.prompts(language, duration, seed)
-    return _changed("clipped", clean, clean.samples.astype(np.float64) * 10 ** (20 / 20))
+    return _with_sound("clipped", clean, clean.samples.astype(np.float64) * 10 ** (20 / 20))
 
 
 def mixed(language: str = "en", duration: float = 600, seed: int = 0) -> Recording:
-    """All the conditions in random order, about a minute each, one after the other."""
+    """Build a recording of all conditions in random order, about a minute each."""
     rng = random_from(f"mixed {seed}")
     count = max(round(duration / SECTION), 2)
-    kinds = [kind for _ in range(1 + count // len(CONDITIONS)) for kind in _drawn(rng)]
+    kinds = [
+        kind for _ in range(1 + count // len(CONDITIONS)) for kind in _shuffled_conditions(rng)
+    ]
     bounds = np.linspace(0, duration * SAMPLING_RATE, count + 1).round().astype(int)
     samples, utterances = [], []
     for number, (kind, (start, end)) in enumerate(zip(kinds, pairwise(bounds), strict=False)):
@@ -178,30 +192,30 @@ def mixed(language: str = "en", duration: float = 600, seed: int = 0) -> Recordi
         )
         samples.append(section.samples)
         utterances += [
-            replace(spoken, start=spoken.start + shift, end=spoken.end + shift)
-            for spoken in section.utterances
+            replace(utterance, start=utterance.start + shift, end=utterance.end + shift)
+            for utterance in section.utterances
         ]
     name = f"mixed-{language}-{duration:g}s-{seed}"
     return Recording(name, np.concatenate(samples), tuple(utterances))
 
 
 def speech_level(recording: Recording) -> float:
-    """Of all its utterances together, in dBFS."""
-    spoken = [
+    """Return the level of all utterances together, in dBFS."""
+    speech_samples = [
         recording.samples[round(u.start * SAMPLING_RATE) : round(u.end * SAMPLING_RATE)]
         for u in recording.utterances
     ]
-    return level(np.concatenate(spoken).astype(np.float64))
+    return level(np.concatenate(speech_samples).astype(np.float64))
 
 
 def _fill(recording: Recording, filler: Callable[[int], Sound]) -> Recording:
-    """Put what `filler` gives for a count of samples into every long gap, faded in and out."""
+    """Add sound to every long gap, faded in and out; `filler` makes a number of samples."""
     sound = recording.samples.astype(np.float64)
     for start, end in gaps(recording.utterances, recording.duration):
-        if end - start < LEAST_FILLED:
+        if end - start < MIN_FILLED_GAP:
             continue
-        first = round((start + CLEAR) * SAMPLING_RATE)
-        last = round((end - CLEAR) * SAMPLING_RATE)
+        first = round((start + CLEARANCE) * SAMPLING_RATE)
+        last = round((end - CLEARANCE) * SAMPLING_RATE)
         fade = np.ones(last - first)
         fade[:FADE] = np.linspace(0, 1, FADE)
         fade[-FADE:] = np.linspace(1, 0, FADE)
@@ -210,37 +224,37 @@ def _fill(recording: Recording, filler: Callable[[int], Sound]) -> Recording:
 
 
 def _under(kind: str, clean: Recording, sound: Sound, below: float) -> Recording:
-    """Add a sound that is `below` dB softer than the speech."""
+    """Add a sound `below` dB softer than the speech."""
     if not clean.utterances:
         return clean
     added = at_level(sound, speech_level(clean) - below)
-    return _changed(kind, clean, clean.samples + added)
+    return _with_sound(kind, clean, clean.samples + added)
 
 
-def _changed(kind: str, clean: Recording, sound: Sound) -> Recording:
-    """The same words under another name, in another sound."""
+def _with_sound(kind: str, clean: Recording, sound: Sound) -> Recording:
+    """Return the recording with another sound and name, and the same utterances."""
     name = clean.name.replace("prompts", kind, 1)
     return replace(clean, name=name, samples=rounded(sound))
 
 
 @cache
 def _music() -> tuple[Samples, ...]:
-    return tuple(recordings.decode(path) for path in speech.music())
+    return tuple(clips.decode(path) for path in speech.music())
 
 
 def _music_length() -> int:
-    return sum(len(piece) for piece in _music())
+    return sum(len(track) for track in _music())
 
 
 def _excerpt(count: int, rng: Random) -> Sound:
-    """Music from the middle of a piece that is long enough, or of all of them in a row."""
-    pieces = [piece for piece in _music() if len(piece) > 2 * count] or [np.concatenate(_music())]
-    piece = rng.choice(pieces)
-    start = rng.randint(count // 2, max(len(piece) - count - count // 2, count // 2))
-    return np.resize(piece[start:], count).astype(np.float64)
+    """Return music from the middle of a long enough track, or of all tracks joined."""
+    tracks = [track for track in _music() if len(track) > 2 * count] or [np.concatenate(_music())]
+    track = rng.choice(tracks)
+    start = rng.randint(count // 2, max(len(track) - count - count // 2, count // 2))
+    return np.resize(track[start:], count).astype(np.float64)
 
 
-def _drawn(rng: Random) -> list[str]:
+def _shuffled_conditions(rng: Random) -> list[str]:
     return rng.sample(list(CONDITIONS), len(CONDITIONS))
 
 
@@ -274,17 +288,17 @@ DEFAULT = tuple(f"{kind}:en:300:0" for kind in CONDITIONS)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Write recordings and their manifest; 2 if that cannot be done."""
-    from benchmarks.manifest import write_manifest  # noqa: PLC0415 - which needs this module
+    """Write recordings and their manifest; return exit code 0, or 2 after an error."""
+    from benchmarks.manifest import write_manifest  # noqa: PLC0415 - it imports this module
 
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.corpora", description=WRITES)
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.corpora", description=DESCRIPTION)
     parser.add_argument("--write", type=Path, metavar="DIRECTORY", required=True)
     parser.add_argument(
         "--recordings", nargs="+", type=argument, metavar="KIND:LANG:S:SEED", default=DEFAULT
     )
-    chosen = parser.parse_args(argv)
+    arguments = parser.parse_args(argv)
     try:
-        print(write_manifest(map(build, chosen.recordings), chosen.write))
+        print(write_manifest(map(build, arguments.recordings), arguments.write))
     except CorpusError as error:
         print(f"corpora: {error}", file=sys.stderr)
         return 2

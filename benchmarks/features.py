@@ -1,10 +1,10 @@
-"""Compare the feature extractors: speed, and difference from faster-whisper's.
+"""Compare the feature extractors: their speed, and their difference from faster-whisper's.
 
-    python benchmarks/features.py [--seconds 300] [--rounds 7] [--n-mels 80] [FILE]
+    python -m benchmarks.features [--seconds 300] [--rounds 7] [--n-mels 80] [FILE]
 
-FILE is any recording that PyAV reads; without it noise and tones are generated. Every extractor
-takes the audio in chunks of 30 s, as the pipeline does. Rounds are interleaved, so that whatever
-else the machine does falls on all alike; the table gives medians.
+FILE is any recording that PyAV can read. Without FILE, noise and tones are generated. Every
+extractor gets the audio in chunks of 30 s. The rounds of the extractors are interleaved, so that
+other load on the machine affects all extractors equally. The table shows medians.
 """
 
 import argparse
@@ -25,23 +25,24 @@ from whisperbatch.options import FeatureKind
 from whisperbatch.types import SAMPLING_RATE, WINDOW, Features, Samples
 
 KINDS: tuple[FeatureKind, ...] = ("whisper", "kaldi-mel", "kaldi-fbank")
-NOISE = 0.02  # standard deviation, beside tones of amplitude 0.1
+NOISE = 0.02  # standard deviation; the tones have amplitude 0.1
 
 Extract: TypeAlias = Callable[[Samples], Features]
 Run: TypeAlias = Callable[[], list[Features]]
 
 
 def generate(seconds: int) -> Samples:
-    """Tones that swell and fade in noise, shape (seconds * 16000,)."""
+    """Return tones of varying loudness in noise, shape (seconds * 16000,)."""
     rng = np.random.default_rng(0)
-    seconds_in = np.arange(seconds * SAMPLING_RATE) / SAMPLING_RATE
-    swell = np.sin(np.pi * 0.4 * seconds_in) ** 4
-    tones = sum(np.sin(2 * np.pi * hertz * seconds_in) for hertz in (140, 700, 2500))
-    return (swell * 0.1 * tones + NOISE * rng.standard_normal(len(swell))).astype(np.float32)
+    time_axis = np.arange(seconds * SAMPLING_RATE) / SAMPLING_RATE
+    envelope = np.sin(np.pi * 0.4 * time_axis) ** 4
+    tones = sum(np.sin(2 * np.pi * hertz * time_axis) for hertz in (140, 700, 2500))
+    noise = NOISE * rng.standard_normal(len(envelope))
+    return (envelope * 0.1 * tones + noise).astype(np.float32)
 
 
 def load(arguments: argparse.Namespace) -> list[Samples]:
-    """The audio in chunks of 30 s."""
+    """Return the audio in chunks of 30 s."""
     if arguments.file:
         samples = decode_audio(arguments.file)[: arguments.seconds * SAMPLING_RATE]
     else:
@@ -50,41 +51,41 @@ def load(arguments: argparse.Namespace) -> list[Samples]:
 
 
 def prepare(chunks: list[Samples], pool: ThreadPoolExecutor, n_mels: int) -> dict[str, Run]:
-    """What is timed, by name; each run gives the features of every chunk."""
+    """Return the functions to measure, by name; each returns the features of all chunks."""
     reference = Reference(feature_size=n_mels)
 
-    def runs(extract: Extract) -> tuple[Run, Run]:
+    def single_and_pooled(extract: Extract) -> tuple[Run, Run]:
         return (
             lambda: [extract(chunk) for chunk in chunks],
             lambda: list(pool.map(extract, chunks)),
         )
 
-    table: dict[str, Run] = {}
-    table["faster-whisper"], table["faster-whisper, pool"] = runs(
+    runs: dict[str, Run] = {}
+    runs["faster-whisper"], runs["faster-whisper, pool"] = single_and_pooled(
         lambda samples: reference(samples)[:, :-1]
     )
     for kind in KINDS:
         try:
-            table[kind], table[f"{kind}, pool"] = runs(feature_extractor(kind, n_mels))
+            runs[kind], runs[f"{kind}, pool"] = single_and_pooled(feature_extractor(kind, n_mels))
         except MissingExtraError as error:
-            print(f"left out: {error}")
-    return table
+            print(f"skipped: {error}")
+    return runs
 
 
-def measure(table: dict[str, Run], rounds: int) -> dict[str, float]:
-    """Median seconds of each run, after one that does not count."""
-    taken: dict[str, list[float]] = {name: [] for name in table}
+def measure(runs: dict[str, Run], rounds: int) -> dict[str, float]:
+    """Return the median seconds of each run. A first round warms up and is not measured."""
+    seconds: dict[str, list[float]] = {name: [] for name in runs}
     for number in range(rounds + 1):
-        for name, run in table.items():
+        for name, run in runs.items():
             start = time.perf_counter()
             run()
             if number:
-                taken[name].append(time.perf_counter() - start)
-    return {name: statistics.median(times) for name, times in taken.items()}
+                seconds[name].append(time.perf_counter() - start)
+    return {name: statistics.median(times) for name, times in seconds.items()}
 
 
 def main() -> None:
-    """Measure and print."""
+    """Measure the extractors, and print the tables."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("file", nargs="?")
     parser.add_argument("--seconds", type=int, default=300)
@@ -96,24 +97,24 @@ def main() -> None:
     seconds = sum(map(len, chunks)) / SAMPLING_RATE
     print(f"{seconds:.0f} s, {arguments.n_mels} mels, pools of {arguments.threads} threads")
     with ThreadPoolExecutor(arguments.threads) as pool:
-        table = prepare(chunks, pool, arguments.n_mels)
-        medians = measure(table, arguments.rounds)
-    base = medians["faster-whisper"]
+        runs = prepare(chunks, pool, arguments.n_mels)
+        medians = measure(runs, arguments.rounds)
+    reference = medians["faster-whisper"]
     print(f"{'':22}{'ms':>9}{'x real time':>13}{'x faster-whisper':>18}")
-    for name, taken in medians.items():
-        print(f"{name:22}{taken * 1000:9.1f}{seconds / taken:13,.0f}{base / taken:18.2f}")
-    report_differences(table)
+    for name, median in medians.items():
+        print(f"{name:22}{median * 1000:9.1f}{seconds / median:13,.0f}{reference / median:18.2f}")
+    report_differences(runs)
 
 
-def report_differences(table: dict[str, Run]) -> None:
-    """Print how far each kind is from faster-whisper, and its own mean and deviation."""
-    expected = np.concatenate(table["faster-whisper"](), axis=1)
+def report_differences(runs: dict[str, Run]) -> None:
+    """Print each kind's difference from faster-whisper, its mean and its deviation."""
+    expected = np.concatenate(runs["faster-whisper"](), axis=1)
     print(f"\n{'from faster-whisper':22}{'largest':>12}{'99.9 %':>12}{'mean':>12}", end="")
-    print(f"{'its mean':>12}{'deviation':>12}")
+    print(f"{'kind mean':>12}{'deviation':>12}")
     for kind in KINDS:
-        if kind not in table:
+        if kind not in runs:
             continue
-        features = np.concatenate(table[kind](), axis=1)
+        features = np.concatenate(runs[kind](), axis=1)
         difference = np.abs(features - expected)
         figures = (
             difference.max(),

@@ -1,14 +1,14 @@
-"""whisper.cpp's file of weights, written from CTranslate2's.
+"""Write CTranslate2's weights as a file for whisper.cpp.
 
     u32 "ggml" | i32 sizes[10] | i32 type of the matrices
     i32 n_mels | i32 201 | f32 mel filters[n_mels][201]
     i32 count | count times:  u32 length | the token's bytes
     to the end of the file:  i32 rank | i32 length of name | i32 type
-                             i32 dims[rank], the last first | name | data
+                             i32 dims[rank], last dimension first | name | data
 
-All little-endian. Source: whisper.cpp, models/README.md and its reader. Matrices are float16 or, in
-the type that whisper.cpp calls Q8_0, 32 integers of 8 bits with a float16 scale before them. The
-convolutions stay float16, biases, norms and positions are float32.
+All numbers are little-endian. Source: whisper.cpp, models/README.md and the code that reads the
+file. Matrices are float16 or Q8_0, whisper.cpp's type with blocks of a float16 scale and 32 8-bit
+integers. Convolutions are float16; biases, norms and positions are float32.
 """
 
 import hashlib
@@ -26,10 +26,13 @@ from benchmarks.conversions import dimensions, read_openai, read_vocabulary
 from whisperbatch.features.mel import mel_filters
 
 CACHE: Final = Path(__file__).parents[1] / ".cache" / "ggml"
-MAGIC: Final = 0x67676D6C
-FLOAT32, FLOAT16, Q8_0 = 0, 1, 8  # types of a tensor
-KINDS: Final = {"float16": 1, "q8_0": 2007}  # of a file: version 2 of quantization, 7 for Q8_0
-BLOCK: Final = 32  # values that share a scale
+MAGIC: Final = 0x67676D6C  # "ggml"
+FLOAT32, FLOAT16, Q8_0 = 0, 1, 8  # type codes of a tensor
+KINDS: Final = {
+    "float16": 1,
+    "q8_0": 2007,
+}  # type codes of a file; 2007: quantization version 2, 7 for Q8_0
+BLOCK: Final = 32  # values with a common scale
 BLOCKS: Final = np.dtype([("scale", "<f2"), ("values", "i1", BLOCK)])
 SIZES: Final = (
     *("n_vocab", "n_audio_ctx", "n_audio_state", "n_audio_head", "n_audio_layer"),
@@ -38,13 +41,13 @@ SIZES: Final = (
 
 
 def convert(directory: Path, kind: str) -> Path:
-    """The weights in a file for whisper.cpp, written where it is not in the cache yet.
+    """Return a weights file for whisper.cpp; write the file if it is not in the cache yet.
 
-    It is named after what it is made from: the weights and this program. It comes to its place
-    whole, by being renamed to it.
+    The file's name is a hash of the weights and of this program. The file is complete as soon as it
+    exists, because it is written under another name and then renamed.
 
     Args:
-        directory: of CTranslate2 weights, in floats.
+        directory: directory of CTranslate2 weights in floating point.
         kind: "float16" or "q8_0".
 
     Raises:
@@ -82,11 +85,11 @@ def write(directory: Path, kind: str, out: BinaryIO) -> None:
 
 
 def tensor(name: str, array: npt.NDArray[Any], kind: str) -> Iterator[bytes]:
-    """An array as the file has it: its header and its data."""
+    """Yield the bytes of an array in the file: its header and its data."""
     if name.startswith("encoder.conv") and array.ndim == 1:
-        array = array[:, None]  # is added to all frames of a channel
-    matrix = array.ndim > 1 and name.endswith(".weight")
-    if not matrix:
+        array = array[:, None]  # one value for each channel, added to all frames
+    is_matrix = array.ndim > 1 and name.endswith(".weight")
+    if not is_matrix:
         type_, data = FLOAT32, array.astype("<f4")
     elif kind == "float16" or array.ndim > 2:
         type_, data = FLOAT16, array.astype("<f2")
@@ -99,7 +102,7 @@ def tensor(name: str, array: npt.NDArray[Any], kind: str) -> Iterator[bytes]:
 
 
 def quantize(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """Values as Q8_0, 32 of a row in each block: the largest becomes 127 or -127."""
+    """Quantize to Q8_0: blocks of 32 values of a row, the largest of which becomes 127 or -127."""
     values = array.astype(np.float32).reshape(-1, BLOCK)
     scale = np.abs(values).max(axis=1, keepdims=True) / 127
     blocks = np.empty(len(values), BLOCKS)

@@ -1,11 +1,11 @@
-"""Recordings of anybody's with their truth: a file of JSON, one recording a line.
+"""Manifests: JSON lines that list your own recordings with their truth.
 
     {"audio": "talk.mp3", "text": "Good morning. ...", "language": "en", "name": "talk",
      "utterances": [{"start": 1.25, "end": 2.5, "text": "Good morning."}, ...]}
 
-`audio` counts from the manifest's own directory, `language` is Whisper's code. `name` and
-`utterances` may be left out; without utterances nobody knows what was made up or missed, or when
-a segment should start. A recording in which nobody speaks has no text and a list of none.
+`audio` is relative to the manifest's directory; `language` is Whisper's code. `name` and
+`utterances` are optional. Without utterances, made-up words, missed speech and segment starts are
+not measured. A recording without speech has an empty text and an empty list of utterances.
 """
 
 import json
@@ -30,7 +30,7 @@ FILE = "corpus.jsonl"
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One line: a recording on disk, and its truth as far as it is known."""
+    """One line of a manifest: a file with its text and, if known, its utterances."""
 
     name: str
     audio: Path
@@ -40,10 +40,10 @@ class Entry:
 
 
 def read_manifest(path: Path) -> list[Entry]:
-    """All recordings of a manifest.
+    """Return all recordings of a manifest.
 
     Raises:
-        CorpusError: a line is wrong; the message begins with the file and the line's number.
+        CorpusError: a line is wrong; the message starts with the file and the line number.
     """
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
@@ -56,7 +56,7 @@ def read_manifest(path: Path) -> list[Entry]:
         try:
             entries.append(_entry(json.loads(line), path.parent))
         except json.JSONDecodeError as error:
-            raise CorpusError(f"{path}:{number}: no JSON: {error.msg}") from None
+            raise CorpusError(f"{path}:{number}: not JSON: {error.msg}") from None
         except (CorpusError, OptionError) as error:
             raise CorpusError(f"{path}:{number}: {error}") from None
     if not entries:
@@ -65,7 +65,7 @@ def read_manifest(path: Path) -> list[Entry]:
 
 
 def write_manifest(recordings: Iterable[Recording], directory: Path) -> Path:
-    """Write recordings as wav files, and a manifest beside them, which is returned."""
+    """Write recordings as wav files with a manifest in the same directory; return its path."""
     directory.mkdir(parents=True, exist_ok=True)
     lines = []
     for recording in recordings:
@@ -77,8 +77,8 @@ def write_manifest(recordings: Iterable[Recording], directory: Path) -> Path:
             "language": recording.utterances[0].language,
             "text": recording.text,
             "utterances": [
-                {"start": spoken.start, "end": spoken.end, "text": spoken.text}
-                for spoken in recording.utterances
+                {"start": utterance.start, "end": utterance.end, "text": utterance.text}
+                for utterance in recording.utterances
             ],
         }
         lines.append(json.dumps(value, ensure_ascii=False) + "\n")
@@ -88,13 +88,13 @@ def write_manifest(recordings: Iterable[Recording], directory: Path) -> Path:
 
 
 def duration(path: Path) -> float:
-    """Seconds of audio in a file, all of it decoded; raises CorpusError if that fails."""
+    """Return the seconds of audio in a file by decoding it; raise CorpusError if that fails."""
     try:
         if path.suffix == ".wav":
             with wave.open(str(path), "rb") as file:
                 return file.getnframes() / file.getframerate()
     except (wave.Error, EOFError):
-        pass  # FFmpeg reads more kinds of wav
+        pass  # FFmpeg reads more wav formats
     try:
         with av.open(str(path)) as container:
             resampler = av.AudioResampler("s16", "mono", SAMPLING_RATE)
@@ -103,15 +103,17 @@ def duration(path: Path) -> float:
             )
             return sum(block.samples for block in blocks) / SAMPLING_RATE
     except (av.FFmpegError, IndexError) as error:
-        raise CorpusError(f"{path}: no audio that can be read: {error}") from error
+        raise CorpusError(f"{path}: has no readable audio: {error}") from error
 
 
-def _entry(value: Any, directory: Path) -> Entry:  # noqa: ANN401 - whatever JSON holds
+def _entry(value: Any, directory: Path) -> Entry:  # noqa: ANN401 - any JSON value
     if not isinstance(value, dict):
-        raise CorpusError('a recording is an object: {"audio": ..., "text": ..., "language": ...}')
+        raise CorpusError(
+            'a recording must be an object: {"audio": ..., "text": ..., "language": ...}'
+        )
     audio = directory / _text(value, "audio")
     if not audio.is_file():
-        raise CorpusError(f"there is no file {audio}")
+        raise CorpusError(f"no such file: {audio}")
     language = check_language(_text(value, "language"))
     utterances = value.get("utterances")
     return Entry(
@@ -123,33 +125,33 @@ def _entry(value: Any, directory: Path) -> Entry:  # noqa: ANN401 - whatever JSO
     )
 
 
-def _utterances(values: Any, language: str) -> tuple[Utterance, ...]:  # noqa: ANN401 - likewise
+def _utterances(values: Any, language: str) -> tuple[Utterance, ...]:  # noqa: ANN401 - any JSON value
     if not isinstance(values, list) or not all(isinstance(value, dict) for value in values):
-        raise CorpusError('utterances are a list of {"start": ..., "end": ..., "text": ...}')
-    found = tuple(
+        raise CorpusError('utterances must be a list of {"start": ..., "end": ..., "text": ...}')
+    utterances = tuple(
         Utterance(_seconds(value, "start"), _seconds(value, "end"), _text(value, "text"), language)
         for value in values
     )
-    for number, spoken in enumerate(found, 1):
-        if not 0 <= spoken.start < spoken.end:
+    for number, utterance in enumerate(utterances, 1):
+        if not 0 <= utterance.start < utterance.end:
             raise CorpusError(
-                f"utterance {number} is from {spoken.start:g} to {spoken.end:g} seconds"
+                f"utterance {number} is from {utterance.start:g} to {utterance.end:g} seconds"
             )
-    for number, (one, other) in enumerate(pairwise(found), 2):
-        if other.start < one.start:
-            raise CorpusError(f"utterance {number} starts before the one before it")
-    return found
+    for number, (previous, utterance) in enumerate(pairwise(utterances), 2):
+        if utterance.start < previous.start:
+            raise CorpusError(f"utterance {number} starts before utterance {number - 1}")
+    return utterances
 
 
 def _text(value: dict[str, Any], key: str) -> str:
-    found = value.get(key)
-    if not isinstance(found, str) or (key == "audio" and not found):
+    text = value.get(key)
+    if not isinstance(text, str) or (key == "audio" and not text):
         raise CorpusError(f'"{key}" must be text' + ("" if key in value else ", and is missing"))
-    return found
+    return text
 
 
 def _seconds(value: dict[str, Any], key: str) -> float:
-    found = value.get(key)
-    if isinstance(found, bool) or not isinstance(found, int | float) or not isfinite(found):
-        raise CorpusError(f'"{key}" of an utterance must be seconds, not {found!r}')
-    return float(found)
+    time = value.get(key)
+    if isinstance(time, bool) or not isinstance(time, int | float) or not isfinite(time):
+        raise CorpusError(f'"{key}" of an utterance must be seconds, not {time!r}')
+    return float(time)

@@ -1,4 +1,4 @@
-"""All that is measured of a transcript whose truth is known, as values that add up."""
+"""Measurements of a transcript against its truth, as values that add up."""
 
 from dataclasses import dataclass, replace
 from math import isfinite
@@ -9,25 +9,25 @@ from benchmarks import scoring
 from benchmarks.manifest import Entry
 from benchmarks.recordings import gaps
 from benchmarks.scoring import Score
-from benchmarks.systems import Heard
+from benchmarks.systems import SystemTranscript
 
-NEAR = 0.5  # seconds
+MAX_START_ERROR = 0.5  # seconds; a segment start within this error counts as right
 
 
 @dataclass(frozen=True, slots=True)
 class Accuracy:
-    """What was measured of one recording, or of several: these add up.
+    """The measurements of a recording; the sum of several objects is about all their recordings.
 
     Attributes:
         words: word errors.
         characters: character errors.
-        seconds: of audio.
-        took: seconds to transcribe it.
-        silence: seconds outside all utterances, where they are known.
-        speech: seconds of utterances, where they are known.
-        made_up: words in the silence.
-        missed: seconds of utterances with no word found.
-        starts: see `scoring.start_errors`.
+        seconds: duration of the audio.
+        took: seconds that the transcription took.
+        silence: seconds outside all utterances; 0 if the utterances are unknown.
+        speech: seconds of utterances; 0 if the utterances are unknown.
+        made_up: number of words recognized in silence.
+        missed: seconds of utterances without a recognized word.
+        starts: errors of segment starts in seconds; see `scoring.start_errors`.
     """
 
     words: Score
@@ -45,7 +45,7 @@ class Accuracy:
         return replace(self, **values)
 
     def figures(self) -> dict[str, float | None]:
-        """All figures by name; None for what is not known."""
+        """Return all figures by name; None for figures that need unknown utterances."""
         return {
             "wer": 100 * self.words.rate,
             "cer": 100 * self.characters.rate,
@@ -60,7 +60,7 @@ class Accuracy:
             "speech_seconds": self.speech,
             "start_error_median": _finite(median(self.starts)) if self.starts else None,
             "starts_within_half_a_second": (
-                100 * sum(error <= NEAR for error in self.starts) / len(self.starts)
+                100 * sum(error <= MAX_START_ERROR for error in self.starts) / len(self.starts)
                 if self.starts
                 else None
             ),
@@ -74,23 +74,23 @@ def _finite(value: float) -> float | None:
     return value if isfinite(value) else None
 
 
-def measure(entry: Entry, heard: Heard, seconds: float, took: float) -> Accuracy:
-    """Compare what was heard with what is known of a recording."""
+def measure(entry: Entry, transcript: SystemTranscript, seconds: float, took: float) -> Accuracy:
+    """Compare a transcript with the truth of its recording."""
     language = entry.language
     accuracy = Accuracy(
-        scoring.word_error_rate(entry.text, heard.text, language),
-        scoring.character_error_rate(entry.text, heard.text, language),
+        scoring.word_error_rate(entry.text, transcript.text, language),
+        scoring.character_error_rate(entry.text, transcript.text, language),
         seconds,
         took,
     )
-    if (spoken := entry.utterances) is None:
+    if (utterances := entry.utterances) is None:
         return accuracy
-    silence = sum(end - start for start, end in gaps(spoken, seconds))
+    silence = sum(end - start for start, end in gaps(utterances, seconds))
     return replace(
         accuracy,
         silence=silence,
         speech=seconds - silence,
-        made_up=scoring.made_up(spoken, heard.words, seconds, language),
-        missed=sum(u.end - u.start for u in scoring.missed(spoken, heard.text, language)),
-        starts=tuple(scoring.start_errors(spoken, heard.starts)),
+        made_up=scoring.made_up(utterances, transcript.words, seconds, language),
+        missed=sum(u.end - u.start for u in scoring.missed(utterances, transcript.text, language)),
+        starts=tuple(scoring.start_errors(utterances, transcript.starts)),
     )

@@ -1,12 +1,12 @@
-"""Pictures of what `benchmarks.speed` has measured, from its own run or from the files of several.
+"""Draw the results of `benchmarks.speed`, from its own run or from its JSON files.
 
 python -m benchmarks.plots one.json two.json --to docs/reference
 
     speed.png     recordings: bars of times real time, a group for each recording and beam
-    lengths.png   minutes: times real time, most memory and time to the first segment, by length
+    lengths.png   minutes: times real time, peak memory and time to the first segment, by length
     files.png     files: times real time by number of files
 
-What is measured twice is drawn as in the last file.
+If several files have the same measurement, the last file counts.
 """
 
 import argparse
@@ -17,32 +17,34 @@ from typing import Any
 
 from benchmarks.rivals import SYSTEMS
 
-COLORS = {name: f"C{number}" for number, name in enumerate(SYSTEMS)}  # the same in every picture
+COLORS = {
+    name: f"C{number}" for number, name in enumerate(SYSTEMS)
+}  # the same color in every picture
 TIMES = ("times", "times real time")
-PANELS = (TIMES, ("peak", "most memory, MB"), ("first", "first segment after, s"))
+PANELS = (TIMES, ("peak", "peak memory, MB"), ("first", "first segment after, s"))
 
 
 def draw(rows: Sequence[dict[str, Any]], directory: Path) -> list[Path]:
-    """A picture of each kind of work that was measured; returns where they are."""
+    """Draw a picture for each kind of work in the rows; return the paths."""
     directory.mkdir(parents=True, exist_ok=True)
     kinds = {
         kind: [row for row in rows if row["kind"] == kind]
         for kind in ("recordings", "minutes", "files")
     }
-    drawn = []
+    paths = []
     if kinds["recordings"]:
-        drawn.append(_bars(kinds["recordings"], directory / "speed.png"))
+        paths.append(_bars(kinds["recordings"], directory / "speed.png"))
     if kinds["minutes"]:
         label = "length of the recording, minutes"
-        drawn.append(_lines(kinds["minutes"], PANELS, label, directory / "lengths.png"))
+        paths.append(_lines(kinds["minutes"], PANELS, label, directory / "lengths.png"))
     if kinds["files"]:
         label = "number of files, 5 s each"
-        drawn.append(_lines(kinds["files"], (TIMES,), label, directory / "files.png"))
-    return drawn
+        paths.append(_lines(kinds["files"], (TIMES,), label, directory / "files.png"))
+    return paths
 
 
 def _bars(rows: Sequence[dict[str, Any]], path: Path) -> Path:
-    from matplotlib.figure import Figure  # noqa: PLC0415 - an extra
+    from matplotlib.figure import Figure  # noqa: PLC0415 - an optional extra
 
     groups = list(dict.fromkeys((row["work"], row["beam"]) for row in rows))
     names = list(dict.fromkeys(row["system"] for row in rows))
@@ -50,11 +52,13 @@ def _bars(rows: Sequence[dict[str, Any]], path: Path) -> Path:
     axes = figure.add_subplot()
     width = 0.8 / len(names)
     times = {(row["work"], row["beam"], row["system"]): row["times"] for row in rows}
-    present = [[name for name in names if (*group, name) in times] for group in groups]
+    systems = [[name for name in names if (*group, name) in times] for group in groups]
     for name in names:
-        own = [(n, group) for n, group in enumerate(groups) if name in present[n]]
-        places = [n + (present[n].index(name) - (len(present[n]) - 1) / 2) * width for n, _ in own]
-        heights = [times[*group, name] for _, group in own]
+        bar_groups = [(n, group) for n, group in enumerate(groups) if name in systems[n]]
+        places = [
+            n + (systems[n].index(name) - (len(systems[n]) - 1) / 2) * width for n, _ in bar_groups
+        ]
+        heights = [times[*group, name] for _, group in bar_groups]
         bars = axes.bar(places, heights, width, label=name, color=COLORS.get(name))
         axes.bar_label(bars, fmt="%.3g", fontsize="x-small")
     axes.set_xticks(range(len(groups)), [f"{work}\nbeam {beam}" for work, beam in groups])
@@ -65,8 +69,8 @@ def _bars(rows: Sequence[dict[str, Any]], path: Path) -> Path:
 def _lines(
     rows: Sequence[dict[str, Any]], panels: Sequence[tuple[str, str]], label: str, path: Path
 ) -> Path:
-    """A panel for each figure, a line for each system and beam; both axes are logarithmic."""
-    from matplotlib.figure import Figure  # noqa: PLC0415 - an extra
+    """Draw a panel for each figure, a line for each system and beam, on logarithmic axes."""
+    from matplotlib.figure import Figure  # noqa: PLC0415 - an optional extra
     from matplotlib.ticker import LogLocator, NullLocator, StrMethodFormatter  # noqa: PLC0415
 
     lines = list(dict.fromkeys((row["system"], row["beam"]) for row in rows))
@@ -76,13 +80,13 @@ def _lines(
     for number, (key, unit) in enumerate(panels):
         axes = figure.add_subplot(1, len(panels), number + 1)
         for name, beam in lines:
-            own = sorted(
+            points = sorted(
                 (row["size"], row[key])
                 for row in rows
                 if (row["system"], row["beam"]) == (name, beam)
             )
             axes.plot(
-                *zip(*own, strict=True),
+                *zip(*points, strict=True),
                 marker="o",
                 color=COLORS.get(name),
                 linestyle=("-", "--", ":", "-.")[beams.index(beam) % 4],
@@ -101,8 +105,8 @@ def _lines(
     return _save(figure, path)
 
 
-def _save(figure: Any, path: Path) -> Path:  # noqa: ANN401 - of an extra
-    """Write a picture, with one legend for all its panels beside them."""
+def _save(figure: Any, path: Path) -> Path:  # noqa: ANN401 - from an optional extra
+    """Write a picture, with one legend beside its panels."""
     handles, labels = figure.axes[0].get_legend_handles_labels()
     figure.tight_layout()
     figure.legend(handles, labels, fontsize="small", loc="center left", bbox_to_anchor=(1, 0.5))
@@ -111,17 +115,17 @@ def _save(figure: Any, path: Path) -> Path:  # noqa: ANN401 - of an extra
 
 
 def main() -> None:
-    """Draw what files hold."""
-    parser = argparse.ArgumentParser(description="Pictures of what benchmarks.speed has measured.")
+    """Draw the results in JSON files."""
+    parser = argparse.ArgumentParser(description="Draw the results of benchmarks.speed.")
     parser.add_argument("files", nargs="+", type=Path)
     parser.add_argument("--to", type=Path, required=True, metavar="DIRECTORY")
-    chosen = parser.parse_args()
+    arguments = parser.parse_args()
     rows = {
         (row["work"], row["system"], row["beam"]): row
-        for path in chosen.files
+        for path in arguments.files
         for row in json.loads(path.read_text(encoding="utf-8"))["rows"]
     }
-    for path in draw(list(rows.values()), chosen.to):
+    for path in draw(list(rows.values()), arguments.to):
         print(path)
 
 

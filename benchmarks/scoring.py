@@ -1,20 +1,20 @@
-"""How good a transcript is: word errors, what was made up or missed, and when segments start.
+"""Measures of a transcript: word errors, made-up words, missed speech and segment starts.
 
-Texts are compared as Whisper's authors do, with their normalisers, and as plainly as that allows:
+Texts are compared after the normalizers of Whisper's authors, with few further rules:
 
-- What can be written as a word or a digit is a digit on both sides, and digits stand alone: "1234",
-  "1-2-3-4" and "one two three four" are the same four words. The English normaliser does the rest
-  of the numbers; other languages have zero to ten, as prompts say them ("press one").
-- Accents count, but for the languages whose texts in `benchmarks.speech` have lost theirs.
+- A number word and its digit are equal, and each digit is a word: "1234", "1-2-3-4" and "one two
+  three four" are the same four words. The English normalizer converts all numbers. For other
+  languages, zero to ten are converted here, as they occur in prompts ("press one").
+- Accents count, except in the languages whose texts in `benchmarks.speech` have lost accents.
 - Languages written without spaces are compared character by character.
 
-Nothing else is forgiven: no list of names, no spelling that a model happens to choose.
+All other differences are errors, also in names and in spellings that a model prefers.
 
-Where the truth says when each utterance is spoken, two more things are known:
+If the truth has the times of the utterances, two more measures are possible:
 
-- Words whose time lies wholly more than 0.5 s from every utterance are made up: nobody speaks.
-- An utterance of which no word is found, when all words are aligned with all of the truth, is
-  missed.
+- A word is made up if all of it is more than 0.5 s from every utterance, where there is no speech.
+- An utterance is missed if none of its words is matched when all words of the transcript are
+  aligned with the whole truth.
 """
 
 import re
@@ -31,9 +31,9 @@ from whisper_normalizer.english import EnglishTextNormalizer
 from benchmarks.recordings import Utterance, gaps
 from whisperbatch.text.languages import UNSPACED
 
-FOLDED = ("es", "fr", "it", "ru")  # Asterisk's texts: without accents, or with some missing
+WITHOUT_ACCENTS = ("es", "fr", "it", "ru")  # Asterisk's texts lack some or all accents
 
-COUNTING = {  # zero to ten
+NUMBER_WORDS = {  # zero to ten
     "en": "zero one two three four five six seven eight nine ten",
     "es": "cero uno dos tres cuatro cinco seis siete ocho nueve diez",
     "fr": "zéro un deux trois quatre cinq six sept huit neuf dix",
@@ -49,13 +49,13 @@ COUNTING = {  # zero to ten
 
 @dataclass(frozen=True, slots=True)
 class Score:
-    """Word errors of a text; scores add up.
+    """Word errors of a text; the sum of two scores is the score of both texts.
 
     Attributes:
-        words: in the truth; characters in a language without spaces.
-        substitutions: words that are wrong.
-        deletions: words that are missing.
-        insertions: words that nobody said.
+        words: number of words in the truth; characters in a language without spaces.
+        substitutions: number of wrong words.
+        deletions: number of missing words.
+        insertions: number of words that are not in the truth.
     """
 
     words: int = 0
@@ -65,12 +65,12 @@ class Score:
 
     @property
     def errors(self) -> int:
-        """Of all three kinds."""
+        """The number of errors of all three kinds."""
         return self.substitutions + self.deletions + self.insertions
 
     @property
     def rate(self) -> float:
-        """Errors for each word of the truth: the word error rate, 0 at best."""
+        """The word error rate: errors per word of the truth, 0 at best."""
         return self.errors / self.words if self.words else float(self.errors > 0)
 
     def __add__(self, other: "Score") -> "Score":
@@ -83,7 +83,7 @@ class Score:
 
 
 class TimedWord(NamedTuple):
-    """A word that was recognised, and when: in seconds."""
+    """A recognized word with its time in seconds."""
 
     start: float
     end: float
@@ -91,66 +91,66 @@ class TimedWord(NamedTuple):
 
 
 def word_error_rate(truth: str, text: str, language: str = "en") -> Score:
-    """Compare `text` with what was really said."""
-    expected, found = words(truth, language), words(text, language)
-    if not expected:  # nothing to align with
-        return Score(insertions=len(found))
-    result = jiwer.process_words(" ".join(expected), " ".join(found))
+    """Return the word errors of `text` against `truth`, the text that is spoken."""
+    expected, recognized = words(truth, language), words(text, language)
+    if not expected:  # jiwer cannot align with an empty text
+        return Score(insertions=len(recognized))
+    result = jiwer.process_words(" ".join(expected), " ".join(recognized))
     return Score(len(expected), result.substitutions, result.deletions, result.insertions)
 
 
 def character_error_rate(truth: str, text: str, language: str = "en") -> Score:
-    """The same in characters; between words that are written apart a space is one, too."""
+    """Return the character errors; a space between two words counts as a character."""
     space = "" if language in UNSPACED else " "
-    expected, found = (space.join(words(said, language)) for said in (truth, text))
+    expected, recognized = (space.join(words(line, language)) for line in (truth, text))
     if not expected:
-        return Score(insertions=len(found))
-    result = jiwer.process_characters(expected, found)
+        return Score(insertions=len(recognized))
+    result = jiwer.process_characters(expected, recognized)
     return Score(len(expected), result.substitutions, result.deletions, result.insertions)
 
 
 def words(text: str, language: str = "en") -> list[str]:
-    """The words of a text as they are compared; characters in a language without spaces."""
+    """Return the normalized words of a text; characters in a language without spaces."""
     spaced = language not in UNSPACED
     digits = _digits(language)
     if spaced:
         tokens = [digits.get(token, token) for token in _normalizer(language)(text).split()]
     else:
         tokens = [digits.get(token, token) for token in _normalizer(language)(text)]
-    joined = " ".join(tokens).replace(".", " ")  # only numbers have kept theirs: 28.8
+    joined = " ".join(tokens).replace(".", " ")  # a point is only left in numbers: 28.8
     return re.sub(r"\d", r" \g<0> ", joined).split()
 
 
 def start_errors(
     utterances: Sequence[Utterance], segment_starts: Iterable[float], min_pause: float = 0.7
 ) -> list[float]:
-    """How far, in seconds, the nearest segment starts from each utterance that follows a pause.
+    """Return the distance from utterance starts to the nearest segment start, in seconds.
 
-    Utterances whose pause before them (for the first, the time before it) is shorter than
-    `min_pause` seconds are left out: nobody expects a segment to start there.
+    Only utterances after a pause of at least `min_pause` seconds are used, because a segment need
+    not start after a shorter pause. The pause of the first utterance is the time before its start.
     """
     starts = list(segment_starts)
     errors = []
     silent_since = 0.0
-    for spoken in utterances:
-        if spoken.start - silent_since >= min_pause:
+    for utterance in utterances:
+        if utterance.start - silent_since >= min_pause:
             errors.append(
-                min((abs(start - spoken.start) for start in starts), default=float("inf"))
+                min((abs(start - utterance.start) for start in starts), default=float("inf"))
             )
-        silent_since = spoken.end
+        silent_since = utterance.end
     return errors
 
 
 def made_up(
     utterances: Iterable[Utterance],
-    found: Iterable[TimedWord],
+    recognized: Iterable[TimedWord],
     duration: float,
     language: str = "en",
     margin: float = 0.5,
 ) -> int:
-    """How many words lie wholly in non-speech, more than `margin` seconds from any utterance.
+    """Count the words that are completely more than `margin` seconds from any utterance.
 
-    A word may last beyond the end of the recording: it is as if the last silence went on.
+    A word may end after the recording, as if the last silence continued.
     """
     silent = [
         (start + margin if start else -1.0, end - margin if end < duration else float("inf"))
@@ -158,34 +158,35 @@ def made_up(
     ]
     ends = [end for _, end in silent]
     count = 0
-    for word in found:
-        number = bisect_left(ends, word.end)  # the first silence that lasts as long
+    for word in recognized:
+        number = bisect_left(ends, word.end)  # the first silence that does not end before the word
         if number < len(silent) and silent[number][0] < word.start and word.end < ends[number]:
             count += len(words(word.text, language))
     return count
 
 
 def missed(utterances: Iterable[Utterance], text: str, language: str = "en") -> list[Utterance]:
-    """The utterances with none of their words in the alignment of the whole text."""
-    said = [(spoken, words(spoken.text, language)) for spoken in utterances]
-    expected = [word for _, spoken in said for word in spoken]
+    """Return the utterances without a matched word in the alignment of the whole text."""
+    truth = [(utterance, words(utterance.text, language)) for utterance in utterances]
+    expected = [word for _, utterance_words in truth for word in utterance_words]
     if not expected:
         return []
     aligned = jiwer.process_words(" ".join(expected), " ".join(words(text, language)))
-    right: set[int] = set()
+    matched: set[int] = set()
     for chunk in aligned.alignments[0]:
         if chunk.type == "equal":
-            right.update(range(chunk.ref_start_idx, chunk.ref_end_idx))
-    lost, position = [], 0
-    for spoken, own in said:
-        if own and right.isdisjoint(range(position, position + len(own))):
-            lost.append(spoken)
-        position += len(own)
-    return lost
+            matched.update(range(chunk.ref_start_idx, chunk.ref_end_idx))
+    missed_utterances, position = [], 0
+    for utterance, utterance_words in truth:
+        end = position + len(utterance_words)
+        if utterance_words and matched.isdisjoint(range(position, end)):
+            missed_utterances.append(utterance)
+        position = end
+    return missed_utterances
 
 
 def spread(start: float, end: float, text: str, language: str = "en") -> list[TimedWord]:
-    """The words of a segment that has no word times: all of its time, shared out by length."""
+    """Return the words of a segment, with its time divided among them by their length."""
     parts = [part for part in text if part.strip()] if language in UNSPACED else text.split()
     letters = sum(map(len, parts))
     timed, before = [], 0
@@ -202,7 +203,7 @@ def _normalizer(language: str) -> Callable[[str], str]:
     normalize: Callable[[str], str]
     if language == "en":
         normalize = EnglishTextNormalizer()
-    elif language in FOLDED:
+    elif language in WITHOUT_ACCENTS:
         normalize = BasicTextNormalizer(remove_diacritics=True)
     else:
         normalize = BasicTextNormalizer(preserve_marks=True)  # Hindi's vowels are marks
@@ -211,7 +212,7 @@ def _normalizer(language: str) -> Callable[[str], str]:
 
 @cache
 def _digits(language: str) -> dict[str, str]:
-    names = COUNTING.get(language, "").split()
-    if language in FOLDED:
+    names = NUMBER_WORDS.get(language, "").split()
+    if language in WITHOUT_ACCENTS:
         names = [_normalizer(language)(name) for name in names]
     return {name: str(number) for number, name in enumerate(names)}

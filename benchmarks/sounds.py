@@ -1,7 +1,7 @@
-"""Noises, levels, bands and companding: what `benchmarks.corpora` makes conditions of.
+"""Noises, levels, frequency bands and companding for the conditions of `benchmarks.corpora`.
 
 A sound is float64 of shape (n_samples,) at 16 kHz, on the scale of 16-bit samples: full scale is
-32768. Noises are drawn from `random.Random` alone, so they are the same for the same seed.
+32768. Noises use only `random.Random`, so they are the same for the same seed.
 """
 
 from random import Random
@@ -15,33 +15,33 @@ from benchmarks.recordings import SAMPLING_RATE, Samples
 Sound: TypeAlias = npt.NDArray[np.float64]
 
 FULL_SCALE = 32768.0
-MU = 255  # of the mu-law, ITU-T G.711
+MU = 255  # parameter of the mu-law, ITU-T G.711
 
 
 def level(sound: Sound) -> float:
-    """Root mean square, in dBFS."""
+    """Return the root mean square, in dBFS."""
     return float(10 * np.log10(np.mean(sound**2) / FULL_SCALE**2))
 
 
 def at_level(sound: Sound, decibels: float) -> Sound:
-    """The sound, louder or softer, so that `level` is `decibels`."""
+    """Return the sound scaled to a level of `decibels` dBFS."""
     return sound * 10 ** ((decibels - level(sound)) / 20)
 
 
 def white(count: int, rng: Random) -> Sound:
-    """Noise with as much power in every hertz."""
+    """Return noise with equal power in every hertz."""
     return np.frombuffer(rng.randbytes(2 * count), "<i2").astype(np.float64)
 
 
 def pink(count: int, rng: Random) -> Sound:
-    """Noise with as much power in every octave, from 20 Hz up."""
+    """Return noise with equal power in every octave above 20 Hz."""
     spectrum = np.fft.rfft(white(count, rng))
     hertz = np.fft.rfftfreq(count, 1 / SAMPLING_RATE)
     return np.fft.irfft(spectrum / np.sqrt(np.maximum(hertz, 20)) * (hertz >= 20), count)
 
 
 def hum(count: int, rng: Random) -> Sound:
-    """Mains at 50 Hz with two of its harmonics, each softer than the one before."""
+    """Return mains hum: 50 Hz with two harmonics, whose amplitude falls with the square."""
     seconds = np.arange(count) / SAMPLING_RATE
     phases = [rng.uniform(0, 2 * np.pi) for _ in range(3)]
     waves = [
@@ -53,7 +53,7 @@ def hum(count: int, rng: Random) -> Sound:
 
 
 def band(sound: Sound, low: float, high: float) -> Sound:
-    """What of the sound lies between two frequencies; half as loud at each, gone 50 Hz beyond."""
+    """Return a frequency band of the sound; the gain is 1/2 at its limits and 0 50 Hz outside."""
     hertz = np.fft.rfftfreq(len(sound), 1 / SAMPLING_RATE)
     inside = np.minimum(hertz - low, high - hertz)  # negative outside
     gain = np.sin(np.pi / 2 * np.clip((inside + 50) / 100, 0, 1)) ** 2
@@ -61,14 +61,14 @@ def band(sound: Sound, low: float, high: float) -> Sound:
 
 
 def mu_law(sound: Sound) -> Sound:
-    """The sound as eight bits of mu-law keep it: 127 steps on either side, finer where softer."""
-    small = np.clip(sound / FULL_SCALE, -1, 1)
-    steps = np.round(127 * np.sign(small) * np.log1p(MU * np.abs(small)) / np.log1p(MU))
-    size = np.expm1(np.abs(steps) / 127 * np.log1p(MU)) / MU
-    kept: Sound = FULL_SCALE * np.sign(steps) * size
-    return kept
+    """Return the sound after 8-bit mu-law: 127 steps on each side of zero, finer near zero."""
+    scaled = np.clip(sound / FULL_SCALE, -1, 1)
+    steps = np.round(127 * np.sign(scaled) * np.log1p(MU * np.abs(scaled)) / np.log1p(MU))
+    amplitude = np.expm1(np.abs(steps) / 127 * np.log1p(MU)) / MU
+    decoded: Sound = FULL_SCALE * np.sign(steps) * amplitude
+    return decoded
 
 
 def rounded(sound: Sound) -> Samples:
-    """The sound as 16-bit samples, cut off at full scale."""
+    """Return the sound as 16-bit samples, clipped at full scale."""
     return np.clip(np.round(sound), -32768, 32767).astype(np.int16)

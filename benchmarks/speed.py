@@ -1,22 +1,22 @@
-"""Speed, first segment, memory and errors beside other programs, interleaved.
+"""Compare speed, time to the first segment, memory and errors with other programs.
 
 python -m benchmarks.speed                                       # ten minutes, beam 1
 python -m benchmarks.speed --beams 1 5 --rounds 3 --json out.json --plot pictures
 python -m benchmarks.speed --recordings prompts:en:600:0 dense:en:600:0
 python -m benchmarks.speed --minutes 1 10 60 180                 # by length
-python -m benchmarks.speed --files 1 10 100                      # by number, clips of 5 s
+python -m benchmarks.speed --files 1 10 100                      # by number of 5 s clips
 
-Every measurement has a process of its own (`timing`). Each round has every system once; the table
-gives medians.
+Every measurement runs in a separate process (`timing`). A round runs every system once, so that the
+systems are interleaved; the table has the medians of the rounds.
 
-    times       seconds of recording for each second
-    ratio       of that to the first system's
+    times       times real time: seconds of recording per second
+    ratio       times real time, divided by that of the first system
     first       seconds to the first segment
-    peak        MB that the process has ever held
-    CPU         seconds of processor time for each minute of recording
+    peak        peak memory of the process, in MB
+    CPU         seconds of processor time per minute of recording
 
-The systems are those of `rivals`: all that are installed, unless some are named. `make rivals`
-makes an environment that has them all: .venv-rivals/bin/python -m benchmarks.speed
+The systems are listed in `rivals`. By default, all installed systems are compared. `make rivals`
+installs all of them in .venv-rivals; then run .venv-rivals/bin/python -m benchmarks.speed
 """
 
 import argparse
@@ -39,20 +39,20 @@ PACKAGES = (
     *("whisperbatch", "faster-whisper", "ctranslate2", "openvino", "numpy", "av"),
     *("openai-whisper", "transformers", "torch", "pywhispercpp"),
 )
-CLIP = 5.0  # seconds
+CLIP = 5.0  # seconds, length of each file of --files
 
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """What is transcribed.
+    """The files of one measurement.
 
     Attributes:
-        name: for the table.
-        kind: the option that asked for it: "recordings", "minutes" or "files".
-        size: that many minutes or files.
-        seconds: of sound.
-        paths: of the files.
-        truth: what is said, where it is known.
+        name: name in the table.
+        kind: the command-line option that chose the files: "recordings", "minutes" or "files".
+        size: number of minutes or files.
+        seconds: total duration of the files.
+        paths: paths of the files.
+        truth: text of the files, if it is known.
     """
 
     name: str
@@ -63,42 +63,42 @@ class Work:
     truth: str | None
 
 
-def works(chosen: argparse.Namespace, directory: Path) -> Iterator[Work]:
-    """What was asked for, written to files."""
-    for minutes in chosen.minutes:
+def works(options: argparse.Namespace, directory: Path) -> Iterator[Work]:
+    """Write the recordings of the command line to files."""
+    for minutes in options.minutes:
         path = directory / f"{minutes:g}min.wav"
-        said = recordings.long_wav(path, minutes / 60)
-        truth = " ".join(spoken.text for spoken in said) or None
+        utterances = recordings.long_wav(path, minutes / 60)
+        truth = " ".join(utterance.text for utterance in utterances) or None
         yield Work(f"{minutes:g} minutes", "minutes", minutes, minutes * 60, [str(path)], truth)
-    for count in chosen.files:
-        whole = corpora.build(f"dense:en:{count * CLIP:g}:0").samples
+    for count in options.files:
+        samples = corpora.build(f"dense:en:{count * CLIP:g}:0").samples
         size = int(CLIP * SAMPLING_RATE)
         paths = []
         for number in range(count):
-            part = whole[number * size : (number + 1) * size]
+            part = samples[number * size : (number + 1) * size]
             clip = recordings.Recording(f"clip-{number}", part, ())
             paths.append(str(recordings.write(clip, directory / f"{count}-{number}.wav")))
         yield Work(f"{count} clips", "files", count, count * CLIP, paths, None)
-    for name in chosen.recordings:
+    for name in options.recordings:
         recording = corpora.build(name)
         path = recordings.write(recording, directory / f"{name.replace(':', '-')}.wav")
         yield Work(name, "recordings", 1, recording.duration, [str(path)], recording.text)
 
 
-def compare(chosen: argparse.Namespace, work: Work) -> list[dict[str, Any]]:
-    """A row of figures for each system and beam, printed as they come."""
+def compare(options: argparse.Namespace, work: Work) -> list[dict[str, Any]]:
+    """Measure every system and beam; print each row of figures, and return all rows."""
     rows: list[dict[str, Any]] = []
-    for beam in chosen.beams:
-        found: dict[str, list[timing.Figures]] = {name: [] for name in chosen.systems}
-        for _ in range(chosen.rounds):
-            for name, runs in found.items():
-                task = timing.Task(system=name, beam=beam, model=chosen.model, paths=work.paths)
+    for beam in options.beams:
+        figures: dict[str, list[timing.Figures]] = {name: [] for name in options.systems}
+        for _ in range(options.rounds):
+            for name, runs in figures.items():
+                task = timing.Task(system=name, beam=beam, model=options.model, paths=work.paths)
                 runs.append(timing.in_process(task))
         speeds = {
             name: work.seconds / statistics.median(run["took"] for run in runs)
-            for name, runs in found.items()
+            for name, runs in figures.items()
         }
-        for name, runs in found.items():
+        for name, runs in figures.items():
             row = {
                 "work": work.name,
                 "kind": work.kind,
@@ -106,7 +106,7 @@ def compare(chosen: argparse.Namespace, work: Work) -> list[dict[str, Any]]:
                 "system": name,
                 "beam": beam,
                 "times": speeds[name],
-                "ratio": speeds[name] / speeds[chosen.systems[0]],
+                "ratio": speeds[name] / speeds[options.systems[0]],
                 "first": statistics.median(run["first"] for run in runs),
                 "peak": statistics.median(run["peak"] for run in runs),
                 "cpu": statistics.median(run["cpu"] for run in runs) / work.seconds * 60,
@@ -124,7 +124,7 @@ def compare(chosen: argparse.Namespace, work: Work) -> list[dict[str, Any]]:
 
 
 def about() -> dict[str, Any]:
-    """The machine and the versions."""
+    """Return a description of the machine and the versions of the packages."""
     versions = {}
     for name in PACKAGES:
         try:
@@ -136,7 +136,7 @@ def about() -> dict[str, Any]:
 
 
 def arguments() -> argparse.Namespace:
-    """What is asked for; ends the program where that cannot be done."""
+    """Parse the command line; end the program after an error."""
     parser = argparse.ArgumentParser(description="Speed, memory and first segment.")
     parser.add_argument("--model", default="base")
     parser.add_argument(
@@ -144,7 +144,7 @@ def arguments() -> argparse.Namespace:
         nargs="+",
         choices=rivals.SYSTEMS,
         metavar="SYSTEM",
-        help=f"of {', '.join(rivals.SYSTEMS)} (default: all that are installed)",
+        help=f"one or more of {', '.join(rivals.SYSTEMS)} (default: all installed systems)",
     )
     parser.add_argument("--beams", nargs="+", type=int, default=[1])
     parser.add_argument("--rounds", type=int, default=3)
@@ -152,45 +152,51 @@ def arguments() -> argparse.Namespace:
         "--recordings", nargs="+", type=corpora.argument, metavar="KIND:LANG:S:SEED", default=[]
     )
     parser.add_argument(
-        "--minutes", nargs="+", type=float, default=[], help="recordings of such lengths"
+        "--minutes", nargs="+", type=float, default=[], help="lengths of recordings, in minutes"
     )
-    parser.add_argument("--files", nargs="+", type=int, default=[], help="so many clips of 5 s")
-    parser.add_argument("--json", type=Path, help="write the figures there")
-    parser.add_argument("--plot", type=Path, metavar="DIRECTORY", help="write pictures there")
-    chosen = parser.parse_args()
-    if chosen.plot and not find_spec("matplotlib"):
+    parser.add_argument("--files", nargs="+", type=int, default=[], help="numbers of 5 s clips")
+    parser.add_argument("--json", type=Path, help="write the figures to this file")
+    parser.add_argument(
+        "--plot", type=Path, metavar="DIRECTORY", help="write pictures to this directory"
+    )
+    options = parser.parse_args()
+    if options.plot and not find_spec("matplotlib"):
         parser.error("--plot needs matplotlib: install the extra `eval`")
-    absent = rivals.missing(chosen.systems or rivals.SYSTEMS)
-    if absent and chosen.systems:
-        packages = ", ".join(dict.fromkeys(absent.values()))
-        parser.error(f"not installed: {packages}; `make rivals`, then .venv-rivals/bin/python")
-    if absent:
-        print(f"Not installed, left out: {', '.join(absent)} (make rivals)")
-    chosen.systems = chosen.systems or [name for name in rivals.SYSTEMS if name not in absent]
-    if not (chosen.recordings or chosen.minutes or chosen.files):
-        chosen.recordings = ["prompts:en:600:0"]
-    return chosen
+    not_installed = rivals.missing(options.systems or rivals.SYSTEMS)
+    if not_installed and options.systems:
+        packages = ", ".join(dict.fromkeys(not_installed.values()))
+        parser.error(
+            f"not installed: {packages}; run `make rivals`, then use .venv-rivals/bin/python"
+        )
+    if not_installed:
+        print(f"Not installed, left out: {', '.join(not_installed)} (make rivals)")
+    options.systems = options.systems or [
+        name for name in rivals.SYSTEMS if name not in not_installed
+    ]
+    if not (options.recordings or options.minutes or options.files):
+        options.recordings = ["prompts:en:600:0"]
+    return options
 
 
 def main() -> None:
-    """Measure and print."""
-    chosen = arguments()
-    for name in chosen.systems:
+    """Measure the systems and print the table."""
+    options = arguments()
+    for name in options.systems:
         if prepare := rivals.SYSTEMS[name].prepare:
-            prepare(chosen.model)
+            prepare(options.model)
     rows: list[dict[str, Any]] = []
     print(
         f"{'':20} {'system':25} {'beam':>4} {'times':>6} {'ratio':>6} {'first':>6} {'peak':>6} "
         f"{'CPU':>6} {'WER %':>6}"
     )
     with tempfile.TemporaryDirectory() as directory:
-        for work in works(chosen, Path(directory)):
-            rows += compare(chosen, work)
-            if chosen.json:  # after each: a run over hours may be stopped
-                value = {**about(), "model": chosen.model, "rows": rows}
-                chosen.json.write_text(json.dumps(value, indent=1) + "\n", encoding="utf-8")
-    if chosen.plot:
-        plots.draw(rows, chosen.plot)
+        for work in works(options, Path(directory)):
+            rows += compare(options, work)
+            if options.json:  # after each measurement: a long run may be stopped
+                value = {**about(), "model": options.model, "rows": rows}
+                options.json.write_text(json.dumps(value, indent=1) + "\n", encoding="utf-8")
+    if options.plot:
+        plots.draw(rows, options.plot)
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
-"""One system, timed over some files in a process of its own.
+"""Time one system on some files, in a separate process.
 
-The model is loaded and warmed up on a second of silence; then the clock runs from the call to the
-last segment. Reading the files, voice activity detection, features, encoder, decoder and the
-placing of text are all in it.
+The model is loaded and warmed up with a second of silence. The time is measured from the call to
+the last segment. It includes reading the files, voice activity detection, features, encoder,
+decoder and alignment.
 """
 
 import json
@@ -22,7 +22,7 @@ from benchmarks import recordings, rivals
 
 
 class Task(TypedDict):
-    """What a process is asked for."""
+    """The task of a process: a system, a beam, a model and files."""
 
     system: str
     beam: int
@@ -31,26 +31,26 @@ class Task(TypedDict):
 
 
 class Figures(TypedDict):
-    """What it reports."""
+    """The measurements that a process reports."""
 
     loaded: float  # seconds to load the model
     took: float  # seconds from the call to the last segment
-    first: float  # to the first one
+    first: float  # seconds from the call to the first segment
     cpu: float  # seconds of processor time
-    peak: float  # MB
+    peak: float  # peak memory in MB
     text: str
 
 
 def in_process(task: Task) -> Figures:
-    """The task, done in a process of its own."""
+    """Run a task in a separate process and return its measurements."""
     command = [sys.executable, "-m", "benchmarks.timing", json.dumps(task)]
     done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
     figures: Figures = json.loads(done.stdout.splitlines()[-1])
     return figures
 
 
-def measured(task: Task) -> Figures:
-    """The task, done in this process."""
+def measure(task: Task) -> Figures:
+    """Run a task in this process and return its measurements."""
     with ExitStack() as stack, tempfile.TemporaryDirectory() as directory:
         started = time.perf_counter()
         run = rivals.SYSTEMS[task["system"]].open(task["model"], task["beam"], stack)
@@ -60,12 +60,12 @@ def measured(task: Task) -> Figures:
         texts: list[str] = []
         times: list[float] = []
 
-        def hear(text: str) -> None:
+        def on_segment(text: str) -> None:
             times.append(time.perf_counter())
             texts.append(text.strip())
 
         cpu, started = time.process_time(), time.perf_counter()
-        run(task["paths"], hear)
+        run(task["paths"], on_segment)
         times.append(time.perf_counter())
         return Figures(
             loaded=loaded,
@@ -78,17 +78,17 @@ def measured(task: Task) -> Figures:
 
 
 def peak() -> float:
-    """The most memory that this process has held, in MB.
+    """Return the peak memory of this process, in MB.
 
-    Linux counts what the process that started this one has held in getrusage's figure: the one in
-    /proc is this program's own.
+    On Linux, the figure of getrusage includes the peak of the parent process, so the figure in
+    /proc is used, which is about this program alone.
     """
     status = Path("/proc/self/status")
-    if status.exists() and (own := re.search(r"VmHWM:\s+(\d+) kB", status.read_text())):
-        return int(own[1]) / 1024
+    if status.exists() and (match := re.search(r"VmHWM:\s+(\d+) kB", status.read_text())):
+        return int(match[1]) / 1024
     size = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return size / (1024 * 1024 if sys.platform == "darwin" else 1024)
 
 
 if __name__ == "__main__":
-    print(json.dumps(measured(json.loads(sys.argv[1]))))
+    print(json.dumps(measure(json.loads(sys.argv[1]))))

@@ -1,12 +1,13 @@
-"""PyTorch's encoder and decode step on weights of large-v3's shape, drawn at random.
+"""Time PyTorch's encoder and decoder with random weights of large-v3's shape.
 
 python -m benchmarks.torch_shapes                                     # a GPU: batches of 1 to 128
 python -m benchmarks.torch_shapes --compile --batches 1 8 32 --quantization hqq4
 python -m benchmarks.torch_shapes --d-model 512 --layers 6 --heads 8 --mels 80     # base's shape
 
-Every row is 30 s, and is given as many tokens as are asked for: what they are does not matter to
-the time. Seconds of the encoder and of the decoder for a batch, tokens a second, and seconds of
-recording for each second of both together. The first batch of each size warms up.
+Every row has 30 s of features and gets `--tokens` fixed tokens: the time does not depend on which
+tokens they are. The table shows the seconds of the encoder and of the decoder for a batch, the
+tokens per second, and the seconds of audio per second of encoder and decoder together. The first
+batch of each size warms up.
 """
 
 import argparse
@@ -19,48 +20,50 @@ import numpy.typing as npt
 import torch
 
 from whisperbatch.engines.torch.engine import COMPUTE_TYPES
-from whisperbatch.engines.torch.network import Network, build
+from whisperbatch.engines.torch.network import Network, build_network
 from whisperbatch.engines.torch.quantization import GROUP_SIZE, GROUP_SIZES
-from whisperbatch.engines.torch.steps import Likeliest, Reading
+from whisperbatch.engines.torch.steps import DecodingSteps, TopTokens
 
-FRAMES = 3000  # of a row
-SECONDS = 30  # likewise
-MOST = 448  # positions of the decoder
+FRAMES = 3000  # feature frames of a row
+SECONDS = 30  # audio of a row
+POSITIONS = 448  # of the decoder
 PROMPT = (50258, 50259, 50360, 50364)
 
 
-class Drawn(Mapping[str, npt.NDArray[Any]]):
-    """Arrays by CTranslate2's names, drawn when they are asked for."""
+class RandomArrays(Mapping[str, npt.NDArray[Any]]):
+    """Random arrays by CTranslate2's names; each access draws the array."""
 
-    def __init__(self, chosen: argparse.Namespace) -> None:
-        size, self._heads = chosen.d_model, chosen.heads
+    def __init__(self, arguments: argparse.Namespace) -> None:
+        size, self._heads = arguments.d_model, arguments.heads
         self._shapes: dict[str, tuple[int, ...]] = {
-            "encoder/conv1/weight": (size, chosen.mels, 3),
+            "encoder/conv1/weight": (size, arguments.mels, 3),
             "encoder/conv1/bias": (size,),
             "encoder/conv2/weight": (size, size, 3),
             "encoder/conv2/bias": (size,),
             "encoder/position_encodings/encodings": (FRAMES // 2, size),
-            "decoder/position_encodings/encodings": (MOST, size),
-            "decoder/embeddings/weight": (chosen.vocabulary, size),
+            "decoder/position_encodings/encodings": (POSITIONS, size),
+            "decoder/embeddings/weight": (arguments.vocabulary, size),
         }
         for part in ("encoder", "decoder"):
             self._norm(f"{part}/layer_norm", size)
             self._shapes[f"{part}/num_heads"] = ()
-            for layer in range(chosen.layers):
-                self._layer(f"{part}/layer_{layer}", size, crossed=part == "decoder")
+            for layer in range(arguments.layers):
+                name = f"{part}/layer_{layer}"
+                self._layer(name, size, has_cross_attention=part == "decoder")
 
     def _norm(self, name: str, size: int) -> None:
-        self._shapes |= {f"{name}/{one}": (size,) for one in ("gamma", "beta")}
+        self._shapes |= {f"{name}/{kind}": (size,) for kind in ("gamma", "beta")}
 
     def _linear(self, name: str, size: int, out: int) -> None:
         self._shapes |= {f"{name}/weight": (out, size), f"{name}/bias": (out,)}
 
-    def _layer(self, name: str, size: int, *, crossed: bool) -> None:
+    def _layer(self, name: str, size: int, *, has_cross_attention: bool) -> None:
+        # kind, and for each of its linear layers the number of matrices that are stacked in it
         attentions = [("self_attention", (3, 1)), ("attention", (1, 2, 1))]
-        for kind, stacked in attentions[: 1 + crossed]:
+        for kind, stacked_counts in attentions[: 1 + has_cross_attention]:
             self._norm(f"{name}/{kind}/layer_norm", size)
-            for number, times in enumerate(stacked):
-                self._linear(f"{name}/{kind}/linear_{number}", size, times * size)
+            for number, stacked in enumerate(stacked_counts):
+                self._linear(f"{name}/{kind}/linear_{number}", size, stacked * size)
         self._norm(f"{name}/ffn/layer_norm", size)
         self._linear(f"{name}/ffn/linear_0", size, 4 * size)
         self._linear(f"{name}/ffn/linear_1", 4 * size, size)
@@ -69,9 +72,9 @@ class Drawn(Mapping[str, npt.NDArray[Any]]):
         shape = self._shapes[name]
         if not shape:
             return np.array(self._heads, np.int16)
-        drawn = np.random.default_rng(len(name)).standard_normal(shape, np.float32)
-        found: npt.NDArray[Any] = (drawn / shape[-1] ** 0.5).astype(np.float16)
-        return found
+        values = np.random.default_rng(len(name)).standard_normal(shape, np.float32)
+        array: npt.NDArray[Any] = (values / shape[-1] ** 0.5).astype(np.float16)
+        return array
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._shapes)
@@ -80,37 +83,37 @@ class Drawn(Mapping[str, npt.NDArray[Any]]):
         return len(self._shapes)
 
 
-class Watch:
-    """Seconds that a block took on a device, in `seconds`."""
+class Timer:
+    """Context manager that measures the `seconds` of its block on a device."""
 
     def __init__(self, device: torch.device) -> None:
-        self._wait = torch.cuda.synchronize if device.type == "cuda" else lambda: None
+        self._synchronize = torch.cuda.synchronize if device.type == "cuda" else lambda: None
         self.seconds = 0.0
 
     def __enter__(self) -> Self:
-        self._wait()
+        self._synchronize()
         self.seconds = -time.perf_counter()
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._wait()
+        self._synchronize()
         self.seconds += time.perf_counter()
 
 
-def decode(network: Network, output: torch.Tensor, beams: int, tokens: int) -> None:
-    """As many tokens for every row, whatever is likely."""
-    rows = len(output)
-    sequences = network.sequences(output, beams=beams, most=len(PROMPT) + tokens)
-    reading = Reading(sequences, network.logits, [], Likeliest(2 * beams))
-    reading.first(np.array([PROMPT] * rows), 0)
+def decode(network: Network, encoder_output: torch.Tensor, beams: int, tokens: int) -> None:
+    """Decode a fixed number of fixed tokens for every row."""
+    rows = len(encoder_output)
+    kv_cache = network.kv_cache(encoder_output, beams=beams, max_length=len(PROMPT) + tokens)
+    step = DecodingSteps(kv_cache, network.logits, [], TopTokens(2 * beams))
+    step.prefill(np.array([PROMPT] * rows), 0)
     sources = np.zeros((rows, beams), np.int64)
-    for step in range(tokens - 1):
-        reading(np.full((rows, beams), 1000 + step), sources, range(rows))
+    for number in range(tokens - 1):
+        step(np.full((rows, beams), 1000 + number), sources, range(rows))
         sources = np.tile(np.arange(beams), (rows, 1))
 
 
 def main() -> None:
-    """See the module."""
+    """Run the benchmark of the module."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--compute-type", default="bfloat16", choices=COMPUTE_TYPES)
@@ -119,37 +122,44 @@ def main() -> None:
     parser.add_argument("--compile", action="store_true", help="for CUDA")
     parser.add_argument("--batches", type=int, nargs="+", default=[1, 2, 4, 8, 16, 32, 64, 128])
     parser.add_argument("--beams", type=int, default=1)
-    parser.add_argument("--tokens", type=int, default=100, help="of each row")
-    parser.add_argument("--rounds", type=int, default=3, help="of which the quickest counts")
+    parser.add_argument("--tokens", type=int, default=100, help="tokens of each row")
+    parser.add_argument("--rounds", type=int, default=3, help="the fastest round counts")
     for name, value in (("layers", 32), ("d-model", 1280), ("heads", 20), ("mels", 128)):
         parser.add_argument(f"--{name}", type=int, default=value)
     parser.add_argument("--vocabulary", type=int, default=51866)
-    chosen = parser.parse_args()
-    device = torch.device(chosen.device)
-    network = build(
-        Drawn(chosen),
-        dtype=COMPUTE_TYPES[chosen.compute_type],
+    arguments = parser.parse_args()
+    device = torch.device(arguments.device)
+    network = build_network(
+        RandomArrays(arguments),
+        dtype=COMPUTE_TYPES[arguments.compute_type],
         device=device,
-        compiled=chosen.compile,
-        quantization=chosen.quantization,
-        group_size=chosen.group_size,
+        compiled=arguments.compile,
+        quantization=arguments.quantization,
+        group_size=arguments.group_size,
     )
-    held = sum(one.numel() * one.element_size() for one in network.decoder.buffers())
-    print(f"decoder: {held / 1e6:.1f} MB")
+    decoder_bytes = sum(
+        buffer.numel() * buffer.element_size() for buffer in network.decoder.buffers()
+    )
+    print(f"decoder: {decoder_bytes / 1e6:.1f} MB")
     print(f"{'batch':>6}{'encoder s':>11}{'decoder s':>11}{'tokens/s':>10}{'real time':>11}")
     with torch.inference_mode():
-        for rows in chosen.batches:
-            given = torch.zeros(rows, chosen.mels, FRAMES, device=device)
-            best = [float("inf")] * 2
-            for _ in range(chosen.rounds + 1):
-                with Watch(device) as heard:
-                    output = network.encode(given)
-                with Watch(device) as said:
-                    decode(network, output, chosen.beams, chosen.tokens)
-                best = [min(best[0], heard.seconds), min(best[1], said.seconds)]
-            rate = rows * chosen.tokens / best[1]
-            times = rows * SECONDS / sum(best)
-            print(f"{rows:6}{best[0]:11.3f}{best[1]:11.3f}{rate:10.0f}{times:11.1f}", flush=True)
+        for rows in arguments.batches:
+            features = torch.zeros(rows, arguments.mels, FRAMES, device=device)
+            encoder_seconds = decoder_seconds = float("inf")
+            for _ in range(arguments.rounds + 1):
+                with Timer(device) as timer:
+                    encoder_output = network.encode(features)
+                encoder_seconds = min(encoder_seconds, timer.seconds)
+                with Timer(device) as timer:
+                    decode(network, encoder_output, arguments.beams, arguments.tokens)
+                decoder_seconds = min(decoder_seconds, timer.seconds)
+            tokens_per_second = rows * arguments.tokens / decoder_seconds
+            speed = rows * SECONDS / (encoder_seconds + decoder_seconds)
+            print(
+                f"{rows:6}{encoder_seconds:11.3f}{decoder_seconds:11.3f}"
+                f"{tokens_per_second:10.0f}{speed:11.1f}",
+                flush=True,
+            )
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
-"""Word error rate, segment starts and speed of ways to do one thing, on built recordings.
+"""Compare variants of the pipeline on built recordings: word errors, segment starts, speed.
 
 python -m benchmarks.variants                        # the defaults
-python -m benchmarks.variants merging silence        # comparisons; see COMPARISONS
+python -m benchmarks.variants merging silence        # the names of COMPARISONS
 python -m benchmarks.variants --recordings prompts:en:600:0 read:en:300:0 timestamps
 """
 
@@ -25,7 +25,7 @@ from whisperbatch.vad import open_vad
 
 
 class Variant(NamedTuple):
-    """One way to do it: options, or a stand-in for `chunking.plan`."""
+    """A variant of the pipeline: its options, or a replacement for `merge.plan`."""
 
     name: str
     options: OptionKeywords
@@ -35,8 +35,8 @@ class Variant(NamedTuple):
 def greedy(
     spans: Sequence[SpeechSpan], limit: int, max_silence: int | None = None, *, more: bool = False
 ) -> list[int]:
-    """How many spans each chunk takes if each takes as many as fit: the rival of `plan`."""
-    del more  # what follows makes no difference
+    """Return the number of spans of each chunk, each with as many as fit: baseline of `plan`."""
+    del more  # the spans that follow do not change the result
     counts = [0]
     length = 0
     for number, span in enumerate(spans):
@@ -80,7 +80,7 @@ RECORDINGS = (
 
 @contextmanager
 def planned_by(plan: object) -> Iterator[None]:
-    """Chunks parted by `plan`, if there is one."""
+    """Replace `merge.plan` with `plan`; None changes nothing."""
     if plan is None:
         yield
         return
@@ -89,7 +89,7 @@ def planned_by(plan: object) -> Iterator[None]:
 
 
 def count_chunks(recording: recordings.Recording, options: Options) -> int:
-    """How many chunks the recording makes."""
+    """Return the number of chunks of a recording."""
     vad = open_vad(options)
     samples = recording.samples.astype(np.float32) / np.float32(32768)
     return len(list(merge.chunks(vad([samples]), options, vad.hop)))
@@ -98,7 +98,7 @@ def count_chunks(recording: recordings.Recording, options: Options) -> int:
 def measure(
     asr: wb.Transcriber, recording: recordings.Recording, language: str, variant: Variant, beam: int
 ) -> str:
-    """A line of figures."""
+    """Return the figures of a variant on a recording, as a line of the table."""
     options = resolve(Options(language=language, beam_size=beam), **variant.options)
     with planned_by(variant.plan):
         chunks = count_chunks(recording, options)
@@ -118,8 +118,10 @@ def measure(
 
 
 def main() -> None:
-    """Print a table for each comparison asked for."""
-    parser = argparse.ArgumentParser(description="Compare ways to do one thing, on built speech.")
+    """Print the figures of all chosen comparisons."""
+    parser = argparse.ArgumentParser(
+        description="Compare variants of the pipeline on built recordings."
+    )
     parser.add_argument("comparisons", nargs="*", default=["defaults"], metavar="COMPARISON")
     parser.add_argument("--model", default="base")
     parser.add_argument("--beam-size", type=int, default=5)

@@ -1,6 +1,6 @@
-"""Transcribe as it is read: a built recording in nine languages, scored, or a file of your own.
+"""Transcribe a file, or a built recording in nine languages, and print segments as they come.
 
-python examples/demo.py            # or: make demo
+python examples/demo.py            # or: make demo; prints word error rates and the speed
 python examples/demo.py talk.mp3   # or: make demo FILE=talk.mp3
 """
 
@@ -16,33 +16,43 @@ sys.path.insert(0, str(Path(__file__).parents[1]))  # for benchmarks/, which is 
 from benchmarks import recordings, scoring, speech
 
 
-def clock(seconds: float) -> str:
+def notice(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
+
+
+def format_time(seconds: float) -> str:
     return f"{int(seconds // 60):02}:{seconds % 60:06.3f}"
 
 
-def show(segment: wb.Segment) -> None:
-    times = f"[{clock(segment.start)} -> {clock(segment.end)}]"
+def print_segment(segment: wb.Segment) -> None:
+    times = f"[{format_time(segment.start)} -> {format_time(segment.end)}]"
     print(times, segment.language, segment.text.strip(), flush=True)
+
+
+def load_model() -> wb.Transcriber:
+    notice("Loading the model (the first run compiles it for this processor) ...")
+    return wb.load("base")
 
 
 def transcribe_file(asr: wb.Transcriber, path: str) -> None:
     for segment in asr.stream(path):
-        show(segment)
+        print_segment(segment)
 
 
 def transcribe_built(asr: wb.Transcriber, path: Path) -> None:
-    """Ask for each language's part of the recording by itself, and say which language it is."""
+    """Transcribe the built recording language by language, with each language given."""
+    notice("Building the recording (the first run fetches its speech) ...")
     recording = recordings.demo()
     recordings.write(recording, path)
     scores: dict[str, scoring.Score] = {}
     started = time.perf_counter()
     for block in recording.blocks():
-        heard = []
-        part = (block.start, block.end)
-        for segment in asr.stream(path, language=block.language, clip_timestamps=(part,)):
-            show(segment)
-            heard.append(segment.text)
-        score = scoring.word_error_rate(block.text, " ".join(heard), block.language)
+        texts = []
+        clip = (block.start, block.end)
+        for segment in asr.stream(path, language=block.language, clip_timestamps=(clip,)):
+            print_segment(segment)
+            texts.append(segment.text)
+        score = scoring.word_error_rate(block.text, " ".join(texts), block.language)
         scores[block.language] = scores.get(block.language, scoring.Score()) + score
     took = time.perf_counter() - started
 
@@ -57,7 +67,7 @@ def transcribe_built(asr: wb.Transcriber, path: Path) -> None:
 
 def main(files: list[str]) -> None:
     try:
-        with wb.load("base") as asr, tempfile.TemporaryDirectory() as directory:
+        with load_model() as asr, tempfile.TemporaryDirectory() as directory:
             for path in files:
                 transcribe_file(asr, path)
             if not files:

@@ -1,4 +1,4 @@
-"""Batched long-form transcription on Whisper: streamed, in flat memory, with nothing lost."""
+"""Batched transcription of long recordings with Whisper: streamed, in bounded memory."""
 
 from importlib import import_module
 from typing import TYPE_CHECKING
@@ -72,7 +72,7 @@ __all__ = [
     "write",
 ]
 
-_HOMES = (
+_MODULES = (
     "errors",
     "options",
     "types",
@@ -86,10 +86,10 @@ _HOMES = (
 
 
 def __getattr__(name: str) -> object:
-    """Import a public name when it is first used, so that importing the package loads nothing."""
+    """Import a public name at its first use, so that `import whisperbatch` is fast."""
     if name in __all__:
-        for home in _HOMES:
-            module = import_module(f"whisperbatch.{home}")
+        for module_name in _MODULES:
+            module = import_module(f"whisperbatch.{module_name}")
             if name in getattr(module, "__all__", vars(module)):
                 return getattr(module, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,4 +1,4 @@
-"""`python -m whisperbatch`."""
+"""Run the command line: `python -m whisperbatch`."""
 
 from whisperbatch.cli import main
 

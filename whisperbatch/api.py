@@ -1,4 +1,4 @@
-"""What users call: load a model; or load, transcribe and free it in one call."""
+"""The functions that users call: `load`, and functions that load, work and free in one call."""
 
 import inspect
 from collections.abc import Generator, Iterable, Iterator
@@ -7,14 +7,14 @@ from os import PathLike
 from typing import Final, Literal, TypedDict, TypeVar, Unpack, cast, overload
 
 from whisperbatch.audio.reader import AudioReader, open_audio
-from whisperbatch.engines.loading import check_index, check_kind, torch_engine
+from whisperbatch.engines.loading import check_device_index, check_keywords, load_torch_engine
 from whisperbatch.errors import WhisperBatchError
 from whisperbatch.models.registry import find_model
 from whisperbatch.options import Options
 from whisperbatch.options.keywords import DetectionKeywords, OptionKeywords, for_detection, resolve
-from whisperbatch.options.signatures import DETECTION_PARAMETERS, OPTION_PARAMETERS, shows
+from whisperbatch.options.signatures import DETECTION_PARAMETERS, OPTION_PARAMETERS, with_parameters
 from whisperbatch.pipeline import chunk_recording
-from whisperbatch.streams import SegmentStream, whole
+from whisperbatch.streams import SegmentStream, collect
 from whisperbatch.transcriber import Transcriber, check_many
 from whisperbatch.types import Chunk, LanguageDetection, Source, Transcript
 from whisperbatch.vad import open_vad
@@ -25,7 +25,7 @@ T = TypeVar("T")
 
 
 class LoadKeywords(TypedDict, total=False):
-    """What `load` takes beside the model; the one-call functions take the same."""
+    """The keywords of `load`; the functions that load and free the model accept them, too."""
 
     engine: Literal["ctranslate2", "torch"]
     device: Literal["auto", "cpu", "cuda"]
@@ -42,11 +42,11 @@ class LoadKeywords(TypedDict, total=False):
 
 
 class DetectKeywords(DetectionKeywords, LoadKeywords, total=False):
-    """What `detect_language` takes: `load`'s keywords, and the options that have an effect."""
+    """The keywords of `detect_language`: those of `load`, and the options that have an effect."""
 
 
 class Keywords(OptionKeywords, LoadKeywords, total=False):
-    """What the one-call functions take: all of `load`'s keywords and all options."""
+    """The keywords of `transcribe`, `stream` and `transcribe_many`: `load`'s, and all options."""
 
 
 def load(
@@ -63,43 +63,44 @@ def load(
     quantization: Literal["hqq4", "int8"] | None = None,
     group_size: Literal[32, 64, 128] = 64,
     draft_model: str | PathLike[str] | None = None,
-    compile: bool = False,  # noqa: A002 - PyTorch's word
+    compile: bool = False,  # noqa: A002 - the name that PyTorch uses
 ) -> Transcriber:
-    """Load a model, once, for many recordings.
+    """Load a model once, to transcribe many recordings.
 
     Args:
-        model: a name such as "base", a directory of CTranslate2 weights, or a hub repository. For
-            "torch" also a directory or repository of transformers' weights (*.safetensors).
-        engine: "ctranslate2", or "torch" (extra `torch`), which is PyTorch.
-        device: "auto" takes CUDA where a GPU is seen, else the CPU.
-        device_index: the CUDA device, or several: each gets a copy of the weights. "torch" takes
-            one.
-        compute_type: CTranslate2's: "int8", "float16", ...; "auto" is the best supported. Of
-            "torch": "float32", "bfloat16" or "float16".
-        encoder: "openvino" (extra `openvino`) is faster on a CPU than "ctranslate2"; "auto" takes
-            it where it is installed and fits.
-        decoder: likewise. What "openvino" cannot do (sampling, penalties, timestamp tokens, more
-            than five beams), "ctranslate2" does for it.
-        inter_threads: batches worked on at a time on each device.
-        intra_threads: threads for each of them on a CPU; 0 shares out the cores.
-        quantization: for "torch": the decoder in four bits a weight ("hqq4") or eight ("int8").
-        group_size: for "hqq4": how many weights share a scale. Fewer are nearer, and take more
-            memory.
-        draft_model: for "torch": a smaller model of the same vocabulary, that guesses tokens in
-            greedy search (`beam_size=1`).
-        compile: for "torch" on CUDA: compile encoder and decoder when they are first used.
+        model: a name (for example "base"), a directory of CTranslate2 weights, or a Hugging Face
+            repository. "torch" also loads transformers' weights (*.safetensors) from a directory or
+            repository.
+        engine: "ctranslate2", or "torch" for PyTorch (extra `torch`).
+        device: "auto" uses CUDA if there is a GPU, otherwise the CPU.
+        device_index: the number of the CUDA device. A tuple of numbers loads a copy of the weights
+            on each device ("torch" uses one device only).
+        compute_type: for "ctranslate2": "int8", "float16", ...; for "torch": "float32", "bfloat16"
+            or "float16". "auto" is the best type that the device supports.
+        encoder: "openvino" (extra `openvino`) is faster than "ctranslate2" on a CPU. "auto" uses
+            "openvino" if the package is installed and supports the model and device.
+        decoder: as `encoder`. Rows that "openvino" cannot decode (sampling, penalties, timestamp
+            tokens, more than five beams) are decoded by "ctranslate2".
+        inter_threads: number of batches computed at a time on each device.
+        intra_threads: CPU threads for each batch; 0 divides the cores between the batches.
+        quantization: for "torch": store the decoder's weights in 4 bits ("hqq4") or 8 ("int8").
+        group_size: for "hqq4": number of weights that share a scale. Smaller groups are more
+            accurate and need more memory.
+        draft_model: for "torch": a smaller model with the same vocabulary, which proposes tokens in
+            greedy search (`beam_size=1`, speculative decoding).
+        compile: for "torch" on CUDA: compile the encoder and the decoder at their first use.
 
     Raises:
-        OptionError: a device, compute type, encoder or decoder that is not to be had here, or a
-            keyword that has no effect with the engine.
-        MissingExtraError: an encoder or decoder that is not installed.
-        ModelError: weights that are missing or damaged.
+        OptionError: a device, compute type, encoder or decoder is not available on this machine, or
+            a keyword has no effect with this engine.
+        MissingExtraError: the package of an engine, encoder or decoder is not installed.
+        ModelError: the weights are missing or damaged.
     """
-    check_kind(engine, locals(), inspect.signature(load))
-    indexes = check_index(device_index)
+    check_keywords(engine, locals(), inspect.signature(load))
+    indexes = check_device_index(device_index)
     if engine == "torch":
         return Transcriber(
-            torch_engine(
+            load_torch_engine(
                 model,
                 device=device,
                 device_index=indexes,
@@ -112,7 +113,7 @@ def load(
         )
     from whisperbatch.engines.ctranslate2.engine import CTranslate2Engine  # noqa: PLC0415 - heavy
 
-    made = CTranslate2Engine(
+    ctranslate2_engine = CTranslate2Engine(
         find_model(model),
         name=str(model),
         device=device,
@@ -123,17 +124,17 @@ def load(
         inter_threads=inter_threads,
         intra_threads=intra_threads,
     )
-    return Transcriber(made)
+    return Transcriber(ctranslate2_engine)
 
 
-_LOADING: Final = {
+_LOAD_PARAMETERS: Final = {
     name: parameter
     for name, parameter in inspect.signature(load).parameters.items()
     if name != "model"
 }
 
 
-@shows(*_LOADING.values(), *OPTION_PARAMETERS)
+@with_parameters(*_LOAD_PARAMETERS.values(), *OPTION_PARAMETERS)
 def transcribe(
     source: Source | AudioReader,
     *,
@@ -141,14 +142,14 @@ def transcribe(
     options: Options | None = None,
     **keywords: Unpack[Keywords],
 ) -> Transcript:
-    """Load a model, transcribe one recording, and free the model again.
+    """Load a model, transcribe one recording, and free the model.
 
-    Keywords are those of `load` and all options. See `Transcriber.transcribe`.
+    The keywords are those of `load` and all options. See `Transcriber.transcribe`.
     """
-    return whole(stream(source, model=model, options=options, **keywords))
+    return collect(stream(source, model=model, options=options, **keywords))
 
 
-@shows(*_LOADING.values(), *OPTION_PARAMETERS)
+@with_parameters(*_LOAD_PARAMETERS.values(), *OPTION_PARAMETERS)
 def stream(
     source: Source | AudioReader,
     *,
@@ -156,17 +157,17 @@ def stream(
     options: Options | None = None,
     **keywords: Unpack[Keywords],
 ) -> SegmentStream:
-    """Load a model and stream one recording; the model is freed with the stream.
+    """Load a model and stream one recording. The model is freed when the stream is closed.
 
-    Options and the recording are checked first. Keywords are those of `load` and all options. See
-    `Transcriber.stream`.
+    The options and the recording are checked before the model is loaded. The keywords are those of
+    `load` and all options. See `Transcriber.stream`.
     """
-    loading, single = _split(keywords)
-    resolved = resolve(options, **single)
+    load_keywords, option_keywords = _split(keywords)
+    resolved = resolve(options, **option_keywords)
     reader = open_audio(source, resolved)
     with ExitStack() as stack:
         stack.callback(reader.close)
-        asr = stack.enter_context(load(model, **loading))
+        asr = stack.enter_context(load(model, **load_keywords))
         segments = asr.stream(reader, options=resolved)
         segments.call_on_close(asr.close)
         stack.pop_all()
@@ -197,7 +198,7 @@ def transcribe_many(
 ) -> Generator[Transcript | WhisperBatchError, None, None]: ...
 
 
-@shows(*_LOADING.values(), *OPTION_PARAMETERS)
+@with_parameters(*_LOAD_PARAMETERS.values(), *OPTION_PARAMETERS)
 def transcribe_many(
     sources: Iterable[Source],
     *,
@@ -207,20 +208,20 @@ def transcribe_many(
     options: Options | None = None,
     **keywords: Unpack[Keywords],
 ) -> Generator[Transcript | WhisperBatchError, None, None]:
-    """Load a model, transcribe many recordings, and free the model again.
+    """Load a model, transcribe many recordings, and free the model.
 
-    Keywords are those of `load` and all options. See `Transcriber.transcribe_many`.
+    The keywords are those of `load` and all options. See `Transcriber.transcribe_many`.
     """
     check_many(sources, on_error)
-    loading, single = _split(keywords)
-    resolved = resolve(options, **single)
-    asr = load(model, **loading)
-    return _with(
+    load_keywords, option_keywords = _split(keywords)
+    resolved = resolve(options, **option_keywords)
+    asr = load(model, **load_keywords)
+    return _closing(
         asr, asr.transcribe_many(sources, on_error=on_error, ordered=ordered, options=resolved)
     )
 
 
-@shows(*_LOADING.values(), *DETECTION_PARAMETERS)
+@with_parameters(*_LOAD_PARAMETERS.values(), *DETECTION_PARAMETERS)
 def detect_language(
     source: Source | AudioReader,
     *,
@@ -228,39 +229,39 @@ def detect_language(
     read_through: bool = True,
     **keywords: Unpack[DetectKeywords],
 ) -> LanguageDetection:
-    """Load a model, detect one recording's language, and free the model again.
+    """Load a model, detect the language of one recording, and free the model.
 
-    Keywords are those of `load` and the options that have an effect on it. See
+    The keywords are those of `load` and the options that have an effect on language detection. See
     `Transcriber.detect_language`.
     """
-    loading, single = _split(cast("Keywords", keywords))
-    options = cast("DetectionKeywords", single)
+    load_keywords, option_keywords = _split(cast("Keywords", keywords))
+    options = cast("DetectionKeywords", option_keywords)
     with ExitStack() as stack:
         reader = open_audio(source, for_detection(**options))
         if reader is not source:
             stack.enter_context(reader)
-        asr = stack.enter_context(load(model, **loading))
+        asr = stack.enter_context(load(model, **load_keywords))
         return asr.detect_language(reader, read_through=read_through, **options)
 
 
-@shows(*OPTION_PARAMETERS)
+@with_parameters(*OPTION_PARAMETERS)
 def chunk_audio(
     source: Source | AudioReader,
     *,
     options: Options | None = None,
     **keywords: Unpack[OptionKeywords],
 ) -> Generator[Chunk, None, None]:
-    """The chunks of a recording that a transcription with these options decodes. No model needed.
+    """Yield the chunks that a transcription with these options would decode. Needs no model.
 
-    Each chunk says where it starts and ends and where its speech is, in samples at 16 kHz.
+    Each chunk has its start, its end and its speech spans, in samples at 16 kHz.
 
     Args:
-        source: as in `transcribe`. An open reader (see `open_audio`) is left open.
+        source: as in `transcribe`. An open reader (see `open_audio`) stays open.
         options: all options in one value.
-        **keywords: single options, in place of those in `options`.
+        **keywords: single options, which replace those in `options`.
 
     Raises:
-        OptionError: at once.
+        OptionError: raised by the call itself, before the first chunk is requested.
         AudioError: the recording cannot be read.
     """
     resolved = resolve(options, **keywords)
@@ -274,12 +275,13 @@ def _chunks(
         yield from chunk_recording(reader.blocks(), open_vad(options), options)
 
 
-def _with(asr: Transcriber, items: Iterator[T]) -> Generator[T, None, None]:
+def _closing(asr: Transcriber, items: Iterator[T]) -> Generator[T, None, None]:
     with asr:
         yield from items
 
 
 def _split(keywords: Keywords) -> tuple[LoadKeywords, OptionKeywords]:
-    loading = {name: value for name, value in keywords.items() if name in _LOADING}
-    single = {name: value for name, value in keywords.items() if name not in _LOADING}
-    return cast("LoadKeywords", loading), cast("OptionKeywords", single)
+    """Separate the keywords of `load` from the options."""
+    load_keywords = {name: value for name, value in keywords.items() if name in _LOAD_PARAMETERS}
+    options = {name: value for name, value in keywords.items() if name not in _LOAD_PARAMETERS}
+    return cast("LoadKeywords", load_keywords), cast("OptionKeywords", options)

@@ -1,4 +1,4 @@
-"""Rows of one or many recordings into batches, in order.
+"""Fills batches with the rows of one or many recordings, in order.
 
 recording 0   c0 c1 c2 c3 c4 END          recording 1   c0 c1 END
 batches       [c0 c1]  [c2 c3 c4 END c0 c1 END]
@@ -15,31 +15,35 @@ T = TypeVar("T")
 
 
 def attach_voters(
-    items: Iterable[Item], listen: int, settled: Callable[[int], bool]
+    items: Iterable[Item], count: int, is_final: Callable[[int], bool]
 ) -> Iterator[Item]:
-    """Each recording's first row with the first `listen` rows to tell its language by.
+    """Yield the items; each recording's first row gets the rows that decide its language.
 
-    Not of recordings whose language is settled already.
+    The first `count` rows of a recording (its voters) wait until all of them have come, or their
+    recording has ended. The voters therefore depend only on the recording, not on how batches are
+    filled.
 
-    Rows wait until there are that many, or their recording has ended. What is listened to depends
-    on the recording alone, not on how batches come to be filled.
+    Args:
+        items: rows and markers, of one or many recordings.
+        count: number of voters of a recording.
+        is_final: whether the language of a recording is decided; its rows then get no voters.
     """
     waiting: dict[int, list[Row]] = {}
 
     def release(recording: int) -> Iterator[Row]:
-        if held := waiting.pop(recording, None):
-            yield replace(held[0], voters=tuple(held))
-            yield from held[1:]
+        if rows := waiting.pop(recording, None):
+            yield replace(rows[0], voters=tuple(rows))
+            yield from rows[1:]
 
     for item in items:
         if (
             isinstance(item, Row)
-            and item.chunk.index < listen
-            and not settled(item.chunk.recording)
+            and item.chunk.index < count
+            and not is_final(item.chunk.recording)
         ):
-            held = waiting.setdefault(item.chunk.recording, [])
-            held.append(item)
-            if len(held) == listen:
+            rows = waiting.setdefault(item.chunk.recording, [])
+            rows.append(item)
+            if len(rows) == count:
                 yield from release(item.chunk.recording)
             continue
         if isinstance(item, End):
@@ -49,37 +53,39 @@ def attach_voters(
         yield from release(recording)
 
 
-def one_by_one(recordings: Iterable[Generator[T, None, None]]) -> Generator[T, None, None]:
-    """Items of the recordings, one after the other."""
+def in_sequence(recordings: Iterable[Generator[T, None, None]]) -> Generator[T, None, None]:
+    """Yield the items of each recording, and close the recording before the next begins."""
     for recording in recordings:
         with closing(recording):
             yield from recording
 
 
 def in_order(results: Iterable[tuple[int, T] | End]) -> Iterator[tuple[int, T] | End]:
-    """Results of recordings that go on side by side: those of the first one first, and so on."""
+    """Sort the results of recordings that are processed at the same time, by recording.
+
+    Results of a recording wait until all earlier recordings have ended.
+    """
     current = 0
     waiting: dict[int, list[tuple[int, T] | End]] = {}
     for result in results:
         recording = result.recording if isinstance(result, End) else result[0]
         waiting.setdefault(recording, []).append(result)
-        while found := waiting.pop(current, None):
-            yield from found
-            if not isinstance(found[-1], End):
+        while ready := waiting.pop(current, None):
+            yield from ready
+            if not isinstance(ready[-1], End):
                 break
             current += 1
 
 
 def batches(items: Iterable[Item], batch_size: int, first: int) -> Iterator[list[Item]]:
-    """Items in lists of up to `batch_size` rows, in order.
+    """Group items, in order, into lists of up to `batch_size` rows.
 
-    Ends take no room, but a list of twice as many items as it may have rows goes as it is: where
-    many recordings hold no speech, nobody waits for all of them.
+    The first list has `first` rows. The size doubles with each list, up to `batch_size`, so that
+    the first segments come soon and no later segment waits much longer than the segment before it.
 
-    A lull ends a list.
-
-    The first list has `first` rows, and each later one twice as many up to `batch_size`, so that
-    the first segments come soon and the next ones do not keep anybody waiting.
+    `End` markers are not counted as rows. But a list with twice as many items as its number of rows
+    is complete: recordings without speech are reported without waiting for rows. A flush completes
+    a list, too.
     """
     size = min(first, batch_size)
     batch: list[Item] = []

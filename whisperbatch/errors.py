@@ -9,7 +9,7 @@
     ├── WriteError                      an output file cannot be written
     └── ClosedError (RuntimeError)      a Transcriber was used after close()
 
-Messages are one line: what is wrong, where, and the mend.
+Each message is one line: what is wrong, where, and how to fix the problem.
 """
 
 __all__ = [
@@ -25,18 +25,18 @@ __all__ = [
 
 
 class WhisperBatchError(Exception):
-    """The root of the tree: catch this to catch all of them.
+    """The root of the tree: catch this class to catch every error of whisperbatch.
 
     Attributes:
-        source: the recording that the error belongs to, as a name for people;
-            None where it belongs to none.
+        source: name of the recording that the error belongs to; None if the error belongs to no
+            recording.
     """
 
     source: str | None = None
 
 
 class OptionError(WhisperBatchError, ValueError):
-    """An option or argument is of the wrong type, out of range, or cannot be honoured."""
+    """An option or argument has the wrong type, is out of range, or cannot be honoured."""
 
 
 class AudioError(WhisperBatchError):
@@ -44,20 +44,20 @@ class AudioError(WhisperBatchError):
 
     def __init__(self, message: str, *, source: str | None = None) -> None:
         line = f"{source}: {message}" if source else message
-        super().__init__(" ".join(line.splitlines()))  # a file's name may hold anything
+        super().__init__(" ".join(line.splitlines()))  # a file name may contain line breaks
         self.source = source
 
 
 class ModelError(WhisperBatchError):
-    """A model's weights cannot be found, or a file of theirs is damaged."""
+    """A model's weights cannot be found, or one of the model's files is damaged."""
 
 
 class MissingExtraError(WhisperBatchError, ImportError):
-    """An option needs a package that is not installed; the message says what to install."""
+    """An option needs a package that is not installed; the message names the package to install."""
 
 
 class EngineError(WhisperBatchError):
-    """The inference engine failed; the cause is chained."""
+    """The inference engine failed; the original error is chained."""
 
 
 class ClosedError(WhisperBatchError, RuntimeError):
@@ -65,4 +65,4 @@ class ClosedError(WhisperBatchError, RuntimeError):
 
 
 class WriteError(WhisperBatchError):
-    """An output file cannot be written; the old one, if there is one, is whole."""
+    """An output file cannot be written; an existing file of the same name is left unchanged."""

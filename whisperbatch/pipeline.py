@@ -1,12 +1,13 @@
-"""All the stages, in order: the only file that knows them all.
+"""All stages, connected in order.
 
-    sources -> open_audio -> clips -> Vad -> chunks      a thread for each recording being read
-            -> features                                  a pool of threads
-            -> switches, if the language may change      the engine's workers
-            -> batches -> Decoder                        the engine's workers
-            -> segments, recording by recording          the caller
+    stage                                                       thread
+    sources -> open_audio -> clips -> Vad -> chunks             one for each recording being read
+            -> features                                         a pool
+            -> language scores and code-switching, if enabled   the engine's workers
+            -> batches -> BatchDecoder                          the engine's workers
+            -> segments, sorted by recording                    the caller's
 
-Every arrow is a generator, and every buffer has a bound: memory does not grow with the recording.
+Every arrow is a generator and every buffer is bounded: memory does not grow with the recording.
 """
 
 import logging
@@ -19,7 +20,7 @@ from typing import Final
 
 from whisperbatch.audio.clips import clips
 from whisperbatch.audio.reader import AudioReader
-from whisperbatch.batching import attach_voters, batches, in_order, one_by_one
+from whisperbatch.batching import attach_voters, batches, in_order, in_sequence
 from whisperbatch.chunking.merge import chunks
 from whisperbatch.decoding.batch_decoder import BatchDecoder, RowResult
 from whisperbatch.errors import EngineError, WhisperBatchError
@@ -28,9 +29,14 @@ from whisperbatch.language.code_switching import CodeSwitching, with_language_sc
 from whisperbatch.language.decisions import LanguageDecisions
 from whisperbatch.language.detect import NO_SPEECH, UNREADABLE, detection, english_only
 from whisperbatch.language.voting import Decision, decide, enough_to_decide
-from whisperbatch.language.windows import find_windows, score_chunks, short, thinned
+from whisperbatch.language.windows import (
+    find_windows,
+    score_chunks,
+    spread_windows,
+    window_options,
+)
 from whisperbatch.options import Options
-from whisperbatch.prefetch import map_ordered, side_by_side
+from whisperbatch.prefetch import interleave, map_ordered
 from whisperbatch.protocols import Engine, Vad
 from whisperbatch.rows import FLUSH, End, Flush, Item, Row, RunStats
 from whisperbatch.types import Chunk, LanguageDetection, Samples, Segment, to_seconds
@@ -41,26 +47,26 @@ log = logging.getLogger(__name__)
 Opener = Callable[[], AudioReader]
 
 FEATURE_WORKERS: Final = min(os.cpu_count() or 1, 4)
-VOTERS: Final = 4  # chunks that a recording's language is told by
-READERS: Final = 4  # recordings read at a time, where there are many
-AHEAD: Final = 2  # chunks read ahead of each
+VOTERS: Final = 4  # first chunks of a recording, which vote for its language
+READERS: Final = 4  # recordings read at a time, if recordings need not keep their order
+READ_AHEAD: Final = 2  # chunks read ahead from each recording
 
 
 def chunk_recording(
     blocks: Iterable[Samples], vad: Vad, options: Options, recording: int = 0
 ) -> Iterator[Chunk]:
-    """The chunks of a recording, numbered through all ranges that are worked on.
+    """Yield the chunks of a recording, numbered from 0 across all ranges of `clip_timestamps`.
 
     Args:
-        blocks: all of it.
-        vad: as `open_vad` gives it for these options.
-        options: of ranges, spans and chunks.
-        recording: its number.
+        blocks: all samples of the recording.
+        vad: the result of `open_vad` for these options.
+        options: ranges, speech spans and chunks.
+        recording: number of the recording.
     """
     index = 0
-    for offset, part in clips(blocks, options.clip_timestamps):
+    for offset, clip in clips(blocks, options.clip_timestamps):
         for chunk in chunks(
-            vad(part), options, vad.hop, recording=recording, index=index, offset=offset
+            vad(clip), options, vad.hop, recording=recording, index=index, offset=offset
         ):
             yield chunk
             index += 1
@@ -69,49 +75,52 @@ def chunk_recording(
 def detect_language(
     engine: Engine, reader: AudioReader, options: Options, *, read_through: bool
 ) -> LanguageDetection:
-    """The language of an open recording.
+    """Detect the language of an open recording.
 
-    Windows spread over the recording are read and scored. Where the recording cannot be read out
-    of order, or the windows have no speech, all of it is read, if `read_through` allows that.
-    Otherwise the reader keeps its position, and the language is None.
+    Language windows spread over the recording are read and scored. If the recording has no random
+    access, or the windows have no speech, the whole recording is read, provided that `read_through`
+    is true. Otherwise the reader keeps its position, and the language is None.
 
     Raises:
         AudioError: the recording cannot be read.
         EngineError: the model failed.
     """
     if not engine.is_multilingual:
-        log.info("%s: en, since model %s is English-only", reader.name, engine.name)
+        log.info("%s: en, because model %s is English-only", reader.name, engine.name)
         return english_only(engine.name)
     vad = open_vad(options)
     with reader.random_access() as recording:
         windows = find_windows(recording, vad, options, lambda: reader.closed) if recording else []
     if not windows:
-        why = "the windows have no speech" if recording else "it cannot be read out of order"
-        log.info("%s: %s, so the language needs the whole recording", reader.name, why)
+        reason = "the windows have no speech" if recording else "it cannot be read out of order"
+        log.info("%s: %s, so the language needs the whole recording", reader.name, reason)
         if not read_through:
             return UNREADABLE
-        windows = thinned(chunk_recording(reader.blocks(), vad, short(options)), options)
+        chunk_stream = chunk_recording(reader.blocks(), vad, window_options(options))
+        windows = spread_windows(chunk_stream, options)
     if not windows:
         return NO_SPEECH
     extractor = feature_extractor(options.features, engine.n_mels)
     return detection(windows, score_chunks(engine, extractor, windows), options)
 
 
-class Run:
-    """One pass over one or many recordings. Iterate it once.
+class PipelineRun:
+    """One pass of the pipeline over one or many recordings. Iterate it once.
 
     Args:
         engine: runs the model.
-        openers: open the recordings, each when its turn comes.
-        options: as `options_for` gives them.
-        isolate: an engine's failure ends the recordings of its batch alone, not the run.
-        readers: recordings read at a time. A slow one then holds up the others only in so far as
-            their turn is after it.
-        ordered: whether recordings keep their order.
+        openers: functions that open the recordings, each called when its recording is to be read.
+        options: the result of `options_for`.
+        isolate: whether a failure of the engine ends only the recordings of the failed batch.
+            Otherwise the failure ends the run.
+        readers: number of recordings read at a time.
+        ordered: whether the results keep the order of the recordings. A slow recording then delays
+            the results of later recordings.
 
     Yields:
-        (recording, Segment) in order, and an `End` after the last of each recording.
-        A recording that cannot be read ends early, with its error in `End`; the others go on.
+        (recording, Segment), in order within a recording, and an `End` after the last segment of
+        each recording. If a recording cannot be read, its `End` has the error; the other
+        recordings continue.
     """
 
     def __init__(
@@ -128,7 +137,7 @@ class Run:
         self._openers = openers
         self._options = options
         self._isolate = isolate
-        self._readers_at_once = readers
+        self._max_readers = readers
         self._ordered = ordered
         self._failed: dict[int, EngineError] = {}
         self._stopped = False
@@ -137,7 +146,7 @@ class Run:
         self._languages = LanguageDecisions(options)
         self._vad = open_vad(options)
         self._extractor = feature_extractor(options.features, engine.n_mels)
-        self._switches = CodeSwitching(engine, self._extractor, options, self._fail)
+        self._code_switching = CodeSwitching(engine, self._extractor, options, self._fail)
         self._decode = BatchDecoder(engine, self._extractor, options, self._languages)
 
     def __iter__(self) -> Generator[tuple[int, Segment] | End, None, None]:
@@ -163,17 +172,17 @@ class Run:
                     yield recording, replace(segment, id=number)
 
     def stop(self) -> None:
-        """Read no further. From any thread: whoever waits for this run then need not for long."""
+        """Stop reading, so that a thread that waits for this run returns soon. Thread-safe."""
         self._stopped = True
         for reader in list(self._readers.values()):
             reader.close()
 
     def language(self, recording: int) -> Decision | None:
-        """What was decided for a recording that has ended; None where it had no speech."""
+        """Return the latest decision for a recording; None if there is none yet, or no speech."""
         return self._languages.latest(recording)
 
     def stats(self, recording: int) -> RunStats:
-        """What has been done so far with a recording that has not ended."""
+        """Return the counts and omissions so far of a recording that has not ended."""
         return self._stats.get(recording) or RunStats()
 
     def _count(self, recording: int, row: RowResult) -> None:
@@ -187,14 +196,14 @@ class Run:
             self._recording(number, opener)
             for number, opener in takewhile(lambda _: not self._stopped, enumerate(self._openers))
         )
-        if self._readers_at_once == 1:
-            return one_by_one(recordings)
-        return side_by_side(recordings, at_once=self._readers_at_once, depth=AHEAD, lull=FLUSH)
+        if self._max_readers == 1:
+            return in_sequence(recordings)
+        return interleave(recordings, at_once=self._max_readers, depth=READ_AHEAD, idle=FLUSH)
 
     def _recording(self, recording: int, opener: Opener) -> Generator[Chunk | End, None, None]:
         try:
             reader = self._readers[recording] = opener()
-            if self._stopped:  # while it was opened
+            if self._stopped:  # by another thread, during the call of `opener`
                 reader.close()
         except WhisperBatchError as error:
             yield End(recording, error.source or "", 0.0, error)
@@ -202,28 +211,31 @@ class Run:
         failure: WhisperBatchError | None = None
         with closing(reader):
             try:
-                self._listen(recording, reader)
+                self._decide_language(recording, reader)
                 yield from chunk_recording(reader.blocks(), self._vad, self._options, recording)
             except WhisperBatchError as error:
                 failure = error
             del self._readers[recording]
             yield End(recording, reader.name, to_seconds(reader.position), failure)
 
-    def _listen(self, recording: int, reader: AudioReader) -> None:
-        """Decide the recording's language by all of it, if that takes no reading through."""
-        if self._languages.settled(recording):
+    def _decide_language(self, recording: int, reader: AudioReader) -> None:
+        """Decide the recording's language from windows spread over it, if it has random access."""
+        if self._languages.is_final(recording):
             return
-        with reader.random_access() as whole:
-            if whole is None or whole.duration <= VOTERS * self._options.chunk_length:
-                return  # the first chunks tell
+        with reader.random_access() as random_access:
+            if (
+                random_access is None
+                or random_access.duration <= VOTERS * self._options.chunk_length
+            ):
+                return  # the first chunks vote instead
             windows = find_windows(
-                whole, self._vad, self._options, lambda: self._stopped or reader.closed
+                random_access, self._vad, self._options, lambda: self._stopped or reader.closed
             )
-        heard = score_chunks(self._engine, self._extractor, windows)
-        if enough_to_decide(heard, self._options):
-            self._languages.settle(recording, decide(heard, self._options), final=True)
+        scores = score_chunks(self._engine, self._extractor, windows)
+        if enough_to_decide(scores, self._options):
+            self._languages.set_decision(recording, decide(scores, self._options), final=True)
 
-    def _featurise(self, item: Chunk | End | Flush) -> Item:
+    def _extract_features(self, item: Chunk | End | Flush) -> Item:
         return Row.of(item, self._extractor) if isinstance(item, Chunk) else item
 
     def _batches(self) -> Generator[list[Item], None, None]:
@@ -232,7 +244,7 @@ class Run:
             items: Iterable[Item] = stack.enter_context(
                 closing(
                     map_ordered(
-                        self._featurise,
+                        self._extract_features,
                         self._chunks(),
                         workers=FEATURE_WORKERS,
                         depth=FEATURE_WORKERS,
@@ -240,17 +252,18 @@ class Run:
                 )
             )
             if options.multilingual:
-                items = self._switches(
+                items = self._code_switching(
                     stack.enter_context(closing(self._with_language_scores(items)))
                 )
             elif not options.language:
-                items = attach_voters(items, VOTERS, self._languages.settled)
-            # the sooner the first segments, the better; what is listened to is encoded anyway
+                items = attach_voters(items, VOTERS, self._languages.is_final)
+            # A small first batch gives the first segments soon. Without a given language it is
+            # twice as large: the rows that vote for the language are encoded anyway.
             first = max(options.batch_size // (8 if options.language else 4), 1)
             for batch in batches(items, options.batch_size, first):
                 for item in batch:
                     if isinstance(item, Row) and item.voters:
-                        self._languages.claim(item.chunk.recording)
+                        self._languages.expect_decision(item.chunk.recording)
                     if isinstance(item, Row) and item.language and item.language_scores:
                         self._languages.add_speech(
                             item.chunk.recording, item.language, item.language_scores
@@ -258,7 +271,7 @@ class Run:
                 yield batch
 
     def _with_language_scores(self, items: Iterable[Item]) -> Generator[Item, None, None]:
-        """The same, each row listened to."""
+        """Yield the items, each row with its language scores and encoder output."""
         workers = self._engine.workers
         size = self._options.batch_size
         with closing(
@@ -268,33 +281,35 @@ class Run:
                 workers=workers,
                 depth=workers,
             )
-        ) as heard:
-            yield from chain.from_iterable(heard)
+        ) as scored:
+            yield from chain.from_iterable(scored)
 
     def _score_batch(self, items: list[Item]) -> Sequence[Item]:
-        items = self._sound(items)
+        items = self._without_failed(items)
         rows = [item for item in items if isinstance(item, Row)]
         try:
-            heard = iter(with_language_scores(self._engine, rows) if rows else ())
+            scored = iter(with_language_scores(self._engine, rows) if rows else ())
         except EngineError as error:
-            return self._without(rows, items, error)
-        return [next(heard) if isinstance(item, Row) else item for item in items]
+            return self._fail_rows(rows, items, error)
+        return [next(scored) if isinstance(item, Row) else item for item in items]
 
     def _decode_batch(self, items: list[Item]) -> Sequence[tuple[int, RowResult] | End]:
-        items = self._sound(items)
+        items = self._without_failed(items)
         rows = [item for item in items if isinstance(item, Row)]
         try:
             decoded = iter(self._decode(rows) if rows else ())
         except EngineError as error:
-            return self._without(rows, items, error)
+            return self._fail_rows(rows, items, error)
         return [
             (item.chunk.recording, next(decoded)) if isinstance(item, Row) else item
             for item in items
             if not isinstance(item, Flush)
         ]
 
-    def _without(self, rows: Sequence[Row], items: Sequence[Item], error: EngineError) -> list[End]:
-        """What is left of a batch that the engine has failed on."""
+    def _fail_rows(
+        self, rows: Sequence[Row], items: Sequence[Item], error: EngineError
+    ) -> list[End]:
+        """Record the failure of a batch's recordings; return the `End` markers of the batch."""
         for row in rows:
             self._fail(row.chunk.recording, error)
         return [item for item in items if isinstance(item, End)]
@@ -304,8 +319,12 @@ class Run:
             raise error
         self._failed[recording] = error
 
-    def _sound(self, items: Sequence[Item]) -> list[Item]:
-        """Without rows of recordings that have failed: they would fail the rows beside them."""
+    def _without_failed(self, items: Sequence[Item]) -> list[Item]:
+        """Remove the rows of recordings that have failed.
+
+        The engine may fail again on these rows, and a failure also ends the recordings of the other
+        rows of the batch.
+        """
         failed = [
             item for item in items if isinstance(item, Row) and item.chunk.recording in self._failed
         ]

@@ -1,7 +1,8 @@
-"""Work ahead in other threads: the only file that starts any.
+"""Threads that work ahead of the consumer. No other file of the pipeline starts threads.
 
-All functions raise an error where it happened, hold a bounded number of items, and, when the
-consumer stops half way, stop too: they join their threads and close their sources.
+Every function here holds a bounded number of items and raises an error at the position of the item
+that caused the error. If the consumer stops early, the function stops its threads, joins them, and
+closes its sources.
 """
 
 import logging
@@ -17,17 +18,17 @@ T = TypeVar("T")
 L = TypeVar("L")
 R = TypeVar("R")
 
-PATIENCE: Final = 5.0  # seconds to wait for a thread that was told to stop: it may read a pipe
+JOIN_TIMEOUT: Final = 5.0  # seconds to wait for a thread after a stop: it may be reading a pipe
 
-MOMENT: Final = 0.25  # seconds: a chunk of a file is ready in 0.1
+TURN_TIMEOUT: Final = 0.25  # seconds to wait for the first source; a chunk of a file takes 0.1 s
 
 log = logging.getLogger(__name__)
 
 
 def prefetch(source: Iterable[T], depth: int) -> Generator[T, None, None]:
-    """The items of `source`, taken from it by another thread, up to `depth` of them ahead.
+    """Yield the items of `source`; another thread reads them, up to `depth` items ahead.
 
-    The source is asked for an item only when there is room for it.
+    The thread takes an item from the source only when the buffer has room for the item.
     """
     buffer = _Buffer(source, depth)
     try:
@@ -37,41 +38,42 @@ def prefetch(source: Iterable[T], depth: int) -> Generator[T, None, None]:
         buffer.stop()
 
 
-def side_by_side(
-    sources: Iterable[Iterable[T]], *, at_once: int, depth: int, lull: L
+def interleave(
+    sources: Iterable[Iterable[T]], *, at_once: int, depth: int, idle: L
 ) -> Generator[T | L, None, None]:
-    """Items of many sources, each source's in order.
+    """Yield the items of many sources; the items of each source stay in order.
 
-    `at_once` sources are read at a time, up to `depth` items ahead, each by a thread of its own;
-    the next one is taken when one has ended. It is the first one's turn; only if it has nothing
-    for a moment, that of another: a slow source holds up no other. Where none has, there is a
-    `lull`, once until the next item.
+    `at_once` sources are read at the same time, each by its own thread, up to `depth` items ahead.
+    When a source ends, the next source is started. Items of the first source have priority. If the
+    first source has no item for `TURN_TIMEOUT`, items of the other sources are yielded, so that a
+    slow source does not delay them. If no source has an item, `idle` is yielded, once until the
+    next item.
     """
-    many = _Many(sources, at_once, depth)
-    quiet = False
+    interleaver = _Interleaver(sources, at_once, depth)
+    is_idle = False
     try:
-        while not many.done():
-            quiet = not many.wait(forever=quiet)
-            if quiet:
-                yield lull
-            elif many.more():
-                many.start()
-            elif one := many.due():
-                if one.ready():
-                    yield one.take()
+        while not interleaver.done():
+            is_idle = not interleaver.wait(forever=is_idle)
+            if is_idle:
+                yield idle
+            elif interleaver.can_start():
+                interleaver.start()
+            elif buffer := interleaver.next_due():
+                if buffer.ready():
+                    yield buffer.take()
                 else:
-                    many.end(one)
+                    interleaver.end(buffer)
     finally:
-        many.stop()
+        interleaver.stop()
 
 
 def map_ordered(
     function: Callable[[T], R], items: Iterable[T], *, workers: int, depth: int
 ) -> Generator[R, None, None]:
-    """`function` of each item, in order, computed by `workers` threads.
+    """Yield `function(item)` for each item, in order, computed by `workers` threads.
 
-    One more thread takes the items from their source, so that a slow source holds up no result.
-    At most `depth` items are taken ahead of the result that is waited for.
+    Another thread takes the items from their source, so that a slow source does not delay results
+    that are ready. At most `depth` items are taken ahead of the next result.
     """
     pool = ThreadPoolExecutor(workers, thread_name_prefix="whisperbatch-worker")
     try:
@@ -93,9 +95,14 @@ def _submit(
 
 
 class _Buffer(Generic[T]):
-    """A bounded queue between one producer and one consumer, either of which may stop.
+    """A bounded queue between a producer thread, which reads the source, and a consumer.
 
-    The producer is a thread that takes the items from a source.
+    Producer and consumer may both stop at any time.
+
+    Args:
+        source: read by the producer thread.
+        depth: maximum number of items in the queue.
+        changed: notified at every change; buffers may share a condition.
     """
 
     def __init__(
@@ -104,8 +111,8 @@ class _Buffer(Generic[T]):
         self._items: deque[T] = deque()
         self._depth = depth
         self._changed = changed or threading.Condition()
-        self._stopped = False  # the consumer wants no more
-        self._ended = False  # the producer has no more
+        self._stopped = False  # the consumer wants no more items
+        self._ended = False  # the producer has no more items
         self._error: BaseException | None = None
         self._thread = threading.Thread(
             target=_fill, args=(source, self), name="whisperbatch-prefetch", daemon=True
@@ -116,14 +123,14 @@ class _Buffer(Generic[T]):
         return bool(self._items)
 
     def has_ended(self) -> bool:
-        """There will be no item more."""
+        """Whether all items were taken and no more will come."""
         return self._ended and not self._items
 
     def has_failed(self) -> bool:
         return self.has_ended() and self._error is not None
 
-    def room(self) -> bool:
-        """Wait for room; False if the consumer has stopped."""
+    def wait_for_room(self) -> bool:
+        """Wait until there is room for an item. Return False if the consumer has stopped."""
         with self._changed:
             self._changed.wait_for(lambda: self._stopped or len(self._items) < self._depth)
             return not self._stopped
@@ -139,7 +146,7 @@ class _Buffer(Generic[T]):
             self._changed.notify_all()
 
     def ready(self) -> bool:
-        """Wait for an item; False at the end, and the producer's error if it had one."""
+        """Wait for an item. Return False at the end, or raise the producer's error."""
         with self._changed:
             self._changed.wait_for(lambda: self._ended or self._items)
             if not self._items and self._error:
@@ -152,95 +159,102 @@ class _Buffer(Generic[T]):
             self._changed.notify_all()
             return item
 
-    def want_no_more(self) -> None:
+    def request_stop(self) -> None:
         with self._changed:
             self._stopped = True
             self._changed.notify_all()
 
-    def stop(self, until: float | None = None) -> None:
-        """Want no more, and see the thread off."""
-        self.want_no_more()
-        if self._thread is threading.current_thread():  # where the garbage collector may come by
+    def stop(self, deadline: float | None = None) -> None:
+        """Stop the producer thread and wait for its end, until `deadline` (monotonic seconds)."""
+        self.request_stop()
+        if self._thread is threading.current_thread():  # called by the garbage collector
             return
-        self._thread.join(PATIENCE if until is None else max(until - time.monotonic(), 0))
+        self._thread.join(JOIN_TIMEOUT if deadline is None else max(deadline - time.monotonic(), 0))
         if self._thread.is_alive():
-            log.warning("a source did not stop within %g s: left to end by itself", PATIENCE)
+            log.warning(
+                "a source did not stop within %g s; its thread ends when the source returns",
+                JOIN_TIMEOUT,
+            )
 
 
-class _Many(Generic[T]):
-    """Buffers of sources that are read side by side, and one of the sources still to come."""
+class _Interleaver(Generic[T]):
+    """The buffers of the active sources, in order, and a buffer with the next source to start."""
 
     def __init__(self, sources: Iterable[Iterable[T]], at_once: int, depth: int) -> None:
         self._changed = threading.Condition()
-        self._coming = _Buffer(sources, 1, self._changed)
-        self._going: list[_Buffer[T]] = []
+        self._upcoming = _Buffer(sources, 1, self._changed)
+        self._active: list[_Buffer[T]] = []
         self._at_once, self._depth = at_once, depth
-        self._slow: _Buffer[T] | None = None  # the first one, if it has let a moment pass
+        self._slow: _Buffer[T] | None = None  # the first buffer, if it has missed its turn
 
     def wait(self, *, forever: bool) -> bool:
-        """Wait for something to do, first of all for the first one; False: there is nothing."""
+        """Wait until there is something to do, with priority for the first source.
 
-        def something() -> bool:
-            return self.more() or self.due() is not None or self.done()
+        Returns:
+            False if there is nothing to do after `TURN_TIMEOUT`; never with `forever`.
+        """
 
-        def first() -> bool:
-            return self.more() or _is_due(self._going[:1]) is not None or self.done()
+        def any_due() -> bool:
+            return self.can_start() or self.next_due() is not None or self.done()
+
+        def first_due() -> bool:
+            return self.can_start() or _first_due(self._active[:1]) is not None or self.done()
 
         with self._changed:
-            known = bool(self._going) and self._going[0] is self._slow
-            if self._changed.wait_for(something if known else first, MOMENT):
-                if _is_due(self._going[:1]):
+            first_is_slow = bool(self._active) and self._active[0] is self._slow
+            if self._changed.wait_for(any_due if first_is_slow else first_due, TURN_TIMEOUT):
+                if _first_due(self._active[:1]):
                     self._slow = None
                 return True
-            self._slow = self._going[0] if self._going else None
-            return self._changed.wait_for(something) if forever else something()
+            self._slow = self._active[0] if self._active else None
+            return self._changed.wait_for(any_due) if forever else any_due()
 
-    def more(self) -> bool:
-        """Whether another source can be started, or has failed to come."""
-        if self._coming.has_failed():
-            return not self._going  # all that came before it comes first
-        return len(self._going) < self._at_once and self._coming.has_item()
+    def can_start(self) -> bool:
+        """Whether another source can be started, or its iteration has failed."""
+        if self._upcoming.has_failed():
+            return not self._active  # the items of all earlier sources come before the error
+        return len(self._active) < self._at_once and self._upcoming.has_item()
 
-    def due(self) -> _Buffer[T] | None:
-        """The first that has an item, or has ended."""
-        return _is_due(self._going)
+    def next_due(self) -> _Buffer[T] | None:
+        """Return the first buffer that has an item or has ended."""
+        return _first_due(self._active)
 
     def done(self) -> bool:
-        return not self._going and self._coming.has_ended() and not self._coming.has_failed()
+        return not self._active and self._upcoming.has_ended() and not self._upcoming.has_failed()
 
     def start(self) -> None:
-        if self._coming.ready():
-            self._going.append(_Buffer(self._coming.take(), self._depth, self._changed))
+        if self._upcoming.ready():
+            self._active.append(_Buffer(self._upcoming.take(), self._depth, self._changed))
 
-    def end(self, one: _Buffer[T]) -> None:
-        self._going.remove(one)
-        one.stop()
+    def end(self, buffer: _Buffer[T]) -> None:
+        self._active.remove(buffer)
+        buffer.stop()
 
     def stop(self) -> None:
-        self._coming.want_no_more()
-        for one in self._going:
-            one.want_no_more()
-        until = time.monotonic() + PATIENCE
-        self._coming.stop(until)
-        for one in self._going:
-            one.stop(until)
+        self._upcoming.request_stop()
+        for buffer in self._active:
+            buffer.request_stop()
+        deadline = time.monotonic() + JOIN_TIMEOUT
+        self._upcoming.stop(deadline)
+        for buffer in self._active:
+            buffer.stop(deadline)
 
 
-def _is_due(buffers: Sequence[_Buffer[T]]) -> _Buffer[T] | None:
-    return next((one for one in buffers if one.has_item() or one.has_ended()), None)
+def _first_due(buffers: Sequence[_Buffer[T]]) -> _Buffer[T] | None:
+    return next((buffer for buffer in buffers if buffer.has_item() or buffer.has_ended()), None)
 
 
 def _fill(source: Iterable[T], buffer: _Buffer[T]) -> None:
     try:
         iterator = iter(source)
-        while buffer.room():
+        while buffer.wait_for_room():
             try:
                 item = next(iterator)
             except StopIteration:
                 break
             buffer.put(item)
         _close(source)
-    except BaseException as error:  # noqa: BLE001 - whatever it is, the consumer must see it
+    except BaseException as error:  # noqa: BLE001 - the consumer must see every error
         buffer.end(error)
     else:
         buffer.end()

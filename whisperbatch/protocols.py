@@ -1,4 +1,16 @@
-"""What a plug-in must satisfy. tests/contract checks every one that is registered."""
+"""The contracts of the plug-ins: voice activity detectors, feature extractors and engines.
+
+A plug-in is any object with the attributes and methods of its protocol; it needs no base class.
+tests/contract checks every plug-in of the package against these promises.
+
+    samples -> Vad -> speech spans -> chunks -> FeatureExtractor -> Engine -> text and word times
+
+The data of one chunk inside an engine:
+
+    features (n_mels, n_frames) -> encode -> Encoded -> detect_language -> {language: probability}
+                                                     -> generate        -> Hypothesis (tokens)
+                                                     -> align           -> Alignment (times)
+"""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -14,52 +26,74 @@ from whisperbatch.types import Features, Hypothesis, Samples, SpeechFrames
 
 @runtime_checkable
 class Vad(Protocol):
-    """Says how likely each frame of audio is speech.
+    """A voice activity detector: computes the speech probability of each VAD frame.
+
+    One Vad serves several recordings at a time, from several threads. Keep the state of a recording
+    in the iterator that `__call__` returns, not in the Vad.
 
     Attributes:
-        hop: samples in a frame.
+        hop: samples per VAD frame, at 16 kHz.
     """
 
     hop: int
 
     def __call__(self, blocks: Iterable[Samples]) -> Iterator[SpeechFrames]:
-        """The same audio, in blocks of the Vad's choosing, with a probability for each frame.
+        """Yield the audio of a recording again, with a speech probability for each VAD frame.
 
-        No sample is lost, added or changed. The result depends on the audio alone, never on how
-        it was cut into blocks: equal to the last bit. State lives in the iterator, so that one Vad
-        serves several recordings at a time, from several threads. It holds a bounded number
-        of samples.
+        The output holds exactly the input samples: none is lost, added or changed. The Vad chooses
+        the sizes of its output blocks. The probabilities depend only on the samples, not on the
+        sizes of the input blocks: they are equal bit for bit. The iterator holds a bounded number
+        of samples, so that memory does not grow with the recording.
+
+        Args:
+            blocks: mono audio at 16 kHz, consecutive, each of shape (n_samples,) and of any length.
+
+        Yields:
+            Consecutive blocks. Only the last block may end within a VAD frame.
         """
         ...
 
 
 @runtime_checkable
 class FeatureExtractor(Protocol):
-    """Turns a chunk's audio into what the encoder sees. Thread-safe.
+    """Computes the input of the encoder from the audio of a chunk. Thread-safe.
 
     Attributes:
-        n_mels: mel bands, 80 or 128.
+        n_mels: number of mel bands, 80 or 128.
     """
 
     n_mels: int
 
     def __call__(self, samples: Samples) -> Features:
-        """Features of shape (n_mels, n_samples // 160), float32, at most 3000 frames."""
+        """Return the features of a chunk, one feature frame for every 10 ms.
+
+        Args:
+            samples: shape (n_samples,), at most 30 s.
+
+        Returns:
+            Features of shape (n_mels, n_samples // 160), float32, at most 3000 feature frames.
+        """
         ...
 
     def pad_value(self, features: Features) -> float:
-        """What silence looks like beside `features`: fills the window after the chunk's end."""
+        """Return the feature value of silence, on the scale of `features`.
+
+        The value fills the encoder window after the end of the chunk.
+
+        Args:
+            features: features of one chunk, as `__call__` returned them.
+        """
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Alignment:
-    """Where in its row each text token lies.
+    """The time and probability of each text token of one row.
 
     Attributes:
         starts: shape (n_tokens,), float64, seconds from the start of the row, not decreasing.
-        ends: likewise.
-        probabilities: shape (n_tokens,), each from 0 to 1.
+        ends: shape (n_tokens,), float64, seconds from the start of the row, not decreasing.
+        probabilities: shape (n_tokens,), float64, from 0 to 1.
     """
 
     starts: npt.NDArray[np.float64]
@@ -69,12 +103,12 @@ class Alignment:
 
 @dataclass(frozen=True, slots=True)
 class Sampling:
-    """How one row is sampled.
+    """How to draw the tokens of one row at random, instead of a greedy or beam search.
 
     Attributes:
-        temperature: above 0; what the logits are divided by.
-        best_of: samples drawn, of which the likeliest counts.
-        seed: from 0 to 2**32 - 1. The same row, options and seed give the same text.
+        temperature: above 0; the logits are divided by this number.
+        best_of: number of sampled hypotheses; the most probable hypothesis is returned.
+        seed: from 0 to 2**32 - 1. Equal rows, options and seeds give equal text.
     """
 
     temperature: float
@@ -83,24 +117,29 @@ class Sampling:
 
 
 class Encoded(Protocol):
-    """An engine's own form of a batch of encoder output; opaque to everyone else."""
+    """The encoder output of a batch, in the engine's own form.
+
+    Only the engine that returned the object looks inside.
+    """
 
     @property
     def rows(self) -> int:
-        """How many rows there are."""
+        """Number of rows in the batch."""
         ...
 
 
 @runtime_checkable
 class Engine(Protocol):
-    """A Whisper model: encoder and decoder. Thread-safe; releases the GIL while it works.
+    """A Whisper model: encoder and decoder.
+
+    All methods are thread-safe and release the GIL while they compute.
 
     Attributes:
-        name: of the model, for messages.
+        name: name of the model, for messages.
         is_multilingual: False for English-only models.
-        n_mels: mel bands that its encoder wants.
-        workers: how many batches it works on at a time.
-        tokenizer: of its vocabulary.
+        n_mels: number of mel bands that the encoder expects, 80 or 128.
+        workers: number of batches that the engine computes at a time.
+        tokenizer: tokenizer with the model's vocabulary.
     """
 
     name: str
@@ -111,32 +150,43 @@ class Engine(Protocol):
 
     @property
     def fingerprint(self) -> str:
-        """Of the weights, the device and all else that a text depends on.
+        """Identifies the weights, the device and everything else that the text depends on.
 
-        Engines of the same fingerprint give the same texts.
+        Engines with equal fingerprints give equal text. The journal uses the fingerprint to decide
+        whether stored results can be used again.
         """
         ...
 
     def encode(self, features: npt.NDArray[np.float32]) -> Encoded:
-        """Encode a batch: features of shape (batch, n_mels, frames), padded with silence.
+        """Encode a batch.
 
-        The frames are an even number of at most 3000, and all that the engine sees of a row.
+        Args:
+            features: shape (batch, n_mels, n_frames), padded with silence. `n_frames` is even, at
+                most 3000, and may be smaller: the encoder then sees a window shorter than 30 s.
+
+        Raises:
+            EngineError: the model failed, for example because memory ran out.
+            ClosedError: `close` was called.
         """
         ...
 
     def split(self, encoded: Encoded) -> list[Encoded]:
-        """Each row of a batch by itself, in order."""
+        """Return each row of a batch as a batch of one row, in order."""
         ...
 
     def join(self, rows: Sequence[Encoded]) -> Encoded:
-        """Rows of any batches, as one batch."""
+        """Return rows of any batches as one batch, in order.
+
+        Args:
+            rows: results of `split`, encoded with the same number of feature frames.
+        """
         ...
 
     def detect_language(self, encoded: Encoded) -> list[dict[str, float]]:
-        """Probability of each language, one dict a row, summing to 1.
+        """Return the probability of each language, one dict per row. Each dict sums to 1.
 
         Raises:
-            EngineError: the model is English-only.
+            EngineError: the model is English-only, or failed.
         """
         ...
 
@@ -147,16 +197,21 @@ class Engine(Protocol):
         options: DecodeOptions,
         sampling: Sequence[Sampling] | None = None,
     ) -> list[Hypothesis]:
-        """Decode every row, one Hypothesis a row, in order.
+        """Decode every row, and return one hypothesis per row, in order.
 
-        A row's hypothesis does not depend on the rows beside it.
+        The hypothesis of a row does not depend on the other rows of the batch.
 
         Args:
-            encoded: from `encode`.
-            prompts: token ids, one list a row, all of one length, with or without the
-                no-timestamps token throughout.
-            options: an engine that cannot honour one raises OptionError naming it.
-            sampling: one a row, instead of beam or greedy search.
+            encoded: result of `encode` or `join`.
+            prompts: token ids, one sequence per row: context, start of transcript, language, task,
+                and prefix. All prompts have the same length, and either all or none of them contain
+                the no-timestamps token.
+            options: the search: beam size, penalties, suppressed tokens.
+            sampling: one Sampling per row, used instead of the greedy or beam search.
+
+        Raises:
+            OptionError: the engine does not support an option; the message names the option.
+            EngineError: the model failed.
         """
         ...
 
@@ -167,13 +222,19 @@ class Engine(Protocol):
         tokens: Sequence[Sequence[int]],
         frames: Sequence[int],
     ) -> list[Alignment]:
-        """Where each text token of each row lies, one Alignment a row, in order.
+        """Find the time of each text token, and return one Alignment per row, in order.
+
+        The usual method: dynamic time warping (DTW) over the cross-attention of the model's
+        alignment heads, as in openai/whisper (`timing.py`).
 
         Args:
-            encoded: from `encode`.
-            prompts: as in `generate`; rows may differ in language.
-            tokens: text token ids of each row, without timestamps; may be empty.
-            frames: feature frames of each row that are not padding.
+            encoded: result of `encode` or `join`.
+            prompts: as in `generate`; the rows may differ in language.
+            tokens: text token ids of each row, without timestamp tokens; a row may be empty.
+            frames: feature frames of each row, without padding.
+
+        Raises:
+            EngineError: the model failed.
         """
         ...
 

@@ -1,4 +1,4 @@
-"""Rows: chunks on their way through the pipeline, and the markers that travel between them."""
+"""Rows (chunks with features) and the markers that travel through the pipeline with them."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -11,26 +11,27 @@ from whisperbatch.errors import WhisperBatchError
 from whisperbatch.protocols import Encoded, FeatureExtractor
 from whisperbatch.types import WINDOW_FRAMES, Chunk, Features, LanguageScores, Omission
 
-# Whisper was trained on windows of 30 s. In 80 clips of 7 to 12 s, 5 s of silence after them gave
-# as few errors as all of it (in three languages, and up to 10 s), 1 to 3 s let up to 8 of them
-# fail. Few sizes, so that rows of one size make batches.
-SILENCE: Final = 500  # frames after a row, at least, or up to the window's end
-STEP: Final = 500  # sizes are multiples of it
+# Whisper was trained on windows of 30 s. Measured on 80 clips of 7 to 12 s (in three languages, and
+# with up to 10 s of silence): 5 s of silence after the clip gave as few errors as padding to 30 s,
+# while with 1 to 3 s up to 8 of the clips failed. The encoder window is a multiple of
+# `WINDOW_STEP`, so that many rows have windows of the same size and can share a batch.
+MIN_PADDING: Final = 500  # feature frames of silence after a row, or up to the end of 30 s
+WINDOW_STEP: Final = 500  # feature frames
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Row:
-    """A chunk and what the encoder sees of it.
+    """A chunk with its features, and the results for this row so far.
 
     Attributes:
         chunk: at most 30 s.
         features: shape (n_mels, n_frames).
-        pad_value: what silence looks like beside them.
-        language_scores: the probability of each language, of a row that was scored.
-        encoded: the encoder output, of a row that was scored.
-        language: to decode it in, where that may differ from row to row.
-        voters: rows that tell which language the recording is in, itself the first: of a
-            recording's first row, if that is asked for.
+        pad_value: feature value of silence, on the scale of `features`.
+        voters: the rows that decide the language of the recording, this row first. Empty except
+            for the first row of a recording whose language is to be detected.
+        language_scores: probability of each language, if the row was scored.
+        encoded: encoder output of the row, if the row was scored.
+        language: language of the row, if rows may differ in language.
     """
 
     chunk: Chunk
@@ -43,44 +44,47 @@ class Row:
 
     @property
     def window(self) -> int:
-        """Frames that the encoder sees: the row's own and silence. Rows of one call share it."""
-        size = int(self.features.shape[1]) + SILENCE
-        return min(-(-size // STEP) * STEP, WINDOW_FRAMES)
+        """Feature frames in the encoder window: the row's frames and silence.
+
+        Rows of one engine call have the same window.
+        """
+        size = int(self.features.shape[1]) + MIN_PADDING
+        return min(-(-size // WINDOW_STEP) * WINDOW_STEP, WINDOW_FRAMES)
 
     @classmethod
     def of(cls, chunk: Chunk, extractor: FeatureExtractor) -> Self:
-        """A chunk with its features."""
+        """Return the row of a chunk, with features computed by `extractor`."""
         features = extractor(chunk.samples)
         return cls(chunk, features, extractor.pad_value(features))
 
 
 def padded(rows: Sequence[Row], frames: int) -> npt.NDArray[np.float32]:
-    """Features of all rows, each padded with its silence: (batch, n_mels, frames)."""
+    """Return the features of all rows, each padded with its silence: (batch, n_mels, frames)."""
     n_mels = rows[0].features.shape[0]
     features = np.empty((len(rows), n_mels, frames), np.float32)
     for target, row in zip(features, rows, strict=True):
-        own = row.features.shape[1]
-        target[:, :own] = row.features
-        target[:, own:] = row.pad_value
+        n_frames = row.features.shape[1]
+        target[:, :n_frames] = row.features
+        target[:, n_frames:] = row.pad_value
     return features
 
 
 def grouped(keys: Sequence[object]) -> list[list[int]]:
-    """Numbers of the keys that are alike."""
+    """Return the positions of equal keys: one list of positions for each distinct key."""
     groups: dict[object, list[int]] = {}
-    for number, key in enumerate(keys):
-        groups.setdefault(key, []).append(number)
+    for position, key in enumerate(keys):
+        groups.setdefault(key, []).append(position)
     return list(groups.values())
 
 
 @dataclass(slots=True)
 class RunStats:
-    """What was done with a recording: it grows until the recording ends.
+    """Counts and omissions of one recording; updated until the recording ends.
 
     Attributes:
-        omissions: what was decoded and left out, and speech that gave no text.
-        chunks: how many there were.
-        redecoded: how many of them were decoded more than once.
+        omissions: removed text and speech without text.
+        chunks: number of chunks decoded.
+        redecoded: number of chunks that were decoded more than once.
     """
 
     omissions: list[Omission] = field(default_factory=list)
@@ -90,14 +94,14 @@ class RunStats:
 
 @dataclass(frozen=True, slots=True)
 class End:
-    """A recording has been read, or its reading failed.
+    """The marker after the last row of a recording.
 
     Attributes:
-        recording: its number.
-        source: its name.
-        duration: in seconds, of what was read.
-        error: why it ended early, or None.
-        stats: of what was done.
+        recording: number of the recording.
+        source: name of the recording.
+        duration: seconds that were read.
+        error: why the recording ended early; None if it was read completely.
+        stats: counts and omissions of the recording.
     """
 
     recording: int
@@ -109,7 +113,7 @@ class End:
 
 @dataclass(frozen=True, slots=True)
 class Flush:
-    """Nothing has come for a moment: batches do not wait until they are full."""
+    """A marker that sends an unfilled batch on, because no source had an item for a moment."""
 
 
 FLUSH: Final = Flush()

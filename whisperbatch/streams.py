@@ -1,35 +1,35 @@
-"""What a run gives to its users: segments as they come, or transcripts."""
+"""The results of a pipeline run for users: streams of segments, and transcripts."""
 
 from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import ExitStack, closing
 from typing import Literal, Self
 
 from whisperbatch.errors import ClosedError, WhisperBatchError
-from whisperbatch.pipeline import Run
+from whisperbatch.pipeline import PipelineRun
 from whisperbatch.rows import End
 from whisperbatch.types import Omission, Segment, Transcript
 
 
 class SegmentStream(Iterator[Segment]):
-    """Segments of one recording, in order, each as soon as it is decoded.
+    """An iterator over the segments of one recording, in order, each as soon as it is decoded.
 
-    Breaking off half way is safe: `close()`, leaving a `with` block, or dropping the stream stops
-    the work, joins its threads and closes the file.
+    You can stop early: `close()`, the end of a `with` block, or deleting the stream stops the work,
+    joins the threads and closes the file.
 
     Attributes:
-        source: the recording's name.
-        language: given, or detected once the first segment has come; None before, or where there
-            is no speech to detect it from. Of a recording that can only be read through, later
-            chunks may revise it: segments that are out already keep theirs.
-        language_probability: of the language detected; 1.0 where it was given.
-        language_probabilities: of all languages, where one was detected; otherwise empty.
-        duration: seconds of the recording read, once all segments have come; None before.
-        omissions: what was decoded and left out so far, and speech that gave no text.
-        chunks: how many chunks have been decoded so far.
-        redecoded: how many of them more than once.
+        source: name of the recording.
+        language: the language, given or detected. A detected language is None before the first
+            segment, and if there is no speech. If the recording has no random access, later chunks
+            may change the language; segments that were returned before keep their language.
+        language_probability: probability of the detected language; 1.0 for a given language.
+        language_probabilities: probability of each language; empty for a given language.
+        duration: seconds that were read, after the last segment; None before.
+        omissions: removed text and speech without text, so far.
+        chunks: number of chunks decoded so far.
+        redecoded: number of chunks decoded more than once so far.
     """
 
-    def __init__(self, run: Run, source: str, on_close: Callable[[], None]) -> None:
+    def __init__(self, run: PipelineRun, source: str, on_close: Callable[[], None]) -> None:
         self._run = run
         self.source = source
         self._on_close = on_close
@@ -40,7 +40,7 @@ class SegmentStream(Iterator[Segment]):
         self.language_probabilities: Mapping[str, float] = {}
         self.duration: float | None = None
         self._stats = run.stats(0)
-        self._learn()
+        self._update()
 
     def __iter__(self) -> Self:
         return self
@@ -49,18 +49,18 @@ class SegmentStream(Iterator[Segment]):
         try:
             item = next(self._items)
         except ClosedError:
-            ended = self._closed  # by another thread, while this one waited
+            was_closed = self._closed  # by another thread, during `next`
             self.close()
-            if ended:
+            if was_closed:
                 raise StopIteration from None
             raise
         except BaseException:
             self.close()
             raise
-        if self._closed:  # by another thread, while this one waited
+        if self._closed:  # by another thread, during `next`
             self.close()
             raise StopIteration
-        self._learn()
+        self._update()
         if not isinstance(item, End):
             return item[1]
         self.duration = item.duration
@@ -72,41 +72,41 @@ class SegmentStream(Iterator[Segment]):
 
     @property
     def omissions(self) -> tuple[Omission, ...]:
-        """See the class."""
+        """See the attributes of the class."""
         return tuple(self._stats.omissions)
 
     @property
     def chunks(self) -> int:
-        """See the class."""
+        """See the attributes of the class."""
         return self._stats.chunks
 
     @property
     def redecoded(self) -> int:
-        """See the class."""
+        """See the attributes of the class."""
         return self._stats.redecoded
 
     def call_on_close(self, function: Callable[[], None]) -> None:
-        """Call `function`, too, when the stream ends: after its work has stopped."""
-        close_recording = self._on_close
+        """Call `function` when the stream is closed, after the work has stopped."""
+        previous = self._on_close
 
-        def close_both() -> None:
+        def call_all() -> None:
             try:
-                close_recording()
+                previous()
             finally:
                 function()
 
-        self._on_close = close_both
+        self._on_close = call_all
 
     def close(self) -> None:
-        """Stop, and free everything. Safe to call twice, and from another thread.
+        """Stop the work and free its threads and files. Safe to call twice, and from any thread.
 
-        A thread that is waiting for a segment then stops when it has come.
+        If another thread is waiting for a segment, its iteration stops when that segment is ready.
         """
         self._closed = True
         self._run.stop()
         try:
             self._items.close()
-        except ValueError:  # another thread is in it, and will close it
+        except ValueError:  # another thread executes the generator, and will close it
             return
         finally:
             self._on_close()
@@ -121,7 +121,8 @@ class SegmentStream(Iterator[Segment]):
         if hasattr(self, "_items"):
             self.close()
 
-    def _learn(self) -> None:
+    def _update(self) -> None:
+        """Copy the language and the counts so far from the run."""
         self._stats = self._run.stats(0)
         if decision := self._run.language(0):
             self.language = decision.language
@@ -130,10 +131,15 @@ class SegmentStream(Iterator[Segment]):
 
 
 def transcripts(
-    run: Run, on_error: Literal["raise", "yield"]
+    run: PipelineRun, on_error: Literal["raise", "yield"]
 ) -> Generator[Transcript | WhisperBatchError, None, None]:
-    """The transcript of each recording as it ends, or its error."""
-    with closing(items_of(run)) as items:
+    """Yield the transcript of each recording when the recording ends, or yield or raise its error.
+
+    Args:
+        run: a run that has not been iterated.
+        on_error: "yield" yields the error of a recording, and continues; "raise" raises it.
+    """
+    with closing(segments_and_transcripts(run)) as items:
         for _, item in items:
             if isinstance(item, WhisperBatchError) and on_error == "raise":
                 raise item
@@ -141,23 +147,27 @@ def transcripts(
                 yield item
 
 
-def items_of(
-    run: Run,
+def segments_and_transcripts(
+    run: PipelineRun,
 ) -> Generator[tuple[int, Segment | Transcript | WhisperBatchError], None, None]:
-    """Each segment with its recording's number, and at its end its transcript or error."""
+    """Yield each segment of each recording and, at its end, the recording's transcript or error.
+
+    Yields:
+        (recording, item), with the number of the recording in the run.
+    """
     segments: dict[int, list[Segment]] = {}
     with closing(iter(run)) as items, ExitStack() as stack:
         stack.callback(run.stop)
         for item in items:
             if isinstance(item, End):
-                own = segments.pop(item.recording, [])
-                yield item.recording, item.error or _transcript(run, item, own)
+                recording_segments = segments.pop(item.recording, [])
+                yield item.recording, item.error or _transcript(run, item, recording_segments)
             else:
                 segments.setdefault(item[0], []).append(item[1])
                 yield item
 
 
-def _transcript(run: Run, end: End, segments: list[Segment]) -> Transcript:
+def _transcript(run: PipelineRun, end: End, segments: list[Segment]) -> Transcript:
     decision = run.language(end.recording)
     return Transcript(
         segments=tuple(segments),
@@ -171,17 +181,17 @@ def _transcript(run: Run, end: End, segments: list[Segment]) -> Transcript:
     )
 
 
-def whole(segments: SegmentStream) -> Transcript:
-    """All of a stream, as one value."""
-    with segments:
-        found = tuple(segments)
+def collect(stream: SegmentStream) -> Transcript:
+    """Read a stream to its end and return the transcript."""
+    with stream:
+        segments = tuple(stream)
         return Transcript(
-            segments=found,
-            language=segments.language,
-            language_probability=segments.language_probability,
-            duration=segments.duration or 0.0,
-            source=segments.source,
-            omissions=segments.omissions,
-            chunks=segments.chunks,
-            redecoded=segments.redecoded,
+            segments=segments,
+            language=stream.language,
+            language_probability=stream.language_probability,
+            duration=stream.duration or 0.0,
+            source=stream.source,
+            omissions=stream.omissions,
+            chunks=stream.chunks,
+            redecoded=stream.redecoded,
         )

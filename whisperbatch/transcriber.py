@@ -1,4 +1,4 @@
-"""A loaded model at work: one recording, many recordings, their languages."""
+"""`Transcriber`: a loaded model that transcribes recordings and detects their languages."""
 
 import functools
 from collections.abc import Generator, Iterable
@@ -14,17 +14,17 @@ from whisperbatch.decoding.engine_options import options_for
 from whisperbatch.errors import ClosedError, OptionError, WhisperBatchError
 from whisperbatch.options import Options
 from whisperbatch.options.keywords import DetectionKeywords, OptionKeywords, for_detection, resolve
-from whisperbatch.options.signatures import DETECTION_PARAMETERS, OPTION_PARAMETERS, shows
-from whisperbatch.pipeline import READERS, Run, detect_language
+from whisperbatch.options.signatures import DETECTION_PARAMETERS, OPTION_PARAMETERS, with_parameters
+from whisperbatch.pipeline import READERS, PipelineRun, detect_language
 from whisperbatch.protocols import Engine
-from whisperbatch.streams import SegmentStream, items_of, transcripts, whole
+from whisperbatch.streams import SegmentStream, collect, segments_and_transcripts, transcripts
 from whisperbatch.types import Audio, LanguageDetection, Segment, Source, Transcript
 
 
 class Transcriber:
-    """A loaded model: use it often, from several threads. `load` makes one.
+    """A loaded model, for any number of recordings and from any number of threads.
 
-    A context manager; `close()` frees the weights.
+    `load` returns a Transcriber. It is a context manager; `close()` frees the weights.
     """
 
     def __init__(self, engine: Engine) -> None:
@@ -33,10 +33,10 @@ class Transcriber:
 
     @property
     def engine(self) -> Engine:
-        """What runs the model. It is closed with the Transcriber."""
+        """The engine that runs the model. `close()` closes the engine, too."""
         return self._engine
 
-    @shows(*OPTION_PARAMETERS)
+    @with_parameters(*OPTION_PARAMETERS)
     def transcribe(
         self,
         source: Source | AudioReader,
@@ -44,19 +44,19 @@ class Transcriber:
         options: Options | None = None,
         **keywords: Unpack[OptionKeywords],
     ) -> Transcript:
-        """The text of a whole recording.
+        """Transcribe a recording and return its transcript.
 
         Args:
-            source: what to transcribe. An open reader (see `open_audio`) is closed at the end.
+            source: the recording. An open reader (see `open_audio`) is closed at the end.
             options: all options in one value.
-            **keywords: single options, in place of those in `options`.
+            **keywords: single options, which replace those in `options`.
 
         Raises:
             WhisperBatchError: see `whisperbatch.errors`.
         """
-        return whole(self.stream(source, options=options, **keywords))
+        return collect(self.stream(source, options=options, **keywords))
 
-    @shows(*OPTION_PARAMETERS)
+    @with_parameters(*OPTION_PARAMETERS)
     def stream(
         self,
         source: Source | AudioReader,
@@ -64,15 +64,15 @@ class Transcriber:
         options: Options | None = None,
         **keywords: Unpack[OptionKeywords],
     ) -> SegmentStream:
-        """The segments of a recording, in order, as they are decoded, while it is being read.
+        """Return a stream of the recording's segments, decoded while the recording is read.
 
-        Options and the recording are checked before this returns. Takes and raises what
-        `transcribe` does.
+        The options and the recording are checked before `stream` returns. The arguments and errors
+        are those of `transcribe`.
         """
         resolved = resolve(options, **keywords)
         reader = open_audio(source, resolved)
         try:
-            run = Run(self._engine, [lambda: reader], self._resolved(resolved))
+            run = PipelineRun(self._engine, [lambda: reader], self._resolved(resolved))
             return SegmentStream(run, reader.name, reader.close)
         except BaseException:
             reader.close()
@@ -100,7 +100,7 @@ class Transcriber:
         **keywords: Unpack[OptionKeywords],
     ) -> Generator[Transcript | WhisperBatchError, None, None]: ...
 
-    @shows(*OPTION_PARAMETERS)
+    @with_parameters(*OPTION_PARAMETERS)
     def transcribe_many(
         self,
         sources: Iterable[Source],
@@ -110,22 +110,23 @@ class Transcriber:
         options: Options | None = None,
         **keywords: Unpack[OptionKeywords],
     ) -> Generator[Transcript | WhisperBatchError, None, None]:
-        """The texts of many recordings; batches are filled across them.
+        """Yield the transcripts of many recordings; batches are filled across recordings.
 
         Args:
-            sources: taken one by one, each when it is its turn to be read.
-            on_error: "raise" stops at the first recording that cannot be read; "yield" gives its
-                error in its place and goes on.
-            ordered: read one source after the other, and give transcripts in their order. False
-                reads four at a time, so that a slow one holds up no other, and gives each
-                transcript as soon as it is done: `Transcript.source` says whose it is. Sources must
-                then not share a file, and stay open until their transcript has come.
+            sources: the recordings. Each source is taken from the iterable when it is to be read.
+            on_error: "raise" stops at the first recording that fails; "yield" yields its error
+                instead of a transcript, and continues.
+            ordered: True reads one source after the other and yields transcripts in the order of
+                the sources. False reads four sources at a time, so that a slow source does not
+                delay the others, and yields each transcript as soon as it is complete;
+                `Transcript.source` is the name of its recording. With False, sources must not share
+                a file, and must stay open until their transcript has been yielded.
             options: as in `transcribe`.
-            **keywords: likewise.
+            **keywords: as in `transcribe`.
 
         Raises:
-            OptionError: at once.
-            AudioError: with "raise", in the recording's turn.
+            OptionError: raised by the call itself, before the first transcript is requested.
+            AudioError: with "raise", after the transcripts of the earlier recordings.
         """
         check_many(sources, on_error)
         run = self._run_many(
@@ -136,7 +137,7 @@ class Transcriber:
         )
         return transcripts(run, on_error)
 
-    @shows(*OPTION_PARAMETERS)
+    @with_parameters(*OPTION_PARAMETERS)
     def stream_many(
         self,
         sources: Iterable[Source],
@@ -145,23 +146,25 @@ class Transcriber:
         options: Options | None = None,
         **keywords: Unpack[OptionKeywords],
     ) -> Generator[tuple[int, Segment | Transcript | WhisperBatchError], None, None]:
-        """The segments of many recordings as they are decoded, each one's transcript at its end.
+        """Yield the segments of many recordings as they are decoded, then each transcript.
+
+        The arguments are those of `transcribe_many`.
 
         Yields:
-            (recording, item): the recording's number among the sources, from 0, and a segment, or
-            last of all its transcript, or the error that it ended with. With `ordered=False` those
-            of several recordings come mixed.
+            (recording, item): the number of the recording among the sources, from 0, and a segment.
+            The last item of a recording is its transcript, or the error that ended the recording.
+            With `ordered=False` the items of several recordings are mixed.
 
         Raises:
-            OptionError: at once.
-
-        Takes what `transcribe_many` does.
+            OptionError: raised by the call itself, before the first item is requested.
         """
         check_many(sources, "yield")
         resolved = resolve(options, **keywords)
-        return items_of(self._run_many(sources, resolved, isolate=True, ordered=ordered))
+        return segments_and_transcripts(
+            self._run_many(sources, resolved, isolate=True, ordered=ordered)
+        )
 
-    @shows(*DETECTION_PARAMETERS)
+    @with_parameters(*DETECTION_PARAMETERS)
     def detect_language(
         self,
         source: Source | AudioReader,
@@ -169,17 +172,17 @@ class Transcriber:
         read_through: bool = True,
         **keywords: Unpack[DetectionKeywords],
     ) -> LanguageDetection:
-        """Which language a recording is in, by windows of speech spread over all of it.
+        """Detect the language of a recording from windows of speech spread over the recording.
 
-        A file is read only in those windows. A pipe is read to its end. An English-only model
-        answers "en" and says so in `reason`. Without speech the language is None.
+        Only the windows of a file are read; a pipe is read to its end. With an English-only model
+        the language is "en", and `reason` gives this cause. Without speech the language is None.
 
         Args:
-            source: as in `transcribe`. An open reader (see `open_audio`) is left open.
-            read_through: whether the whole recording may be read, where windows are not enough.
-                With False an open reader keeps its position, so that it can be transcribed
-                afterwards; a language that needs the whole recording is None, and `reason` says so.
-            **keywords: the options that have an effect on the detection.
+            source: as in `transcribe`. An open reader (see `open_audio`) stays open.
+            read_through: whether the whole recording may be read if the windows are not enough.
+                With False, an open reader keeps its position and can be transcribed afterwards; if
+                the language needs the whole recording, it is None, and `reason` gives this cause.
+            **keywords: the options that have an effect on language detection.
 
         Raises:
             WhisperBatchError: see `whisperbatch.errors`.
@@ -195,7 +198,7 @@ class Transcriber:
             return detect_language(self._engine, reader, options, read_through=read_through)
 
     def close(self) -> None:
-        """Free the weights. Safe to call twice; streams still open raise ClosedError."""
+        """Free the weights. Safe to call twice. Streams that are still open raise ClosedError."""
         self._closed = True
         self._engine.close()
 
@@ -212,11 +215,11 @@ class Transcriber:
 
     def _run_many(
         self, sources: Iterable[Source], options: Options, *, isolate: bool, ordered: bool
-    ) -> Run:
+    ) -> PipelineRun:
         resolved = self._resolved(options)
         openers = (functools.partial(open_audio, source, resolved) for source in sources)
         readers = 1 if ordered else READERS
-        return Run(
+        return PipelineRun(
             self._engine, openers, resolved, isolate=isolate, readers=readers, ordered=ordered
         )
 
@@ -226,15 +229,23 @@ class Transcriber:
 
     def _check_open(self) -> None:
         if self._closed:
-            raise ClosedError("this Transcriber is closed; load another")
+            raise ClosedError("this Transcriber is closed; load the model again")
 
 
 def check_many(sources: object, on_error: str) -> None:
-    """Refuse what `transcribe_many` cannot take, before any work."""
+    """Check the arguments of `transcribe_many` before any work.
+
+    Raises:
+        OptionError: `on_error` is unknown, or `sources` is a single recording or no iterable.
+    """
     if on_error not in ("raise", "yield"):
-        raise OptionError(f"on_error={on_error!r} is none of raise, yield")
-    one = (str, bytes, bytearray, memoryview, PathLike, np.ndarray, Audio)
-    if isinstance(sources, one) or hasattr(sources, "read"):
-        raise OptionError("sources must be several recordings; for one call transcribe()")
+        raise OptionError(f'on_error={on_error!r} is not supported; use "raise" or "yield"')
+    single_source = (str, bytes, bytearray, memoryview, PathLike, np.ndarray, Audio)
+    if isinstance(sources, single_source) or hasattr(sources, "read"):
+        raise OptionError(
+            "sources must be several recordings; for a single recording call transcribe()"
+        )
     if not isinstance(sources, Iterable):
-        raise OptionError(f"sources must be recordings, not {type(sources).__name__}")
+        raise OptionError(
+            f"sources must be an iterable of recordings, not {type(sources).__name__}"
+        )

@@ -1,7 +1,7 @@
-"""The values that stages hand to each other and to the user: frozen, slotted, compared by value.
+"""The values that pass between the stages and to the user: frozen, slotted, compared by value.
 
-Inside the pipeline time is an integer count of samples at 16 kHz, counted from the start of the
-recording. Seconds (floats) appear in `Segment`, `Word` and `Transcript` alone.
+Inside the pipeline, time is an integer: samples at 16 kHz from the start of the recording. Values
+that users see (`Word`, `Segment`, `Omission`, `Transcript`, `LanguageWindow`) use seconds.
 """
 
 from bisect import bisect_right
@@ -17,33 +17,33 @@ import numpy.typing as npt
 from whisperbatch.text.languages import UNSPACED
 
 Samples: TypeAlias = npt.NDArray[np.float32]
-"""Mono audio at 16 kHz, shape (n_samples,), nominally within -1 and 1."""
+"""Mono audio at 16 kHz, shape (n_samples,), nominally from -1 to 1."""
 
 Features: TypeAlias = npt.NDArray[np.float32]
-"""Normalised spectrogram, shape (n_mels, n_frames), one frame every 10 ms."""
+"""Normalised log-mel spectrogram, shape (n_mels, n_frames), one feature frame every 10 ms."""
 
-SAMPLING_RATE: Final = 16_000  # Hz, Whisper's
-WINDOW: Final = 30 * SAMPLING_RATE  # samples in Whisper's window: no chunk is ever longer
+SAMPLING_RATE: Final = 16_000  # Hz, the rate of Whisper's input
+WINDOW: Final = 30 * SAMPLING_RATE  # samples in Whisper's 30 s window: the longest chunk
 HOP: Final = 160  # samples from one feature frame to the next: 10 ms
-WINDOW_FRAMES: Final = WINDOW // HOP  # feature frames in a window: 3000
+WINDOW_FRAMES: Final = WINDOW // HOP  # feature frames in Whisper's window: 3000
 
 
 def to_samples(seconds: float) -> int:
-    """Seconds to samples, rounded to the nearest."""
+    """Convert seconds to samples, rounded to the nearest sample."""
     return round(seconds * SAMPLING_RATE)
 
 
 def to_seconds(samples: int) -> float:
-    """Samples to seconds, exactly."""
+    """Convert samples to seconds, without rounding."""
     return samples / SAMPLING_RATE
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Audio:
-    """Samples that are already in memory, with the rate at which they were taken.
+    """Samples in memory, with their sampling rate.
 
     Attributes:
-        samples: shape (n_samples,), float32 or int16. It is never modified.
+        samples: shape (n_samples,), float32 or int16. The array is never modified.
         sampling_rate: in Hz.
     """
 
@@ -54,20 +54,19 @@ class Audio:
 Source: TypeAlias = (
     str | Path | bytes | BinaryIO | Audio | npt.NDArray[np.float32] | npt.NDArray[np.int16]
 )
-"""What can be transcribed: a path, "-" for standard input, the bytes of a media file, an open
+"""A recording to transcribe: a path, "-" for standard input, the bytes of a media file, an open
 binary file or pipe, or samples."""
 
 
 @dataclass(frozen=True, slots=True)
 class SpeechSpan:
-    """A stretch of the recording: samples `start` up to, not including, `end`.
+    """A stretch of the recording, with its margins.
 
     Attributes:
-        start: its first sample.
-        end: the sample after its last.
-        before: samples at its start that are margin, not speech. Margins make no difference
-            between two spans.
-        after: likewise at its end.
+        start: first sample.
+        end: the sample after the last.
+        before: samples of margin (not speech) at the start; ignored in comparisons.
+        after: samples of margin at the end; ignored in comparisons.
     """
 
     start: int
@@ -77,34 +76,33 @@ class SpeechSpan:
 
     @property
     def length(self) -> int:
-        """In samples."""
+        """Length in samples."""
         return self.end - self.start
 
     def moved(self, by: int) -> "SpeechSpan":
-        """The same, `by` samples later."""
+        """Return the span moved `by` samples later."""
         return replace(self, start=self.start + by, end=self.end + by)
 
     def within(self, start: int, end: int) -> "SpeechSpan":
-        """What of it lies from `start` to `end`: of no length where nothing does."""
+        """Return the part of the span from `start` to `end`; its length is 0 if none is there."""
         first = min(max(self.start, start), end)
         last = max(min(self.end, end), first)
         before = max(self.before - (first - self.start), 0)
         return SpeechSpan(first, last, before, max(self.after - (self.end - last), 0))
 
 
-def spoken(speech: Sequence[SpeechSpan]) -> float:
-    """Seconds of speech."""
-    return to_seconds(sum(span.length for span in speech))
+def speech_seconds(spans: Sequence[SpeechSpan]) -> float:
+    """Return the total length of the spans in seconds, margins included."""
+    return to_seconds(sum(span.length for span in spans))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SpeechFrames:
-    """A block of audio with the probability of speech in each of its frames.
+    """A block of audio with the speech probability of each VAD frame.
 
     Attributes:
         samples: shape (n_samples,). Blocks follow each other without gap or overlap.
-        probabilities: shape (ceil(n_samples / hop),), float32; only the last block of a
-            recording may end within a frame.
+        probabilities: shape (ceil(n_samples / hop),). Only the last block may end within a frame.
     """
 
     samples: Samples
@@ -113,10 +111,10 @@ class SpeechFrames:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Chunk:
-    """At most 30 s of one recording: one row of a batch.
+    """At most 30 s of one recording, decoded as one row of a batch.
 
-    Its audio is that of its pieces, one after the other. Where long pauses are kept, the
-    default, there is one piece. `recording_time` is the one map from chunk to recording:
+    The audio of a chunk is the audio of its pieces, joined. There is one piece unless
+    `max_silence` shortened a pause. `recording_time` maps a sample of the chunk to the recording:
 
         recording  ----[=== piece 0 ===]----------[= piece 1 =]-----
         chunk          [=== piece 0 ===][= piece 1 =]
@@ -124,8 +122,8 @@ class Chunk:
     Attributes:
         recording: number of the recording in this run, from 0.
         index: number of the chunk in its recording, from 0.
-        pieces: the stretches of the recording it holds, in order, without overlap.
-        speech: the speech spans inside them, in recording samples, in order.
+        pieces: the stretches of the recording in this chunk, in order, without overlap.
+        speech: the speech spans inside the pieces, in samples of the recording, in order.
         samples: shape (sum of the pieces' lengths,).
     """
 
@@ -137,29 +135,28 @@ class Chunk:
 
     @property
     def length(self) -> int:
-        """In samples, at most `WINDOW`."""
+        """Length in samples, at most `WINDOW`."""
         return len(self.samples)
 
     @property
     def speech_duration(self) -> float:
-        """Seconds of speech in it, the margins of the spans counted."""
-        return spoken(self.speech)
+        """Seconds of speech in the chunk, with the margins of the spans."""
+        return speech_seconds(self.speech)
 
     @property
     def start(self) -> int:
-        """First sample in the recording."""
+        """First sample, counted in the recording."""
         return self.pieces[0].start
 
     @property
     def end(self) -> int:
-        """Sample after its last in the recording."""
+        """The sample after the last, counted in the recording."""
         return self.pieces[-1].end
 
     def recording_time(self, sample: int) -> int:
-        """Where sample `sample` of the chunk lies in the recording.
+        """Return the position in the recording of a sample of the chunk: monotone and exact.
 
-        Monotone and exact. At a joint it is the start of the later piece. Outside the chunk it
-        is the chunk's nearest end.
+        A joint maps to the start of the later piece, a sample outside to the nearest end.
         """
         if sample >= self.length:
             return self.end
@@ -168,7 +165,7 @@ class Chunk:
         return self.pieces[number].start + max(sample, 0) - joints[number]
 
     def chunk_time(self, sample: int) -> int:
-        """Where sample `sample` of the recording lies in the chunk; in a gap, at the joint."""
+        """Return the position in the chunk of a sample of the recording; in a gap, the joint."""
         position = 0
         for piece in self.pieces:
             if sample < piece.end:
@@ -179,11 +176,11 @@ class Chunk:
 
 @dataclass(frozen=True, slots=True)
 class Hypothesis:
-    """What the engine decoded from one row.
+    """The tokens that the engine decoded from one row, with their score.
 
     Attributes:
-        tokens: ids, without the prompt and without the end of text.
-        avg_logprob: mean natural-log probability a token, the end of text counted.
+        tokens: token ids, without the prompt and without the end-of-text token.
+        avg_logprob: mean natural-log probability per token, end-of-text token included.
         no_speech_prob: probability of the no-speech token at the start of transcript.
     """
 
@@ -194,13 +191,13 @@ class Hypothesis:
 
 @dataclass(frozen=True, slots=True)
 class Word:
-    """A word with its times in the recording, in seconds.
+    """A word with its times in the recording.
 
     Attributes:
-        start: when it begins.
-        end: when it ends.
-        word: its text, with the space before it where the language writes one.
-        probability: mean probability of its tokens, from 0 to 1.
+        start: start time in seconds.
+        end: end time in seconds.
+        word: text of the word, with the space before the word if the language writes spaces.
+        probability: mean probability of the word's tokens, from 0 to 1.
     """
 
     start: float
@@ -211,19 +208,19 @@ class Word:
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """A sentence or phrase, with its times in the recording, in seconds.
+    """A sentence or phrase with its times in the recording.
 
     Attributes:
-        id: number in its recording, from 0.
-        start: when its first word begins.
-        end: when its last word ends.
-        text: without surrounding space.
-        language: Whisper's code of the language it was decoded in.
-        avg_logprob: mean natural-log probability a token, of the chunk it comes from.
-        no_speech_prob: probability that there is no speech, of the chunk it comes from.
-        compression_ratio: UTF-8 bytes over zlib bytes, of the chunk it comes from.
-        temperature: at which it was decoded: 0 unless it was sampled.
-        words: with `word_timestamps=True`, otherwise None.
+        id: number of the segment in its recording, from 0.
+        start: start of the first word, in seconds.
+        end: end of the last word, in seconds.
+        text: text without surrounding space.
+        language: Whisper's code of the language of the text.
+        avg_logprob: of the segment's chunk: mean natural-log probability per token.
+        no_speech_prob: of the chunk: probability that there is no speech.
+        compression_ratio: of the chunk's text: UTF-8 bytes divided by zlib-compressed bytes.
+        temperature: sampling temperature; 0 for greedy and beam search.
+        words: the words, with `word_timestamps=True`; otherwise None.
     """
 
     id: int
@@ -243,20 +240,23 @@ Reason = Literal["loop", "too fast", "no speech", "boilerplate", "prompt", "scri
 
 @dataclass(frozen=True, slots=True)
 class Omission:
-    """Text that was decoded and is not in the transcript, or speech that gave no text.
+    """Text that was removed from the transcript, or speech without text.
+
+    Reasons, with the meaning of their score:
+        "loop": repeats the words before the text; number of repetitions.
+        "too fast": more text than can be said in its time; characters per second.
+        "no speech": no speech at the text's time; no-speech probability.
+        "boilerplate": a phrase that Whisper produces on music and noise; uncovered fraction.
+        "prompt": leaked from the prompt; number of words.
+        "script": letters that the language is not written in; number of letters.
+        "missed": speech for which no words were found; seconds of speech.
 
     Attributes:
-        start: in seconds of the recording.
-        end: likewise.
-        text: what was decoded; empty where speech was missed.
-        reason: "loop" repeats the words before it; "too fast" is more than can be said in its
-            time; "no speech" was decoded where nobody speaks; "boilerplate" is a stock phrase
-            that Whisper makes of music and noise; "prompt" was leaked from the prompt; "script"
-            has letters of a script that its language is not written in; "missed" is speech that
-            no words were found for.
-        score: how strong the evidence is, in the reason's own measure: times said; characters
-            a second; no-speech probability; share of the time without words; words; letters;
-            seconds of speech.
+        start: start time in seconds of the recording.
+        end: end time in seconds of the recording.
+        text: the removed text; empty for missed speech.
+        reason: why the text is an omission, see above.
+        score: strength of the evidence, see above.
     """
 
     start: float
@@ -268,19 +268,17 @@ class Omission:
 
 @dataclass(frozen=True, slots=True)
 class Transcript:
-    """A recording's text.
+    """The text of a recording.
 
     Attributes:
-        segments: in order; empty where there is no speech.
-        language: the language given or detected; None where there is no speech to detect it
-            from.
-        language_probability: of the language detected; 1.0 where it was given, 0.0 where it
-            is None.
-        duration: of the recording (of what was read of it), in seconds.
-        source: the recording's name.
-        omissions: what was decoded and left out, and speech that no words were found for, in order.
-        chunks: how many chunks the recording was cut into.
-        redecoded: how many of them were decoded more than once.
+        segments: in order; empty if the recording has no speech.
+        language: given, or detected; None if there is no speech to detect the language from.
+        language_probability: 1.0 for a given language, 0.0 if the language is None.
+        duration: seconds that were read of the recording.
+        source: name of the recording.
+        omissions: removed text and speech without text, in order.
+        chunks: number of chunks.
+        redecoded: number of chunks that were decoded more than once.
     """
 
     segments: tuple[Segment, ...]
@@ -294,19 +292,22 @@ class Transcript:
 
     @property
     def text(self) -> str:
-        """All segments, joined as their languages are written."""
-        return join_texts(self.segments)
+        """All segments, with a space before each unless its language is written without spaces."""
+        return "".join(
+            (" " if number and segment.language not in UNSPACED else "") + segment.text
+            for number, segment in enumerate(self.segments)
+        )
 
 
 @dataclass(frozen=True, slots=True)
 class LanguageWindow:
-    """A stretch of the recording that was listened to for its language, in seconds.
+    """A stretch of the recording that was used to detect its language.
 
     Attributes:
-        start: of its first speech.
-        end: of its last.
-        language: the most probable one.
-        probability: of it.
+        start: start of the first speech in the window, in seconds.
+        end: end of the last speech in the window, in seconds.
+        language: the most probable language of the window.
+        probability: probability of `language`.
     """
 
     start: float
@@ -317,11 +318,11 @@ class LanguageWindow:
 
 @dataclass(frozen=True, slots=True)
 class LanguageScores:
-    """What was heard in one place.
+    """The probability of each language in one window or row.
 
     Attributes:
-        probabilities: of each language.
-        seconds: of speech there.
+        probabilities: probability of each language.
+        seconds: seconds of speech that the probabilities come from.
     """
 
     probabilities: Mapping[str, float]
@@ -330,15 +331,14 @@ class LanguageScores:
 
 @dataclass(frozen=True, slots=True)
 class LanguageDetection:
-    """Which language a recording is in.
+    """The detected language of a recording.
 
     Attributes:
-        language: Whisper's code; None where nobody speaks.
-        probability: mean over the windows, each counted by its seconds of speech; 0.0 where
-            nobody speaks.
-        probabilities: the same for each language, the most probable first.
-        windows: what was listened to, in order.
-        reason: why nothing had to be listened to, or nothing could be; otherwise empty.
+        language: Whisper's code; None if the recording has no speech.
+        probability: mean over the windows, weighted by seconds of speech; 0.0 if there is none.
+        probabilities: mean probability of each language, the most probable first.
+        windows: the windows that were used, in order.
+        reason: why no window was used, or empty.
     """
 
     language: str | None
@@ -346,13 +346,3 @@ class LanguageDetection:
     probabilities: Mapping[str, float]
     windows: tuple[LanguageWindow, ...] = ()
     reason: str = ""
-
-
-def join_texts(segments: tuple[Segment, ...]) -> str:
-    """Segment texts as one string: a space between two, none in unspaced languages."""
-    parts: list[str] = []
-    for segment in segments:
-        if parts and segment.language not in UNSPACED:
-            parts.append(" ")
-        parts.append(segment.text)
-    return "".join(parts)

@@ -1,4 +1,4 @@
-"""Weights for other programs: each array of the real ones arrives, named and unchanged."""
+"""Weights for other programs: every array of the real weights has its new name and its values."""
 
 import io
 import struct
@@ -38,40 +38,42 @@ def test_sizes(arrays: dict[str, npt.NDArray[Any]], base_model: str) -> None:
     assert conversions.dimensions(base) == Dimensions(80, 1500, 512, 8, 6, 51865, 448, 512, 8, 6)
 
 
-def test_every_weight_is_there_once(directory: Path, arrays: dict[str, npt.NDArray[Any]]) -> None:
+def test_each_weight_is_converted_once(
+    directory: Path, arrays: dict[str, npt.NDArray[Any]]
+) -> None:
     stored = read_arrays(directory / "model.bin", "").values()
     weights = sum(array.size for array in stored if array.dtype.kind == "f")
-    keys = (4 + 4 + 4) * 384  # what stands for the biases of keys, which there are none of
+    keys = (4 + 4 + 4) * 384  # the zeros stored for the biases of keys, which Whisper does not have
     assert sum(array.size for array in arrays.values()) == weights - keys
     assert not any(name.endswith("key.bias") for name in arrays)
 
 
-def test_queries_keys_and_values_are_parted(
+def test_queries_keys_and_values_are_separated(
     directory: Path, arrays: dict[str, npt.NDArray[Any]]
 ) -> None:
     stored = read_arrays(directory / "model.bin", "decoder/layer_2/")
-    within, across = (
+    self_weights, cross_weights = (
         stored[f"decoder/layer_2/{name}"]
         for name in ("self_attention/linear_0/weight", "attention/linear_1/weight")
     )
-    found = {
+    converted = {
         (kind, part): arrays[f"decoder.blocks.2.{kind}.{part}.weight"]
         for kind in ("attn", "cross_attn")
         for part in ("query", "key", "value", "out")
     }
-    assert np.array_equal(found["attn", "query"], within[:384])
-    assert np.array_equal(found["attn", "key"], within[384:768])
-    assert np.array_equal(found["attn", "value"], within[768:])
-    assert np.array_equal(found["cross_attn", "key"], across[:384])
-    assert np.array_equal(found["cross_attn", "value"], across[384:])
-    assert {array.shape for array in found.values()} == {(384, 384)}
+    assert np.array_equal(converted["attn", "query"], self_weights[:384])
+    assert np.array_equal(converted["attn", "key"], self_weights[384:768])
+    assert np.array_equal(converted["attn", "value"], self_weights[768:])
+    assert np.array_equal(converted["cross_attn", "key"], cross_weights[:384])
+    assert np.array_equal(converted["cross_attn", "value"], cross_weights[384:])
+    assert {array.shape for array in converted.values()} == {(384, 384)}
 
 
 def test_names_of_transformers(arrays: dict[str, npt.NDArray[Any]]) -> None:
-    found = conversions.for_transformers(arrays)
-    assert len(found) == len(arrays) + 1
+    state = conversions.for_transformers(arrays)
+    assert len(state) == len(arrays) + 1
     decoder, layer = "decoder.blocks.1", "model.decoder.layers.1"
-    for name, other in {
+    for name, transformers_name in {
         "encoder.conv1.bias": "model.encoder.conv1.bias",
         "encoder.positional_embedding": "model.encoder.embed_positions.weight",
         "encoder.ln_post.weight": "model.encoder.layer_norm.weight",
@@ -84,7 +86,7 @@ def test_names_of_transformers(arrays: dict[str, npt.NDArray[Any]]) -> None:
         "decoder.ln.weight": "model.decoder.layer_norm.weight",
         "decoder.token_embedding.weight": "proj_out.weight",
     }.items():
-        assert found[other] is arrays[name]
+        assert state[transformers_name] is arrays[name]
 
 
 def test_quantized_weights_are_refused(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -96,7 +98,7 @@ def test_quantized_weights_are_refused(directory: Path, monkeypatch: pytest.Monk
         conversions.read_openai(directory)
 
 
-def test_tokens_stand_for_bytes(directory: Path, base_model: str) -> None:
+def test_tokens_are_converted_to_bytes(directory: Path, base_model: str) -> None:
     tokens = conversions.read_vocabulary(directory)
     assert len(tokens) == 50256
     assert tokens[:2] == [b"!", b'"']
@@ -116,7 +118,7 @@ class Reader:
         return self._file.read(count)
 
     def tensors(self) -> dict[str, npt.NDArray[Any]]:
-        found = {}
+        tensors = {}
         while header := self._file.read(12):
             rank, length, type_ = struct.unpack("<3i", header)
             shape = self.numbers(f"{rank}i")[::-1]
@@ -125,8 +127,8 @@ class Reader:
             if type_ == ggml.Q8_0:
                 shape = (*shape[:-1], shape[-1] // ggml.BLOCK)
             data = self.take(int(np.prod(shape)) * dtype.itemsize)
-            found[name] = np.frombuffer(data, dtype).reshape(shape)
-        return found
+            tensors[name] = np.frombuffer(data, dtype).reshape(shape)
+        return tensors
 
 
 @pytest.mark.parametrize("kind", ["float16", "q8_0"])
@@ -148,34 +150,34 @@ def test_whisper_cpp_file(
     assert tensors.keys() == arrays.keys()
     assert tensors["encoder.conv1.bias"].shape == (384, 1)
     assert tensors["encoder.conv1.weight"].dtype == np.float16
-    for name, found in tensors.items():
+    for name, tensor in tensors.items():
         stored = arrays[name].astype(np.float32)
-        if found.dtype == ggml.BLOCKS:
+        if tensor.dtype == ggml.BLOCKS:
             assert name.endswith(".weight")
-            scale = found["scale"].astype(np.float32)[..., None]
-            error = np.abs(found["values"] * scale - stored.reshape(*found.shape, ggml.BLOCK))
-            # half a step, and 127 times what float16 rounds off the scale, which may be subnormal
+            scale = tensor["scale"].astype(np.float32)[..., None]
+            error = np.abs(tensor["values"] * scale - stored.reshape(*tensor.shape, ggml.BLOCK))
+            # Half a step, and 127 times the float16 rounding error of the scale (maybe subnormal).
             assert (error <= (0.5 + 127 * 2**-11) * scale + 127 * 2**-25).all()
         else:
-            assert np.array_equal(found.ravel(), stored.ravel())
-    quantized = sum(found.dtype == ggml.BLOCKS for found in tensors.values())
+            assert np.array_equal(tensor.ravel(), stored.ravel())
+    quantized = sum(tensor.dtype == ggml.BLOCKS for tensor in tensors.values())
     assert quantized == (0 if kind == "float16" else 4 * 6 + 4 * 10 + 1)
 
 
-def test_a_block_of_zeros() -> None:
+def test_a_block_of_zeros_is_quantized() -> None:
     blocks = ggml.quantize(np.zeros((2, 64), np.float16))
     assert blocks.shape == (4,)
     assert not blocks["scale"].any()
     assert not blocks["values"].any()
 
 
-def test_a_file_is_written_once_and_whole(
+def test_a_file_is_written_once_and_completely(
     directory: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(ggml, "CACHE", tmp_path / "cache")
 
     def fail(directory: Path, kind: str, out: io.BytesIO) -> None:
-        out.write(b"half")
+        out.write(b"partial")
         raise OSError("disk full")
 
     with monkeypatch.context() as patch:

@@ -1,4 +1,4 @@
-"""With a draft model, greedy search says what it says without, row by row and token by token."""
+"""A draft model does not change the text of greedy search, token by token, in any row."""
 
 import json
 import shutil
@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from tests.contract.test_torch_contract import LENGTHS, features, vocabulary
+from tests.contract.test_torch_contract import LENGTHS, features, whisper_tokenizer
 from whisperbatch import OptionError
 from whisperbatch.models.model_bin import variables
 from whisperbatch.models.registry import find_model
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.torch
 
 __all__ = ["features"]  # a fixture
 
-KEPT = 4  # layers of the decoder
+DRAFT_LAYERS = 4  # of the decoder; base has 6
 SEARCHES = (
     DecodeOptions(beam_size=1),
     DecodeOptions(beam_size=1, max_new_tokens=7),
@@ -30,25 +30,26 @@ SEARCHES = (
 )
 
 
-def shortened(directory: Path, into: Path) -> Path:
-    """The model with the first layers of its decoder only."""
-    shutil.copytree(directory, into)
+def write_truncated_model(directory: Path, target: Path) -> Path:
+    """Write a copy of the model with only the first `DRAFT_LAYERS` layers of its decoder."""
+    shutil.copytree(directory, target)
     path = directory / "model.bin"
     with path.open("rb") as file:
-        every = list(variables(file, path))
-        left_out = tuple(f"decoder/layer_{layer}/" for layer in range(KEPT, 100))
-        kept = [one for one in every if not one.name.startswith(left_out)]
-        with (into / "model.bin").open("wb") as out:
+        removed_layers = tuple(f"decoder/layer_{layer}/" for layer in range(DRAFT_LAYERS, 100))
+        arrays = [
+            array for array in variables(file, path) if not array.name.startswith(removed_layers)
+        ]
+        with (target / "model.bin").open("wb") as out:
             out.write(struct.pack("<I", 6) + _string("WhisperSpec"))
-            out.write(struct.pack("<II", 3, len(kept)))
-            for one in kept:
-                out.write(_string(one.name) + struct.pack("<B", len(one.shape)))
-                out.write(struct.pack(f"<{len(one.shape)}I", *one.shape))
-                out.write(struct.pack("<BI", one.dtype, one.size))
-                file.seek(one.offset)
-                out.write(file.read(one.size))
+            out.write(struct.pack("<II", 3, len(arrays)))
+            for array in arrays:
+                out.write(_string(array.name) + struct.pack("<B", len(array.shape)))
+                out.write(struct.pack(f"<{len(array.shape)}I", *array.shape))
+                out.write(struct.pack("<BI", array.dtype, array.size))
+                file.seek(array.offset)
+                out.write(file.read(array.size))
             out.write(struct.pack("<I", 0))
-    return into
+    return target
 
 
 def _string(text: str) -> bytes:
@@ -56,12 +57,14 @@ def _string(text: str) -> bytes:
 
 
 @pytest.fixture(scope="module")
-def short(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return shortened(find_model("base"), tmp_path_factory.mktemp("short") / "base")
+def truncated_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_truncated_model(
+        find_model("base"), tmp_path_factory.mktemp("truncated_model") / "base"
+    )
 
 
-def engine(compute_type: str, draft_model: Path | None = None) -> Any:
-    from whisperbatch.engines.torch.engine import TorchEngine  # noqa: PLC0415 - not always there
+def load_engine(compute_type: str, draft_model: Path | None = None) -> Any:
+    from whisperbatch.engines.torch.engine import TorchEngine  # noqa: PLC0415 - not always installed
 
     return TorchEngine(
         find_model("base"),
@@ -72,70 +75,74 @@ def engine(compute_type: str, draft_model: Path | None = None) -> Any:
     )
 
 
-def texts(made: Any, heard: npt.NDArray[np.float32], options: DecodeOptions) -> list[Any]:
-    words = vocabulary(made)
-    prompt = words.prompt("en", "transcribe")
+def decode(engine: Any, features: npt.NDArray[np.float32], options: DecodeOptions) -> list[Any]:
+    tokenizer = whisper_tokenizer(engine)
+    prompt = tokenizer.prompt("en", "transcribe")
     if options.timestamps == "alignment":
-        prompt = [*prompt, words.no_timestamps]
-    encoded = made.encode(heard)
-    return list(made.generate(encoded, [prompt] * len(heard), options))
+        prompt = [*prompt, tokenizer.no_timestamps]
+    encoded = engine.encode(features)
+    return list(engine.generate(encoded, [prompt] * len(features), options))
 
 
 @pytest.fixture(
     scope="module", params=[pytest.param("float32", marks=pytest.mark.slow), "bfloat16"]
 )
-def plain(
+def greedy_results(
     request: pytest.FixtureRequest, features: npt.NDArray[np.float32]
 ) -> Iterator[tuple[str, list[list[Any]]]]:
-    made = engine(request.param)
-    yield request.param, [texts(made, features, options) for options in SEARCHES]
-    made.close()
+    """A compute type, and the hypotheses of each of `SEARCHES` without a draft model."""
+    engine = load_engine(request.param)
+    yield request.param, [decode(engine, features, options) for options in SEARCHES]
+    engine.close()
 
 
-@pytest.mark.parametrize("kind", ["itself", "short"])
-def test_the_text_is_that_of_plain_greedy_search(
-    plain: tuple[str, list[list[Any]]],
+@pytest.mark.parametrize("draft", ["the model itself", "truncated model"])
+def test_the_text_equals_that_of_greedy_search(
+    greedy_results: tuple[str, list[list[Any]]],
     features: npt.NDArray[np.float32],
-    short: Path,
-    kind: str,
+    truncated_model: Path,
+    draft: str,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    compute_type, wanted = plain
-    made = engine(compute_type, find_model("base") if kind == "itself" else short)
-    for options, expected in zip(SEARCHES, wanted, strict=True):
+    compute_type, expected_results = greedy_results
+    is_same_model = draft == "the model itself"
+    engine = load_engine(compute_type, find_model("base") if is_same_model else truncated_model)
+    for options, expected in zip(SEARCHES, expected_results, strict=True):
         caplog.clear()
         with caplog.at_level("DEBUG", "whisperbatch.engines.torch.speculative"):
-            assert texts(made, features, options) == expected
-        [line] = [one for one in caplog.messages if one.startswith("draft model")]
-        rate = float(line.split()[1])
+            assert decode(engine, features, options) == expected
+        [line] = [message for message in caplog.messages if message.startswith("draft model: ")]
+        tokens_per_call = float(line.removeprefix("draft model: ").split()[0])
         if options.max_new_tokens is None:
-            assert rate > (5 if kind == "itself" else 1)
-    made.close()
+            assert tokens_per_call > (5 if is_same_model else 1)
+    engine.close()
 
 
-def test_a_row_does_not_depend_on_the_rows_beside_it(
-    features: npt.NDArray[np.float32], short: Path
+def test_a_row_does_not_depend_on_the_other_rows_of_the_batch(
+    features: npt.NDArray[np.float32], truncated_model: Path
 ) -> None:
-    made = engine("bfloat16", short)
-    together = texts(made, features, SEARCHES[0])
-    assert together == [
-        texts(made, features[row : row + 1], SEARCHES[0])[0] for row in range(len(LENGTHS))
+    engine = load_engine("bfloat16", truncated_model)
+    batch = decode(engine, features, SEARCHES[0])
+    single_rows = [
+        decode(engine, features[row : row + 1], SEARCHES[0])[0] for row in range(len(LENGTHS))
     ]
-    made.close()
+    assert batch == single_rows
+    engine.close()
 
 
 def test_another_vocabulary_is_refused() -> None:
-    with pytest.raises(OptionError, match="its vocabulary, of 51864 tokens, is not the model's"):
-        engine("float32", find_model("tiny.en"))
+    with pytest.raises(OptionError, match="its vocabulary of 51864 tokens differs from the model"):
+        load_engine("float32", find_model("tiny.en"))
 
 
-def test_beams_are_refused(features: npt.NDArray[np.float32], short: Path) -> None:
-    made = engine("bfloat16", short)
-    with pytest.raises(OptionError, match="beam_size=2: a draft model guesses for greedy search"):
-        texts(made, features, DecodeOptions(beam_size=2))
-    made.close()
+def test_beam_search_is_refused(features: npt.NDArray[np.float32], truncated_model: Path) -> None:
+    engine = load_engine("bfloat16", truncated_model)
+    with pytest.raises(OptionError, match="beam_size=2: draft_model works with greedy search only"):
+        decode(engine, features, DecodeOptions(beam_size=2))
+    engine.close()
 
 
-def test_the_short_one_is_a_model_of_its_own(short: Path) -> None:
-    assert json.loads((short / "config.json").read_text())
-    assert (short / "model.bin").stat().st_size < (find_model("base") / "model.bin").stat().st_size
+def test_the_truncated_model_is_smaller(truncated_model: Path) -> None:
+    assert json.loads((truncated_model / "config.json").read_text())
+    truncated_size = (truncated_model / "model.bin").stat().st_size
+    assert truncated_size < (find_model("base") / "model.bin").stat().st_size

@@ -9,7 +9,7 @@ import numpy.typing as npt
 import pytest
 
 from benchmarks import recordings
-from tests.unit.fakes import Shelf
+from tests.unit.fakes import MemoryStore
 from whisperbatch import ClosedError, EngineError
 from whisperbatch.decoding.tokenizer import WhisperTokenizer
 from whisperbatch.engines.ctranslate2.engine import CTranslate2Engine
@@ -35,7 +35,9 @@ ENGINES: dict[str, Callable[[], Engine]] = {
     "ctranslate2 and openvino base": lambda: made("base", "ctranslate2", "openvino"),
     "openvino base": lambda: made("base", "openvino", "openvino"),
     "openvino tiny.en": lambda: made("tiny.en", "openvino", "openvino"),
-    "remembering base": lambda: JournaledEngine(made("base", "openvino", "openvino"), Shelf()),
+    "remembering base": lambda: JournaledEngine(
+        made("base", "openvino", "openvino"), MemoryStore()
+    ),
 }
 
 
@@ -48,7 +50,7 @@ def on_torch(model: str, compute_type: str) -> Engine:
 TORCH: dict[str, Callable[[], Engine]] = {
     "torch tiny.en": lambda: on_torch("tiny.en", "float32"),
     "torch base": lambda: on_torch("base", "bfloat16"),
-    "remembering torch base": lambda: JournaledEngine(on_torch("base", "bfloat16"), Shelf()),
+    "remembering torch base": lambda: JournaledEngine(on_torch("base", "bfloat16"), MemoryStore()),
 }
 ENGINES |= TORCH
 MARKS = (

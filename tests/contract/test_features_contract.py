@@ -1,4 +1,4 @@
-"""Every feature extractor that is registered keeps the protocol's promises."""
+"""Every registered feature extractor satisfies `protocols.FeatureExtractor`."""
 
 from concurrent.futures import ThreadPoolExecutor
 from typing import get_args
@@ -11,11 +11,11 @@ from whisperbatch.options import FeatureKind
 from whisperbatch.protocols import FeatureExtractor
 from whisperbatch.types import WINDOW, Features, Samples
 
-LENGTHS = (0, 1, 2, 80, 159, 160, 161, 399, 400, 401, 1600, 16_037, WINDOW)
+LENGTHS = (0, 1, 2, 80, 159, 160, 161, 399, 400, 401, 1600, 16_037, WINDOW)  # samples
 
 
 def check_feature_extractor(extractor: FeatureExtractor) -> None:
-    """Raises AssertionError where `extractor` breaks `protocols.FeatureExtractor`."""
+    """Raise AssertionError if `extractor` violates `protocols.FeatureExtractor`."""
     assert isinstance(extractor, FeatureExtractor)
     rng = np.random.default_rng(3)
     noises: list[Samples] = [
@@ -30,14 +30,14 @@ def check_feature_extractor(extractor: FeatureExtractor) -> None:
 
 
 def check_call(extractor: FeatureExtractor, samples: Samples) -> Features:
-    given = samples.copy()
-    given.flags.writeable = False
-    features = extractor(given)
-    np.testing.assert_array_equal(given, samples)
+    read_only = samples.copy()
+    read_only.flags.writeable = False
+    features = extractor(read_only)
+    np.testing.assert_array_equal(read_only, samples)
     assert features.shape == (extractor.n_mels, len(samples) // 160)
     assert features.dtype == np.float32
     assert features.flags.c_contiguous
-    assert not np.shares_memory(features, given)
+    assert not np.shares_memory(features, read_only)
     assert np.isfinite(features).all()
     value = extractor.pad_value(features)
     assert type(value) is float
@@ -48,8 +48,9 @@ def check_call(extractor: FeatureExtractor, samples: Samples) -> Features:
 def check_threads(extractor: FeatureExtractor, chunks: list[Samples]) -> None:
     expected = [extractor(chunk) for chunk in chunks]
     with ThreadPoolExecutor(8) as pool:
-        for features, wanted in zip(pool.map(extractor, chunks * 3), expected * 3, strict=True):
-            np.testing.assert_array_equal(features, wanted)
+        results = pool.map(extractor, chunks * 3)
+        for features, expected_features in zip(results, expected * 3, strict=True):
+            np.testing.assert_array_equal(features, expected_features)
 
 
 @pytest.mark.parametrize("n_mels", [80, 128])

@@ -1,4 +1,4 @@
-"""PyTorch decodes as CTranslate2 does: in float32 to the token, for every search there is."""
+"""In float32 PyTorch gives the same tokens as CTranslate2, with every kind of search."""
 
 from collections.abc import Iterator
 
@@ -16,7 +16,7 @@ from whisperbatch.protocols import Encoded, Engine
 
 pytestmark = pytest.mark.torch
 
-LENGTHS = (1400, 1000, 600)  # frames
+LENGTHS = (1400, 1000, 600)  # feature frames of each row
 SEARCHES = (
     DecodeOptions(beam_size=1),
     DecodeOptions(beam_size=5),
@@ -34,9 +34,9 @@ def features() -> npt.NDArray[np.float32]:
     extract = feature_extractor("whisper", 80)
     rows = []
     for number, frames in enumerate(LENGTHS):
-        made = extract(samples[number * 160_000 :][: frames * 160])
+        row = extract(samples[number * 160_000 :][: frames * 160])
         padding = ((0, 0), (0, 2000 - frames))
-        rows.append(np.pad(made, padding, constant_values=extract.pad_value(made)))
+        rows.append(np.pad(row, padding, constant_values=extract.pad_value(row)))
     return np.stack(rows)
 
 
@@ -45,11 +45,11 @@ Pair = tuple[tuple[Engine, Encoded], tuple[Engine, Encoded]]
 
 @pytest.fixture(scope="module")
 def pair(features: npt.NDArray[np.float32]) -> Iterator[Pair]:
-    """CTranslate2's engine and PyTorch's, each with what it hears."""
-    from whisperbatch.engines.torch.engine import TorchEngine  # noqa: PLC0415 - not always there
+    """CTranslate2's engine and PyTorch's engine, each with its encoder output."""
+    from whisperbatch.engines.torch.engine import TorchEngine  # noqa: PLC0415 - not always installed
 
     directory = find_model("base")
-    theirs = CTranslate2Engine(
+    ctranslate2_engine = CTranslate2Engine(
         directory,
         name="base",
         device="cpu",
@@ -57,46 +57,53 @@ def pair(features: npt.NDArray[np.float32]) -> Iterator[Pair]:
         encoder="ctranslate2",
         decoder="ctranslate2",
     )
-    ours = TorchEngine(directory, name="base", device="cpu", compute_type="float32")
-    yield (theirs, theirs.encode(features)), (ours, ours.encode(features))
-    theirs.close()
-    ours.close()
+    torch_engine = TorchEngine(directory, name="base", device="cpu", compute_type="float32")
+    yield (
+        (ctranslate2_engine, ctranslate2_engine.encode(features)),
+        (torch_engine, torch_engine.encode(features)),
+    )
+    ctranslate2_engine.close()
+    torch_engine.close()
 
 
-def vocabulary(engine: Engine) -> WhisperTokenizer:
+def whisper_tokenizer(engine: Engine) -> WhisperTokenizer:
     return WhisperTokenizer(engine.tokenizer, multilingual=engine.is_multilingual)
 
 
 @pytest.mark.parametrize("options", SEARCHES)
-def test_the_tokens_are_those_of_ctranslate2(pair: Pair, options: DecodeOptions) -> None:
-    found = []
+def test_tokens_equal_those_of_ctranslate2(pair: Pair, options: DecodeOptions) -> None:
+    results = []
     for engine, encoded in pair:
-        words = vocabulary(engine)
-        prompt = words.prompt("en", "transcribe")
+        tokenizer = whisper_tokenizer(engine)
+        prompt = tokenizer.prompt("en", "transcribe")
         if options.timestamps == "alignment":
-            prompt = [*prompt, words.no_timestamps]
-        found.append(engine.generate(encoded, [prompt] * len(LENGTHS), options))
-    for wanted, own in zip(*found, strict=True):
-        assert own.tokens == wanted.tokens
-        assert own.avg_logprob == pytest.approx(wanted.avg_logprob, abs=5e-3)
-        assert own.no_speech_prob == pytest.approx(wanted.no_speech_prob, abs=1e-4)
-    assert len({one.tokens for one in found[0]}) == len(LENGTHS)
+            prompt = [*prompt, tokenizer.no_timestamps]
+        results.append(engine.generate(encoded, [prompt] * len(LENGTHS), options))
+    for expected, actual in zip(*results, strict=True):
+        assert actual.tokens == expected.tokens
+        assert actual.avg_logprob == pytest.approx(expected.avg_logprob, abs=5e-3)
+        assert actual.no_speech_prob == pytest.approx(expected.no_speech_prob, abs=1e-4)
+    assert len({hypothesis.tokens for hypothesis in results[0]}) == len(LENGTHS)
 
 
-def test_languages_are_as_likely(pair: Pair) -> None:
-    wanted, own = (engine.detect_language(encoded) for engine, encoded in pair)
-    for one, other in zip(wanted, own, strict=True):
-        assert one.keys() == other.keys()
-        assert max(abs(one[code] - other[code]) for code in one) < 1e-4
+def test_language_probabilities_equal_those_of_ctranslate2(pair: Pair) -> None:
+    results = [engine.detect_language(encoded) for engine, encoded in pair]
+    for expected, actual in zip(*results, strict=True):
+        assert actual.keys() == expected.keys()
+        assert max(abs(actual[code] - expected[code]) for code in expected) < 1e-4
 
 
-def test_texts_lie_where_ctranslate2_places_them(pair: Pair) -> None:
-    words = vocabulary(pair[0][0])
-    starts = [words.prompt(code, "transcribe") for code in ("en", "de", "en")]
-    texts = [words.encode("Please enter your number."), [], words.encode("Thank you, good bye.")]
-    wanted, own = (engine.align(encoded, starts, texts, LENGTHS) for engine, encoded in pair)
-    for one, other, text in zip(wanted, own, texts, strict=True):
-        assert len(other.starts) == len(text)
-        np.testing.assert_allclose(other.starts, one.starts, atol=0.021)
-        np.testing.assert_allclose(other.ends, one.ends, atol=0.021)
-        np.testing.assert_allclose(other.probabilities, one.probabilities, atol=1e-3)
+def test_alignment_equals_that_of_ctranslate2(pair: Pair) -> None:
+    tokenizer = whisper_tokenizer(pair[0][0])
+    prompts = [tokenizer.prompt(code, "transcribe") for code in ("en", "de", "en")]
+    texts = [
+        tokenizer.encode("Please enter your number."),
+        [],
+        tokenizer.encode("Thank you, good bye."),
+    ]
+    results = [engine.align(encoded, prompts, texts, LENGTHS) for engine, encoded in pair]
+    for expected, actual, text in zip(*results, texts, strict=True):
+        assert len(actual.starts) == len(text)
+        np.testing.assert_allclose(actual.starts, expected.starts, atol=0.021)
+        np.testing.assert_allclose(actual.ends, expected.ends, atol=0.021)
+        np.testing.assert_allclose(actual.probabilities, expected.probabilities, atol=1e-3)

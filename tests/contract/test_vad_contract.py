@@ -1,4 +1,4 @@
-"""Every Vad that is registered keeps the protocol's promises."""
+"""Every Vad that `open_vad` returns satisfies `protocols.Vad`."""
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -12,98 +12,97 @@ from whisperbatch.types import Samples, SpeechFrames
 from whisperbatch.vad import open_vad
 
 SECOND = 16_000
-LENGTHS = (1, 63, 511, 512, 513, SECOND, 2 * SECOND, 5 * SECOND + 1, 9 * SECOND)
-HELD = 35 * SECOND  # samples that a Vad may hold back
+LENGTHS = (1, 63, 511, 512, 513, SECOND, 2 * SECOND, 5 * SECOND + 1, 9 * SECOND)  # samples
+MAX_HELD = 35 * SECOND  # samples that a Vad may have read, but not yielded
 
 
 def check_vad(vad: Vad) -> None:
-    """Raises AssertionError where `vad` breaks `protocols.Vad`."""
+    """Raise AssertionError if `vad` violates `protocols.Vad`."""
     assert isinstance(vad, Vad)
     assert vad.hop > 0
     assert list(vad([])) == []
     assert sum(len(block.samples) for block in vad([np.zeros(0, np.float32)])) == 0
     for length in LENGTHS:
-        audio = sound(length)
+        audio = modulated_noise(length)
         expected = check_call(vad, [audio])
         for size in (1000, vad.hop, length // 2 + 1):
-            assert check_call(vad, every(audio, size)).tobytes() == expected.tobytes()
+            assert check_call(vad, split(audio, size)).tobytes() == expected.tobytes()
     check_threads(vad)
-    check_held(vad)
+    check_read_ahead(vad)
     check_error(vad)
 
 
 def check_call(vad: Vad, blocks: list[Samples]) -> Samples:
-    """The probabilities of one recording, and that its samples come through."""
-    for given_block in blocks:
-        given_block.flags.writeable = False
-    frames = list(vad(blocks))
-    given = np.concatenate(blocks)
-    np.testing.assert_array_equal(np.concatenate([f.samples for f in frames]), given)
-    for number, block in enumerate(frames, 1):
-        assert block.samples.dtype == block.probabilities.dtype == np.float32
-        assert block.probabilities.shape == (-(-len(block.samples) // vad.hop),)
-        assert number == len(frames) or len(block.samples) % vad.hop == 0
-    probabilities = np.concatenate([f.probabilities for f in frames])
+    """Return the probabilities of a recording, after a check that its samples are unchanged."""
+    for block in blocks:
+        block.flags.writeable = False
+    output = list(vad(blocks))
+    output_samples = np.concatenate([frames.samples for frames in output])
+    np.testing.assert_array_equal(output_samples, np.concatenate(blocks))
+    for number, frames in enumerate(output, 1):
+        assert frames.samples.dtype == frames.probabilities.dtype == np.float32
+        assert frames.probabilities.shape == (-(-len(frames.samples) // vad.hop),)
+        assert number == len(output) or len(frames.samples) % vad.hop == 0
+    probabilities = np.concatenate([frames.probabilities for frames in output])
     assert ((probabilities >= 0) & (probabilities <= 1)).all()
     return probabilities
 
 
 def check_threads(vad: Vad) -> None:
-    sounds = [sound(length) for length in LENGTHS]
-    expected = [check_call(vad, [audio]) for audio in sounds]
+    recordings = [modulated_noise(length) for length in LENGTHS]
+    expected = [check_call(vad, [recording]) for recording in recordings]
     with ThreadPoolExecutor(4) as pool:
-        for got, wanted in zip(
-            pool.map(lambda audio: check_call(vad, [audio]), sounds * 2), expected * 2, strict=True
-        ):
-            np.testing.assert_array_equal(got, wanted)
+        results = pool.map(lambda recording: check_call(vad, [recording]), recordings * 2)
+        for probabilities, expected_probabilities in zip(results, expected * 2, strict=True):
+            np.testing.assert_array_equal(probabilities, expected_probabilities)
 
 
-def check_held(vad: Vad) -> None:
-    """It reads no further ahead of what it has given than it may hold, however long it goes on."""
+def check_read_ahead(vad: Vad) -> None:
+    """Check that an endless recording is read at most `MAX_HELD` samples ahead of the output."""
     read = 0
 
     def endless() -> Iterator[Samples]:
         nonlocal read
-        block = sound(SECOND)
+        block = modulated_noise(SECOND)
         while True:
             read += len(block)
             yield block
 
-    given = 0
+    yielded = 0
     frames: Iterator[SpeechFrames] = vad(endless())
-    while given < 60 * SECOND:
-        given += len(next(frames).samples)
-        assert read - given <= HELD
+    while yielded < 60 * SECOND:
+        yielded += len(next(frames).samples)
+        assert read - yielded <= MAX_HELD
 
 
 def check_error(vad: Vad) -> None:
-    """What its source raises comes through."""
+    """Check that an exception of the source reaches the caller."""
 
     def broken() -> Iterator[Samples]:
-        yield sound(SECOND)
+        yield modulated_noise(SECOND)
         raise OSError("unplugged")
 
     with pytest.raises(OSError, match="unplugged"):
         list(vad(broken()))
 
 
-def sound(length: int) -> Samples:
+def modulated_noise(length: int) -> Samples:
     rng = np.random.default_rng(length)
-    swell = np.sin(np.arange(length) / 3000) ** 2
-    return (0.2 * swell * rng.standard_normal(length)).astype(np.float32)
+    envelope = np.sin(np.arange(length) / 3000) ** 2
+    return (0.2 * envelope * rng.standard_normal(length)).astype(np.float32)
 
 
-def every(audio: Samples, size: int) -> list[Samples]:
+def split(audio: Samples, size: int) -> list[Samples]:
     return [audio[start : start + size] for start in range(0, len(audio), size)]
 
 
-@pytest.mark.parametrize("vad", [True, False], ids=["silero", "everything"])
+@pytest.mark.parametrize("vad", [True, False], ids=["silero", "no vad"])
 def test_contract(vad: bool) -> None:
     check_vad(open_vad(VadOptions(vad=vad)))
 
 
-def test_everything_takes_every_frame_for_speech() -> None:
-    frames = list(open_vad(VadOptions(vad=False))([sound(5 * SECOND + 1)]))
-    probabilities = np.concatenate([f.probabilities for f in frames])
+def test_no_vad_gives_every_frame_the_probability_1() -> None:
+    output = open_vad(VadOptions(vad=False))([modulated_noise(5 * SECOND + 1)])
+    probabilities = np.concatenate([frames.probabilities for frames in output])
     assert len(probabilities) == 157
     assert (probabilities == 1).all()

@@ -1,7 +1,8 @@
-"""Programs written for faster-whisper run on it and on the drop-in; only their import differs.
+"""Programs written for faster-whisper run on the drop-in; only their import changes.
 
-They are written after its README and the behaviour that it documents. Each leaves what it has
-found in `result`: of the same shape from both, with few word errors from the drop-in.
+The programs follow faster-whisper's README and documented behaviour. Each program runs with both
+packages and stores its results in `result`. The results must have the same structure, and the
+drop-in's transcript few word errors.
 """
 
 import wave
@@ -27,22 +28,22 @@ model = WhisperModel(BASE, device="cpu", compute_type="int8")
 
 @dataclass(frozen=True)
 class Program:
-    """A program and what must come of it.
+    """A program and its expected results.
 
     Attributes:
-        source: reads AUDIO, STEREO, FRENCH, TINY and BASE; writes `result`, and `text` if that is
-            the transcript of AUDIO.
-        errors: word error rate of `text` from the drop-in, at most.
-        theirs: whether faster-whisper can do it, too.
+        source: reads AUDIO, STEREO, FRENCH, TINY and BASE; sets `result`, and `text` if the program
+            transcribes AUDIO.
+        max_word_error_rate: of `text` with the drop-in; None if the program sets no `text`.
+        runs_with_theirs: whether the program also runs with faster-whisper.
     """
 
     source: str
-    errors: float | None = None
-    theirs: bool = True
+    max_word_error_rate: float | None = None
+    runs_with_theirs: bool = True
 
 
 PROGRAMS = {
-    "the README's first": Program(
+    "first example of the README": Program(
         """
 from faster_whisper import WhisperModel
 """
@@ -57,7 +58,7 @@ for segment in segments:
 text = "".join(line.split("] ")[1] for line in lines)
 result = (line, lines, last, info.duration)
 """,
-        errors=0.05,
+        max_word_error_rate=0.05,
     ),
     "batches": Program(
         """
@@ -69,7 +70,7 @@ segments = list(segments)
 text = "".join(segment.text for segment in segments)
 result = (segments, info)
 """,
-        errors=0.1,
+        max_word_error_rate=0.1,
     ),
     "words": Program(
         """
@@ -84,7 +85,7 @@ for segment in segments:
     assert segment.text == "".join(word.word for word in segment.words)
 result = (lines, segment)
 """,
-        errors=0.1,
+        max_word_error_rate=0.1,
     ),
     "voice activity": Program(
         """
@@ -102,23 +103,23 @@ assert 0 < info.duration_after_vad < info.duration
 again, _ = model.transcribe(AUDIO, vad_filter=True, vad_parameters=VadOptions(speech_pad_ms=200))
 result = (text, info, next(iter(again)))
 """,
-        errors=0.1,
+        max_word_error_rate=0.1,
     ),
     "two speakers": Program(
         """
 from faster_whisper import WhisperModel, decode_audio
 model = WhisperModel(TINY, "cpu", compute_type="int8")
 left, right = decode_audio(STEREO, split_stereo=True)
-found = []
+texts = []
 for channel in (left, right):
     segments, info = model.transcribe(channel, "en", beam_size=1)
-    found.append("".join(segment.text for segment in segments).strip())
-text = found[0]
+    texts.append("".join(segment.text for segment in segments).strip())
+text = texts[0]
 assert left.dtype == right.dtype == "float32"
 assert decode_audio(STEREO).shape == left.shape
-result = (found, len(left), info)
+result = (texts, len(left), info)
 """,
-        errors=0.15,
+        max_word_error_rate=0.15,
     ),
     "languages": Program(
         """
@@ -127,14 +128,14 @@ from faster_whisper import WhisperModel, decode_audio
         + LOAD
         + """
 samples = decode_audio(FRENCH)
-language, probability, every = model.detect_language(samples)
+language, probability, ranked = model.detect_language(samples)
 _, info = model.transcribe(samples)
 features = model.feature_extractor(samples)
 again = model.detect_language(features=features)[0]
 assert language == info.language == again == "fr"
-assert probability > 0.5 and every[0][0] == "fr" and len(every) > 90
+assert probability > 0.5 and ranked[0][0] == "fr" and len(ranked) > 90
 assert "fr" in model.supported_languages and model.model.is_multilingual
-result = (language, probability, every, info.all_language_probs)
+result = (language, probability, ranked, info.all_language_probs)
 """
     ),
     "options": Program(
@@ -171,7 +172,7 @@ assert lines[0].startswith("1\\n00:00:0")
 result = (lines, info.language)
 """
     ),
-    "an older version's languages": Program(
+    "language detection of an older version": Program(
         """
 from faster_whisper import WhisperModel
 """
@@ -181,9 +182,9 @@ result = model.detect_language_multi_segment(FRENCH)
 assert result["language_code"] == "fr"
 assert result["language_confidence"] > 0.5
 """,
-        theirs=False,
+        runs_with_theirs=False,
     ),
-    "what batches ignored": Program(
+    "parameters that batches ignored": Program(
         """
 from faster_whisper import BatchedInferencePipeline, WhisperModel
 model = BatchedInferencePipeline(WhisperModel(TINY, compute_type="int8"))
@@ -196,7 +197,7 @@ assert info.transcription_options.condition_on_previous_text
 assert info.transcription_options.temperatures[-1] == 1.0
 result = text
 """,
-        theirs=False,
+        runs_with_theirs=False,
     ),
 }
 
@@ -207,53 +208,55 @@ def talk() -> Recording:
 
 
 @pytest.fixture(scope="module")
-def given(talk: Recording, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """The names that programs may use."""
+def variables(talk: Recording, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """The global variables that the programs read."""
     directory = tmp_path_factory.mktemp("compat")
-    other = recordings.prompts("en", duration=30, seed=4)
-    length = min(len(talk.samples), len(other.samples))
-    both = np.stack((talk.samples[:length], other.samples[:length]), 1)
+    second = recordings.prompts("en", duration=30, seed=4)
+    length = min(len(talk.samples), len(second.samples))
+    stereo = np.stack((talk.samples[:length], second.samples[:length]), 1)
     recordings.write(talk, directory / "talk.mp3")
     recordings.write(recordings.prompts("fr", duration=30), directory / "french.mp3")
     with wave.open(str(directory / "stereo.wav"), "wb") as file:
         file.setparams((2, 2, recordings.SAMPLING_RATE, 0, "NONE", ""))
-        file.writeframes(both.tobytes())
+        file.writeframes(stereo.tobytes())
     paths = {name: str(directory / file) for name, file in FILES.items()}
     return {**paths, "BASE": str(find_model("base")), "TINY": str(find_model("tiny.en"))}
 
 
-def run(program: Program, module: str, given: dict[str, str]) -> dict[str, Any]:
+def run(program: Program, module: str, variables: dict[str, str]) -> dict[str, Any]:
     source = program.source.replace(f"from {THEIRS}", f"from {module}")
-    scope: dict[str, Any] = dict(given)
+    scope: dict[str, Any] = dict(variables)
     exec(compile(source, f"<{module}>", "exec"), scope)  # noqa: S102 - the programs above
     return scope
 
 
-def shape(value: Any) -> Any:
-    """What a program sees of a result: types, names, and what lists hold; no lengths or values.
+def structure(value: Any) -> Any:
+    """Return the structure of a result: types, names and the first item of lists, without values.
 
-    What is in effect may be told in another form: there is a detector here where theirs has none.
+    Two fields are left out, because the options in effect may differ in form: `vad_options` is None
+    in faster-whisper where the drop-in uses its VAD.
     """
     if is_dataclass(value):
         names = [f.name for f in fields(value) if f.name not in ("clip_timestamps", "vad_options")]
-        return type(value).__name__, {name: shape(getattr(value, name)) for name in names}
+        return type(value).__name__, {name: structure(getattr(value, name)) for name in names}
     if isinstance(value, dict):
-        return {key: shape(one) for key, one in value.items()}
-    if isinstance(value, tuple) and not all(isinstance(one, int) for one in value):
-        return tuple(shape(one) for one in value)
+        return {key: structure(item) for key, item in value.items()}
+    if isinstance(value, tuple) and not all(isinstance(item, int) for item in value):
+        return tuple(structure(item) for item in value)
     if isinstance(value, list | tuple):
-        return type(value)([shape(value[0])] if value else [])
+        return type(value)([structure(value[0])] if value else [])
     if isinstance(value, bool | str) or value is None:
         return type(value).__name__
     return "number" if isinstance(value, int | float) else type(value).__name__
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
-def test_program(name: str, given: dict[str, str], talk: Recording) -> None:
+def test_program(name: str, variables: dict[str, str], talk: Recording) -> None:
     program = PROGRAMS[name]
-    found = run(program, OURS, given)
-    if program.errors is not None:
-        assert scoring.word_error_rate(talk.text, found["text"], "en").rate <= program.errors
-    if program.theirs:
-        expected = run(program, THEIRS, given)
-        assert shape(found["result"]) == shape(expected["result"])
+    ours = run(program, OURS, variables)
+    if program.max_word_error_rate is not None:
+        score = scoring.word_error_rate(talk.text, ours["text"], "en")
+        assert score.rate <= program.max_word_error_rate
+    if program.runs_with_theirs:
+        theirs = run(program, THEIRS, variables)
+        assert structure(ours["result"]) == structure(theirs["result"])

@@ -9,7 +9,7 @@ import pytest
 import whisperbatch as wb
 from benchmarks import recordings, scoring
 from benchmarks.languages import block_errors, errors_alone, in_language, opened_by
-from whisperbatch.text.scripts import foreign
+from whisperbatch.text.scripts import foreign_letters
 
 GREEDY = wb.Options(beam_size=1)
 
@@ -53,7 +53,7 @@ def test_the_whole_recording_decides(base: wb.Transcriber, opening: str) -> None
 def test_silence_has_no_language(base: wb.Transcriber) -> None:
     found = base.detect_language(np.zeros(16000 * 5, np.float32))
     assert (found.language, found.probability, found.windows) == (None, 0.0, ())
-    assert found.reason == "nobody speaks"
+    assert found.reason == "the recording has no speech"
 
 
 def test_only_candidates_are_detected(base: wb.Transcriber) -> None:
@@ -119,7 +119,7 @@ def test_blocks_are_in_their_language(
 ) -> None:
     assert len({block.language for block in switching.blocks()}) >= 4
     assert in_language(hybrid, switching.utterances) >= 0.95
-    assert not [s for s in hybrid.segments if foreign(s.text, s.language)]
+    assert not [s for s in hybrid.segments if foreign_letters(s.text, s.language)]
 
 
 def test_a_change_of_language_costs_few_words(

@@ -1,4 +1,4 @@
-"""The weights that the extra `models` installs."""
+"""The weights that the extra `models` installs: integrity, loading and time to find them."""
 
 import hashlib
 import json
@@ -14,9 +14,9 @@ from whisperbatch.models.registry import find_model
 
 
 def assert_pinned(directory: Path, name: str) -> None:
-    for file, digest in PACKAGES[name].digests.items():
-        with (directory / file).open("rb") as opened:
-            assert hashlib.file_digest(opened, "sha256").hexdigest() == digest, file
+    for name_of_file, digest in PACKAGES[name].digests.items():
+        with (directory / name_of_file).open("rb") as file:
+            assert hashlib.file_digest(file, "sha256").hexdigest() == digest, name_of_file
 
 
 @pytest.mark.parametrize(("name", "multilingual"), [("tiny.en", False), ("base", True)])
@@ -28,32 +28,32 @@ def test_packaged_weights_load(tmp_path: Path, name: str, multilingual: bool) ->
     model.unload_model()
 
 
-def test_tiny_is_used_where_it_is_installed(tmp_path: Path) -> None:
+def test_tiny_is_used_in_place(tmp_path: Path) -> None:
     assert tmp_path not in find_model("tiny.en", cache_dir=tmp_path).parents
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_second_start_is_quick(tmp_path: Path) -> None:
+def test_second_call_is_fast(tmp_path: Path) -> None:
     find_model("base", cache_dir=tmp_path)
-    taken = []
+    durations = []
     for _ in range(3):
         start = time.perf_counter()
         find_model("base", cache_dir=tmp_path)
-        taken.append(time.perf_counter() - start)
-    assert min(taken) < 1  # 0.05 s as measured
+        durations.append(time.perf_counter() - start)
+    assert min(durations) < 1  # s; 0.05 s were measured
 
 
-def test_every_variable_of_base_is_found(tmp_path: Path) -> None:
+def test_variables_of_base(tmp_path: Path) -> None:
     directory = find_model("base", cache_dir=tmp_path)
     path = directory / "model.bin"
     with path.open("rb") as file:
-        found = {one.name: one for one in variables(file, path)}
-    words = json.loads((directory / "vocabulary.json").read_bytes())
-    assert found["decoder/embeddings/weight"].shape == (len(words), 512)
-    assert found["encoder/conv1/weight"].shape == (512, 80, 3)
+        headers = {array.name: array for array in variables(file, path)}
+    vocabulary = json.loads((directory / "vocabulary.json").read_bytes())
+    assert headers["decoder/embeddings/weight"].shape == (len(vocabulary), 512)
+    assert headers["encoder/conv1/weight"].shape == (512, 80, 3)
 
 
-def test_damaged_copy_is_noticed(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_damaged_copy_is_repaired(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     directory = find_model("base", cache_dir=tmp_path)
     with (directory / "model.bin").open("r+b") as file:
         file.seek(100_000_000)

@@ -1,4 +1,4 @@
-"""What Silero says of a recording does not depend on how the recording arrives."""
+"""Silero's probabilities do not depend on the sizes of the blocks in which a recording arrives."""
 
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -22,7 +22,7 @@ from whisperbatch.vad.silero import SileroVad
 
 SECOND = 16_000
 
-modest = settings(max_examples=12, deadline=None, derandomize=True)
+few_examples = settings(max_examples=12, deadline=None, derandomize=True)
 
 
 @pytest.fixture(scope="module")
@@ -32,10 +32,13 @@ def vad() -> SileroVad:
 
 @pytest.fixture(scope="module")
 def samples(speech: Recording) -> Samples:
-    """A minute: speech with pauses, then loud noise, silence and music-like tones; no round end."""
+    """Return a minute of speech with pauses, loud noise, silence, music-like tones and speech.
+
+    The length is not a multiple of the VAD frame.
+    """
     rng = np.random.default_rng(5)
     time = np.arange(6 * SECOND) / SECOND
-    tones = sum(np.sin(2 * np.pi * f * time) for f in (220.0, 277.2, 329.6))
+    tones = sum(np.sin(2 * np.pi * hertz * time) for hertz in (220.0, 277.2, 329.6))
     parts = (
         speech.samples[: 40 * SECOND] / 32768,
         0.3 * rng.standard_normal(5 * SECOND),
@@ -47,113 +50,125 @@ def samples(speech: Recording) -> Samples:
 
 
 @pytest.fixture(scope="module")
-def whole(vad: SileroVad, samples: Samples) -> list[SpeechFrames]:
+def expected_frames(vad: SileroVad, samples: Samples) -> list[SpeechFrames]:
     return list(vad([samples]))
 
 
-def cut(samples: Samples, cuts: Iterable[int]) -> Iterator[Samples]:
-    bounds = sorted({0, len(samples), *(cut % (len(samples) + 1) for cut in cuts)})
+def split_at(samples: Samples, positions: Iterable[int]) -> Iterator[Samples]:
+    inner_bounds = (position % (len(samples) + 1) for position in positions)
+    bounds = sorted({0, len(samples), *inner_bounds})
     for first, last in pairwise(bounds):
         yield samples[first:last]
 
 
-def every(samples: Samples, size: int) -> Iterator[Samples]:
+def split_every(samples: Samples, size: int) -> Iterator[Samples]:
     for start in range(0, len(samples), size):
         yield samples[start : start + size]
 
 
-def joined(frames: Iterable[SpeechFrames]) -> npt.NDArray[np.float32]:
+def joined_probabilities(frames: Iterable[SpeechFrames]) -> npt.NDArray[np.float32]:
     return np.concatenate([block.probabilities for block in frames])
 
 
-def spans_of(frames: Iterable[SpeechFrames], length: int) -> list[SpeechSpan]:
+def find_spans(frames: Iterable[SpeechFrames], length: int) -> list[SpeechSpan]:
     finder = SpanFinder(Options(), FRAME)
     spans = [span for block in frames for span in finder.push(block)]
     return [*spans, *finder.finish(length)]
 
 
-def contents(found: Iterable[Chunk]) -> list[tuple[object, ...]]:
-    return [(c.index, c.pieces, c.speech, c.samples.tobytes()) for c in found]
+def chunk_contents(chunk_list: Iterable[Chunk]) -> list[tuple[object, ...]]:
+    return [
+        (chunk.index, chunk.pieces, chunk.speech, chunk.samples.tobytes()) for chunk in chunk_list
+    ]
 
 
-@modest
-@given(cuts=st.lists(st.integers(0, 2**31), max_size=40))
-@example(cuts=[1])
-@example(cuts=[BLOCK - 1, BLOCK, BLOCK + 1])
-@example(cuts=[0, 0, -1])
-def test_however_it_is_cut_it_is_the_same(
-    vad: SileroVad, samples: Samples, whole: list[SpeechFrames], cuts: list[int]
+@few_examples
+@given(positions=st.lists(st.integers(0, 2**31), max_size=40))
+@example(positions=[1])
+@example(positions=[BLOCK - 1, BLOCK, BLOCK + 1])
+@example(positions=[0, 0, -1])
+def test_probabilities_do_not_depend_on_where_blocks_end(
+    vad: SileroVad,
+    samples: Samples,
+    expected_frames: list[SpeechFrames],
+    positions: list[int],
 ) -> None:
-    frames = list(vad(cut(samples, cuts)))
-    assert joined(frames).tobytes() == joined(whole).tobytes()
+    frames = list(vad(split_at(samples, positions)))
+    assert joined_probabilities(frames).tobytes() == joined_probabilities(expected_frames).tobytes()
     assert np.concatenate([block.samples for block in frames]).tobytes() == samples.tobytes()
-    assert spans_of(frames, len(samples)) == spans_of(whole, len(samples))
+    assert find_spans(frames, len(samples)) == find_spans(expected_frames, len(samples))
 
 
 @pytest.mark.parametrize("size", [160, 511, 512, 1024, 4000, BLOCK - 1, BLOCK, BLOCK + 1, 10**6])
-def test_whatever_the_block_size_spans_and_chunks_are_the_same(
-    vad: SileroVad, samples: Samples, whole: list[SpeechFrames], size: int
+def test_spans_and_chunks_do_not_depend_on_the_block_size(
+    vad: SileroVad, samples: Samples, expected_frames: list[SpeechFrames], size: int
 ) -> None:
     options = Options(chunk_length=8, max_silence=0.5)
-    frames = list(vad(every(samples, size)))
-    assert joined(frames).tobytes() == joined(whole).tobytes()
-    spans = spans_of(frames, len(samples))
-    assert spans == spans_of(whole, len(samples))
+    frames = list(vad(split_every(samples, size)))
+    assert joined_probabilities(frames).tobytes() == joined_probabilities(expected_frames).tobytes()
+    spans = find_spans(frames, len(samples))
+    assert spans == find_spans(expected_frames, len(samples))
     assert len(spans) > 5
-    found = contents(chunks(frames, options, vad.hop))
-    assert found == contents(chunks(whole, options, vad.hop))
-    assert len(found) > 3
+    contents = chunk_contents(chunks(frames, options, vad.hop))
+    assert contents == chunk_contents(chunks(expected_frames, options, vad.hop))
+    assert len(contents) > 3
 
 
-def test_equals_faster_whisper_on_the_whole_file(
+def test_probabilities_equal_those_of_faster_whisper(
     samples: Samples, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    own_weights = [(name, file) for name, file in silero.WEIGHTS if name.startswith("faster")]
-    monkeypatch.setattr(silero, "WEIGHTS", own_weights)
-    found = joined(SileroVad()([samples]))
-    # It overwrites the last 64 samples that it is given with zeros: so give it zeros there.
+    weights = [(name, file) for name, file in silero.WEIGHTS if name.startswith("faster")]
+    monkeypatch.setattr(silero, "WEIGHTS", weights)
+    probabilities = joined_probabilities(SileroVad()([samples]))
+    # faster-whisper overwrites the last 64 samples with zeros: append a VAD frame of zeros.
     padded = np.pad(samples, (0, -len(samples) % FRAME + FRAME))
     expected = np.ravel(get_vad_model()(padded))[:-1]
-    assert found.shape == expected.shape
-    np.testing.assert_allclose(found, expected, rtol=0, atol=1e-5)
+    assert probabilities.shape == expected.shape
+    np.testing.assert_allclose(probabilities, expected, rtol=0, atol=1e-5)
 
 
-def test_speech_is_told_from_noise_and_silence(whole: list[SpeechFrames]) -> None:
-    probabilities = joined(whole)
-    frames_a_second = SECOND / FRAME
-    noise_to_music = probabilities[int(41 * frames_a_second) : int(53 * frames_a_second)]
+def test_speech_is_distinguished_from_noise_and_silence(
+    expected_frames: list[SpeechFrames],
+) -> None:
+    probabilities = joined_probabilities(expected_frames)
+    frames_per_second = SECOND / FRAME
+    noise_to_music = probabilities[int(41 * frames_per_second) : int(53 * frames_per_second)]
     assert noise_to_music.max() < 0.5
-    assert (probabilities[: int(40 * frames_a_second)] > 0.5).mean() > 0.5
+    assert (probabilities[: int(40 * frames_per_second)] > 0.5).mean() > 0.5
 
 
-def test_truth_lies_inside_the_spans(vad: SileroVad, speech: Recording) -> None:
+def test_spans_contain_the_utterances(vad: SileroVad, speech: Recording) -> None:
     recording = (speech.samples / 32768).astype(np.float32)
-    spans = spans_of(vad(every(recording, 4000)), len(recording))
+    spans = find_spans(vad(split_every(recording, 4000)), len(recording))
     inside = np.zeros(len(recording), bool)
     for span in spans:
         inside[span.start : span.end] = True
     for utterance in speech.utterances:
-        spoken = inside[int(utterance.start * SECOND) : int(utterance.end * SECOND)]
-        assert spoken.mean() > 0.6, utterance.text
+        covered = inside[int(utterance.start * SECOND) : int(utterance.end * SECOND)]
+        assert covered.mean() > 0.6, utterance.text
     assert inside.mean() < 0.95
 
 
-def test_recordings_side_by_side_do_not_mix(
-    vad: SileroVad, samples: Samples, whole: list[SpeechFrames]
+def test_recordings_in_progress_together_do_not_affect_each_other(
+    vad: SileroVad, samples: Samples, expected_frames: list[SpeechFrames]
 ) -> None:
-    other = samples[::-1].copy()
-    wanted = [joined(whole), joined(vad([other]))]
-    turns = [vad(every(samples, 5000)), vad(every(other, 5000))]
-    mixed: list[list[SpeechFrames]] = [[], []]
-    for pair in zip(*turns, strict=True):
-        for taken, block in zip(mixed, pair, strict=True):
-            taken.append(block)
-    for taken, expected in zip(mixed, wanted, strict=True):
-        assert joined(taken).tobytes() == expected.tobytes()
+    reversed_samples = samples[::-1].copy()
+    expected = [
+        joined_probabilities(expected_frames),
+        joined_probabilities(vad([reversed_samples])),
+    ]
+    iterators = [vad(split_every(samples, 5000)), vad(split_every(reversed_samples, 5000))]
+    outputs: list[list[SpeechFrames]] = [[], []]
+    for blocks in zip(*iterators, strict=True):
+        for output, block in zip(outputs, blocks, strict=True):
+            output.append(block)
+    for output, probabilities in zip(outputs, expected, strict=True):
+        assert joined_probabilities(output).tobytes() == probabilities.tobytes()
     with ThreadPoolExecutor(4) as pool:
-        results = pool.map(lambda audio: joined(vad([audio])), [samples, other] * 2)
-        for result, expected in zip(results, wanted * 2, strict=True):
-            assert result.tobytes() == expected.tobytes()
+        recordings = [samples, reversed_samples] * 2
+        results = pool.map(lambda recording: joined_probabilities(vad([recording])), recordings)
+        for result, probabilities in zip(results, expected * 2, strict=True):
+            assert result.tobytes() == probabilities.tobytes()
 
 
 @settings(max_examples=100, deadline=None, derandomize=True)

@@ -1,4 +1,4 @@
-"""Any text at any time: other programs' parsers read back what was written, and nothing is lost."""
+"""Files of random transcripts: parsers of other programs read them back, and no text is lost."""
 
 import csv
 import html
@@ -19,13 +19,13 @@ from whisperbatch.types import Segment, Transcript, Word
 from whisperbatch.writers import SubtitleOptions, render
 from whisperbatch.writers.breaks import measure
 from whisperbatch.writers.cues import Cue, cues
-from whisperbatch.writers.texts import columns, is_visible, one_line
-from whisperbatch.writers.times import milliseconds
+from whisperbatch.writers.text_cleaning import columns, is_visible, one_line
+from whisperbatch.writers.timestamps import milliseconds
 
-modest = settings(max_examples=120, deadline=None, derandomize=True)
+fewer_examples = settings(max_examples=120, deadline=None, derandomize=True)
 
 LANGUAGES = ("en", "ar", "ja", "th", "km", "bo", "zh")
-AWKWARD = (
+DIFFICULT = (
     *(
         "\n",
         "\n\n",
@@ -59,12 +59,12 @@ AWKWARD = (
     ),
 )
 
-HAS_DIGITS = re.compile(r"\d")  # pysubs2 takes digits on a line for the next cue's number
+HAS_DIGITS = re.compile(r"\d")  # pysubs2 takes a line of digits as a cue number
 
-pieces = st.lists(st.one_of(st.sampled_from(AWKWARD), st.text(max_size=8)), max_size=12)
+difficult_parts = st.lists(st.one_of(st.sampled_from(DIFFICULT), st.text(max_size=8)), max_size=12)
 texts = st.one_of(
-    pieces.map("".join),
-    pieces.map(" ".join),
+    difficult_parts.map("".join),
+    difficult_parts.map(" ".join),
     st.lists(st.sampled_from(("one", "three,", "seven.", "a", "thirteen")), max_size=60).map(
         " ".join
     ),
@@ -94,10 +94,10 @@ def segments(draw: st.DrawFn, *, with_words: bool = False) -> Segment:
 
 @st.composite
 def transcripts(draw: st.DrawFn, *, with_words: bool = False) -> Transcript:
-    found = draw(st.lists(segments(with_words=with_words), max_size=5))
+    drawn = draw(st.lists(segments(with_words=with_words), max_size=5))
     if draw(st.booleans()):
-        found.sort(key=lambda one: one.start)
-    return Transcript(tuple(found), "en", 1.0, 60.0, "talk.mp3")
+        drawn.sort(key=lambda segment: segment.start)
+    return Transcript(tuple(drawn), "en", 1.0, 60.0, "talk.mp3")
 
 
 layouts = st.builds(
@@ -107,43 +107,43 @@ layouts = st.builds(
 )
 
 
-def squeezed(text: str) -> str:
-    """Without spaces and what cannot be seen, for comparing what parsers read."""
+def visible(text: str) -> str:
+    """Return the text without whitespace and zero-width spaces, to compare the text of parsers."""
     return "".join(c for c in text if not c.isspace() and c != "\u200b")
 
 
-def joined(text: str) -> str:
-    """Without pysubs2's line breaks, and texts that look like them."""
-    return squeezed(text.replace("\\N", ""))
+def without_line_breaks(text: str) -> str:
+    r"""Return the visible text without "\\N", pysubs2's line break, which the text may contain."""
+    return visible(text.replace("\\N", ""))
 
 
-def said(transcript: Transcript) -> str:
-    found = (one_line(segment.text) for segment in transcript.segments)
-    return squeezed("".join(text for text in found if is_visible(text)))
+def text_of(transcript: Transcript) -> str:
+    lines = (one_line(segment.text) for segment in transcript.segments)
+    return visible("".join(line for line in lines if is_visible(line)))
 
 
-def shown(found: Sequence[Cue]) -> list[str]:
-    return [squeezed("".join(line.text for line in cue.lines)) for cue in found]
+def texts_of(cues: Sequence[Cue]) -> list[str]:
+    return [visible("".join(line.text for line in cue.lines)) for cue in cues]
 
 
-@modest
+@fewer_examples
 @given(transcripts(), layouts, st.sampled_from((1, 10)))
-def test_cues_are_in_order_and_last_and_hold_all_text(
+def test_cues_are_in_order_have_a_duration_and_contain_all_text(
     transcript: Transcript, options: SubtitleOptions, step: int
 ) -> None:
-    found = cues(transcript, options, line_count=options.max_line_count, step=step)
-    assert "".join(shown(found)) == said(transcript)
-    for cue in found:
+    shown_cues = cues(transcript, options, line_count=options.max_line_count, step=step)
+    assert "".join(texts_of(shown_cues)) == text_of(transcript)
+    for cue in shown_cues:
         assert 0 <= cue.start < cue.end
         assert cue.start % step == cue.end % step == 0
         assert all(is_visible(line.text) for line in cue.lines)
-    for cue, following in pairwise(found):
+    for cue, following in pairwise(shown_cues):
         assert cue.end <= following.start
 
 
-@modest
+@fewer_examples
 @given(transcripts(), layouts)
-def test_lines_keep_to_their_limits(transcript: Transcript, options: SubtitleOptions) -> None:
+def test_lines_respect_their_limits(transcript: Transcript, options: SubtitleOptions) -> None:
     assert options.max_line_width is not None
     for cue in cues(transcript, options, line_count=options.max_line_count):
         assert options.max_line_count is None or len(cue.lines) <= options.max_line_count
@@ -151,114 +151,131 @@ def test_lines_keep_to_their_limits(transcript: Transcript, options: SubtitleOpt
             assert line.text == line.text.strip(" ")
             unspaced = cue.language in UNSPACED
             if sum(map(columns, line.text)) > options.max_line_width:
-                assert len(measure(line.text, (), unspaced=unspaced).atoms) == 1
+                assert len(measure(line.text, (), unspaced=unspaced).units) == 1
 
 
-@modest
+@fewer_examples
 @given(transcripts(with_words=True), st.integers(1, 5))
-def test_lines_keep_to_their_words(transcript: Transcript, most: int) -> None:
-    options = SubtitleOptions(max_line_width=None, max_words_per_line=most)
-    found = cues(transcript, options, line_count=2)
-    assert "".join(shown(found)) == said(transcript)
-    for cue in found:
+def test_lines_respect_the_number_of_words(transcript: Transcript, max_words: int) -> None:
+    options = SubtitleOptions(max_line_width=None, max_words_per_line=max_words)
+    shown_cues = cues(transcript, options, line_count=2)
+    assert "".join(texts_of(shown_cues)) == text_of(transcript)
+    for cue in shown_cues:
         assert len(cue.lines) <= 2
         for line in cue.lines:
             if cue.language not in UNSPACED:
-                assert len(measure(line.text, (), unspaced=False).atoms) <= most
+                assert len(measure(line.text, (), unspaced=False).units) <= max_words
 
 
-@modest
+@fewer_examples
 @given(transcripts(with_words=True), layouts)
 def test_every_word_is_highlighted_once(transcript: Transcript, options: SubtitleOptions) -> None:
-    marking = SubtitleOptions(
+    highlighting = SubtitleOptions(
         max_line_width=options.max_line_width,
         max_line_count=options.max_line_count,
         highlight_words=True,
     )
-    found = cues(transcript, marking, line_count=options.max_line_count)
-    marked = "".join(line.parts[1] for cue in found for line in cue.lines)
-    assert squeezed(marked) == said(transcript)
-    for cue, following in pairwise(found):
+    shown_cues = cues(transcript, highlighting, line_count=options.max_line_count)
+    underlined = "".join(line.parts[1] for cue in shown_cues for line in cue.lines)
+    assert visible(underlined) == text_of(transcript)
+    for cue, following in pairwise(shown_cues):
         assert cue.end <= following.start
         assert cue.start < cue.end
 
 
-@modest
+@fewer_examples
 @given(transcripts(), layouts)
-def test_webvtt_is_read_back(transcript: Transcript, options: SubtitleOptions) -> None:
-    found = cues(transcript, options, line_count=options.max_line_count)
-    written = render(transcript, "vtt", options)
-    read = webvtt.WebVTT.from_string(written, strict=True)
-    captions = read.captions
-    assert not read.styles
+def test_parsers_read_webvtt_back(transcript: Transcript, options: SubtitleOptions) -> None:
+    shown_cues = cues(transcript, options, line_count=options.max_line_count)
+    text = render(transcript, "vtt", options)
+    parsed = webvtt.WebVTT.from_string(text, strict=True)
+    captions = parsed.captions
+    assert not parsed.styles
     assert [
-        (one.start_time.in_milliseconds(), one.end_time.in_milliseconds()) for one in captions
-    ] == [(cue.start, cue.end) for cue in found]
-    assert [html.unescape(one.raw_text).split("\n") for one in captions] == [
-        [line.text for line in cue.lines] for cue in found
+        (caption.start_time.in_milliseconds(), caption.end_time.in_milliseconds())
+        for caption in captions
+    ] == [(cue.start, cue.end) for cue in shown_cues]
+    assert [html.unescape(caption.raw_text).split("\n") for caption in captions] == [
+        [line.text for line in cue.lines] for cue in shown_cues
     ]
-    if HAS_DIGITS.search(said(transcript)) is None:
-        other = pysubs2.SSAFile.from_string(written, format_="vtt", keep_html_tags=True)
-        assert [html.unescape(joined(one.text)) for one in other] == list(map(joined, shown(found)))
+    if HAS_DIGITS.search(text_of(transcript)) is None:
+        subtitles = pysubs2.SSAFile.from_string(text, format_="vtt", keep_html_tags=True)
+        assert [html.unescape(without_line_breaks(line.text)) for line in subtitles] == list(
+            map(without_line_breaks, texts_of(shown_cues))
+        )
 
 
-@modest
+@fewer_examples
 @given(transcripts(), layouts)
-def test_subrip_is_read_back(transcript: Transcript, options: SubtitleOptions) -> None:
-    assume(HAS_DIGITS.search(said(transcript)) is None)
-    assume(all(segment.end < 300_000 for segment in transcript.segments))  # it knows 99 hours
-    found = cues(transcript, options, line_count=options.max_line_count)
-    written = render(transcript, "srt", options)
-    read = pysubs2.SSAFile.from_string(written, format_="srt")
-    assert [(one.start, one.end) for one in read] == [(cue.start, cue.end) for cue in found]
-    assert [joined(one.text) for one in read] == list(map(joined, shown(found)))
+def test_a_parser_reads_subrip_back(transcript: Transcript, options: SubtitleOptions) -> None:
+    assume(HAS_DIGITS.search(text_of(transcript)) is None)
+    assume(
+        all(segment.end < 300_000 for segment in transcript.segments)
+    )  # pysubs2 reads at most 99 hours
+    shown_cues = cues(transcript, options, line_count=options.max_line_count)
+    text = render(transcript, "srt", options)
+    subtitles = pysubs2.SSAFile.from_string(text, format_="srt")
+    assert [(line.start, line.end) for line in subtitles] == [
+        (cue.start, cue.end) for cue in shown_cues
+    ]
+    assert [without_line_breaks(line.text) for line in subtitles] == list(
+        map(without_line_breaks, texts_of(shown_cues))
+    )
 
 
-@modest
+@fewer_examples
 @given(transcripts(), layouts)
 def test_a_cue_of_subrip_ends_with_a_blank_line(
     transcript: Transcript, options: SubtitleOptions
 ) -> None:
-    found = cues(transcript, options, line_count=options.max_line_count)
+    shown_cues = cues(transcript, options, line_count=options.max_line_count)
     blocks = f"\n{render(transcript, 'srt', options)}".split("\n\n")
-    blocks = [block.strip("\n") for block in blocks if found]
-    assert [block.split("\n")[0] for block in blocks] == [str(n + 1) for n in range(len(found))]
-    assert [block.count("-->") for block in blocks] == [1] * len(found)
-    assert ["".join(map(squeezed, block.split("\n")[2:])) for block in blocks] == shown(found)
+    blocks = [block.strip("\n") for block in blocks if shown_cues]
+    assert [block.split("\n")[0] for block in blocks] == [
+        str(n + 1) for n in range(len(shown_cues))
+    ]
+    assert [block.count("-->") for block in blocks] == [1] * len(shown_cues)
+    assert ["".join(map(visible, block.split("\n")[2:])) for block in blocks] == texts_of(
+        shown_cues
+    )
 
 
-@modest
+@fewer_examples
 @given(transcripts(), layouts)
-def test_ttml_is_read_back(transcript: Transcript, options: SubtitleOptions) -> None:
-    found = cues(transcript, options, line_count=options.max_line_count)
-    written = render(transcript, "ttml", options)
-    root = ET.fromstring(written)  # noqa: S314 - our own
+def test_parsers_read_ttml_back(transcript: Transcript, options: SubtitleOptions) -> None:
+    shown_cues = cues(transcript, options, line_count=options.max_line_count)
+    text = render(transcript, "ttml", options)
+    root = ET.fromstring(text)  # noqa: S314 - written by `render`
     paragraphs = list(root.iter("{http://www.w3.org/ns/ttml}p"))
     assert [list(paragraph.itertext()) for paragraph in paragraphs] == [
-        [line.text for line in cue.lines] for cue in found
+        [line.text for line in cue.lines] for cue in shown_cues
     ]
-    read = pysubs2.SSAFile.from_string(written, format_="ttml")
-    assert [(one.start, one.end) for one in read] == [(cue.start, cue.end) for cue in found]
+    subtitles = pysubs2.SSAFile.from_string(text, format_="ttml")
+    assert [(line.start, line.end) for line in subtitles] == [
+        (cue.start, cue.end) for cue in shown_cues
+    ]
 
 
-@modest
+@fewer_examples
 @given(transcripts(), layouts)
-def test_lyrics_have_a_line_a_cue(transcript: Transcript, options: SubtitleOptions) -> None:
+def test_lyrics_have_one_line_for_each_cue(
+    transcript: Transcript, options: SubtitleOptions
+) -> None:
     lines = render(transcript, "lrc", options.fitted("lrc")).split("\n")
     assert lines.pop() == ""
-    read = [re.fullmatch(r"\[(\d\d+):(\d\d)\.(\d\d)\](.*)", line) for line in lines]
-    times = [int(one[1]) * 6000 + int(one[2]) * 100 + int(one[3]) for one in read if one]
+    matches = [re.fullmatch(r"\[(\d\d+):(\d\d)\.(\d\d)\](.*)", line) for line in lines]
+    times = [int(m[1]) * 6000 + int(m[2]) * 100 + int(m[3]) for m in matches if m]
     assert len(times) == len(lines)
-    assert all(one < other for one, other in pairwise(times))
-    assert squeezed("".join(one[4] for one in read if one)) == said(transcript)
+    assert all(time < next_time for time, next_time in pairwise(times))
+    assert visible("".join(m[4] for m in matches if m)) == text_of(transcript)
 
 
-@modest
+@fewer_examples
 @given(transcripts())
-def test_tables_have_a_row_a_segment(transcript: Transcript) -> None:
+def test_tables_have_one_row_for_each_segment(transcript: Transcript) -> None:
     rows = [
-        (milliseconds(one.start), milliseconds(one.end), one_line(one.text))
-        for one in transcript.segments
+        (milliseconds(segment.start), milliseconds(segment.end), one_line(segment.text))
+        for segment in transcript.segments
     ]
     header, *table = csv.reader(io.StringIO(render(transcript, "csv"), newline=""))
     assert header == ["id", "start", "end", "language", "text"]
@@ -273,29 +290,32 @@ def test_tables_have_a_row_a_segment(transcript: Transcript) -> None:
     ]
 
 
-@modest
+@fewer_examples
 @given(transcripts())
-def test_json_is_exact(transcript: Transcript) -> None:
-    written = render(transcript, "json").encode()
-    read = json.loads(written)
-    assert read["text"] == transcript.text
-    for one, segment in zip(read["segments"], transcript.segments, strict=True):
-        assert (one["start"], one["end"], one["text"]) == (segment.start, segment.end, segment.text)
-        read_words = [word["word"] for word in one.get("words", ())]
-        assert read_words == [word.word for word in segment.words or ()]
-        assert ("words" in one) == (segment.words is not None)
+def test_json_keeps_text_and_times_unchanged(transcript: Transcript) -> None:
+    content = json.loads(render(transcript, "json").encode())
+    assert content["text"] == transcript.text
+    for entry, segment in zip(content["segments"], transcript.segments, strict=True):
+        assert (entry["start"], entry["end"], entry["text"]) == (
+            segment.start,
+            segment.end,
+            segment.text,
+        )
+        words = [word["word"] for word in entry.get("words", ())]
+        assert words == [word.word for word in segment.words or ()]
+        assert ("words" in entry) == (segment.words is not None)
 
 
-@modest
+@fewer_examples
 @given(
     transcripts(with_words=True),
     st.sampled_from(("txt", "srt", "vtt", "tsv", "csv", "lrc", "ttml", "json")),
 )
-def test_every_file_can_be_encoded_and_has_plain_line_breaks(
+def test_every_file_is_utf8_with_line_feeds_only(
     transcript: Transcript,
-    format: str,  # noqa: A002 - render's name
+    format: str,  # noqa: A002 - as in `render`
 ) -> None:
-    written = render(transcript, format).encode()
-    assert b"\r" not in written
-    assert b"\xef\xbb\xbf" not in written or format == "json"
-    assert written == b"" or written.endswith(b"\n")
+    data = render(transcript, format).encode()
+    assert b"\r" not in data
+    assert b"\xef\xbb\xbf" not in data or format == "json"
+    assert data == b"" or data.endswith(b"\n")

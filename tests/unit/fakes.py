@@ -1,10 +1,16 @@
-"""An engine without weights: it says how many rows it has decoded, in words."""
+"""A fake engine without weights, a journal's store in memory, noise, and a count of threads.
+
+`FakeEngine` records its calls. By default it decodes every row as "Sentence n.", detects French,
+and spreads the words over the first 10 s of a row. Tests replace these results with functions.
+"""
 
 import threading
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+import wave
+from collections.abc import Callable, Container, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,7 +21,7 @@ from whisperbatch.errors import ClosedError, EngineError
 from whisperbatch.models.registry import find_model
 from whisperbatch.options import DecodeOptions
 from whisperbatch.protocols import Alignment, Encoded, Sampling
-from whisperbatch.types import Hypothesis
+from whisperbatch.types import SAMPLING_RATE, Hypothesis
 
 
 @cache
@@ -29,45 +35,157 @@ def multilingual_tokenizer() -> Tokenizer:
 
 
 @dataclass(frozen=True)
+class EncodedRow:
+    """The fake encoder output of one row.
+
+    Attributes:
+        level: mean of the features.
+        start: start of the row in the recording, in seconds; valid with `RampExtractor` only.
+        end: end of the row in the recording, in seconds; valid with `RampExtractor` only.
+    """
+
+    level: float
+    start: float
+    end: float
+
+
+@dataclass(frozen=True)
 class FakeEncoded:
-    rows: int
-    levels: tuple[float, ...]  # mean feature of each row
+    """The fake encoder output of a batch.
+
+    Attributes:
+        items: the rows.
+        generated: the tokens that `generate` returned for this output, by row number.
+    """
+
+    items: tuple[EncodedRow, ...]
+    generated: dict[int, tuple[int, ...]] = field(default_factory=dict)
+
+    @property
+    def rows(self) -> int:
+        return len(self.items)
+
+
+@dataclass(frozen=True)
+class Call:
+    """One row of a `generate` call.
+
+    Attributes:
+        number: number of rows decoded before this row, in all calls.
+        index: number of the row in its batch.
+        row: its encoder output.
+        options: the search.
+        sampling: how to sample the row, if it is sampled.
+        prompt: token ids.
+    """
+
+    number: int
+    index: int
+    row: EncodedRow
+    options: DecodeOptions
+    sampling: Sampling | None
+    prompt: tuple[int, ...] = field(repr=False)
+
+    @property
+    def start(self) -> float:
+        """Start of the row in the recording, in seconds (see `EncodedRow`)."""
+        return round(self.row.start, 2)
+
+    @property
+    def end(self) -> float:
+        """End of the row in the recording, in seconds (see `EncodedRow`)."""
+        return round(self.row.end, 2)
+
+
+Detect = Callable[[EncodedRow], dict[str, float]]
+Decode = Callable[[Call], str | Hypothesis]
+Align = Callable[[EncodedRow, Sequence[int], int, bool], Alignment]
+"""From row, tokens, feature frames, and whether `generate` made the tokens from this output."""
+
+
+def french(row: EncodedRow) -> dict[str, float]:
+    return {"fr": 0.9, "en": 0.1}
+
+
+def numbered_sentence(call: Call) -> str:
+    return f" Sentence {call.number}."
+
+
+def evenly_spaced(
+    row: EncodedRow, tokens: Sequence[int], frames: int, was_generated: bool
+) -> Alignment:
+    """Tokens of equal length in the first 10 s of the row, each with probability 0.5."""
+    times = np.linspace(0, min(frames / 100, 10.0), len(tokens) + 1)
+    return Alignment(times[:-1], times[1:], np.full(len(tokens), 0.5))
 
 
 class FakeEngine:
-    """Row n of all that it decodes is "Sentence n."; silence is decoded like anything else.
-
-    It speaks in the first 10 s of every row.
+    """An engine without weights. Rows do not depend on the other rows of their batch.
 
     Args:
-        multilingual: whether it detects languages; every row is then French, 0.9.
-        workers: as an engine's.
-        fail_at: the number of the `generate` call that fails.
-        seconds: that a `generate` call takes.
+        detect: returns the language probabilities of a row.
+        decode: returns the text or the hypothesis of a row.
+        align: returns the token times of a row.
+        multilingual: whether the model is multilingual.
+        workers: number of batches computed at a time.
+        fingerprint: identity of the weights.
+        failing: for a method, the numbers of the calls (from 0) that raise EngineError.
+        delay: for a method, the seconds that a call takes.
+
+    Attributes:
+        batch_sizes: for each method, the number of rows of each call that did not fail.
+        scored: rows whose languages were detected.
+        calls: rows that were decoded.
+        aligned: (prompts, tokens, frames) of each `align` call.
+        features: features of the last `encode` call, shape (batch, n_mels, frames).
+        closed: whether `close` was called.
     """
 
     n_mels = 80
     name = "fake"
-    fingerprint = "fake"
 
     def __init__(
         self,
         *,
+        detect: Detect = french,
+        decode: Decode = numbered_sentence,
+        align: Align = evenly_spaced,
         multilingual: bool = True,
         workers: int = 1,
-        fail_at: int | None = None,
-        seconds: float = 0.0,
+        fingerprint: str = "fake",
+        failing: Mapping[str, Container[int]] | None = None,
+        delay: Mapping[str, float] | None = None,
     ) -> None:
         self.is_multilingual = multilingual
         self.workers = workers
+        self.fingerprint = fingerprint
         self.tokenizer = multilingual_tokenizer() if multilingual else tokenizer()
-        self.batches: list[int] = []
-        self.prompts: list[list[int]] = []
-        self.detections = 0  # rows listened to
+        methods = ("encode", "detect_language", "generate", "align")
+        self.batch_sizes: dict[str, list[int]] = {method: [] for method in methods}
+        self.scored: list[EncodedRow] = []
+        self.calls: list[Call] = []
+        self.aligned: list[tuple[list[list[int]], list[list[int]], list[int]]] = []
+        self.features: npt.NDArray[np.float32] = np.zeros((0, 80, 0), np.float32)
         self.closed = False
-        self._fail_at, self._seconds = fail_at, seconds
-        self._calls = self._rows = 0
+        self._detect, self._decode, self._align = detect, decode, align
+        self._failing, self._delay = failing or {}, delay or {}
+        self._call_counts = dict.fromkeys(methods, 0)
         self._lock = threading.Lock()
+
+    @property
+    def batches(self) -> list[int]:
+        """Number of rows of each `generate` call."""
+        return self.batch_sizes["generate"]
+
+    @property
+    def prompts(self) -> list[list[int]]:
+        """The prompt of each decoded row."""
+        return [list(call.prompt) for call in self.calls]
+
+    @property
+    def detections(self) -> int:
+        """Number of rows whose languages were detected."""
+        return len(self.scored)
 
     def encode(self, features: npt.NDArray[np.float32]) -> FakeEncoded:
         if self.closed:
@@ -75,20 +193,30 @@ class FakeEngine:
         assert features.shape[1] == 80
         assert features.shape[2] <= 3000
         assert features.shape[2] % 2 == 0
-        return FakeEncoded(len(features), tuple(features.mean((1, 2)).tolist()))
+        self._record("encode", len(features))
+        self.features = features
+        return FakeEncoded(
+            tuple(
+                EncodedRow(
+                    level,
+                    float(row[0, 0]) / SAMPLING_RATE,
+                    float(row[0, 0] + row[0, 1]) / SAMPLING_RATE,
+                )
+                for row, level in zip(features, features.mean((1, 2)).tolist(), strict=True)
+            )
+        )
 
     def split(self, encoded: Encoded) -> list[Encoded]:
-        assert isinstance(encoded, FakeEncoded)
-        return [FakeEncoded(1, (level,)) for level in encoded.levels]
+        return [FakeEncoded((row,)) for row in _items(encoded)]
 
     def join(self, rows: Sequence[Encoded]) -> FakeEncoded:
-        levels = tuple(row.levels[0] for row in rows if isinstance(row, FakeEncoded))
-        return FakeEncoded(len(rows), levels)
+        return FakeEncoded(tuple(item for row in rows for item in _items(row)))
 
     def detect_language(self, encoded: Encoded) -> list[dict[str, float]]:
+        self._record("detect_language", encoded.rows)
         with self._lock:
-            self.detections += encoded.rows
-        return [{"fr": 0.9, "en": 0.1}] * encoded.rows
+            self.scored += _items(encoded)
+        return [self._detect(row) for row in _items(encoded)]
 
     def generate(
         self,
@@ -97,19 +225,25 @@ class FakeEngine:
         options: DecodeOptions,
         sampling: Sequence[Sampling] | None = None,
     ) -> list[Hypothesis]:
-        time.sleep(self._seconds)
+        assert isinstance(encoded, FakeEncoded)
+        assert len({len(prompt) for prompt in prompts}) == 1
+        self._record("generate", encoded.rows)
         with self._lock:
-            self._calls += 1
-            if self._calls - 1 == self._fail_at:
-                raise EngineError("fake: out of order")
-            self.batches.append(encoded.rows)
-            self.prompts += [list(prompt) for prompt in prompts]
-            first, self._rows = self._rows, self._rows + encoded.rows
-        texts = [f" Sentence {first + row}." for row in range(encoded.rows)]
-        return [
-            Hypothesis(tuple(self.tokenizer.encode(t, add_special_tokens=False).ids), -0.1, 0.0)
-            for t in texts
-        ]
+            calls = [
+                Call(
+                    len(self.calls) + index,
+                    index,
+                    row,
+                    options,
+                    sampling[index] if sampling else None,
+                    tuple(prompt),
+                )
+                for index, (row, prompt) in enumerate(zip(encoded.items, prompts, strict=True))
+            ]
+            self.calls += calls
+        hypotheses = [self._hypothesis(self._decode(call)) for call in calls]
+        encoded.generated.update(enumerate(hypothesis.tokens for hypothesis in hypotheses))
+        return hypotheses
 
     def align(
         self,
@@ -118,18 +252,42 @@ class FakeEngine:
         tokens: Sequence[Sequence[int]],
         frames: Sequence[int],
     ) -> list[Alignment]:
-        results = []
-        for row, count in zip(tokens, frames, strict=True):
-            joints = np.linspace(0, min(count / 100, 10.0), len(row) + 1)
-            results.append(Alignment(joints[:-1], joints[1:], np.full(len(row), 0.5)))
-        return results
+        assert isinstance(encoded, FakeEncoded)
+        self._record("align", encoded.rows)
+        self.aligned.append(([*map(list, prompts)], [*map(list, tokens)], [*frames]))
+        return [
+            self._align(row, text, count, encoded.generated.get(index) == tuple(text))
+            for index, (row, text, count) in enumerate(
+                zip(encoded.items, tokens, frames, strict=True)
+            )
+        ]
 
     def close(self) -> None:
         self.closed = True
 
+    def _record(self, method: str, rows: int) -> None:
+        time.sleep(self._delay.get(method, 0.0))
+        with self._lock:
+            number = self._call_counts[method]
+            self._call_counts[method] += 1
+            if number in self._failing.get(method, ()):
+                raise EngineError(f"fake: {method} failed")
+            self.batch_sizes[method].append(rows)
 
-class Shelf:
-    """A store in memory."""
+    def _hypothesis(self, text: str | Hypothesis) -> Hypothesis:
+        if isinstance(text, Hypothesis):
+            return text
+        tokens = self.tokenizer.encode(text, add_special_tokens=False).ids
+        return Hypothesis(tuple(tokens), -0.1, 0.0)
+
+
+def _items(encoded: Encoded) -> tuple[EncodedRow, ...]:
+    assert isinstance(encoded, FakeEncoded)
+    return encoded.items
+
+
+class MemoryStore:
+    """A journal's store of results, in memory."""
 
     def __init__(self) -> None:
         self.values: dict[bytes, bytes] = {}
@@ -142,6 +300,21 @@ class Shelf:
 
 
 def noise(seconds: float, seed: int = 0) -> npt.NDArray[Any]:
-    """Sound for `vad=False`: one chunk for each 30 s or so."""
+    """Noise to transcribe with `vad=False`: one chunk for about every 30 s."""
     rng = np.random.default_rng(seed)
-    return (0.1 * rng.standard_normal(round(seconds * 16000))).astype(np.float32)
+    return (0.1 * rng.standard_normal(round(seconds * SAMPLING_RATE))).astype(np.float32)
+
+
+def write_noise(path: Path, seconds: float = 2.0) -> Path:
+    """Write noise to a wav file, and return its path."""
+    with wave.open(str(path), "wb") as file:
+        file.setparams((1, 2, SAMPLING_RATE, 0, "NONE", "not compressed"))
+        file.writeframes((noise(seconds) * 10_000).astype("<i2").tobytes())
+    return path
+
+
+def worker_threads() -> set[str]:
+    """Names of the running threads that whisperbatch started."""
+    return {
+        thread.name for thread in threading.enumerate() if thread.name.startswith("whisperbatch")
+    }

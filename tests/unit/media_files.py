@@ -1,8 +1,12 @@
-"""Media of known sound, made by PyAV in memory, and measures of what comes out of them."""
+"""Media with known sound, encoded by PyAV in memory, and measurements of the decoded samples."""
 
 import io
+import os
+import threading
+import wave
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from fractions import Fraction
+from typing import BinaryIO
 
 import av
 import numpy as np
@@ -14,7 +18,7 @@ from whisperbatch.audio.reader import open_audio
 from whisperbatch.options import AudioOptions, Channel
 from whisperbatch.types import SAMPLING_RATE, Samples, Source
 
-LEVEL = 0.3  # of every tone
+LEVEL = 0.3  # amplitude of all tones
 BURST = 0.2  # seconds
 BURST_TONE = 1000.0  # Hz
 
@@ -25,7 +29,7 @@ def tone(frequency: float, seconds: float, rate: int = SAMPLING_RATE) -> Samples
 
 
 def bursts(times: Iterable[float], seconds: float, rate: int = SAMPLING_RATE) -> Samples:
-    """Near silence with a short tone at each of `times`."""
+    """Faint noise with a short tone at each of `times` (in seconds)."""
     noise = np.random.default_rng(1).standard_normal(round(seconds * rate)) * 1e-3
     samples = noise.astype(np.float32)
     for time in times:
@@ -46,7 +50,11 @@ def encode(
     more: Sequence[Samples] = (),
     options: Mapping[str, str] | None = None,
 ) -> bytes:
-    """A media file. `late`: seconds of picture before the sound. `more`: further mono tracks."""
+    """Encode a media file.
+
+    `late` is the time in seconds by which the picture precedes the sound; `more` holds the
+    samples of further mono tracks.
+    """
     file = io.BytesIO()
     with av.open(file, "w", format=container) as output:
         picture = output.add_stream(video, rate=10) if video else None
@@ -89,7 +97,7 @@ def remux(
     keep: Callable[[float], bool] = lambda _: True,
     shift: Callable[[float], float] = lambda _: 0.0,
 ) -> bytes:
-    """The first audio track's packets again: those whose time is to be kept, moved by `shift`."""
+    """Copy the packets of the first audio track whose time passes `keep`, moved by `shift` (s)."""
     file = io.BytesIO()
     with av.open(io.BytesIO(media), "r") as source, av.open(file, "w", format=container) as output:
         stream = source.streams.audio[0]
@@ -99,26 +107,53 @@ def remux(
                 continue
             time = float(packet.pts * packet.time_base)
             if keep(time):
-                moved = round(shift(time) / packet.time_base)
-                packet.pts += moved
-                packet.dts += moved
+                ticks = round(shift(time) / packet.time_base)
+                packet.pts += ticks
+                packet.dts += ticks
                 packet.stream = copy
                 output.mux(packet)
     return file.getvalue()
 
 
 def damage(media: bytes, start: float, length: int, seed: int = 0) -> bytes:
-    """Random bytes in place of `length` of them, from `start` of the way through."""
+    """Overwrite `length` bytes with random bytes, beginning at `start` (0 to 1) of the file."""
     damaged = bytearray(media)
-    at = int(len(media) * start)
-    damaged[at : at + length] = np.random.default_rng(seed).bytes(length)
+    first = int(len(media) * start)
+    damaged[first : first + length] = np.random.default_rng(seed).bytes(length)
     return bytes(damaged)
+
+
+def wav(rate: int, channels: int, width: int, samples: bytes) -> bytes:
+    """A wav file of integer samples that take `width` bytes each."""
+    file = io.BytesIO()
+    with wave.open(file, "wb") as output:
+        output.setnchannels(channels)
+        output.setsampwidth(width)
+        output.setframerate(rate)
+        output.writeframes(samples)
+    return file.getvalue()
+
+
+def pipe(media: bytes) -> BinaryIO:
+    """The reading end of a pipe; a thread writes `media` in pieces that do not match frames."""
+    read_end, write_end = os.pipe()
+
+    def write() -> None:
+        with os.fdopen(write_end, "wb", buffering=0) as file:
+            try:
+                for start in range(0, len(media), 1000):
+                    file.write(media[start : start + 1000])
+            except BrokenPipeError:
+                return
+
+    threading.Thread(target=write, daemon=True).start()
+    return os.fdopen(read_end, "rb")
 
 
 def read(
     source: Source, *, track: int = 0, channel: Channel = "mix", sampling_rate: int | None = None
 ) -> Samples:
-    """The whole recording; its blocks are held to what is promised of them."""
+    """Read a recording completely, and check the properties that blocks must have."""
     options = AudioOptions(track=track, channel=channel, sampling_rate=sampling_rate)
     reader = open_audio(source, options)
     blocks: list[Samples] = []
@@ -135,7 +170,7 @@ def read(
 
 
 def level(samples: Samples, frequency: float) -> float:
-    """The amplitude of a tone in the middle of `samples`."""
+    """The amplitude of a tone of this frequency (Hz) in the middle half of `samples`."""
     middle = samples[len(samples) // 4 : -(len(samples) // 4)].astype(np.float64)
     wave = np.exp(-2j * np.pi * frequency * np.arange(len(middle)) / SAMPLING_RATE)
     window = np.hanning(len(middle))
@@ -143,7 +178,7 @@ def level(samples: Samples, frequency: float) -> float:
 
 
 def onset(samples: Samples, after: float = 0.0) -> float:
-    """When the first burst after `after` seconds begins, in seconds."""
+    """The start of the first burst after `after` seconds, in seconds."""
     hop = SAMPLING_RATE // 200
     frame = 2 * hop  # 10 ms: ten periods of the tone
     start = round(after * SAMPLING_RATE)

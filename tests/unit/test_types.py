@@ -1,3 +1,5 @@
+"""The values of `whisperbatch.types`."""
+
 import dataclasses
 
 import pytest
@@ -10,7 +12,6 @@ from whisperbatch.types import (
     SpeechSpan,
     Transcript,
     Word,
-    join_texts,
     to_samples,
     to_seconds,
 )
@@ -35,19 +36,18 @@ def segments(*texts: tuple[str, str]) -> tuple[Segment, ...]:
         ((("ja", "はい。"), ("en", "Yes.")), "はい。 Yes."),
     ],
 )
-def test_texts_are_joined_as_their_languages_are_written(
+def test_texts_are_joined_by_spaces_except_in_unspaced_languages(
     texts: tuple[tuple[str, str], ...], joined: str
 ) -> None:
-    assert join_texts(segments(*texts)) == joined
     assert Transcript(segments(*texts), "en", 1.0, 9.0, "a.wav").text == joined
 
 
-def test_silence_is_an_empty_text() -> None:
+def test_a_transcript_without_segments_has_an_empty_text() -> None:
     assert Transcript((), None, 0.0, 60.0, "a.wav").text == ""
 
 
 @pytest.mark.parametrize("samples", [0, 1, 159, 16_000, WINDOW, 3600 * 16_000 * 24 + 1])
-def test_samples_survive_as_seconds(samples: int) -> None:
+def test_samples_are_equal_after_conversion_to_seconds_and_back(samples: int) -> None:
     assert to_samples(to_seconds(samples)) == samples
 
 
@@ -62,9 +62,9 @@ def test_a_window_is_30_s() -> None:
     assert WINDOW_FRAMES * HOP == WINDOW
 
 
-def test_values_are_compared_by_value_and_frozen() -> None:
+def test_values_are_compared_by_value_and_cannot_be_changed() -> None:
     assert SpeechSpan(1, 3) == SpeechSpan(1, 3)
     assert SpeechSpan(1, 3).length == 2
     word = Word(0.0, 1.0, " a", 0.5)
     with pytest.raises(dataclasses.FrozenInstanceError):
-        word.start = 2.0  # type: ignore[misc]  # what is tested
+        word.start = 2.0  # type: ignore[misc]

@@ -1,4 +1,4 @@
-"""Transcripts made of a few words."""
+"""Short segments and transcripts for the tests of the writers."""
 
 import re
 from collections.abc import Sequence
@@ -13,17 +13,20 @@ def segment(
     *,
     language: str = "en",
     words: Sequence[Word] | None = None,
-    id: int = 0,  # noqa: A002 - a segment's
+    id: int = 0,  # noqa: A002 - a field of Segment
 ) -> Segment:
-    own = None if words is None else tuple(words)
-    return Segment(id, start, end, text, language, -0.25, 0.01, 1.5, 0.0, own)
+    stored = None if words is None else tuple(words)
+    return Segment(id, start, end, text, language, -0.25, 0.01, 1.5, 0.0, stored)
 
 
-def spoken(text: str, start: float = 0.0, pace: float = 1.0, language: str = "en") -> Segment:
-    """Words that take `pace` seconds each, without pauses."""
-    found = re.findall(r"\s*\S+", text)
+def segment_with_words(
+    text: str, start: float = 0.0, duration: float = 1.0, language: str = "en"
+) -> Segment:
+    """Return a segment whose words take `duration` seconds each, without pauses."""
+    texts = re.findall(r"\s*\S+", text)
     words = [
-        Word(start + n * pace, start + (n + 1) * pace, word, 0.5) for n, word in enumerate(found)
+        Word(start + n * duration, start + (n + 1) * duration, word, 0.5)
+        for n, word in enumerate(texts)
     ]
     return segment(text, start, words[-1].end, language=language, words=words)
 

@@ -1,4 +1,4 @@
-"""Any source of sound as blocks of mono samples at 16 kHz."""
+"""Recordings as blocks of mono samples at 16 kHz."""
 
 from whisperbatch.audio.decode import decode_audio
 from whisperbatch.audio.media import stated_duration

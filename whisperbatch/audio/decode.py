@@ -1,4 +1,4 @@
-"""A whole media file as arrays, at any sampling rate, with its channels apart if wanted."""
+"""A media file decoded into arrays: at any sampling rate, one array for each channel."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import closing
@@ -20,16 +20,16 @@ def decode_audio(
     channels: Sequence[Channel] = ("mix",),
     sampling_rate: int = SAMPLING_RATE,
 ) -> list[Samples]:
-    """Decode the first audio track of a file, all of it into memory.
+    """Decode the first audio track of a file completely into memory.
 
     Args:
-        file: a path, or an open binary file, which stays open.
-        channels: the channels to return. In a recording with one channel, "left" and "right" are
-            both that channel.
-        sampling_rate: of the returned samples, in Hz.
+        file: a path, or an open binary file; the file stays open.
+        channels: the channels to return. If the recording has only one channel, "left" and
+            "right" both return this channel.
+        sampling_rate: sampling rate of the returned samples, in Hz.
 
     Returns:
-        For each of `channels`, float32 samples of shape (n_samples,).
+        One array for each of `channels`: float32 samples of shape (n_samples,).
 
     Raises:
         AudioError: the file cannot be read or has no audio track.
@@ -45,7 +45,7 @@ def decode_audio(
 
 
 def _frames(file: str | PathLike[str] | BinaryIO) -> Iterator[AudioFrame]:
-    """The frames of the first audio track that can be decoded."""
+    """Yield the frames of the first audio track; frames that cannot be decoded are skipped."""
     path = fspath(file) if isinstance(file, PathLike) else file
     name = path if isinstance(path, str) else str(getattr(path, "name", "<file>"))
     with closing(open_container(name, path)) as container:

@@ -1,6 +1,8 @@
-"""Stretches of a recording, wherever they lie: for listening here and there before it is read.
+"""Random access: reading stretches of a recording out of order, before it is transcribed.
 
-recording   ----[==]--------[==]--------[==]--------[==]----
+Language detection reads its windows in this way:
+
+    recording   ----[==]--------[==]--------[==]--------[==]----
 """
 
 import logging
@@ -12,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 from av.audio.frame import AudioFrame
 
-from whisperbatch.audio.media import LOUDEST, find_track, open_container, start_time
+from whisperbatch.audio.media import MAX_LEVEL, find_track, open_container, start_time
 from whisperbatch.audio.resampling import Resampler, to_mono
 from whisperbatch.errors import AudioError
 from whisperbatch.options import AudioOptions, Channel
@@ -25,40 +27,46 @@ class RandomAccess(Protocol):
     """A recording that can be read out of order.
 
     Attributes:
-        duration: of the recording, in seconds, about.
+        duration: approximate duration of the recording, in seconds.
     """
 
     duration: float
 
     def read(self, start: float, length: float) -> tuple[float, Samples]:
-        """Up to `length` seconds of it from `start` on, and where they really start.
+        """Read a stretch of the recording.
 
-        None at all where it cannot be read there.
+        Args:
+            start: in seconds.
+            length: in seconds.
+
+        Returns:
+            The true start of the samples in seconds, and up to `length` seconds of samples; no
+            samples if the recording cannot be read there.
         """
         ...
 
     def close(self) -> None:
-        """Free what it holds. Safe to call twice."""
+        """Free all resources. Safe to call twice."""
         ...
 
 
 class MediaRandomAccess:
-    """Stretches of one audio track of a file, wherever they lie: decoded from there, not from 0.
+    """Random access to one audio track of a file, by seeking.
 
-    Where a container has no index, FFmpeg finds a time by the bit rate: a stretch may then begin
-    a little off.
+    If a container has no index, FFmpeg seeks by the bit rate, and a stretch may start a little
+    earlier or later than requested.
 
     Args:
-        name: of the recording, for messages.
-        file: a path, or an open binary file, which is left open.
-        options: which track, which channel.
+        name: name of the recording, for messages.
+        file: a path, or an open binary file, which stays open.
+        options: the track and the channel.
 
     Attributes:
-        duration: of the recording, in seconds, as its container states or FFmpeg estimates it; 0
-            where neither does.
+        duration: duration of the recording in seconds, as the container states it or FFmpeg
+            estimates it; 0 if it is unknown.
 
     Raises:
-        AudioError: it cannot be read.
+        AudioError: the file cannot be read.
     """
 
     def __init__(self, name: str, file: str | BinaryIO, options: AudioOptions) -> None:
@@ -74,39 +82,37 @@ class MediaRandomAccess:
         self.duration = (self._container.duration or 0) / av.time_base
 
     def read(self, start: float, length: float) -> tuple[float, Samples]:
-        """Up to `length` seconds of samples from `start` on, and where they really start.
-
-        None where the file cannot be read there.
+        """Read a stretch; see `RandomAccess.read`.
 
         Raises:
-            AudioError: the caller's file cannot be read at all.
+            AudioError: reading from the caller's file object failed.
         """
-        frames: list[Samples] = []
+        blocks: list[Samples] = []
         resampler = Resampler(self._channel)
-        begins: float | None = None
+        true_start: float | None = None
         try:
             self._container.seek(int((start + self._start) * av.time_base))
-            for at, frame in self._frames(start):
-                if at >= start + length:
+            for time, frame in self._frames(start):
+                if time >= start + length:
                     break
-                begins = at if begins is None else begins
-                frames.extend(resampler.push(frame))
+                true_start = time if true_start is None else true_start
+                blocks.extend(resampler.push(frame))
         except (av.FFmpegError, ValueError, IndexError, OverflowError):
-            log.debug("%.1f s: cannot be sought or read", start)
-        except Exception as error:  # a caller's file may raise anything
+            log.debug("%s: random access at %.1f s failed", self._name, start)
+        except Exception as error:  # a file object of the caller may raise anything
             raise AudioError(f"cannot be read: {error}", source=self._name) from error
-        frames.extend(resampler.flush())
-        samples = np.concatenate(frames) if frames else np.zeros(0, np.float32)
+        blocks.extend(resampler.flush())
+        samples = np.concatenate(blocks) if blocks else np.zeros(0, np.float32)
         finite = np.where(np.isfinite(samples), samples, 0)
-        begins = start if begins is None else begins
-        return begins, np.clip(finite, -LOUDEST, LOUDEST)[: to_samples(length)]
+        true_start = start if true_start is None else true_start
+        return true_start, np.clip(finite, -MAX_LEVEL, MAX_LEVEL)[: to_samples(length)]
 
     def close(self) -> None:
         """Close the container. Safe to call twice."""
         self._container.close()
 
     def _frames(self, start: float) -> Iterator[tuple[float, AudioFrame]]:
-        """The frames from `start` on that can be decoded, each with its time."""
+        """Yield the frames from `start` on that can be decoded, each with its time in seconds."""
         time = start
         for packet in self._container.demux(self._stream):
             try:
@@ -124,11 +130,11 @@ class MediaRandomAccess:
 
 
 class SharedFileRandomAccess(MediaRandomAccess):
-    """Of an open file that is being read already: it is left where it was."""
+    """Random access to an open file that a decoder reads too; `close` restores its position."""
 
     def __init__(self, name: str, file: BinaryIO, options: AudioOptions) -> None:
         self._file = file
-        self._place: int | None = file.tell()
+        self._position: int | None = file.tell()
         file.seek(0)
         try:
             super().__init__(name, file, options)
@@ -140,17 +146,17 @@ class SharedFileRandomAccess(MediaRandomAccess):
         """See `RandomAccess`."""
         if hasattr(self, "_container"):
             super().close()
-        if self._place is not None:
-            self._file.seek(self._place)
-            self._place = None
+        if self._position is not None:
+            self._file.seek(self._position)
+            self._position = None
 
 
 class ArrayRandomAccess:
-    """Stretches of samples in memory.
+    """Random access to samples in memory.
 
     Args:
         samples: shape (n_samples,), float32 or int16.
-        rate: at which they were taken, in Hz.
+        rate: sampling rate, in Hz.
     """
 
     def __init__(self, samples: npt.NDArray[np.float32 | np.int16], rate: int) -> None:
@@ -165,4 +171,4 @@ class ArrayRandomAccess:
         return start, np.concatenate([np.zeros(0, np.float32), *blocks])
 
     def close(self) -> None:
-        """Nothing is held."""
+        """Do nothing: an array needs no cleaning up."""

@@ -1,7 +1,8 @@
-"""Any source of sound -> blocks of mono samples at 16 kHz, as they are asked for.
+"""Opening of recordings: every kind of source becomes an `AudioReader`.
 
-Media are decoded in media.py; this is what a source may be, and the samples that are in memory
-already.
+path, URL, pipe, bytes, open file ── media.MediaDecoder ──┐
+                                                          ├─ AudioReader.blocks()
+array, Audio ──────────────────────── resampling.to_mono ─┘  mono samples at 16 kHz
 """
 
 import io
@@ -17,7 +18,7 @@ from typing import BinaryIO, Self
 import numpy as np
 import numpy.typing as npt
 
-from whisperbatch.audio.media import RATES, MediaDecoder
+from whisperbatch.audio.media import MAX_RATE, MIN_RATE, MediaDecoder
 from whisperbatch.audio.random_access import (
     ArrayRandomAccess,
     MediaRandomAccess,
@@ -31,15 +32,15 @@ from whisperbatch.types import SAMPLING_RATE, Audio, Samples, Source, to_seconds
 
 
 class AudioReader:
-    """One recording, open. Read by one thread; `close()` at any time, from any.
+    """An open recording. One thread reads it; any thread may call `close()` at any time.
 
-    A context manager, too: closed where its block ends.
+    A reader is also a context manager, which closes the recording at the end of its block.
 
     Attributes:
-        name: of the recording, for people.
-        position: samples given so far; after the last block, the recording's length.
+        name: name of the recording, for messages.
+        position: number of samples read so far; after the last block, the recording's length.
         closed: whether the reader is closed. Reading then ends early.
-        options: the track, the channel and the sampling rate that it was opened with.
+        options: the options (track, channel, sampling rate) with which the recording was opened.
     """
 
     def __init__(
@@ -71,41 +72,41 @@ class AudioReader:
         self.close()
 
     def blocks(self) -> Iterator[Samples]:
-        """The recording from its start, once: blocks of at most 1 s, none empty.
+        """Yield the recording from its start in blocks of at most 1 s; no block is empty.
+
+        A recording can be read only once.
 
         Raises:
-            AudioError: it cannot be read further, or holds NaN or infinite samples.
+            AudioError: reading fails, or the recording contains NaN or infinite samples.
         """
         while (block := self._next()) is not None:
             if not np.isfinite(block).all():
-                at = to_seconds(self.position + int(np.argmin(np.isfinite(block))))
-                raise AudioError(
-                    f"has NaN or infinite samples at {at:.3f} s; replace them, by silence say",
-                    source=self.name,
-                )
+                time = to_seconds(self.position + int(np.argmin(np.isfinite(block))))
+                raise _not_finite(self.name, time)
             self.position += len(block)
             yield block
 
     @contextmanager
     def random_access(self) -> Iterator[RandomAccess | None]:
-        """The same recording to be read out of order; None where it can only be read through.
+        """Open random access to the recording; None if the recording does not support it.
 
-        Before `blocks()` is asked for, by the same thread.
+        Call this before `blocks()`, in the same thread.
         """
         with self._reading:
-            found = None if self.closed else self._open_random_access()
+            access = None if self.closed else self._open_random_access()
             try:
-                yield found
+                yield access
             finally:
-                if found:
-                    found.close()
+                if access:
+                    access.close()
                 if self.closed:
                     self._close()
 
     def close(self) -> None:
-        """Free the file. Safe to call twice, and while another thread waits for a pipe.
+        """Close the recording. Safe to call twice, and while another thread waits for a pipe.
 
-        FFmpeg must not be closed while it reads: then the reading thread closes it on its return.
+        FFmpeg must not be closed while it reads. In this case the reading thread closes the
+        recording when FFmpeg returns.
         """
         self.closed = True
         if self._reading.acquire(blocking=False):
@@ -122,16 +123,18 @@ class AudioReader:
 
 
 def open_audio(source: Source | AudioReader, options: AudioOptions | None = None) -> AudioReader:
-    """Open a recording, far enough to know that it can be read.
+    """Open a recording, and refuse a source that cannot be read.
+
+    Media are decoded up to their first frame.
 
     Args:
-        source: see `types.Source`. A file of the caller's stays open; an array is not modified.
-            An `AudioReader` is returned as it is.
-        options: which track, which channel, and the rate of an array; None for the defaults.
+        source: see `types.Source`. An open file stays open; an array is not modified. An
+            `AudioReader` is returned unchanged.
+        options: the track, the channel and the sampling rate of an array; None for the defaults.
 
     Raises:
-        AudioError: it is missing, empty, not audio, or has no such track; or the array's type or
-            shape is wrong.
+        AudioError: the source is missing, empty or not audio, or lacks the track; or the type or
+            shape of the array is wrong.
         OptionError: an option does not fit the source.
     """
     options = options or AudioOptions()
@@ -143,28 +146,29 @@ def open_audio(source: Source | AudioReader, options: AudioOptions | None = None
     if isinstance(source, Audio):
         if options.sampling_rate not in (None, source.sampling_rate):
             raise OptionError(
-                f"sampling_rate={options.sampling_rate}, but the Audio says "
+                f"sampling_rate={options.sampling_rate} contradicts the Audio, which states "
                 f"{source.sampling_rate}; leave the option out"
             )
         return _open_array(source, options)
     name, file = _file(source)
     if options.sampling_rate is not None:
         raise OptionError(
-            f"sampling_rate is for samples in an array; {name} states its own, leave it out"
+            f"sampling_rate is only for arrays, and {name} states its own rate; leave it out"
         )
-    begins_later = not isinstance(file, str) and _offset(file)
+    # FFmpeg reads an open file from its position, so times would not be times of the file
+    has_offset = not isinstance(file, str) and _offset(file)
     decoder = MediaDecoder(name, file, options)
     return AudioReader(
         name,
         decoder.blocks(),
         decoder.close,
-        lambda: None if begins_later else _media_random_access(name, file, options),
+        lambda: None if has_offset else _media_random_access(name, file, options),
         options,
     )
 
 
 def _opened(reader: AudioReader, options: AudioOptions) -> AudioReader:
-    """An open reader, if the options do not ask for another track, channel or rate."""
+    """Return an open reader, unless the options ask for another track, channel or rate."""
     for name in ("track", "channel", "sampling_rate"):
         value, opened = getattr(options, name), getattr(reader.options, name)
         if value not in (checks.default(AudioOptions, name), opened):
@@ -176,7 +180,7 @@ def _opened(reader: AudioReader, options: AudioOptions) -> AudioReader:
 
 
 def _offset(file: BinaryIO) -> int:
-    """Where an open file stands: what FFmpeg is given begins there."""
+    """Return the position of an open file in bytes; 0 if the file cannot seek."""
     try:
         return file.tell() if file.seekable() else 0
     except (AttributeError, OSError, ValueError):
@@ -186,32 +190,32 @@ def _offset(file: BinaryIO) -> int:
 def _media_random_access(
     name: str, file: str | BinaryIO, options: AudioOptions
 ) -> RandomAccess | None:
-    """None where it is a pipe or stream, or nobody knows how long it is."""
+    """Open random access; None for pipes, streams and recordings of unknown duration."""
     try:
         if isinstance(file, str):
             if not Path(file).is_file():  # a pipe, a device, a URL
                 return None
-            found = MediaRandomAccess(name, file, options)
+            access = MediaRandomAccess(name, file, options)
         elif not file.seekable():
             return None
         else:
-            found = SharedFileRandomAccess(name, file, options)
+            access = SharedFileRandomAccess(name, file, options)
     except (AudioError, AttributeError, OSError, ValueError):
         return None
-    if found.duration <= 0:
-        found.close()
+    if access.duration <= 0:
+        access.close()
         return None
-    return found
+    return access
 
 
 def _file(source: object) -> tuple[str, str | BinaryIO]:
-    """A source's name, and what FFmpeg is to open."""
+    """Return the name of a source for messages, and the path, URL or file for FFmpeg."""
     if isinstance(source, str | PathLike):
         path = fspath(source)
         if path == "-":
             return "<stdin>", _binary("<stdin>", getattr(sys.stdin, "buffer", sys.stdin))
         if not isinstance(path, str):
-            raise AudioError(f"the path {path!r} is bytes; give it as str or pathlib.Path")
+            raise AudioError(f"the path {path!r} is bytes; give a str or a pathlib.Path")
         if "://" not in path:
             _check_path(Path(path))
         return path, path
@@ -222,20 +226,20 @@ def _file(source: object) -> tuple[str, str | BinaryIO]:
     if callable(getattr(source, "read", None)):
         return _name(source), _binary(_name(source), source)
     raise AudioError(
-        f"{type(source).__name__} is no kind of recording; give a path, bytes, an open binary "
-        "file, an Audio, or a float32 or int16 array"
+        f"{type(source).__name__} is not a recording; give a path, bytes, an open binary file, "
+        "an Audio, or a float32 or int16 array"
     )
 
 
 def _binary(name: str, file: object) -> BinaryIO:
-    """The same file, if it gives bytes."""
+    """Return the file if it can be read and returns bytes."""
     try:
-        nothing = file.read(0)  # type: ignore[attr-defined]
-    except Exception as error:  # it may raise anything
+        empty = file.read(0)  # type: ignore[attr-defined]
+    except Exception as error:  # a file object of the caller may raise anything
         raise AudioError(f"cannot be read: {error}", source=name) from error
-    if isinstance(nothing, str):
+    if isinstance(empty, str):
         raise AudioError("is open as text; open it with mode 'rb'", source=name)
-    return file  # type: ignore[return-value]  # it reads bytes: that is enough
+    return file  # type: ignore[return-value]  # an object that reads bytes
 
 
 def _name(file: object) -> str:
@@ -244,14 +248,14 @@ def _name(file: object) -> str:
 
 
 def _check_path(path: Path) -> None:
-    """What FFmpeg would say less clearly."""
+    """Refuse paths for which the error message of FFmpeg would be less clear."""
     try:
         if path.is_dir():
-            raise AudioError("is a directory; give its files", source=str(path))
+            raise AudioError("is a directory; give the files in it", source=str(path))
         if path.is_file() and not path.stat().st_size:
-            raise AudioError("is empty; is it still being written?", source=str(path))
+            raise AudioError("is empty; check whether it is still being written", source=str(path))
         if not path.exists():
-            raise AudioError("there is no such file; is the path right?", source=str(path))
+            raise AudioError("there is no such file; check the path", source=str(path))
     except (OSError, ValueError) as error:
         raise AudioError(f"cannot be opened: {error}", source=str(path)) from error
 
@@ -260,23 +264,26 @@ def _open_array(audio: Audio, options: AudioOptions) -> AudioReader:
     name, samples, rate = "<array>", audio.samples, audio.sampling_rate
     if isinstance(rate, bool) or not isinstance(rate, int | np.integer):
         raise OptionError(f"sampling_rate must be a whole number of Hz, not {rate!r}")
-    if not RATES[0] <= rate <= RATES[1]:
-        raise OptionError(f"sampling_rate={rate} is out of range: {RATES[0]} to {RATES[1]} Hz")
+    if not MIN_RATE <= rate <= MAX_RATE:
+        raise OptionError(f"sampling_rate={rate} is out of range: {MIN_RATE} to {MAX_RATE} Hz")
     if options.track:
-        raise OptionError(f"track={options.track}: an array has one track, 0")
+        raise OptionError(f"track={options.track}: an array has only track 0; leave track out")
     if options.channel == "right":
-        raise OptionError("channel='right': an array has one channel; give samples[:, 1]")
+        raise OptionError(
+            "channel='right': an array has one channel; give the right channel itself, such as "
+            "samples[:, 1]"
+        )
     if not isinstance(samples, np.ndarray) or samples.dtype not in (np.float32, np.int16):
         kind = samples.dtype if isinstance(samples, np.ndarray) else type(samples).__name__
         raise AudioError(
             f"samples must be a float32 or int16 array, not {kind}; convert with "
-            "samples.astype(np.float32), scaled to lie within -1 and 1",
+            "samples.astype(np.float32), scaled to the range from -1 to 1",
             source=name,
         )
     if samples.ndim != 1:
         raise AudioError(
             f"samples have shape {samples.shape}, not (n_samples,); choose a channel, such as "
-            "samples[:, 0], or give their mean",
+            "samples[:, 0], or the mean of all channels",
             source=name,
         )
     if not len(samples):
@@ -297,8 +304,11 @@ def _check_finite(name: str, samples: npt.NDArray[np.float32 | np.int16], rate: 
     for start in range(0, len(samples), BLOCK):
         finite = np.isfinite(samples[start : start + BLOCK])
         if not finite.all():
-            at = (start + int(np.argmin(finite))) / rate
-            raise AudioError(
-                f"has NaN or infinite samples at {at:.3f} s; replace them, by silence say",
-                source=name,
-            )
+            raise _not_finite(name, (start + int(np.argmin(finite))) / rate)
+
+
+def _not_finite(name: str, time: float) -> AudioError:
+    return AudioError(
+        f"has NaN or infinite samples at {time:.3f} s; replace them, for example by silence",
+        source=name,
+    )

@@ -1,1 +1,1 @@
-"""From speech probabilities to chunks of at most 30 s."""
+"""Chunking: from speech probabilities to chunks of at most 30 s."""

@@ -1,10 +1,10 @@
-"""The commands. What they do is elsewhere: here it is said what they take, and what they exit with.
+"""The commands: their flags and their exit statuses. Other files of this package do the work.
 
-0    all done
-1    some recordings failed: a line for each says why
-2    a flag or option that cannot be honoured
-3    the model cannot be had
-4    something that is needed is not installed
+0    everything is done
+1    some recordings failed; a line for each states the reason
+2    a flag or option is unknown, or cannot be used
+3    the model cannot be found or loaded
+4    a required package is not installed
 5    outputs cannot be written
 130  stopped by Ctrl-C
 """
@@ -23,12 +23,12 @@ from rich.logging import RichHandler
 
 import whisperbatch as wb
 from whisperbatch.cli import flags
-from whisperbatch.cli.detecting import detect_languages
+from whisperbatch.cli.detect_language import detect_languages
+from whisperbatch.cli.help_page import ListedCommand
+from whisperbatch.cli.interrupts import exit_now
 from whisperbatch.cli.inventory import fetch_model, show_info, show_models
-from whisperbatch.cli.listing import Listed
-from whisperbatch.cli.screen import put
-from whisperbatch.cli.stopping import leave
-from whisperbatch.cli.transcribing import Wanted, transcribe_all
+from whisperbatch.cli.screen import print_result
+from whisperbatch.cli.transcribe import TranscribeArguments, transcribe_all
 from whisperbatch.errors import (
     MissingExtraError,
     ModelError,
@@ -36,52 +36,54 @@ from whisperbatch.errors import (
     WhisperBatchError,
     WriteError,
 )
-from whisperbatch.options import DetectionKeywords, OptionKeywords, Options
+from whisperbatch.options import DetectionKeywords, OptionKeywords, Options, hint_for
 from whisperbatch.writers import FORMATS, SubtitleOptions
 
-USAGE: Final[Any] = typer.BadParameter.__mro__[1]  # of the errors of usage typer names but this
+USAGE_ERROR: Final[Any] = typer.BadParameter.__mro__[1]  # UsageError, which Typer does not export
 SWITCHES: Final = {
-    **flags.switches(Options, SubtitleOptions),
+    **flags.boolean_fields(Options, SubtitleOptions),
     "compile": True,
     "resume": True,
     "verbose": False,
     "quiet": False,
     "json_lines": False,
 }
+"""Boolean flags, and whether each has a `--no-` form."""
 STATUSES: Final[tuple[tuple[type[WhisperBatchError], int], ...]] = (
     (OptionError, 2),
     (ModelError, 3),
     (MissingExtraError, 4),
     (WriteError, 5),
 )
-LOADING: Final = (
+LOAD_KEYWORDS: Final = (
     *("engine", "device", "compute_type", "encoder", "decoder", "inter_threads", "intra_threads"),
     *("quantization", "group_size", "draft_model", "compile"),
 )
-ARRAYS: Final = {"sampling_rate"}  # what is for samples in memory alone
-OPTIONS: Final = OptionKeywords.__annotations__.keys() - ARRAYS
-DETECTION: Final = DetectionKeywords.__annotations__.keys() - ARRAYS
+"""Keywords of `load` that are flags."""
+FOR_ARRAYS: Final = {"sampling_rate"}  # options for samples in memory, which have no flag
+OPTIONS: Final = OptionKeywords.__annotations__.keys() - FOR_ARRAYS
+DETECTION: Final = DetectionKeywords.__annotations__.keys() - FOR_ARRAYS
 DEFAULT_MODEL: Final[str] = inspect.signature(wb.load).parameters["model"].default
-START: Final = """Text from long recordings, by Whisper: in batches, with nothing lost.
+INTRODUCTION: Final = """Transcribe long recordings with Whisper.
 
 \b
-whisperbatch transcribe talk.mp3                the text, here
-whisperbatch transcribe talk.mp3 --format srt   subtitles, in talk.srt
-whisperbatch transcribe talks -o texts -f all   a directory; again to go on
-whisperbatch detect-language talk.mp3           what is spoken
-whisperbatch models                             which there are, and where
+whisperbatch transcribe talk.mp3                print the text
+whisperbatch transcribe talk.mp3 --format srt   write subtitles to talk.srt
+whisperbatch transcribe talks -o texts -f all   a directory; can be resumed
+whisperbatch detect-language talk.mp3           print the spoken language
+whisperbatch models                             list the models
 """
 
 
-def _show_version(wanted: bool) -> None:
-    if wanted:
-        put(f"whisperbatch {version('whisperbatch')}")
+def _show_version(requested: bool) -> None:
+    if requested:
+        print_result(f"whisperbatch {version('whisperbatch')}")
         raise typer.Exit
 
 
 app = typer.Typer(
     name="whisperbatch",
-    help=START,
+    help=INTRODUCTION,
     no_args_is_help=True,
     add_completion=False,
     rich_markup_mode="rich",
@@ -93,24 +95,29 @@ Inputs = Annotated[
     list[str],
     typer.Argument(
         metavar="RECORDING",
-        help="Files, directories, patterns, URLs; - is standard input.",
+        help="Files, directories, patterns or URLs; - is standard input.",
         show_default=False,
     ),
 ]
 Model = Annotated[
     str,
     typer.Option(
-        "--model", "-m", help="A name, a directory of CTranslate2 weights, or a hub repository."
+        "--model",
+        "-m",
+        help="A name, a directory of CTranslate2 weights, or a Hugging Face repository.",
     ),
 ]
-Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Say what is chosen and why.")]
+Verbose = Annotated[
+    bool,
+    typer.Option("--verbose", "-v", help="Print the choices that whisperbatch makes, and why."),
+]
 
 
-@app.command("transcribe", cls=Listed)
-@flags.takes(
-    *flags.of_class(SubtitleOptions, "Subtitles"),
-    *flags.of_function(wb.load, LOADING, "Model"),
-    *flags.of_options(OPTIONS),
+@app.command("transcribe", cls=ListedCommand)
+@flags.with_flags(
+    *flags.dataclass_flags(SubtitleOptions, "Subtitles"),
+    *flags.function_flags(wb.load, LOAD_KEYWORDS, "Model"),
+    *flags.option_flags(OPTIONS),
 )
 def transcribe(
     inputs: Inputs,
@@ -121,8 +128,9 @@ def transcribe(
         typer.Option(
             "--format",
             "-f",
-            help=f"Write files: {', '.join(FORMATS)}; several with commas, or all. "
-            "Of several recordings txt is written.",
+            help=f"Write files in these formats: {', '.join(FORMATS)}; several with commas, or "
+            "all. Without this flag, the text of one recording is printed, and several recordings "
+            "are written as txt.",
             show_default=False,
         ),
     ] = "",
@@ -131,7 +139,7 @@ def transcribe(
         typer.Option(
             "--output-dir",
             "-o",
-            help="Where to write them, instead of beside each recording.",
+            help="Write the files into this directory instead of next to each recording.",
             show_default=False,
         ),
     ] = "",
@@ -139,31 +147,33 @@ def transcribe(
         bool | None,
         typer.Option(
             "--resume/--no-resume",
-            help="Pass over what was done before with the same model and options, and go on with "
-            "what was begun. On for directories.",
+            help="Skip recordings that are already done with the same model and options, and "
+            "continue unfinished recordings. The default for directories. --no-resume transcribes "
+            "everything again and replaces existing files.",
         ),
     ] = None,
     plot: Annotated[
         str,
         typer.Option(
             "--plot",
-            help="Also draw what was heard and what became of it: png or html.",
+            help="Also draw a timeline of loudness, speech, chunks and segments: png or html.",
             show_default=False,
         ),
     ] = "",
     json_lines: Annotated[
-        bool, typer.Option("--json-lines", help="Write each segment as a line of JSON.")
+        bool, typer.Option("--json-lines", help="Print each segment as a line of JSON.")
     ] = False,
     quiet: Annotated[
-        bool, typer.Option("--quiet", "-q", help="No bars: only text and errors.")
+        bool,
+        typer.Option("--quiet", "-q", help="Print only text and errors, without progress bars."),
     ] = False,
     verbose: Verbose = False,
-    **keywords: Any,  # noqa: ANN401 - the flags
+    **keywords: Any,  # noqa: ANN401 - the flags of options
 ) -> None:
-    """Transcribe recordings: to the terminal, or to files."""
-    _log(verbose=verbose)
-    given = flags.given(keywords)
-    wanted = Wanted(
+    """Transcribe recordings: print the text, or write files."""
+    _configure_logging(verbose=verbose)
+    given = flags.given_flags(keywords)
+    arguments = TranscribeArguments(
         inputs=tuple(inputs),
         model=model,
         formats=formats,
@@ -172,43 +182,44 @@ def transcribe(
         plot=plot,
         json_lines=json_lines,
         quiet=quiet,
-        layout=flags.taken_out(given, SubtitleOptions),
-        loading=flags.taken(given, LOADING),
+        layout=flags.pop_group(given, SubtitleOptions),
+        load_keywords=flags.pop_keywords(given, LOAD_KEYWORDS),
         options=given,
     )
-    raise typer.Exit(transcribe_all(wanted))
+    raise typer.Exit(transcribe_all(arguments))
 
 
-@app.command("detect-language", cls=Listed)
-@flags.takes(
-    *flags.of_function(wb.load, LOADING, "Model"),
-    *flags.of_options(DETECTION),
+@app.command("detect-language", cls=ListedCommand)
+@flags.with_flags(
+    *flags.function_flags(wb.load, LOAD_KEYWORDS, "Model"),
+    *flags.option_flags(DETECTION),
 )
 def detect_language(
     inputs: Inputs,
     *,
     model: Model = DEFAULT_MODEL,
     json_lines: Annotated[
-        bool, typer.Option("--json-lines", help="Write a line of JSON for each recording.")
+        bool, typer.Option("--json-lines", help="Print a line of JSON for each recording.")
     ] = False,
     verbose: Verbose = False,
-    **keywords: Any,  # noqa: ANN401 - the flags
+    **keywords: Any,  # noqa: ANN401 - the flags of options
 ) -> None:
-    """Say what languages recordings are in, by listening here and there in all of each."""
-    _log(verbose=verbose)
-    given = flags.given(keywords)
-    loading = flags.taken(given, LOADING)
-    raise typer.Exit(detect_languages(inputs, model, loading, given, json_lines=json_lines))
+    """Print the spoken language of recordings, from samples spread over each recording."""
+    _configure_logging(verbose=verbose)
+    given = flags.given_flags(keywords)
+    load_keywords = flags.pop_keywords(given, LOAD_KEYWORDS)
+    raise typer.Exit(detect_languages(inputs, model, load_keywords, given, json_lines=json_lines))
 
 
 @app.command("models")
 def models(
     fetch: Annotated[
-        str, typer.Option("--fetch", metavar="NAME", help="Fetch one, to use it without a network.")
+        str,
+        typer.Option("--fetch", metavar="NAME", help="Download a model, to use it offline later."),
     ] = "",
 ) -> None:
-    """List the models: installed, cached, or to be downloaded; or fetch one."""
-    _log(verbose=bool(fetch))
+    """List the models: installed, cached, or to download. Or download a model."""
+    _configure_logging(verbose=bool(fetch))
     if fetch:
         fetch_model(fetch)
     else:
@@ -217,7 +228,8 @@ def models(
 
 @app.command("info")
 def info(model: Model = DEFAULT_MODEL) -> None:
-    """Versions, devices, and what "auto" takes: for a bug report."""
+    """Print versions, devices and automatic choices, for a bug report."""
+    _configure_logging(verbose=False)
     show_info(model)
 
 
@@ -226,42 +238,64 @@ def start(
     _version: Annotated[
         bool,
         typer.Option(
-            "--version", help="Show the version and exit.", callback=_show_version, is_eager=True
+            "--version", help="Print the version and exit.", callback=_show_version, is_eager=True
         ),
     ] = False,
 ) -> None:
-    """What comes before a command."""
+    """Handle the flags before a command."""
 
 
 def run() -> NoReturn:
-    """Run the command line; errors are one line, and the exit status says what failed."""
+    """Run the command line. An error prints one line, and the exit status shows its kind."""
     try:
-        arguments = flags.spelled_out(sys.argv[1:] or ["--help"], SWITCHES)
+        arguments = flags.normalized(sys.argv[1:] or ["--help"], SWITCHES)
         sys.exit(app(arguments, standalone_mode=False))
     except (KeyboardInterrupt, typer.Abort):
-        leave(128 + signal.SIGINT)
-    except BrokenPipeError:  # whoever read has had enough
-        leave(128 + getattr(signal, "SIGPIPE", 13))
+        exit_now(128 + signal.SIGINT)
+    except BrokenPipeError:  # the reader of the output has ended, as in "| head"
+        exit_now(128 + getattr(signal, "SIGPIPE", 13))
     except WhisperBatchError as error:
-        _end(str(error), next((status for kind, status in STATUSES if isinstance(error, kind)), 1))
-    except USAGE as error:
-        _end(error.format_message(), 2)
-    except OSError as error:  # a terminal or a disk that is gone
-        _end(str(error), 5)
+        _exit_with(
+            str(error), next((status for kind, status in STATUSES if isinstance(error, kind)), 1)
+        )
+    except USAGE_ERROR as error:
+        _exit_with(_usage_message(error), 2)
+    except OSError as error:  # a closed terminal or a full disk
+        _exit_with(str(error), 5)
 
 
-def _end(message: str, status: int) -> NoReturn:
+def _usage_message(error: Any) -> str:  # noqa: ANN401 - Typer does not export its type
+    """Return the message of a usage error. For an unknown flag the message ends with a hint.
+
+    Typer suggests flags with similar letters: --beam-size for --diarize.
+    """
+    name = getattr(error, "option_name", "")
+    if not (name.startswith("--") and hasattr(error, "possibilities")):
+        return str(error.format_message())
+    known = {
+        spelling[2:].replace("-", "_")
+        for parameter in error.ctx.command.params
+        for spelling in (*parameter.opts, *parameter.secondary_opts)
+        if spelling.startswith("--")
+    }
+    hint = hint_for(name, known, flags.dashed)
+    return f"{error.message}; {hint or f'{error.ctx.command_path} --help lists all options'}"
+
+
+def _exit_with(message: str, status: int) -> NoReturn:
     with suppress(OSError):
-        print(f"whisperbatch: {' '.join(message.split())}", file=sys.stderr)  # noqa: T201 - a program's output
+        print(f"whisperbatch: {' '.join(message.split())}", file=sys.stderr)  # noqa: T201 - a message of the command line
         sys.stdout.flush()
-    leave(status)
+    exit_now(status)
 
 
-def _log(*, verbose: bool) -> None:
+def _configure_logging(*, verbose: bool) -> None:
+    """Print warnings to standard error; with `verbose`, print all INFO messages, too."""
     handler: logging.Handler = logging.StreamHandler()
-    if sys.stderr.isatty():  # beside the bars
+    if sys.stderr.isatty():  # RichHandler prints above the progress bars
         console = Console(stderr=True)
         handler = RichHandler(console=console, show_time=False, show_path=False, show_level=False)
+    handler.setLevel(logging.INFO if verbose else logging.WARNING)
     log = logging.getLogger("whisperbatch")
     log.addHandler(handler)
-    log.setLevel(logging.INFO if verbose else logging.WARNING)
+    log.setLevel(logging.INFO)  # `cli.loading` reads INFO messages, printed or not

@@ -1,4 +1,4 @@
-"""Command-line flags, made from the fields of the options: a name, a type and a help text each.
+"""Command-line flags, made from the option classes: each field gives a name, type and help text.
 
 beam_size: int = 5            --beam-size, --beam_size 5
 word_timestamps: bool         --word-timestamps, --no-word-timestamps
@@ -8,312 +8,310 @@ coverage_threshold: | None    --coverage-threshold none
 
 import inspect
 import re
-import types
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields
-from typing import Annotated, Any, Final, Literal, TypeVar, Union, get_args, get_origin
+from typing import Annotated, Any, Final, Literal, TypeVar, get_origin
 
 import typer
 
-from whisperbatch import options
-from whisperbatch.options import shows
+from whisperbatch import load, options
+from whisperbatch.cli.flag_values import (
+    NONE,
+    accepts_none,
+    metavar_of,
+    parser_of,
+    without_none,
+)
+from whisperbatch.options import with_parameters
 
 T = TypeVar("T")
 
 PANELS: Final = (
-    (options.AudioOptions, "What is read"),
+    (options.AudioOptions, "Audio"),
     (options.LanguageOptions, "Languages"),
     (options.DecodeOptions, "Decoding"),
-    (options.VadOptions, "Where speech is"),
+    (options.VadOptions, "Voice activity detection"),
     (options.ChunkOptions, "Chunks"),
     (options.FeatureOptions, "Features"),
 )
+"""The option groups, with their headings on the help page."""
 
 ALIASES: Final = {
     "--logprob-threshold": "--log-prob-threshold",
     "--output-format": "--format",
     "--threads": "--intra-threads",
 }
-"""What other command lines of Whisper's call them."""
+"""Names of other Whisper command lines, and the names of the same flags here."""
 
-NONE: Final = object()  # given in words, where None stands for what is not given
-VALUES: Final = {"true": True, "false": False}
+FLAG_NAMES: Final = (
+    options.OptionKeywords.__annotations__.keys() | inspect.signature(load).parameters
+)
+"""Names in docstrings that become flags in help texts."""
 
-SAID: Final = {
-    "clip_timestamps": (
-        "Work on these ranges alone: start, end, start, end, ... in seconds, in order. The "
-        "last end may be left out."
+TRUTH_VALUES: Final = {"true": True, "false": False}
+
+HELP_TEXTS: Final = {
+    "track": "Number of the audio track to read, counted from 0.",
+    "channel": (
+        "Channels to read: left, right, or mix. mix averages two channels, or more than eight; "
+        "FFmpeg mixes three to eight channels by their positions."
     ),
-    "language": 'Whisper\'s code or English name; "none" detects it.',
+    "clip_timestamps": (
+        "Time ranges to transcribe, in seconds: start,end,start,end,... in ascending order and "
+        "without overlap. Without the last end, the last range lasts to the end of the recording."
+    ),
+    "language": (
+        'Spoken language: Whisper\'s code (en) or English name (english); "none" detects the '
+        "language."
+    ),
     "vad": (
-        "Tell speech from what is not. Without, everything is speech, and is cut where it is "
-        "quietest; onset, offset, silence and pad then are refused."
+        "Find speech with the voice activity detector (VAD). --no-vad treats the whole recording "
+        "as speech and cuts it where it is quietest; --vad-onset, --vad-offset, "
+        "--min-silence-duration and --speech-pad are then refused."
     ),
     "patience": (
-        "Beam search goes on until so many times its beams are finished. Not for greedy search."
+        "Beam search ends when beam size * patience hypotheses are finished; from 0.01 to 100. "
+        "Refused with --beam-size 1."
+    ),
+    "length_penalty": (
+        "Exponent of the length by which the score of a hypothesis is divided; from -10 to 10. "
+        "Refused with --beam-size 1."
     ),
     "temperature": (
-        "0 is beam or greedy search, above 0 samples. Several are a ladder: rows that fail a "
-        "threshold are decoded again at the next, when nothing else has mended them."
+        "0 is beam search or greedy search; a value above 0 (up to 10) samples. Several ascending "
+        "values (0,0.2,0.4) are a fallback: a chunk whose text is still repetitive or improbable "
+        "after all other retries is decoded again with the next value."
     ),
     "max_initial_timestamp": (
-        "The first timestamp token is at most this many seconds. With --timestamps tokens."
+        "Largest first timestamp of a chunk, in seconds, from 0 to 30. Needs --timestamps tokens."
     ),
-    "max_new_tokens": "Most tokens decoded for a chunk, if fewer than Whisper's own limit.",
+    "max_new_tokens": (
+        "Largest number of tokens decoded for a chunk, from 1 to 224. Without it 224, Whisper's "
+        "own limit."
+    ),
+    "compression_ratio_threshold": (
+        "A chunk whose text has a higher compression ratio repeats itself and is decoded again; "
+        '--hallucination-filter then removes remaining repetitions. "none" switches this check '
+        "off."
+    ),
+    "log_prob_threshold": (
+        "A chunk with a lower average log-probability of its tokens (0 or less) is decoded again. "
+        '"none" switches this check off.'
+    ),
+    "no_speech_threshold": (
+        "A chunk with a higher no-speech probability (0 to 1) and an average log-probability below "
+        '--log-prob-threshold is silence: its text is removed. "none" switches this check off.'
+    ),
     "coverage_threshold": (
-        "Where more than this many seconds of speech in a row have no words, the chunk is cut "
-        'anew and decoded again; "none" accepts it. Without --vad there is no such check, nor '
-        "of translations."
+        "If no word covers a stretch of more than this many seconds of speech, the chunk is split "
+        'at another point and decoded again. "none" switches this check off. Not possible with '
+        "--no-vad or --task translate."
     ),
     "hallucination_filter": (
-        "Drop loops, text faster than anybody speaks, boilerplate over music and text leaked "
-        "from a prompt."
+        "Remove loops, text faster than a person can speak, text on silence, boilerplate on music "
+        "and noise, and prompt leakage."
     ),
     "initial_prompt": (
-        "Text that every chunk is decoded as the continuation of: names, spelling, style."
+        "Text that precedes every chunk as context: names, spelling, style. --hotwords, "
+        "--initial-prompt and --prefix together have at most 219 tokens."
     ),
-    "max_silence": "Silence inside a chunk longer than this many seconds is shortened to it.",
+    "word_timestamps": "Give each segment its words, with their times and probabilities.",
+    "latin_names": (
+        "With --multilingual, allow words in Latin letters (brand names) in languages with another "
+        "script. Otherwise only letters of the language's own scripts are allowed."
+    ),
+    "max_silence": (
+        "Longest pause inside a chunk, in seconds; a longer pause is shortened to this length. "
+        "Without it, all pauses stay unchanged."
+    ),
     "max_line_width": (
-        "Columns of a line, of which East Asian wide characters take two. A single word that "
-        'is wider stands on a line of its own. "none" sets no limit.'
+        "Maximum width of a line in columns. East Asian wide characters take two columns. A word "
+        'that is wider gets a line to itself. "none" sets no limit.'
     ),
     "max_line_count": (
-        'Lines of a cue; a segment of more becomes several cues. "none" sets no limit.'
+        "Maximum number of lines in a cue. A longer segment becomes several cues. "
+        '"none" sets no limit.'
     ),
-    "max_words_per_line": "Words of a line; with one line a cue, also of a cue.",
+    "max_words_per_line": (
+        "Maximum number of words in a line. With --max-line-count 1 this also limits the words of "
+        "a cue."
+    ),
+    "highlight_words": "Show each word in a separate cue, where the word is underlined.",
 }
-"""Where a docstring speaks of Python."""
+"""Help texts of flags whose docstring describes Python values."""
 
 
-def documented(described: object) -> dict[str, str]:
-    """What a docstring's list of attributes or arguments says of each, on one line."""
-    text = inspect.getdoc(described) or ""
-    listed = re.search(r"^(?:Attributes|Args):\n(.*?)(?=^\S|\Z)", text, re.DOTALL | re.MULTILINE)
+def docstring_entries(documented: object) -> dict[str, str]:
+    """Return the entries of a docstring's "Attributes" or "Args" section, each on one line."""
+    text = inspect.getdoc(documented) or ""
+    section = re.search(r"^(?:Attributes|Args):\n(.*?)(?=^\S|\Z)", text, re.DOTALL | re.MULTILINE)
     entries = re.findall(
         r"^    (\w+): (.*?)(?=^    \w+: |\Z)",
-        listed.group(1) if listed else "",
+        section.group(1) if section else "",
         re.DOTALL | re.MULTILINE,
     )
-    return {name: " ".join(said.split()) for name, said in entries}
+    return {name: " ".join(description.split()) for name, description in entries}
 
 
-def of_options(only: Iterable[str] | None = None) -> Iterator[inspect.Parameter]:
-    """A flag for each option; None stands for what is not given.
+def option_flags(names: Iterable[str] | None = None) -> Iterator[inspect.Parameter]:
+    """Yield a flag for each option; its default, None, means that the flag is not given.
 
     Args:
-        only: the names of those that are wanted; None for all.
+        names: the options that get a flag; None for all.
     """
     for group, panel in PANELS:
-        for one in of_class(group, panel):
-            if only is None or one.name in only:
-                yield one
+        for flag in dataclass_flags(group, panel):
+            if names is None or flag.name in names:
+                yield flag
 
 
-def of_class(group: type[Any], panel: str) -> Iterator[inspect.Parameter]:
-    """A flag for each field of a dataclass."""
-    said = documented(group)
+def dataclass_flags(group: type[Any], panel: str) -> Iterator[inspect.Parameter]:
+    """Yield a flag for each field of a dataclass; `panel` is the heading on the help page."""
+    descriptions = docstring_entries(group)
     for field in fields(group):
-        yield flag(field.name, field.type, field.default, said[field.name], panel)
+        yield make_flag(field.name, field.type, field.default, descriptions[field.name], panel)
 
 
-def of_function(
+def function_flags(
     function: Callable[..., object], names: Sequence[str], panel: str
 ) -> Iterator[inspect.Parameter]:
-    """A flag for some of a function's keywords."""
-    said = documented(function)
+    """Yield a flag for each of these keywords of a function."""
+    descriptions = docstring_entries(function)
     parameters = inspect.signature(function).parameters
     for name in names:
-        one = parameters[name]
-        yield flag(name, one.annotation, one.default, said[name], panel)
+        parameter = parameters[name]
+        yield make_flag(name, parameter.annotation, parameter.default, descriptions[name], panel)
 
 
-def flag(name: str, kind: object, default: object, said: str, panel: str) -> inspect.Parameter:
-    """One flag."""
-    spelled = _dashed(name)
-    shown = "" if default in (None, "", ()) else f" Default: {_shown(default)}."
-    text = SAID.get(name, _sentence(said)) + shown
-    about: dict[str, Any] = {"help": text, "rich_help_panel": panel}
-    bare = _bare(kind)
-    if bare is bool:
-        spelled = f"{spelled}/--no-{spelled[2:]}"
-        accepted: Any = bool
-    elif get_origin(bare) is Literal or (
-        bare in (int, float) and default is not None and not _may_be_none(kind)
+def make_flag(
+    name: str, annotation: object, default: object, description: str, panel: str
+) -> inspect.Parameter:
+    """Return a parameter that Typer shows as a flag.
+
+    Args:
+        name: of the option or keyword, in Python's spelling.
+        annotation: its type.
+        default: its default, for the help text.
+        description: its help text, unless `HELP_TEXTS` has another.
+        panel: the heading on the help page.
+    """
+    spelling = dashed(name)
+    stated = "" if default in (None, "", ()) else f" Default: {_default_text(default)}."
+    text = HELP_TEXTS.get(name, _as_sentence(description)) + stated
+    settings: dict[str, Any] = {"help": text, "rich_help_panel": panel}
+    value_type = without_none(annotation)
+    optional = accepts_none(annotation)
+    if value_type is bool:
+        spelling = f"{spelling}/--no-{spelling[2:]}"
+        typer_type: Any = bool
+    elif get_origin(value_type) is Literal or (
+        value_type in (int, float) and default is not None and not optional
     ):
-        accepted = bare
+        typer_type = value_type
     else:
-        accepted = str
-        if bare is not str:
-            optional = _may_be_none(kind)
-            about["parser"], about["metavar"] = _parser(bare, optional=optional), _metavar(bare)
-    option = typer.Option(spelled, show_default=False, **about)
+        typer_type = str
+        if value_type is not str:
+            settings["parser"] = parser_of(value_type, optional=optional)
+            settings["metavar"] = metavar_of(value_type)
+    option = typer.Option(spelling, show_default=False, **settings)
     return inspect.Parameter(
         name,
         inspect.Parameter.KEYWORD_ONLY,
         default=None,
-        annotation=Annotated[accepted | None, option],
+        annotation=Annotated[typer_type | None, option],
     )
 
 
-def takes(
+def with_flags(
     *flags: inspect.Parameter,
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Give a command flags in place of its `**keywords`."""
+    """Return a decorator that gives a command these flags in place of its `**keywords`."""
 
     def decorate(function: Callable[..., None]) -> Callable[..., None]:
-        function.__annotations__ |= {one.name: one.annotation for one in flags}
-        return shows(*flags)(function)
+        function.__annotations__ |= {flag.name: flag.annotation for flag in flags}
+        return with_parameters(*flags)(function)
 
     return decorate
 
 
-def taken_out(keywords: dict[str, Any], group: Callable[..., T]) -> T:
-    """A value of a dataclass from those flags that are its fields, which are taken out."""
-    return group(**taken(keywords, [field.name for field in fields(group)]))  # type: ignore[arg-type]  # a dataclass
+def pop_group(keywords: dict[str, Any], group: Callable[..., T]) -> T:
+    """Remove the fields of a dataclass from the keywords, and return a value of the dataclass."""
+    return group(**pop_keywords(keywords, [field.name for field in fields(group)]))  # type: ignore[arg-type]  # a dataclass
 
 
-def taken(keywords: dict[str, Any], names: Iterable[str]) -> dict[str, Any]:
-    """Those flags, taken out."""
+def pop_keywords(keywords: dict[str, Any], names: Iterable[str]) -> dict[str, Any]:
+    """Remove these keywords, and return those that were there."""
     return {name: keywords.pop(name) for name in names if name in keywords}
 
 
-def given(keywords: dict[str, Any]) -> dict[str, Any]:
-    """The flags that were given; "none" has become None."""
-    found = {name: value for name, value in keywords.items() if value is not None}
-    if str(found.get("language", "")).lower() == "none":
-        del found["language"]
-    return {name: None if value is NONE else value for name, value in found.items()}
+def given_flags(keywords: dict[str, Any]) -> dict[str, Any]:
+    """Return the flags that were given on the command line; the value "none" becomes None."""
+    flags = {name: value for name, value in keywords.items() if value is not None}
+    if str(flags.get("language", "")).lower() == "none":
+        del flags["language"]
+    return {name: None if value is NONE else value for name, value in flags.items()}
 
 
-def spelled_out(arguments: Sequence[str], switches: Mapping[str, bool]) -> list[str]:
-    """Flags as they are declared here, from how other command lines of Whisper's have them.
+def normalized(arguments: Sequence[str], switches: Mapping[str, bool]) -> list[str]:
+    """Return the arguments with the spellings of other Whisper command lines replaced.
 
     `--beam_size` becomes `--beam-size`; `--word_timestamps True` becomes `--word-timestamps`, and
-    with False `--no-word-timestamps`. After `--` nothing is a flag.
+    with False `--no-word-timestamps`. Arguments after `--` stay unchanged.
 
     Args:
         arguments: of the command line.
-        switches: what is on or off, by its name; whether there is a `--no-` of it.
+        switches: the names of boolean flags, and whether each has a `--no-` form.
     """
-    names = {_dashed(name): negative for name, negative in switches.items()}
-    found: list[str] = []
-    for number, given in enumerate(arguments):
-        if given == "--":
-            return [*found, *arguments[number:]]
-        one, name, value = given, given, ""
-        if given.lower() in VALUES and found and found[-1] in names:
-            one = name = found.pop()
-            value = given.lower()
-        elif given.startswith("--"):
-            written, equals, value = given.partition("=")
-            name = written.replace("_", "-")
+    has_negative = {dashed(name): negative for name, negative in switches.items()}
+    result: list[str] = []
+    for number, argument in enumerate(arguments):
+        if argument == "--":
+            return [*result, *arguments[number:]]
+        rewritten, name, value = argument, argument, ""
+        if argument.lower() in TRUTH_VALUES and result and result[-1] in has_negative:
+            rewritten = name = result.pop()
+            value = argument.lower()
+        elif argument.startswith("--"):
+            spelling, equals, value = argument.partition("=")
+            name = spelling.replace("_", "-")
             name = ALIASES.get(name, name)
-            one = f"{name}{equals}{value}"
+            rewritten = f"{name}{equals}{value}"
             value = value.lower()
-        if name not in names or value not in VALUES:
-            found.append(one)
-        elif VALUES[value]:
-            found.append(name)
-        elif names[name]:
-            found.append(f"--no-{name[2:]}")
-    return found
+        if name not in has_negative or value not in TRUTH_VALUES:
+            result.append(rewritten)
+        elif TRUTH_VALUES[value]:
+            result.append(name)
+        elif has_negative[name]:
+            result.append(f"--no-{name[2:]}")
+    return result
 
 
-def switches(*groups: type[Any]) -> dict[str, bool]:
-    """Fields that are on or off: all have a `--no-`."""
+def boolean_fields(*groups: type[Any]) -> dict[str, bool]:
+    """Return the boolean fields of dataclasses for `normalized`; all have a `--no-` form."""
     return {field.name: True for group in groups for field in fields(group) if field.type is bool}
 
 
-def _parser(kind: object, *, optional: bool) -> Callable[[str], Any]:
-    def parse(text: str) -> Any:  # noqa: ANN401 - what the option takes
-        if optional and text.lower() == "none":
-            return NONE
-        try:
-            return PARSERS[kind](text)
-        except ValueError as error:
-            raise typer.BadParameter(f"{text!r} is not of the form {_metavar(kind)}") from error
-
-    return parse
-
-
-def _numbers(text: str) -> tuple[int, ...]:
-    return tuple(int(one) for one in _parts(text))
-
-
-def _ladder(text: str) -> float | tuple[float, ...]:
-    found = tuple(float(one) for one in _parts(text))
-    return found if len(found) != 1 else found[0]
-
-
-def _ranges(text: str) -> tuple[tuple[float, float | None], ...]:
-    """Start, end, start, end, ...; the last end may be left out."""
-    times: list[float | None] = [float(one) for one in _parts(text)]
-    if len(times) % 2:
-        times.append(None)
-    starts = [0.0 if one is None else one for one in times[::2]]
-    return tuple(zip(starts, times[1::2], strict=True))
-
-
-def _parts(text: str) -> list[str]:
-    return [one.strip() for one in text.split(",") if one.strip()]
-
-
-LADDER: Final = float | tuple[float, ...]
-RANGES: Final = tuple[tuple[float, float | None], ...]
-
-PARSERS: Final[dict[object, Callable[[str], Any]]] = {
-    int: int,
-    float: float,
-    tuple[int, ...]: _numbers,
-    tuple[str, ...]: lambda text: tuple(_parts(text)),
-    int | tuple[int, ...]: _numbers,
-    LADDER: _ladder,
-    RANGES: _ranges,
-}
-
-METAVARS: Final[dict[object, str]] = {
-    int: "N",
-    float: "X",
-    tuple[int, ...]: "N,N",
-    tuple[str, ...]: "A,B",
-    int | tuple[int, ...]: "N,N",
-    LADDER: "X,X",
-    RANGES: "X,X",
-}
-"""What the help says that they are given."""
-
-
-def _metavar(kind: object) -> str:
-    return METAVARS.get(kind, "TEXT")
-
-
-def _bare(kind: object) -> object:
-    """A type without None, and of text or tokens the text."""
-    if get_origin(kind) not in (Union, types.UnionType):
-        return kind
-    members = [one for one in get_args(kind) if one is not type(None)]
-    if str in members:
-        return str
-    bare = members[0]
-    for one in members[1:]:
-        bare |= one
-    return bare
-
-
-def _may_be_none(kind: object) -> bool:
-    return type(None) in get_args(kind)
-
-
-def _dashed(name: str) -> str:
+def dashed(name: str) -> str:
+    """Return the flag of an option: "--beam-size" for "beam_size"."""
     return f"--{name.replace('_', '-')}"
 
 
-def _shown(default: object) -> str:
+def _default_text(default: object) -> str:
     if isinstance(default, bool):
         return "on" if default else "off"
     return ",".join(map(str, default)) if isinstance(default, tuple) else str(default)
 
 
-def _sentence(said: str) -> str:
-    """A docstring's words, with its marks of code and Python's spelling of values taken away."""
-    return (said[:1].upper() + said[1:]).replace("`", "").replace("[", "(").replace("]", ")")
+def _as_sentence(description: str) -> str:
+    """Return a docstring entry as a help text: "`beam_size=1`" becomes "--beam-size 1"."""
+    text = re.sub(r"`(\w+)(?:=\"?([\w.]+)\"?)?`", _as_flag, description)
+    text = text[:1].upper() + text[1:]
+    return text.replace("`", "").replace("[", "(").replace("]", ")")
+
+
+def _as_flag(match: re.Match[str]) -> str:
+    """Return a name, or a name and value, as a flag; other names stay unchanged."""
+    name, value = match.groups()
+    if name not in FLAG_NAMES:
+        return match[0]
+    return f"{dashed(name)} {value}" if value else dashed(name)

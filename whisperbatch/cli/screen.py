@@ -1,4 +1,4 @@
-"""What is shown of a job: on a terminal, to a pipe, as JSON lines."""
+"""The output of a job: on a terminal, to a pipe or file, and as JSON lines."""
 
 import json
 import sys
@@ -26,85 +26,108 @@ from whisperbatch.errors import WhisperBatchError
 from whisperbatch.jobs import Event, Failed, Finished, SegmentReady, WorkItem
 from whisperbatch.types import Segment
 
-PROBED: Final = 200  # recordings whose duration is asked for at once; of more it is estimated
-NARROW: Final = 40  # columns for a recording's name
+MAX_PROBED: Final = 200
+"""Recordings whose duration is read at the start; the duration of more is estimated."""
+NAME_WIDTH: Final = 40  # columns for the name of a recording
 
 
 class Screen(Protocol):
-    """Where events are shown."""
+    """Shows the events of a job."""
 
     def show(self, event: Event) -> None:
-        """One event, as it happens."""
+        """Show an event as soon as it happens."""
+        ...
+
+    def show_status(self, text: str) -> None:
+        """Show what the program does before the first segment; "" removes the text."""
         ...
 
     def close(self) -> None:
-        """Give the terminal back. Safe to call twice."""
+        """Restore the terminal. Safe to call twice."""
         ...
 
 
-class _Plain:
-    """Holds nothing of the terminal."""
+class _WithoutTerminal:
+    """Base of the screens that have no terminal to restore.
+
+    Args:
+        status: whether `show_status` prints a line to standard error.
+    """
+
+    def __init__(self, *, status: bool) -> None:
+        self._status = status
+
+    def show_status(self, text: str) -> None:
+        """See `Screen`."""
+        if text and self._status:
+            print_note(text)
 
     def close(self) -> None:
         """See `Screen`."""
 
 
-class Lines(_Plain):
-    """To a pipe or file: each segment's text on a line.
+class Lines(_WithoutTerminal):
+    """Prints the text of each segment as a line, for a pipe or file.
 
     Args:
-        text: whether to write text.
-        errors: whether to write errors, to standard error.
+        text: whether to print text.
+        errors: whether to print errors to standard error.
+        status: whether to print the status to standard error.
     """
 
-    def __init__(self, *, text: bool, errors: bool = True) -> None:
+    def __init__(self, *, text: bool, errors: bool = True, status: bool = False) -> None:
+        super().__init__(status=status)
         self._text, self._errors = text, errors
 
     def show(self, event: Event) -> None:
         """See `Screen`."""
         if isinstance(event, SegmentReady) and self._text:
-            put(event.segment.text)
+            print_result(event.segment.text)
         elif isinstance(event, Failed) and self._errors:
-            complain(event.error)
+            print_error(event.error)
 
 
-class JsonLines(_Plain):
-    """To a program: an object a line, of the type "segment", "transcript" or "error".
+class JsonLines(_WithoutTerminal):
+    """Prints a JSON object on each line, of the type "segment", "transcript" or "error".
 
     Args:
-        errors: whether to write errors to standard error, too.
+        errors: whether to print errors to standard error, too.
+        status: whether to print the status to standard error.
     """
 
-    def __init__(self, *, errors: bool = True) -> None:
+    def __init__(self, *, errors: bool = True, status: bool = False) -> None:
+        super().__init__(status=status)
         self._errors = errors
 
     def show(self, event: Event) -> None:
         """See `Screen`."""
-        about: dict[str, object] = {"source": event.task.source}
+        record: dict[str, object] = {"source": event.item.source}
         if isinstance(event, SegmentReady):
-            about |= {"type": "segment", **asdict(event.segment)}
+            record |= {"type": "segment", **asdict(event.segment)}
         elif isinstance(event, Finished):
-            found = asdict(event.transcript)
-            del found["segments"], found["source"]
-            about |= {"type": "transcript", **found}
+            transcript = asdict(event.transcript)
+            del transcript["segments"], transcript["source"]
+            record |= {"type": "transcript", **transcript}
         else:
-            about |= {"type": "error", "error": str(event.error)}
+            record |= {"type": "error", "error": str(event.error)}
             if self._errors:
-                complain(event.error)
-        plain = (sys.stdout.encoding or "").lower() != "utf-8"
-        put(json.dumps(about, ensure_ascii=plain))
+                print_error(event.error)
+        ascii_only = (sys.stdout.encoding or "").lower() != "utf-8"
+        print_result(json.dumps(record, ensure_ascii=ascii_only))
 
 
 class Terminal:
-    """Text as it is decoded, bars for the recordings that are going on and for the whole job.
+    """Prints text while it is decoded, above progress bars.
+
+    A job of several recordings has a bar for each open recording, and a bar for the whole job.
 
     Args:
         console: the terminal.
-        tasks: of the job.
-        text: whether to show text.
+        items: the recordings of the job.
+        text: whether to print text.
     """
 
-    def __init__(self, console: Console, tasks: Sequence[WorkItem], *, text: bool) -> None:
+    def __init__(self, console: Console, items: Sequence[WorkItem], *, text: bool) -> None:
         bars = Progress(
             SpinnerColumn(),
             TextColumn("{task.description}", markup=False),
@@ -114,67 +137,83 @@ class Terminal:
             transient=True,
         )
         self._console, self._bars, self._text = console, bars, text
-        self._many = len(tasks) > 1
-        self._going: dict[str, TaskID] = {}
-        self._places: dict[str, float] = {}  # seconds of each that are done
-        self._count = self._left = len(tasks)
-        self._durations = {task.source: _duration(task) for task in tasks[:PROBED]}
-        self._whole = bars.add_task(self._name(tasks), total=self._total(), whole=True)
+        self._many = len(items) > 1
+        self._open: dict[str, TaskID] = {}  # the bars of recordings
+        self._seconds_done: dict[str, float] = {}
+        self._count = self._remaining = len(items)
+        self._durations = {item.source: _duration(item) for item in items[:MAX_PROBED]}
+        self._total_bar = bars.add_task(
+            f"{len(items)} left" if self._many else _shortened(items[0].source),
+            total=self._total_seconds(),
+            whole_job=True,
+        )
+        self._status_bar: TaskID | None = None
         bars.start()
 
     def show(self, event: Event) -> None:
         """See `Screen`."""
+        source = event.item.source
         if isinstance(event, SegmentReady):
             if self._text:
-                self._console.print(_line(event.segment), soft_wrap=True, highlight=False)
-            self._advance(event.task, event.segment.end)
+                self._console.print(_segment_line(event.segment), soft_wrap=True, highlight=False)
+            self._advance(event.item, event.segment.end)
             return
         if isinstance(event, Finished):
-            self._advance(event.task, event.transcript.duration)
-            if self._many or event.task.outputs:
-                self._console.print(_done(event), soft_wrap=True, highlight=False)
+            self._advance(event.item, event.transcript.duration)
+            if self._many or event.item.outputs:
+                self._console.print(_finished_line(event), soft_wrap=True, highlight=False)
         else:
-            self._console.print(_failed(event.error), soft_wrap=True, highlight=False)
-            self._durations.pop(event.task.source, None)
+            self._console.print(_failed_line(event.error), soft_wrap=True, highlight=False)
+            self._durations.pop(source, None)
             self._count -= 1
-        self._left -= 1
-        if (bar := self._going.pop(event.task.source, None)) is not None:
+        self._remaining -= 1
+        if (bar := self._open.pop(source, None)) is not None:
             self._bars.remove_task(bar)
         if self._many:
-            self._bars.update(self._whole, description=f"{self._left} left", total=self._total())
+            self._bars.update(
+                self._total_bar,
+                description=f"{self._remaining} left",
+                total=self._total_seconds(),
+            )
+
+    def show_status(self, text: str) -> None:
+        """See `Screen`. The status has a bar without length."""
+        if self._status_bar is not None:
+            self._bars.remove_task(self._status_bar)
+            self._status_bar = None
+        if text:
+            self._status_bar = self._bars.add_task(text, total=None, is_status=True)
 
     def close(self) -> None:
         """See `Screen`."""
         self._bars.stop()
 
-    def _name(self, tasks: Sequence[WorkItem]) -> str:
-        return f"{len(tasks)} left" if self._many else _shortened(tasks[0].source)
-
-    def _advance(self, task: WorkItem, seconds: float) -> None:
-        source = task.source
-        self._places[source] = max(seconds, self._places.get(source, 0.0))
-        self._bars.update(self._whole, completed=sum(self._places.values()))
+    def _advance(self, item: WorkItem, seconds: float) -> None:
+        """Move the bars: a recording is transcribed up to this time."""
+        source = item.source
+        self._seconds_done[source] = max(seconds, self._seconds_done.get(source, 0.0))
+        self._bars.update(self._total_bar, completed=sum(self._seconds_done.values()))
         if self._many:
-            if source not in self._going:
-                total = self._durations.get(source) or _duration(task)
-                self._going[source] = self._bars.add_task(
-                    _shortened(source), total=total, whole=False
-                )
-            self._bars.update(self._going[source], completed=self._places[source])
+            if source not in self._open:
+                total = self._durations.get(source) or _duration(item)
+                self._open[source] = self._bars.add_task(_shortened(source), total=total)
+            self._bars.update(self._open[source], completed=self._seconds_done[source])
 
-    def _total(self) -> float | None:
-        """Seconds of all recordings: of those not asked, as many as the others have on average."""
-        known = [one for one in self._durations.values() if one]
+    def _total_seconds(self) -> float | None:
+        """Return the duration of all recordings; an unknown duration counts as the average."""
+        known = [duration for duration in self._durations.values() if duration]
         return sum(known) / len(known) * self._count if known else None
 
 
 class _Clock(ProgressColumn):
-    """Recording time, speed, and what is left."""
+    """Shows the transcribed time; for the whole job also the speed and the time left."""
 
     def render(self, task: Bar) -> Text:
+        if task.fields.get("is_status"):
+            return Text("")
         done = task.completed
         parts = [clock(done) + (f" of {clock(task.total)}" if task.total else "")]
-        if task.fields["whole"] and task.elapsed and done:
+        if task.fields.get("whole_job") and task.elapsed and done:
             speed = done / task.elapsed
             parts.append(f"{speed:.0f}x")
             if task.total and task.total > done:
@@ -182,80 +221,95 @@ class _Clock(ProgressColumn):
         return Text(" · ".join(parts), style="cyan")
 
 
-def open_screen(tasks: Sequence[WorkItem], *, json_lines: bool, text: bool, quiet: bool) -> Screen:
-    """The screen that fits where output goes.
+class _TwoScreens:
+    """Text to a pipe; progress bars and errors on the terminal."""
 
-    Args:
-        tasks: of the job.
-        json_lines: write them, and nothing else, to standard output.
-        text: show the segments' text.
-        quiet: show nothing but text and errors.
-    """
-    console = Console(stderr=json_lines or not sys.stdout.isatty())
-    if not tasks or quiet or not (sys.stderr if console.stderr else sys.stdout).isatty():
-        return JsonLines() if json_lines else Lines(text=text)
-    if json_lines:
-        return _Both(JsonLines(errors=False), Terminal(console, tasks, text=False))
-    if console.stderr:
-        return _Both(Lines(text=text, errors=False), Terminal(console, tasks, text=False))
-    return Terminal(console, tasks, text=text)
-
-
-class _Both:
-    """Text to a pipe, bars and errors to the terminal."""
-
-    def __init__(self, out: Screen, terminal: Screen) -> None:
-        self._screens = out, terminal
+    def __init__(self, pipe: Screen, terminal: Screen) -> None:
+        self._pipe, self._terminal = pipe, terminal
 
     def show(self, event: Event) -> None:
-        for screen in self._screens:
-            screen.show(event)
+        self._pipe.show(event)
+        self._terminal.show(event)
+
+    def show_status(self, text: str) -> None:
+        self._terminal.show_status(text)
 
     def close(self) -> None:
-        for screen in self._screens:
-            screen.close()
+        self._terminal.close()
 
 
-def complain(error: WhisperBatchError) -> None:
-    """One line, to standard error."""
-    print(f"failed: {error}", file=sys.stderr, flush=True)  # noqa: T201 - a program's output
+def open_screen(items: Sequence[WorkItem], *, json_lines: bool, text: bool, quiet: bool) -> Screen:
+    """Return the screen for the terminals, pipes or files that the output goes to.
+
+    Args:
+        items: the recordings of the job.
+        json_lines: print JSON lines, and nothing else, to standard output.
+        text: print the text of segments.
+        quiet: print only text and errors.
+    """
+    console = Console(stderr=json_lines or not sys.stdout.isatty())
+    has_terminal = (sys.stderr if console.stderr else sys.stdout).isatty()
+    if not items or quiet or not has_terminal:
+        status = not quiet and not text
+        return JsonLines(status=status) if json_lines else Lines(text=text, status=status)
+    if json_lines:
+        return _TwoScreens(JsonLines(errors=False), Terminal(console, items, text=False))
+    if console.stderr:
+        return _TwoScreens(Lines(text=text, errors=False), Terminal(console, items, text=False))
+    return Terminal(console, items, text=text)
+
+
+def print_result(line: str) -> None:
+    """Print a line of the result to standard output, without delay."""
+    sys.stdout.write(f"{line}\n")
+    sys.stdout.flush()
+
+
+def print_error(error: WhisperBatchError) -> None:
+    """Print the error of a recording to standard error, on one line."""
+    print_note(f"failed: {error}")
+
+
+def print_note(line: str) -> None:
+    """Print a line to standard error, apart from the results."""
+    print(line, file=sys.stderr, flush=True)  # noqa: T201 - a message of the command line
+
+
+def print_note_on_terminal(line: str) -> None:
+    """Print a line to standard error if it is a terminal; an empty line is not printed."""
+    if line and sys.stderr.isatty():
+        print_note(line)
 
 
 def clock(seconds: float) -> str:
-    """1:02:03, or 2:03."""
+    """Format seconds as "1:02:03", or "2:03"."""
     minutes, second = divmod(int(seconds), 60)
     hours, minute = divmod(minutes, 60)
     return f"{hours}:{minute:02}:{second:02}" if hours else f"{minute}:{second:02}"
 
 
-def put(line: str) -> None:
-    """A line of what was asked for, to standard output, at once."""
-    sys.stdout.write(f"{line}\n")
-    sys.stdout.flush()
-
-
-def _line(segment: Segment) -> Text:
+def _segment_line(segment: Segment) -> Text:
     times = f"{clock(segment.start)}".rjust(8)
     return Text.assemble((times, "dim"), "  ", segment.text)
 
 
-def _done(event: Finished) -> Text:
-    outputs = event.task.outputs
-    written = ", ".join(str(one) for one in outputs[:1]) + (
-        f" and {len(outputs) - 1} more" if len(outputs) > 1 else ""
-    )
-    listed = len(event.transcript.omissions)
-    left_out = f", {listed} left out or missed" if listed else ""
+def _finished_line(event: Finished) -> Text:
+    transcript, outputs = event.transcript, event.item.outputs
+    paths = ", ".join(map(str, outputs[:1]))
+    if len(outputs) > 1:
+        paths += f" and {len(outputs) - 1} more"
+    count = len(transcript.omissions)
+    omissions = f", {count} omission{'s' if count > 1 else ''}" if count else ""
     return Text.assemble(
         ("done ", "green"),
-        f"{_name(event.task.source)} ",
-        (f"{clock(event.transcript.duration)} {event.transcript.language or 'no speech'}", "dim"),
-        (left_out, "yellow"),
-        (f" -> {written}" if written else "", "dim"),
+        f"{_name(event.item.source)} ",
+        (f"{clock(transcript.duration)} {transcript.language or 'no speech'}", "dim"),
+        (omissions, "yellow"),
+        (f" -> {paths}" if paths else "", "dim"),
     )
 
 
-def _failed(error: WhisperBatchError) -> Text:
+def _failed_line(error: WhisperBatchError) -> Text:
     return Text.assemble(("failed ", "bold red"), str(error))
 
 
@@ -264,9 +318,11 @@ def _name(source: str) -> str:
 
 
 def _shortened(source: str) -> str:
-    name = "".join(one if one.isprintable() else " " for one in _name(source))
-    return name if len(name) <= NARROW else f"{name[: NARROW - 1]}…"
+    """Return the name of a recording in at most `NAME_WIDTH` printable characters."""
+    name = "".join(char if char.isprintable() else " " for char in _name(source))
+    return name if len(name) <= NAME_WIDTH else f"{name[: NAME_WIDTH - 1]}…"
 
 
-def _duration(task: WorkItem) -> float | None:
-    return stated_duration(task.source) if task.path else None
+def _duration(item: WorkItem) -> float | None:
+    """Return the duration that the file states, in seconds; None if it is unknown."""
+    return stated_duration(item.source) if item.path else None

@@ -1,14 +1,14 @@
-"""A picture of a transcript: what was heard, and what became of it. The extra `plot`.
+"""Draw a transcript and its recording as a picture. Needs the extra `plot`.
 
-    0:00 ....|||||||.......|||||||||||||....    how loud it is, from moment to moment
-             =======       =============        what the detector found to be speech
-             [  0  ]       [     1     ]        chunks: how it was cut to be decoded
-             ▒▒▒▒▒▒▒       ▓▓▓▓▓▓ ░░░░░░        segments: the paler, the less sure
-             en            en     fr            their languages, in a colour each
-                                  xxx           what was left out, and speech that was missed
+    0:00 ....|||||||.......|||||||||||||....    loudness
+             =======       =============        speech that the VAD found
+             [  0  ]       [     1     ]        chunks
+             ▒▒▒▒▒▒▒       ▓▓▓▓▓▓ ░░░░░░        segments; a pale segment is less probable
+             en            en     fr            a colour for each language
+                                  xxx           omissions: removed text, and missed speech
 
-Long recordings take several lines. A point of the picture is a tenth of a second, so that hours
-take little memory.
+A long recording takes several lines. A point of the loudness is a tenth of a second, so that the
+loudness of many hours needs little memory.
 """
 
 import base64
@@ -40,28 +40,29 @@ from whisperbatch.types import (
 )
 from whisperbatch.writers import write_atomically
 
-KINDS: Final = ("png", "html")
-STEP: Final = 10 * HOP  # samples to a point: a tenth of a second
-LINES: Final = (60, 120, 300, 600, 900, 1800, 3600, 7200)  # seconds that a line may show
-MOST_LINES: Final = 12
-COLOURS: Final = ("#4477aa", "#ee6677", "#228833", "#ccbb44", "#66ccee", "#aa3377")
-"""Paul Tol's bright scheme, which the colour-blind tell apart."""
-GREY, RED, FAINT = "#777777", "#cc3311", "#dddddd"
-LOUD: Final = (0.55, 1.0)  # from and to, of a line's height
-SPEECH: Final = (0.46, 0.5)
-CHUNKS: Final = (0.34, 0.42)
-SEGMENTS: Final = (0.14, 0.3)
-LEFT_OUT: Final = (0.0, 0.08)
+PLOT_FORMATS: Final = ("png", "html")
+POINT: Final = 10 * HOP  # samples in a point of the loudness: a tenth of a second
+LINE_DURATIONS: Final = (60, 120, 300, 600, 900, 1800, 3600, 7200)  # seconds
+MAX_LINES: Final = 12
+LANGUAGE_COLOURS: Final = ("#4477aa", "#ee6677", "#228833", "#ccbb44", "#66ccee", "#aa3377")
+"""Paul Tol's bright scheme, which colour-blind people can distinguish."""
+GREY, DARK_GREY, LIGHT_GREY, BLACK, RED = "#777777", "#bbbbbb", "#dddddd", "#000000", "#cc3311"
+# bottom and top of each band, as fractions of the height of a line
+LOUDNESS_BAND: Final = (0.55, 1.0)
+SPEECH_BAND: Final = (0.46, 0.5)
+CHUNK_BAND: Final = (0.34, 0.42)
+SEGMENT_BAND: Final = (0.14, 0.3)
+OMISSION_BAND: Final = (0.0, 0.08)
 
 
 @dataclass(slots=True)
-class Seen:
-    """What is seen of a recording.
+class RecordingOverview:
+    """The parts of the picture that a transcript does not contain.
 
     Attributes:
-        peaks: the loudest sample of each `STEP`.
-        speech: (start, end) in seconds of each stretch.
-        chunks: likewise.
+        peaks: the largest absolute sample of each `POINT`.
+        speech: (start, end) of each speech span, in seconds.
+        chunks: (start, end) of each chunk, in seconds.
     """
 
     peaks: list[float] = field(default_factory=list)
@@ -69,85 +70,83 @@ class Seen:
     chunks: list[tuple[float, float]] = field(default_factory=list)
 
 
-def look(source: Source, options: Options) -> Seen:
-    """Read a recording once more, for what a transcript does not hold.
+def read_overview(source: Source, options: Options) -> RecordingOverview:
+    """Read a recording again, to measure its loudness and find its speech and chunks.
 
     Args:
-        source: a file or samples: what can be read twice.
-        options: that it was transcribed with.
+        source: a file or samples; a pipe cannot be read a second time.
+        options: the options of the transcription.
 
     Raises:
-        AudioError: it cannot be read.
+        AudioError: the recording cannot be read.
     """
-    seen = Seen()
+    overview = RecordingOverview()
     with open_audio(source, options) as reader:
-        blocks = _measured(reader.blocks(), seen.peaks)
+        blocks = _with_peaks(reader.blocks(), overview.peaks)
         measured = AudioReader(reader.name, blocks, reader.close, options=options)
         for chunk in chunk_audio(measured, options=options):
-            seen.chunks.append((to_seconds(chunk.start), to_seconds(chunk.end)))
-            seen.speech += [_seconds(span) for span in chunk.speech]
-    return seen
+            overview.chunks.append((to_seconds(chunk.start), to_seconds(chunk.end)))
+            overview.speech += [_in_seconds(span) for span in chunk.speech]
+    return overview
 
 
-def check_plot(kind: str) -> None:
-    """Whether a picture can be drawn here.
+def check_plot(plot_format: str) -> None:
+    """Check that a picture of this format can be drawn.
 
     Raises:
-        OptionError: there is no such kind.
+        OptionError: the format is unknown.
         MissingExtraError: matplotlib is not installed.
     """
-    if kind not in KINDS:
-        raise OptionError(f"plot={kind!r} is none of {', '.join(KINDS)}")
+    if plot_format not in PLOT_FORMATS:
+        raise OptionError(f"plot={plot_format!r} is none of {', '.join(PLOT_FORMATS)}")
     if not find_spec("matplotlib"):
         raise MissingExtraError("matplotlib is not installed: pip install 'whisperbatch[plot]'")
 
 
-def draw(transcript: Transcript, path: Path, options: Options) -> Path:
-    """Draw a transcript of a file, as the suffix says: .png, or .html with the text below.
+def write_timeline(transcript: Transcript, path: Path, options: Options) -> Path:
+    """Draw a transcript of a file, in the format of the suffix: .png, or .html with the text.
 
     Raises:
         AudioError: the recording cannot be read again.
         WriteError: the picture cannot be written.
     """
-    image = picture(transcript, look(transcript.source, options))
-    data = (
-        image
-        if path.suffix == ".png"
-        else page(transcript, image).encode(errors="backslashreplace")
-    )
-    return write_atomically(path, data)
+    png = draw_timeline(transcript, read_overview(transcript.source, options))
+    if path.suffix == ".png":
+        return write_atomically(path, png)
+    return write_atomically(path, html_page(transcript, png).encode(errors="backslashreplace"))
 
 
-def picture(transcript: Transcript, seen: Seen) -> bytes:
-    """The picture, as PNG."""
+def draw_timeline(transcript: Transcript, overview: RecordingOverview) -> bytes:
+    """Return the picture as PNG."""
     from matplotlib.figure import Figure  # noqa: PLC0415 - an extra
 
     duration = max(transcript.duration, 1.0)
-    length = next((one for one in LINES if duration <= one * MOST_LINES), LINES[-1])
-    length = min(length, ceil(duration))
-    lines = ceil(duration / length)
+    fitting = (seconds for seconds in LINE_DURATIONS if duration <= seconds * MAX_LINES)
+    line_duration = min(next(fitting, LINE_DURATIONS[-1]), ceil(duration))
+    lines = ceil(duration / line_duration)
     figure = Figure(figsize=(14, 1.2 + 1.5 * lines), layout="constrained")
     colours = _colours(transcript.segments)
     for number, axes in enumerate(figure.subplots(lines, squeeze=False)[:, 0]):
-        _line(axes, transcript, seen, number * length, (number + 1) * length, colours)
+        start, end = number * line_duration, (number + 1) * line_duration
+        _draw_line(axes, transcript, overview, start, end, colours)
     name = _printable(Path(transcript.source).name)
     figure.suptitle(f"{name}   {_clock(transcript.duration)}", fontsize=11, parse_math=False)
     figure.legend(handles=_legend(colours), loc="outside lower center", ncols=8, frameon=False)
     out = io.BytesIO()
     with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "Glyph .* missing")  # of a name in another script
+        warnings.filterwarnings("ignore", "Glyph .* missing")  # file names in other scripts
         figure.savefig(out, format="png", dpi=110)
     return out.getvalue()
 
 
-def page(transcript: Transcript, image: bytes) -> str:
-    """The picture and the text, as one HTML file that needs nothing else."""
-    rows = [(one.start, _row(one)) for one in transcript.segments]
-    rows += [(one.start, _dropped_row(one)) for one in transcript.omissions]
+def html_page(transcript: Transcript, png: bytes) -> str:
+    """Return picture and text as one HTML file, which refers to no other files."""
+    rows = [(segment.start, _segment_row(segment)) for segment in transcript.segments]
+    rows += [(omission.start, _omission_row(omission)) for omission in transcript.omissions]
     name = html.escape(_printable(Path(transcript.source).name))
     return PAGE.format(
         name=name,
-        picture=base64.b64encode(image).decode(),
+        picture=base64.b64encode(png).decode(),
         about=html.escape(
             f"{_clock(transcript.duration)}, {transcript.language or 'no speech'}, "
             f"{len(transcript.segments)} segments, {transcript.chunks} chunks, "
@@ -158,7 +157,10 @@ def page(transcript: Transcript, image: bytes) -> str:
 
 
 def confidence(segment: Segment) -> float:
-    """From 0 to 1: the mean probability of a token, or of a word where there are words."""
+    """Return the mean probability of the segment's words, from 0 to 1.
+
+    Without words, the geometric mean probability of the tokens.
+    """
     if segment.words:
         return sum(word.probability for word in segment.words) / len(segment.words)
     return min(exp(segment.avg_logprob), 1.0)
@@ -180,7 +182,7 @@ td:first-child {{ color: #777; white-space: nowrap }}
 <body>
 <h1>{name}</h1>
 <p>{about}</p>
-<img alt="what was heard and what became of it" src="data:image/png;base64,{picture}">
+<img alt="loudness, speech, chunks and segments over time" src="data:image/png;base64,{picture}">
 <table>
 {rows}
 </table>
@@ -189,75 +191,81 @@ td:first-child {{ color: #777; white-space: nowrap }}
 """
 
 
-def _row(segment: Segment) -> str:
+def _segment_row(segment: Segment) -> str:
     return (
         f"<tr><td>{_clock(segment.start)}</td><td>{segment.language}</td>"
         f"<td>{confidence(segment):.0%}</td><td>{html.escape(segment.text)}</td></tr>"
     )
 
 
-def _dropped_row(one: Omission) -> str:
+def _omission_row(omission: Omission) -> str:
+    content = html.escape(omission.text) or f"{omission.end - omission.start:.1f} s"
     return (
-        f'<tr class="dropped"><td>{_clock(one.start)}</td><td></td><td></td>'
-        f"<td>{one.reason}: {html.escape(one.text) or f'{one.end - one.start:.1f} s'}</td></tr>"
+        f'<tr class="dropped"><td>{_clock(omission.start)}</td><td></td><td></td>'
+        f"<td>{omission.reason}: {content}</td></tr>"
     )
 
 
-def _line(  # noqa: PLR0917 - what a line shows
+def _draw_line(  # noqa: PLR0917 - all that the line shows
     axes: Any,  # noqa: ANN401 - matplotlib is not imported here
     transcript: Transcript,
-    seen: Seen,
+    overview: RecordingOverview,
     start: float,
     end: float,
     colours: dict[str, str],
 ) -> None:
-    """One line of the picture."""
-    step = to_seconds(STEP)
-    first, last = int(start / step), int(end / step)
-    peaks = np.array(seen.peaks[first:last], np.float32)
-    middle, half = sum(LOUD) / 2, (LOUD[1] - LOUD[0]) / 2
-    times = (first + np.arange(len(peaks)) + 0.5) * step
+    """Draw one line of the picture, from `start` to `end` in seconds."""
+    point = to_seconds(POINT)
+    first, stop = int(start / point), int(end / point)
+    peaks = np.array(overview.peaks[first:stop], np.float32)
+    bottom, top = LOUDNESS_BAND
+    middle, half = (bottom + top) / 2, (top - bottom) / 2
+    times = (first + np.arange(len(peaks)) + 0.5) * point
     height = np.minimum(peaks, 1) * half
     axes.fill_between(times, middle - height, middle + height, color=GREY, linewidth=0)
-    _bars(axes, seen.speech, SPEECH, "#000000")
-    _bars(axes, seen.chunks[::2], CHUNKS, FAINT)
-    _bars(axes, seen.chunks[1::2], CHUNKS, "#bbbbbb")
+    _draw_bars(axes, overview.speech, SPEECH_BAND, BLACK)
+    _draw_bars(axes, overview.chunks[::2], CHUNK_BAND, LIGHT_GREY)
+    _draw_bars(axes, overview.chunks[1::2], CHUNK_BAND, DARK_GREY)
     for language, colour in colours.items():
-        own = [one for one in transcript.segments if one.language == language]
-        sure = [0.2 + 0.8 * confidence(one) for one in own]
+        segments = [segment for segment in transcript.segments if segment.language == language]
+        opacities = [0.2 + 0.8 * confidence(segment) for segment in segments]
         axes.broken_barh(
-            [(one.start, one.end - one.start) for one in own],
-            (SEGMENTS[0], SEGMENTS[1] - SEGMENTS[0]),
-            facecolors=[(colour, alpha) for alpha in sure],
+            [(segment.start, segment.end - segment.start) for segment in segments],
+            (SEGMENT_BAND[0], SEGMENT_BAND[1] - SEGMENT_BAND[0]),
+            facecolors=[(colour, opacity) for opacity in opacities],
             edgecolor="white",
             linewidth=0.5,
         )
-    _bars(axes, [(one.start, one.end) for one in transcript.omissions], LEFT_OUT, RED)
+    omissions = [(omission.start, omission.end) for omission in transcript.omissions]
+    _draw_bars(axes, omissions, OMISSION_BAND, RED)
     axes.set(xlim=(start, end), ylim=(-0.05, 1.02), yticks=[])
     axes.xaxis.set_major_formatter(lambda value, _: _clock(value))
     for side in ("left", "right", "top"):
         axes.spines[side].set_visible(False)
 
 
-def _bars(
+def _draw_bars(
     axes: Any,  # noqa: ANN401 - matplotlib is not imported here
     spans: Sequence[tuple[float, float]],
-    place: tuple[float, float],
+    band: tuple[float, float],
     colour: str,
 ) -> None:
-    low, high = place
+    bottom, top = band
     axes.broken_barh(
-        [(start, end - start) for start, end in spans], (low, high - low), facecolor=colour
+        [(start, end - start) for start, end in spans], (bottom, top - bottom), facecolor=colour
     )
 
 
 def _colours(segments: Sequence[Segment]) -> dict[str, str]:
-    """A colour for each language, those of most segments first."""
+    """Return a colour for each language, in descending order of their segments."""
     counts: dict[str, int] = {}
     for segment in segments:
         counts[segment.language] = counts.get(segment.language, 0) + 1
-    ranked = sorted(counts, key=lambda language: -counts[language])
-    return {one: COLOURS[number % len(COLOURS)] for number, one in enumerate(ranked)}
+    languages = sorted(counts, key=lambda language: -counts[language])
+    return {
+        language: LANGUAGE_COLOURS[number % len(LANGUAGE_COLOURS)]
+        for number, language in enumerate(languages)
+    }
 
 
 def _legend(colours: dict[str, str]) -> list[Any]:
@@ -265,34 +273,34 @@ def _legend(colours: dict[str, str]) -> list[Any]:
 
     return [
         Patch(color=GREY, label="loudness"),
-        Patch(color="#000000", label="speech"),
-        Patch(color=FAINT, label="chunks"),
+        Patch(color=BLACK, label="speech"),
+        Patch(color=LIGHT_GREY, label="chunks"),
         *(
-            Patch(color=colour, label=f"text: {one}, pale: unsure")
-            for one, colour in colours.items()
+            Patch(color=colour, label=f"text: {language} (pale: less probable)")
+            for language, colour in colours.items()
         ),
-        Patch(color=RED, label="left out or missed"),
+        Patch(color=RED, label="omissions"),
     ]
 
 
-def _measured(blocks: Iterable[Samples], peaks: list[float]) -> Iterator[Samples]:
-    """The same blocks; the loudest of each `STEP` samples is added to `peaks`."""
-    rest = np.zeros(0, np.float32)
+def _with_peaks(blocks: Iterable[Samples], peaks: list[float]) -> Iterator[Samples]:
+    """Yield the blocks unchanged; append the largest absolute sample of each `POINT` to `peaks`."""
+    incomplete = np.zeros(0, np.float32)  # samples of a point that the next block completes
     for block in blocks:
-        loud = np.concatenate((rest, np.abs(block)))
-        whole = len(loud) // STEP * STEP
-        peaks += loud[:whole].reshape(-1, STEP).max(axis=1).tolist()
-        rest = loud[whole:]
+        samples = np.concatenate((incomplete, np.abs(block)))
+        complete = len(samples) // POINT * POINT
+        peaks += samples[:complete].reshape(-1, POINT).max(axis=1).tolist()
+        incomplete = samples[complete:]
         yield block
-    peaks += [float(rest.max())] if len(rest) else []
+    peaks += [float(incomplete.max())] if len(incomplete) else []
 
 
-def _seconds(span: SpeechSpan) -> tuple[float, float]:
+def _in_seconds(span: SpeechSpan) -> tuple[float, float]:
     return to_seconds(span.start), to_seconds(span.end)
 
 
 def _printable(name: str) -> str:
-    """A file's name, which may hold anything, as text."""
+    """Return a file name, which may contain any bytes, as text."""
     return name.encode(errors="replace").decode()
 
 

@@ -1,4 +1,4 @@
-"""Other libraries' interfaces on whisperbatch, for programs that were written for them.
+"""Interfaces of other libraries, implemented on whisperbatch, for programs written for them.
 
-Nothing of whisperbatch imports them.
+No other module of whisperbatch imports this package.
 """

@@ -1,1 +1,1 @@
-"""From encoder output to segments: prompts, words, their places, and segments."""
+"""Decoding: from features to segments, with prompts, aligned words, audits and retries."""

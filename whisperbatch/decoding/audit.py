@@ -1,48 +1,51 @@
-"""Is a chunk's text all that is said in it, and no more?
+"""Audit: does the text of a row contain all words spoken in its chunk, and no other words?
 
-No threshold of Whisper's sees words that are missing: a row that stops early, or leaves out what
-is in its middle, is as probable and compresses as well as any. The voice activity detector knows
-where there is speech, and the alignment where there are words:
+None of Whisper's thresholds detects missing words. A row that stops early or skips its middle is as
+probable as a complete row, and compresses equally well. But the VAD knows where there is speech,
+and the alignment knows where there are words:
 
     speech  [============]  [=======]   [==================]
     words    one two three   four
-                                        |----- uncovered ---|
+                                        |---- uncovered ---|
 
-Over 427 chunks of prompts and read speech in five languages (base), the longest uncovered stretch
-was 3 to 16 s where words were lost and at most 1.25 s where they were not.
+In 427 chunks of prompts and read speech in five languages (model base), the longest uncovered
+speech was 3 to 16 s if words were lost, and at most 1.25 s otherwise.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from whisperbatch.decoding.decoded_row import DecodedRow, normalized
-from whisperbatch.decoding.loops import repeats
-from whisperbatch.decoding.words import AlignedWord, letters, said_slowly
-from whisperbatch.options import MOST_TOKENS, Options
+from whisperbatch.decoding.decoded_row import DecodedRow, normalize_words
+from whisperbatch.decoding.loops import find_repeats
+from whisperbatch.decoding.words import AlignedWord, count_letters, slow_duration
+from whisperbatch.options import MAX_NEW_TOKENS, Options
 from whisperbatch.text.languages import UNSPACED
-from whisperbatch.text.scripts import foreign
-from whisperbatch.types import Chunk, SpeechSpan, spoken, to_samples, to_seconds
+from whisperbatch.text.scripts import foreign_letters
+from whisperbatch.types import Chunk, SpeechSpan, speech_seconds, to_samples, to_seconds
 
-FASTEST: Final = 50.0  # letters a second that nobody says: for long, nobody says half of it
-BRIEF: Final = 0.6  # seconds, margins counted, that a noise may last which was taken for speech
-LEAST: Final = 12  # letters in a row that must be as fast; alignments jitter
-FASTEST_UNSPACED: Final = 25.0  # characters that are syllables
-LEAST_UNSPACED: Final = 6
-FORGIVEN: Final = 3.0  # seconds of speech above which silence excuses nothing
-TOKENS: Final = 40.0  # a second of speech: eight syllables of a script with five tokens to each
-SPARE: Final = 12  # more tokens, for punctuation and for speech that the detector missed
-SAID: Final = 15.0  # letters a second, of ordinary speech
+# Impossible rates of speech. Even half of these rates cannot be spoken for long.
+MAX_LETTERS_PER_SECOND: Final = 50.0
+MAX_CHARACTERS_PER_SECOND: Final = 25.0  # in languages without spaces: characters are syllables
+# A run of words is too fast only with this many letters, because the times of words jitter.
+MIN_LETTERS: Final = 12
+MIN_CHARACTERS: Final = 6  # in languages without spaces
+
+MAX_NOISE: Final = 0.6  # seconds, with margins: longest noise that the VAD takes for speech
+MAX_SILENT_SPEECH: Final = 3.0  # seconds: with more speech, Whisper's silence rule does not apply
+TOKENS_PER_SECOND: Final = 40.0  # eight syllables a second in a script with five tokens for each
+SPARE_TOKENS: Final = 12  # for punctuation, and for speech that the VAD missed
+LETTERS_PER_SECOND: Final = 15.0  # of ordinary speech
 
 
 @dataclass(frozen=True, slots=True)
-class Hole:
-    """Speech without words.
+class UncoveredSpeech:
+    """Speech that no word covers.
 
     Attributes:
-        start: in recording samples.
-        end: likewise.
-        speech: samples of speech in it; pauses do not count.
+        start: first recording sample.
+        end: recording sample after the last.
+        speech: number of samples of speech between them, without pauses.
     """
 
     start: int
@@ -52,191 +55,214 @@ class Hole:
 
 @dataclass(frozen=True, slots=True)
 class Audit:
-    """What is wrong with a part.
+    """The faults of a decoded row.
 
     Attributes:
-        holes: speech without words, each longer than the threshold.
-        repeats: whether its text repeats itself beyond the threshold.
-        improbable: whether its average log-probability is below the threshold, and silence does
-            not account for it.
-        hurried: letters that there is no time to say.
-        foreign: letters of scripts that the language is not written in.
-        cut_off: whether decoding stopped at the limit of tokens.
-        cost: seconds of the recording that are wrong, about; 0 where nothing is.
+        uncovered: uncovered speech, each longer than the threshold.
+        repetitive: whether the text repeats itself more than the threshold allows.
+        improbable: whether the average log-probability is below the threshold, and silence does
+            not explain the low value.
+        too_fast: number of letters that cannot be spoken in the time of their words.
+        foreign: number of letters of scripts that the language is not written in.
+        cut_off: whether decoding stopped at the token limit.
+        cost: approximate seconds of the recording that are wrong; 0 if nothing is wrong.
     """
 
-    holes: tuple[Hole, ...]
-    repeats: bool
+    uncovered: tuple[UncoveredSpeech, ...]
+    repetitive: bool
     improbable: bool
-    hurried: int
+    too_fast: int
     foreign: int
     cut_off: bool
     cost: float
 
     @property
     def passed(self) -> bool:
-        """Nothing is wrong."""
-        wrong = self.holes or self.repeats or self.improbable or self.hurried or self.foreign
-        return not (wrong or self.cut_off)
+        """Whether the row has no fault."""
+        return not (
+            self.uncovered
+            or self.repetitive
+            or self.improbable
+            or self.too_fast
+            or self.foreign
+            or self.cut_off
+        )
 
 
-def audit(part: DecodedRow, options: Options) -> Audit:
-    """Hold a part against its speech and the thresholds."""
-    hypothesis = part.hypothesis
-    most = most_tokens(part.chunk)
-    limited = options.max_new_tokens is not None and options.max_new_tokens <= most
-    full = len(hypothesis.tokens) >= min(options.max_new_tokens or MOST_TOKENS, most)
-    holes = () if (limited and full) else find_holes(part, options)
-    cut_off = full and not limited
-    looping = exceeds(part.compression_ratio, options.compression_ratio_threshold)
-    improbable = (
-        options.log_prob_threshold is not None
-        and bool(part.text)
-        and hypothesis.avg_logprob < options.log_prob_threshold
-        and not (is_silent(part, options) and spoken(part.chunk.speech) < FORGIVEN)
-    )
-    hurried = sum(letters(part.words[n].text) for n in hurried_words(part))
-    foreign = _foreign(part, options)
-    cost = sum(to_seconds(hole.speech) for hole in holes) + hurried / SAID
-    if foreign:
-        cost += 1.0 + foreign / SAID
-    if looping:
-        again = sum(repeat.again for repeat in repeats(normalized(part.words)))
-        cost += 1.0 + again / SAID * 5
+def audit(decoded: DecodedRow, options: Options) -> Audit:
+    """Check a decoded row against its speech and the thresholds of the options."""
+    speech_limit = max_tokens_for(decoded.chunk)
+    user_limit = options.max_new_tokens
+    limited_by_user = user_limit is not None and user_limit <= speech_limit
+    full = len(decoded.hypothesis.tokens) >= min(user_limit or MAX_NEW_TOKENS, speech_limit)
+    uncovered = () if (limited_by_user and full) else find_uncovered_speech(decoded, options)
+    cut_off = full and not limited_by_user
+    repetitive = exceeds(decoded.compression_ratio, options.compression_ratio_threshold)
+    improbable = _is_improbable(decoded, options)
+    too_fast = sum(count_letters(decoded.words[n].text) for n in too_fast_words(decoded))
+    foreign_count = _count_foreign_letters(decoded, options)
+    cost = sum(to_seconds(gap.speech) for gap in uncovered) + too_fast / LETTERS_PER_SECOND
+    if foreign_count:
+        cost += 1.0 + foreign_count / LETTERS_PER_SECOND
+    if repetitive:
+        repeats = find_repeats(normalize_words(decoded.words))
+        cost += 1.0 + sum(repeat.repeated_words for repeat in repeats) / LETTERS_PER_SECOND * 5
     if improbable:
-        cost += 0.5 * spoken(part.chunk.speech)
+        cost += 0.5 * speech_seconds(decoded.chunk.speech)
     return Audit(
-        holes=holes,
-        repeats=looping,
+        uncovered=uncovered,
+        repetitive=repetitive,
         improbable=improbable,
-        hurried=hurried,
-        foreign=foreign,
+        too_fast=too_fast,
+        foreign=foreign_count,
         cut_off=cut_off,
         cost=cost + (1.0 if cut_off else 0.0),
     )
 
 
-def most_tokens(chunk: Chunk) -> int:
-    """How many tokens the speech of a chunk can have, however fast and in whatever script.
+def max_tokens_for(chunk: Chunk) -> int:
+    """Return the maximum number of tokens for the speech of a chunk, at any rate, in any script.
 
-    A quarter, a half or all of Whisper's limit. A row with more has failed.
+    The result is a quarter, half or all of Whisper's limit. A row with more tokens has failed.
     """
-    limits = (MOST_TOKENS // 4, MOST_TOKENS // 2)
-    return next((n for n in limits if spoken(chunk.speech) * TOKENS + SPARE <= n), MOST_TOKENS)
+    limits = (MAX_NEW_TOKENS // 4, MAX_NEW_TOKENS // 2)
+    needed = speech_seconds(chunk.speech) * TOKENS_PER_SECOND + SPARE_TOKENS
+    return next((limit for limit in limits if needed <= limit), MAX_NEW_TOKENS)
 
 
-def _foreign(part: DecodedRow, options: Options) -> int:
+def _is_improbable(decoded: DecodedRow, options: Options) -> bool:
+    """Return whether the text is improbable, and silence does not explain its low probability."""
+    if options.log_prob_threshold is None or not decoded.text:
+        return False
+    excused = (
+        is_silent(decoded, options) and speech_seconds(decoded.chunk.speech) < MAX_SILENT_SPEECH
+    )
+    return decoded.hypothesis.avg_logprob < options.log_prob_threshold and not excused
+
+
+def _count_foreign_letters(decoded: DecodedRow, options: Options) -> int:
+    """Return the number of letters of other scripts; 0 unless rows have their own languages."""
     if not options.multilingual:
         return 0
-    return len(foreign(part.text, part.written, latin=options.latin_names))
+    return len(foreign_letters(decoded.text, decoded.text_language, latin=options.latin_names))
 
 
 def exceeds(value: float, threshold: float | None) -> bool:
-    """Whether there is a threshold, and the value above it."""
+    """Return whether there is a threshold and `value` is above the threshold."""
     return threshold is not None and value > threshold
 
 
-def is_silent(part: DecodedRow, options: Options) -> bool:
-    """Whisper's rule: no-speech probability is high, and the text improbable.
+def is_silent(decoded: DecodedRow, options: Options) -> bool:
+    """Return Whisper's silence rule: a high no-speech probability and improbable text.
 
-    It forgives improbable text and nothing else (in openai/whisper and faster-whisper it also ends
-    the retries of text that repeats itself), and only where the voice activity detector too has
-    found little: elsewhere the chunk is cut anew before anything of it is given up.
+    In the audit, silence excuses improbable text and nothing else. (In openai/whisper and
+    faster-whisper, silence also ends the retries of text that repeats itself.) Silence is an excuse
+    only if the VAD found little speech as well. Otherwise the chunk is split before any text is
+    removed.
     """
-    return exceeds(part.hypothesis.no_speech_prob, options.no_speech_threshold) and (
+    return exceeds(decoded.hypothesis.no_speech_prob, options.no_speech_threshold) and (
         options.log_prob_threshold is None
-        or part.hypothesis.avg_logprob < options.log_prob_threshold
+        or decoded.hypothesis.avg_logprob < options.log_prob_threshold
     )
 
 
-def find_holes(part: DecodedRow, options: Options) -> tuple[Hole, ...]:
-    """Stretches of speech longer than the threshold that no word covers.
+def find_uncovered_speech(decoded: DecodedRow, options: Options) -> tuple[UncoveredSpeech, ...]:
+    """Return uncovered speech longer than the threshold.
 
-    Where there are no words at all, all speech, however short. A translation is not checked: its
-    words do not follow the speech.
+    If the row has no words at all, its speech is uncovered however short it is. A translation is
+    not checked, because its words do not follow the speech.
     """
-    if options.coverage_threshold is None or not options.vad or part.task == "translate":
+    if options.coverage_threshold is None or not options.vad or decoded.task == "translate":
         return ()
-    least = to_samples(options.coverage_threshold) if part.words else 0
-    found = uncovered(part.words, part.chunk.speech)
-    return tuple(hole for hole in found if hole.speech > least)
+    threshold = to_samples(options.coverage_threshold) if decoded.words else 0
+    gaps = all_uncovered_speech(decoded.words, decoded.chunk.speech)
+    return tuple(gap for gap in gaps if gap.speech > threshold)
 
 
-def uncovered(words: Sequence[AlignedWord], speech: Sequence[SpeechSpan]) -> list[Hole]:
-    """All speech that no word covers.
+def all_uncovered_speech(
+    words: Sequence[AlignedWord], speech: Sequence[SpeechSpan]
+) -> list[UncoveredSpeech]:
+    """Return all speech that no word covers, however short.
 
-    A word covers no more than it takes to say it slowly, however far the alignment stretches it.
-    The spans' margins are not speech.
+    A word covers at most its slow duration, even if the alignment stretches the word. The margins
+    of the spans are not speech. Uncovered speech continues across a pause.
     """
-    holes: list[Hole] = []
-    continues = False  # nothing has been said since the last hole
+    gaps: list[UncoveredSpeech] = []
+    continues = False  # no word since the last gap
     for span in speech:
         position, end = span.start + span.before, span.end - span.after
         for word in words:
             if word.end <= span.start or word.start >= span.end:
                 continue
             if word.start > position:
-                _add(holes, position, min(word.start, end), continues=continues)
+                _add_gap(gaps, position, min(word.start, end), continues=continues)
             continues = False
             position = max(position, covered_until(word))
         if position < end:
-            _add(holes, position, end, continues=continues)
+            _add_gap(gaps, position, end, continues=continues)
             continues = True
-    return [hole for hole in holes if hole.speech > 0]
+    return [gap for gap in gaps if gap.speech > 0]
 
 
-def _add(holes: list[Hole], start: int, end: int, *, continues: bool) -> None:
-    if continues and holes:
-        before = holes.pop()
-        holes.append(Hole(before.start, end, before.speech + end - start))
+def _add_gap(gaps: list[UncoveredSpeech], start: int, end: int, *, continues: bool) -> None:
+    if continues and gaps:
+        previous = gaps.pop()
+        gaps.append(UncoveredSpeech(previous.start, end, previous.speech + end - start))
     else:
-        holes.append(Hole(start, end, end - start))
+        gaps.append(UncoveredSpeech(start, end, end - start))
 
 
 def covered_until(word: AlignedWord) -> int:
-    """Where a word ends if it is said slowly and not stretched."""
-    return min(word.end, word.start + said_slowly(word))
+    """Return the recording sample up to which a word covers speech."""
+    return min(word.end, word.start + slow_duration(word))
 
 
-def hurried_words(part: DecodedRow) -> Sequence[int]:
-    """Numbers of the words that there is no time for: some, or all in a very short part."""
-    fastest = FASTEST_UNSPACED if part.written in UNSPACED else FASTEST
-    count = sum(letters(word.text) for word in part.words)
-    length = to_seconds(part.chunk.length)
-    if length < BRIEF and count > fastest / 2 * length:
-        return range(len(part.words))
-    return too_fast(part.words, part.written)
+def too_fast_words(decoded: DecodedRow) -> Sequence[int]:
+    """Return the indices of words that cannot be spoken in their time.
 
-
-def too_fast(words: Sequence[AlignedWord], language: str) -> list[int]:
-    """Numbers of the words that there is no time for: runs of them, in one span.
-
-    Words that nobody says find no place in the alignment: they share what is left of one. In 664
-    chunks, noisy ones included, only loops were faster than this.
+    In a row of less than MAX_NOISE seconds, all words together can be too fast.
     """
-    fastest, least = (
-        (FASTEST_UNSPACED, LEAST_UNSPACED) if language in UNSPACED else (FASTEST, LEAST)
+    unspaced = decoded.text_language in UNSPACED
+    max_rate = MAX_CHARACTERS_PER_SECOND if unspaced else MAX_LETTERS_PER_SECOND
+    letters = sum(count_letters(word.text) for word in decoded.words)
+    duration = to_seconds(decoded.chunk.length)
+    if duration < MAX_NOISE and letters > max_rate / 2 * duration:
+        return range(len(decoded.words))
+    return too_fast_runs(decoded.words, decoded.text_language)
+
+
+def too_fast_runs(words: Sequence[AlignedWord], language: str) -> list[int]:
+    """Return the indices of words in runs that are too fast; each run lies in one speech span.
+
+    Words that are not spoken find no place in the alignment and share the time that is left of a
+    span. In 664 chunks, including noisy ones, only loops were faster than the maximum rates.
+    """
+    max_rate, min_letters = (
+        (MAX_CHARACTERS_PER_SECOND, MIN_CHARACTERS)
+        if language in UNSPACED
+        else (MAX_LETTERS_PER_SECOND, MIN_LETTERS)
     )
-    found: set[int] = set()
+    fast: set[int] = set()
     for first, word in enumerate(words):
-        count = 0
+        letters = 0
         for last in range(first, len(words)):
             if words[last].span != word.span:
                 break
-            count += letters(words[last].text)
-            if count >= least:
-                if _rate(count, word, words[last]) >= fastest:
-                    found.update(range(first, last + 1))
+            letters += count_letters(words[last].text)
+            if letters >= min_letters:
+                if _letters_per_second(letters, word, words[last]) >= max_rate:
+                    fast.update(range(first, last + 1))
                 break
     return [
-        number
-        for number in sorted(found)
-        if _rate(letters(words[number].text), words[number], words[number]) >= fastest / 2
+        index
+        for index in sorted(fast)
+        if _letters_per_second(count_letters(words[index].text), words[index], words[index])
+        >= max_rate / 2
     ]
 
 
-def _rate(count: int, first: AlignedWord, last: AlignedWord) -> float:
-    """Letters a second, by the alignment: moved into speech, words may lie closer than said."""
+def _letters_per_second(letters: int, first: AlignedWord, last: AlignedWord) -> float:
+    """Return the rate by the alignment, because moving words into speech can compress them."""
     start = first.aligned[0] if first.aligned else first.start
     end = last.aligned[1] if last.aligned else last.end
-    return count / max(to_seconds(end - start), 0.001)
+    return letters / max(to_seconds(end - start), 0.001)

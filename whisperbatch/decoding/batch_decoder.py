@@ -1,17 +1,23 @@
-"""A batch of rows becomes segments: encode, detect the language, decode, audit, filter, place."""
+"""Batch decoder: turns a batch of rows into segments.
+
+The steps for each batch:
+
+    encode --> detect languages --> decode --> second pass with context (optional)
+           --> audit and retry --> remove prompt leakage and hallucinations --> segments
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from whisperbatch.decoding.audit import audit
-from whisperbatch.decoding.continuation import History, corrects
-from whisperbatch.decoding.decoded_row import DecodedRow, normalized, normalized_text
-from whisperbatch.decoding.hallucinations import filter_part, keep, listed
-from whisperbatch.decoding.prompt_leakage import echoes, suspects
+from whisperbatch.decoding.continuation import History, only_corrects_words
+from whisperbatch.decoding.decoded_row import DecodedRow, normalize_text, normalize_words
+from whisperbatch.decoding.hallucinations import filter_hallucinations, keep_words, omissions_of
+from whisperbatch.decoding.prompt_leakage import leaked_words, suspicious_words
 from whisperbatch.decoding.prompts import Context, Prompts
 from whisperbatch.decoding.retry import Retry
-from whisperbatch.decoding.row_decoder import DecodeRequest, RowDecoder, alike
-from whisperbatch.decoding.segments import TimedText, by_sentence
+from whisperbatch.decoding.row_decoder import DecodeRequest, RowDecoder, call_key
+from whisperbatch.decoding.segments import TimedText, segment_by_sentence
 from whisperbatch.decoding.tokenizer import WhisperTokenizer
 from whisperbatch.decoding.words import AlignedWord
 from whisperbatch.language.decisions import LanguageDecisions
@@ -22,15 +28,18 @@ from whisperbatch.protocols import Encoded, Engine, FeatureExtractor
 from whisperbatch.rows import Row, grouped
 from whisperbatch.types import LanguageScores, Omission, Segment, Word, to_seconds
 
+ScoresByChunk = dict[tuple[int, int], LanguageScores]
+"""Language scores by recording number and chunk index."""
+
 
 @dataclass(frozen=True, slots=True)
 class RowResult:
-    """What has become of a row.
+    """The segments and omissions of a row.
 
     Attributes:
-        segments: in order, all numbered 0.
-        omissions: what was left out, and speech that no words were found for.
-        redecoded: whether it was decoded more than once.
+        segments: segments in order, all with id 0.
+        omissions: removed text, and speech without text.
+        redecoded: whether the row was decoded more than once.
     """
 
     segments: tuple[Segment, ...]
@@ -39,13 +48,13 @@ class RowResult:
 
 
 class BatchDecoder:
-    """Decodes batches for one run. Several threads may use one.
+    """Decodes the batches of one run. Thread-safe.
 
     Args:
         engine: runs the model.
-        extractor: makes features, for chunks that are cut anew.
-        options: of the run.
-        languages: of the run's recordings.
+        extractor: computes the features of chunks that are split or shifted for a retry.
+        options: options of the run.
+        languages: language decisions of the run's recordings.
     """
 
     def __init__(
@@ -61,110 +70,127 @@ class BatchDecoder:
         self._vocabulary = WhisperTokenizer(engine.tokenizer, multilingual=engine.is_multilingual)
         self._prompts = Prompts(options, self._vocabulary)
         self._history = History()
-        self._rows = RowDecoder(engine, options, self._vocabulary)
-        self._retry = Retry(self._rows, extractor, options)
+        self._row_decoder = RowDecoder(engine, options, self._vocabulary)
+        self._retry = Retry(self._row_decoder, extractor, options)
 
     def __call__(self, rows: Sequence[Row]) -> list[RowResult]:
-        """What becomes of each row, in order; at least one.
+        """Decode a batch and return one result for each row, in order.
 
-        A row with others to listen to decides its recording's language.
+        A row with voters also decides the language of its recording. If the batch fails, the error
+        is raised here and in all threads that wait for the language of one of its recordings.
+
+        Args:
+            rows: at least one row.
         """
         try:
             contexts = [self._prompts.context(first=not row.chunk.index) for row in rows]
-            parts = self._first(rows, contexts)
+            decoded_rows = self._first_pass(rows, contexts)
             if self._options.condition_on_previous_text:
-                parts = self._continued(parts, contexts)
-            mended = self._retry(parts, contexts)
-            found = [
-                self._decoded(finished, context, redecoded=again)
-                for (finished, again), context in zip(mended, contexts, strict=True)
+                decoded_rows = self._second_pass(decoded_rows, contexts)
+            retried_rows = self._retry(decoded_rows, contexts)
+            results = [
+                self._result(parts, context, redecoded=redecoded)
+                for (parts, redecoded), context in zip(retried_rows, contexts, strict=True)
             ]
         except BaseException as error:
             for row in rows:
                 self._languages.fail(row.chunk.recording, error)
             self.skip(rows)
             raise
-        return found
+        return results
 
     def ended(self, recording: int) -> None:
-        """All rows of a recording have been decoded: let go of what is known of it."""
+        """Free the history of a recording whose rows have all been decoded."""
         self._history.forget(recording)
 
     def skip(self, rows: Sequence[Row]) -> None:
-        """Rows that will not be decoded: nobody is to wait for their text."""
+        """Skip rows that will not be decoded, so that no later row waits for their text."""
         if self._options.condition_on_previous_text:
             for row in rows:
-                self._history.follow(row.chunk, ())
+                self._history.advance(row.chunk, ())
 
-    def _first(self, rows: Sequence[Row], contexts: Sequence[Context]) -> list[DecodedRow]:
-        """The parts that the rows are at first."""
-        groups = grouped([alike(*pair) for pair in zip(rows, contexts, strict=True)])
-        encoded = [self._rows.encode([rows[number] for number in group]) for group in groups]
-        self._listen(rows, groups, encoded)
-        parts: dict[int, DecodedRow] = {}
+    def _first_pass(self, rows: Sequence[Row], contexts: Sequence[Context]) -> list[DecodedRow]:
+        """Encode the rows, detect their languages and decode them."""
+        groups = grouped([call_key(*pair) for pair in zip(rows, contexts, strict=True)])
+        encoded = [self._row_decoder.encode([rows[index] for index in group]) for group in groups]
+        self._detect_languages(rows, groups, encoded)
+        decoded_rows: dict[int, DecodedRow] = {}
         for group, output in zip(groups, encoded, strict=True):
-            own = [rows[number] for number in group]
-            if self._options.condition_on_previous_text:  # most are decoded again
-                split = self._engine.split(output)
-                own = [replace(row, encoded=one) for row, one in zip(own, split, strict=True)]
-            jobs = [self._job(row, contexts[n]) for row, n in zip(own, group, strict=True)]
-            decoded = self._rows(output, jobs, temperature=self._options.temperatures[0])
-            parts |= dict(zip(group, decoded, strict=True))
-        return [parts[number] for number in range(len(rows))]
+            group_rows = [rows[index] for index in group]
+            if self._options.condition_on_previous_text:
+                # most rows are decoded twice: keep their encoder output
+                outputs = self._engine.split(output)
+                group_rows = [
+                    replace(row, encoded=row_output)
+                    for row, row_output in zip(group_rows, outputs, strict=True)
+                ]
+            requests = [
+                self._request(row, contexts[index])
+                for row, index in zip(group_rows, group, strict=True)
+            ]
+            results = self._row_decoder(output, requests, temperature=self._options.temperatures[0])
+            decoded_rows |= dict(zip(group, results, strict=True))
+        return [decoded_rows[index] for index in range(len(rows))]
 
-    def _continued(
-        self, parts: Sequence[DecodedRow], contexts: Sequence[Context]
+    def _second_pass(
+        self, decoded_rows: Sequence[DecodedRow], contexts: Sequence[Context]
     ) -> list[DecodedRow]:
-        """The parts as the continuation of the text before them, where that mends words."""
-        temperature = self._options.temperatures[0]
-        found = list(parts)
-        jobs: dict[int, DecodeRequest] = {}
-        for number, part in enumerate(parts):
-            sound = audit(part, self._options).passed and temperature <= PROMPT_RESET_TEMPERATURE
-            tokens = self._vocabulary.text_tokens(part.hypothesis.tokens) if sound else ()
-            before = self._history.follow(part.chunk, tokens)
-            context = self._prompts.context(before)  # may have no room for it
-            if sound and before and context != contexts[number]:
-                jobs[number] = DecodeRequest(part.row, part.language, part.task, context)
-        again = self._rows.again(list(jobs.values()), temperature=temperature)
-        for number, part in zip(jobs, again, strict=True):
-            plain, continued = normalized(found[number].words), normalized(part.words)
-            if corrects(plain, continued) and audit(part, self._options).passed:
-                found[number] = part
-        return found
+        """Decode rows again with the text of the previous chunks as context.
 
-    def _listen(
+        The new text is used only if it passes its audit and only corrects words.
+        """
+        temperature = self._options.temperatures[0]
+        results = list(decoded_rows)
+        requests: dict[int, DecodeRequest] = {}
+        for index, decoded in enumerate(decoded_rows):
+            passed = audit(decoded, self._options).passed
+            passed = passed and temperature <= PROMPT_RESET_TEMPERATURE
+            tokens = self._vocabulary.text_tokens(decoded.hypothesis.tokens) if passed else ()
+            before = self._history.advance(decoded.chunk, tokens)
+            context = self._prompts.context(before)  # has no previous text if nothing fits
+            if passed and before and context != contexts[index]:
+                requests[index] = DecodeRequest(
+                    decoded.row, decoded.language, decoded.task, context
+                )
+        redecoded = self._row_decoder.redecode(list(requests.values()), temperature=temperature)
+        for index, decoded in zip(requests, redecoded, strict=True):
+            first_words = normalize_words(results[index].words)
+            second_words = normalize_words(decoded.words)
+            corrects = only_corrects_words(first_words, second_words)
+            if corrects and audit(decoded, self._options).passed:
+                results[index] = decoded
+        return results
+
+    def _detect_languages(
         self, rows: Sequence[Row], groups: Sequence[Sequence[int]], encoded: Sequence[Encoded]
     ) -> None:
-        """Hear what languages the rows are in, and decide for the recordings that begin here.
+        """Score the languages of the rows, and decide for the recordings that begin here.
 
-        Those first chunks of them that are in other batches are encoded for it.
+        Voters that belong to other batches are encoded as well.
         """
         if not any(self._languages.needs_scores(*_key(row)) for row in rows):
             return
-        heard: dict[tuple[int, int], LanguageScores] = {}
+        scores: ScoresByChunk = {}
         for group, output in zip(groups, encoded, strict=True):
-            heard |= self._heard([rows[number] for number in group], output)
+            scores |= self._score([rows[index] for index in group], output)
         deciding = [row for row in rows if row.voters]
-        missing = [row for first in deciding for row in first.voters if _key(row) not in heard]
+        missing = [voter for row in deciding for voter in row.voters if _key(voter) not in scores]
         size = self._options.batch_size
         for group in grouped([row.window for row in missing]):
             for start in range(0, len(group), size):
-                others = [missing[number] for number in group[start : start + size]]
-                heard |= self._heard(others, self._rows.encode(others))
-        for first in deciding:
-            decision = decide([heard[_key(row)] for row in first.voters], self._options)
-            self._languages.settle(first.chunk.recording, decision)
+                batch = [missing[index] for index in group[start : start + size]]
+                scores |= self._score(batch, self._row_decoder.encode(batch))
+        for row in deciding:
+            decision = decide([scores[_key(voter)] for voter in row.voters], self._options)
+            self._languages.set_decision(row.chunk.recording, decision)
         for row in rows:
             if self._languages.needs_scores(*_key(row)):
-                self._languages.add_scores(*_key(row), heard[_key(row)])
+                self._languages.add_scores(*_key(row), scores[_key(row)])
 
-    def _heard(
-        self, rows: Sequence[Row], encoded: Encoded
-    ) -> dict[tuple[int, int], LanguageScores]:
+    def _score(self, rows: Sequence[Row], encoded: Encoded) -> ScoresByChunk:
         return dict(zip(map(_key, rows), score_languages(self._engine, rows, encoded), strict=True))
 
-    def _job(self, row: Row, context: Context) -> DecodeRequest:
+    def _request(self, row: Row, context: Context) -> DecodeRequest:
         language = row.language
         if language is None:
             decision = self._languages.decision_for(*_key(row))
@@ -174,61 +200,68 @@ class BatchDecoder:
             row, language, "translate" if translated else self._options.task, context
         )
 
-    def _decoded(
+    def _result(
         self, parts: Sequence[DecodedRow], context: Context, *, redecoded: bool
     ) -> RowResult:
+        """Filter the parts of a row and divide them into segments."""
         segments: list[Segment] = []
-        dropped: list[Omission] = []
-        for decoded in parts:
-            part, leaked = self._without_echoes(decoded, context)
-            filtered = filter_part(part, self._options)
-            dropped += [*leaked, *filtered.omissions]
-            segments += self._segments(part, filtered.drafts)
-        dropped.sort(key=lambda one: (one.start, one.end))
-        return RowResult(tuple(segments), tuple(dropped), redecoded)
+        omissions: list[Omission] = []
+        for part in parts:
+            decoded, leaked = self._remove_prompt_leakage(part, context)
+            filtered = filter_hallucinations(decoded, self._options)
+            omissions += [*leaked, *filtered.omissions]
+            segments += self._segments(decoded, filtered.timed_texts)
+        omissions.sort(key=lambda omission: (omission.start, omission.end))
+        return RowResult(tuple(segments), tuple(omissions), redecoded)
 
-    def _without_echoes(
-        self, part: DecodedRow, context: Context
+    def _remove_prompt_leakage(
+        self, decoded: DecodedRow, context: Context
     ) -> tuple[DecodedRow, tuple[Omission, ...]]:
-        """The part without words of its prompt that nobody says, and those words."""
-        if not context.before or not self._options.hallucination_filter:
-            return part, ()
-        said = normalized(part.words)
-        prompt = normalized_text(self._vocabulary.text(context.before))
-        if not (suspicious := suspects(said, prompt)):
-            return part, ()
-        bare = Context(prefix=context.prefix)
-        [plain] = self._rows.again([DecodeRequest(part.row, part.language, part.task, bare)])
-        leaked = echoes(said, normalized(plain.words), suspicious)
-        if not leaked:
-            return part, ()
-        score = float(len(leaked))
-        dropped = listed(part.words, dict.fromkeys(leaked, ("prompt", score)))
-        if audit(plain, self._options).passed:
-            return plain, dropped
-        kept = keep(part, [number not in leaked for number in range(len(part.words))])
-        return replace(part, drafts=kept), dropped
+        """Return the row without the prompt's words that are not spoken, and their omissions.
 
-    def _segments(self, part: DecodedRow, drafts: Sequence[TimedText]) -> list[Segment]:
-        options, hypothesis = self._options, part.hypothesis
+        The text that was decoded without the prompt replaces the row if it passes its audit.
+        """
+        if not context.before or not self._options.hallucination_filter:
+            return decoded, ()
+        words = normalize_words(decoded.words)
+        prompt = normalize_text(self._vocabulary.text(context.before))
+        if not (suspicious := suspicious_words(words, prompt)):
+            return decoded, ()
+        no_prompt = Context(prefix=context.prefix)
+        request = DecodeRequest(decoded.row, decoded.language, decoded.task, no_prompt)
+        [without_prompt] = self._row_decoder.redecode([request])
+        leaked = leaked_words(words, normalize_words(without_prompt.words), suspicious)
+        if not leaked:
+            return decoded, ()
+        score = float(len(leaked))
+        omissions = omissions_of(decoded.words, dict.fromkeys(leaked, ("prompt", score)))
+        if audit(without_prompt, self._options).passed:
+            return without_prompt, omissions
+        flags = [index not in leaked for index in range(len(decoded.words))]
+        return replace(decoded, timed_texts=keep_words(decoded, flags)), omissions
+
+    def _segments(self, decoded: DecodedRow, timed_texts: Sequence[TimedText]) -> list[Segment]:
+        options, hypothesis = self._options, decoded.hypothesis
         if options.timestamps == "alignment":
-            drafts = [
-                one for whole in drafts for one in by_sentence(whole.words, part.chunk.speech)
+            timed_texts = [
+                sentence
+                for timed_text in timed_texts
+                for sentence in segment_by_sentence(timed_text.words, decoded.chunk.speech)
             ]
         return [
             Segment(
                 id=0,
-                start=to_seconds(draft.start),
-                end=to_seconds(draft.end),
-                text=draft.text,
-                language=part.written,
+                start=to_seconds(timed_text.start),
+                end=to_seconds(timed_text.end),
+                text=timed_text.text,
+                language=decoded.text_language,
                 avg_logprob=hypothesis.avg_logprob,
                 no_speech_prob=hypothesis.no_speech_prob,
-                compression_ratio=part.compression_ratio,
-                temperature=part.temperature,
-                words=_words(draft.words) if options.word_timestamps else None,
+                compression_ratio=decoded.compression_ratio,
+                temperature=decoded.temperature,
+                words=_to_words(timed_text.words) if options.word_timestamps else None,
             )
-            for draft in drafts
+            for timed_text in timed_texts
         ]
 
 
@@ -236,5 +269,5 @@ def _key(row: Row) -> tuple[int, int]:
     return row.chunk.recording, row.chunk.index
 
 
-def _words(words: Sequence[AlignedWord]) -> tuple[Word, ...]:
+def _to_words(words: Sequence[AlignedWord]) -> tuple[Word, ...]:
     return tuple(Word(to_seconds(w.start), to_seconds(w.end), w.text, w.probability) for w in words)

@@ -1,14 +1,15 @@
-"""Chunks decoded again as the continuation of the text before them.
+"""Second decoding of chunks, with the text of the previous chunks as context.
 
-first    chunk 0       chunk 1       chunk 2         side by side, none knows of another
-          "caller"      "color"       "the caller"
-again           '-----> "caller" ----> "the caller"  each after what was read before it at first
+first pass     chunk 0       chunk 1       chunk 2        independent of each other
+               "caller"      "color"       "the caller"
+second pass         '-----> "caller" ----> "the caller"   context: text of the first pass
 
-Whisper's own way, each window after the final text of the window before, lets nothing of a
-recording be decoded side by side, and what one window makes up goes on in those that follow. Here
-a chunk depends on what the chunks before it were at first, as far as that was sound, and a context
-may mend words, not passages: where it changes more, it has been copied, or has talked the model out
-of what is said.
+openai/whisper decodes each window after the final text of the previous window. Then no two windows
+of a recording can be decoded in parallel, and the next windows repeat text that an earlier window
+made up. Here, the context of a chunk is the text of the previous chunks in the first pass, if
+that text passed its audit. The second pass may correct words, but not passages: if the context
+changes more than a few words, the model has copied the context, or the context has made the model
+ignore what is spoken.
 """
 
 import threading
@@ -18,39 +19,47 @@ from typing import Final
 
 from whisperbatch.types import Chunk
 
-TAIL: Final = 64  # tokens of text before a chunk; 220 made as few errors
-PASSAGE: Final = 5  # words in a row that a context may change
-MORE: Final = 2  # or so many more or fewer; three in a row can be a leak (`echoes`)
+MAX_CONTEXT: Final = 64  # tokens of text before a chunk; 220 tokens made as few errors
+MAX_CHANGED_WORDS: Final = 5  # consecutive words that a context may change
+# A change may add or remove at most this many words; three in a row can be prompt leakage
+# (`leaked_words`).
+MAX_LENGTH_CHANGE: Final = 2
 
 
 class History:
-    """The last tokens of each recording's text, as its chunks come.
+    """The last tokens of each recording's text, added chunk by chunk.
 
-    Chunks of a recording come in order, but on several threads: each waits for the one before it.
-    Batches are started in order, so what is waited for is being decoded.
+    The chunks of a recording come in order, but on several threads. Each chunk waits for the
+    previous chunk. The wait ends, because batches are started in order: the previous chunk is
+    already being decoded.
     """
 
     def __init__(self) -> None:
-        self._latest: dict[int, tuple[int, tuple[int, ...]]] = {}  # by recording: index, tail
+        self._latest: dict[int, tuple[int, tuple[int, ...]]] = {}  # recording: (index, tokens)
         self._changed = threading.Condition()
 
-    def follow(self, chunk: Chunk, tokens: Sequence[int]) -> tuple[int, ...]:
-        """The tokens before a chunk, at most TAIL, to which its own are added.
+    def advance(self, chunk: Chunk, tokens: Sequence[int]) -> tuple[int, ...]:
+        """Return the last tokens before a chunk, and add the tokens of the chunk.
+
+        Waits until the previous chunk has added its tokens.
 
         Args:
-            chunk: that all before it have come, or are being decoded.
-            tokens: of its text; none, if nobody should go on from it.
+            chunk: a chunk whose previous chunks have all come or are being decoded.
+            tokens: text tokens of the chunk; empty if the text must not be used as context.
+
+        Returns:
+            At most MAX_CONTEXT tokens.
         """
         with self._changed:
             self._changed.wait_for(lambda: self._last(chunk.recording)[0] >= chunk.index - 1)
             index, before = self._last(chunk.recording)
             if index < chunk.index:
-                self._latest[chunk.recording] = (chunk.index, (*before, *tokens)[-TAIL:])
+                self._latest[chunk.recording] = (chunk.index, (*before, *tokens)[-MAX_CONTEXT:])
                 self._changed.notify_all()
             return before
 
     def forget(self, recording: int) -> None:
-        """The recording has ended."""
+        """Free the tokens of a recording that has ended."""
         with self._changed:
             self._latest.pop(recording, None)
 
@@ -58,16 +67,18 @@ class History:
         return self._latest.get(recording, (-1, ()))
 
 
-def corrects(plain: Sequence[str], continued: Sequence[str]) -> bool:
-    """Whether a context has changed words here and there, if any, and nothing else.
+def only_corrects_words(without_context: Sequence[str], with_context: Sequence[str]) -> bool:
+    """Return whether the two texts differ in single words at most.
 
     Args:
-        plain: words of the text without the context, normalised.
-        continued: of the text with it.
+        without_context: normalised words of the text that was decoded without context.
+        with_context: normalised words of the text that was decoded with context.
     """
-    changes = SequenceMatcher(None, plain, continued, autojunk=False).get_opcodes()
-    return all(
-        max(end - start, until - there) <= PASSAGE and abs((end - start) - (until - there)) <= MORE
-        for kind, start, end, there, until in changes
-        if kind != "equal"
-    )
+    matcher = SequenceMatcher(None, without_context, with_context, autojunk=False)
+    for kind, start, end, new_start, new_end in matcher.get_opcodes():
+        if kind == "equal":
+            continue
+        removed, added = end - start, new_end - new_start
+        if max(removed, added) > MAX_CHANGED_WORDS or abs(removed - added) > MAX_LENGTH_CHANGE:
+            return False
+    return True

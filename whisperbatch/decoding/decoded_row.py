@@ -1,4 +1,4 @@
-"""What decoding makes of a chunk: one part, or several where it was cut anew."""
+"""Decoded rows: the text and aligned words of a chunk, or of a part if the chunk was split."""
 
 import zlib
 from collections.abc import Sequence
@@ -12,64 +12,65 @@ from whisperbatch.rows import Row
 from whisperbatch.types import Chunk, Hypothesis
 
 
-@dataclass(frozen=True, eq=False)  # no slots: they hold what is computed once
+@dataclass(frozen=True, eq=False)  # no slots: cached properties need a __dict__
 class DecodedRow:
-    """A stretch of a chunk, and its text.
+    """A row with its text and aligned words.
 
     Attributes:
-        row: what was decoded.
-        language: in which it was.
-        hypothesis: what the engine gave, the prefix included.
-        text: of the hypothesis.
-        drafts: its words, placed; by timestamp tokens if it has such, otherwise in one draft.
-        temperature: at which it was decoded.
-        task: what was asked for.
+        row: the row that was decoded.
+        language: language in which the row was decoded.
+        hypothesis: result of the engine, with the prefix.
+        text: text of the hypothesis.
+        timed_texts: the aligned words: with timestamp tokens, a timed text for each pair of
+            timestamps, otherwise a single timed text.
+        temperature: temperature at which the row was decoded.
+        task: task for which the row was decoded.
     """
 
     row: Row
     language: str
     hypothesis: Hypothesis
     text: str
-    drafts: tuple[TimedText, ...] = field(repr=False)
+    timed_texts: tuple[TimedText, ...] = field(repr=False)
     temperature: float = 0.0
     task: Task = "transcribe"
 
     @property
-    def written(self) -> str:
-        """The language of its text."""
+    def text_language(self) -> str:
+        """Language of the text: English for a translation."""
         return "en" if self.task == "translate" else self.language
 
     @property
     def chunk(self) -> Chunk:
-        """The stretch."""
+        """The chunk of the row."""
         return self.row.chunk
 
     @cached_property
     def words(self) -> tuple[AlignedWord, ...]:
         """All words, in order."""
-        return tuple(word for draft in self.drafts for word in draft.words)
+        return tuple(word for text in self.timed_texts for word in text.words)
 
     @cached_property
     def compression_ratio(self) -> float:
-        """Of its text."""
+        """Compression ratio of the text."""
         return compression_ratio(self.text)
 
 
 def compression_ratio(text: str) -> float:
-    """UTF-8 bytes over zlib bytes: high for text that repeats itself (openai/whisper)."""
+    """Return UTF-8 bytes over zlib bytes: high for text that repeats itself (openai/whisper)."""
     encoded = text.encode()
     return len(encoded) / len(zlib.compress(encoded))
 
 
-def normalized(words: Sequence[AlignedWord]) -> list[str]:
-    """Words as they are compared: lower case, letters and digits alone."""
-    return [_compared(word.text) for word in words]
+def normalize_words(words: Sequence[AlignedWord]) -> list[str]:
+    """Return the words in lower case with only letters and digits, for comparisons."""
+    return [_normalize(word.text) for word in words]
 
 
-def normalized_text(text: str) -> list[str]:
-    """The words of a text, likewise."""
-    return [_compared(word) for word in text.split()]
+def normalize_text(text: str) -> list[str]:
+    """Return the words of a text in lower case with only letters and digits."""
+    return [_normalize(word) for word in text.split()]
 
 
-def _compared(word: str) -> str:
-    return "".join(c for c in word.casefold() if c.isalnum())
+def _normalize(word: str) -> str:
+    return "".join(character for character in word.casefold() if character.isalnum())

@@ -1,19 +1,21 @@
-"""The options as one engine's model takes them."""
+"""Options checked and completed for the model of one engine."""
 
 from dataclasses import replace
 
 from whisperbatch.decoding.prompts import Prompts
 from whisperbatch.decoding.tokenizer import WhisperTokenizer
 from whisperbatch.errors import OptionError
-from whisperbatch.options import DETECTION, LanguageOptions, Options, checks
+from whisperbatch.options import LANGUAGE_DETECTION_OPTIONS, LanguageOptions, Options, checks
 from whisperbatch.protocols import Engine
 
 
 def options_for(engine: Engine, options: Options) -> Options:
-    """The options as this engine will take them.
+    """Return the options for this engine's model.
+
+    An English-only model gets `language="en"` and the defaults of language detection.
 
     Raises:
-        OptionError: the model cannot honour one.
+        OptionError: the model does not support an option.
     """
     vocabulary = WhisperTokenizer(engine.tokenizer, multilingual=engine.is_multilingual)
     Prompts(options, vocabulary)
@@ -21,14 +23,14 @@ def options_for(engine: Engine, options: Options) -> Options:
         if token >= vocabulary.size:
             raise OptionError(
                 f"suppress_tokens: model {engine.name} has no token {token}; "
-                f"its last is {vocabulary.size - 1}"
+                f"the last token is {vocabulary.size - 1}"
             )
     if engine.is_multilingual:
         for name, codes in (("language", (options.language,)), ("languages", options.languages)):
             for code in filter(None, codes):
-                if not vocabulary.knows(code):
+                if not vocabulary.has_language(code):
                     raise OptionError(
-                        f"{name}={code!r}: model {engine.name} does not know it; "
+                        f"{name}={code!r}: model {engine.name} does not know this language; "
                         "use a newer model such as 'large-v3'"
                     )
         return options
@@ -38,15 +40,15 @@ def options_for(engine: Engine, options: Options) -> Options:
             "use a multilingual model such as 'base'"
         )
     if options.languages or options.multilingual:
-        named = "languages" if options.languages else "multilingual"
+        name = "languages" if options.languages else "multilingual"
         raise OptionError(
-            f"{named}: model {engine.name} is English-only; use a multilingual model such as 'base'"
+            f"{name}: model {engine.name} is English-only; use a multilingual model such as 'base'"
         )
     if options.task == "translate":
         raise OptionError(
             f"task='translate': model {engine.name} is English-only; "
             "use a multilingual model such as 'base'"
         )
-    # nothing is detected, so what says how has no effect
-    usual = {name: checks.default(LanguageOptions, name) for name in DETECTION}
-    return replace(options, language="en", **usual)  # type: ignore[arg-type]  # each its own
+    # no language is detected, so the options of language detection have no effect
+    defaults = {name: checks.default(LanguageOptions, name) for name in LANGUAGE_DETECTION_OPTIONS}
+    return replace(options, language="en", **defaults)  # type: ignore[arg-type]  # mixed types

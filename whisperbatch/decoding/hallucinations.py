@@ -1,28 +1,34 @@
-"""Text that nobody says, taken out word by word; the sound text around it stays.
+"""Hallucination filter: removes words that are not spoken and keeps the sound text around them.
 
-What is left after every retry: loops, words that there is no time for, and text over silence,
-music and noise. Several signals together decide; no list of phrases does so alone. All of it goes
-into `Transcript.omissions`.
+The filter runs after all retries. It removes loops, words that are too fast, and text over silence,
+music and noise. Several signals decide together; a stock phrase alone is never enough. All removed
+text is listed in `Transcript.omissions`.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from whisperbatch.decoding.audit import covered_until, exceeds, find_holes, hurried_words, is_silent
-from whisperbatch.decoding.decoded_row import DecodedRow, normalized
-from whisperbatch.decoding.loops import repeats
-from whisperbatch.decoding.segments import TimedText, draft
-from whisperbatch.decoding.words import AlignedWord, letters
+from whisperbatch.decoding.audit import (
+    covered_until,
+    exceeds,
+    find_uncovered_speech,
+    is_silent,
+    too_fast_words,
+)
+from whisperbatch.decoding.decoded_row import DecodedRow, normalize_words
+from whisperbatch.decoding.loops import find_repeats
+from whisperbatch.decoding.segments import TimedText, join_words
+from whisperbatch.decoding.words import AlignedWord, count_letters
 from whisperbatch.options import Options
-from whisperbatch.text.scripts import foreign
-from whisperbatch.types import Omission, Reason, spoken, to_seconds
+from whisperbatch.text.scripts import foreign_letters
+from whisperbatch.types import Omission, Reason, speech_seconds, to_seconds
 
-COVERED: Final = 0.3  # of its speech is the least that text over speech covers
-DOUBTFUL: Final = -0.7  # average log-probability below which a stock phrase is not believed
-UNLIKELY: Final = 0.5  # no-speech probability above which it is not
+MIN_COVERAGE: Final = 0.3  # spoken text covers at least this fraction of its speech
+BOILERPLATE_LOGPROB: Final = -0.7  # average log-probability below which boilerplate is doubtful
+BOILERPLATE_NO_SPEECH: Final = 0.5  # no-speech probability above which boilerplate is doubtful
 
-# What Whisper has learnt from subtitles and says over music, noise and silence.
+# Phrases that Whisper learnt from subtitles and produces on music, noise and silence.
 BOILERPLATE: Final = frozenset(
     (
         "you",
@@ -67,100 +73,117 @@ BOILERPLATE: Final = frozenset(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Filtered:
-    """A part's text: what is kept, and what is not."""
+Finding = tuple[Sequence[int], Reason, float]
+"""Indices of words to remove, the reason, and the score of the evidence."""
 
-    drafts: tuple[TimedText, ...]
+
+@dataclass(frozen=True, slots=True)
+class FilteredText:
+    """The text of a decoded row after filtering, and the omissions."""
+
+    timed_texts: tuple[TimedText, ...]
     omissions: tuple[Omission, ...]
 
 
-def filter_part(part: DecodedRow, options: Options) -> Filtered:
-    """DecodedRow a part's sound text from what nobody says; list speech without words as missed."""
+def filter_hallucinations(decoded: DecodedRow, options: Options) -> FilteredText:
+    """Remove the words of a decoded row that are not spoken.
+
+    Uncovered speech is listed as missed, unless text was removed with the reason "no speech".
+    """
     reasons: dict[int, tuple[Reason, float]] = {}
-    for numbers, reason, score in (*_strange(part, options), *_findings(part, options)):
-        for number in numbers:
-            reasons.setdefault(number, (reason, score))
-    dropped = list(listed(part.words, reasons))
+    findings = (*_foreign_words(decoded, options), *_hallucinated_words(decoded, options))
+    for indices, reason, score in findings:
+        for index in indices:
+            reasons.setdefault(index, (reason, score))
+    omissions = list(omissions_of(decoded.words, reasons))
     if not any(reason == "no speech" for reason, _ in reasons.values()):
-        dropped += _missed(part, options, dropped)
-    return Filtered(
-        keep(part, [number not in reasons for number in range(len(part.words))]),
-        tuple(sorted(dropped, key=lambda one: (one.start, one.end))),
+        omissions += _missed_speech(decoded, options, omissions)
+    return FilteredText(
+        keep_words(decoded, [index not in reasons for index in range(len(decoded.words))]),
+        tuple(sorted(omissions, key=lambda omission: (omission.start, omission.end))),
     )
 
 
-def keep(part: DecodedRow, kept: Sequence[bool]) -> tuple[TimedText, ...]:
-    """The part's drafts with the words that are kept, broken where some are not."""
-    drafts: list[TimedText] = []
+def keep_words(decoded: DecodedRow, flags: Sequence[bool]) -> tuple[TimedText, ...]:
+    """Return the timed texts of a decoded row with only some of their words.
+
+    A timed text is divided where words are removed.
+
+    Args:
+        decoded: the decoded row.
+        flags: for each word, whether to keep the word.
+    """
+    timed_texts: list[TimedText] = []
     position = 0
-    for whole in part.drafts:
-        flags = kept[position : position + len(whole.words)]
-        position += len(whole.words)
-        if all(flags):
-            drafts.append(whole)
+    for text in decoded.timed_texts:
+        text_flags = flags[position : position + len(text.words)]
+        position += len(text.words)
+        if all(text_flags):
+            timed_texts.append(text)
             continue
         run: list[AlignedWord] = []
-        for word, flag in zip((*whole.words, None), (*flags, False), strict=True):
+        for word, flag in zip((*text.words, None), (*text_flags, False), strict=True):
             if flag and word:
                 run.append(word)
             elif run:
-                drafts.append(draft(run))
+                timed_texts.append(join_words(run))
                 run = []
-    return tuple(drafts)
+    return tuple(timed_texts)
 
 
-def _strange(part: DecodedRow, options: Options) -> Iterator[tuple[Sequence[int], Reason, float]]:
-    """Words with letters of other scripts, where rows have their own languages."""
+def _foreign_words(decoded: DecodedRow, options: Options) -> Iterator[Finding]:
+    """Yield words with letters of other scripts, if rows have their own languages."""
     if options.multilingual:
-        for number, word in enumerate(part.words):
-            if found := foreign(word.text, part.written, latin=options.latin_names):
-                yield (number,), "script", float(len(found))
+        language = decoded.text_language
+        for index, word in enumerate(decoded.words):
+            if letters := foreign_letters(word.text, language, latin=options.latin_names):
+                yield (index,), "script", float(len(letters))
 
 
-def _findings(part: DecodedRow, options: Options) -> Iterator[tuple[Sequence[int], Reason, float]]:
-    """Numbers of words that are not to be believed, why, and how strong the evidence is."""
-    everything = range(len(part.words))
-    if part.words and is_silent(part, options):
-        yield everything, "no speech", part.hypothesis.no_speech_prob
+def _hallucinated_words(decoded: DecodedRow, options: Options) -> Iterator[Finding]:
+    """Yield words over silence, loops, words that are too fast, and boilerplate."""
+    all_words = range(len(decoded.words))
+    if decoded.words and is_silent(decoded, options):
+        yield all_words, "no speech", decoded.hypothesis.no_speech_prob
     if not options.hallucination_filter:
         return
-    hurried = hurried_words(part)
-    looping = exceeds(part.compression_ratio, options.compression_ratio_threshold)
-    for repeat in repeats(normalized(part.words)):
-        again = range(repeat.start + repeat.period, repeat.end)
-        if looping or any(number in hurried for number in again):
-            yield again, "loop", repeat.times
-    if hurried:
-        count = sum(letters(part.words[number].text) for number in hurried)
-        time = sum(part.words[number].end - part.words[number].start for number in hurried)
-        yield hurried, "too fast", count / max(to_seconds(time), 0.001)
-    if not part.words:
+    too_fast = too_fast_words(decoded)
+    repetitive = exceeds(decoded.compression_ratio, options.compression_ratio_threshold)
+    for repeat in find_repeats(normalize_words(decoded.words)):
+        repetition = range(repeat.start + repeat.period, repeat.end)  # without the first time
+        if repetitive or any(index in too_fast for index in repetition):
+            yield repetition, "loop", repeat.times
+    if too_fast:
+        letters = sum(count_letters(decoded.words[index].text) for index in too_fast)
+        time = sum(decoded.words[index].end - decoded.words[index].start for index in too_fast)
+        yield too_fast, "too fast", letters / max(to_seconds(time), 0.001)
+    if not decoded.words:
         return
-    share, score = _covered(part), part.hypothesis.avg_logprob
+    coverage, score = _coverage(decoded), decoded.hypothesis.avg_logprob
+    no_speech_prob = decoded.hypothesis.no_speech_prob
     improbable = options.log_prob_threshold is not None and score < options.log_prob_threshold
-    if "".join(normalized(part.words)) in BOILERPLATE:
-        doubtful = score < DOUBTFUL or part.hypothesis.no_speech_prob > UNLIKELY
-        if improbable or (share < COVERED and doubtful):
-            yield everything, "boilerplate", 1.0 - share
-    if improbable and share < COVERED:
-        yield everything, "no speech", part.hypothesis.no_speech_prob
+    if "".join(normalize_words(decoded.words)) in BOILERPLATE:
+        doubtful = score < BOILERPLATE_LOGPROB or no_speech_prob > BOILERPLATE_NO_SPEECH
+        if improbable or (coverage < MIN_COVERAGE and doubtful):
+            yield all_words, "boilerplate", 1.0 - coverage
+    if improbable and coverage < MIN_COVERAGE:
+        yield all_words, "no speech", no_speech_prob
 
 
-def _covered(part: DecodedRow) -> float:
-    """How much of a part's speech its words take, each no longer than it takes to say it slowly."""
-    time = sum(covered_until(word) - word.start for word in part.words)
-    return to_seconds(time) / max(spoken(part.chunk.speech), 0.001)
+def _coverage(decoded: DecodedRow) -> float:
+    """Return the fraction of the speech that the words cover, each at most its slow duration."""
+    time = sum(covered_until(word) - word.start for word in decoded.words)
+    return to_seconds(time) / max(speech_seconds(decoded.chunk.speech), 0.001)
 
 
-def listed(
+def omissions_of(
     words: Sequence[AlignedWord], reasons: Mapping[int, tuple[Reason, float]]
 ) -> tuple[Omission, ...]:
-    """An entry for each run of words that are dropped for one reason.
+    """Return one omission for each run of words that are removed for the same reason.
 
     Args:
-        words: of a part.
-        reasons: why, and the score, by the number of the word.
+        words: words of a decoded row.
+        reasons: reason and score, by the index of the word.
     """
     return tuple(_runs(words, reasons))
 
@@ -168,28 +191,28 @@ def listed(
 def _runs(
     words: Sequence[AlignedWord], reasons: Mapping[int, tuple[Reason, float]]
 ) -> Iterator[Omission]:
-    for number, (reason, score) in sorted(reasons.items()):
-        if number and reasons.get(number - 1) == (reason, score):
+    for first, (reason, score) in sorted(reasons.items()):
+        if first and reasons.get(first - 1) == (reason, score):
             continue
-        last = number
+        last = first
         while reasons.get(last + 1) == (reason, score):
             last += 1
-        text = "".join(word.text for word in words[number : last + 1]).strip()
+        text = "".join(word.text for word in words[first : last + 1]).strip()
         yield Omission(
-            to_seconds(words[number].start), to_seconds(words[last].end), text, reason, score
+            to_seconds(words[first].start), to_seconds(words[last].end), text, reason, score
         )
 
 
-def _missed(part: DecodedRow, options: Options, dropped: Sequence[Omission]) -> list[Omission]:
-    """Speech that no words were found for, but for that under dropped ones."""
+def _missed_speech(
+    decoded: DecodedRow, options: Options, omissions: Sequence[Omission]
+) -> list[Omission]:
+    """Return the uncovered speech that no other omission overlaps."""
     missed = [
-        Omission(
-            to_seconds(hole.start), to_seconds(hole.end), "", "missed", to_seconds(hole.speech)
-        )
-        for hole in find_holes(part, options)
+        Omission(to_seconds(gap.start), to_seconds(gap.end), "", "missed", to_seconds(gap.speech))
+        for gap in find_uncovered_speech(decoded, options)
     ]
     return [
-        one
-        for one in missed
-        if not any(other.start < one.end and one.start < other.end for other in dropped)
+        gap
+        for gap in missed
+        if not any(omission.start < gap.end and gap.start < omission.end for omission in omissions)
     ]

@@ -1,17 +1,20 @@
-"""Words that repeat: "thank you thank you thank you ..."."""
+"""Loops: words that repeat, like "thank you thank you thank you"."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-LONGEST_PERIOD: Final = 40  # words: a loop of a whole paragraph
+MAX_PERIOD: Final = 40  # words: a loop may repeat a whole paragraph
 
 
 @dataclass(frozen=True, slots=True)
 class Repeat:
-    """The same `period` words over and over: words `start` up to, not including, `end`.
+    """Words that repeat with a period of `period` words; the last repetition may be incomplete.
 
-    The last time may be broken off.
+    Attributes:
+        start: index of the first word.
+        end: index after the last word.
+        period: number of words that repeat.
     """
 
     start: int
@@ -20,32 +23,33 @@ class Repeat:
 
     @property
     def times(self) -> float:
-        """How often they are said."""
+        """How often the words occur, counting the first time and the incomplete last time."""
         return (self.end - self.start) / self.period
 
     @property
-    def again(self) -> int:
-        """How many words come after the first time."""
+    def repeated_words(self) -> int:
+        """Number of words after the first time."""
         return self.end - self.start - self.period
 
 
-def repeats(words: Sequence[str], least: int = 3) -> list[Repeat]:
-    """Where the same words come at least `least` times in a row: in order, without overlap.
+def find_repeats(words: Sequence[str], min_times: int = 3) -> list[Repeat]:
+    """Return the places where the same words occur at least `min_times` times in a row.
 
-    Of two that overlap the longer one counts; of the same length, that of the shorter period.
+    The repeats are in order and do not overlap. Of two overlapping candidates, the
+    longer is taken; of two with the same length, the candidate with the shorter period.
     """
-    found: list[Repeat] = []
-    for period in range(1, min(LONGEST_PERIOD, len(words) // least) + 1):
+    candidates: list[Repeat] = []
+    for period in range(1, min(MAX_PERIOD, len(words) // min_times) + 1):
         start = 0
         for position in range(period, len(words) + 1):
             if position < len(words) and words[position] == words[position - period]:
                 continue
-            if position - start >= least * period:
-                found.append(Repeat(start, position, period))
+            if position - start >= min_times * period:
+                candidates.append(Repeat(start, position, period))
             start = position - period + 1
-    found.sort(key=lambda repeat: (repeat.start - repeat.end, repeat.period))
+    candidates.sort(key=lambda repeat: (repeat.start - repeat.end, repeat.period))
     chosen: list[Repeat] = []
-    for repeat in found:
-        if all(repeat.end <= other.start or repeat.start >= other.end for other in chosen):
+    for repeat in candidates:
+        if all(repeat.end <= longer.start or repeat.start >= longer.end for longer in chosen):
             chosen.append(repeat)
     return sorted(chosen, key=lambda repeat: repeat.start)

@@ -1,48 +1,57 @@
-"""Words of the prompt that turn up in the text though nobody says them.
+"""Prompt leakage: words of the prompt that appear in the text but are not spoken.
 
-That a word is in the prompt is no evidence: prompts hold what is expected to be said. A row whose
-text has a run of the prompt's words is decoded once more without the prompt:
+A word of the prompt in the text proves nothing, because a prompt contains words that are expected.
+If the text contains a run of the prompt's words, the row is decoded again without the prompt:
 
-    prompt         Kubernetes, Istio and Envoy
-    with it        Kubernetes Istio and Envoy  Today we talk of Istio and Envoy.
-    without it                                 Today we talk of each toe and convoy.
-                   '------- echo ----------'                    '- said: spelled otherwise -'
+    prompt          Kubernetes, Istio and Envoy
+    with prompt     Kubernetes Istio and Envoy  Today we talk of Istio and Envoy.
+    without prompt                              Today we talk of each toe and convoy.
+                    '-------- leaked -------'                  '- spoken, misspelled -'
 """
 
 from collections.abc import Sequence
 from difflib import SequenceMatcher
 from typing import Final
 
-SUSPICIOUS: Final = 3  # words of the prompt in a row
+MIN_RUN: Final = 3  # consecutive words of the prompt that are suspicious
 
 
-def suspects(words: Sequence[str], prompt: Sequence[str]) -> list[int]:
-    """Numbers of the words that are in a run of the prompt's.
+def suspicious_words(words: Sequence[str], prompt: Sequence[str]) -> list[int]:
+    """Return the indices of words that belong to a run of the prompt's words.
 
-    Args:
-        words: of a text, normalised.
-        prompt: likewise.
-    """
-    found: set[int] = set()
-    least = min(SUSPICIOUS, len(words))
-    grams = {tuple(prompt[n : n + least]) for n in range(len(prompt) - least + 1)}
-    for number in range(len(words) - least + 1):
-        if least and tuple(words[number : number + least]) in grams:
-            found.update(range(number, number + least))
-    return sorted(found)
-
-
-def echoes(words: Sequence[str], plain: Sequence[str], suspicious: Sequence[int]) -> list[int]:
-    """Which of the suspicious words have nothing in their place when there is no prompt.
+    A text of fewer than MIN_RUN words is suspicious if all its words are a run of the prompt.
 
     Args:
-        words: of the text with the prompt, normalised.
-        plain: of the text without it.
-        suspicious: numbers of `words`.
+        words: normalised words of the text.
+        prompt: normalised words of the prompt.
     """
-    matcher = SequenceMatcher(None, words, plain, autojunk=False)
+    suspicious: set[int] = set()
+    length = min(MIN_RUN, len(words))
+    prompt_runs = {
+        tuple(prompt[start : start + length]) for start in range(len(prompt) - length + 1)
+    }
+    for start in range(len(words) - length + 1):
+        if length and tuple(words[start : start + length]) in prompt_runs:
+            suspicious.update(range(start, start + length))
+    return sorted(suspicious)
+
+
+def leaked_words(
+    words: Sequence[str], without_prompt: Sequence[str], suspicious: Sequence[int]
+) -> list[int]:
+    """Return the suspicious words that the text without the prompt does not replace.
+
+    Words are leaked if the text without the prompt has nothing in their place, or has fewer than
+    half as many words.
+
+    Args:
+        words: normalised words of the text with the prompt.
+        without_prompt: normalised words of the text without the prompt.
+        suspicious: indices of `words` from `suspicious_words`.
+    """
+    matcher = SequenceMatcher(None, words, without_prompt, autojunk=False)
     absent: set[int] = set()
-    for kind, start, end, there, until in matcher.get_opcodes():
-        if kind == "delete" or (kind == "replace" and 2 * (until - there) < end - start):
+    for kind, start, end, other_start, other_end in matcher.get_opcodes():
+        if kind == "delete" or (kind == "replace" and 2 * (other_end - other_start) < end - start):
             absent.update(range(start, end))
-    return [number for number in suspicious if number in absent]
+    return [index for index in suspicious if index in absent]

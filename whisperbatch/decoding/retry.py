@@ -1,13 +1,14 @@
-"""Chunks that fail their audit are decoded again, another way; the better covered text wins.
+"""Retries: rows that fail their audit are decoded again with a remedy, and the better text wins.
 
-Every remedy but the last is deterministic, and tried on all failed parts of a batch together:
+All remedies except the last are deterministic. A remedy is tried on all failed rows of a batch
+together:
 
-    own       only letters that the language is written in, where the text has others
-    wider     beam search where greedy search looped or guessed
-    recut     in two at another place, and each of the two may be cut again
-    moved     the same speech elsewhere in the window, where it is too short to be cut
-    varied    no n-gram twice, where text repeats itself
-    sampled   at the next temperature, where Whisper's own thresholds fail
+    own_script        only letters of the language's scripts, if the text has other letters
+    beam              beam search, if greedy search produced loops or improbable text
+    split             the chunk in two parts; each part may be split again
+    shift             the same speech at another place in Whisper's window, if too short to split
+    no_repeat_ngram   no n-gram twice, if the text repeats itself
+    sample            sampling at the next temperature, if Whisper's own thresholds fail
 """
 
 import logging
@@ -15,7 +16,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, Literal
 
-from whisperbatch.chunking.split import halves, moved
+from whisperbatch.chunking.split import shift, split_in_two
 from whisperbatch.decoding.audit import Audit, audit
 from whisperbatch.decoding.decoded_row import DecodedRow
 from whisperbatch.decoding.prompts import Context
@@ -27,169 +28,198 @@ from whisperbatch.types import Chunk, to_seconds
 
 log = logging.getLogger(__name__)
 
-DEPTH: Final = 3  # times that a chunk is cut in two: 30 s come down to about 4 s
-WIDE: Final = 5  # beams, where the run is greedy
-NGRAM: Final = 4  # tokens; on read speech 4 costs nothing, 3 forbids what people do say
-GAIN: Final = 0.25  # seconds that a retry must mend, so that chance decides nothing
+MAX_SPLITS: Final = 3  # times that a chunk is split in two: from 30 s down to about 4 s
+RETRY_BEAMS: Final = 5  # beams of a retry, if the run is greedy
+RETRY_NGRAM: Final = 4  # tokens; on read speech 4 causes no errors, but 3 forbids real repetition
+MIN_GAIN: Final = 0.25  # seconds that a retry must improve, so that chance does not decide
 
-Remedy = Literal["own", "wider", "recut", "moved", "varied", "sampled"]
-Step = tuple[Remedy, float]  # and the temperature
+Remedy = Literal["own_script", "beam", "split", "shift", "no_repeat_ngram", "sample"]
+Step = tuple[Remedy, float]
+"""A remedy and its temperature."""
 
 
 @dataclass(eq=False)
-class _Case:
-    """A part under repair."""
+class _AuditedRow:
+    """A decoded row with its audit and the remedies that have not been tried yet."""
 
-    part: DecodedRow
+    decoded: DecodedRow
     audit: Audit
     context: Context
     remedies: Iterator[Step]
-    depth: int = 0  # times cut
-    moved: bool = False
+    splits: int = 0  # times that its chunk was split
+    shifted: bool = False
 
 
 class Retry:
-    """Repairs the parts of a batch.
+    """Decodes the failed rows of a batch again.
 
     Args:
-        decode: makes parts of rows.
-        extractor: makes features of chunks that are cut anew.
-        options: of the run.
+        row_decoder: decodes rows.
+        extractor: computes the features of split and shifted chunks.
+        options: options of the run.
     """
 
-    def __init__(self, decode: RowDecoder, extractor: FeatureExtractor, options: Options) -> None:
-        self._decode = decode
+    def __init__(
+        self, row_decoder: RowDecoder, extractor: FeatureExtractor, options: Options
+    ) -> None:
+        self._row_decoder = row_decoder
         self._extractor = extractor
         self._options = options
 
     def __call__(
-        self, parts: Sequence[DecodedRow], contexts: Sequence[Context]
+        self, decoded_rows: Sequence[DecodedRow], contexts: Sequence[Context]
     ) -> list[tuple[tuple[DecodedRow, ...], bool]]:
-        """What each part has become, and whether it was decoded again; in order."""
+        """Audit decoded rows and retry those that fail.
+
+        Args:
+            decoded_rows: the rows of a batch.
+            contexts: the context of each row.
+
+        Returns:
+            For each row, in order: the row, or its parts if the row was split, and whether the row
+            was decoded again.
+        """
         chunks = [
-            [self._case(part, context)] for part, context in zip(parts, contexts, strict=True)
+            [self._audited(decoded, context)]
+            for decoded, context in zip(decoded_rows, contexts, strict=True)
         ]
-        retried = [False] * len(parts)
-        while tries := self._due(chunks):
+        retried = [False] * len(decoded_rows)
+        while tries := self._next_tries(chunks):
             for number, _, _ in tries:
                 retried[number] = True
-            results = self._try([(case, step) for _, case, step in tries])
-            for (number, case, step), made in zip(tries, results, strict=True):
-                _choose(chunks[number], case, step, made)
+            results = self._try([(row, step) for _, row, step in tries])
+            for (number, row, step), new_rows in zip(tries, results, strict=True):
+                _replace_if_better(chunks[number], row, step, new_rows)
         return [
-            (tuple(case.part for case in cases), again)
-            for cases, again in zip(chunks, retried, strict=True)
+            (tuple(row.decoded for row in rows), again)
+            for rows, again in zip(chunks, retried, strict=True)
         ]
 
-    def _case(
-        self, part: DecodedRow, context: Context, depth: int = 0, *, moved: bool = False
-    ) -> _Case:
-        case = _Case(part, audit(part, self._options), context, iter(()), depth, moved)
-        case.remedies = self._remedies(case)
-        return case
+    def _audited(
+        self, decoded: DecodedRow, context: Context, splits: int = 0, *, shifted: bool = False
+    ) -> _AuditedRow:
+        row = _AuditedRow(
+            decoded, audit(decoded, self._options), context, iter(()), splits, shifted
+        )
+        row.remedies = self._remedies(row)
+        return row
 
-    def _due(self, chunks: Sequence[Sequence[_Case]]) -> list[tuple[int, _Case, Step]]:
-        """The next remedy of every part that still has one, with the number of its chunk."""
-        found = [
-            (number, case, next(case.remedies, None))
-            for number, cases in enumerate(chunks)
-            for case in cases
+    def _next_tries(
+        self, chunks: Sequence[Sequence[_AuditedRow]]
+    ) -> list[tuple[int, _AuditedRow, Step]]:
+        """Return the next remedy of every row that has one, with the number of the chunk."""
+        tries = [
+            (number, row, next(row.remedies, None))
+            for number, rows in enumerate(chunks)
+            for row in rows
         ]
-        return [(number, case, step) for number, case, step in found if step]
+        return [(number, row, step) for number, row, step in tries if step]
 
-    def _remedies(self, case: _Case) -> Iterator[Step]:
-        """What to try, in turn; the next one is asked for while the part still stands."""
-        found = case.audit
-        if found.passed:
+    def _remedies(self, row: _AuditedRow) -> Iterator[Step]:
+        """Yield the remedies for a row in order.
+
+        The next remedy is requested only while no remedy has replaced the row.
+        """
+        faults = row.audit
+        if faults.passed:
             return
-        if found.foreign:
-            yield "own", 0.0
-        suspect = found.repeats or found.improbable  # by Whisper's own thresholds
-        if suspect and self._options.beam_size == 1 and case.part.temperature == 0:
-            yield "wider", 0.0
-        if case.depth < DEPTH and halves(case.part.chunk, _target(case)):
-            yield "recut", 0.0
-        elif found.holes and not case.moved:
-            yield "moved", 0.0
-        if found.repeats:
-            yield "varied", 0.0
-        if suspect:
+        if faults.foreign:
+            yield "own_script", 0.0
+        suspicious = faults.repetitive or faults.improbable  # by Whisper's own thresholds
+        if suspicious and self._options.beam_size == 1 and row.decoded.temperature == 0:
+            yield "beam", 0.0
+        if row.splits < MAX_SPLITS and split_in_two(row.decoded.chunk, _split_target(row)):
+            yield "split", 0.0
+        elif faults.uncovered and not row.shifted:
+            yield "shift", 0.0
+        if faults.repetitive:
+            yield "no_repeat_ngram", 0.0
+        if suspicious:
             for temperature in self._options.temperatures:
-                if temperature > case.part.temperature:
-                    yield "sampled", temperature
+                if temperature > row.decoded.temperature:
+                    yield "sample", temperature
 
-    def _try(self, tries: Sequence[tuple[_Case, Step]]) -> list[list[_Case]]:
-        """The cases that each remedy makes, those of one kind decoded together."""
-        results: list[list[_Case]] = [[] for _ in tries]
-        kinds: dict[tuple[Options, float], list[tuple[int, DecodeRequest]]] = {}
-        for number, (case, (remedy, temperature)) in enumerate(tries):
-            kind = self._settings(remedy, case.part), temperature
-            jobs = self._jobs(case, remedy)
-            kinds.setdefault(kind, []).extend((number, job) for job in jobs)
-        for (options, temperature), numbered in kinds.items():
-            jobs = [job for _, job in numbered]
-            parts = self._decode.again(jobs, options, temperature)
-            for (number, job), part in zip(numbered, parts, strict=True):
-                case, (remedy, _) = tries[number]
-                depth = case.depth + (remedy == "recut")
-                moved = case.moved or remedy == "moved"
-                results[number].append(self._case(part, job.context, depth, moved=moved))
+    def _try(self, tries: Sequence[tuple[_AuditedRow, Step]]) -> list[list[_AuditedRow]]:
+        """Return the new rows of each try; tries with the same settings are decoded together."""
+        results: list[list[_AuditedRow]] = [[] for _ in tries]
+        groups: dict[tuple[Options, float], list[tuple[int, DecodeRequest]]] = {}
+        for number, (row, (remedy, temperature)) in enumerate(tries):
+            settings = self._options_for(remedy, row.decoded), temperature
+            requests = self._requests(row, remedy)
+            groups.setdefault(settings, []).extend((number, request) for request in requests)
+        for (options, temperature), numbered in groups.items():
+            requests = [request for _, request in numbered]
+            decoded_rows = self._row_decoder.redecode(requests, options, temperature)
+            for (number, request), decoded in zip(numbered, decoded_rows, strict=True):
+                row, (remedy, _) = tries[number]
+                splits = row.splits + (remedy == "split")
+                shifted = row.shifted or remedy == "shift"
+                results[number].append(
+                    self._audited(decoded, request.context, splits, shifted=shifted)
+                )
         return results
 
-    def _jobs(self, case: _Case, remedy: Remedy) -> list[DecodeRequest]:
-        part, context = case.part, case.context
-        if remedy == "recut" and (cut := halves(part.chunk, _target(case))):
-            # the second does not begin the recording, so it has no prefix
+    def _requests(self, row: _AuditedRow, remedy: Remedy) -> list[DecodeRequest]:
+        decoded, context = row.decoded, row.context
+        language, task = decoded.language, decoded.task
+        if remedy == "split" and (parts := split_in_two(decoded.chunk, _split_target(row))):
+            # the second part does not begin the recording, so it has no prefix
             contexts = (context, replace(context, prefix=()))
             return [
-                DecodeRequest(self._row(half), part.language, part.task, own)
-                for half, own in zip(cut, contexts, strict=True)
+                DecodeRequest(self._row(part), language, task, part_context)
+                for part, part_context in zip(parts, contexts, strict=True)
             ]
-        if remedy == "moved":
-            return [DecodeRequest(self._row(moved(part.chunk)), part.language, part.task, context)]
-        return [DecodeRequest(part.row, part.language, part.task, context)]
+        if remedy == "shift":
+            return [DecodeRequest(self._row(shift(decoded.chunk)), language, task, context)]
+        return [DecodeRequest(decoded.row, language, task, context)]
 
     def _row(self, chunk: Chunk) -> Row:
         return Row.of(chunk, self._extractor)
 
-    def _settings(self, remedy: Remedy, part: DecodedRow) -> Options:
+    def _options_for(self, remedy: Remedy, decoded: DecodedRow) -> Options:
         options = self._options
-        if remedy == "own":
-            others = self._decode.foreign_tokens(part.written)
-            options = replace(options, suppress_tokens=(*options.suppress_tokens, *others))
-        if remedy in ("wider", "varied"):
-            options = replace(options, beam_size=max(options.beam_size, WIDE))
-        if remedy == "varied":
-            size = min(options.no_repeat_ngram_size or NGRAM, NGRAM)
+        if remedy == "own_script":
+            foreign = self._row_decoder.foreign_tokens(decoded.text_language)
+            options = replace(options, suppress_tokens=(*options.suppress_tokens, *foreign))
+        if remedy in ("beam", "no_repeat_ngram"):
+            options = replace(options, beam_size=max(options.beam_size, RETRY_BEAMS))
+        if remedy == "no_repeat_ngram":
+            size = min(options.no_repeat_ngram_size or RETRY_NGRAM, RETRY_NGRAM)
             options = replace(options, no_repeat_ngram_size=size)
         return options
 
 
-def _target(case: _Case) -> int:
-    """Where to cut: at the largest hole, so that what was lost begins a row; or midway."""
-    chunk = case.part.chunk
-    hole = max(case.audit.holes, key=lambda hole: hole.speech, default=None)
-    if hole is None or hole.speech > (chunk.end - chunk.start) // 2:
+def _split_target(row: _AuditedRow) -> int:
+    """Return the recording sample near which to split a chunk.
+
+    The target is the start of the longest uncovered speech, so that the lost words begin a row. If
+    there is none, or if it takes more than half of the chunk, the target is the chunk's middle.
+    """
+    chunk = row.decoded.chunk
+    longest = max(row.audit.uncovered, key=lambda gap: gap.speech, default=None)
+    if longest is None or longest.speech > (chunk.end - chunk.start) // 2:
         return (chunk.start + chunk.end) // 2
-    return hole.start
+    return longest.start
 
 
-def _choose(cases: list[_Case], case: _Case, step: Step, made: list[_Case]) -> None:
-    """Put what a remedy made in the case's place, if it is better."""
-    before, after = case.audit.cost, sum(one.audit.cost for one in made)
-    better = after <= before - GAIN
+def _replace_if_better(
+    rows: list[_AuditedRow], row: _AuditedRow, step: Step, new_rows: list[_AuditedRow]
+) -> None:
+    """Replace a row in `rows` by the new rows of a remedy, if they cost less by MIN_GAIN."""
+    before, after = row.audit.cost, sum(new_row.audit.cost for new_row in new_rows)
+    better = after <= before - MIN_GAIN
     remedy, temperature = step
     log.info(
-        "recording %d, %.2f s to %.2f s: decoded again (%s%s): %.2f s wrong, was %.2f s%s",
-        case.part.chunk.recording,
-        to_seconds(case.part.chunk.start),
-        to_seconds(case.part.chunk.end),
+        "recording %d, %.2f s to %.2f s: decoded again (%s%s), %.2f s wrong instead of %.2f s; %s",
+        row.decoded.chunk.recording,
+        to_seconds(row.decoded.chunk.start),
+        to_seconds(row.decoded.chunk.end),
         remedy,
-        f" at {temperature:g}" if temperature else "",
+        f", temperature {temperature:g}" if temperature else "",
         after,
         before,
-        "" if better else ": kept as it was",
+        "new text kept" if better else "old text kept",
     )
     if better:
-        place = cases.index(case)
-        cases[place : place + 1] = made
+        index = rows.index(row)
+        rows[index : index + 1] = new_rows

@@ -1,16 +1,21 @@
-"""Rows decoded together: encoded, continued from their prompts, and placed."""
+"""Row decoder: encodes rows, decodes them after their prompts, and aligns their words."""
 
 import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from whisperbatch.decoding.audit import most_tokens
+from whisperbatch.decoding.audit import max_tokens_for
 from whisperbatch.decoding.decoded_row import DecodedRow
-from whisperbatch.decoding.prompts import NOTHING, Context
-from whisperbatch.decoding.segments import TimedText, by_timestamps, draft, speech_within
+from whisperbatch.decoding.prompts import NO_CONTEXT, Context
+from whisperbatch.decoding.segments import (
+    TimedText,
+    join_words,
+    segment_by_timestamps,
+    speech_within,
+)
 from whisperbatch.decoding.tokenizer import WhisperTokenizer
 from whisperbatch.decoding.words import place_words
-from whisperbatch.options import MOST_TOKENS, Options, Task
+from whisperbatch.options import MAX_NEW_TOKENS, Options, Task
 from whisperbatch.protocols import Alignment, Encoded, Engine, Sampling
 from whisperbatch.rows import Row, grouped, padded
 from whisperbatch.types import Chunk, Hypothesis
@@ -18,21 +23,21 @@ from whisperbatch.types import Chunk, Hypothesis
 
 @dataclass(frozen=True, slots=True, eq=False)
 class DecodeRequest:
-    """A row, and how to decode it."""
+    """A row with language, task and context."""
 
     row: Row
     language: str
     task: Task = "transcribe"
-    context: Context = NOTHING
+    context: Context = NO_CONTEXT
 
 
 class RowDecoder:
-    """Makes parts of rows. What becomes of a row does not depend on the rows beside it.
+    """Decodes rows. The result for a row does not depend on the other rows of its batch.
 
     Args:
         engine: runs the model.
-        options: of the run.
-        vocabulary: of the model.
+        options: options of the run.
+        vocabulary: tokenizer of the model.
     """
 
     def __init__(self, engine: Engine, options: Options, vocabulary: WhisperTokenizer) -> None:
@@ -41,90 +46,103 @@ class RowDecoder:
         self._vocabulary = vocabulary
 
     def encode(self, rows: Sequence[Row]) -> Encoded:
-        """What the engine hears in rows of one window.
+        """Return the encoder output of rows with the same encoder window.
 
-        Those that were listened to are not encoded again.
+        A row that already has its encoder output is not encoded again.
         """
-        fresh = [row for row in rows if row.encoded is None]
+        new_rows = [row for row in rows if row.encoded is None]
         window = rows[0].window
-        if len(fresh) == len(rows):
+        if len(new_rows) == len(rows):
             return self._engine.encode(padded(rows, window))
-        made = iter(self._engine.split(self._engine.encode(padded(fresh, window))) if fresh else ())
-        return self._engine.join([row.encoded or next(made) for row in rows])
+        outputs = iter(
+            self._engine.split(self._engine.encode(padded(new_rows, window))) if new_rows else ()
+        )
+        return self._engine.join([row.encoded or next(outputs) for row in rows])
 
     def foreign_tokens(self, language: str) -> tuple[int, ...]:
-        """Tokens with letters that a text in this language may not have."""
-        return self._vocabulary.foreign(language, latin=self._options.latin_names)
+        """Return the tokens with letters that a text in this language may not contain."""
+        return self._vocabulary.foreign_tokens(language, latin=self._options.latin_names)
 
-    def again(
+    def redecode(
         self,
-        jobs: Sequence[DecodeRequest],
+        requests: Sequence[DecodeRequest],
         options: Options | None = None,
         temperature: float = 0.0,
     ) -> list[DecodedRow]:
-        """Encode and decode rows that have failed or are suspected, in batches.
+        """Encode and decode rows that failed their audit or are suspicious, in batches.
 
-        They may have no more tokens than their speech can (`most_tokens`), so they share a call
-        only with rows of the same limit: one limit a call, that of its longest row, would make a
-        row's text depend on the rows beside it. With more beams than the run has, they are fewer:
-        a call holds keys and values for each beam, and is to take no more memory than the others.
+        A row may have at most the tokens that its speech allows (`max_tokens_for`). All rows of an
+        engine call have the same limit, because with the limit of the longest row, the text of a
+        row would depend on the other rows of the call. A call with more beams than the run's
+        options gets fewer rows, because the engine holds keys and values for each beam. The
+        memory of a call therefore does not grow.
+
+        Args:
+            requests: rows to decode, of any encoder window and prompt length.
+            options: replace the options of the run.
+            temperature: above 0, hypotheses are sampled.
         """
         options = options or self._options
-        parts: dict[int, DecodedRow] = {}
+        decoded_rows: dict[int, DecodedRow] = {}
         size = max(1, self._options.batch_size * self._options.beam_size // options.beam_size)
-        for group in grouped([(*alike(job.row, job.context), limit(job)) for job in jobs]):
+        keys = [
+            (*call_key(request.row, request.context), max_tokens_for(request.row.chunk))
+            for request in requests
+        ]
+        for group in grouped(keys):
             for start in range(0, len(group), size):
-                numbers = group[start : start + size]
-                batch = [jobs[number] for number in numbers]
-                encoded = self.encode([job.row for job in batch])
-                limited = self._limited(options, limit(batch[0]))
-                decoded = self(encoded, batch, limited, temperature)
-                parts |= dict(zip(numbers, decoded, strict=True))
-        return [parts[number] for number in range(len(jobs))]
+                indices = group[start : start + size]
+                batch = [requests[index] for index in indices]
+                encoded = self.encode([request.row for request in batch])
+                limited = self._limited(options, max_tokens_for(batch[0].row.chunk))
+                results = self(encoded, batch, limited, temperature)
+                decoded_rows |= dict(zip(indices, results, strict=True))
+        return [decoded_rows[index] for index in range(len(requests))]
 
     def __call__(
         self,
         encoded: Encoded,
-        jobs: Sequence[DecodeRequest],
+        requests: Sequence[DecodeRequest],
         options: Options | None = None,
         temperature: float = 0.0,
     ) -> list[DecodedRow]:
-        """Decode rows that are encoded already.
+        """Decode rows that are already encoded, in one engine call.
 
         Args:
-            encoded: of the jobs' rows.
-            jobs: that are `alike`.
-            options: in place of the run's.
-            temperature: above 0 samples.
+            encoded: encoder output of the rows.
+            requests: requests with the same `call_key`.
+            options: replace the options of the run.
+            temperature: above 0, hypotheses are sampled.
         """
         options = options or self._options
-        starts = [self._vocabulary.prompt(job.language, job.task) for job in jobs]
+        starts = [self._vocabulary.prompt(request.language, request.task) for request in requests]
         prompts = [
-            self._prompt(job.context, start) for job, start in zip(jobs, starts, strict=True)
+            self._prompt(request.context, start)
+            for request, start in zip(requests, starts, strict=True)
         ]
         sampling = None
         if temperature > 0:
-            sampling = [self._sampling(job.row, temperature) for job in jobs]
+            sampling = [self._sampling(request.row, temperature) for request in requests]
         hypotheses = [
-            replace(hypothesis, tokens=(*job.context.prefix, *hypothesis.tokens))
-            for job, hypothesis in zip(
-                jobs, self._engine.generate(encoded, prompts, options, sampling), strict=True
+            replace(hypothesis, tokens=(*request.context.prefix, *hypothesis.tokens))
+            for request, hypothesis in zip(
+                requests, self._engine.generate(encoded, prompts, options, sampling), strict=True
             )
         ]
         alignments = self._engine.align(
             encoded,
             starts,
             [self._vocabulary.text_tokens(hypothesis.tokens) for hypothesis in hypotheses],
-            [job.row.features.shape[1] for job in jobs],
+            [request.row.features.shape[1] for request in requests],
         )
         return [
-            self._part(job, hypothesis, alignment, temperature)
-            for job, hypothesis, alignment in zip(jobs, hypotheses, alignments, strict=True)
+            self._decoded_row(request, hypothesis, alignment, temperature)
+            for request, hypothesis, alignment in zip(requests, hypotheses, alignments, strict=True)
         ]
 
-    def _limited(self, options: Options, most: int) -> Options:
-        if most < (options.max_new_tokens or MOST_TOKENS):
-            return replace(options, max_new_tokens=most)
+    def _limited(self, options: Options, max_tokens: int) -> Options:
+        if max_tokens < (options.max_new_tokens or MAX_NEW_TOKENS):
+            return replace(options, max_new_tokens=max_tokens)
         return options
 
     def _prompt(self, context: Context, start: Sequence[int]) -> list[int]:
@@ -136,46 +154,53 @@ class RowDecoder:
         return [*prompt, *context.prefix]
 
     def _sampling(self, row: Row, temperature: float) -> Sampling:
-        """Seeded by what is decoded, so that neither order nor company makes a difference."""
+        """Return the row's sampling with a seed made from seed option, temperature and audio.
+
+        The text therefore does not depend on the order or the other rows of the batch.
+        """
         key = f"{self._options.seed} {temperature}".encode()
         seed = zlib.crc32(row.chunk.samples.tobytes(), zlib.crc32(key))
         return Sampling(temperature, self._options.best_of, seed)
 
-    def _part(
-        self, job: DecodeRequest, hypothesis: Hypothesis, alignment: Alignment, temperature: float
+    def _decoded_row(
+        self,
+        request: DecodeRequest,
+        hypothesis: Hypothesis,
+        alignment: Alignment,
+        temperature: float,
     ) -> DecodedRow:
-        written = "en" if job.task == "translate" else job.language
+        row, language, task = request.row, request.language, request.task
+        text_language = "en" if task == "translate" else language
         if self._options.timestamps == "tokens":
-            drafts = self._by_timestamps(job.row.chunk, hypothesis, alignment, written)
+            timed_texts = self._by_timestamps(row.chunk, hypothesis, alignment, text_language)
         else:
             tokens = self._vocabulary.text_tokens(hypothesis.tokens)
-            words = place_words(tokens, alignment, job.row.chunk, written, self._vocabulary)
-            drafts = (draft(words),) if words else ()
+            words = place_words(tokens, alignment, row.chunk, text_language, self._vocabulary)
+            timed_texts = (join_words(words),) if words else ()
         text = self._vocabulary.text(hypothesis.tokens)
-        return DecodedRow(job.row, job.language, hypothesis, text, drafts, temperature, job.task)
+        return DecodedRow(row, language, hypothesis, text, timed_texts, temperature, task)
 
     def _by_timestamps(
         self, chunk: Chunk, hypothesis: Hypothesis, alignment: Alignment, language: str
     ) -> tuple[TimedText, ...]:
-        drafts = []
+        """Return a timed text for each pair of timestamp tokens, with its words."""
+        timed_texts = []
         position = 0
-        for timed, tokens in by_timestamps(hypothesis.tokens, chunk, self._vocabulary):
+        segments = segment_by_timestamps(hypothesis.tokens, chunk, self._vocabulary)
+        for timed_text, tokens in segments:
             part = slice(position, position + len(tokens))
             position += len(tokens)
-            own = Alignment(
+            token_times = Alignment(
                 alignment.starts[part], alignment.ends[part], alignment.probabilities[part]
             )
-            speech = speech_within(chunk.speech, timed.start, timed.end)
-            words = place_words(tokens, own, chunk, language, self._vocabulary, speech=speech)
-            drafts.append(replace(timed, words=tuple(words)))
-        return tuple(drafts)
+            speech = speech_within(chunk.speech, timed_text.start, timed_text.end)
+            words = place_words(
+                tokens, token_times, chunk, language, self._vocabulary, speech=speech
+            )
+            timed_texts.append(replace(timed_text, words=tuple(words)))
+        return tuple(timed_texts)
 
 
-def alike(row: Row, context: Context) -> tuple[int, int, int]:
-    """What rows of one call have in common: engines want windows and prompts of one length."""
+def call_key(row: Row, context: Context) -> tuple[int, int, int]:
+    """Return the key that all rows of an engine call share: encoder window and prompt lengths."""
     return row.window, len(context.before), len(context.prefix)
-
-
-def limit(job: DecodeRequest) -> int:
-    """How many tokens a row may have."""
-    return most_tokens(job.row.chunk)

@@ -1,4 +1,4 @@
-"""Segments: sentences and phrases, with their own start and end."""
+"""Segments: sentences and phrases with start and end, from aligned words or timestamp tokens."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,21 +10,23 @@ from whisperbatch.decoding.words import AlignedWord
 from whisperbatch.text.punctuation import CLAUSE_ENDS, CLOSING, ends_sentence, last_mark
 from whisperbatch.types import Chunk, SpeechSpan, to_samples
 
-PAUSE: Final = to_samples(0.4)  # silence between words that ends a segment
-LONGEST: Final = to_samples(15.0)  # a longer segment is parted at a comma or its longest pause
-SHORTEST: Final = to_samples(1.0)  # parting leaves no less than this
-COMMA: Final = to_samples(0.5)  # of silence that a comma is worth, when a segment is parted
+MIN_PAUSE: Final = to_samples(0.4)  # silence between two words that ends a segment
+MAX_SEGMENT: Final = to_samples(15.0)  # longer segments are divided at a comma or its longest pause
+MIN_SEGMENT: Final = to_samples(1.0)  # dividing leaves no shorter segment, if possible
+COMMA_PAUSE: Final = to_samples(0.5)  # a comma counts as this much silence for dividing
+
+TITLES: Final = frozenset({"Mr", "Mrs", "Ms", "Dr", "Prof", "St", "Sr", "Jr", "vs"})
 
 
 @dataclass(frozen=True, slots=True)
 class TimedText:
-    """A segment before it has its number: words in recording samples.
+    """Text with start and end in recording samples: a segment before it gets its id.
 
     Attributes:
-        start: in recording samples.
-        end: likewise.
-        text: without surrounding space.
-        words: empty where there are none to be had.
+        start: first recording sample.
+        end: recording sample after the last.
+        text: text without surrounding space.
+        words: the aligned words; empty if they are not available.
     """
 
     start: int
@@ -33,106 +35,115 @@ class TimedText:
     words: tuple[AlignedWord, ...] = ()
 
 
-def by_sentence(words: Sequence[AlignedWord], speech: Sequence[SpeechSpan]) -> list[TimedText]:
-    """Words as segments: they end with a sentence, at a pause in speech, or before too long."""
+def segment_by_sentence(
+    words: Sequence[AlignedWord], speech: Sequence[SpeechSpan]
+) -> list[TimedText]:
+    """Group words into segments.
+
+    A segment ends with a sentence or at a pause in the speech of at least MIN_PAUSE. A segment
+    longer than MAX_SEGMENT is divided.
+    """
     groups: list[list[AlignedWord]] = []
-    for number, word in enumerate(words):
+    for index, word in enumerate(words):
         if (
-            not number
-            or _ends_sentence(words[number - 1].text, word.text)
-            or (_silence(words[number - 1], word, speech) >= PAUSE)
+            not index
+            or _ends_sentence(words[index - 1].text, word.text)
+            or (_silence(words[index - 1], word, speech) >= MIN_PAUSE)
         ):
             groups.append([])
         groups[-1].append(word)
-    parts = [part for group in groups for part in _part(group, speech)]
-    drafts = [draft(part) for part in parts]
-    return [d for d in drafts if d.text]
+    segments = [join_words(part) for group in groups for part in _divide(group, speech)]
+    return [segment for segment in segments if segment.text]
 
 
-def draft(words: Sequence[AlignedWord]) -> TimedText:
-    """One segment of all the words."""
+def join_words(words: Sequence[AlignedWord]) -> TimedText:
+    """Return the timed text of all the words."""
     text = "".join(word.text for word in words).strip()
     return TimedText(words[0].start, words[-1].end, text, tuple(words))
 
 
-def _silence(earlier: AlignedWord, later: AlignedWord, speech: Sequence[SpeechSpan]) -> int:
-    """Samples without speech between two words."""
-    spans = speech[earlier.span : later.span + 1]
+def _silence(word: AlignedWord, following: AlignedWord, speech: Sequence[SpeechSpan]) -> int:
+    """Return the samples between two words that lie in no speech span."""
+    spans = speech[word.span : following.span + 1]
     return sum(after.start - before.end for before, after in pairwise(spans))
 
 
 def _ends_sentence(text: str, following: str) -> bool:
-    """Whether a sentence ends between two words.
+    """Return whether a sentence ends between two words.
 
-    A full stop does not end one before a lower-case letter, after a single letter (an initial) or
-    in "Mr." and its like, which are short and written with a capital.
+    A full stop does not end a sentence before a lower-case letter, after a single letter (an
+    initial), after dotted letters ("p.m.") or after a title like "Mr.".
     """
     stripped = text.strip().rstrip(CLOSING)
     if not ends_sentence(text):
         return False
     if stripped[-1] != ".":
         return True
-    body, after = stripped[:-1], following.strip()[:1]
+    body, next_letter = stripped[:-1], following.strip()[:1]
     abbreviated = (
         (len(body) == 1 and body.isalpha())
-        or body in _TITLES
+        or body in TITLES
         or (len(body) > 1 and "." in body[-2:])
     )
-    return not abbreviated and not after.islower()
+    return not abbreviated and not next_letter.islower()
 
 
-_TITLES: Final = frozenset({"Mr", "Mrs", "Ms", "Dr", "Prof", "St", "Sr", "Jr", "vs"})
+def _divide(words: list[AlignedWord], speech: Sequence[SpeechSpan]) -> list[list[AlignedWord]]:
+    """Divide words into groups of at most MAX_SEGMENT, at the most natural boundaries.
 
-
-def _part(words: list[AlignedWord], speech: Sequence[SpeechSpan]) -> list[list[AlignedWord]]:
-    """Words in groups of at most `LONGEST`, parted at the most natural boundaries."""
-    if words[-1].end - words[0].start <= LONGEST or len(words) == 1:
+    The best boundary has a long pause or a comma and lies near the middle.
+    """
+    if words[-1].end - words[0].start <= MAX_SEGMENT or len(words) == 1:
         return [words]
 
-    def worth(number: int) -> float:
-        before, after = words[number - 1], words[number]
-        comma = COMMA if last_mark(before.text) in CLAUSE_ENDS else 0
-        short = min(before.end - words[0].start, words[-1].end - after.start) < SHORTEST
+    def score(boundary: int) -> float:
+        before, after = words[boundary - 1], words[boundary]
+        comma = COMMA_PAUSE if last_mark(before.text) in CLAUSE_ENDS else 0
+        shorter = min(before.end - words[0].start, words[-1].end - after.start)
         middle = abs((before.end + after.start) - (words[0].start + words[-1].end)) / 20
         silence = max(_silence(before, after, speech), after.start - before.end)
-        return silence + comma - middle - (LONGEST if short else 0)
+        return silence + comma - middle - (MAX_SEGMENT if shorter < MIN_SEGMENT else 0)
 
-    best = max(range(1, len(words)), key=worth)
-    return [*_part(words[:best], speech), *_part(words[best:], speech)]
+    best = max(range(1, len(words)), key=score)
+    return [*_divide(words[:best], speech), *_divide(words[best:], speech)]
 
 
-def by_timestamps(
+def segment_by_timestamps(
     tokens: Sequence[int], chunk: Chunk, vocabulary: WhisperTokenizer
 ) -> list[tuple[TimedText, list[int]]]:
-    """Segments as Whisper's own timestamp tokens delimit them, each with its text tokens.
+    """Return the segments that Whisper's timestamp tokens delimit, each with its text tokens.
 
-    All text tokens but blank ones at the end are in one of them.
+    Every text token is in one segment, except blank tokens at the end.
     """
-    drafts: list[tuple[TimedText, list[int]]] = []
-    start, text = 0.0, list[int]()
+    segments: list[tuple[TimedText, list[int]]] = []
+    start, text_tokens = 0.0, list[int]()
 
     def close(end: int) -> None:
-        nonlocal text
-        if words := vocabulary.text(text).strip():  # blank tokens go to the next segment
-            begin = chunk.recording_time(to_samples(start))
-            drafts.append((TimedText(begin, max(begin, end), words), text))
-            text = []
+        nonlocal text_tokens
+        if text := vocabulary.text(text_tokens).strip():  # blank tokens go to the next segment
+            first = chunk.recording_time(to_samples(start))
+            segments.append((TimedText(first, max(first, end), text), text_tokens))
+            text_tokens = []
 
     for token in tokens:
         time = vocabulary.timestamp(token)
         if time is None:
             if token < vocabulary.end_of_text:
-                text.append(token)
+                text_tokens.append(token)
             continue
-        if text:
-            # the last sample within, so that an end at a joint is not put after the pause
+        if text_tokens:
+            # map the last sample of the segment, so that an end at the joint of two pieces is
+            # placed before the pause that was cut out
             close(min(chunk.recording_time(to_samples(time) - 1) + 1, chunk.end))
         start = time
     close(chunk.end)
-    return drafts
+    return segments
 
 
 def speech_within(speech: Sequence[SpeechSpan], start: int, end: int) -> list[SpeechSpan]:
-    """The parts of the spans from `start` to `end`; all of that where there is no speech in it."""
-    cut = [span.within(start, end) for span in speech]
-    return [span for span in cut if span.length] or [SpeechSpan(start, end)]
+    """Return the parts of the spans from `start` to `end`.
+
+    If no speech lies between them, return one span from `start` to `end`.
+    """
+    clipped = [span.within(start, end) for span in speech]
+    return [span for span in clipped if span.length] or [SpeechSpan(start, end)]

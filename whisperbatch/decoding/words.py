@@ -1,4 +1,10 @@
-"""Words with times: tokens and their alignment, grouped, punctuated and put where speech is."""
+"""Words with times: tokens are grouped into words, joined with punctuation and moved into speech.
+
+The steps of `place_words`:
+
+    tokens --> words with times --> words with punctuation --> words inside speech spans
+         alignment        merge_punctuation         move_into_speech
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -10,27 +16,30 @@ from whisperbatch.protocols import Alignment
 from whisperbatch.text.punctuation import ends_sentence
 from whisperbatch.types import Chunk, SpeechSpan, to_samples
 
-# openai/whisper's sets, and more: marks that belong to the word after, and to the word before
+# openai/whisper's sets with more marks: PREPENDED join the next word, APPENDED the previous word.
 PREPENDED: Final = frozenset("\"'“¿([{-")
 APPENDED: Final = frozenset("\"'.。,，!！?？:：”)]}、" + "’»」』》…;；؟،؛।۔")
 
-FRAME: Final = to_samples(0.02)  # the detector finds speech that much late, and too early its end
-EARLY: Final = to_samples(0.5)  # more speech than that after the last word is not the word's
-WORD: Final = to_samples(0.5)  # of a slow word: a breath, a drawl, and for each letter as below
-LETTER: Final = to_samples(0.12)
+# The VAD reports the start of speech this much too late, and its end this much too early.
+VAD_ERROR: Final = to_samples(0.02)
+# The last word of a span is extended to the end of the speech by at most this.
+MAX_EXTENSION: Final = to_samples(0.5)
+# A slow word lasts SLOW_WORD (a breath, a drawl) and SLOW_LETTER for each letter.
+SLOW_WORD: Final = to_samples(0.5)
+SLOW_LETTER: Final = to_samples(0.12)
 
 
 @dataclass(frozen=True, slots=True)
 class AlignedWord:
-    """A word in the recording.
+    """A word with its times in the recording.
 
     Attributes:
-        text: with the space before it, if any.
-        start: in recording samples.
-        end: likewise, not before `start`.
-        probability: mean of its tokens'.
-        span: number of the chunk's speech span that it lies in.
-        aligned: its start and end in the chunk's samples, by the alignment alone.
+        text: text of the word, with the space before it, if any.
+        start: recording sample at which the word starts.
+        end: recording sample at which the word ends, not before `start`.
+        probability: mean probability of the word's tokens.
+        span: index of the chunk's speech span that contains the word.
+        aligned: start and end of the word in chunk samples, by the alignment alone.
     """
 
     text: str
@@ -50,9 +59,17 @@ def place_words(
     *,
     speech: Sequence[SpeechSpan] = (),
 ) -> list[AlignedWord]:
-    """The words of a chunk, in order, each within a speech span, starts and ends not decreasing.
+    """Return the words of a chunk in order, each within a speech span.
 
-    `speech` stands for the spans that they may lie in; by default all of the chunk's.
+    Starts and ends never decrease from word to word.
+
+    Args:
+        tokens: text tokens of the chunk.
+        alignment: times of these tokens.
+        chunk: the chunk that the tokens were decoded from.
+        language: language of the text.
+        vocabulary: tokenizer of the model.
+        speech: spans in which the words may lie; by default all speech spans of the chunk.
     """
     words = []
     position = 0
@@ -64,11 +81,14 @@ def place_words(
         probability = float(alignment.probabilities[first : last + 1].mean())
         text = vocabulary.text(group)
         words.append(AlignedWord(text, start, max(start, end), probability, 0, aligned))
-    return into_speech(merge_punctuation(words), speech or chunk.speech)
+    return move_into_speech(merge_punctuation(words), speech or chunk.speech)
 
 
 def merge_punctuation(words: Sequence[AlignedWord]) -> list[AlignedWord]:
-    """Punctuation joined to its word, as openai/whisper does; it does not stretch the word."""
+    """Join each punctuation mark to its word, as openai/whisper does.
+
+    The mark does not change the times of the word.
+    """
     result: list[AlignedWord] = []
     for word in words:
         mark = word.text.strip()
@@ -81,107 +101,117 @@ def merge_punctuation(words: Sequence[AlignedWord]) -> list[AlignedWord]:
     return result
 
 
-def into_speech(words: Sequence[AlignedWord], speech: Sequence[SpeechSpan]) -> list[AlignedWord]:
-    """Each word moved into the span it overlaps most, in order.
+def move_into_speech(
+    words: Sequence[AlignedWord], speech: Sequence[SpeechSpan]
+) -> list[AlignedWord]:
+    """Move each word into the span that it overlaps most, keeping the order of the words.
 
-    Cross-attention stretches the words beside a pause over the pause, or ends them before it. The
-    voice activity detector knows where the pause is: no word lies in a span's margins, and the
-    last word of a span lasts until its speech ends, if that is soon.
+    Cross-attention stretches the words beside a pause over the pause, or ends them before the
+    pause starts. The VAD knows where the pause is. Therefore no word lies in the margins of a span,
+    and the last word of a span is extended to the end of the span's speech if that end is near.
     """
-    numbered: list[AlignedWord] = []
+    assigned: list[AlignedWord] = []
     current = 0
-    for word, before in zip(words, (None, *words), strict=False):
-        heard = _unstretched(word, before)
-        choices = range(current, len(speech))
-        current = max(choices, key=lambda number: (_overlap(heard, speech[number]), -number))
-        numbered.append(replace(word, span=current))
+    for word, previous in zip(words, (None, *words), strict=False):
+        compact = _unstretched(word, previous)
+        candidates = range(current, len(speech))
+        current = max(candidates, key=lambda index: (_overlap(compact, speech[index]), -index))
+        assigned.append(replace(word, span=current))
     result: list[AlignedWord] = []
-    for number, group in groupby(numbered, key=lambda word: word.span):
-        result += _within(list(group), speech[number])
-        result[-1] = _lasting(result[-1], speech[number])
+    for index, group in groupby(assigned, key=lambda word: word.span):
+        result += _fit_into_span(list(group), speech[index])
+        result[-1] = _extend_to_speech_end(result[-1], speech[index])
     return result
 
 
-def _unstretched(word: AlignedWord, before: AlignedWord | None) -> AlignedWord:
-    """The first word of a sentence without what was stretched before it, the last without after.
+def _unstretched(word: AlignedWord, previous: AlignedWord | None) -> AlignedWord:
+    """Shorten the first word of a sentence at its start, and the last word at its end.
 
-    So does openai/whisper. Otherwise a word may land in another span than its sentence.
+    Only a word longer than its slow duration is shortened. openai/whisper does the same. A
+    stretched word could land in another span than its sentence.
     """
-    slowly = said_slowly(word)
+    slow = slow_duration(word)
     start, end = word.aligned or (word.start, word.end)  # without pauses that were cut out
-    if end - start <= slowly:
+    if end - start <= slow:
         return word
-    if before is None or ends_sentence(before.text):
-        return replace(word, start=word.end - slowly)
+    if previous is None or ends_sentence(previous.text):
+        return replace(word, start=word.end - slow)
     if ends_sentence(word.text):
-        return replace(word, end=word.start + slowly)
+        return replace(word, end=word.start + slow)
     return word
 
 
-def _core(span: SpeechSpan) -> SpeechSpan:
-    """A span without its margins, but for what the detector's frames may have cut off."""
-    spare = span.length // 4
+def _without_margins(span: SpeechSpan) -> SpeechSpan:
+    """Return the span without its margins, but with VAD_ERROR of each margin.
+
+    Each side loses at most a quarter of the span.
+    """
+    quarter = span.length // 4
     return SpeechSpan(
-        span.start + min(max(span.before - FRAME, 0), spare),
-        span.end - min(max(span.after - FRAME, 0), spare),
+        span.start + min(max(span.before - VAD_ERROR, 0), quarter),
+        span.end - min(max(span.after - VAD_ERROR, 0), quarter),
     )
 
 
-def _lasting(word: AlignedWord, span: SpeechSpan) -> AlignedWord:
-    """The last word of a span, until its speech ends: the alignment ends it 0.2 s too early."""
-    end = _core(span).end
-    return replace(word, end=end) if word.end < end <= word.end + EARLY else word
+def _extend_to_speech_end(word: AlignedWord, span: SpeechSpan) -> AlignedWord:
+    """Extend the last word of a span to the end of the speech, if at most MAX_EXTENSION is missing.
+
+    The alignment ends the last word 0.2 s too early.
+    """
+    end = _without_margins(span).end
+    return replace(word, end=end) if word.end < end <= word.end + MAX_EXTENSION else word
 
 
-def said_slowly(word: AlignedWord) -> int:
-    """Samples that it takes to say a word slowly."""
-    return WORD + LETTER * letters(word.text)
+def slow_duration(word: AlignedWord) -> int:
+    """Return the number of samples that a slow speaker needs for a word."""
+    return SLOW_WORD + SLOW_LETTER * count_letters(word.text)
 
 
-def letters(text: str) -> int:
-    """How many characters of a text are spoken."""
+def count_letters(text: str) -> int:
+    """Return how many characters of a text are letters or digits."""
     return sum(character.isalnum() for character in text)
 
 
-def _within(words: Sequence[AlignedWord], span: SpeechSpan) -> list[AlignedWord]:
-    """Words cut to fit the span that they belong to.
+def _fit_into_span(words: Sequence[AlignedWord], span: SpeechSpan) -> list[AlignedWord]:
+    """Cut words to fit the speech of their span, without its margins.
 
-    Its margins are not speech. Words that lie outside it have nothing left: they share the time of
-    the next word that has, or of the one before, or the whole span, by the length of their text.
+    A word outside this speech has no time left. It shares the time of the next word that has time,
+    or else of the previous word. If no word has time, all words share the whole span. The shares
+    are proportional to the lengths of the texts.
     """
-    span = _core(span)
-    cut = []
+    span = _without_margins(span)
+    clipped = []
     for word in words:
         start = min(max(word.start, span.start), span.end)
-        cut.append(replace(word, start=start, end=max(start, min(word.end, span.end))))
-    if all(word.start == word.end for word in cut):
-        return _share(cut, span.start, span.end)
+        clipped.append(replace(word, start=start, end=max(start, min(word.end, span.end))))
+    if all(word.start == word.end for word in clipped):
+        return _share_time(clipped, span.start, span.end)
     result: list[AlignedWord] = []
-    waiting: list[AlignedWord] = []
-    for word in cut:
+    waiting: list[AlignedWord] = []  # words without time, for the next word that has time
+    for word in clipped:
         waiting.append(word)
         if word.start < word.end:
-            result += _share(waiting, waiting[0].start, word.end)
+            result += _share_time(waiting, waiting[0].start, word.end)
             waiting = []
     if waiting:
         last = result.pop()
-        result += _share([last, *waiting], last.start, last.end)
+        result += _share_time([last, *waiting], last.start, last.end)
     return result
 
 
-def _share(words: Sequence[AlignedWord], start: int, end: int) -> list[AlignedWord]:
-    """Words one after the other from `start` to `end`, each as long as its text is."""
+def _share_time(words: Sequence[AlignedWord], start: int, end: int) -> list[AlignedWord]:
+    """Place words one after the other from `start` to `end`, in proportion to their texts."""
     if len(words) == 1:
         return [replace(words[0], start=start, end=end)]
     weights = [len(word.text.strip()) + 1 for word in words]
-    joints = [start + (end - start) * part // sum(weights) for part in accumulate(weights)]
-    starts = [start, *joints[:-1]]
+    ends = [start + (end - start) * weight // sum(weights) for weight in accumulate(weights)]
+    starts = [start, *ends[:-1]]
     return [
         replace(word, start=first, end=last)
-        for word, first, last in zip(words, starts, joints, strict=True)
+        for word, first, last in zip(words, starts, ends, strict=True)
     ]
 
 
 def _overlap(word: AlignedWord, span: SpeechSpan) -> int:
-    """Samples in common; negative, the distance."""
+    """Return the samples that a word and a span share; negative: the distance between them."""
     return min(word.end, span.end) - max(word.start, span.start)

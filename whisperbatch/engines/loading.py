@@ -1,4 +1,4 @@
-"""Which engine runs a model, and which of the keywords of `load` go with it."""
+"""The engine that a model is loaded with, and the keywords of `load` that this engine accepts."""
 
 import inspect
 from collections.abc import Mapping
@@ -11,38 +11,43 @@ from whisperbatch.protocols import Engine
 
 EngineKind: TypeAlias = Literal["ctranslate2", "torch"]
 
-OTHERS: Final = {
+UNUSED_KEYWORDS: Final = {
     "ctranslate2": ("quantization", "group_size", "draft_model", "compile"),
     "torch": ("encoder", "decoder", "inter_threads", "intra_threads"),
 }
-"""What an engine has no use for."""
+"""For each engine, the keywords of `load` that have no effect on it."""
 
 
-def check_kind(engine: str, given: Mapping[str, Any], signature: inspect.Signature) -> None:
+def check_keywords(engine: str, keywords: Mapping[str, Any], signature: inspect.Signature) -> None:
     """Refuse keywords of `load` that have no effect on this engine.
 
+    Args:
+        engine: the option's value.
+        keywords: the value of every keyword of `load`.
+        signature: of `load`; a keyword with its default value is accepted.
+
     Raises:
-        OptionError: an unknown engine, or a keyword that is not as in `signature`.
+        OptionError: the engine is unknown, or a keyword has no effect on it.
     """
-    if engine not in OTHERS:
-        raise OptionError(f"engine={engine!r} is none of {', '.join(OTHERS)}")
-    for name in OTHERS[engine]:
-        if given[name] != signature.parameters[name].default:
-            raise OptionError(f"{name}={given[name]!r} has no effect with engine={engine!r}")
+    if engine not in UNUSED_KEYWORDS:
+        raise OptionError(f"engine={engine!r} is none of {', '.join(UNUSED_KEYWORDS)}")
+    for name in UNUSED_KEYWORDS[engine]:
+        if keywords[name] != signature.parameters[name].default:
+            raise OptionError(f"{name}={keywords[name]!r} has no effect with engine={engine!r}")
 
 
-def check_index(device_index: object) -> tuple[int, ...]:
-    """The numbers of devices, one or several.
+def check_device_index(device_index: object) -> tuple[int, ...]:
+    """Return the device numbers as a tuple.
 
     Raises:
-        OptionError: it is something else.
+        OptionError: `device_index` is neither a number nor a list or tuple.
     """
     if not isinstance(device_index, int | tuple | list):
         raise OptionError(f"device_index={device_index!r} must be one device number or several")
     return (device_index,) if isinstance(device_index, int) else tuple(device_index)
 
 
-def torch_engine(
+def load_torch_engine(
     model: str | PathLike[str],
     *,
     device: str,
@@ -53,11 +58,11 @@ def torch_engine(
     draft_model: str | PathLike[str] | None,
     compiled: bool,
 ) -> Engine:
-    """See `engines.torch.TorchEngine`.
+    """Return a `TorchEngine`; see `engines.torch.engine` for the arguments.
 
     Raises:
         MissingExtraError: PyTorch or safetensors is not installed.
-        OptionError: several devices.
+        OptionError: `device_index` names several devices.
     """
     try:
         from whisperbatch.engines.torch.engine import TorchEngine  # noqa: PLC0415 - an extra

@@ -1,4 +1,4 @@
-"""The tokens that steer Whisper's decoder, and those that it never says."""
+"""Whisper's special tokens, and the biases that keep the decoder from predicting a token."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -11,12 +11,14 @@ from whisperbatch.engines.search.beam_search import Floats
 from whisperbatch.options import DecodeOptions
 from whisperbatch.text.languages import LANGUAGES
 
-MULTILINGUAL: Final = 51_865  # tokens that a multilingual model has, or more
+MIN_MULTILINGUAL_VOCABULARY: Final = 51_865  # tokens; English-only models have fewer
+
+CONFIGURED_TOKENS: Final = -1  # in `suppress_tokens`: the tokens that config.json lists
 
 
 @dataclass(frozen=True, slots=True)
 class SpecialTokens:
-    """Ids of the tokens that steer the decoder."""
+    """Ids of the special tokens that the engines use."""
 
     start_of_transcript: int
     end_of_text: int
@@ -24,11 +26,11 @@ class SpecialTokens:
     no_timestamps: int
 
     @classmethod
-    def of(cls, tokenizer: Tokenizer) -> "SpecialTokens":
-        """Those of a model.
+    def from_tokenizer(cls, tokenizer: Tokenizer) -> "SpecialTokens":
+        """Return the ids of a model's special tokens.
 
         Raises:
-            LookupError: it is not one of Whisper's.
+            LookupError: the tokenizer lacks a special token, so it is not Whisper's.
         """
 
         def find(*names: str) -> int:
@@ -47,35 +49,40 @@ class SpecialTokens:
 
 
 def language_tokens(tokenizer: Tokenizer) -> dict[str, int]:
-    """The token of each language that a model knows, by its code."""
-    known = {code: tokenizer.token_to_id(f"<|{code}|>") for code in LANGUAGES}
-    return {code: token for code, token in known.items() if token is not None}
+    """Return the token id of each language that the model supports, by language code."""
+    tokens = {code: tokenizer.token_to_id(f"<|{code}|>") for code in LANGUAGES}
+    return {code: token for code, token in tokens.items() if token is not None}
 
 
-def biases(
+def logit_biases(
     options: DecodeOptions,
     config: Mapping[str, Any],
-    special: SpecialTokens,
-    size: int,
+    special_tokens: SpecialTokens,
+    vocabulary_size: int,
     *,
     timestamps: bool = False,
 ) -> tuple[Floats, Floats]:
-    """What is added to the logits of all tokens, and of those at a row's start.
+    """Return the biases to add to the logits: minus infinity for suppressed tokens, else 0.
 
     Args:
-        options: of the decoding.
+        options: suppress_tokens and suppress_blank.
         config: config.json of the weights.
-        special: ids of the special tokens.
-        size: of the vocabulary.
-        timestamps: whether timestamp tokens may be said.
+        special_tokens: ids of the special tokens.
+        vocabulary_size: number of tokens.
+        timestamps: allow timestamp tokens.
+
+    Returns:
+        The biases of every token but a row's first, and of a row's first token; both of shape
+        (vocabulary_size,).
     """
-    later = np.zeros(size, np.float32)
-    never = set(options.suppress_tokens)
-    if -1 in never:
-        never |= set(config.get("suppress_ids", ()))
-    later[sorted(never - {-1})] = -np.inf
-    later[special.no_timestamps : special.no_timestamps + 1 if timestamps else None] = -np.inf
-    first = later.copy()
+    biases = np.zeros(vocabulary_size, np.float32)
+    suppressed = set(options.suppress_tokens)
+    if CONFIGURED_TOKENS in suppressed:
+        suppressed |= set(config.get("suppress_ids", ()))
+    biases[sorted(suppressed - {CONFIGURED_TOKENS})] = -np.inf
+    no_timestamps = special_tokens.no_timestamps  # timestamp tokens follow it in the vocabulary
+    biases[no_timestamps : no_timestamps + 1 if timestamps else None] = -np.inf
+    first_biases = biases.copy()
     if options.suppress_blank:
-        first[config.get("suppress_ids_begin", [])] = -np.inf
-    return later, first
+        first_biases[config.get("suppress_ids_begin", [])] = -np.inf
+    return biases, first_biases

@@ -1,19 +1,19 @@
-"""Features: what the encoder sees of the audio."""
+"""Feature extractors: from audio samples to the encoder's input."""
 
 from collections.abc import Callable, Mapping
 from typing import Final
 
 from whisperbatch.errors import OptionError
 from whisperbatch.features.kaldi import KaldiFbank, KaldiMel
-from whisperbatch.features.mel import silence_beside
+from whisperbatch.features.mel import silence_value
 from whisperbatch.features.whisper import WhisperFeatures
 from whisperbatch.options import FeatureKind
 from whisperbatch.protocols import FeatureExtractor
 
-__all__ = ["EXTRACTORS", "KALDI", "WhisperFeatures", "feature_extractor", "silence_beside"]
+__all__ = ["EXTRACTORS", "KALDI", "WhisperFeatures", "feature_extractor", "silence_value"]
 
 KALDI: Final = KaldiMel
-"""The better of the two kinds on Kaldi's frames: what `features="kaldi"` means."""
+"""The extractor for `features="kaldi"`: the better of the two kinds on Kaldi's frames."""
 
 EXTRACTORS: Final[Mapping[FeatureKind, Callable[[int], FeatureExtractor]]] = {
     "whisper": WhisperFeatures,
@@ -24,16 +24,18 @@ EXTRACTORS: Final[Mapping[FeatureKind, Callable[[int], FeatureExtractor]]] = {
 
 
 def feature_extractor(kind: FeatureKind, n_mels: int) -> FeatureExtractor:
-    """The extractor of that kind. Importing it loads no extra; making one does, where it needs it.
+    """Return a feature extractor of this kind.
+
+    PyTorch and torchaudio are imported here, and only for the kinds that need them.
 
     Args:
         kind: see `FeatureOptions.features`.
-        n_mels: mel bands, as the model wants them: 80 or 128.
+        n_mels: number of mel bands of the model's input: 80 or 128.
 
     Raises:
-        OptionError: there is no such kind.
-        MissingExtraError: the kind needs PyTorch and torchaudio, and they are missing or do not
-            load.
+        OptionError: the kind is unknown.
+        MissingExtraError: the kind needs PyTorch and torchaudio, but they are not installed or do
+            not load.
     """
     if kind not in EXTRACTORS:
         raise OptionError(f"features={kind!r} is none of {', '.join(EXTRACTORS)}")

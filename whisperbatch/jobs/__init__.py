@@ -1,11 +1,11 @@
-"""Many recordings to files, in runs that can be killed and resumed."""
+"""Transcribe many recordings to files, in runs that can be killed and resumed."""
 
-from whisperbatch.jobs.inputs import InputFile, WorkItem, find, plan
-from whisperbatch.jobs.job import Event, Failed, Finished, Job, SegmentReady, digest, run
-from whisperbatch.jobs.ledger import NAME, Ledger
+from whisperbatch.jobs.inputs import InputFile, WorkItem, find_inputs, plan_outputs
+from whisperbatch.jobs.job import Event, Failed, Finished, Job, SegmentReady, digest, run_job
+from whisperbatch.jobs.ledger import LEDGER_NAME, Ledger
 
 __all__ = [
-    "NAME",
+    "LEDGER_NAME",
     "Event",
     "Failed",
     "Finished",
@@ -15,7 +15,7 @@ __all__ = [
     "SegmentReady",
     "WorkItem",
     "digest",
-    "find",
-    "plan",
-    "run",
+    "find_inputs",
+    "plan_outputs",
+    "run_job",
 ]

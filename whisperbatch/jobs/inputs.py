@@ -1,9 +1,10 @@
-"""What a job is to work on, and where its outputs go.
+"""Find the recordings of a job and choose the paths of their outputs.
 
 talks/                      --output-dir text        without --output-dir
   monday/a.mp3              text/monday/a.srt        talks/monday/a.srt
-  monday/b.wav, b.mp3       text/monday/b.wav.srt    beside them, too
-  notes.pdf                 left alone
+  monday/b.wav, b.mp3       text/monday/b.wav.srt    talks/monday/b.wav.srt
+                            text/monday/b.mp3.srt    talks/monday/b.mp3.srt
+  notes.pdf                 ignored                  ignored
 """
 
 import glob
@@ -32,32 +33,33 @@ VIDEO: Final = (
     *(".3gp", ".avi", ".flv", ".m4v", ".mkv", ".mov", ".mp4", ".mpeg", ".mpg", ".mts", ".ogv"),
     *(".ts", ".webm", ".wmv"),
 )
-SUFFIXES: Final = frozenset(AUDIO + VIDEO)
-"""What is taken for a recording in a directory. A file that is named is read whatever its name."""
+MEDIA_SUFFIXES: Final = frozenset(AUDIO + VIDEO)
+"""Suffixes of recordings in a directory. A file that is named explicitly may have any suffix."""
 
 
 @dataclass(frozen=True, slots=True)
 class InputFile:
-    """A recording.
+    """A recording that was found.
 
     Attributes:
-        source: its path, URL, or "-".
-        folder: of it, from the directory that was named: "." where it was named itself.
-        own: the directory that it lies in; None of what has none.
+        source: its path, its URL, or "-" for standard input.
+        subfolder: its folder, relative to the directory that was searched; "." if the recording
+            itself was named.
+        directory: the directory that contains the file; None for URLs and standard input.
     """
 
     source: str
-    folder: PurePosixPath
-    own: Path | None
+    subfolder: PurePosixPath
+    directory: Path | None
 
 
 @dataclass(frozen=True, slots=True)
 class WorkItem:
-    """A recording and what is to be written.
+    """A recording and the files to write for it.
 
     Attributes:
-        source: its path, URL, or "-".
-        outputs: a path for each format.
+        source: the recording's path, its URL, or "-" for standard input.
+        outputs: one path for each format.
     """
 
     source: str
@@ -65,109 +67,131 @@ class WorkItem:
 
     @property
     def path(self) -> Path | None:
-        """Of the recording; None where it is no file."""
+        """The recording's path; None for URLs and standard input."""
         return None if _has_no_path(self.source) else Path(self.source)
 
 
-def find(inputs: Iterable[str], outputs: Collection[str] = ()) -> Iterator[InputFile]:
-    """The recordings that are meant, in order, each once.
+def find_inputs(
+    inputs: Iterable[str], output_suffixes: Collection[str] = ()
+) -> Iterator[InputFile]:
+    """Find the recordings that the inputs name, in order, each recording once.
+
+    Directories are searched with all their subfolders. In directories and patterns, hidden files
+    and files without the suffix of a recording are ignored. A file that does not exist is
+    yielded, too: reading it raises the error.
 
     Args:
-        inputs: files, directories, patterns such as "talks/**/*.mp3", URLs, or "-". Of directories
-            and patterns what has no name of a recording, or is hidden, is left alone. What is not
-            there is taken for a file all the same: whoever reads it says so.
-        outputs: suffixes, with the dot, of what is made of recordings: such a file is left alone
-            where the recording of its name is meant, too (as by a shell's "talks/*").
+        inputs: files, directories, patterns (such as "talks/**/*.mp3"), URLs, or "-".
+        output_suffixes: the suffixes of transcripts, with the dot. A file with such a suffix is
+            ignored if the recording of the same name is an input, too. This happens when a shell
+            expands "talks/*".
 
     Raises:
         OptionError: an input is empty.
     """
-    found: dict[str, InputFile] = {}
-    for one in chain.from_iterable(map(_find, inputs)):
-        found.setdefault(_identity(one.source), one)
-    media = {_stem(one.source) for one in found.values() if _suffix(one.source) not in outputs}
-    for one in found.values():
-        if _suffix(one.source) not in outputs or _stem(one.source) not in media:
-            yield one
+    files: dict[str, InputFile] = {}
+    for file in chain.from_iterable(map(_find, inputs)):
+        files.setdefault(_identity(file.source), file)
+    recording_stems = {
+        _stem(file.source) for file in files.values() if _suffix(file.source) not in output_suffixes
+    }
+    for file in files.values():
+        is_output = _suffix(file.source) in output_suffixes
+        if not is_output or _stem(file.source) not in recording_stems:
+            yield file
 
 
-def plan(
-    found: Sequence[InputFile], formats: Sequence[str], output_dir: Path | None
+def plan_outputs(
+    files: Sequence[InputFile], formats: Sequence[str], output_dir: Path | None
 ) -> tuple[WorkItem, ...]:
-    """Where the outputs of each recording go.
+    """Choose the path of each output.
 
-    Recordings that differ in their suffix alone keep it, so that neither overwrites the other.
+    Recordings whose names differ only in the suffix keep the suffix in the name of their outputs,
+    so that neither overwrites the other.
 
     Args:
-        found: all recordings of the job.
-        formats: suffixes, without the dot.
-        output_dir: where folders are made as they were found; None writes beside each recording,
-            or into the working directory what has none.
+        files: all recordings of the job.
+        formats: suffixes of the outputs, without the dot.
+        output_dir: the outputs go here, in the same subfolders as the recordings. None writes
+            each output next to its recording, and the outputs of URLs and standard input into
+            the working directory.
 
     Raises:
-        OptionError: two of the same name would be written to the same place.
+        OptionError: two recordings of the same name would be written to the same path.
     """
-    homes = [(output_dir / one.folder if output_dir else one.own or Path()) for one in found]
-    names = [_name(one.source) for one in found]
-    stems = [str(home / PurePosixPath(name).stem) for home, name in zip(homes, names, strict=True)]
-    shared = Counter(stem.casefold() for stem in stems)
-    bases = [
-        str(home / name) if shared[stem.casefold()] > 1 else stem
-        for home, name, stem in zip(homes, names, stems, strict=True)
+    folders = [
+        output_dir / file.subfolder if output_dir else file.directory or Path() for file in files
     ]
-    taken: dict[str, str] = {}
-    for one, base in zip(found, bases, strict=True):
-        other = taken.setdefault(base.casefold(), one.source)
-        if other != one.source and formats:
+    names = [_name(file.source) for file in files]
+    stems = [
+        str(folder / PurePosixPath(name).stem) for folder, name in zip(folders, names, strict=True)
+    ]
+    counts = Counter(stem.casefold() for stem in stems)
+    bases = [
+        str(folder / name) if counts[stem.casefold()] > 1 else stem
+        for folder, name, stem in zip(folders, names, stems, strict=True)
+    ]
+    owners: dict[str, str] = {}
+    for file, base in zip(files, bases, strict=True):
+        owner = owners.setdefault(base.casefold(), file.source)
+        if owner != file.source and formats:
             raise OptionError(
-                f"{other} and {one.source} would both be written to {base}.{formats[0]}; "
-                "transcribe them apart, or into different directories"
+                f"{owner} and {file.source} would both be written to {base}.{formats[0]}; "
+                "transcribe them in separate runs, or into different directories"
             )
     return tuple(
-        WorkItem(one.source, tuple(Path(f"{base}.{kind}") for kind in formats))
-        for one, base in zip(found, bases, strict=True)
+        WorkItem(file.source, tuple(Path(f"{base}.{suffix}") for suffix in formats))
+        for file, base in zip(files, bases, strict=True)
     )
 
 
-def _find(one: str) -> Iterator[InputFile]:
-    if not one:
+def _find(name: str) -> Iterator[InputFile]:
+    """Yield the recordings of one input."""
+    if not name:
         raise OptionError("the name of a recording is empty; give a file or a directory")
-    if _has_no_path(one):
-        yield InputFile(one, PurePosixPath(), None)
+    if _has_no_path(name):
+        yield InputFile(name, PurePosixPath(), None)
         return
-    path = Path(one)
-    if os.path.isdir(one):  # noqa: PTH112 - Path.is_dir raises where the name is too long
-        yield from _inside(path)
-    elif not os.path.exists(one) and glob.has_magic(one):  # noqa: PTH110 - likewise
-        matches = sorted(glob.glob(one, recursive=True))  # noqa: PTH207 - takes absolute patterns
-        for match in matches or (one,):
-            if match == one or (_suffix(match) in SUFFIXES and Path(match).is_file()):
+    path = Path(name)
+    # os.path functions return False for names that are too long; those of Path raise
+    if os.path.isdir(name):  # noqa: PTH112 - see above
+        yield from _search(path)
+    elif not os.path.exists(name) and glob.has_magic(name):  # noqa: PTH110 - see above
+        matches = sorted(glob.glob(name, recursive=True))  # noqa: PTH207 - takes absolute patterns
+        for match in matches or (name,):
+            if match == name or (_suffix(match) in MEDIA_SUFFIXES and Path(match).is_file()):
                 yield InputFile(match, PurePosixPath(), Path(match).parent)
     else:
-        yield InputFile(one, PurePosixPath(), path.parent)
+        yield InputFile(name, PurePosixPath(), path.parent)
 
 
-def _inside(directory: Path) -> Iterator[InputFile]:
-    """Of all folders below, also those that links lead to; none is searched twice."""
-    seen: set[str] = set()
+def _search(directory: Path) -> Iterator[InputFile]:
+    """Yield the recordings in a directory and its subfolders, sorted by path.
 
-    def unreadable(error: OSError) -> None:
-        log.warning("%s: cannot be searched: %s", error.filename, error.strerror)
+    Symbolic links are followed, and no folder is searched twice.
+    """
+    searched: set[str] = set()
 
-    found: list[Path] = []
-    for folder, folders, names in os.walk(directory, followlinks=True, onerror=unreadable):
+    def warn(error: OSError) -> None:
+        log.warning("%s: the folder cannot be searched: %s", error.filename, error.strerror)
+
+    paths: list[Path] = []
+    for folder, subfolders, names in os.walk(directory, followlinks=True, onerror=warn):
         real = os.path.realpath(folder)
-        folders[:] = [] if real in seen else [one for one in folders if not one.startswith(".")]
-        if real not in seen:
-            seen.add(real)
-            found += [Path(folder, name) for name in names if not name.startswith(".")]
-    for path in sorted(found):
-        if path.suffix.lower() in SUFFIXES and path.is_file():
-            inside = path.relative_to(directory).parent
-            yield InputFile(str(path), PurePosixPath(inside.as_posix()), path.parent)
+        if real in searched:
+            subfolders[:] = []
+            continue
+        searched.add(real)
+        subfolders[:] = [name for name in subfolders if not name.startswith(".")]
+        paths += [Path(folder, name) for name in names if not name.startswith(".")]
+    for path in sorted(paths):
+        if path.suffix.lower() in MEDIA_SUFFIXES and path.is_file():
+            subfolder = path.relative_to(directory).parent
+            yield InputFile(str(path), PurePosixPath(subfolder.as_posix()), path.parent)
 
 
 def _identity(source: str) -> str:
+    """Return the same text for all spellings of a path. Symbolic links are not resolved."""
     return source if _has_no_path(source) else os.path.abspath(source)  # noqa: PTH100 - links stay
 
 
@@ -184,12 +208,13 @@ def _has_no_path(source: str) -> bool:
 
 
 def _name(source: str) -> str:
+    """Return the file name that the outputs of a recording are named after."""
     if source == STANDARD_INPUT:
         return "stdin"
     if "://" in source:
         try:
             parts = urlsplit(source)
-        except ValueError:  # FFmpeg will say so, too
+        except ValueError:  # FFmpeg will report the malformed URL
             return "recording"
         return unquote(PurePosixPath(parts.path).name) or parts.netloc or "recording"
     return Path(source).name

@@ -1,8 +1,8 @@
-"""Recordings to files: batches are filled across them, and what is done stays done.
+"""Transcribe many recordings to files; finished files are not made again.
 
-tasks -> what the ledger has finished is passed over
-      -> Transcriber.stream_many, on an engine that remembers
-      -> each transcript is written, then entered as finished
+work items -> items whose outputs the ledger lists as finished are skipped (`Job.remaining`)
+           -> Transcriber.stream_many, on an engine that stores its results in the journal
+           -> each transcript is written, then listed as finished
 """
 
 import hashlib
@@ -23,33 +23,34 @@ from whisperbatch.transcriber import Transcriber
 from whisperbatch.types import Segment, Transcript
 from whisperbatch.writers.files import make_folder
 
-MAY_PASS: Final = (WriteError, EngineError)  # no room, no memory: the next run may go on from here
+TEMPORARY_ERRORS: Final = (WriteError, EngineError)
+"""Full disk, no memory: the journal of the recording stays, and the next run resumes from it."""
 
-Write = Callable[[Transcript, Path], object]
-Settings = Callable[[Path], str]  # what a file depends on, beside the recording
+WriteTranscript = Callable[[Transcript, Path], object]
+OutputSettings = Callable[[Path], str]
 
 
 @dataclass(frozen=True, slots=True)
 class Finished:
-    """A recording's outputs are written."""
+    """All outputs of a recording are written."""
 
-    task: WorkItem
+    item: WorkItem
     transcript: Transcript
 
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """A recording could not be read, or its outputs not be written."""
+    """A recording could not be transcribed, or its outputs could not be written."""
 
-    task: WorkItem
+    item: WorkItem
     error: WhisperBatchError
 
 
 @dataclass(frozen=True, slots=True)
 class SegmentReady:
-    """A recording's next segment."""
+    """The next segment of a recording is decoded."""
 
-    task: WorkItem
+    item: WorkItem
     segment: Segment
 
 
@@ -57,115 +58,138 @@ Event = SegmentReady | Finished | Failed
 
 
 def digest(*parts: object) -> str:
-    """Of what files depend on; of options, all but the size of batches, which changes no text."""
-    plain = [
+    """Return a hash of the values that an output depends on.
+
+    The batch size is left out of `Options`, because it does not change the text.
+    """
+    values = [
         [(f.name, getattr(part, f.name)) for f in fields(part) if f.name != "batch_size"]
         if isinstance(part, Options)
         else part
         for part in parts
     ]
-    return hashlib.blake2b(repr(plain).encode(), digest_size=16).hexdigest()
+    return hashlib.blake2b(repr(values).encode(), digest_size=16).hexdigest()
 
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """A job's account of what is done.
+    """The rules by which a run skips finished outputs and protects files of other origin.
 
     Attributes:
-        settings: what a file depends on, beside the recording: the model, options, its layout.
-        ledger: None keeps no account.
-        anew: do all of it, whatever is done or there.
+        settings: returns a digest of everything but the recording that an output depends on:
+            model, options, layout.
+        ledger: lists the finished outputs; None lists nothing.
+        redo: make all outputs, finished or not, and replace files that exist.
     """
 
-    settings: Settings
+    settings: OutputSettings
     ledger: Ledger | None = None
-    anew: bool = False
+    redo: bool = False
 
-    def left(self, task: WorkItem) -> WorkItem | Failed | None:
-        """What of a task is to be done; None where all is. Without a ledger, all of it.
+    def remaining(self, item: WorkItem) -> WorkItem | Failed | None:
+        """Return the work item with its unfinished outputs only; None if all are finished.
 
-        A file that somebody else has written, or changed since, is never replaced, unless `anew`.
+        Without a ledger, or with `redo`, the whole work item is returned. Otherwise a file that
+        whisperbatch did not write, or that was modified after it was written, is never replaced:
+        the work item fails.
         """
-        if self.ledger is None or self.anew:
-            return task
-        missing: list[Path] = []
-        for output in task.outputs:
+        if self.ledger is None or self.redo:
+            return item
+        unfinished: list[Path] = []
+        for output in item.outputs:
             entry = self.ledger.entry(output)
-            if entry and entry.made == self.made(task, output) and output.exists():
+            exists = output.exists()
+            if entry and entry.fingerprint == self.fingerprint(item, output) and exists:
                 continue
-            if output.exists() and not (entry and entry.untouched):
-                reason = "was changed since" if entry else "is there already"
-                return Failed(task, WriteError(f"{output}: {reason}; --no-resume replaces it"))
-            missing.append(output)
-        return replace(task, outputs=tuple(missing)) if missing or not task.outputs else None
+            if exists and not (entry and entry.unmodified):
+                reason = "was modified after it was written" if entry else "exists already"
+                return Failed(item, WriteError(f"{output}: {reason}; --no-resume replaces it"))
+            unfinished.append(output)
+        return replace(item, outputs=tuple(unfinished)) if unfinished or not item.outputs else None
 
-    def made(self, task: WorkItem, output: Path) -> str | None:
-        """Of what an output is made now; None where the recording is no file."""
-        try:
-            found = task.path.stat() if task.path else None
-        except OSError:
-            found = None
-        if found is None or task.path is None:
+    def fingerprint(self, item: WorkItem, output: Path) -> str | None:
+        """Return a hash of the recording and the settings that an output is made of.
+
+        None if the recording is not a file: a URL or a pipe may change without a trace.
+        """
+        if (path := item.path) is None:
             return None
-        path = os.fsencode(task.path.absolute())
-        return digest(path, found.st_size, found.st_mtime_ns, self.settings(output))
+        try:
+            status = path.stat()
+        except OSError:
+            return None
+        name = os.fsencode(path.absolute())
+        return digest(name, status.st_size, status.st_mtime_ns, self.settings(output))
 
     def write(
-        self, task: WorkItem, made: Sequence[str | None], found: Transcript, put: Write
+        self,
+        item: WorkItem,
+        fingerprints: Sequence[str | None],
+        transcript: Transcript,
+        write: WriteTranscript,
     ) -> None:
-        """Write the outputs, and enter them.
+        """Write the outputs of a work item, and list each in the ledger.
+
+        Args:
+            item: the recording and its outputs.
+            fingerprints: one for each output, taken before the recording was read.
+            transcript: of the recording.
+            write: writes a transcript to a path.
 
         Raises:
-            WhisperBatchError: one cannot be made.
+            WhisperBatchError: an output cannot be written.
         """
-        for output, of in zip(task.outputs, made, strict=True):
+        for output, fingerprint in zip(item.outputs, fingerprints, strict=True):
             make_folder(output.parent)
             if self.ledger:
                 self.ledger.begin(output)
-            put(found, output)
-            if self.ledger and of:
-                self.ledger.finish(output, of)
+            write(transcript, output)
+            if self.ledger and fingerprint:
+                self.ledger.finish(output, fingerprint)
 
 
-def run(
+def run_job(
     asr: Transcriber,
-    tasks: Sequence[WorkItem],
+    items: Sequence[WorkItem],
     options: Options,
     job: Job,
     *,
-    write: Write,
+    write: WriteTranscript,
     ordered: bool = False,
 ) -> Generator[Event, None, None]:
-    """Transcribe and write all of them; several are read at a time, and give events in turn.
+    """Transcribe recordings and write their outputs, and yield an event for each step.
 
-    What was decoded before the process was killed comes from the ledger: a recording then goes on
-    after its last chunk, and its transcript is what it would have been.
+    Rows that were decoded before the process was killed come from the journal in the ledger. A
+    recording is then resumed after its last decoded chunk, and its transcript is the same as that
+    of an uninterrupted run.
 
     Args:
         asr: the model.
-        tasks: recordings, each with the outputs that are left to do.
-        options: of the decoding.
-        job: the account of what is done.
+        items: the recordings, each with its unfinished outputs.
+        options: of the transcription.
+        job: the ledger, and the settings that outputs depend on.
         write: writes a transcript to a path; raises WhisperBatchError.
-        ordered: one recording after the other, in order.
+        ordered: True transcribes one recording after another. False reads several at a time, and
+            their events alternate.
     """
-    marks = _Marks(job.ledger) if job.ledger else None
-    made: dict[int, list[str | None]] = {}
+    marks = _JournalMarks(job.ledger) if job.ledger else None
+    fingerprints: dict[int, list[str | None]] = {}
 
     def sources() -> Iterator[str]:
-        for number, task in enumerate(tasks):
+        for number, item in enumerate(items):
             if marks:
                 marks.begin(number)
-            made[number] = [job.made(task, output) for output in task.outputs]  # before it is read
-            yield task.source
+            # taken before the recording is read: a change during the read then shows
+            fingerprints[number] = [job.fingerprint(item, output) for output in item.outputs]
+            yield item.source
 
     journaled = Transcriber(JournaledEngine(asr.engine, job.ledger)) if job.ledger else asr
-    with closing(journaled.stream_many(sources(), options=options, ordered=ordered)) as items:
-        for number, item in items:
-            event = _event(job, tasks[number], item, made[number], write)
+    with closing(journaled.stream_many(sources(), options=options, ordered=ordered)) as results:
+        for number, result in results:
+            event = _event(job, items[number], result, fingerprints[number], write)
             if marks and not isinstance(event, SegmentReady):
-                kept = isinstance(event, Failed) and isinstance(event.error, MAY_PASS)
-                marks.end(number, kept=kept)
+                keep = isinstance(event, Failed) and isinstance(event.error, TEMPORARY_ERRORS)
+                marks.end(number, keep=keep)
             yield event
     if marks:
         marks.close()
@@ -173,64 +197,80 @@ def run(
 
 def _event(
     job: Job,
-    task: WorkItem,
-    item: Segment | Transcript | WhisperBatchError,
-    made: Sequence[str | None],
-    write: Write,
+    item: WorkItem,
+    result: Segment | Transcript | WhisperBatchError,
+    fingerprints: Sequence[str | None],
+    write: WriteTranscript,
 ) -> Event:
-    if isinstance(item, Segment):
-        return SegmentReady(task, item)
-    if isinstance(item, WhisperBatchError):
-        return Failed(task, item)
+    """Return the event for a result; the outputs of a transcript are written first."""
+    if isinstance(result, Segment):
+        return SegmentReady(item, result)
+    if isinstance(result, WhisperBatchError):
+        return Failed(item, result)
     try:
-        job.write(task, made, item, write)
+        job.write(item, fingerprints, result, write)
     except WhisperBatchError as error:
-        return Failed(task, error)
-    return Finished(task, item)
+        return Failed(item, error)
+    return Finished(item, result)
 
 
-class _Marks:
-    """Where the journal of each recording begins: what none of them needs any more is deleted.
+class _JournalMarks:
+    """Deletes journal entries as soon as no recording of the run needs them.
 
-    What is there from an earlier run may belong to any of them, and goes when all have ended. What
-    belongs to one that may do better next time stays.
+    A mark is the number of the journal's next entry. All entries that a recording adds lie between
+    the mark at its begin and the mark at its end:
+
+        entries        1 2 3 4 5 6 7 8 9
+        recording 0    [---------]
+        recording 1        [----------->     at the end of recording 0, entries 1 and 2 are deleted
+
+    Entries of earlier runs that this run has read may belong to any recording. They are deleted
+    when all recordings have ended. Entries of recordings that failed with a temporary error stay
+    for the next run.
     """
 
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
         self._first = ledger.mark()
-        self._begun: dict[int, int] = {}
-        self._kept: list[tuple[int, int]] = []  # from a mark to another
-        self._lock = threading.Lock()  # sources are asked for by another thread
+        self._begins: dict[int, int] = {}
+        self._protected: list[tuple[int, int]] = []  # spans of marks of recordings that failed
+        self._lock = threading.Lock()  # another thread iterates over the sources
 
     def begin(self, number: int) -> None:
+        """Note that a recording is about to be read."""
         with self._lock:
-            self._begun[number] = self._ledger.mark()
+            self._begins[number] = self._ledger.mark()
 
-    def end(self, number: int, *, kept: bool) -> None:
+    def end(self, number: int, *, keep: bool) -> None:
+        """Note that a recording has finished or failed; `keep` protects its entries."""
         with self._lock:
             now = self._ledger.mark()
-            begun = self._begun.pop(number)
-            if kept:
-                self._kept.append((begun, now))
-            self._forget(self._first, min(self._begun.values(), default=now))
+            begin = self._begins.pop(number)
+            if keep:
+                self._protected.append((begin, now))
+            self._forget(self._first, min(self._begins.values(), default=now))
 
     def close(self) -> None:
-        self._forget(self._first if self._kept else 0, self._ledger.mark())
+        """Delete the remaining unprotected entries.
+
+        Entries of earlier runs are deleted, too, unless a recording failed with a temporary error.
+        """
+        self._forget(self._first if self._protected else 0, self._ledger.mark())
 
     def _forget(self, start: int, end: int) -> None:
-        for kept_from, kept_to in [*_joined(self._kept), (end, end)]:
-            if start < min(kept_from, end):
-                self._ledger.forget(start, min(kept_from, end))
-            start = max(start, kept_to)
+        """Delete the entries from one mark to another, without the protected spans."""
+        for protected_start, protected_end in [*_merged(self._protected), (end, end)]:
+            if start < min(protected_start, end):
+                self._ledger.forget(start, min(protected_start, end))
+            start = max(start, protected_end)
 
 
-def _joined(spans: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
-    """In order, those that overlap as one."""
-    found: list[tuple[int, int]] = []
+def _merged(spans: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Return the spans in order; overlapping spans become one."""
+    merged: list[tuple[int, int]] = []
     for start, end in sorted(spans):
-        if found and start <= found[-1][1]:
-            found[-1] = (found[-1][0], max(end, found[-1][1]))
+        if merged and start <= merged[-1][1]:
+            merged[-1] = (merged[-1][0], max(end, merged[-1][1]))
         else:
-            found.append((start, end))
-    return found
+            merged.append((start, end))
+    return merged

@@ -1,7 +1,8 @@
-"""What a job has done, on disk: the files it has finished, and the journal of what it has begun.
+"""The file that lists the finished outputs of a job and holds the journal of unfinished recordings.
 
-One SQLite file. A process that is killed leaves it as it was after the last chunk; when the machine
-itself fails, the last chunks may be missing, never half there. Several processes may share one.
+An SQLite file. If a process is killed, the file holds everything up to the last decoded chunk. If
+the machine fails, the last chunks may be missing, but no entry is incomplete. Several processes
+may use one file.
 """
 
 import logging
@@ -17,24 +18,24 @@ from typing import Any, Final, Self
 
 from whisperbatch.errors import WriteError
 
-NAME: Final = ".whisperbatch.db"
+LEDGER_NAME: Final = ".whisperbatch.db"
 VERSION: Final = 1  # of the tables
-PATIENCE: Final = 30.0  # seconds to wait for another process that writes
-AT_ONCE: Final = 500  # keys asked for at a time: SQLite takes 999 in older versions
-KEPT_DAYS: Final = 30  # that what nobody asks for stays in the journal
+LOCK_TIMEOUT: Final = 30.0  # seconds to wait while another process writes
+KEYS_PER_QUERY: Final = 500  # older versions of SQLite take at most 999
+JOURNAL_DAYS: Final = 30  # entries that no run has read for this long are deleted
 
 TABLES: Final = """
 CREATE TABLE IF NOT EXISTS finished (
-    output BLOB PRIMARY KEY, -- its path, from the ledger's directory where it lies in it
-    made   TEXT NOT NULL,    -- of what: the recording, the model and the options
-    stamp  TEXT NOT NULL     -- the file's size and time, as it was written
+    output BLOB PRIMARY KEY, -- path of the file, relative to the ledger's directory if inside it
+    made   TEXT NOT NULL,    -- fingerprint of the recording, the model and the options
+    stamp  TEXT NOT NULL     -- size and time of the file after it was written
 ) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS journal (
     number INTEGER PRIMARY KEY AUTOINCREMENT,
     key    BLOB NOT NULL UNIQUE,
     value  BLOB NOT NULL,
-    run    INTEGER NOT NULL, -- that wrote it, or was the last to ask for it
-    day    INTEGER NOT NULL  -- when
+    run    INTEGER NOT NULL, -- the run that wrote the entry, or that was the last to read it
+    day    INTEGER NOT NULL  -- the day when this run wrote or read it
 );
 """
 TODAY: Final = "CAST(julianday('now') AS INTEGER)"
@@ -44,44 +45,44 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A file that was finished.
+    """The ledger's entry for a finished output.
 
     Attributes:
-        made: of what.
-        untouched: whether the file is as it was written.
+        fingerprint: of the recording, the model and the options that the output was made with.
+        unmodified: whether the file still has the size and time that it was written with.
     """
 
-    made: str
-    untouched: bool
+    fingerprint: str
+    unmodified: bool
 
 
 class Ledger:
-    """The file of a job's directory. A context manager; thread-safe.
+    """The ledger of a directory. A context manager; thread-safe.
 
-    It is the store of a `RememberingEngine`. Where it cannot be written any more there is one
-    warning, and the job goes on without.
+    It is the store of a `JournaledEngine`. If the file cannot be written any more (full disk), the
+    ledger logs one warning and ignores later writes, so that the job continues.
 
     Args:
-        directory: it lies there as `NAME`.
+        directory: contains the file `LEDGER_NAME`, which is created if necessary.
 
     Raises:
-        WriteError: it cannot be opened or made, or is something else than a ledger.
+        WriteError: the file cannot be opened or created, or is not a ledger.
     """
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory.absolute()
-        self.path = self._directory / NAME
+        self.path = self._directory / LEDGER_NAME
         self._lock = threading.Lock()
         self._run = secrets.randbits(62)
         self._broken = False
         try:
-            self._base = sqlite3.connect(
-                self.path, timeout=PATIENCE, check_same_thread=False, isolation_level=None
+            self._database = sqlite3.connect(
+                self.path, timeout=LOCK_TIMEOUT, check_same_thread=False, isolation_level=None
             )
             try:
                 self._open()
             except BaseException:
-                self._base.close()
+                self._database.close()
                 raise
         except sqlite3.Error as error:
             raise WriteError(
@@ -89,17 +90,17 @@ class Ledger:
             ) from error
 
     def _open(self) -> None:
-        self._base.execute(f"PRAGMA busy_timeout={round(PATIENCE * 1000)}")
-        self._base.execute("PRAGMA journal_mode=WAL")
-        self._base.execute("PRAGMA synchronous=NORMAL")
-        [(version,)] = self._base.execute("PRAGMA user_version")
+        self._database.execute(f"PRAGMA busy_timeout={round(LOCK_TIMEOUT * 1000)}")
+        self._database.execute("PRAGMA journal_mode=WAL")
+        self._database.execute("PRAGMA synchronous=NORMAL")
+        [(version,)] = self._database.execute("PRAGMA user_version")
         if version not in (0, VERSION):
             raise WriteError(
-                f"{self.path}: was written by another version of whisperbatch; delete it to begin "
-                "anew"
+                f"{self.path}: the ledger was written by another version of whisperbatch; "
+                "delete the file to start again"
             )
-        self._base.executescript(f"{TABLES} PRAGMA user_version={VERSION};")
-        self._base.execute(f"DELETE FROM journal WHERE day < {TODAY} - {KEPT_DAYS}")  # noqa: S608 - constants
+        self._database.executescript(f"{TABLES} PRAGMA user_version={VERSION};")
+        self._database.execute(f"DELETE FROM journal WHERE day < {TODAY} - {JOURNAL_DAYS}")  # noqa: S608 - constants
 
     def __enter__(self) -> Self:
         return self
@@ -113,101 +114,113 @@ class Ledger:
         self.close()
 
     def entry(self, output: Path) -> Entry | None:
-        """What is known of a file; None where it was never finished."""
-        rows = self._ask("SELECT made, stamp FROM finished WHERE output = ?", self._name(output))
+        """Return the entry of an output; None if the output was never finished."""
+        rows = self._read("SELECT made, stamp FROM finished WHERE output = ?", self._name(output))
         return Entry(rows[0][0], rows[0][1] == _stamp(output)) if rows else None
 
     def begin(self, output: Path) -> None:
-        """A file is about to be written: what was known of it is no longer so."""
-        self._tell("DELETE FROM finished WHERE output = ?", self._name(output))
+        """Delete the entry of an output that is about to be written."""
+        self._write("DELETE FROM finished WHERE output = ?", self._name(output))
 
-    def finish(self, output: Path, made: str) -> None:
-        """A file is written."""
-        values = (self._name(output), made, _stamp(output))
-        self._tell("INSERT OR REPLACE INTO finished VALUES (?, ?, ?)", *values)
+    def finish(self, output: Path, fingerprint: str) -> None:
+        """List an output as finished."""
+        values = (self._name(output), fingerprint, _stamp(output))
+        self._write("INSERT OR REPLACE INTO finished VALUES (?, ?, ?)", *values)
 
     def find(self, keys: Sequence[bytes]) -> Mapping[bytes, bytes]:
-        """See `engines.remembering.Store`."""
-        found: dict[bytes, bytes] = {}
-        for start in range(0, len(keys), AT_ONCE):
-            some = keys[start : start + AT_ONCE]
-            wanted = f"key IN ({', '.join('?' * len(some))})"
-            found |= dict(self._ask(f"SELECT key, value FROM journal WHERE {wanted}", *some))  # noqa: S608 - question marks
-            if found:  # most of a first run finds nothing
-                self._tell(
-                    f"UPDATE journal SET run = ?, day = {TODAY} WHERE run != ? AND {wanted}",  # noqa: S608 - likewise
+        """Return the stored values. See `JournalStore`."""
+        values: dict[bytes, bytes] = {}
+        for start in range(0, len(keys), KEYS_PER_QUERY):
+            some = keys[start : start + KEYS_PER_QUERY]
+            condition = f"key IN ({', '.join('?' * len(some))})"
+            values |= dict(self._read(f"SELECT key, value FROM journal WHERE {condition}", *some))  # noqa: S608 - question marks
+            if values:  # in a first run most queries return nothing, and need no update
+                self._write(
+                    f"UPDATE journal SET run = ?, day = {TODAY} WHERE run != ? AND {condition}",  # noqa: S608 - question marks
                     *(self._run, self._run, *some),
                 )
-        return found
+        return values
 
     def keep(self, values: Mapping[bytes, bytes]) -> None:
-        """See `engines.remembering.Store`."""
+        """Store values. See `JournalStore`."""
         rows = [(key, value, self._run) for key, value in values.items()]
-        self._tell(
+        self._write(
             f"INSERT OR IGNORE INTO journal (key, value, run, day) VALUES (?, ?, ?, {TODAY})",  # noqa: S608 - a constant
             many=rows,
         )
 
     def mark(self) -> int:
-        """The number that the journal's next entry will have."""
-        [(last,)] = self._ask("SELECT coalesce(max(seq), 0) FROM sqlite_sequence")
+        """Return the number that the journal's next entry will have."""
+        [(last,)] = self._read("SELECT coalesce(max(seq), 0) FROM sqlite_sequence")
         return int(last) + 1
 
     def forget(self, start: int = 0, end: int | None = None) -> None:
-        """Delete this run's entries in the journal, from one mark up to another or to the last."""
-        until = self.mark() if end is None else end
-        self._tell(
+        """Delete journal entries that this run wrote or read.
+
+        Args:
+            start: the mark of the first entry.
+            end: the mark after the last entry; None for all.
+        """
+        stop = self.mark() if end is None else end
+        self._write(
             "DELETE FROM journal WHERE run = ? AND number >= ? AND number < ?",
-            *(self._run, start, until),
+            *(self._run, start, stop),
         )
 
     def count(self) -> int:
-        """How many entries the journal has."""
-        [(entries,)] = self._ask("SELECT count(*) FROM journal")
+        """Return the number of entries in the journal."""
+        [(entries,)] = self._read("SELECT count(*) FROM journal")
         return int(entries)
 
     def close(self) -> None:
         """Close the file. Safe to call twice."""
         with self._lock:
-            self._base.close()
+            self._database.close()
 
     def _name(self, output: Path) -> bytes:
+        """Return the path of an output, relative to the ledger's directory if inside it.
+
+        A directory can then be moved together with its ledger.
+        """
         path = output.absolute()
         inside = path.is_relative_to(self._directory)
         return os.fsencode((path.relative_to(self._directory) if inside else path).as_posix())
 
-    def _ask(self, question: str, *values: object) -> list[Any]:
+    def _read(self, query: str, *values: object) -> list[Any]:
         with self._lock:
             try:
-                return self._base.execute(question, values).fetchall()
+                return self._database.execute(query, values).fetchall()
             except sqlite3.Error as error:
                 raise WriteError(f"{self.path}: the ledger cannot be read: {error}") from error
 
-    def _tell(
+    def _write(
         self, statement: str, *values: object, many: Sequence[tuple[object, ...]] = ()
     ) -> None:
-        """All that a statement changes, or nothing."""
+        """Run a statement in a transaction: with `values`, or once for each row of `many`."""
         with self._lock:
             if self._broken:
                 return
             try:
-                self._base.execute("BEGIN IMMEDIATE")
+                self._database.execute("BEGIN IMMEDIATE")
                 try:
-                    self._base.executemany(statement, many or [values])
-                    self._base.execute("COMMIT")
+                    self._database.executemany(statement, many or [values])
+                    self._database.execute("COMMIT")
                 except BaseException:
-                    self._base.execute("ROLLBACK")
+                    self._database.execute("ROLLBACK")
                     raise
             except sqlite3.Error as error:
                 self._broken = True
                 log.warning(
-                    "%s: %s; from here on nothing is kept for going on later", self.path, error
+                    "%s: %s; the job continues, but its progress is no longer saved",
+                    self.path,
+                    error,
                 )
 
 
 def _stamp(output: Path) -> str:
+    """Return the size and time of a file; empty if there is no file."""
     try:
-        found = output.stat()
+        status = output.stat()
     except OSError:
         return ""
-    return f"{found.st_size} {found.st_mtime_ns}"
+    return f"{status.st_size} {status.st_mtime_ns}"

@@ -1,4 +1,4 @@
-"""Which languages are spoken in a recording, and where."""
+"""Detects the language of a recording, and where the language changes."""
 
 from whisperbatch.language.voting import Decision, decide
 

@@ -1,15 +1,16 @@
-"""Where the language changes within a recording: rows in one language each.
+"""Code-switching: finds where the language changes, so that each row has one language.
 
-Every row is listened to, by the encoder output that its text is decoded from. A row that stands
-out, or whose neighbours are in another language, is listened to again piece by piece, and cut
-where the language changes:
+Every row is scored with the encoder output that its text is decoded from. A row whose language is
+uncertain, or differs from its neighbours, is scored again in windows of a few seconds and cut at
+the pauses where the language changes:
 
     rows     [en .98       ][en .71 fr .2  ][fr .99       ]
-    pieces                  [en][en][fr][fr]
+    windows                 [en][en][fr][fr]
     rows     [en           ][en    ][fr    ][fr           ]
 
-The languages of rows, and of a row's pieces, are those of the likeliest sequence in which a change
-has its price (Viterbi's algorithm), so that one uncertain row or piece does not flip.
+The languages of rows, and of a row's windows, are the most probable sequence under a penalty for
+each change (Viterbi algorithm), so that a single uncertain row or window does not change the
+language.
 """
 
 import logging
@@ -19,7 +20,7 @@ from dataclasses import dataclass, field, replace
 from itertools import groupby
 from typing import Final
 
-from whisperbatch.chunking.split import stretch
+from whisperbatch.chunking.split import cut_out
 from whisperbatch.errors import EngineError
 from whisperbatch.language.voting import mean_scores, restrict_to
 from whisperbatch.language.windows import score_chunks, score_languages
@@ -30,25 +31,25 @@ from whisperbatch.types import Chunk, LanguageScores, SpeechSpan, to_samples, to
 
 log = logging.getLogger(__name__)
 
-CHANGE: Final = 1.5  # price of a change, in natural-log probability
-FULL: Final = 4.0  # seconds of speech that count in full; less counts by its share
-LEAST: Final = 1e-3  # no language is less probable: one row proves nothing
-SURE: Final = 0.8  # a row of which its language has less is listened to again
-PIECE: Final = to_samples(5.0)  # of a row: longer ones straddle changes, shorter ones mislead
+CHANGE_PENALTY: Final = 1.5  # natural-log probability
+FULL_SPEECH: Final = 4.0  # seconds of speech with full weight; less speech has proportional weight
+MIN_PROBABILITY: Final = 1e-3  # floor of a language's probability: one row is not a proof
+SURE_PROBABILITY: Final = 0.8  # rows whose language is less probable are scored in windows
+MAX_WINDOW: Final = to_samples(5.0)  # longer windows contain changes, shorter ones are unreliable
 
 
 class CodeSwitching:
-    """Gives rows their languages, and cuts them where the language changes.
+    """Gives each row its language, and cuts rows where the language changes.
 
-    Rows come with what is heard in them (`Row.heard`), and go on with their `language`. Those that
-    are not cut keep their encoder output. A row waits for the two after it. Recordings may be
-    interleaved.
+    Rows come with `Row.language_scores` and leave with `Row.language`. Rows that are not cut keep
+    their encoder output. A row waits for the next two rows. Recordings may be interleaved.
 
     Args:
-        engine: listens to pieces.
-        extractor: makes their features.
-        options: of the run.
-        failed: told of a recording, and of the engine's failure to listen to it; or raises it.
+        engine: scores the windows.
+        extractor: computes the features of windows and of cut rows.
+        options: options of the run.
+        failed: called with the recording's number and the error if the engine fails to score the
+            windows of a row; the row is then dropped. The function may raise the error.
     """
 
     def __init__(
@@ -64,203 +65,229 @@ class CodeSwitching:
         self._options = options
 
     def __call__(self, items: Iterable[Item]) -> Iterator[Item]:
-        """The same items, in order; more rows, where some are cut."""
-        tracks: dict[int, _Track] = {}
+        """Yield the items in order, with cut rows in place of rows whose language changes."""
+        recordings: dict[int, _RecordingState] = {}
         for item in items:
             if isinstance(item, Row):
-                track = tracks.setdefault(item.chunk.recording, _Track())
-                track.waiting.append(item)
-                if len(track.waiting) > 1:
-                    self._label(track, after=item)
-                if len(track.waiting) > 2:  # noqa: PLR2004 - the row, and two after it
-                    yield from self._settle(track)
+                state = recordings.setdefault(item.chunk.recording, _RecordingState())
+                state.waiting.append(item)
+                if len(state.waiting) > 1:
+                    self._label(state, next_row=item)
+                if len(state.waiting) > 2:  # noqa: PLR2004 - the row and the next two
+                    yield from self._release(state)
                 continue
-            if isinstance(item, End) and item.recording in tracks:
-                track = tracks.pop(item.recording)
-                self._label(track, after=None)
-                while track.waiting:
-                    yield from self._settle(track)
-                log.debug("recording %d: %d piece(s) listened to", item.recording, track.pieces)
+            if isinstance(item, End) and item.recording in recordings:
+                state = recordings.pop(item.recording)
+                self._label(state, next_row=None)
+                while state.waiting:
+                    yield from self._release(state)
+                log.debug("recording %d: %d language window(s)", item.recording, state.windows)
             yield item
 
-    def _label(self, track: "_Track", after: Row | None) -> None:
-        """Give the next row a language, in view of the rows on either side."""
-        heard = [self._heard(row) for row in (track.waiting[len(track.labels)], after) if row]
-        rows = [one.probabilities for one in heard]
-        codes = _best([*rows, {track.latest: 1.0}] if track.latest else rows)
-        labels = likeliest(heard, codes, self._options.language_detection_threshold, track.latest)
-        track.labels.append(labels[0])
-        track.latest = labels[0]
+    def _label(self, state: "_RecordingState", next_row: Row | None) -> None:
+        """Label the first unlabelled row, using the label before it and the row after it."""
+        rows = [row for row in (state.waiting[len(state.labels)], next_row) if row]
+        scores = [self._scores(row) for row in rows]
+        probabilities = [score.probabilities for score in scores]
+        if state.last_label:
+            probabilities.append({state.last_label: 1.0})
+        threshold = self._options.language_detection_threshold
+        labels = best_sequence(scores, _candidates(probabilities), threshold, state.last_label)
+        state.labels.append(labels[0])
+        state.last_label = labels[0]
 
-    def _settle(self, track: "_Track") -> Iterator[Row]:
-        """The first row that waits: as it is, or in several."""
-        row, label = track.waiting.pop(0), track.labels.pop(0)
-        after = track.labels[0] if track.labels else None
-        beside = {track.beside or label, label, after or label}
-        track.beside = label
-        own = self._heard(row).probabilities
-        if len(beside) == 1 and own.get(label, 0.0) >= SURE:
+    def _release(self, state: "_RecordingState") -> Iterator[Row]:
+        """Yield the first waiting row, whole or cut."""
+        row, label = state.waiting.pop(0), state.labels.pop(0)
+        next_label = state.labels[0] if state.labels else None
+        labels = {state.previous_label or label, label, next_label or label}
+        state.previous_label = label
+        probabilities = self._scores(row).probabilities
+        if len(labels) == 1 and probabilities.get(label, 0.0) >= SURE_PROBABILITY:
             parts = [(row, label)]
         else:
             try:
-                parts = self._parts(track, row, label, after)
+                parts = self._cut(state, row, label, next_label)
             except EngineError as error:
                 self._failed(row.chunk.recording, error)
                 return
         for part, language in parts:
-            track.before = language
-            chunk = replace(part.chunk, index=track.count)
-            track.count += 1
+            state.last_language = language
+            chunk = replace(part.chunk, index=state.count)
+            state.count += 1
             yield replace(part, chunk=chunk, language=language)
 
-    def _parts(
-        self, track: "_Track", row: Row, label: str, after: str | None
+    def _cut(
+        self, state: "_RecordingState", row: Row, label: str, next_label: str | None
     ) -> list[tuple[Row, str]]:
-        """The row, listened to piece by piece and cut where the language changes."""
-        cut = pieces(row.chunk)
-        if len(cut) < 2:  # noqa: PLR2004
+        """Score a row in windows and cut it where the language changes.
+
+        Returns:
+            The parts of the row with their languages; the row itself if there is no change.
+        """
+        windows = row_windows(row.chunk)
+        if len(windows) < 2:  # noqa: PLR2004
             return [(row, label)]
-        track.pieces += len(cut)
-        own = self._heard(row).probabilities
-        near = [{code: 1.0} for code in (label, track.before, after) if code]
-        heard = [self._among(one) for one in score_chunks(self._engine, self._extractor, cut)]
-        threshold = self._options.language_detection_threshold
-        labels = likeliest(heard, _best([*near, own]), threshold, track.before, after)
-        runs = [
-            (language, [(piece, one) for piece, one, _ in group])
+        state.windows += len(windows)
+        neighbours = [{code: 1.0} for code in (label, state.last_language, next_label) if code]
+        scores = [
+            self._restricted(score)
+            for score in score_chunks(self._engine, self._extractor, windows)
+        ]
+        labels = best_sequence(
+            scores,
+            _candidates([*neighbours, self._scores(row).probabilities]),
+            self._options.language_detection_threshold,
+            state.last_language,
+            next_label,
+        )
+        groups = [
+            (language, [(window, score) for window, score, _ in group])
             for language, group in groupby(
-                zip(cut, heard, labels, strict=True), key=lambda piece: piece[2]
+                zip(windows, scores, labels, strict=True), key=lambda labelled: labelled[2]
             )
         ]
-        if len(runs) == 1:
+        if len(groups) == 1:
             return [(row, labels[0])]
-        found = []
-        for language, run in runs:
-            part = stretch(row.chunk, run[0][0].start, run[-1][0].end)
-            log.info(
-                "recording %d: %.2f s to %.2f s: %s",
-                part.recording,
-                to_seconds(part.start),
-                to_seconds(part.end),
-                language,
-            )
-            made = Row.of(part, self._extractor)
-            found.append(
-                (replace(made, language_scores=mean_scores([one for _, one in run])), language)
-            )
-        return found
+        return [(self._part(row, language, group), language) for language, group in groups]
 
-    def _heard(self, row: Row) -> LanguageScores:
+    def _part(self, row: Row, language: str, group: Sequence[tuple[Chunk, LanguageScores]]) -> Row:
+        """Return the part of a row that spans consecutive windows of one language."""
+        chunk = cut_out(row.chunk, group[0][0].start, group[-1][0].end)
+        log.info(
+            "recording %d: %.2f s to %.2f s: %s",
+            chunk.recording,
+            to_seconds(chunk.start),
+            to_seconds(chunk.end),
+            language,
+        )
+        part = Row.of(chunk, self._extractor)
+        return replace(part, language_scores=mean_scores([score for _, score in group]))
+
+    def _scores(self, row: Row) -> LanguageScores:
         if row.language_scores is None:
-            raise ValueError("rows must have been listened to")
-        return self._among(row.language_scores)
+            raise ValueError("CodeSwitching needs rows with language_scores")
+        return self._restricted(row.language_scores)
 
-    def _among(self, heard: LanguageScores) -> LanguageScores:
+    def _restricted(self, scores: LanguageScores) -> LanguageScores:
         return replace(
-            heard, probabilities=restrict_to(heard.probabilities, self._options.languages)
+            scores, probabilities=restrict_to(scores.probabilities, self._options.languages)
         )
 
 
 @dataclass(slots=True)
-class _Track:
-    """A recording on its way through.
+class _RecordingState:
+    """The rows of a recording that wait, and the labels given so far.
+
+    A label is the language of a row as a whole; a cut row has parts in other languages.
 
     Attributes:
-        waiting: rows that have not gone on.
-        labels: languages of the first of them.
-        latest: the last label given.
-        before: the language of what has gone on last.
-        beside: the label of the row that it is from.
-        count: rows that have gone on.
-        pieces: that were listened to.
+        waiting: rows that were not yet yielded.
+        labels: labels of the first waiting rows.
+        last_label: the last label given.
+        previous_label: label of the row before the first waiting row.
+        last_language: language of the row or part yielded last.
+        count: number of rows yielded.
+        windows: number of windows scored.
     """
 
     waiting: list[Row] = field(default_factory=list)
     labels: list[str] = field(default_factory=list)
-    latest: str | None = None
-    before: str | None = None
-    beside: str | None = None
+    last_label: str | None = None
+    previous_label: str | None = None
+    last_language: str | None = None
     count: int = 0
-    pieces: int = 0
+    windows: int = 0
 
 
 def with_language_scores(engine: Engine, rows: Sequence[Row]) -> list[Row]:
-    """The rows, each with what is heard in it, and with the encoder output that says so."""
-    found: dict[int, Row] = {}
+    """Return the rows, each with its language scores and its encoder output."""
+    scored: dict[int, Row] = {}
     for group in grouped([row.window for row in rows]):
         batch = [rows[number] for number in group]
         encoded = engine.encode(padded(batch, batch[0].window))
-        heard = zip(
-            group, score_languages(engine, batch, encoded), engine.split(encoded), strict=True
-        )
-        found |= {n: replace(rows[n], language_scores=one, encoded=own) for n, one, own in heard}
-    return [found[number] for number in range(len(rows))]
+        scores = score_languages(engine, batch, encoded)
+        for number, score, encoded_row in zip(group, scores, engine.split(encoded), strict=True):
+            scored[number] = replace(rows[number], language_scores=score, encoded=encoded_row)
+    return [scored[number] for number in range(len(rows))]
 
 
-def pieces(chunk: Chunk) -> list[Chunk]:
-    """A chunk cut at all pauses that leave pieces of some seconds."""
-    runs: list[list[SpeechSpan]] = []
+def row_windows(chunk: Chunk) -> list[Chunk]:
+    """Cut a chunk at its pauses into windows of up to `MAX_WINDOW`, for language scores.
+
+    A longer speech span is a window of its own.
+    """
+    groups: list[list[SpeechSpan]] = []
     for span in chunk.speech:
-        if runs and span.end - runs[-1][0].start <= PIECE:
-            runs[-1].append(span)
+        if groups and span.end - groups[-1][0].start <= MAX_WINDOW:
+            groups[-1].append(span)
         else:
-            runs.append([span])
-    return [stretch(chunk, run[0].start, run[-1].end) for run in runs]
+            groups.append([span])
+    return [cut_out(chunk, group[0].start, group[-1].end) for group in groups]
 
 
-def likeliest(
-    heard: Sequence[LanguageScores],
+def best_sequence(
+    scores: Sequence[LanguageScores],
     codes: Sequence[str],
     threshold: float,
     before: str | None = None,
     after: str | None = None,
 ) -> list[str]:
-    """The likeliest sequence of languages.
+    """Return the most probable sequence of languages (Viterbi algorithm).
+
+    The score of a sequence is the sum of the log-probabilities of its languages, minus
+    `CHANGE_PENALTY` for each change.
 
     Args:
-        heard: in order.
-        codes: the languages that there may be.
-        threshold: what is heard of a place whose best language has less does not count.
-        before: the language before the first, if known.
-        after: that after the last.
+        scores: scores of consecutive rows or windows.
+        codes: the possible languages.
+        threshold: scores are ignored if no possible language is as probable as the threshold.
+        before: language before the first row, if there is one.
+        after: language after the last row, if there is one.
     """
-    if not heard:
+    if not scores:
         return []
     paths: dict[str, tuple[float, tuple[str, ...]]]
-    paths = {code: (-CHANGE * (before not in (None, code)), (code,)) for code in codes}
-    for number, one in enumerate(heard):
+    paths = {code: (-CHANGE_PENALTY * (before not in (None, code)), (code,)) for code in codes}
+    for number, score in enumerate(scores):
         if number:
             paths = {code: _extended(paths, code) for code in codes}
-        scores = _score(one, codes, threshold)
-        paths = {code: (worth + scores[code], path) for code, (worth, path) in paths.items()}
-    ends = [(worth - CHANGE * (after not in (None, c)), path) for c, (worth, path) in paths.items()]
-    return list(max(ends, key=lambda end: end[0])[1])
+        log_probs = _log_probs(score, codes, threshold)
+        paths = {code: (total + log_probs[code], path) for code, (total, path) in paths.items()}
+    complete = [
+        (total - CHANGE_PENALTY * (after not in (None, code)), path)
+        for code, (total, path) in paths.items()
+    ]
+    return list(max(complete, key=lambda scored_path: scored_path[0])[1])
 
 
 def _extended(
     paths: Mapping[str, tuple[float, tuple[str, ...]]], code: str
 ) -> tuple[float, tuple[str, ...]]:
-    """The best path to a language, from any other or itself."""
-    worth, path = max(
-        ((worth - CHANGE * (path[-1] != code), path) for worth, path in paths.values()),
-        key=lambda one: one[0],
+    """Return the best path that continues with language `code`."""
+    total, path = max(
+        ((total - CHANGE_PENALTY * (path[-1] != code), path) for total, path in paths.values()),
+        key=lambda scored_path: scored_path[0],
     )
-    return worth, (*path, code)
+    return total, (*path, code)
 
 
-def _score(heard: LanguageScores, codes: Sequence[str], threshold: float) -> dict[str, float]:
-    """Log-probability of each language, by the speech that it is heard in."""
-    probabilities = {code: heard.probabilities.get(code, 0.0) for code in codes}
+def _log_probs(scores: LanguageScores, codes: Sequence[str], threshold: float) -> dict[str, float]:
+    """Return the log-probability of each language, weighted by the seconds of speech."""
+    probabilities = {code: scores.probabilities.get(code, 0.0) for code in codes}
     total = sum(probabilities.values())
     if not total or max(probabilities.values()) < threshold:
         return dict.fromkeys(codes, 0.0)
-    weight = min(heard.seconds / FULL, 1.0)
-    return {code: weight * math.log(max(p / total, LEAST)) for code, p in probabilities.items()}
+    weight = min(scores.seconds / FULL_SPEECH, 1.0)
+    return {
+        code: weight * math.log(max(p / total, MIN_PROBABILITY))
+        for code, p in probabilities.items()
+    }
 
 
-def _best(rows: Iterable[Mapping[str, float]]) -> list[str]:
-    """The two most probable languages of each row, each once."""
-    found: dict[str, None] = {}
-    for row in rows:
-        found |= dict.fromkeys(sorted(row, key=lambda code: -row[code])[:2])
-    return list(found)
+def _candidates(rows: Iterable[Mapping[str, float]]) -> list[str]:
+    """Return the two most probable languages of each row, without duplicates."""
+    codes: dict[str, None] = {}
+    for probabilities in rows:
+        codes |= dict.fromkeys(sorted(probabilities, key=lambda code: -probabilities[code])[:2])
+    return list(codes)

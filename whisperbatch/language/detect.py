@@ -13,28 +13,28 @@ from whisperbatch.types import (
     to_seconds,
 )
 
-NO_SPEECH: Final = LanguageDetection(None, 0.0, {}, reason="nobody speaks")
+NO_SPEECH: Final = LanguageDetection(None, 0.0, {}, reason="the recording has no speech")
 """The result for a recording without speech."""
 
 UNREADABLE: Final = LanguageDetection(
-    None, 0.0, {}, reason="no speech was found without reading the recording through"
+    None, 0.0, {}, reason="detection needs the whole recording, but read_through is False"
 )
-"""The result for an open reader whose language needs the whole recording."""
+"""The result for an open reader, if only reading the whole recording could detect the language."""
 
 
 def english_only(model: str) -> LanguageDetection:
-    """The result of an English-only model, which cannot detect languages."""
+    """Return the result of an English-only model, which cannot detect languages."""
     return LanguageDetection("en", 1.0, {"en": 1.0}, reason=f"model {model} is English-only")
 
 
 def detection(
     windows: Sequence[Chunk], scores: Sequence[LanguageScores], options: LanguageOptions
 ) -> LanguageDetection:
-    """The language that the windows vote for, with the result of each window.
+    """Return the language that the windows vote for, with the result of each window.
 
     Args:
         windows: at least one, in the order of the recording.
-        scores: of each window.
+        scores: scores of each window.
         options: the candidate languages and the threshold.
     """
     decision = decide(scores, options)

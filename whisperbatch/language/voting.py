@@ -1,12 +1,11 @@
-"""Which language a recording is in: what is heard here and there in it votes.
+"""The language of a recording: language windows or rows vote, weighted by their speech.
 
-A recording that can be read out of order is listened to all over before it is read
-(`whisperbatch.windows`), and that decides. Of any other the first chunks decide, and what is heard
-later can revise it:
+If a recording has random access, windows spread over the recording vote before the recording is
+read (`whisperbatch.language.windows`), and their decision is final. Otherwise the first chunks
+vote, and the scores of later chunks can revise the decision (`whisperbatch.language.decisions`):
 
     chunk      0 1 2 3 4 5 6 7 | 8 9 ... 15 | 16 17 ...       31 | 32 ...
-    decoded in the language of
-               chunks 0 to 3   | 0 to 7     | 0 to 15            | 0 to 31
+    voters     chunks 0 to 3   | 0 to 7     | 0 to 15            | 0 to 31
 """
 
 from collections.abc import Mapping, Sequence
@@ -16,18 +15,18 @@ from typing import Final
 from whisperbatch.options import LanguageOptions
 from whisperbatch.types import LanguageScores
 
-NEAR: Final = 0.8  # of the winner's votes: with as many another language is as good
-FEW: Final = 3  # places: fewer may all lie in a greeting
+NEAR_TIE: Final = 0.8  # fraction of the most votes from which a language competes with the winner
+MIN_WINDOWS: Final = 3  # windows for a final decision: fewer may all lie in a greeting
 
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """The language of a recording.
+    """The language decided for a recording.
 
     Attributes:
         language: Whisper's code.
-        probability: from 0 to 1; 1 where the language was given.
-        probabilities: mean probability of each language over all that was heard.
+        probability: from 0 to 1; 1 for a given language.
+        probabilities: mean probability of each language over all voters.
     """
 
     language: str
@@ -36,60 +35,68 @@ class Decision:
 
 
 def restrict_to(probabilities: Mapping[str, float], languages: Sequence[str]) -> dict[str, float]:
-    """The probabilities of the candidates alone, summing to 1; of all languages for none.
+    """Return the probabilities of the candidate languages, scaled to sum to 1.
 
-    Candidates that the model does not know have none.
+    Args:
+        probabilities: probability of each language.
+        languages: codes of the candidates; empty for all languages. Candidates that the model does
+            not know have probability 0.
     """
     if not languages:
         return dict(probabilities)
-    found = {code: probabilities.get(code, 0.0) for code in languages}
-    total = sum(found.values())
-    return {code: p / total if total else 1 / len(found) for code, p in found.items()}
+    candidates = {code: probabilities.get(code, 0.0) for code in languages}
+    total = sum(candidates.values())
+    return {code: p / total if total else 1 / len(candidates) for code, p in candidates.items()}
 
 
-def mean_scores(heard: Sequence[LanguageScores]) -> LanguageScores:
-    """What is heard in several places, each counted by its speech."""
-    seconds = sum(one.seconds for one in heard)
+def mean_scores(scores: Sequence[LanguageScores]) -> LanguageScores:
+    """Return the mean of several scores, weighted by seconds of speech, with the total seconds."""
+    seconds = sum(score.seconds for score in scores)
     means = {
-        code: sum(one.seconds * one.probabilities[code] for one in heard) / seconds
-        for code in heard[0].probabilities
+        code: sum(score.seconds * score.probabilities[code] for score in scores) / seconds
+        for code in scores[0].probabilities
     }
     return LanguageScores(means, seconds)
 
 
-def decide(heard: Sequence[LanguageScores], options: LanguageOptions) -> Decision:
-    """The language that most of the speech is in.
+def decide(scores: Sequence[LanguageScores], options: LanguageOptions) -> Decision:
+    """Return the language of most of the speech.
 
-    Each place votes for its most probable language with its seconds of speech, if that one reaches
-    `language_detection_threshold`. Where nothing does, or another language has `NEAR` as many
-    votes, the mean probabilities decide, weighted by speech.
+    Each voter gives its seconds of speech to its most probable language, if the probability of that
+    language reaches `language_detection_threshold`. Languages with at least `NEAR_TIE` of the most
+    votes compete; the competitor with the highest mean probability wins. If no voter reaches the
+    threshold, all languages compete.
 
     Args:
-        heard: at least one place.
-        options: candidates and threshold.
+        scores: scores of each voter, at least one.
+        options: the candidate languages and the threshold.
     """
-    heard = [
-        replace(one, probabilities=restrict_to(one.probabilities, options.languages))
-        for one in heard
+    scores = [
+        replace(score, probabilities=restrict_to(score.probabilities, options.languages))
+        for score in scores
     ]
-    means = mean_scores(heard).probabilities
+    means = mean_scores(scores).probabilities
     votes = dict.fromkeys(means, 0.0)
-    for one in heard:
-        best = max(one.probabilities, key=lambda code: one.probabilities[code])
-        if one.probabilities[best] >= options.language_detection_threshold:
-            votes[best] += one.seconds
-    most = max(votes.values())
-    running = [code for code, count in votes.items() if count >= NEAR * most]
-    language = max(running, key=lambda code: means[code])
+    for score in scores:
+        best = max(score.probabilities, key=lambda code: score.probabilities[code])
+        if score.probabilities[best] >= options.language_detection_threshold:
+            votes[best] += score.seconds
+    max_votes = max(votes.values())
+    competitors = [code for code, seconds in votes.items() if seconds >= NEAR_TIE * max_votes]
+    language = max(competitors, key=lambda code: means[code])
     return Decision(language, means[language], means)
 
 
-def enough_to_decide(heard: Sequence[LanguageScores], options: LanguageOptions) -> bool:
-    """Whether enough was heard to go by it to the end: a few places, one of which votes."""
-    few = min(FEW, options.language_detection_segments)
-    sure = (
-        max(restrict_to(one.probabilities, options.languages).values())
+def enough_to_decide(scores: Sequence[LanguageScores], options: LanguageOptions) -> bool:
+    """Whether the scores suffice for a final decision.
+
+    There must be `MIN_WINDOWS` windows (or `language_detection_segments`, if smaller), and at least
+    one of them must reach the threshold and vote.
+    """
+    min_windows = min(MIN_WINDOWS, options.language_detection_segments)
+    votes = (
+        max(restrict_to(score.probabilities, options.languages).values())
         >= options.language_detection_threshold
-        for one in heard
+        for score in scores
     )
-    return len(heard) >= few and any(sure)
+    return len(scores) >= min_windows and any(votes)

@@ -1,10 +1,11 @@
-"""Where to listen for a recording's language: voiced windows, spread over all of it.
+"""Language windows: stretches with speech, spread over the recording, that decide its language.
 
     recording   |--------------------------------------------------|
-    tried         1st   5th   3rd   7th   2nd   6th   4th   8th
+    order         1st   5th   3rd   7th   2nd   6th   4th   8th
 
-Whichever of them have no speech, those that have are spread over the recording; and it takes as
-long for 3 hours as for 10 minutes.
+Candidates are tried in this order until enough windows have speech. The windows are therefore
+spread over the recording, whichever candidates have no speech, and the search takes as long for
+3 hours as for 10 minutes.
 """
 
 import math
@@ -24,46 +25,51 @@ from whisperbatch.types import (
     Chunk,
     LanguageScores,
     Samples,
-    spoken,
+    speech_seconds,
     to_samples,
     to_seconds,
 )
 
-TRIES: Final = 4  # places looked at for each window wanted
-LEAST: Final = 1.0  # seconds of speech: with less nobody can tell
-SHARE: Final = 0.1  # of a window that must be speech
-FAINTEST: Final = 1e-7  # mean square of speech, -70 dBFS: fainter sound is no speech
-AT_ONCE: Final = 8  # windows that are encoded together
-ROUND: Final = 100  # frames: windows of about the same length have the same
-MARGIN: Final = 300  # frames of silence after the longest window; Whisper knows short ones so
+CANDIDATES_PER_WINDOW: Final = 4  # stretches tried, at most, for each requested window
+MIN_SPEECH: Final = 1.0  # seconds of speech: less does not identify a language
+MIN_SPEECH_FRACTION: Final = 0.1  # of a window
+MIN_POWER: Final = 1e-7  # mean square of a window, -70 dBFS: fainter sound is not speech
+BATCH_SIZE: Final = 8  # windows encoded together
+FRAME_MULTIPLE: Final = 100  # feature frames: windows of similar length get the same shape
+PADDING: Final = 300  # feature frames of silence after the longest window: Whisper's training
+# padded short audio with silence
 
 
 def find_windows(
     recording: RandomAccess, vad: Vad, options: Options, stopped: Callable[[], bool]
 ) -> list[Chunk]:
-    """Up to `language_detection_segments` voiced windows, in the order of the recording.
+    """Return up to `language_detection_segments` windows with speech, ordered by time.
 
     Args:
-        recording: of the recording.
-        vad: finds speech in them.
-        options: how many, how long, and in which ranges.
-        stopped: asked now and then; True ends the search.
+        recording: reads stretches of the recording.
+        vad: finds the speech in each stretch.
+        options: number and length of the windows, and the ranges of the recording.
+        stopped: called before each stretch is read; True ends the search.
     """
-    found: list[Chunk] = []
-    for start, length in places(recording.duration, options):
-        if stopped() or len(found) == options.language_detection_segments:
+    windows: list[Chunk] = []
+    for start, length in candidates(recording.duration, options):
+        if stopped() or len(windows) == options.language_detection_segments:
             break
-        begins, samples = recording.read(start, length)
-        if chunk := voiced(vad, samples, begins, options):
-            found.append(chunk)
-    return sorted(found, key=lambda chunk: chunk.start)
+        actual_start, samples = recording.read(start, length)
+        if window := voiced_window(vad, samples, actual_start, options):
+            windows.append(window)
+    return sorted(windows, key=lambda window: window.start)
 
 
-def places(duration: float, options: Options) -> list[tuple[float, float]]:
-    """Start and length of each place to look at, in seconds, the most telling first.
+def candidates(duration: float, options: Options) -> list[tuple[float, float]]:
+    """Return start and length in seconds of each candidate window, in the order of trial.
 
-    Any number of them from the first on is spread over the recording, or over the ranges of it
-    that are asked for: they come in the order of van der Corput's sequence.
+    The order is van der Corput's sequence: the first n candidates, for every n, are spread over the
+    recording, or over its ranges (`clip_timestamps`).
+
+    Args:
+        duration: length of the recording in seconds.
+        options: number and length of the windows, and the ranges.
     """
     ranges = [
         (start, min(duration if end is None else end, duration))
@@ -72,102 +78,118 @@ def places(duration: float, options: Options) -> list[tuple[float, float]]:
     ]
     length = options.language_detection_length
     counts = [math.ceil((end - start) / length) for start, end in ranges]
-    count = min(sum(counts), TRIES * options.language_detection_segments)
-    found = []
+    count = min(sum(counts), CANDIDATES_PER_WINDOW * options.language_detection_segments)
+    windows = []
     for number in sorted(range(count), key=_radical_inverse):
-        place = number * sum(counts) // count
-        for (first, end), own in zip(ranges, counts, strict=True):
-            if place < own:
-                start = first + place * length
-                found.append((start, min(length, end - start)))
+        position = number * sum(counts) // count
+        for (range_start, range_end), range_count in zip(ranges, counts, strict=True):
+            if position < range_count:
+                start = range_start + position * length
+                windows.append((start, min(length, range_end - start)))
                 break
-            place -= own
-    return found
+            position -= range_count
+    return windows
 
 
-def voiced(vad: Vad, samples: Samples, start: float, options: Options) -> Chunk | None:
-    """The window from its first speech to its last, if it has enough to tell a language by."""
+def voiced_window(vad: Vad, samples: Samples, start: float, options: Options) -> Chunk | None:
+    """Return the window from the first to the last speech, or None if it has too little speech.
+
+    Args:
+        vad: finds the speech.
+        samples: audio of the candidate, shape (n_samples,).
+        start: start of the candidate in the recording, in seconds.
+        options: as in `find_windows`.
+    """
     if not len(samples):
         return None
     frames, offset = vad([samples]), to_samples(start)
-    found = list(chunks(frames, short(options), vad.hop, index=-1, offset=offset))
-    chunk = max(found, key=lambda one: spoken(one.speech), default=None)
-    if chunk is None:
+    voiced = chunks(frames, window_options(options), vad.hop, index=-1, offset=offset)
+    window = max(voiced, key=lambda chunk: speech_seconds(chunk.speech), default=None)
+    if window is None:
         return None
-    return chunk if is_telling(chunk, len(samples)) else None
+    return window if has_enough_speech(window, len(samples)) else None
 
 
-def short(options: Options) -> Options:
-    """The options by which windows are cut: as long as asked for, with room for the margins."""
+def window_options(options: Options) -> Options:
+    """Return the options that cut language windows: their length, with room for the margins."""
     length = max(options.language_detection_length, 2 * options.speech_pad + 1)
     return replace(options, chunk_length=length, max_speech_duration=30.0)
 
 
-def is_telling(chunk: Chunk, length: int) -> bool:
-    """Whether there is enough speech in a window of `length` samples, and sound at all."""
-    enough = max(LEAST, SHARE * to_seconds(length))
-    return spoken(chunk.speech) >= enough and is_loud(chunk)
+def has_enough_speech(window: Chunk, length: int) -> bool:
+    """Whether a window of `length` samples has enough speech, and sound above the noise floor."""
+    min_seconds = max(MIN_SPEECH, MIN_SPEECH_FRACTION * to_seconds(length))
+    return speech_seconds(window.speech) >= min_seconds and is_loud(window)
 
 
-def is_loud(chunk: Chunk) -> bool:
-    """Whether there is sound at all."""
-    return float(np.mean(np.square(chunk.samples, dtype=np.float64))) >= FAINTEST
+def is_loud(window: Chunk) -> bool:
+    """Whether the power of the window's audio reaches `MIN_POWER`."""
+    return float(np.mean(np.square(window.samples, dtype=np.float64))) >= MIN_POWER
 
 
-def thinned(found: Iterable[Chunk], options: Options) -> list[Chunk]:
-    """The windows of a recording that can only be read through, spread over all of it.
+def spread_windows(chunks: Iterable[Chunk], options: Options) -> list[Chunk]:
+    """Choose windows spread over a recording that has no random access, in order.
 
-    Every second one is let go of whenever there are twice as many as it takes.
+    At most twice the requested number of windows is in memory: when that number is reached, every
+    second window is dropped. If no window has enough speech, the window with the most speech is
+    returned.
+
+    Args:
+        chunks: all chunks of the recording, cut with `window_options`.
+        options: `language_detection_segments` is the number of windows.
     """
-    wanted = options.language_detection_segments
-    kept: list[Chunk] = []
-    best: Chunk | None = None  # of those that tell little, if there are no others
-    every, telling = 1, 0
-    for chunk in found:
-        if is_loud(chunk) and (best is None or spoken(chunk.speech) > spoken(best.speech)):
-            best = chunk
-        if not is_telling(chunk, chunk.length):
+    max_windows = options.language_detection_segments
+    windows: list[Chunk] = []
+    fallback: Chunk | None = None  # most speech of all chunks, whether or not it is enough
+    step, count = 1, 0
+    for chunk in chunks:
+        if is_loud(chunk) and (
+            fallback is None or speech_seconds(chunk.speech) > speech_seconds(fallback.speech)
+        ):
+            fallback = chunk
+        if not has_enough_speech(chunk, chunk.length):
             continue
-        if telling % every == 0:
-            kept.append(chunk)
-        telling += 1
-        if len(kept) == 2 * wanted:
-            kept, every = kept[::2], 2 * every
-    if not kept:
-        return [best] if best else []
-    count = min(wanted, len(kept))
-    return [kept[number * len(kept) // count] for number in range(count)]
+        if count % step == 0:
+            windows.append(chunk)
+        count += 1
+        if len(windows) == 2 * max_windows:
+            windows, step = windows[::2], 2 * step
+    if not windows:
+        return [fallback] if fallback else []
+    n_windows = min(max_windows, len(windows))
+    return [windows[number * len(windows) // n_windows] for number in range(n_windows)]
 
 
 def score_chunks(
     engine: Engine, extractor: FeatureExtractor, chunks: Sequence[Chunk]
 ) -> list[LanguageScores]:
-    """What languages the chunks sound like, in order.
+    """Return the language scores of each chunk, in order.
 
-    The encoder sees no more than the longest of them, so short ones take little time.
+    The encoder window is only as long as the longest chunk and `PADDING`, so short chunks take
+    little time.
     """
     if not chunks:
         return []
     rows = [Row.of(chunk, extractor) for chunk in chunks]
-    longest = max(row.features.shape[1] for row in rows)
-    frames = min(-(-longest // ROUND) * ROUND + MARGIN, WINDOW_FRAMES)
-    found: list[LanguageScores] = []
-    for start in range(0, len(rows), AT_ONCE):
-        batch = rows[start : start + AT_ONCE]
+    max_frames = max(row.features.shape[1] for row in rows)
+    frames = min(-(-max_frames // FRAME_MULTIPLE) * FRAME_MULTIPLE + PADDING, WINDOW_FRAMES)
+    scores: list[LanguageScores] = []
+    for start in range(0, len(rows), BATCH_SIZE):
+        batch = rows[start : start + BATCH_SIZE]
         encoded = engine.encode(padded(batch, frames))
-        found += score_languages(engine, batch, encoded)
-    return found
+        scores += score_languages(engine, batch, encoded)
+    return scores
 
 
 def score_languages(engine: Engine, rows: Sequence[Row], encoded: Encoded) -> list[LanguageScores]:
-    """What languages rows sound like that are encoded, in order."""
+    """Return the language scores of rows whose encoder output is `encoded`, in order."""
     return [
-        LanguageScores(probabilities, spoken(row.chunk.speech))
+        LanguageScores(probabilities, speech_seconds(row.chunk.speech))
         for row, probabilities in zip(rows, engine.detect_language(encoded), strict=True)
     ]
 
 
 def _radical_inverse(number: int) -> float:
-    """The binary digits of a number, mirrored at the point: 1, 2, 3 are 0.5, 0.25, 0.75."""
+    """Mirror the binary digits of a number at the binary point: 1, 2, 3 -> 0.5, 0.25, 0.75."""
     digits = f"{number:b}"[::-1]
     return int(digits, 2) / float(2 ** len(digits))

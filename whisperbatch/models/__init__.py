@@ -1,4 +1,4 @@
-"""Model weights: where they are, and whether they are complete."""
+"""Model weights: finding them by name, and checking that they are complete."""
 
 from whisperbatch.models.model_bin import fingerprint
 from whisperbatch.models.packages import packaged_model
@@ -7,7 +7,7 @@ from whisperbatch.models.registry import (
     REPOSITORIES,
     available_models,
     find_model,
-    where_is,
+    locate_model,
 )
 
 __all__ = [
@@ -16,6 +16,6 @@ __all__ = [
     "available_models",
     "find_model",
     "fingerprint",
+    "locate_model",
     "packaged_model",
-    "where_is",
 ]

@@ -1,12 +1,13 @@
-"""CTranslate2's model.bin: its header, walked from end to end without reading the data.
+"""The format of CTranslate2's model.bin. The headers are read, the data are skipped.
 
     u32 version | string spec name | u32 revision | u32 count
     count times:  string name | u8 rank | u32 dims[rank] | u8 dtype | u32 bytes | data
     u32 count of aliases | (string alias, string name) each
 
-A string is a u16 length, with the final NUL, and its bytes. All little-endian. Walking the 214
-variables of base takes 1 ms. It has to be done before CTranslate2 opens the file: that allocates
-what a variable's shape needs, and reads into it as many bytes as the file says.
+A string is a u16 length, which includes the final NUL, and its bytes. All numbers are
+little-endian. Reading the headers of the 214 variables of base takes 1 ms. The file must be checked
+before CTranslate2 opens it: CTranslate2 allocates the memory for a variable's shape, and then reads
+as many bytes into it as the file states.
 """
 
 import hashlib
@@ -23,27 +24,28 @@ import numpy.typing as npt
 
 from whisperbatch.errors import ModelError
 
-VERSIONS: Final = range(4, 7)  # binary versions of this form; CTranslate2 4 writes 6, reads all
+VERSIONS: Final = range(4, 7)  # binary versions of this format; CTranslate2 4 writes 6
 ITEM_BYTES: Final = {0: 4, 1: 1, 2: 2, 3: 4, 4: 2, 5: 2}  # f32, i8, i16, i32, f16, bf16
-IDENTIFYING: Final = (
+NUMPY_TYPES: Final = {0: "<f4", 1: "i1", 2: "<i2", 3: "<i4", 4: "<f2"}  # numpy has no bf16
+FINGERPRINTED: Final = (
     *("config.json", "model.bin", "tokenizer.json", "vocabulary.*"),
     *("generation_config.json", "model*.safetensors"),
 )
-SAMPLES: Final = 256  # stretches of a large file that tell it from another
-SAMPLE: Final = 16 << 10  # bytes of each
+FINGERPRINT_BLOCKS: Final = 256  # of a large file, spread evenly
+FINGERPRINT_BLOCK: Final = 16 << 10  # bytes
 LFS_POINTER: Final = b"version https://git-lfs"
 
 
 @dataclass(frozen=True, slots=True)
 class Variable:
-    """One array of the file.
+    """Header of an array in the file.
 
     Attributes:
-        name: as CTranslate2 names it.
-        shape: as stored.
+        name: CTranslate2's name of the array.
+        shape: shape of the stored array.
         dtype: 0 f32, 1 i8, 2 i16, 3 i32, 4 f16, 5 bf16.
-        offset: of its data in the file, in bytes.
-        size: of its data, in bytes.
+        offset: position of the data in the file, in bytes.
+        size: size of the data, in bytes.
     """
 
     name: str
@@ -54,10 +56,10 @@ class Variable:
 
 
 def check_weights(path: Path) -> None:
-    """Walk a model.bin to its end.
+    """Check that a model.bin is complete.
 
     Raises:
-        ModelError: it is no Whisper model.bin, is cut short, or has something after its end.
+        ModelError: the file is not a Whisper model.bin, is cut short, or is too long.
     """
     try:
         with path.open("rb") as file:
@@ -68,24 +70,29 @@ def check_weights(path: Path) -> None:
 
 
 def variables(file: BinaryIO, path: Path) -> Iterator[Variable]:
-    """The arrays of an open model.bin, in order; the file is checked along the way.
+    """Yield the headers of all arrays of an open model.bin, and check the file.
+
+    Args:
+        file: the file, at its start.
+        path: the path of the file.
 
     Raises:
-        ModelError: as `check_weights`.
+        ModelError: see `check_weights`.
     """
     size = path.stat().st_size
     if file.read(len(LFS_POINTER)) == LFS_POINTER:
-        raise ModelError(f"{path}: is a Git LFS pointer, not the weights; run `git lfs pull`")
+        raise ModelError(f"{path}: is a Git LFS pointer instead of the weights; run `git lfs pull`")
     file.seek(0)
     reader = _Reader(file, path, size)
     version = reader.number("<I")
     if version not in VERSIONS:
         raise ModelError(
-            f"{path}: is no CTranslate2 model of binary version {VERSIONS[0]} to {VERSIONS[-1]}"
+            f"{path}: is not a CTranslate2 model of binary version {VERSIONS[0]} to "
+            f"{VERSIONS[-1]}; download or convert the model again"
         )
     spec = reader.string()
     if spec != "WhisperSpec":
-        raise ModelError(f"{path}: holds a {spec[:40]!r} model, not Whisper's")
+        raise ModelError(f"{path}: contains a {spec[:40]!r} model; give a Whisper model")
     reader.number("<I")  # revision
     for _ in range(reader.number("<I")):
         yield reader.variable()
@@ -94,101 +101,108 @@ def variables(file: BinaryIO, path: Path) -> Iterator[Variable]:
         reader.string()
     if file.tell() != size:
         raise ModelError(
-            f"{path}: has {size - file.tell()} bytes after its end; it is damaged, fetch it again"
+            f"{path}: is damaged ({size - file.tell()} bytes after the end); download it again"
         )
 
 
-DTYPES: Final = {0: "<f4", 1: "i1", 2: "<i2", 3: "<i4", 4: "<f2"}
-
-
 def read_arrays(path: Path, prefix: str) -> dict[str, npt.NDArray[Any]]:
-    """The arrays whose names begin with `prefix`, as they are stored: mapped, not read.
+    """Map the arrays whose names begin with `prefix` into memory. No data are read here.
 
     Raises:
-        ModelError: as `check_weights`; or one is bfloat16, which numpy has not.
+        ModelError: see `check_weights`; or an array is bfloat16, which numpy does not support.
     """
-    found: dict[str, npt.NDArray[Any]] = {}
+    arrays: dict[str, npt.NDArray[Any]] = {}
     with path.open("rb") as file:
-        for one in [one for one in variables(file, path) if one.name.startswith(prefix)]:
-            if one.dtype not in DTYPES:
-                raise ModelError(f"{path}: {one.name} is bfloat16, which is not read here")
-            dtype = np.dtype(DTYPES[one.dtype])
-            if one.size:
-                found[one.name] = np.memmap(path, dtype, "r", one.offset, one.shape)
-    return found
+        selected = [header for header in variables(file, path) if header.name.startswith(prefix)]
+    for header in selected:
+        if header.dtype not in NUMPY_TYPES:
+            raise ModelError(
+                f"{path}: {header.name} is bfloat16, which is not supported here; convert the "
+                "model with another quantization, for example float16"
+            )
+        if header.size:
+            dtype = np.dtype(NUMPY_TYPES[header.dtype])
+            arrays[header.name] = np.memmap(path, dtype, "r", header.offset, header.shape)
+    return arrays
 
 
-def let_go(array: npt.NDArray[Any]) -> None:
-    """Keep nothing in memory of an array that `read_arrays` has mapped, until it is read again.
+def release_pages(array: npt.NDArray[Any]) -> None:
+    """Free the memory of an array from `read_arrays`; the next access reads the file again.
 
-    What is read of the vocabulary is a few tokens at a time, and grows for hours.
+    The decoder reads a few rows of the vocabulary at a time. Without this call, the memory that
+    they occupy grows for hours.
     """
     if isinstance(array.base, mmap.mmap) and hasattr(mmap, "MADV_DONTNEED"):  # not on Windows
         array.base.madvise(mmap.MADV_DONTNEED)
 
 
 def read_shapes(path: Path) -> dict[str, tuple[int, ...]]:
-    """The shape of every array, by its name.
+    """Return the shape of every array by the array's name.
 
     Raises:
-        ModelError: as `check_weights`.
+        ModelError: see `check_weights`.
     """
     with path.open("rb") as file:
-        return {one.name: one.shape for one in variables(file, path)}
+        return {header.name: header.shape for header in variables(file, path)}
 
 
 def fingerprint(directory: Path) -> str:
-    """Tells one model from another: a hash of its small files, and of samples of its weights.
+    """Return a hash that identifies a model: of its small files and of blocks of its weights.
 
-    The 145 MB of base take 20 ms. It does not find damage.
+    The 145 MB of base take 20 ms. The hash does not detect damage.
 
     Raises:
         ModelError: a file cannot be read.
     """
-    found = hashlib.blake2b(digest_size=16)
+    digest = hashlib.blake2b(digest_size=16)
     try:
-        for path in sorted(path for name in IDENTIFYING for path in directory.glob(name)):
+        for path in sorted(path for name in FINGERPRINTED for path in directory.glob(name)):
             with path.open("rb") as file:
                 size = path.stat().st_size
-                found.update(f"{path.name} {size} ".encode())
-                for start in range(0, size, max(size // SAMPLES, SAMPLE)):
+                digest.update(f"{path.name} {size} ".encode())
+                step = max(size // FINGERPRINT_BLOCKS, FINGERPRINT_BLOCK)
+                for start in range(0, size, step):
                     file.seek(start)
-                    found.update(file.read(SAMPLE))
+                    digest.update(file.read(FINGERPRINT_BLOCK))
     except OSError as error:
         raise ModelError(f"{directory}: cannot be read: {error.strerror}") from error
-    return found.hexdigest()
+    return digest.hexdigest()
 
 
 class _Reader:
+    """Reads numbers, strings and headers from an open model.bin of `size` bytes."""
+
     def __init__(self, file: BinaryIO, path: Path, size: int) -> None:
         self._file, self._path, self._size = file, path, size
 
-    def number(self, form: str) -> int:
-        data = self._file.read(struct.calcsize(form))
-        if len(data) < struct.calcsize(form):
-            raise self._short()
-        return int(struct.unpack(form, data)[0])
+    def number(self, code: str) -> int:
+        """Read a number; `code` is its format in `struct`."""
+        data = self._file.read(struct.calcsize(code))
+        if len(data) < struct.calcsize(code):
+            raise self._cut_short()
+        return int(struct.unpack(code, data)[0])
 
     def string(self) -> str:
         length = self.number("<H")
         data = self._file.read(length)
         if len(data) < length:
-            raise self._short()
+            raise self._cut_short()
         return data.rstrip(b"\0").decode(errors="replace")
 
     def variable(self) -> Variable:
+        """Read the header of an array, and skip its data."""
         name = self.string()
         shape = tuple(self.number("<I") for _ in range(self.number("<B")))
         dtype, size = self.number("<B"), self.number("<I")
         if size != math.prod(shape) * ITEM_BYTES.get(dtype, -1):
             raise ModelError(
-                f"{self._path}: variable {name[:60]!r} is damaged; fetch the file again"
+                f"{self._path}: variable {name[:60]!r} is damaged; download the file again"
             )
         offset = self._file.tell()
         if offset + size > self._size:
-            raise self._short()
+            raise self._cut_short()
         self._file.seek(size, 1)
         return Variable(name, shape, dtype, offset, size)
 
-    def _short(self) -> ModelError:
-        return ModelError(f"{self._path}: is cut short at {self._size} bytes; fetch it again")
+    def _cut_short(self) -> ModelError:
+        return ModelError(f"{self._path}: is cut short at {self._size} bytes; download it again")

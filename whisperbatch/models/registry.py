@@ -1,11 +1,11 @@
-"""From a model's name to a directory of its weights, checked before it is used.
+"""From a model's name to a directory with its weights. The directory is checked before use.
 
-A name is looked for, in this order, as
+A name is searched in this order:
 
-    a directory        of the user's own
-    a package          that ships the weights and is installed: see packaged.py
-    a cached snapshot  in the local Hugging Face cache
-    the hub            unless HF_HUB_OFFLINE is set
+    directory        a path of the user
+    package          installed packages that contain the weights: see packages.py
+    cached snapshot  the local Hugging Face cache
+    hub              the Hugging Face hub, unless HF_HUB_OFFLINE is set
 """
 
 import difflib
@@ -44,7 +44,7 @@ REPOSITORIES: Final[Mapping[str, str]] = MappingProxyType(
         "turbo": "mobiuslabsgmbh/faster-whisper-large-v3-turbo",
     }
 )
-"""Name to repository on the hub, as faster-whisper names them."""
+"""Name -> repository on the hub, as in faster-whisper."""
 
 HUB_FILES: Final = (
     "config.json",
@@ -54,90 +54,97 @@ HUB_FILES: Final = (
     "vocabulary.*",
 )
 
-SAVED_FILES: Final = (
+TRANSFORMERS_FILES: Final = (
     "model.safetensors",
     "model.safetensors.index.json",
     "model-*.safetensors",
     "generation_config.json",
 )
-"""What a repository in transformers' form has, beside its config.json and tokenizer.json."""
+"""Files of a repository of transformers weights, besides config.json and tokenizer.json."""
 
-LAST_TOKEN: Final = b"<|30.00|>"  # the end of Whisper's window
+LAST_TOKEN: Final = b"<|30.00|>"  # timestamp at the end of Whisper's window
 
 
 def available_models() -> tuple[str, ...]:
-    """The names that `load` knows, sorted. A directory or a hub repository will do as well."""
+    """Return the model names that `load` accepts besides directories and hub repositories."""
     return tuple(sorted(REPOSITORIES))
 
 
-def where_is(name: str) -> tuple[Literal["installed", "cached", "hub"], Path | None]:
-    """Where a model of the list would come from, and its directory if it is here already.
+def locate_model(name: str) -> tuple[Literal["installed", "cached", "hub"], Path | None]:
+    """Find out from where `find_model` would take a model, without reading or downloading it.
 
-    A packaged one is put together when it is first loaded; it has a directory of its own then.
+    Args:
+        name: a name out of `available_models()`.
+
+    Returns:
+        "installed" (packages), "cached" (the Hugging Face cache) or "hub"; and the directory of a
+        cached model. An installed model gets its directory when it is loaded for the first time.
     """
     if name in PACKAGES and package_folders(PACKAGES[name]) is not None:
         return "installed", None
-    import huggingface_hub  # noqa: PLC0415 - slow to import, and needed here alone
+    import huggingface_hub  # noqa: PLC0415 - slow to import, and rarely needed
 
-    found = huggingface_hub.try_to_load_from_cache(REPOSITORIES[name], "model.bin")
-    if isinstance(found, str):
-        return "cached", Path(found).parent
+    weights = huggingface_hub.try_to_load_from_cache(REPOSITORIES[name], "model.bin")
+    if isinstance(weights, str):
+        return "cached", Path(weights).parent
     return "hub", None
 
 
 def find_model(
     name: str | os.PathLike[str], *, cache_dir: Path | None = None, transformers: bool = False
 ) -> Path:
-    """A directory with model.bin, config.json, tokenizer.json and vocabulary.json or .txt.
+    """Return a directory with model.bin, config.json, tokenizer.json and vocabulary.json or .txt.
 
     Args:
-        name: a directory, a name out of `available_models()`, or a repository of the hub. Of a
-            name out of the list, a directory without a model.bin does not stand in the way.
-        cache_dir: where packaged weights are put together; by default $WHISPERBATCH_CACHE,
-            $XDG_CACHE_HOME/whisperbatch or ~/.cache/whisperbatch.
-        transformers: whether one with *.safetensors, config.json and tokenizer.json, as
-            transformers saves it, will do as well.
+        name: a directory, a name out of `available_models()`, or a repository of the hub. If a
+            directory has a name out of the list, it is used only if it contains a model.bin.
+        cache_dir: directory in which packaged weights are assembled; by default
+            $WHISPERBATCH_CACHE, $XDG_CACHE_HOME/whisperbatch or ~/.cache/whisperbatch.
+        transformers: also accept weights that transformers saved: *.safetensors, config.json and
+            tokenizer.json.
 
     Raises:
-        ModelError: it is not to be found, or one of its files is missing or damaged; the message
-            names the file and the mend.
+        ModelError: the model is not found, or a file is missing or damaged; the message names the
+            file and the remedy.
     """
     text = os.fspath(name) if isinstance(name, str | os.PathLike) else ""
     if not isinstance(text, str) or not text or "\0" in text:
-        raise ModelError(f"model={name!r} is no name; give one such as 'base', or a directory")
+        raise ModelError(
+            f"model={name!r} is not a name; give a name such as 'base', or a directory"
+        )
     try:
-        if (own := _directory(name, Path(text))) is not None:
+        if (directory := _directory(name, Path(text))) is not None:
             log.info("model %s: a directory", text)
-            return check_directory(own, transformers=transformers)
-        if (installed := packaged_model(text, cache_dir)) is not None:
-            log.info("model %s: installed as a package, in %s", text, installed)
-            return check_directory(installed)
-    except OSError as error:  # a folder that may not be entered, a name that is too long
+            return check_directory(directory, transformers=transformers)
+        if (directory := packaged_model(text, cache_dir)) is not None:
+            log.info("model %s: installed as a package, in %s", text, directory)
+            return check_directory(directory)
+    except OSError as error:  # no permission for the directory, or the name is too long
         raise ModelError(f"model={text!r} cannot be read: {error.strerror or error}") from error
     return _from_hub(text, transformers=transformers)
 
 
 def _directory(name: str | os.PathLike[str], path: Path) -> Path | None:
-    """The directory that the user has named; None where it is a name to look for elsewhere."""
+    """Return the directory that the user gave; None if `name` is not a directory."""
     if path.parts[:1] == ("~",):
         path = path.expanduser()
     if path.is_file():
-        raise ModelError(f"{path}: is a file; give the directory that it lies in")
+        raise ModelError(f"{path}: is a file; give the directory that contains it")
     if path.is_dir():
-        known = isinstance(name, str) and name in REPOSITORIES
-        return None if known and not (path / "model.bin").exists() else path
+        is_model_name = isinstance(name, str) and name in REPOSITORIES
+        return None if is_model_name and not (path / "model.bin").exists() else path
     if not isinstance(name, str) or path.is_absolute() or name.startswith((".", "~")):
-        raise ModelError(f"model={str(path)!r}: there is no such directory")
+        raise ModelError(f"model={str(path)!r}: there is no such directory; check the path")
     return None
 
 
 def check_directory(directory: Path, *, transformers: bool = False) -> Path:
-    """The directory, if it holds whole CTranslate2 weights and what goes with them.
+    """Return the directory if it contains all files of a CTranslate2 model, undamaged.
 
-    With `transformers`, also one in its form, the weights of which are not looked at here.
+    With `transformers`, weights of transformers are accepted too; they are not checked here.
 
     Raises:
-        ModelError: it does not.
+        ModelError: a file is missing or damaged, or the weights have another format.
     """
     weights = directory / "model.bin"
     if not weights.is_file():
@@ -147,44 +154,44 @@ def check_directory(directory: Path, *, transformers: bool = False) -> Path:
             _check_json(directory / "tokenizer.json", dict)
             return directory
         if saved or any(directory.glob("pytorch_model*.bin")):
-            either = 'load them with engine="torch", or ' if saved else ""
+            torch_hint = 'load them with engine="torch", or ' if saved else ""
             raise ModelError(
-                f"{directory}: holds weights for transformers; {either}convert them: "
+                f"{directory}: contains transformers weights; {torch_hint}convert them: "
                 f"ct2-transformers-converter --model {directory} --output_dir {directory}-ct2 "
                 "--copy_files tokenizer.json preprocessor_config.json"
             )
-        raise ModelError(f"{weights}: is missing; a model is a directory of CTranslate2 weights")
+        raise ModelError(f"{weights}: is missing; give a directory of CTranslate2 weights")
     check_weights(weights)
     _check_json(directory / "config.json", dict)
     _check_json(directory / "tokenizer.json", dict)
     if (directory / "vocabulary.json").exists():
         _check_json(directory / "vocabulary.json", list)
     elif (directory / "vocabulary.txt").is_file():
-        # nothing else tells whether it is whole: the converter writes the timestamps last
+        # the only sign of a complete file: the converter writes the timestamps last
         if LAST_TOKEN not in (directory / "vocabulary.txt").read_bytes():
-            raise ModelError(f"{directory / 'vocabulary.txt'}: is cut short; fetch it again")
+            raise ModelError(f"{directory / 'vocabulary.txt'}: is cut short; download it again")
     else:
-        raise ModelError(f"{directory / 'vocabulary.json'}: is missing; fetch the model again")
+        raise ModelError(f"{directory / 'vocabulary.json'}: is missing; download the model again")
     return directory
 
 
 def _check_json(path: Path, kind: type) -> None:
     try:
-        found = json.loads(path.read_bytes())
+        content = json.loads(path.read_bytes())
     except FileNotFoundError as error:
-        raise ModelError(f"{path}: is missing; copy it from where the model comes from") from error
+        raise ModelError(f"{path}: is missing; copy it from the source of the model") from error
     except (OSError, ValueError, RecursionError) as error:
-        raise ModelError(f"{path}: is damaged ({error}); fetch it again") from error
-    if not isinstance(found, kind):
-        raise ModelError(f"{path}: holds something else than it should; fetch it again")
+        raise ModelError(f"{path}: is damaged ({error}); download it again") from error
+    if not isinstance(content, kind):
+        raise ModelError(f"{path}: is damaged (not a JSON {kind.__name__}); download it again")
 
 
 def _from_hub(name: str, *, transformers: bool) -> Path:
-    """A snapshot of the hub's repository: the one in the local cache, else it is fetched."""
+    """Return a snapshot of a hub repository: from the local cache, otherwise downloaded."""
     repository = REPOSITORIES.get(name, name)
     if "/" not in repository:
         raise _unknown(name)
-    from huggingface_hub import constants  # noqa: PLC0415 - slow to import, and needed here alone
+    from huggingface_hub import constants  # noqa: PLC0415 - slow to import, and rarely needed
     from huggingface_hub.errors import (  # noqa: PLC0415
         HFValidationError,
         LocalEntryNotFoundError,
@@ -192,10 +199,10 @@ def _from_hub(name: str, *, transformers: bool) -> Path:
 
     offline = constants.HF_HUB_OFFLINE
     try:
-        found = _snapshot(repository, transformers=transformers, local=True)
+        snapshot = _snapshot(repository, transformers=transformers, local=True)
         log.info("model %s: %s in the Hugging Face cache", name, repository)
-        return _check_snapshot(found, transformers=transformers)
-    except ModelError as error:  # an interrupted download can be completed
+        return _check_snapshot(snapshot, transformers=transformers)
+    except ModelError as error:  # a download may complete an incomplete snapshot
         if offline:
             raise
         log.warning("%s", error)
@@ -203,34 +210,39 @@ def _from_hub(name: str, *, transformers: bool) -> Path:
         if offline:
             raise ModelError(
                 f"model {name} is not in the Hugging Face cache and HF_HUB_OFFLINE is set; "
-                + (_extra(name) or "unset it, or fetch the model where there is a network")
+                + (
+                    _extra_hint(name)
+                    or "unset it, or download the model on a machine with a network"
+                )
             ) from error
     except HFValidationError as error:
         raise ModelError(f"model={name!r} is neither a directory nor a repository") from error
     except Exception as error:
         raise ModelError(f"model {name}: Hugging Face cache: {_reason(error)}") from error
-    log.info("model %s: fetching %s from the Hugging Face hub", name, repository)
+    log.info("model %s: downloading %s from the Hugging Face hub", name, repository)
     try:
-        found = _snapshot(repository, transformers=transformers, local=False)
+        snapshot = _snapshot(repository, transformers=transformers, local=False)
     except Exception as error:
-        mend = _extra(name) or "check the name and the network"
+        remedy = _extra_hint(name) or "check the name and the network"
         raise ModelError(
-            f"model {name}: {repository} cannot be fetched: {_reason(error)}; {mend}"
+            f"model {name}: {repository} cannot be downloaded: {_reason(error)}; {remedy}"
         ) from error
-    return _check_snapshot(found, transformers=transformers)
+    return _check_snapshot(snapshot, transformers=transformers)
 
 
 def _snapshot(repository: str, *, transformers: bool, local: bool) -> Path:
     import huggingface_hub  # noqa: PLC0415
 
-    wanted = [*HUB_FILES, *(SAVED_FILES if transformers else ())]
+    patterns = [*HUB_FILES, *(TRANSFORMERS_FILES if transformers else ())]
     return Path(
-        huggingface_hub.snapshot_download(repository, allow_patterns=wanted, local_files_only=local)
+        huggingface_hub.snapshot_download(
+            repository, allow_patterns=patterns, local_files_only=local
+        )
     )
 
 
 def _check_snapshot(snapshot: Path, *, transformers: bool) -> Path:
-    """As `check_directory`; the hub's cache never replaces a file it has, so that is the mend."""
+    """Check a snapshot. The user must delete a damaged snapshot, as the cache replaces no file."""
     try:
         return check_directory(snapshot, transformers=transformers)
     except ModelError as error:
@@ -238,18 +250,18 @@ def _check_snapshot(snapshot: Path, *, transformers: bool) -> Path:
 
 
 def _unknown(name: str) -> ModelError:
-    near = difflib.get_close_matches(name.lower(), REPOSITORIES, n=3)
-    mean = f"did you mean {' or '.join(near)}? " if near else ""
+    close = difflib.get_close_matches(name.lower(), REPOSITORIES, n=3)
+    hint = f"did you mean {' or '.join(close)}? " if close else ""
     return ModelError(
-        f"model={name!r} is neither a directory nor a known name; {mean}"
-        f"There are {', '.join(available_models())}"
+        f"model={name!r} is neither a directory nor a known name; {hint}"
+        f"The names are {', '.join(available_models())}"
     )
 
 
-def _extra(name: str) -> str | None:
-    return f'pip install "whisperbatch[models]" brings {name}' if name in PACKAGES else None
+def _extra_hint(name: str) -> str | None:
+    return f'pip install "whisperbatch[models]" installs {name}' if name in PACKAGES else None
 
 
 def _reason(error: Exception) -> str:
-    """A dependency's message, cut to its first line."""
+    """Return the first line of the message of a dependency."""
     return next(iter(str(error).strip().splitlines()), type(error).__name__)

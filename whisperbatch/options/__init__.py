@@ -1,27 +1,28 @@
-"""Every option, declared once and checked once.
+"""All options: each is declared, documented and checked in one place.
 
-Options are grouped by the stage that reads them. `Options` has the fields of all groups, so a stage
-declares its own group as its parameter and accepts an `Options`:
+Options are grouped by the stage that reads them. `Options` inherits the fields of all groups, so a
+stage can declare its group as the type of a parameter and accept an `Options` value:
 
     Options ── AudioOptions     audio/                 track, channel, time ranges
-            ├─ VadOptions       vad/, chunking/        where speech starts and ends
-            ├─ ChunkOptions     chunking/              how speech becomes rows of at most 30 s
+            ├─ VadOptions       vad/, chunking/        how speech is found
+            ├─ ChunkOptions     chunking/              how speech is joined to chunks
             ├─ FeatureOptions   features/              the input of the encoder
-            ├─ LanguageOptions  language/              which languages are spoken, and where
-            └─ DecodeOptions    decoding/, engines/    how text is searched, checked and timed
+            ├─ LanguageOptions  language/              how the language is decided
+            └─ DecodeOptions    decoding/, engines/    how text is decoded, checked and timed
 
-The groups have no slots, because Python cannot combine several slotted bases.
+The groups are dataclasses without slots: Python cannot inherit from several classes with slots.
 """
 
+from whisperbatch.options import checks
 from whisperbatch.options.decoding import (
-    MOST_TOKENS,
+    MAX_NEW_TOKENS,
     PROMPT_RESET_TEMPERATURE,
     DecodeOptions,
     Task,
     Timestamps,
 )
 from whisperbatch.options.groups import (
-    DETECTION,
+    LANGUAGE_DETECTION_OPTIONS,
     AudioOptions,
     Channel,
     ChunkOptions,
@@ -31,6 +32,7 @@ from whisperbatch.options.groups import (
     LanguageOptions,
     VadOptions,
 )
+from whisperbatch.options.hints import hint_for
 from whisperbatch.options.keywords import (
     DetectionKeywords,
     OptionKeywords,
@@ -38,12 +40,12 @@ from whisperbatch.options.keywords import (
     resolve,
 )
 from whisperbatch.options.options import Options
-from whisperbatch.options.signatures import DETECTION_PARAMETERS, OPTION_PARAMETERS, shows
+from whisperbatch.options.signatures import DETECTION_PARAMETERS, OPTION_PARAMETERS, with_parameters
 
 __all__ = [
-    "DETECTION",
     "DETECTION_PARAMETERS",
-    "MOST_TOKENS",
+    "LANGUAGE_DETECTION_OPTIONS",
+    "MAX_NEW_TOKENS",
     "OPTION_PARAMETERS",
     "PROMPT_RESET_TEMPERATURE",
     "AudioOptions",
@@ -60,7 +62,9 @@ __all__ = [
     "Task",
     "Timestamps",
     "VadOptions",
+    "checks",
     "for_detection",
+    "hint_for",
     "resolve",
-    "shows",
+    "with_parameters",
 ]

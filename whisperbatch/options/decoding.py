@@ -1,4 +1,4 @@
-"""The options of decoding: how the text of a row is searched, checked and timed."""
+"""The options of decoding: how the text of a row is decoded, checked and timed."""
 
 from dataclasses import dataclass
 from itertools import pairwise
@@ -7,10 +7,11 @@ from typing import Final, Literal, get_args
 from whisperbatch.errors import OptionError
 from whisperbatch.options import checks
 
-MOST_TOKENS: Final = 224  # that Whisper decodes for a chunk: half of its text context
+MAX_NEW_TOKENS: Final = 224
+"""Tokens that Whisper decodes for a row at most: half of its text context."""
 
 PROMPT_RESET_TEMPERATURE: Final = 0.5
-"""Text decoded above this temperature is never the context of the next chunk (openai/whisper)."""
+"""Text sampled above this temperature is never the context of the next chunk (openai/whisper)."""
 
 Timestamps = Literal["alignment", "tokens"]
 Task = Literal["transcribe", "translate"]
@@ -18,48 +19,66 @@ Task = Literal["transcribe", "translate"]
 
 @dataclass(frozen=True, kw_only=True)
 class DecodeOptions:
-    """How text is found and placed.
+    """How the text of a chunk is decoded, checked and timed.
 
     Attributes:
-        task: "transcribe", or "translate" into English.
-        batch_size: rows decoded together.
-        beam_size: 1 is greedy search.
-        patience: beam search goes on until beam_size * patience hypotheses are finished. Not for
-            greedy search.
-        length_penalty: exponent of the length that a hypothesis' score is divided by. Not for
-            greedy search.
-        repetition_penalty: above 1 penalises tokens already there.
-        no_repeat_ngram_size: forbids repeating n-grams of this many tokens; 0 allows all.
-        suppress_blank: no blank at the start of a row.
-        suppress_tokens: ids never decoded; -1 stands for the model's own list of symbols.
-        max_initial_timestamp: the first timestamp token is at most this many seconds. For
-            `timestamps="tokens"`.
-        max_new_tokens: most tokens decoded for a chunk; None for Whisper's own limit.
-        temperature: 0 is beam or greedy search, above 0 samples. A tuple is a ladder: rows that
-            fail a threshold are decoded again at the next, when nothing else has mended them.
-        best_of: samples drawn for a row, of which the likeliest counts. Needs a temperature
-            above 0.
-        seed: of the sampling. Needs a temperature above 0.
-        compression_ratio_threshold: text that compresses more than this repeats itself: it is
-            decoded again, and what then still repeats is dropped. None accepts it.
-        log_prob_threshold: a row of a lower average log-probability is decoded again. None
-            accepts it.
-        no_speech_threshold: a row of low log-probability and a no-speech probability above this
-            is dropped: nobody speaks. None keeps it.
-        coverage_threshold: where more than this many seconds of speech in a row have no words,
-            the chunk is cut anew and decoded again. None accepts it. There is no such check
-            without `vad`, nor of translations.
-        hallucination_filter: drop loops, text faster than anybody speaks, boilerplate over music
-            and text leaked from a prompt; all of it is listed in `Transcript.omissions`.
-        initial_prompt: text (or its token ids) that every chunk is decoded as the continuation
-            of: names, spelling, style.
-        hotwords: words and phrases to expect, given to every chunk.
-        prefix: text that the recording begins with: its first chunk is decoded from there.
-        condition_on_previous_text: decode each chunk once more as the continuation of the text
-            before it, which may mend words here and there, and loses none.
-        timestamps: "alignment" decodes plain text and places it by cross-attention; "tokens"
-            lets Whisper predict timestamp tokens.
-        word_timestamps: give each segment its words.
+        task: "transcribe" writes the spoken language; "translate" writes English.
+        batch_size: number of rows that are decoded together, at least 1. A larger batch needs
+            more memory. The text does not depend on it.
+        beam_size: number of beams, from 1 to 100; 1 is greedy search. Sampling (`temperature`
+            above 0) does not use it.
+        patience: beam search ends when beam_size * patience hypotheses are finished; from 0.01 to
+            100. Refused with `beam_size=1`.
+        length_penalty: exponent of the length by which the score of a hypothesis is divided; from
+            -10 to 10. Refused with `beam_size=1`.
+        repetition_penalty: a value above 1 makes tokens less probable that the text of the row
+            already contains, a value below 1 more probable; from 0.01 to 100. 1: no effect.
+        no_repeat_ngram_size: a sequence of this many tokens never occurs more than once in the
+            text of a row; from 0 to 224. 0 allows all repetitions.
+        suppress_blank: forbid a blank or the end of the text as the first token of a row.
+        suppress_tokens: token ids that are never decoded; -1 stands for the model's own list of
+            symbols.
+        max_initial_timestamp: largest first timestamp of a row, in seconds, from 0 to 30. Only
+            for `timestamps="tokens"`, otherwise refused.
+        max_new_tokens: largest number of tokens decoded for a row, from 1 to 224. None: 224,
+            Whisper's own limit.
+        temperature: 0 is beam search or greedy search; a value above 0 (up to 10) samples. A
+            tuple of ascending values is a fallback: all rows are decoded with the first value; a
+            row that is still repetitive or improbable after all other retries is decoded again
+            with the next value.
+        best_of: number of hypotheses sampled for a row, from 1 to 100; the most probable
+            hypothesis is used. Refused without a temperature above 0.
+        seed: seed of the random numbers for sampling, from 0 to 2**32 - 1. Refused without a
+            temperature above 0.
+        compression_ratio_threshold: a row whose text has a higher compression ratio repeats
+            itself and is decoded again; `hallucination_filter` then removes remaining
+            repetitions. None switches this check off.
+        log_prob_threshold: a row with a lower average log-probability of its tokens (0 or less)
+            is decoded again. None switches this check off.
+        no_speech_threshold: a row with a higher no-speech probability (0 to 1) and an average
+            log-probability below `log_prob_threshold` is silence: its text is removed. If
+            `log_prob_threshold` is None, the no-speech probability alone decides. None switches
+            this check off.
+        coverage_threshold: if no word covers a stretch of more than this many seconds of speech,
+            the chunk is split at another point and decoded again. None switches this check off.
+            No effect without `vad` or with `task="translate"`: a value other than the default is
+            refused then.
+        hallucination_filter: remove loops, text faster than a person can speak, text on silence,
+            boilerplate on music and noise, and prompt leakage. `Transcript.omissions` lists the
+            removed text.
+        initial_prompt: text, or its token ids, that precedes every chunk as context: names,
+            spelling, style. `hotwords`, `initial_prompt` and `prefix` together have at most 219
+            tokens.
+        hotwords: words and phrases to expect; they precede `initial_prompt` in the context of
+            every chunk.
+        prefix: text that the first chunk of the recording must begin with.
+        condition_on_previous_text: decode each chunk a second time, with the text of the
+            preceding chunks (up to 64 tokens) as context. The second text is used only if it
+            differs in a few words here and there. Cannot be combined with `multilingual`.
+        timestamps: "alignment" decodes text without timestamps and finds the time of each word
+            from the cross-attention; "tokens" lets Whisper predict timestamp tokens.
+        word_timestamps: give each segment its words with their times and probabilities
+            (`Segment.words`).
     """
 
     task: Task = "transcribe"
@@ -90,46 +109,49 @@ class DecodeOptions:
 
     def __post_init__(self) -> None:
         checks.choice("task", self.task, get_args(Task))
-        checks.integer("batch_size", self.batch_size, least=1)
-        checks.integer("beam_size", self.beam_size, least=1, most=100)
-        checks.number("patience", self.patience, least=0.01, most=100)
-        checks.number("length_penalty", self.length_penalty, least=-10, most=10)
+        checks.integer("batch_size", self.batch_size, minimum=1)
+        checks.integer("beam_size", self.beam_size, minimum=1, maximum=100)
+        checks.number("patience", self.patience, minimum=0.01, maximum=100)
+        checks.number("length_penalty", self.length_penalty, minimum=-10, maximum=10)
         checks.beam(self.beam_size, self.patience, self.length_penalty)
-        checks.number("repetition_penalty", self.repetition_penalty, least=0.01, most=100)
-        checks.integer("no_repeat_ngram_size", self.no_repeat_ngram_size, least=0, most=MOST_TOKENS)
+        checks.number("repetition_penalty", self.repetition_penalty, minimum=0.01, maximum=100)
+        checks.integer(
+            "no_repeat_ngram_size", self.no_repeat_ngram_size, minimum=0, maximum=MAX_NEW_TOKENS
+        )
         checks.boolean("suppress_blank", self.suppress_blank)
-        checks.tokens("suppress_tokens", self.suppress_tokens, least=-1)
+        checks.tokens("suppress_tokens", self.suppress_tokens, minimum=-1)
         if self.max_new_tokens is not None:
-            checks.integer("max_new_tokens", self.max_new_tokens, least=1, most=MOST_TOKENS)
+            checks.integer("max_new_tokens", self.max_new_tokens, minimum=1, maximum=MAX_NEW_TOKENS)
         self._check_sampling()
         self._check_thresholds()
         self._check_context()
         checks.choice("timestamps", self.timestamps, get_args(Timestamps))
-        checks.number("max_initial_timestamp", self.max_initial_timestamp, least=0, most=30)
+        checks.number("max_initial_timestamp", self.max_initial_timestamp, minimum=0, maximum=30)
         if self.timestamps != "tokens" and self.max_initial_timestamp != 1:
             raise OptionError(
-                "max_initial_timestamp has no effect on aligned text; give timestamps='tokens'"
+                "max_initial_timestamp has no effect with timestamps='alignment'; "
+                "give timestamps='tokens'"
             )
         checks.boolean("word_timestamps", self.word_timestamps)
 
     @property
     def temperatures(self) -> tuple[float, ...]:
-        """All of the ladder, the first decode's first."""
+        """All temperatures: of the first decoding, then of the retries in their order."""
         if isinstance(self.temperature, tuple):
             return self.temperature
         return (self.temperature,)
 
     def _check_sampling(self) -> None:
         if not self.temperatures:
-            raise OptionError("temperature=() holds no temperature; 0.0 is the default")
+            raise OptionError("temperature=() is empty; leave it out, or give (0.0,)")
         for temperature in self.temperatures:
-            checks.number("temperature", temperature, least=0, most=10)
+            checks.number("temperature", temperature, minimum=0, maximum=10)
         if any(later <= earlier for earlier, later in pairwise(self.temperatures)):
             raise OptionError(
-                f"temperature={self.temperature!r}: each must be above the one before"
+                f"temperature={self.temperature!r}: the values must be in ascending order"
             )
-        checks.integer("best_of", self.best_of, least=1, most=100)
-        checks.integer("seed", self.seed, least=0, most=2**32 - 1)
+        checks.integer("best_of", self.best_of, minimum=1, maximum=100)
+        checks.integer("seed", self.seed, minimum=0, maximum=2**32 - 1)
         if not any(self.temperatures):
             for name in ("best_of", "seed"):
                 if getattr(self, name) != checks.default(DecodeOptions, name):
@@ -137,22 +159,27 @@ class DecodeOptions:
 
     def _check_thresholds(self) -> None:
         if self.compression_ratio_threshold is not None:
-            checks.number("compression_ratio_threshold", self.compression_ratio_threshold, least=0)
+            checks.number(
+                "compression_ratio_threshold", self.compression_ratio_threshold, minimum=0
+            )
         if self.log_prob_threshold is not None:
             checks.number(
-                "log_prob_threshold", self.log_prob_threshold, least=-checks.LONGEST, most=0
+                "log_prob_threshold",
+                self.log_prob_threshold,
+                minimum=-checks.MAX_DURATION,
+                maximum=0,
             )
         if self.no_speech_threshold is not None:
-            checks.number("no_speech_threshold", self.no_speech_threshold, least=0, most=1)
+            checks.number("no_speech_threshold", self.no_speech_threshold, minimum=0, maximum=1)
         if self.coverage_threshold is not None:
-            checks.number("coverage_threshold", self.coverage_threshold, least=0)
+            checks.number("coverage_threshold", self.coverage_threshold, minimum=0)
         checks.boolean("hallucination_filter", self.hallucination_filter)
 
     def _check_context(self) -> None:
         for name in ("initial_prompt", "hotwords", "prefix"):
             text = getattr(self, name)
             if name == "initial_prompt" and isinstance(text, tuple):
-                checks.tokens(name, text, least=0)
+                checks.tokens(name, text, minimum=0)
             elif text is not None and not isinstance(text, str):
                 raise OptionError(f"{name} must be text, not {text!r}")
             if text is not None and not (text.strip() if isinstance(text, str) else text):

@@ -1,4 +1,4 @@
-"""The options of every stage before decoding, a group for each stage."""
+"""The options of the stages before decoding: one group for each stage."""
 
 from dataclasses import dataclass
 from typing import Final, Literal, get_args
@@ -7,9 +7,12 @@ from whisperbatch.errors import OptionError
 from whisperbatch.options import checks
 from whisperbatch.text.languages import check_language
 
-DETECTION: Final = tuple(
-    f"language_detection_{name}" for name in ("segments", "length", "threshold")
+LANGUAGE_DETECTION_OPTIONS: Final = (
+    "language_detection_segments",
+    "language_detection_length",
+    "language_detection_threshold",
 )
+"""The options of language detection, which have no effect if the language is given."""
 
 Channel = Literal["mix", "left", "right"]
 FeatureKind = Literal["whisper", "kaldi", "kaldi-mel", "kaldi-fbank"]
@@ -18,16 +21,18 @@ CodeSwitchingOutput = Literal["hybrid", "english"]
 
 @dataclass(frozen=True, kw_only=True)
 class AudioOptions:
-    """What of a recording is read.
+    """Which part of a recording is read.
 
     Attributes:
-        track: which audio track of a file, from 0.
-        channel: "mix" averages two channels, and mixes more as FFmpeg does; "left" and "right"
-            take the first or second.
-        sampling_rate: of samples given as a bare array, in Hz; None means 16000. A file states
-            its own, so giving one with a file is an error.
-        clip_timestamps: ranges (start, end) in seconds to work on, in order, without overlap;
-            the end of the last may be None for the end of the recording. Empty: all of it.
+        track: number of the audio track to read, counted from 0. An array has only track 0.
+        channel: "mix" mixes all channels: two, or more than eight, are averaged, and FFmpeg mixes
+            three to eight by their positions. "left" and "right" read only the first or the
+            second channel. An array has one channel, so "right" is refused.
+        sampling_rate: sampling rate of an array, in Hz, from 1000 to 768000; None means 16000. A
+            media file states its own rate, so a value given with a file is refused.
+        clip_timestamps: time ranges (start, end) to transcribe, in seconds, in ascending order
+            and without overlap. The end of the last range may be None: the end of the recording.
+            Empty: the whole recording.
     """
 
     track: int = 0
@@ -36,27 +41,32 @@ class AudioOptions:
     clip_timestamps: tuple[tuple[float, float | None], ...] = ()
 
     def __post_init__(self) -> None:
-        checks.integer("track", self.track, least=0)
+        checks.integer("track", self.track, minimum=0)
         checks.choice("channel", self.channel, get_args(Channel))
         if self.sampling_rate is not None:
-            checks.integer("sampling_rate", self.sampling_rate, least=1)
+            checks.integer("sampling_rate", self.sampling_rate, minimum=1)
         checks.clips(self.clip_timestamps)
 
 
 @dataclass(frozen=True, kw_only=True)
 class VadOptions:
-    """Where speech starts and ends. Durations are in seconds.
+    """How speech is found. Durations are in seconds.
 
     Attributes:
-        vad: False takes everything for speech and cuts it where it is quietest; onset, offset,
-            silence and pad then are refused.
-        vad_onset: speech starts where its probability reaches this.
-        vad_offset: speech ends where its probability falls below this.
-        min_speech_duration: shorter speech is passed over.
-        min_silence_duration: shorter silence does not end speech.
-        speech_pad: margin kept on either side of speech, at most half the gap between two.
-        max_speech_duration: longer speech is cut where its probability is lowest; so is speech
-            longer than `chunk_length`.
+        vad: find speech with the voice activity detector (VAD). False treats the whole recording
+            as speech and cuts it where it is quietest; `vad_onset`, `vad_offset`,
+            `min_silence_duration` and `speech_pad` are refused then.
+        vad_onset: speech starts where its probability reaches this value, from 0 to 1.
+        vad_offset: speech ends where its probability falls below this value for at least
+            `min_silence_duration`; from 0 to `vad_onset`.
+        min_speech_duration: speech spans shorter than this are ignored. Margins do not count. No
+            effect without `vad`.
+        min_silence_duration: silence shorter than this does not end a speech span.
+        speech_pad: margin before and after each speech span, from 0 to 5; at most half of the
+            pause between two spans.
+        max_speech_duration: longest speech span with its margins, from 1 to 30. A longer span is
+            cut where speech is least probable and the audio is quietest. If `chunk_length` is
+            smaller, `chunk_length` is the limit.
     """
 
     vad: bool = True
@@ -69,18 +79,18 @@ class VadOptions:
 
     def __post_init__(self) -> None:
         checks.boolean("vad", self.vad)
-        checks.number("vad_onset", self.vad_onset, least=0, most=1)
-        checks.number("vad_offset", self.vad_offset, least=0, most=1)
+        checks.number("vad_onset", self.vad_onset, minimum=0, maximum=1)
+        checks.number("vad_offset", self.vad_offset, minimum=0, maximum=1)
         if self.vad_offset > self.vad_onset:
             raise OptionError(
-                f"vad_offset={self.vad_offset} is above vad_onset={self.vad_onset}: "
-                "speech would end as it starts; give a vad_offset at or below it"
+                f"vad_offset={self.vad_offset} is above vad_onset={self.vad_onset}, so speech "
+                "would end as soon as it starts; lower vad_offset or raise vad_onset"
             )
-        checks.number("min_speech_duration", self.min_speech_duration, least=0)
-        checks.number("min_silence_duration", self.min_silence_duration, least=0)
-        checks.number("speech_pad", self.speech_pad, least=0, most=5)
-        checks.number("max_speech_duration", self.max_speech_duration, least=1, most=30)
-        checks.room("max_speech_duration", self.max_speech_duration, self.speech_pad)
+        checks.number("min_speech_duration", self.min_speech_duration, minimum=0)
+        checks.number("min_silence_duration", self.min_silence_duration, minimum=0)
+        checks.number("speech_pad", self.speech_pad, minimum=0, maximum=5)
+        checks.number("max_speech_duration", self.max_speech_duration, minimum=1, maximum=30)
+        checks.room_for_speech("max_speech_duration", self.max_speech_duration, self.speech_pad)
         if not self.vad:
             names = ("vad_onset", "vad_offset", "min_silence_duration", "speech_pad")
             checks.without_effect(self, names, "with vad=False")
@@ -88,31 +98,33 @@ class VadOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class ChunkOptions:
-    """How speech spans become rows of a batch.
+    """How speech spans are joined to chunks.
 
     Attributes:
-        chunk_length: the longest chunk, in seconds, at most Whisper's 30.
-        max_silence: silence inside a chunk longer than this many seconds is shortened to it; None
-            keeps every pause as it is.
+        chunk_length: longest chunk, in seconds, from 1 to 30 (Whisper's window). It must leave at
+            least 1 s between two margins of `speech_pad`.
+        max_silence: longest pause inside a chunk, in seconds; a longer pause is shortened to this
+            length. None keeps all pauses unchanged.
     """
 
     chunk_length: float = 30.0
     max_silence: float | None = None
 
     def __post_init__(self) -> None:
-        checks.number("chunk_length", self.chunk_length, least=1, most=30)
+        checks.number("chunk_length", self.chunk_length, minimum=1, maximum=30)
         if self.max_silence is not None:
-            checks.number("max_silence", self.max_silence, least=0)
+            checks.number("max_silence", self.max_silence, minimum=0)
 
 
 @dataclass(frozen=True, kw_only=True)
 class FeatureOptions:
-    """What the encoder sees.
+    """The input of the encoder.
 
     Attributes:
-        features: "whisper" is Whisper's log-mel; "kaldi" (extra `kaldi`) is the better of the
-            two that follow; "kaldi-mel" is Whisper's mel filters on Kaldi's frames;
-            "kaldi-fbank" is Kaldi's own filter bank, normalised.
+        features: "whisper" is Whisper's log-mel spectrogram. "kaldi-mel" applies Whisper's mel
+            filters to Kaldi's spectrogram. "kaldi-fbank" is Kaldi's filter bank, normalised;
+            Whisper was not trained on these features. "kaldi" is an alias of "kaldi-mel". All but
+            "whisper" need the extra `kaldi`.
     """
 
     features: FeatureKind = "whisper"
@@ -123,23 +135,32 @@ class FeatureOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class LanguageOptions:
-    """Which languages are spoken, and where.
+    """How the language of a recording is decided.
 
     Attributes:
-        language: Whisper's code or English name; None detects it.
-        languages: the only ones that are detected; empty for all.
-        language_detection_segments: windows, spread over the recording, that are listened to. A
-            recording that cannot be read out of order is judged by its first chunks, and again
-            as it is read.
-        language_detection_length: of each of them, in seconds.
-        language_detection_threshold: a window or chunk whose best language is less probable than
-            this does not vote; with `multilingual` it goes by its neighbours.
-        multilingual: the language may change within the recording: it is detected for each chunk,
-            and chunks are cut where it changes.
-        code_switching_output: with `multilingual`, "hybrid" writes each chunk in its own language;
-            "english" translates every other language into English.
-        latin_names: with `multilingual`, words in Latin letters may stand in languages that are
-            written in other scripts; otherwise only a language's own scripts are written.
+        language: the spoken language, as Whisper's code ("en") or English name ("english"). None
+            detects the language.
+        languages: the languages that detection chooses from, as codes or English names. Empty:
+            all languages of the model. Refused with `language`.
+        language_detection_segments: number of language windows, from 1 to 1000: stretches spread
+            over the recording that vote for its language. A recording without random access (a
+            pipe), or not longer than four times `chunk_length`, has no windows: its first four
+            chunks vote, and later chunks may revise the decision. Refused with `language` or
+            `multilingual`.
+        language_detection_length: length of a language window, in seconds, from 2 to 30. Refused
+            with `language` or `multilingual`.
+        language_detection_threshold: smallest probability, from 0 to 1, that the best language of
+            a window or chunk needs for a vote. With `multilingual`, an uncertain chunk takes the
+            language of the chunks next to it. Refused with `language`.
+        multilingual: allow the language to change within the recording (code-switching): detect
+            the language of each chunk, and split chunks where the language changes. Cannot be
+            combined with `language`, `task="translate"` or `condition_on_previous_text`.
+        code_switching_output: with `multilingual`, "hybrid" writes each chunk in its spoken
+            language; "english" translates all chunks that are not English. Refused without
+            `multilingual`.
+        latin_names: with `multilingual`, allow words in Latin letters (brand names) in languages
+            with another script. False allows only letters of the language's own scripts. Refused
+            without `multilingual` and with `code_switching_output="english"`.
     """
 
     language: str | None = None
@@ -156,11 +177,13 @@ class LanguageOptions:
             object.__setattr__(self, "language", check_language(self.language))
         object.__setattr__(self, "languages", checks.languages(self.languages))
         checks.integer(
-            "language_detection_segments", self.language_detection_segments, least=1, most=1000
+            "language_detection_segments", self.language_detection_segments, minimum=1, maximum=1000
         )
-        checks.number("language_detection_length", self.language_detection_length, least=2, most=30)
         checks.number(
-            "language_detection_threshold", self.language_detection_threshold, least=0, most=1
+            "language_detection_length", self.language_detection_length, minimum=2, maximum=30
+        )
+        checks.number(
+            "language_detection_threshold", self.language_detection_threshold, minimum=0, maximum=1
         )
         checks.boolean("multilingual", self.multilingual)
         checks.choice(
@@ -170,18 +193,20 @@ class LanguageOptions:
         self._check_effect()
 
     def _check_effect(self) -> None:
-        """Refuse what the other options leave no room for."""
-        named = ("languages", *DETECTION)
+        """Refuse options that have no effect together with the other options."""
         if self.language and self.multilingual:
             raise OptionError(
-                f"multilingual=True with language={self.language!r}: give the languages that may "
-                "be spoken as languages=('en', 'fr'), or none"
+                f"multilingual=True cannot be combined with language={self.language!r}; leave "
+                "language out, or list the spoken languages: languages=('en', 'fr')"
             )
         if self.language:
-            checks.without_effect(self, named, "where the language is given")
+            names = ("languages", *LANGUAGE_DETECTION_OPTIONS)
+            checks.without_effect(self, names, "if the language is given")
         if self.multilingual:
             checks.without_effect(
-                self, named[1:3], "with multilingual=True: every chunk is listened to"
+                self,
+                ("language_detection_segments", "language_detection_length"),
+                "with multilingual=True, which detects the language of every chunk",
             )
         else:
             checks.without_effect(

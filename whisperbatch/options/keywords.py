@@ -1,12 +1,12 @@
-"""The options as keywords: their types for type checkers, and an `Options` from them."""
+"""Options as keyword arguments: their types, and the `Options` value made from them."""
 
-import difflib
 from dataclasses import fields, replace
 from typing import TypedDict, Unpack
 
 from whisperbatch.errors import OptionError
 from whisperbatch.options.decoding import Task, Timestamps
 from whisperbatch.options.groups import Channel, CodeSwitchingOutput, FeatureKind
+from whisperbatch.options.hints import hint_for
 from whisperbatch.options.options import Options
 
 
@@ -31,7 +31,7 @@ class DetectionKeywords(TypedDict, total=False):
 
 
 class OptionKeywords(DetectionKeywords, total=False):
-    """The fields of `Options` as keywords, for type checkers; a test holds the two together."""
+    """All options as keywords, for type checkers. A test compares them with `Options`."""
 
     max_speech_duration: float
     chunk_length: float
@@ -68,7 +68,11 @@ class OptionKeywords(DetectionKeywords, total=False):
 
 
 def for_detection(**keywords: Unpack[DetectionKeywords]) -> Options:
-    """The options of a detection; others than `DetectionKeywords` are refused."""
+    """Return the options of a language detection.
+
+    Raises:
+        OptionError: an option is unknown, wrong, or has no effect on `detect_language`.
+    """
     known = DetectionKeywords.__annotations__
     for name in keywords:
         if name not in known and name in OptionKeywords.__annotations__:
@@ -77,13 +81,16 @@ def for_detection(**keywords: Unpack[DetectionKeywords]) -> Options:
 
 
 def resolve(options: Options | None, **keywords: Unpack[OptionKeywords]) -> Options:
-    """`options`, or the defaults, with the keywords in place of the fields they name."""
+    """Return `options` (None: the defaults) with the fields that `keywords` name replaced.
+
+    Raises:
+        OptionError: an option is unknown or wrong, or `options` is not an Options value.
+    """
     if options is not None and not isinstance(options, Options):
         raise OptionError(f"options must be an Options value, not {type(options).__name__}")
     known = {field.name for field in fields(Options)}
     for name in keywords:
         if name not in known:
-            near = difflib.get_close_matches(name, known, n=1)
-            hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(sorted(known))}"
+            hint = hint_for(name) or "help(whisperbatch.transcribe) lists all options"
             raise OptionError(f"{name} is not an option; {hint}")
     return replace(options or Options(), **keywords)

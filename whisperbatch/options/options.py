@@ -1,4 +1,4 @@
-"""All options of a transcription in one flat value."""
+"""All options of a transcription in one value."""
 
 from dataclasses import dataclass
 
@@ -18,39 +18,47 @@ from whisperbatch.options.groups import (
 class Options(
     AudioOptions, VadOptions, ChunkOptions, FeatureOptions, LanguageOptions, DecodeOptions
 ):
-    """All options of a transcription, flat: `Options(language="en", beam_size=1)`.
+    """All options of a transcription as the fields of one value: `Options(language="en")`.
 
-    Frozen; `dataclasses.replace` gives a changed copy. Raises OptionError, naming the option, for
-    a value of the wrong type or out of range.
+    The option groups document the fields. An Options value is frozen; `dataclasses.replace`
+    returns a changed copy.
+
+    Raises:
+        OptionError: a value has the wrong type or is out of range, or an option has no effect
+            together with the other options. The message names the option.
     """
 
     def __post_init__(self) -> None:
         for group in Options.__bases__:
-            group.__post_init__(self)  # type: ignore[attr-defined]  # each group has one
-        checks.room("chunk_length", self.chunk_length, self.speech_pad)
+            group.__post_init__(self)  # type: ignore[attr-defined]  # every group has this method
+        checks.room_for_speech("chunk_length", self.chunk_length, self.speech_pad)
         if self.multilingual:
             self._check_multilingual()
-        usual = checks.default(DecodeOptions, "coverage_threshold")
-        if self.coverage_threshold not in (None, usual):
-            if not self.vad:
-                raise OptionError(
-                    "coverage_threshold has no effect with vad=False, since nobody then knows "
-                    "where speech is; leave it out"
-                )
-            if self.task == "translate":
-                raise OptionError(
-                    "coverage_threshold has no effect with task='translate', since a translation's "
-                    "words do not follow the speech; leave it out"
-                )
+        self._check_coverage()
 
     def _check_multilingual(self) -> None:
         if self.task == "translate":
             raise OptionError(
-                "task='translate' with multilingual=True: give "
-                "code_switching_output='english', which translates all but English"
+                "task='translate' cannot be combined with multilingual=True; "
+                "give code_switching_output='english', which translates all other languages"
             )
         if self.condition_on_previous_text:
             raise OptionError(
-                "condition_on_previous_text does not go with multilingual=True: the text before "
-                "may be in another language; leave either out"
+                "condition_on_previous_text cannot be combined with multilingual=True, because "
+                "the previous text may be in another language; leave one of the two out"
+            )
+
+    def _check_coverage(self) -> None:
+        default = checks.default(DecodeOptions, "coverage_threshold")
+        if self.coverage_threshold in (None, default):
+            return
+        if not self.vad:
+            raise OptionError(
+                "coverage_threshold has no effect with vad=False, because only the voice "
+                "activity detector finds speech; leave it out"
+            )
+        if self.task == "translate":
+            raise OptionError(
+                "coverage_threshold has no effect with task='translate', because the words of a "
+                "translation do not follow the speech; leave it out"
             )

@@ -1,4 +1,4 @@
-"""Signatures that `help()` and editors show: every option as a keyword."""
+"""Signatures for `help()` and editors: every option as a keyword with its default."""
 
 import inspect
 from collections.abc import Callable
@@ -11,14 +11,17 @@ from whisperbatch.options.options import Options
 F = TypeVar("F", bound=Callable[..., object])
 
 
-def shows(*keywords: inspect.Parameter) -> Callable[[F], F]:
-    """Give a function the signature that its users see: `keywords` in place of `**keywords`."""
+def with_parameters(*keywords: inspect.Parameter) -> Callable[[F], F]:
+    """Return a decorator that shows `keywords` in the signature in place of `**keywords`.
+
+    `help()` and editors then list every option with its type and default.
+    """
 
     def decorate(function: F) -> F:
         signature = inspect.signature(function)
-        own = [p for p in signature.parameters.values() if p.kind is not p.VAR_KEYWORD]
-        shown = signature.replace(parameters=[*own, *keywords])
-        function.__signature__ = shown  # type: ignore[attr-defined]  # what inspect looks for
+        parameters = [p for p in signature.parameters.values() if p.kind is not p.VAR_KEYWORD]
+        documented = signature.replace(parameters=[*parameters, *keywords])
+        function.__signature__ = documented  # type: ignore[attr-defined]  # inspect reads this
         return function
 
     return decorate
@@ -30,8 +33,11 @@ OPTION_PARAMETERS: Final = tuple(
     )
     for field in fields(Options)
 )
-
+"""All options."""
 
 DETECTION_PARAMETERS: Final = tuple(
-    p for p in OPTION_PARAMETERS if p.name in DetectionKeywords.__annotations__
+    parameter
+    for parameter in OPTION_PARAMETERS
+    if parameter.name in DetectionKeywords.__annotations__
 )
+"""The options that have an effect on `detect_language`."""

@@ -1,4 +1,4 @@
-"""Facts about writing: languages, scripts, punctuation."""
+"""Written language: language codes, scripts and punctuation."""
 
 from whisperbatch.text.languages import LANGUAGES, UNSPACED, check_language
 

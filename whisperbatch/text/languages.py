@@ -1,4 +1,4 @@
-"""The languages that Whisper knows, by the codes of its vocabulary."""
+"""The languages of Whisper, with the codes of its vocabulary."""
 
 import difflib
 from types import MappingProxyType
@@ -34,26 +34,30 @@ LANGUAGES: Final = MappingProxyType(
     }
 )
 # fmt: on
-"""Code to English name."""
+"""Code -> English name."""
 
 UNSPACED: Final = frozenset({"zh", "ja", "th", "lo", "my", "yue", "km", "bo"})
 """Languages written without spaces between words."""
 
 
 def check_language(language: object, name: str = "language") -> str:
-    """The code of a language given by code or English name, in any case.
+    """Return the code of a language.
+
+    Args:
+        language: the code or the English name, in upper or lower case.
+        name: the option that holds the value, for messages.
 
     Raises:
-        OptionError: it is neither; the message names the nearest.
+        OptionError: the value is neither a code nor a name; the message suggests a close one.
     """
     if not isinstance(language, str):
         raise OptionError(f"{name} must be a code such as 'en', not {language!r}")
-    wanted = language.strip().lower()
-    if wanted in LANGUAGES:
-        return wanted
-    codes = {name: code for code, name in LANGUAGES.items()}
-    if wanted in codes:
-        return codes[wanted]
-    near = difflib.get_close_matches(wanted, [*LANGUAGES, *codes], n=1)
-    hint = f"; did you mean {near[0]!r}?" if near else "; give a code such as 'en' or None"
-    raise OptionError(f"{name}={language!r} is not a language of Whisper's{hint}")
+    text = language.strip().lower()
+    if text in LANGUAGES:
+        return text
+    codes = {english: code for code, english in LANGUAGES.items()}
+    if text in codes:
+        return codes[text]
+    close = difflib.get_close_matches(text, [*LANGUAGES, *codes], n=1)
+    hint = f"did you mean {close[0]!r}?" if close else "give a code such as 'en', or None"
+    raise OptionError(f"{name}={language!r} is not a language of Whisper; {hint}")

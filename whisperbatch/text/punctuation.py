@@ -1,4 +1,4 @@
-"""Marks at the ends of sentences and clauses, in every language."""
+"""Punctuation marks at the end of sentences and clauses, in all languages of Whisper."""
 
 from typing import Final
 
@@ -8,10 +8,10 @@ CLOSING: Final = "\"'”’)]}»」』"
 
 
 def last_mark(text: str) -> str:
-    """The last character of a text, closing quotes and brackets passed over; empty if none."""
+    """Return the last character before closing quotes and brackets; "" if there is none."""
     return text.strip().rstrip(CLOSING)[-1:]
 
 
 def ends_sentence(text: str) -> bool:
-    """Whether there is a mark at the end of a word that ends sentences."""
+    """Return whether a word or text ends with a mark that ends a sentence."""
     return last_mark(text) in SENTENCE_ENDS

@@ -1,4 +1,4 @@
-"""The scripts that languages are written in."""
+"""The scripts in which languages are written, and letters of other scripts in a text."""
 
 import unicodedata
 from functools import cache, lru_cache
@@ -36,34 +36,38 @@ _SCRIPTS: Final = MappingProxyType(
     }
 )
 # fmt: on
-BOTH: Final = ("sr",)  # written in Latin letters, too
 LATIN: Final = "LATIN"
-_KNOWN: Final = frozenset((*_SCRIPTS, LATIN))
+ALSO_LATIN: Final = ("sr",)  # languages written in Latin letters and in another script
+_ALL_SCRIPTS: Final = frozenset((*_SCRIPTS, LATIN))
 
 
 @cache
 def scripts(language: str) -> frozenset[str]:
-    """Names of the scripts of a language, as Unicode spells them: {"CYRILLIC"} for "ru"."""
-    own = {script for script, languages in _SCRIPTS.items() if language in languages}
-    return frozenset(own | {LATIN} if not own or language in BOTH else own)
+    """Return the scripts of a language by their names in Unicode: {"CYRILLIC"} for "ru"."""
+    names = {script for script, languages in _SCRIPTS.items() if language in languages}
+    return frozenset(names | {LATIN} if not names or language in ALSO_LATIN else names)
 
 
 @lru_cache(maxsize=4096)
 def script(character: str) -> str | None:
-    """The script of a letter; None for what is of no script, such as digits and punctuation."""
+    """Return the script of a letter; None for characters without a script (digits, marks)."""
     if not character.isalpha():
         return None
+    # the script is the first or second word: "LATIN SMALL ...", "FULLWIDTH LATIN ..."
     words = unicodedata.name(character, "").replace("-", " ").split()
-    return next((word for word in words[:2] if word in _KNOWN), None)
+    return next((word for word in words[:2] if word in _ALL_SCRIPTS), None)
 
 
-def foreign(text: str, language: str, *, latin: bool = False) -> str:
-    """The letters of a text that are not of the language's scripts.
+def foreign_letters(text: str, language: str, *, latin: bool = False) -> str:
+    """Return the letters of `text` that belong to no script of `language`.
 
     Args:
-        text: any.
-        language: that it is in.
-        latin: whether Latin letters are none of them in any language.
+        text: any text.
+        language: code of the language in which the text is written.
+        latin: accept Latin letters in every language.
+
+    Returns:
+        The foreign letters in their order, repeated as in the text; "" if there are none.
     """
-    own = scripts(language) | ({LATIN} if latin else set())
-    return "".join(c for c in text if (found := script(c)) and found not in own)
+    accepted = scripts(language) | ({LATIN} if latin else set())
+    return "".join(letter for letter in text if (name := script(letter)) and name not in accepted)

@@ -1,4 +1,4 @@
-"""Voice activity detection: how likely each frame of audio is speech."""
+"""Voice activity detection: the probability of speech in each VAD frame."""
 
 from functools import cache
 
@@ -12,10 +12,10 @@ __all__ = ["NoVad", "open_vad"]
 
 
 def open_vad(options: VadOptions) -> Vad:
-    """The Vad that the options ask for: Silero's network, or none at all.
+    """Return the Vad for the options: Silero's network, or NoVad for `vad=False`.
 
     Raises:
-        ModelError: Silero's weights are not to be found.
+        ModelError: no installed package contains Silero's weights, or they do not load.
     """
     if not options.vad:
         return NoVad()
@@ -24,7 +24,7 @@ def open_vad(options: VadOptions) -> Vad:
 
 @cache
 def _silero() -> Vad:
-    """One for all recordings: it holds no state of theirs, and takes a while to load."""
+    """Return one Vad for all recordings: it keeps no state of them, and is slow to load."""
     from whisperbatch.vad.silero import SileroVad  # noqa: PLC0415 - loads onnxruntime
 
     return CalibratedVad(GainControlledVad(SileroVad()))

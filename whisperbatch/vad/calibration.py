@@ -1,8 +1,9 @@
-"""A Vad whose probabilities mean the same on every recording.
+"""Raise the VAD's probabilities on recordings where even clear speech gets low probabilities.
 
-Silero is sure of clear speech, 0.98 and more, and so it is under noise, music and clipping. Of a
-telephone's band it is not: 0.73 where it is surest, so that half of the speech stays under any
-usual threshold. How sure it is at its surest shows by how much.
+Silero gives clear speech a probability of 0.98 and more, also under noise, music and clipping. With
+the narrow band of a telephone it does not: its highest probabilities are 0.73, so half of the
+speech stays below any usual threshold. The difference between the highest probabilities of a
+recording and 0.98 shows how much to raise them.
 """
 
 from collections import deque
@@ -16,20 +17,20 @@ import numpy.typing as npt
 from whisperbatch.protocols import Vad
 from whisperbatch.types import SAMPLING_RATE, Samples, SpeechFrames
 
-AROUND: Final = 15 * SAMPLING_RATE  # samples before and after a block that tell how sure the Vad is
-SURE: Final = 3.9  # logit of 0.98
-DOUBTFUL: Final = 0.1  # frames below are not speech
-HALF: Final = 0.5  # frames above surely are
-ENOUGH: Final = 2 * SAMPLING_RATE  # samples of sure speech, without which nothing is made of it
-SHARE: Final = 0.75  # of the difference that is made up for
-MOST: Final = 3.0  # of it, as a logit
+CALIBRATION_WINDOW: Final = 15 * SAMPLING_RATE  # samples before a block, and after it
+TARGET_LOGIT: Final = 3.9  # of the highest probabilities: logit of 0.98
+MIN_SPEECH: Final = 0.1  # VAD frames with a lower probability are not speech
+CLEAR_SPEECH: Final = 0.5  # VAD frames with this probability or more certainly are speech
+MIN_CLEAR_SPEECH: Final = 2 * SAMPLING_RATE  # samples; with less, probabilities are not raised
+SHIFT_SHARE: Final = 0.75  # the part of the difference to the target that is added
+MAX_SHIFT: Final = 3.0  # the largest addition, as a logit
 
 
 class CalibratedVad:
-    """Another Vad, its probabilities raised where even clear speech is given low ones.
+    """A wrapper of a Vad that raises the probabilities of unclear speech.
 
-    What comes before a block and what comes after it are judged apart, so that a caller on the
-    telephone is heard beside a host in the studio.
+    The audio before a block and the audio after it are examined separately. Therefore a caller on
+    the telephone is detected next to a host in the studio.
     """
 
     def __init__(self, vad: Vad) -> None:
@@ -37,26 +38,28 @@ class CalibratedVad:
         self.hop = vad.hop
 
     def __call__(self, blocks: Iterable[Samples]) -> Iterator[SpeechFrames]:
-        """See `protocols.Vad`. Holds some 15 s before and after what it gives."""
+        """See `protocols.Vad`. Holds about 15 s before and after the block that it yields."""
         held: deque[SpeechFrames] = deque()
-        current = ahead = 0  # number of the next block; samples after it
+        current = 0  # index in `held` of the next block to yield
+        samples_ahead = 0  # samples of that block and of the blocks after it
         for frames in self._vad(blocks):
             held.append(frames)
-            ahead += len(frames.samples)
-            while ahead - len(held[current].samples) >= AROUND:
-                ahead -= len(held[current].samples)
-                yield self._raised(held, current)
+            samples_ahead += len(frames.samples)
+            while samples_ahead - len(held[current].samples) >= CALIBRATION_WINDOW:
+                samples_ahead -= len(held[current].samples)
+                yield self._calibrated(held, current)
                 current += 1
-                while sum(len(held[n].samples) for n in range(1, current)) >= AROUND:
+                while sum(len(held[n].samples) for n in range(1, current)) >= CALIBRATION_WINDOW:
                     held.popleft()
                     current -= 1
-        for number in range(current, len(held)):
-            yield self._raised(held, number)
+        for index in range(current, len(held)):
+            yield self._calibrated(held, index)
 
-    def _raised(self, held: Iterable[SpeechFrames], number: int) -> SpeechFrames:
-        known = [frames.probabilities for frames in held]
-        frames = list(held)[number]
-        shift = max(self._shift(known[: number + 1]), self._shift(known[number:]))
+    def _calibrated(self, held: Iterable[SpeechFrames], index: int) -> SpeechFrames:
+        blocks = list(held)
+        frames = blocks[index]
+        probabilities = [block.probabilities for block in blocks]
+        shift = max(self._shift(probabilities[: index + 1]), self._shift(probabilities[index:]))
         if not shift:
             return frames
         clipped = np.clip(frames.probabilities, 1e-6, 1 - 1e-6).astype(np.float64)
@@ -64,10 +67,10 @@ class CalibratedVad:
         return replace(frames, probabilities=raised.astype(np.float32))
 
     def _shift(self, blocks: Sequence[npt.NDArray[np.float32]]) -> float:
-        """What to add to the logits."""
+        """Return the value to add to the logits of the probabilities."""
         probabilities = np.concatenate(blocks)
-        if np.count_nonzero(probabilities >= HALF) * self.hop < ENOUGH:
+        if np.count_nonzero(probabilities >= CLEAR_SPEECH) * self.hop < MIN_CLEAR_SPEECH:
             return 0.0
-        surest = float(np.quantile(probabilities[probabilities >= DOUBTFUL], 0.9))
-        logit = float(np.log(surest / max(1 - surest, 1e-6)))
-        return min(max(SHARE * (SURE - logit), 0.0), MOST)
+        highest = float(np.quantile(probabilities[probabilities >= MIN_SPEECH], 0.9))
+        logit = float(np.log(highest / max(1 - highest, 1e-6)))
+        return min(max(SHIFT_SHARE * (TARGET_LOGIT - logit), 0.0), MAX_SHIFT)

@@ -1,4 +1,4 @@
-"""Audio in blocks of one fixed size, so that no result depends on how it arrived."""
+"""Blocks of one fixed size, so that results do not depend on the sizes of the input blocks."""
 
 from collections.abc import Iterable, Iterator
 from typing import Final
@@ -7,12 +7,12 @@ import numpy as np
 
 from whisperbatch.types import Samples
 
-FRAME: Final = 512  # samples, 32 ms: the frame that Silero's network was trained on
-BLOCK: Final = 64 * FRAME  # samples, 2 s: as fast as any larger block, and the first is soon there
+FRAME: Final = 512  # samples, 32 ms: the VAD frame that Silero's network was trained on
+BLOCK: Final = 64 * FRAME  # samples, 2 s: as fast as larger blocks, and the first is ready sooner
 
 
 def reblock(blocks: Iterable[Samples]) -> Iterator[Samples]:
-    """The same audio in blocks of exactly `BLOCK` samples; the last may be shorter, never empty."""
+    """Yield the same audio in blocks of `BLOCK` samples; the last may be shorter, never empty."""
     held: list[Samples] = []
     length = 0
     for block in blocks:
@@ -20,9 +20,9 @@ def reblock(blocks: Iterable[Samples]) -> Iterator[Samples]:
         length += len(block)
         if length >= BLOCK:
             audio = np.concatenate(held)
-            whole = length - length % BLOCK
-            for start in range(0, whole, BLOCK):
+            end = length - length % BLOCK  # of the last complete block
+            for start in range(0, end, BLOCK):
                 yield audio[start : start + BLOCK]
-            held, length = [audio[whole:]], length - whole
+            held, length = [audio[end:]], length - end
     if length:
         yield np.concatenate(held)

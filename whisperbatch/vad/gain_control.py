@@ -1,8 +1,9 @@
-r"""A Vad that hears faint speech as loud as any other.
+r"""Raise faint audio to a common level before the VAD, so that faint speech is detected.
 
-Silero's network carries its state along, and after loud speech it takes speech 30 dB below for
-silence, for ten seconds and more. So it is given the audio raised to one level, by what is loudest
-around each frame; what it gives back goes with the audio as it was.
+Silero's network keeps state from frame to frame. For ten seconds and more after loud speech, it
+takes speech that is 30 dB fainter for silence. Therefore the network gets the audio raised to one
+level, which is measured as the loudest VAD frame around each VAD frame. The output contains the
+unchanged audio.
 
     level   ^^^^^^\______/^^^^^
     gain    ______/^^^^^^\_____
@@ -20,77 +21,78 @@ from whisperbatch.protocols import Vad
 from whisperbatch.types import Samples, SpeechFrames
 from whisperbatch.vad.framing import BLOCK, FRAME, reblock
 
-TARGET: Final = -20.0  # dBFS of the loudest frame around
-MOST: Final = 30.0  # decibels of gain: the noise of a quiet room stays below speech
-FLOOR: Final = 1e-10  # mean square of a silent frame: -100 dB
-AROUND: Final = BLOCK // FRAME  # frames before and after one, 2 s, of which the loudest counts
-SMOOTH: Final = 15  # frames before and after, half a second, over which the gain is averaged
-BESIDE: Final = 2  # blocks before and after one that its gain depends on
+TARGET_LEVEL: Final = -20.0  # dBFS of the loudest VAD frame within LEVEL_FRAMES
+MAX_GAIN: Final = 30.0  # decibels: the noise of a quiet room stays below speech
+MIN_POWER: Final = 1e-10  # mean square of a silent VAD frame: -100 dB
+LEVEL_FRAMES: Final = BLOCK // FRAME  # VAD frames (2 s) before and after, that set the level
+SMOOTHING_FRAMES: Final = 15  # VAD frames (0.5 s) before and after, for the mean of the gain
+CONTEXT_BLOCKS: Final = 2  # blocks before and after a block that its gain depends on
 
-Levels = npt.NDArray[np.float64]
+Levels = npt.NDArray[np.float64]  # dBFS of each VAD frame
 
 
 class GainControlledVad:
-    """Another Vad, which hears the audio at one level. Quiet audio is raised, none is lowered."""
+    """A wrapper of a Vad that raises quiet audio to one level. Audio is never attenuated."""
 
     def __init__(self, vad: Vad) -> None:
         self._vad = vad
         self.hop = vad.hop
 
     def __call__(self, blocks: Iterable[Samples]) -> Iterator[SpeechFrames]:
-        """See `protocols.Vad`. Holds some 4 s before and after what it gives."""
-        heard: deque[Samples] = deque()
+        """See `protocols.Vad`. Holds about 4 s before and after the block that it yields."""
+        unchanged: deque[Samples] = deque()  # samples that the Vad has read, but not yielded
 
-        def raised() -> Iterator[Samples]:
+        def amplified() -> Iterator[Samples]:
             for samples, gain in _with_gains(reblock(blocks)):
-                heard.append(samples)
+                unchanged.append(samples)
                 yield samples * gain
 
-        for frames in self._vad(raised()):
+        for frames in self._vad(amplified()):
             count = len(frames.samples)
-            taken = [np.zeros(0, np.float32)]
+            parts = [np.zeros(0, np.float32)]
             while count:
-                samples = heard.popleft()
+                samples = unchanged.popleft()
                 if len(samples) > count:
-                    heard.appendleft(samples[count:])
-                taken.append(samples[:count])
-                count -= len(taken[-1])
-            yield replace(frames, samples=np.concatenate(taken))
+                    unchanged.appendleft(samples[count:])
+                parts.append(samples[:count])
+                count -= len(parts[-1])
+            yield replace(frames, samples=np.concatenate(parts))
 
 
 def _with_gains(blocks: Iterable[Samples]) -> Iterator[tuple[Samples, Samples]]:
-    """Each block with the factor for each of its samples."""
-    held: deque[tuple[Samples, Levels]] = deque()  # up to twice BESIDE, and the one between
+    """Yield each block with a factor for each of its samples."""
+    held: deque[tuple[Samples, Levels]] = deque()  # the current block, CONTEXT_BLOCKS on each side
     current = 0
     for samples in blocks:
         held.append((samples, _levels(samples)))
-        if len(held) - current > BESIDE:
+        if len(held) - current > CONTEXT_BLOCKS:
             yield _with_gain(held, current)
-            if current == BESIDE:
+            if current == CONTEXT_BLOCKS:
                 held.popleft()
             else:
                 current += 1
-    for number in range(current, len(held)):
-        yield _with_gain(held, number)
+    for index in range(current, len(held)):
+        yield _with_gain(held, index)
 
 
-def _with_gain(held: Iterable[tuple[Samples, Levels]], number: int) -> tuple[Samples, Samples]:
-    known = list(held)[max(number - BESIDE, 0) :]
-    before = np.concatenate([np.zeros(0), *(levels for _, levels in known[: min(number, BESIDE)])])
-    samples, own = known[min(number, BESIDE)]
-    after = [levels for _, levels in known[min(number, BESIDE) + 1 :]]
-    levels = np.concatenate([before, own, *after])
+def _with_gain(held: Iterable[tuple[Samples, Levels]], index: int) -> tuple[Samples, Samples]:
+    blocks = list(held)[max(index - CONTEXT_BLOCKS, 0) :]
+    index = min(index, CONTEXT_BLOCKS)
+    samples, _ = blocks[index]
+    levels = np.concatenate([block_levels for _, block_levels in blocks])
+    first_frame = sum(len(block_levels) for _, block_levels in blocks[:index])
     window = np.lib.stride_tricks.sliding_window_view
-    loudest = window(np.pad(levels, AROUND, mode="edge"), 2 * AROUND + 1).max(axis=1)
-    gains = np.clip(TARGET - loudest, 0.0, MOST)
-    smooth = window(np.pad(gains, SMOOTH, mode="edge"), 2 * SMOOTH + 1).mean(axis=1)
-    middles = (np.arange(len(smooth)) - len(before)) * FRAME + FRAME / 2
-    decibels = np.interp(np.arange(len(samples)), middles, smooth)
+    loudest = window(np.pad(levels, LEVEL_FRAMES, mode="edge"), 2 * LEVEL_FRAMES + 1).max(axis=1)
+    gains = np.clip(TARGET_LEVEL - loudest, 0.0, MAX_GAIN)
+    padded_gains = np.pad(gains, SMOOTHING_FRAMES, mode="edge")
+    smooth = window(padded_gains, 2 * SMOOTHING_FRAMES + 1).mean(axis=1)
+    centres = (np.arange(len(smooth)) - first_frame) * FRAME + FRAME / 2
+    decibels = np.interp(np.arange(len(samples)), centres, smooth)
     return samples, (10 ** (decibels / 20)).astype(np.float32)
 
 
 def _levels(samples: Samples) -> Levels:
-    """Of each frame, in dBFS; the last may be shorter."""
+    """Return the level of each VAD frame in dBFS; the last frame may be shorter."""
     squares = np.add.reduceat(np.square(samples, dtype=np.float64), range(0, len(samples), FRAME))
     counts = np.diff([*range(0, len(samples), FRAME), len(samples)])
-    return 10 * np.log10(np.maximum(squares / counts, FLOOR))
+    return 10 * np.log10(np.maximum(squares / counts, MIN_POWER))

@@ -1,4 +1,4 @@
-"""No detection: all is speech, and is then cut where it is quietest."""
+"""No voice activity detection: all audio counts as speech, and is split at its quietest points."""
 
 from collections.abc import Iterable, Iterator
 
@@ -9,12 +9,12 @@ from whisperbatch.vad.framing import FRAME, reblock
 
 
 class NoVad:
-    """A Vad that takes every frame for speech: `vad=False`."""
+    """A Vad that gives every VAD frame the probability 1: `vad=False`."""
 
     hop = FRAME
 
     def __call__(self, blocks: Iterable[Samples]) -> Iterator[SpeechFrames]:
         """See `protocols.Vad`."""
         for samples in reblock(blocks):
-            frames = -(-len(samples) // FRAME)
-            yield SpeechFrames(samples, np.ones(frames, np.float32))
+            frame_count = -(-len(samples) // FRAME)
+            yield SpeechFrames(samples, np.ones(frame_count, np.float32))

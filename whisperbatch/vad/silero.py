@@ -1,9 +1,10 @@
-"""Silero's voice activity detection network, run block by block with its state carried over.
+"""Silero's voice activity detection network, run block by block; its state is kept in between.
 
-The network (https://github.com/snakers4/silero-vad, MIT) sees frames of 512 samples, each with the
-64 samples before it, and keeps an LSTM state of 128 cells. Its sequence form takes many frames a
-call. Calls here are always of `framing.BLOCK` samples, counted from the recording's start, so that
-rounding is the same however the audio arrived.
+The input of the network (https://github.com/snakers4/silero-vad, MIT) is VAD frames of 512 samples,
+each with the 64 samples before it. The network keeps an LSTM state of 128 cells. Its sequence form
+takes many VAD frames in one call. Here each call gets a block of `framing.BLOCK` samples, counted
+from the start of the recording. Therefore rounding does not depend on the sizes of the input
+blocks.
 """
 
 import importlib.util
@@ -19,23 +20,23 @@ from whisperbatch.errors import EngineError, ModelError
 from whisperbatch.types import Samples, SpeechFrames
 from whisperbatch.vad.framing import FRAME, reblock
 
-CONTEXT: Final = 64  # samples before a frame that the network also sees
-CELLS: Final = 128  # of its LSTM
+CONTEXT: Final = 64  # samples before a VAD frame that are part of the network's input
+CELLS: Final = 128  # of the network's LSTM
 
 WEIGHTS: Final = (
     ("silero_vad", "data/silero_vad_16k_sequence.onnx"),
     ("faster_whisper", "assets/silero_vad_v6.onnx"),
 )
-"""Packages that ship the sequence form, the first installed one wins."""
+"""Packages that contain the sequence form of the network. The first installed package is used."""
 
 log = logging.getLogger(__name__)
 
 
 class SileroVad:
-    """A Vad over Silero's network. Several threads may share one.
+    """A Vad that runs Silero's network. Thread-safe.
 
     Raises:
-        ModelError: no installed package ships the weights, or the file does not load.
+        ModelError: no installed package contains the weights, or the file does not load.
     """
 
     hop = FRAME
@@ -43,15 +44,15 @@ class SileroVad:
     def __init__(self) -> None:
         path = find_weights()
         settings = onnxruntime.SessionOptions()
-        settings.intra_op_num_threads = 1  # frames depend on each other: more threads only fight
+        settings.intra_op_num_threads = 1  # frames depend on each other: more threads are slower
         settings.inter_op_num_threads = 1
-        settings.enable_cpu_mem_arena = False  # the arena keeps the largest block it ever saw
+        settings.enable_cpu_mem_arena = False  # the arena never frees its largest block
         settings.log_severity_level = 4
         try:
             self._session = onnxruntime.InferenceSession(
                 str(path), sess_options=settings, providers=["CPUExecutionProvider"]
             )
-        except Exception as error:  # onnxruntime's errors share no public base class
+        except Exception as error:  # onnxruntime's errors have no common public base class
             raise ModelError(
                 f"{path}: does not load as a Silero network ({error}); reinstall its package"
             ) from error
@@ -69,19 +70,19 @@ class SileroVad:
             inputs = {"input": np.ascontiguousarray(frames), "h": hidden, "c": cell}
             try:
                 probabilities, hidden, cell = self._session.run(None, inputs)
-            except Exception as error:  # as above
+            except Exception as error:  # see __init__
                 raise EngineError(f"voice activity detection failed: {error}") from error
             context = audio[-CONTEXT:]
             yield SpeechFrames(samples, np.ravel(probabilities))
 
 
 def find_weights() -> Path:
-    """The network's ONNX file, found without importing the package that ships it.
+    """Return the path of the network's ONNX file, without importing the package that contains it.
 
-    (silero_vad's own __init__ imports PyTorch.)
+    (The import of silero_vad would import PyTorch.)
 
     Raises:
-        ModelError: no installed package ships it.
+        ModelError: no installed package contains the file.
     """
     for package, file in WEIGHTS:
         spec = importlib.util.find_spec(package)
@@ -90,4 +91,4 @@ def find_weights() -> Path:
             if path.is_file():
                 return path
     names = " or ".join(package for package, _ in WEIGHTS)
-    raise ModelError(f"no installed package ships Silero's weights; reinstall {names}")
+    raise ModelError(f"no installed package contains Silero's weights; reinstall {names}")

@@ -1,42 +1,44 @@
-"""Where a line may end, and how well.
+"""Where a line may end, and the cost of each line break.
 
-Where languages part words by spaces, at a space. Where they do not, between characters, but for
-those that belong together. What no break parts is an atom:
+In languages with spaces, a line may end at a space. In languages without spaces, a line may end
+between two characters, except between characters that belong together. A part of the text that no
+line break may split is a text unit:
 
-    text   Well, I  don't know.           今日は、いい天気です。
-    atoms  Well,|I|don't|know.            今|日|は、|い|い|天|気|で|す。
+    text    Well, I  don't know.           今日は、いい天気です。
+    units   Well,|I|don't|know.            今|日|は、|い|い|天|気|で|す。
 """
 
 import re
 import unicodedata
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import accumulate
 from typing import Final
 
 from whisperbatch.text.punctuation import CLAUSE_ENDS, CLOSING, SENTENCE_ENDS, last_mark
-from whisperbatch.writers.texts import columns, is_visible
+from whisperbatch.writers.text_cleaning import columns, is_visible
 
-# What a break costs by what it comes after, in units of `layout`: a line that is full costs 1.
-SENTENCE: Final = 0.0
-CLAUSE: Final = 0.1
-WORD: Final = 0.3
-SHORT_WORD: Final = 0.35  # an article, a preposition: it belongs to what follows
-AFTER_HIRAGANA: Final = 0.35  # and before some: a word ends, and maybe a phrase
-BEFORE_HIRAGANA: Final = 0.4  # a particle, maybe: it belongs to what it follows
-WITHIN: Final = 0.5  # within a word, for all that is known
+# The cost of a break, by the text around it. In the unit of `layout`, a full line costs 1.
+AFTER_SENTENCE: Final = 0.0
+AFTER_CLAUSE: Final = 0.1
+AFTER_WORD: Final = 0.3
+AFTER_SHORT_WORD: Final = 0.35  # an article or a preposition belongs to the next word
+AFTER_HIRAGANA: Final = 0.35  # between two words in hiragana: maybe the end of a phrase
+BEFORE_HIRAGANA: Final = 0.4  # maybe before a particle, which belongs to the previous word
+INSIDE_WORD: Final = 0.5  # or at an unknown place
 
-SHORT: Final = 3  # characters of a short word, at most
+MAX_SHORT_WORD: Final = 3  # characters
 DASHES: Final = frozenset("–—")
 
-_BETWEEN_SPACES: Final = re.compile("(?:\\S|[\u00a0\u2007\u202f])+")  # these do not break
+_BETWEEN_SPACES: Final = re.compile("(?:\\S|[\u00a0\u2007\u202f])+")  # no-break spaces
 _UNSPACED: Final = re.compile("[\u0e00-\u109f\u1780-\u17ff]")  # Thai, Lao, Tibetan, Myanmar, Khmer
 _HIRAGANA: Final = re.compile("[\u3040-\u309f]")
 _TIBETAN: Final = re.compile("[\u0f00-\u0fff]{2}")
 _AFTER_SYLLABLE: Final = frozenset("\u0f0b\u0f0d\u0f0e\u0f0f\u0f11\u0f14")  # tsheg, shad
 
-# Signs that no line begins with, and none ends with. The rules of Japanese, JIS X 4051 (kinsoku),
-# and the vowels and marks of Thai and Lao that are written before and after their consonant.
+# Characters that never begin a line, and characters that never end a line: the Japanese rules of
+# JIS X 4051 (kinsoku); vowels and signs of Thai and Lao that are written before or after their
+# consonant.
 _NEVER_FIRST: Final = (
     SENTENCE_ENDS
     | CLAUSE_ENDS
@@ -48,124 +50,134 @@ _NEVER_FIRST: Final = (
 _NEVER_LAST: Final = frozenset(
     "\u0e40\u0e41\u0e42\u0e43\u0e44\u0ec0\u0ec1\u0ec2\u0ec3\u0ec4$¥￥#＃"
 )
-_JOINING: Final = frozenset("\u200d\u2060\u1039\u17d2")  # what is before goes with what is after
+_JOINING: Final = frozenset("\u200d\u2060\u1039\u17d2")  # join the characters on both sides
 _ZERO_WIDTH_SPACE: Final = "\u200b"
-_WITH_BASE: Final = ("Mn", "Mc", "Me", "Cf")  # marks, which go with the character before
+_MARKS: Final = ("Mn", "Mc", "Me", "Cf")  # categories of marks, which belong to their base
 
 
 @dataclass(frozen=True, slots=True)
-class Atom:
-    """What no break parts.
+class TextUnit:
+    """A part of a text that no line break may split.
 
     Attributes:
-        first: its first character in the text.
-        last: the character after its last.
-        cost: of a break after it.
-        word: number of the word that it begins or continues, from 0.
+        first: index of the first character in the text.
+        stop: index after the last character.
+        break_cost: the cost of a line break after this unit.
+        word: number of the word that contains this unit, from 0.
     """
 
     first: int
-    last: int
-    cost: float
+    stop: int
+    break_cost: float
     word: int
 
 
 @dataclass(frozen=True, slots=True)
-class Measured:
-    """A text that can be laid out.
+class MeasuredText:
+    """A text with its units and their widths.
 
     Attributes:
         text: on one line.
-        atoms: in order; all of the text but the spaces between them.
-        columns: of the text up to each of its characters, and of all of it.
+        units: in order; all characters between two units are spaces.
+        columns: columns of the text before each character; the last value is the full width.
     """
 
     text: str
-    atoms: tuple[Atom, ...]
+    units: tuple[TextUnit, ...]
     columns: tuple[int, ...]
 
-    def width(self, first: int, last: int) -> int:
-        """Columns of a line of atom `first` up to, not including, `last`."""
-        return self.columns[self.atoms[last - 1].last] - self.columns[self.atoms[first].first]
+    def width(self, first: int, stop: int) -> int:
+        """Return the columns of a line that consists of the units `first` to `stop` - 1."""
+        return self.columns[self.units[stop - 1].stop] - self.columns[self.units[first].first]
 
 
-def measure(text: str, words: Collection[int], *, unspaced: bool) -> Measured:
-    """A text's atoms, with what a break after each would cost.
+def measure(text: str, word_starts: Collection[int], *, unspaced: bool) -> MeasuredText:
+    """Return the units of a text, with the cost of a line break after each unit.
 
     Args:
         text: on one line.
-        words: where words begin, by character; empty where that is not known.
-        unspaced: whether its language is written without spaces.
+        word_starts: the index of each word's first character; empty if the words are not known.
+        unspaced: whether the language is written without spaces.
     """
-    atoms: list[Atom] = []
+    units: list[TextUnit] = []
     word = -1
-    for first, last in _visible_parts(text, unspaced=unspaced):
-        new = not (unspaced and words) or first in words or not atoms
-        word += new
-        if atoms:
-            atoms[-1] = _ended(atoms[-1], text, first, new=new and bool(words), unspaced=unspaced)
-        atoms.append(Atom(first, last, SENTENCE, word))
-    return Measured(text, tuple(atoms), tuple(accumulate(map(columns, text), initial=0)))
+    for first, stop in _visible_parts(text, unspaced=unspaced):
+        new_word = not (unspaced and word_starts) or first in word_starts or not units
+        word += new_word
+        if units:
+            cost = _break_cost(
+                units[-1], text, first, new_word=new_word and bool(word_starts), unspaced=unspaced
+            )
+            units[-1] = replace(units[-1], break_cost=cost)
+        units.append(TextUnit(first, stop, AFTER_SENTENCE, word))
+    return MeasuredText(text, tuple(units), tuple(accumulate(map(columns, text), initial=0)))
 
 
-def _ended(atom: Atom, text: str, following: int, *, new: bool, unspaced: bool) -> Atom:
-    """An atom, with what it costs to break before the character `following`."""
-    own = text[atom.first : atom.last]
-    mark = last_mark(own)
+def _break_cost(
+    unit: TextUnit, text: str, following: int, *, new_word: bool, unspaced: bool
+) -> float:
+    """Return the cost of a line break after a unit; `following` is the next unit's first index."""
+    characters = text[unit.first : unit.stop]
+    mark = last_mark(characters)
     if mark in SENTENCE_ENDS:
-        cost = SENTENCE
-    elif mark in CLAUSE_ENDS or mark in DASHES:
-        cost = CLAUSE
-    elif unspaced:
-        apart = atom.last < following or own.endswith(_ZERO_WIDTH_SPACE)
-        cost = WORD if apart else _unspaced_cost(own[-1], text[following], new=new)
-    else:
-        cost = SHORT_WORD if len(own) <= SHORT else WORD
-    return Atom(atom.first, atom.last, cost, atom.word)
+        return AFTER_SENTENCE
+    if mark in CLAUSE_ENDS or mark in DASHES:
+        return AFTER_CLAUSE
+    if not unspaced:
+        return AFTER_SHORT_WORD if len(characters) <= MAX_SHORT_WORD else AFTER_WORD
+    if unit.stop < following or characters.endswith(_ZERO_WIDTH_SPACE):
+        return AFTER_WORD
+    return _unspaced_break_cost(characters[-1], text[following], new_word=new_word)
 
 
-def _unspaced_cost(before: str, after: str, *, new: bool) -> float:
-    """Of a break between two characters; Japanese phrases mostly end with hiragana."""
-    ended = _HIRAGANA.match(before) is not None
+def _unspaced_break_cost(before: str, after: str, *, new_word: bool) -> float:
+    """Return the cost of a break between two characters; most Japanese phrases end in hiragana."""
+    after_hiragana = _HIRAGANA.match(before) is not None
     if _HIRAGANA.match(after):
-        return WITHIN if not new else AFTER_HIRAGANA if ended else BEFORE_HIRAGANA
-    return WORD if new or ended else WITHIN
+        if not new_word:
+            return INSIDE_WORD
+        return AFTER_HIRAGANA if after_hiragana else BEFORE_HIRAGANA
+    return AFTER_WORD if new_word or after_hiragana else INSIDE_WORD
 
 
 def _visible_parts(text: str, *, unspaced: bool) -> Iterator[tuple[int, int]]:
-    """The parts of a text; one with nothing to see belongs to the one before, or to the first."""
-    held: tuple[int, int] | None = None
-    for first, last in _parts(text, unspaced=unspaced):
-        if held and not (is_visible(text[first:last]) and is_visible(text[slice(*held)])):
-            held = held[0], last
+    """Yield the parts of a text that no line break may split.
+
+    An invisible part is joined to the part before it; at the start of the text, to the next part.
+    """
+    pending: tuple[int, int] | None = None
+    for first, stop in _parts(text, unspaced=unspaced):
+        if pending and not (is_visible(text[first:stop]) and is_visible(text[slice(*pending)])):
+            pending = pending[0], stop
             continue
-        if held:
-            yield held
-        held = first, last
-    if held:
-        yield held
+        if pending:
+            yield pending
+        pending = first, stop
+    if pending:
+        yield pending
 
 
 def _parts(text: str, *, unspaced: bool) -> Iterator[tuple[int, int]]:
-    for found in _BETWEEN_SPACES.finditer(text):
-        first, last = found.span()
+    """Yield the parts of a text, visible or not, as (first, stop)."""
+    for match in _BETWEEN_SPACES.finditer(text):
+        first, stop = match.span()
         if unspaced:
-            for place in range(first + 1, last):
-                if _may_part(text[place - 1], text[place]):
-                    yield first, place
-                    first = place
-        yield first, last
+            for index in range(first + 1, stop):
+                if _may_break(text[index - 1], text[index]):
+                    yield first, index
+                    first = index
+        yield first, stop
 
 
-def _may_part(before: str, after: str) -> bool:
-    """Whether a line may end between two characters of a language without spaces."""
+def _may_break(before: str, after: str) -> bool:
+    """Return whether a line may end between two characters of a language without spaces."""
     if before == _ZERO_WIDTH_SPACE:
         return True
     if (
         after in _NEVER_FIRST
         or before in _NEVER_LAST
         or before in _JOINING
-        or unicodedata.category(after) in (*_WITH_BASE, "Pe", "Pf", "Sk")
+        or unicodedata.category(after) in (*_MARKS, "Pe", "Pf", "Sk")
         or unicodedata.category(before) in ("Ps", "Pi")
     ):
         return False
@@ -175,6 +187,9 @@ def _may_part(before: str, after: str) -> bool:
 
 
 def _is_unspaced(character: str) -> bool:
-    """Whether it is of a script without spaces, as Latin letters and digits are not."""
+    """Return whether a character's script is written without spaces.
+
+    False for Latin letters and digits, which also occur in text without spaces.
+    """
     wide = 2
     return columns(character) == wide or _UNSPACED.match(character) is not None

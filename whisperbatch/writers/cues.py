@@ -1,10 +1,11 @@
-"""Segments as cues: what subtitles show from one time to another.
+"""The cues of subtitles: each shows some lines of text from a start to an end.
 
     segments   [ Well, I don't know. It may be that he      ]          [ Yes. ]
     cues       [ Well, I don't know. ][ It may be that he   ]          [ Yes. ]
 
-Cues do not overlap, and none is of no length after rounding: one that begins where the one before
-it does begins a step later, and one that ends after the next begins ends there.
+Cues do not overlap, and every cue lasts at least one step after rounding. A cue that would start at
+or before the start of the previous cue is moved to one step after it. A cue that would end after
+the start of the next cue is cut there.
 """
 
 from collections.abc import Iterator, Sequence
@@ -14,11 +15,11 @@ from itertools import zip_longest
 from whisperbatch.text.languages import UNSPACED
 from whisperbatch.types import Segment, Transcript
 from whisperbatch.writers.breaks import measure
-from whisperbatch.writers.layout import Block, lay_out
+from whisperbatch.writers.character_times import CharacterTimes, character_times
+from whisperbatch.writers.layout import CueText, lay_out
 from whisperbatch.writers.options import SubtitleOptions
-from whisperbatch.writers.texts import is_visible, one_line
-from whisperbatch.writers.times import milliseconds
-from whisperbatch.writers.timing import Timing, time_text
+from whisperbatch.writers.text_cleaning import is_visible, one_line
+from whisperbatch.writers.timestamps import milliseconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,28 +27,32 @@ class Line:
     """A line of a cue.
 
     Attributes:
-        text: of which no character is a line break.
-        marked: the characters that are underlined: the first, and the one after the last.
+        text: without line breaks.
+        underlined: index of the first underlined character, and the index after the last.
     """
 
     text: str
-    marked: tuple[int, int] = (0, 0)
+    underlined: tuple[int, int] = (0, 0)
 
     @property
     def parts(self) -> tuple[str, str, str]:
-        """What is before the underlined characters, these, and what is after."""
-        first, last = self.marked if any(self.marked) else (len(self.text), len(self.text))
-        return self.text[:first], self.text[first:last], self.text[last:]
+        """The text before the underlined characters, the underlined text, and the text after it.
+
+        Without underlined characters, the whole line is the first part.
+        """
+        end = len(self.text)
+        first, stop = self.underlined if any(self.underlined) else (end, end)
+        return self.text[:first], self.text[first:stop], self.text[stop:]
 
 
 @dataclass(frozen=True, slots=True)
 class Cue:
-    """What is shown from one time to another.
+    """Lines of text that are shown from a start to an end.
 
     Attributes:
         start: in milliseconds.
-        end: likewise, after `start` and not after the next cue's.
-        lines: one or more.
+        end: in milliseconds; after `start`, and not after the start of the next cue.
+        lines: at least one.
         language: Whisper's code.
     """
 
@@ -58,14 +63,22 @@ class Cue:
 
 
 @dataclass(frozen=True, slots=True)
-class _Draft:
-    """A cue before times are rounded: seconds, and the number of the block it shows."""
+class _UnroundedCue:
+    """A cue with start and end in seconds.
+
+    Attributes:
+        start: in seconds.
+        end: in seconds.
+        lines: at least one.
+        language: Whisper's code.
+        text_number: equal for all cues that show the same text with different underlined words.
+    """
 
     start: float
     end: float
     lines: tuple[Line, ...]
     language: str
-    block: int
+    text_number: int
 
 
 def cues(
@@ -75,82 +88,107 @@ def cues(
     line_count: int | None,
     step: int = 1,
 ) -> list[Cue]:
-    """The cues of a transcript, in order.
+    """Return the cues of a transcript, in order.
 
     Args:
-        transcript: whose segments they show; those without anything to see have none.
-        options: of lines and words.
-        line_count: lines of a cue, at most; None for any.
-        step: what the format rounds times to, in milliseconds.
+        transcript: any transcript; a segment without visible text has no cues.
+        options: the limits of lines, and whether words are highlighted.
+        line_count: maximum lines of a cue; None sets no limit.
+        step: times are rounded to multiples of this many milliseconds.
     """
-    drafts: list[_Draft] = []
+    unrounded: list[_UnroundedCue] = []
     number = 0
     for segment in transcript.segments:
         text = one_line(segment.text)
-        if is_visible(text):
-            timing = time_text(segment, text)
-            for block in _blocks(segment, text, timing, options, line_count):
-                marks = timing.by_word and options.highlight_words
-                shown = _words(block, text, timing) if marks else [_whole(block, text, timing)]
-                drafts += (_Draft(*one, segment.language, number) for one in shown)
-                number += 1
-    return list(_filled(drafts, _settle(drafts, step)))
+        if not is_visible(text):
+            continue
+        times = character_times(segment, text)
+        for cue_text in _cue_texts(segment, text, times, options, line_count):
+            highlight = times.by_word and options.highlight_words
+            timed_lines = (
+                _highlighted(cue_text, text, times)
+                if highlight
+                else [_not_highlighted(cue_text, text, times)]
+            )
+            unrounded += (
+                _UnroundedCue(start, end, lines, segment.language, number)
+                for start, end, lines in timed_lines
+            )
+            number += 1
+    return list(_with_gaps_filled(unrounded, _rounded_times(unrounded, step)))
 
 
-def _blocks(
+def _cue_texts(
     segment: Segment,
     text: str,
-    timing: Timing,
+    times: CharacterTimes,
     options: SubtitleOptions,
     line_count: int | None,
-) -> list[Block]:
-    words = {piece.first for piece in timing.pieces} if timing.by_word else set()
-    measured = measure(text, words, unspaced=segment.language in UNSPACED)
-    return lay_out(measured, options, line_count, timing.silence)
+) -> list[CueText]:
+    """Return the text of each cue of a segment."""
+    word_starts = {span.first for span in times.spans} if times.by_word else set()
+    measured = measure(text, word_starts, unspaced=segment.language in UNSPACED)
+    return lay_out(measured, options, line_count, times.pause)
 
 
-def _whole(block: Block, text: str, timing: Timing) -> tuple[float, float, tuple[Line, ...]]:
-    """When a block is shown, and its lines."""
-    lines = tuple(Line(text[first:last]) for first, last in block.lines)
-    return timing.start(block.first), timing.end(block.last), lines
+def _not_highlighted(
+    cue_text: CueText, text: str, times: CharacterTimes
+) -> tuple[float, float, tuple[Line, ...]]:
+    """Return start, end and lines of a cue."""
+    lines = tuple(Line(text[first:stop]) for first, stop in cue_text.lines)
+    return times.start(cue_text.first), times.end(cue_text.stop), lines
 
 
-def _words(
-    block: Block, text: str, timing: Timing
+def _highlighted(
+    cue_text: CueText, text: str, times: CharacterTimes
 ) -> Iterator[tuple[float, float, tuple[Line, ...]]]:
-    """When each word of a block is said, and the lines in which it is underlined."""
-    for piece in timing.pieces:
-        first, last = max(piece.first, block.first), min(piece.last, block.last)
-        if first < last:
-            lines = tuple(Line(text[a:b], _within(first, last, a, b)) for a, b in block.lines)
-            yield piece.at(first), piece.at(last), lines
+    """Yield start, end and lines for each word of a cue; the word is underlined in the lines."""
+    for word in times.spans:
+        first, stop = max(word.first, cue_text.first), min(word.stop, cue_text.stop)
+        if first < stop:
+            lines = tuple(
+                Line(text[line_first:line_stop], _overlap(first, stop, line_first, line_stop))
+                for line_first, line_stop in cue_text.lines
+            )
+            yield word.at(first), word.at(stop), lines
 
 
-def _within(first: int, last: int, start: int, end: int) -> tuple[int, int]:
-    """What of the characters `first` to `last` lies in the line `start` to `end`, in the line."""
-    begin = max(first, start)
-    stop = min(last, end)
-    return (begin - start, stop - start) if begin < stop else (0, 0)
+def _overlap(first: int, stop: int, line_first: int, line_stop: int) -> tuple[int, int]:
+    """Return the part of the characters `first` to `stop` that lies in a line.
+
+    The result counts from the start of the line; (0, 0) if no character lies in the line.
+    """
+    begin = max(first, line_first)
+    end = min(stop, line_stop)
+    return (begin - line_first, end - line_first) if begin < end else (0, 0)
 
 
-def _settle(drafts: Sequence[_Draft], step: int) -> list[tuple[int, int]]:
-    """Their times in milliseconds, rounded, in order, without overlap, none of no length."""
+def _rounded_times(cues: Sequence[_UnroundedCue], step: int) -> list[tuple[int, int]]:
+    """Return start and end of each cue in milliseconds: in order, without overlap, never equal."""
     starts: list[int] = []
-    for draft in drafts:
+    for cue in cues:
         earliest = starts[-1] + step if starts else 0
-        starts.append(max(milliseconds(draft.start, step), earliest))
+        starts.append(max(milliseconds(cue.start, step), earliest))
     times = []
-    for draft, start, following in zip_longest(drafts, starts, starts[1:]):
-        end = max(milliseconds(draft.end, step), start + step)
-        times.append((start, end if following is None else min(end, following)))
+    for cue, start, next_start in zip_longest(cues, starts, starts[1:]):
+        end = max(milliseconds(cue.end, step), start + step)
+        times.append((start, end if next_start is None else min(end, next_start)))
     return times
 
 
-def _filled(drafts: Sequence[_Draft], times: Sequence[tuple[int, int]]) -> Iterator[Cue]:
-    """The cues; between two words of one block it is shown without a mark."""
-    for number, (draft, (start, end)) in enumerate(zip(drafts, times, strict=True)):
-        yield Cue(start, end, draft.lines, draft.language)
-        following = drafts[number + 1 : number + 2]
-        if following and following[0].block == draft.block and end < times[number + 1][0]:
-            plain = tuple(Line(line.text) for line in draft.lines)
-            yield Cue(end, times[number + 1][0], plain, draft.language)
+def _with_gaps_filled(
+    cues: Sequence[_UnroundedCue], times: Sequence[tuple[int, int]]
+) -> Iterator[Cue]:
+    """Yield the cues with rounded times.
+
+    In a pause between two highlighted words of the same text, the text is shown without underline.
+    """
+    for number, (cue, (start, end)) in enumerate(zip(cues, times, strict=True)):
+        yield Cue(start, end, cue.lines, cue.language)
+        following = cues[number + 1 : number + 2]
+        if not following or following[0].text_number != cue.text_number:
+            continue
+        next_start = times[number + 1][0]
+        if end < next_start:
+            lines = tuple(Line(line.text) for line in cue.lines)
+            yield Cue(end, next_start, lines, cue.language)

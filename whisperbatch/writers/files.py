@@ -1,8 +1,8 @@
-"""Files that are whole or not there: written under another name, then renamed into place.
+"""Write files completely or not at all: under a temporary name, then renamed.
 
-a.srt                                  whole: the old one until it is the new one
-.whisperbatch-5bd2-71-9c0e41d2.tmp     being written, or left by a process that was killed: the
-                                       next one to write a.srt deletes it
+a.srt                                  the old file, until the new file is complete
+.whisperbatch-5bd2-71-9c0e41d2.tmp     the new file while it is written. If the process is killed,
+                                       the file stays; the next write of a.srt deletes the file
 """
 
 import errno
@@ -17,53 +17,57 @@ from typing import Final
 
 from whisperbatch.errors import WriteError
 
-LEFT: Final = 60.0  # seconds after the last write: writing a transcript takes a few hundredths
+ABANDONED_AFTER: Final = 60.0
+"""Seconds after which a temporary file is deleted; writing a transcript takes a few hundredths."""
 
 
 def make_folder(folder: Path) -> None:
-    """Make a directory and those that it lies in; one that is there will do.
+    """Create a directory and its parents; a directory that exists is left as it is.
 
     Raises:
-        WriteError: it cannot be made.
+        WriteError: the directory cannot be created.
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise WriteError(f"{folder}: cannot be made: {error.strerror or error}") from error
+        raise WriteError(
+            f"{folder}: the directory cannot be created: {error.strerror or error}"
+        ) from error
 
 
 def write_text_atomically(path: str | os.PathLike[str], text: str) -> Path:
-    """Write a text in UTF-8, its line breaks as they are; otherwise as `write_atomically`."""
+    """Write a text in UTF-8 with unchanged line breaks. See `write_atomically`."""
     return write_atomically(path, text.encode())
 
 
 def write_atomically(path: str | os.PathLike[str], data: bytes) -> Path:
-    """Write a file, so that whoever reads it reads all of the old one or all of the new one.
+    """Write a file so that readers see either the complete old file or the complete new file.
 
-    The new file is on the disk before it takes the old one's place, in the same directory. It has
-    the old one's mode, or what the umask leaves. A link stays, and what it leads to is replaced.
+    The new file is created in the same directory and is on the disk before it replaces the old
+    file. The new file has the permissions of the old file; without an old file, those that the
+    umask allows. If the path is a symbolic link, the link stays and its target is replaced.
 
     Returns:
         The path.
 
     Raises:
-        WriteError: no room, no permission, no such directory, or something else than a file in
-            the way. The old file is as it was, and nothing is left beside it.
+        WriteError: disk full, no permission, no such directory, or the path is not a regular file.
+            The old file is unchanged, and no temporary file remains.
     """
     try:
         target = Path(os.path.realpath(path))
         mode = _mode_of_old(target)
-        start = f".whisperbatch-{zlib.crc32(os.fsencode(target.name)):x}-"
-        _sweep(target.parent, start)
-        scratch = target.with_name(f"{start}{os.getpid()}-{secrets.token_hex(4)}.tmp")
+        prefix = f".whisperbatch-{zlib.crc32(os.fsencode(target.name)):x}-"
+        _delete_abandoned(target.parent, prefix)
+        temporary = target.with_name(f"{prefix}{os.getpid()}-{secrets.token_hex(4)}.tmp")
         try:
-            _write_through(scratch, data)
+            _write_through(temporary, data)
             if mode is not None:
-                scratch.chmod(mode)
-            scratch.replace(target)
+                temporary.chmod(mode)
+            temporary.replace(target)
         finally:
-            with suppress(OSError):  # it is in its place, or was never made
-                scratch.unlink()
+            with suppress(OSError):  # already renamed, or never created
+                temporary.unlink()
         _sync_directory(target.parent)
     except (OSError, ValueError) as error:  # ValueError: a NUL in the path
         reason = (isinstance(error, OSError) and error.strerror) or error
@@ -73,10 +77,10 @@ def write_atomically(path: str | os.PathLike[str], data: bytes) -> Path:
 
 
 def _mode_of_old(target: Path) -> int | None:
-    """The permissions of the file that is replaced; None where there is none.
+    """Return the permissions of the file that is replaced; None if there is no file.
 
     Raises:
-        OSError: something else than a file is there, or a file that may not be written.
+        OSError: the path is not a regular file, or the file is not writable.
     """
     try:
         mode = target.stat().st_mode
@@ -84,23 +88,23 @@ def _mode_of_old(target: Path) -> int | None:
         return None
     if stat.S_ISDIR(mode):
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
-    if not stat.S_ISREG(mode):  # a device or a pipe, which must not be renamed away
+    if not stat.S_ISREG(mode):  # a device or a pipe, which must not be replaced
         raise OSError(errno.EINVAL, "Is not a file")
-    if not os.access(target, os.W_OK):  # renaming would ask the directory alone
+    if not os.access(target, os.W_OK):  # renaming needs only permission for the directory
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
     return stat.S_IMODE(mode)
 
 
-def _sweep(directory: Path, start: str) -> None:
-    """Delete what processes that died while writing the same file have left."""
-    for path in directory.glob(f"{start}*.tmp"):
-        with suppress(OSError):  # another process was faster
-            if time.time() - path.stat().st_mtime > LEFT:
+def _delete_abandoned(directory: Path, prefix: str) -> None:
+    """Delete temporary files of processes that died while they wrote the same file."""
+    for path in directory.glob(f"{prefix}*.tmp"):
+        with suppress(OSError):  # another process has deleted the file
+            if time.time() - path.stat().st_mtime > ABANDONED_AFTER:
                 path.unlink()
 
 
 def _write_through(path: Path, data: bytes) -> None:
-    """Make a file, and return when it is on the disk."""
+    """Create a file and wait until its content is on the disk."""
     with path.open("xb") as file:
         file.write(data)
         file.flush()
@@ -108,8 +112,8 @@ def _write_through(path: Path, data: bytes) -> None:
 
 
 def _sync_directory(directory: Path) -> None:
-    """Put the new name on the disk, where the system can."""
-    with suppress(OSError):  # Windows opens no directory, and some file systems cannot sync one
+    """Write the new file name to the disk, if the system supports this."""
+    with suppress(OSError):  # Windows cannot open a directory; some file systems cannot sync it
         descriptor = os.open(directory, os.O_RDONLY)
         try:
             os.fsync(descriptor)

@@ -1,9 +1,12 @@
-"""A text as cues of lines: as few as its limits leave, balanced, parted at good points.
+"""Divide a text into cues and lines: as few as the limits allow, of even length, at good places.
 
-The same search finds cues in a text and lines in a cue. Of all ways to part atoms into runs it
-takes those of the fewest runs, and of these the cheapest: each run costs the square of its share of
-the room, so that even runs are cheapest, and each break what `breaks` says. Breaking paragraphs by
-least cost is D. Knuth's and M. Plass's (Software: Practice and Experience 11, 1981).
+The same search divides a text into cues, and a cue into lines. Both are runs of consecutive text
+units. Of all divisions with the fewest runs, the search takes the cheapest division:
+
+    cost of a run = (its width / the available width) ** 2 + cost of the break after the run
+
+The square makes runs of even width cheapest. `breaks` defines the cost of a break. The method is
+the paragraph breaking of D. Knuth and M. Plass (Software: Practice and Experience 11, 1981).
 """
 
 import math
@@ -11,118 +14,125 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from whisperbatch.writers.breaks import Measured
+from whisperbatch.writers.breaks import MeasuredText
 from whisperbatch.writers.options import SubtitleOptions
 
-USUAL_WIDTH: Final = 42  # columns: what even lines are measured by where they have no limit
-PAUSE: Final = 0.3  # what a second of silence takes off the cost of parting cues there
+USUAL_WIDTH: Final = 42  # columns: the width in the cost of a line if lines have no maximum width
+PAUSE_DISCOUNT: Final = 0.3  # per second of silence, for a break between two cues; at most 1 s
 
 
 @dataclass(frozen=True, slots=True)
-class Block:
-    """The text of a cue, as characters of the text that it is part of.
+class CueText:
+    """The lines of a cue, as ranges of characters in the text of the segment.
 
     Attributes:
-        lines: the first character of each, and the one after its last.
+        lines: for each line the index of the first character, and the index after the last.
     """
 
     lines: tuple[tuple[int, int], ...]
 
     @property
     def first(self) -> int:
-        """Its first character."""
+        """Index of the first character."""
         return self.lines[0][0]
 
     @property
-    def last(self) -> int:
-        """The character after its last."""
+    def stop(self) -> int:
+        """Index after the last character."""
         return self.lines[-1][1]
 
 
 def lay_out(
-    text: Measured,
+    text: MeasuredText,
     options: SubtitleOptions,
     line_count: int | None,
     pause: Callable[[int, int], float],
-) -> list[Block]:
-    """A text as the blocks of lines that cues show.
+) -> list[CueText]:
+    """Divide a text into cues and their lines.
 
     Args:
-        text: of one atom or more.
-        options: widths and words of lines.
-        line_count: lines of a block, at most; None for any.
-        pause: seconds of silence between a character's end and a later one's start.
+        text: with at least one unit.
+        options: the maximum width and words of a line.
+        line_count: maximum lines of a cue; None sets no limit.
+        pause: `pause(stop, first)` returns the seconds of silence between the end of the character
+            before `stop` and the start of the character `first`.
     """
-    atoms = text.atoms
-    ends = _line_ends(text, options)
+    units = text.units
+    line_ends = _line_ends(text, options)
     width = options.max_line_width or USUAL_WIDTH
 
-    def line_cost(first: int, last: int) -> float:
-        return (text.width(first, last) / width) ** 2 + atoms[last - 1].cost
+    def line_cost(first: int, stop: int) -> float:
+        return (text.width(first, stop) / width) ** 2 + units[stop - 1].break_cost
 
-    def block_end(first: int) -> int:
-        for _ in range(line_count or len(atoms)):
-            if first == len(atoms):
+    def cue_end(first: int) -> int:
+        for _ in range(line_count or len(units)):
+            if first == len(units):
                 break
-            first = ends[first]
+            first = line_ends[first]
         return first
 
-    def block_cost(first: int, last: int) -> float:
-        share = text.width(first, last) / width / (line_count or 1)
-        silence = pause(atoms[last - 1].last, atoms[last].first) if last < len(atoms) else 0.0
-        return share**2 + atoms[last - 1].cost - PAUSE * min(silence, 1.0)
+    def cue_cost(first: int, stop: int) -> float:
+        share = text.width(first, stop) / width / (line_count or 1)
+        silence = pause(units[stop - 1].stop, units[stop].first) if stop < len(units) else 0.0
+        return share**2 + units[stop - 1].break_cost - PAUSE_DISCOUNT * min(silence, 1.0)
 
-    blocks = []
-    for first, last in _part(0, len(atoms), block_end, block_cost):
-        lines = _part(first, last, ends.__getitem__, line_cost)
-        blocks.append(Block(tuple((atoms[a].first, atoms[b - 1].last) for a, b in lines)))
-    return blocks
+    cue_texts = []
+    for first, stop in _divide(0, len(units), cue_end, cue_cost):
+        lines = _divide(first, stop, line_ends.__getitem__, line_cost)
+        cue_texts.append(CueText(tuple((units[a].first, units[b - 1].stop) for a, b in lines)))
+    return cue_texts
 
 
-def _line_ends(text: Measured, options: SubtitleOptions) -> list[int]:
-    """For each atom, the one after the last that fits on a line with it."""
+def _line_ends(text: MeasuredText, options: SubtitleOptions) -> list[int]:
+    """Return for each unit the furthest end of a line that begins with this unit.
+
+    The end is the number of the unit after the line.
+    """
     width = options.max_line_width or math.inf
     words = options.max_words_per_line or math.inf
-    atoms = text.atoms
+    units = text.units
     ends: list[int] = []
-    last = 0
-    for first, atom in enumerate(atoms):
-        last = max(last, first + 1)
+    stop = 0
+    for first, unit in enumerate(units):
+        stop = max(stop, first + 1)
         while (
-            last < len(atoms)
-            and text.width(first, last + 1) <= width
-            and atoms[last].word - atom.word < words
+            stop < len(units)
+            and text.width(first, stop + 1) <= width
+            and units[stop].word - unit.word < words
         ):
-            last += 1
-        ends.append(last)
+            stop += 1
+        ends.append(stop)
     return ends
 
 
-def _part(
+def _divide(
     first: int,
-    last: int,
-    end: Callable[[int], int],
+    stop: int,
+    furthest_end: Callable[[int], int],
     cost: Callable[[int, int], float],
 ) -> Sequence[tuple[int, int]]:
-    """Atoms `first` up to `last` in the fewest runs, and the cheapest.
+    """Divide the units `first` to `stop` - 1 into the fewest runs, and among these the cheapest.
+
+    Dynamic programming over the ends of runs.
 
     Args:
-        first: the first atom.
-        last: the one after the last.
-        end: the furthest that a run may end from its first atom; it may end anywhere before.
-        cost: of a run, given its first atom and its end.
+        first: number of the first unit.
+        stop: number after the last unit.
+        furthest_end: returns the furthest end of a run, given its first unit. A run may end before.
+        cost: returns the cost of a run, given its first unit and its end.
     """
+    # best[end]: number of runs, their cost, and the first unit of the last run
     best: dict[int, tuple[int, float, int]] = {first: (0, 0.0, first)}
-    for start in range(first, last):
-        furthest = end(start)
-        if furthest >= last and start == first:
-            return [(first, last)]
-        runs, price, _ = best[start]
-        for stop in range(start + 1, min(furthest, last) + 1):
-            found = runs + 1, price + cost(start, stop), start
-            best[stop] = min(best.get(stop, found), found)
+    for begin in range(first, stop):
+        furthest = furthest_end(begin)
+        if furthest >= stop and begin == first:
+            return [(first, stop)]
+        runs, total, _ = best[begin]
+        for end in range(begin + 1, min(furthest, stop) + 1):
+            candidate = runs + 1, total + cost(begin, end), begin
+            best[end] = min(best.get(end, candidate), candidate)
     bounds = []
-    while last > first:
-        bounds.append((best[last][2], last))
-        last = best[last][2]
+    while stop > first:
+        bounds.append((best[stop][2], stop))
+        stop = best[stop][2]
     return bounds[::-1]

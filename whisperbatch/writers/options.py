@@ -1,4 +1,4 @@
-"""How subtitles are laid out, and which formats that has an effect on."""
+"""The layout options of subtitles, and the formats that each option has an effect on."""
 
 from collections.abc import Collection
 from dataclasses import dataclass, fields, replace
@@ -8,36 +8,37 @@ from typing import Final
 from whisperbatch.errors import OptionError
 from whisperbatch.options import checks
 
-MOST: Final = 1000  # columns, lines, words: more than any screen has
+MAX_LIMIT: Final = 1000  # columns, lines, words: more than any screen shows
 
 _ALL: Final = ("max_line_width", "max_line_count", "max_words_per_line", "highlight_words")
 
-LAID_OUT: Final = MappingProxyType(
+LAYOUT_OPTIONS: Final = MappingProxyType(
     {
         "srt": _ALL,
         "vtt": _ALL,
         "ttml": _ALL,
-        "lrc": ("max_line_width", "max_words_per_line"),  # a line is all that a cue has
+        "lrc": ("max_line_width", "max_words_per_line"),  # a cue of lyrics has only one line
     }
 )
-"""Formats with a layout, to the options that have an effect on them."""
+"""For each format of subtitles, the options that have an effect on the format."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SubtitleOptions:
-    """How subtitles are laid out.
+    """The layout of subtitles.
 
-    Raises OptionError, naming the option, for a value of the wrong type or out of range, and for
-    one that has no effect beside the others.
+    Raises OptionError, naming the option, if a value has the wrong type, is out of range, or has
+    no effect because of another option.
 
     Attributes:
-        max_line_width: columns of a line, of which East Asian wide characters take two. A single
-            word that is wider stands on a line of its own. None sets no limit.
-        max_line_count: lines of a cue; a segment of more becomes several cues. None sets no
-            limit. Needs a limit on lines, too.
-        max_words_per_line: words of a line; with max_line_count=1 also of a cue. None sets no
-            limit. Needs words.
-        highlight_words: give each word a cue of its own in which it is underlined. Needs words.
+        max_line_width: maximum width of a line in columns. East Asian wide characters take two
+            columns. A word that is wider gets a line to itself. None sets no limit.
+        max_line_count: maximum number of lines in a cue. A longer segment becomes several cues.
+            None sets no limit. Needs a limit on the width or the words of a line.
+        max_words_per_line: maximum number of words in a line. With max_line_count=1 this also
+            limits the words of a cue. None sets no limit. Needs word timestamps.
+        highlight_words: show each word in a separate cue, where the word is underlined. Needs
+            word timestamps.
     """
 
     max_line_width: int | None = 42
@@ -48,7 +49,7 @@ class SubtitleOptions:
     def __post_init__(self) -> None:
         for name in ("max_line_width", "max_line_count", "max_words_per_line"):
             if getattr(self, name) is not None:
-                checks.integer(name, getattr(self, name), least=1, most=MOST)
+                checks.integer(name, getattr(self, name), minimum=1, maximum=MAX_LIMIT)
         checks.boolean("highlight_words", self.highlight_words)
         if (self.max_line_width, self.max_words_per_line) == (None, None) and self.max_line_count:
             checks.without_effect(
@@ -57,28 +58,28 @@ class SubtitleOptions:
 
     @property
     def needs_words(self) -> tuple[str, ...]:
-        """Which of the options that are set have no effect without `word_timestamps=True`."""
+        """Names of the options that are set and have no effect without `word_timestamps=True`."""
         return tuple(n for n in ("max_words_per_line", "highlight_words") if getattr(self, n))
 
-    def fitted(self, format: str) -> "SubtitleOptions":  # noqa: A002 - as `write` calls it
-        """Those that have an effect on a format, the others at their defaults."""
-        others = {
+    def fitted(self, format: str) -> "SubtitleOptions":  # noqa: A002 - as in `write`
+        """Return a copy in which options without effect on the format have their defaults."""
+        defaults = {
             field.name: field.default
             for field in fields(self)
-            if field.name not in LAID_OUT.get(format, ())
+            if field.name not in LAYOUT_OPTIONS.get(format, ())
         }
-        return replace(self, **others)  # type: ignore[arg-type]  # each its own
+        return replace(self, **defaults)  # type: ignore[arg-type]  # each value fits its field
 
 
 def check_layout(options: SubtitleOptions, formats: Collection[str]) -> None:
-    """Each option that is set has an effect on one of the formats, or more.
+    """Check that each option that is set has an effect on at least one of the formats.
 
     Raises:
-        OptionError: one has not; the message names it.
+        OptionError: an option has no effect; the message names the option.
     """
     if not isinstance(options, SubtitleOptions):
         raise OptionError(f"options must be a SubtitleOptions value, not {options!r}")
     where = f"on {' or '.join(formats)}" if formats else "without a file of subtitles"
     for name in _ALL:
-        if not any(name in LAID_OUT.get(one, ()) for one in formats):
+        if not any(name in LAYOUT_OPTIONS.get(format, ()) for format in formats):  # noqa: A001 - as in `write`
             checks.without_effect(options, (name,), where)

@@ -8,42 +8,41 @@ from typing import Final
 from whisperbatch.types import Transcript
 from whisperbatch.writers.cues import Cue, cues
 from whisperbatch.writers.options import SubtitleOptions
-from whisperbatch.writers.times import clock, short_clock
+from whisperbatch.writers.timestamps import clock, short_clock
 
-LRC_STEP: Final = 10  # ms: times have two decimals
+LRC_STEP: Final = 10  # ms: times in lyrics have two decimals
 
-# SubRip and lyrics cannot escape what they take for markup: an arrow, tags of HTML, of SubStation
-# and of time. A zero-width space parts it, so that it is shown as it was said.
+# SubRip and lyrics have no escapes for markup: the arrow "-->", tags of HTML and SubStation Alpha,
+# and time tags. A zero-width space inside the markup makes players show the characters.
 _ZERO_WIDTH_SPACE: Final = "\u200b"
 _ARROW_OR_TAG: Final = re.compile(r"(?<=-)(?=->)|(?<=<)(?=[\s/!]*\w)|(?<=\{)(?=\\)")
 _TIME_TAG: Final = re.compile(r"(?<=[\[<])(?=\s*\d+:\d)")
 
 
 def srt(transcript: Transcript, options: SubtitleOptions) -> str:
-    """SubRip: numbered cues, a comma before milliseconds."""
+    """Return SubRip: numbered cues, with a comma before the milliseconds."""
     return "\n".join(
-        f"{number}\n{_timed(cue, ',', partial(_ARROW_OR_TAG.sub, _ZERO_WIDTH_SPACE))}"
+        f"{number}\n{_with_times(cue, ',', partial(_ARROW_OR_TAG.sub, _ZERO_WIDTH_SPACE))}"
         for number, cue in enumerate(_cues(transcript, options), start=1)
     )
 
 
 def vtt(transcript: Transcript, options: SubtitleOptions) -> str:
-    """WebVTT, as https://www.w3.org/TR/webvtt1/ has it."""
-    shown = [_timed(cue, ".", escaped) for cue in _cues(transcript, options)]
-    return "\n".join(("WEBVTT\n", *shown))
+    """Return WebVTT, as defined in https://www.w3.org/TR/webvtt1/."""
+    blocks = [_with_times(cue, ".", escaped) for cue in _cues(transcript, options)]
+    return "\n".join(("WEBVTT\n", *blocks))
 
 
 def lrc(transcript: Transcript, options: SubtitleOptions) -> str:
-    """Lyrics: a line a cue, with the time when it begins."""
-    found = cues(transcript, options, line_count=1, step=LRC_STEP)
+    """Return lyrics: one line for each cue, with the start of the cue."""
     return "".join(
         f"[{short_clock(cue.start)}]{_TIME_TAG.sub(_ZERO_WIDTH_SPACE, cue.lines[0].text)}\n"
-        for cue in found
+        for cue in cues(transcript, options, line_count=1, step=LRC_STEP)
     )
 
 
 def escaped(text: str) -> str:
-    """Text with what is markup in WebVTT escaped; it then holds no "-->" either."""
+    """Return the text with WebVTT's markup characters escaped, so that "-->" cannot occur."""
     return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 
@@ -51,10 +50,16 @@ def _cues(transcript: Transcript, options: SubtitleOptions) -> list[Cue]:
     return cues(transcript, options, line_count=options.max_line_count)
 
 
-def _timed(cue: Cue, mark: str, escape: Callable[[str], str]) -> str:
-    """A cue's times and its lines, each with its line break."""
+def _with_times(cue: Cue, mark: str, escape: Callable[[str], str]) -> str:
+    """Return a cue's times and lines, each with a line break.
+
+    Args:
+        cue: any cue.
+        mark: separates seconds from milliseconds.
+        escape: makes the format show all characters of a text.
+    """
     rows = [f"{clock(cue.start, mark)} --> {clock(cue.end, mark)}"]
     for line in cue.lines:
-        before, marked, after = map(escape, line.parts)
-        rows.append(f"{before}<u>{marked}</u>{after}" if marked else before + after)
+        before, underlined, after = map(escape, line.parts)
+        rows.append(f"{before}<u>{underlined}</u>{after}" if underlined else before + after)
     return "\n".join((*rows, ""))

@@ -1,35 +1,35 @@
-"""A row a segment: .txt, .tsv and .csv."""
+"""Formats with one row for each segment: .txt, .tsv and .csv."""
 
 import csv
 import io
 
 from whisperbatch.types import Transcript
-from whisperbatch.writers.texts import is_visible, one_line
-from whisperbatch.writers.times import decimal, milliseconds
+from whisperbatch.writers.text_cleaning import is_visible, one_line
+from whisperbatch.writers.timestamps import decimal, milliseconds
 
 
 def txt(transcript: Transcript) -> str:
-    """A line a segment, where it has anything to see."""
+    """Return one line for each segment with visible text."""
     lines = (one_line(segment.text) for segment in transcript.segments)
     return "".join(f"{line}\n" for line in lines if is_visible(line))
 
 
 def tsv(transcript: Transcript) -> str:
-    """As openai-whisper writes it: start and end in milliseconds, and text."""
+    """Return the columns of openai-whisper: start and end in milliseconds, and text."""
     rows = [
-        f"{milliseconds(one.start)}\t{milliseconds(one.end)}\t{one_line(one.text)}\n"
-        for one in transcript.segments
+        f"{milliseconds(segment.start)}\t{milliseconds(segment.end)}\t{one_line(segment.text)}\n"
+        for segment in transcript.segments
     ]
     return "".join(("start\tend\ttext\n", *rows))
 
 
 def csv_table(transcript: Transcript) -> str:
-    """Times in seconds, with three decimals."""
+    """Return id, start, end, language and text; times in seconds with three decimals."""
     file = io.StringIO()
     table = csv.writer(file, lineterminator="\n")
     table.writerow(("id", "start", "end", "language", "text"))
-    for one in transcript.segments:
-        start, end = milliseconds(one.start), milliseconds(one.end)
-        row = (one.id, decimal(start), decimal(end), one.language, one_line(one.text))
-        table.writerow(row)
+    for segment in transcript.segments:
+        start, end = milliseconds(segment.start), milliseconds(segment.end)
+        text = one_line(segment.text)
+        table.writerow((segment.id, decimal(start), decimal(end), segment.language, text))
     return file.getvalue()

@@ -1,4 +1,4 @@
-"""Timed Text Markup Language (.ttml), as https://www.w3.org/TR/ttml1/ has it."""
+"""Timed Text Markup Language (.ttml), as defined in https://www.w3.org/TR/ttml1/."""
 
 from collections import Counter
 from typing import Final
@@ -7,55 +7,58 @@ from xml.etree import ElementTree as ET
 from whisperbatch.types import Transcript
 from whisperbatch.writers.cues import Cue, cues
 from whisperbatch.writers.options import SubtitleOptions
-from whisperbatch.writers.times import clock
+from whisperbatch.writers.timestamps import clock
 
 _ROOT: Final = {
     "xmlns": "http://www.w3.org/ns/ttml",
     "xmlns:tts": "http://www.w3.org/ns/ttml#styling",
 }
-_REGION: Final = {  # at the bottom of the picture, in the middle
+_REGION: Final = {  # centred at the bottom of the picture
     "xml:id": "bottom",
     "tts:origin": "10% 10%",
     "tts:extent": "80% 80%",
     "tts:displayAlign": "after",
     "tts:textAlign": "center",
 }
-_UNDERLINED: Final = {"tts:textDecoration": "underline"}
+_UNDERLINE: Final = {"tts:textDecoration": "underline"}
 
 
 def ttml(transcript: Transcript, options: SubtitleOptions) -> str:
-    """A paragraph a cue; its language is said where it is not that of most."""
-    shown = cues(transcript, options, line_count=options.max_line_count)
-    usual = Counter(cue.language for cue in shown).most_common(1)
-    language = usual[0][0] if usual else ""
-    root = ET.Element("tt", {**_ROOT, "xml:lang": _tag(language)})
+    """Return a document with one paragraph for each cue.
+
+    The document has the language of most cues. A cue in another language states its language.
+    """
+    all_cues = cues(transcript, options, line_count=options.max_line_count)
+    most_common = Counter(cue.language for cue in all_cues).most_common(1)
+    language = most_common[0][0] if most_common else ""
+    root = ET.Element("tt", {**_ROOT, "xml:lang": _language_tag(language)})
     layout = ET.SubElement(ET.SubElement(root, "head"), "layout")
     ET.SubElement(layout, "region", _REGION)
     division = ET.SubElement(ET.SubElement(root, "body", region="bottom"), "div")
     division.text = "\n"
-    for cue in shown:
-        own = {} if cue.language == language else {"xml:lang": _tag(cue.language)}
-        _add(division, cue, own)
-    written = ET.tostring(root, encoding="unicode")
-    return f'<?xml version="1.0" encoding="UTF-8"?>\n{written}\n'
+    for cue in all_cues:
+        stated = {} if cue.language == language else {"xml:lang": _language_tag(cue.language)}
+        _add_paragraph(division, cue, stated)
+    document = ET.tostring(root, encoding="unicode")
+    return f'<?xml version="1.0" encoding="UTF-8"?>\n{document}\n'
 
 
-def _add(division: ET.Element, cue: Cue, language: dict[str, str]) -> None:
-    """Add a cue's paragraph, on a line of the file of its own."""
+def _add_paragraph(division: ET.Element, cue: Cue, language: dict[str, str]) -> None:
+    """Add the paragraph of a cue, on a separate line of the file."""
     times = {"begin": clock(cue.start), "end": clock(cue.end)}
     paragraph = ET.SubElement(division, "p", {**times, **language})
     paragraph.tail = "\n"
     for number, line in enumerate(cue.lines):
-        before, marked, after = line.parts
+        before, underlined, after = line.parts
         if number:
             ET.SubElement(paragraph, "br").tail = before
         else:
             paragraph.text = before
-        if marked:
-            span = ET.SubElement(paragraph, "span", _UNDERLINED)
-            span.text, span.tail = marked, after
+        if underlined:
+            span = ET.SubElement(paragraph, "span", _UNDERLINE)
+            span.text, span.tail = underlined, after
 
 
-def _tag(language: str) -> str:
-    """The language tag of BCP 47 for Whisper's code."""
+def _language_tag(language: str) -> str:
+    """Return the BCP 47 tag of a Whisper language code: Whisper writes "jw" for Javanese, "jv"."""
     return "jv" if language == "jw" else language

@@ -1,4 +1,4 @@
-"""JSON in the shape of OpenAI's `verbose_json`, and what more there is to say beside it."""
+"""JSON with the keys of OpenAI's `verbose_json`, and additional keys of whisperbatch."""
 
 import json
 import re
@@ -8,11 +8,11 @@ from typing import Any, Final
 from whisperbatch.text.languages import LANGUAGES
 from whisperbatch.types import HOP, Segment, Transcript, Word, to_samples
 
-_HALVES: Final = re.compile("[\ud800-\udfff]")  # of a pair: JSON can write them, UTF-8 cannot
+_SURROGATES: Final = re.compile("[\ud800-\udfff]")  # JSON can escape them; UTF-8 cannot hold them
 
 
 def verbose_json(transcript: Transcript) -> str:
-    """OpenAI's keys first, in its order; ours are named in `docs/reference/writers.md`."""
+    """Return OpenAI's keys in OpenAI's order, then those of `docs/reference/writers.md`."""
     words = [word for segment in transcript.segments for word in segment.words or ()]
     value: dict[str, Any] = {
         "task": _task(transcript),
@@ -27,18 +27,18 @@ def verbose_json(transcript: Transcript) -> str:
         "language_code": transcript.language,
         "language_probability": transcript.language_probability,
         "source": transcript.source,
-        "omissions": [asdict(dropped) for dropped in transcript.omissions],
+        "omissions": [asdict(omission) for omission in transcript.omissions],
         "chunks": transcript.chunks,
         "redecoded": transcript.redecoded,
     }
-    written = json.dumps(value, ensure_ascii=False, indent=2)
-    return _HALVES.sub(lambda half: f"\\u{ord(half[0]):04x}", written) + "\n"
+    text = json.dumps(value, ensure_ascii=False, indent=2)
+    return _SURROGATES.sub(lambda match: f"\\u{ord(match[0]):04x}", text) + "\n"
 
 
 def _task(transcript: Transcript) -> str:
-    """What was done: a translation is in English throughout, where that is not what is spoken."""
-    written = {segment.language for segment in transcript.segments}
-    translated = written == {"en"} and transcript.language not in (None, "en")
+    """Return "translate" if all text is English and the recording is not; else "transcribe"."""
+    languages = {segment.language for segment in transcript.segments}
+    translated = languages == {"en"} and transcript.language not in (None, "en")
     return "translate" if translated else "transcribe"
 
 

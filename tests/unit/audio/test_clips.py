@@ -12,7 +12,7 @@ Ranges = tuple[tuple[float, float | None], ...]
 
 
 class Source:
-    """Blocks of a recording whose samples count up, and how far it was read."""
+    """A recording whose samples count up; `read` is the number of samples read."""
 
     def __init__(self, length: int, size: int) -> None:
         self.samples: Samples = np.arange(length, dtype=np.float32)
@@ -26,7 +26,7 @@ class Source:
             yield block
 
 
-def taken(source: Source, ranges: Ranges) -> list[tuple[int, Samples]]:
+def read_ranges(source: Source, ranges: Ranges) -> list[tuple[int, Samples]]:
     empty = np.zeros(0, np.float32)
     return [
         (first, np.concatenate([empty, *blocks]))
@@ -46,11 +46,11 @@ def taken(source: Source, ranges: Ranges) -> list[tuple[int, Samples]]:
         ((0.5, 1.0), (1.0, 2.0)),
     ],
 )
-def test_each_range_has_its_samples(ranges: Ranges, size: int) -> None:
+def test_each_range_yields_its_samples(ranges: Ranges, size: int) -> None:
     source = Source(2 * SECOND, size)
-    found = taken(source, ranges)
-    assert len(found) == len(ranges or ((0.0, None),))
-    for (first, audio), (start, end) in zip(found, ranges or ((0.0, None),), strict=True):
+    results = read_ranges(source, ranges)
+    assert len(results) == len(ranges or ((0.0, None),))
+    for (first, audio), (start, end) in zip(results, ranges or ((0.0, None),), strict=True):
         assert first == round(start * SECOND)
         last = 2 * SECOND if end is None else round(end * SECOND)
         np.testing.assert_array_equal(audio, source.samples[first:last])
@@ -58,35 +58,35 @@ def test_each_range_has_its_samples(ranges: Ranges, size: int) -> None:
 
 def test_nothing_is_read_after_the_last_range() -> None:
     source = Source(100 * SECOND, 1000)
-    taken(source, ((1.0, 2.0), (3.0, 4.0)))
+    read_ranges(source, ((1.0, 2.0), (3.0, 4.0)))
     assert source.read == 4 * SECOND
 
 
-def test_a_block_that_starts_at_the_end_is_not_read() -> None:
+def test_block_that_starts_at_the_end_of_the_last_range_is_not_read() -> None:
     source = Source(2 * SECOND, SECOND)
-    taken(source, ((0.0, 1.0),))
+    read_ranges(source, ((0.0, 1.0),))
     assert source.read == SECOND
 
 
-def test_a_range_that_reaches_past_the_end_has_what_there_is() -> None:
+def test_range_beyond_the_end_is_truncated() -> None:
     source = Source(SECOND, 1000)
-    [(first, audio)] = taken(source, ((0.5, 9.0),))
+    [(first, audio)] = read_ranges(source, ((0.5, 9.0),))
     assert first == SECOND // 2
     np.testing.assert_array_equal(audio, source.samples[SECOND // 2 :])
 
 
-def test_ranges_after_the_end_are_left_out() -> None:
-    found = taken(Source(SECOND, 1000), ((0.5, 0.6), (2.0, 3.0), (4.0, None)))
-    assert [first for first, _ in found] == [SECOND // 2]
+def test_ranges_after_the_end_are_skipped() -> None:
+    results = read_ranges(Source(SECOND, 1000), ((0.5, 0.6), (2.0, 3.0), (4.0, None)))
+    assert [first for first, _ in results] == [SECOND // 2]
 
 
-def test_an_empty_recording() -> None:
-    [(first, audio)] = taken(Source(0, 1), ())
+def test_empty_recording() -> None:
+    [(first, audio)] = read_ranges(Source(0, 1), ())
     assert (first, len(audio)) == (0, 0)
-    assert taken(Source(0, 1), ((1.0, 2.0),)) == []
+    assert read_ranges(Source(0, 1), ((1.0, 2.0),)) == []
 
 
-def test_the_first_range_is_there_before_the_rest_is_read() -> None:
+def test_ranges_are_streamed() -> None:
     source = Source(100 * SECOND, 1000)
     first, blocks = next(clips(source.blocks(), ((2.0, None),)))
     assert first == 2 * SECOND
@@ -94,7 +94,7 @@ def test_the_first_range_is_there_before_the_rest_is_read() -> None:
     assert source.read == 2 * SECOND + 1000
 
 
-def test_an_error_of_the_source_comes_through() -> None:
+def test_error_of_the_source_is_raised() -> None:
     def broken() -> Generator[Samples, None, None]:
         yield np.zeros(SECOND, np.float32)
         raise OSError("unplugged")

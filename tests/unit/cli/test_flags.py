@@ -6,21 +6,21 @@ import pytest
 import typer
 
 from whisperbatch import api
-from whisperbatch.cli import flags
-from whisperbatch.cli.app import DETECTION, LOADING, OPTIONS, SWITCHES
+from whisperbatch.cli import flag_values, flags
+from whisperbatch.cli.app import DETECTION, LOAD_KEYWORDS, OPTIONS, SWITCHES
 from whisperbatch.options import DecodeOptions, Options
 from whisperbatch.writers import SubtitleOptions
 
 
-def about(parameter: inspect.Parameter) -> Any:
-    """What typer is told of a flag."""
+def typer_option(parameter: inspect.Parameter) -> Any:
+    """Return Typer's description of a flag."""
     assert get_origin(parameter.annotation) is Annotated
     return get_args(parameter.annotation)[1]
 
 
-def test_every_option_but_that_of_arrays_is_a_flag() -> None:
+def test_every_option_except_the_sampling_rate_of_arrays_is_a_flag() -> None:
     assert {field.name for field in fields(Options)} - {"sampling_rate"} == OPTIONS
-    assert [one.name for one in flags.of_options(OPTIONS)] == [
+    assert [flag.name for flag in flags.option_flags(OPTIONS)] == [
         field.name
         for group, _ in flags.PANELS
         for field in fields(group)
@@ -32,28 +32,28 @@ def test_every_option_but_that_of_arrays_is_a_flag() -> None:
 @pytest.mark.parametrize(
     "flag",
     [
-        *flags.of_options(),
-        *flags.of_class(SubtitleOptions, "Subtitles"),
-        *flags.of_function(api.load, LOADING, "Model"),
+        *flags.option_flags(),
+        *flags.dataclass_flags(SubtitleOptions, "Subtitles"),
+        *flags.function_flags(api.load, LOAD_KEYWORDS, "Model"),
     ],
     ids=lambda flag: flag.name,
 )
-def test_a_flag_is_named_described_and_not_given_by_default(flag: inspect.Parameter) -> None:
-    told = about(flag)
+def test_a_flag_has_a_name_a_description_and_the_default_none(flag: inspect.Parameter) -> None:
+    option = typer_option(flag)
     assert flag.default is None
-    spelled = str(told.default)  # typer keeps the first name there
-    assert spelled.split("/", maxsplit=1)[0] == f"--{flag.name.replace('_', '-')}"
-    assert told.help.lstrip('"1234567890 ')[0].isalpha()
-    assert not told.help[0].islower()
-    assert told.help.endswith(".")
-    assert told.rich_help_panel
+    names = str(option.default)  # Typer keeps the names there
+    assert names.split("/", maxsplit=1)[0] == f"--{flag.name.replace('_', '-')}"
+    assert option.help.lstrip('"1234567890 ')[0].isalpha()
+    assert not option.help[0].islower()
+    assert option.help.endswith(".")
+    assert option.rich_help_panel
 
 
-def test_the_help_says_the_default() -> None:
-    [beam] = flags.of_options({"beam_size"})
-    assert about(beam).help == "1 is greedy search. Default: 5."
-    [language] = flags.of_options({"language"})
-    assert "Default" not in about(language).help
+def test_the_help_text_states_the_default() -> None:
+    [beam] = flags.option_flags({"beam_size"})
+    assert typer_option(beam).help.endswith(" Default: 5.")
+    [language] = flags.option_flags({"language"})
+    assert "Default" not in typer_option(language).help
 
 
 @pytest.mark.parametrize(
@@ -68,12 +68,12 @@ def test_the_help_says_the_default() -> None:
         ("clip_timestamps", "5", ((5.0, None),)),
         ("max_new_tokens", "7", 7),
         ("compression_ratio_threshold", "2.1", 2.1),
-        ("compression_ratio_threshold", "None", flags.NONE),
+        ("compression_ratio_threshold", "None", flag_values.NONE),
     ],
 )
-def test_text_becomes_a_value(name: str, text: str, expected: object) -> None:
-    [flag] = flags.of_options({name})
-    assert about(flag).parser(text) == expected
+def test_text_is_parsed(name: str, text: str, expected: object) -> None:
+    [flag] = flags.option_flags({name})
+    assert typer_option(flag).parser(text) == expected
 
 
 @pytest.mark.parametrize(
@@ -85,25 +85,25 @@ def test_text_becomes_a_value(name: str, text: str, expected: object) -> None:
         ("clip_timestamps", "1:30"),
     ],
 )
-def test_or_is_refused(name: str, text: str) -> None:
-    [flag] = flags.of_options({name})
+def test_invalid_text_is_refused(name: str, text: str) -> None:
+    [flag] = flags.option_flags({name})
     with pytest.raises(typer.BadParameter, match="is not of the form"):
-        about(flag).parser(text)
+        typer_option(flag).parser(text)
 
 
-def test_none_stands_for_none_and_what_is_not_given_is_left_out() -> None:
-    keywords = {"coverage_threshold": flags.NONE, "beam_size": 1, "prefix": None}
-    keywords |= {"language": "None", "hotwords": "none"}  # words may be anything
-    assert flags.given(keywords) == {
+def test_the_text_none_becomes_none_and_flags_not_given_are_left_out() -> None:
+    keywords = {"coverage_threshold": flag_values.NONE, "beam_size": 1, "prefix": None}
+    keywords |= {"language": "None", "hotwords": "none"}  # any text is a hotword
+    assert flags.given_flags(keywords) == {
         "coverage_threshold": None,
         "beam_size": 1,
         "hotwords": "none",
     }
 
 
-def test_those_of_a_dataclass_are_taken_out() -> None:
+def test_the_fields_of_a_dataclass_are_removed_from_the_keywords() -> None:
     keywords = {"max_line_width": 30, "beam_size": 1}
-    assert flags.taken_out(keywords, SubtitleOptions) == SubtitleOptions(max_line_width=30)
+    assert flags.pop_group(keywords, SubtitleOptions) == SubtitleOptions(max_line_width=30)
     assert keywords == {"beam_size": 1}
 
 
@@ -128,12 +128,19 @@ def test_those_of_a_dataclass_are_taken_out() -> None:
         ("-", "-"),
     ],
 )
-def test_spellings_of_other_programs_are_taken(given: str, expected: str) -> None:
-    assert flags.spelled_out(given.split(), SWITCHES) == expected.split()
+def test_spellings_of_other_programs_are_accepted(given: str, expected: str) -> None:
+    assert flags.normalized(given.split(), SWITCHES) == expected.split()
 
 
-def test_docstrings_are_read_as_people_read_them() -> None:
-    said = flags.documented(DecodeOptions)
-    assert said["beam_size"] == "1 is greedy search."
-    assert said.keys() == {field.name for field in fields(DecodeOptions)}
-    assert flags.documented(object()) == {}
+def test_option_names_in_help_texts_are_flags() -> None:
+    text = 'needs `beam_size=1` or `timestamps="tokens"`, not `vad` (extra `torch`) [4]'
+    flag = flags.make_flag("name", int, 1, text, "Panel")
+    expected = "Needs --beam-size 1 or --timestamps tokens, not --vad (extra torch) (4) Default: 1."
+    assert typer_option(flag).help == expected
+
+
+def test_the_entries_of_docstrings_are_found() -> None:
+    entries = flags.docstring_entries(DecodeOptions)
+    assert "1 is greedy search" in entries["beam_size"]
+    assert entries.keys() == {field.name for field in fields(DecodeOptions)}
+    assert flags.docstring_entries(object()) == {}

@@ -1,4 +1,4 @@
-"""The functions beside the drop-in's classes: audio, weights, times, languages, anomalies."""
+"""Functions of the drop-in: audio, weights, times, languages, VAD, anomalies."""
 
 import io
 from collections.abc import Iterable
@@ -19,18 +19,11 @@ from whisperbatch.compat.faster_whisper import (
     WhisperModel,
     Word,
     _detection,
-    transcribe,
     utils,
 )
 from whisperbatch.compat.faster_whisper._anomalies import without_anomalies
 from whisperbatch.compat.faster_whisper._parameters import detection_options
 from whisperbatch.compat.faster_whisper.vad import get_speech_timestamps
-
-
-@pytest.fixture
-def model(monkeypatch: pytest.MonkeyPatch) -> WhisperModel:
-    monkeypatch.setattr(transcribe, "load", lambda *_, **__: Transcriber(FakeEngine()))
-    return WhisperModel("fake")
 
 
 @pytest.fixture(scope="module")
@@ -40,47 +33,48 @@ def stereo() -> bytes:
 
 
 @pytest.mark.parametrize("rate", [8_000, 16_000, 24_000])
-def test_decode_audio_is_theirs_but_for_the_loudness_of_a_mix(stereo: bytes, rate: int) -> None:
+def test_decode_audio_equals_theirs_except_the_level_of_a_mix(stereo: bytes, rate: int) -> None:
     expected = theirs.decode_audio(io.BytesIO(stereo), sampling_rate=rate, split_stereo=True)
-    found = ours.decode_audio(io.BytesIO(stereo), sampling_rate=rate, split_stereo=True)
-    assert isinstance(found, tuple)
-    for own, other in zip(found, expected, strict=True):
-        assert own.dtype == np.float32
-        assert own.shape == (2 * rate,)
-        np.testing.assert_allclose(own[100:-100], other[100 : len(own) - 100], atol=2e-4)
+    channels = ours.decode_audio(io.BytesIO(stereo), sampling_rate=rate, split_stereo=True)
+    assert isinstance(channels, tuple)
+    for channel, their_channel in zip(channels, expected, strict=True):
+        assert channel.dtype == np.float32
+        assert channel.shape == (2 * rate,)
+        their_part = their_channel[100 : len(channel) - 100]
+        np.testing.assert_allclose(channel[100:-100], their_part, atol=2e-4)
     mixed = ours.decode_audio(io.BytesIO(stereo), rate)
     assert isinstance(mixed, np.ndarray)
-    np.testing.assert_allclose(mixed, (found[0] + found[1]) / 2, atol=1e-6)
+    np.testing.assert_allclose(mixed, (channels[0] + channels[1]) / 2, atol=1e-6)
 
 
 def test_decode_audio_of_one_channel(tmp_path: Path) -> None:
     path = tmp_path / "tone.wav"
     path.write_bytes(encode([tone(400, 1)], "wav", "pcm_s16le", rate=16_000))
     left, right = ours.decode_audio(path, split_stereo=True)
-    whole = ours.decode_audio(str(path))
-    assert isinstance(whole, np.ndarray)
+    mono = ours.decode_audio(str(path))
+    assert isinstance(mono, np.ndarray)
     for channel in (left, right):
-        np.testing.assert_array_equal(channel, whole)
-    np.testing.assert_allclose(whole, theirs.decode_audio(str(path)), atol=1e-4)
+        np.testing.assert_array_equal(channel, mono)
+    np.testing.assert_allclose(mono, theirs.decode_audio(str(path)), atol=1e-4)
 
 
-@pytest.mark.parametrize("given", [{}, {"split_stereo": True}, {"sampling_rate": 8000}])
-def test_decode_audio_says_what_it_cannot_read(given: dict[str, Any], tmp_path: Path) -> None:
+@pytest.mark.parametrize("arguments", [{}, {"split_stereo": True}, {"sampling_rate": 8000}])
+def test_decode_audio_names_unreadable_files(arguments: dict[str, Any], tmp_path: Path) -> None:
     with pytest.raises(AudioError, match=r"missing\.wav"):
-        ours.decode_audio(str(tmp_path / "missing.wav"), **given)
+        ours.decode_audio(str(tmp_path / "missing.wav"), **arguments)
     with pytest.raises(AudioError, match="not media"):
-        ours.decode_audio(io.BytesIO(b"nothing of the kind" * 100), **given)
+        ours.decode_audio(io.BytesIO(b"not a recording" * 100), **arguments)
 
 
 @pytest.mark.parametrize("seconds", [0, 0.0004, 1, 59.9996, 61.5, 3599.9999, 3600, 360_000.25])
 @pytest.mark.parametrize("hours", [False, True])
 @pytest.mark.parametrize("marker", [".", ","])
 def test_format_timestamp(seconds: float, hours: bool, marker: str) -> None:
-    found = ours.format_timestamp(seconds, hours, marker)
-    assert found == theirs.format_timestamp(seconds, hours, marker)
+    text = ours.format_timestamp(seconds, hours, marker)
+    assert text == theirs.format_timestamp(seconds, hours, marker)
 
 
-def test_format_timestamp_refuses_what_is_no_time() -> None:
+def test_format_timestamp_refuses_negative_times() -> None:
     with pytest.raises(OptionError, match="negative"):
         ours.format_timestamp(-1)
 
@@ -89,7 +83,7 @@ def test_available_models() -> None:
     assert set(ours.available_models()) == set(theirs.available_models())
 
 
-def test_download_model_takes_what_is_installed() -> None:
+def test_download_model_uses_installed_weights() -> None:
     path = Path(ours.download_model("tiny.en"))
     assert (path / "model.bin").is_file()
     with pytest.raises(OptionError, match="'tiny-en'"):
@@ -98,9 +92,7 @@ def test_download_model_takes_what_is_installed() -> None:
         ours.download_model("small", local_files_only=True)
 
 
-def test_the_hub_is_asked_as_it_was_told_to(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_arguments_are_passed_to_the_hub(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     calls = []
 
     def snapshot_download(repository: str, **keywords: Any) -> str:
@@ -111,35 +103,35 @@ def test_the_hub_is_asked_as_it_was_told_to(
     assert ours.download_model("tiny.en", str(tmp_path), revision="v1") == str(tmp_path)
     assert calls[0]["repository"] == "Systran/faster-whisper-tiny.en"
     assert (calls[0]["local_dir"], calls[0]["revision"]) == (str(tmp_path), "v1")
-    told: dict[str, Any] = {
+    arguments: dict[str, Any] = {
         "download_root": "weights",
         "local_files_only": True,
         "revision": None,
         "use_auth_token": "secret",
     }
-    assert utils.find("small", **told) == str(tmp_path)
+    assert utils.model_to_load("small", **arguments) == str(tmp_path)
     assert (calls[1]["cache_dir"], calls[1]["token"]) == ("weights", "secret")
     assert calls[1]["local_files_only"]
-    assert utils.find(tmp_path, **told) == str(tmp_path)
-    nothing = dict.fromkeys(told)
-    assert utils.find("small", **nothing) == "small"  # type: ignore[arg-type]
+    assert utils.model_to_load(tmp_path, **arguments) == str(tmp_path)
+    no_arguments = dict.fromkeys(arguments)
+    assert utils.model_to_load("small", **no_arguments) == "small"  # type: ignore[arg-type]
     assert len(calls) == 2
 
 
-def test_features_are_theirs() -> None:
+def test_features_equal_theirs() -> None:
     samples = noise(35)
-    found = ours.transcribe.FeatureExtractor(80)(samples)  # type: ignore[attr-defined]
+    features = ours.transcribe.FeatureExtractor(80)(samples)  # type: ignore[attr-defined]
     expected = FeatureExtractor()(samples)
-    assert found.shape == expected.shape
-    np.testing.assert_allclose(found[:, :-1], expected[:, :-1], atol=1e-5)
+    assert features.shape == expected.shape
+    np.testing.assert_allclose(features[:, :-1], expected[:, :-1], atol=1e-5)
 
 
 def test_detect_language(model: WhisperModel) -> None:
-    language, probability, every = model.detect_language(noise(70), vad_filter=False)
+    language, probability, ranked = model.detect_language(noise(70), vad_filter=False)
     assert language == "fr"
     assert probability == pytest.approx(0.9)
-    assert [code for code, _ in every] == ["fr", "en"]
-    assert dict(every) == pytest.approx({"fr": 0.9, "en": 0.1})
+    assert [code for code, _ in ranked] == ["fr", "en"]
+    assert dict(ranked) == pytest.approx({"fr": 0.9, "en": 0.1})
     assert model.detect_language(np.zeros(16000, np.float32)) == ("en", 0.0, [])
     with pytest.raises(OptionError, match="audio or features"):
         model.detect_language()
@@ -149,8 +141,8 @@ def test_detect_language(model: WhisperModel) -> None:
 
 def test_detect_language_of_features(model: WhisperModel) -> None:
     features = model.feature_extractor(noise(70))
-    found = model.detect_language(features=features, language_detection_segments=2)
-    assert found[0] == "fr"
+    detected = model.detect_language(features=features, language_detection_segments=2)
+    assert detected[0] == "fr"
     assert model._asr.engine.detections == 2  # type: ignore[attr-defined]
     assert model.detect_language(features=features)[1] == pytest.approx(0.9)
     assert model._asr.engine.detections == 5  # type: ignore[attr-defined]
@@ -158,28 +150,28 @@ def test_detect_language_of_features(model: WhisperModel) -> None:
         model.detect_language(features=features[:40])
     english = Transcriber(FakeEngine(multilingual=False))
     options = detection_options(vad_filter=False, vad_parameters=None, segments=1, threshold=0.5)
-    assert _detection.in_features(english, features, options) == ("en", 1.0, [("en", 1.0)])
+    assert _detection.detect_in_features(english, features, options) == ("en", 1.0, [("en", 1.0)])
 
 
 def test_detect_language_multi_segment(
     model: WhisperModel, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    heard = {"language_code": "fr", "language_confidence": pytest.approx(0.9)}
-    nobody = {"language_code": None, "language_confidence": 1.0}
+    french = {"language_code": "fr", "language_confidence": pytest.approx(0.9)}
+    no_speech = {"language_code": None, "language_confidence": 1.0}
     detect = model.detect_language_multi_segment
-    assert detect(np.zeros(16000, np.float32)) == nobody
+    assert detect(np.zeros(16000, np.float32)) == no_speech
     params: dict[str, Any] = {"vad_filter": False, "language_detection_segments": 2}
-    assert detect(noise(70), params) == heard
+    assert detect(noise(70), params) == french
     assert model._asr.engine.detections == 2  # type: ignore[attr-defined]
-    assert detect(noise(70), {**params, "multilingual": True, "language_threshold": 0.2}) == heard
+    assert detect(noise(70), {**params, "multilingual": True, "language_threshold": 0.2}) == french
     assert "multilingual" in caplog.text
     with pytest.raises(OptionError, match="'segments' is none of"):
         detect(noise(5), {"segments": 2})
     monkeypatch.setattr(_detection, "seconds_of_speech", lambda *_: (1.0, 70.0))
-    spare = {"speech_percentage_threshold": 0.02, "vad_min_silence_duration": 2500}
-    assert detect(noise(70), spare) == nobody
+    min_speech = {"speech_percentage_threshold": 0.02, "vad_min_silence_duration": 2500}
+    assert detect(noise(70), min_speech) == no_speech
     with pytest.raises(OptionError, match="read twice"):
-        detect(io.BufferedReader(io.BytesIO(b"")), spare)
+        detect(io.BufferedReader(io.BytesIO(b"")), min_speech)
 
 
 def test_speech_timestamps() -> None:
@@ -191,42 +183,44 @@ def test_speech_timestamps() -> None:
         get_speech_timestamps(noise(1), sampling_rate=8000)
 
 
-def said(*placed: tuple[float, float, float]) -> list[Segment]:
-    """Segments of one word each: start, end, probability."""
+def segments_of(*words: tuple[float, float, float]) -> list[Segment]:
+    """Return segments of one word each, given as (start, end, probability)."""
     return [
         Segment(n, 0, start, end, " word", [], 0, 0, 0, [Word(start, end, " word", p)], 0)
-        for n, (start, end, p) in enumerate(placed, start=1)
+        for n, (start, end, p) in enumerate(words, start=1)
     ]
 
 
 @pytest.mark.parametrize(
-    ("segments", "kept"),
+    ("segments", "starts"),
     [
-        (said((0, 1, 0.9), (9, 10, 0.05), (20, 21, 0.9)), [0, 20]),  # between silences
-        (said((0, 1, 0.9), (2, 3, 0.05), (20, 21, 0.9)), [0, 2, 20]),  # after speech
-        (said((0, 1, 0.9), (9, 10, 0.05), (11, 12, 0.9)), [0, 9, 11]),  # before speech
-        (said((0, 1, 0.9), (9, 10, 0.05), (11, 12, 0.05)), [0]),  # before another
-        (said((0, 1, 0.05), (9, 10, 0.9)), [9]),  # at the start
-        (said((0, 1, 0.9), (9, 9.05, 0.9)), [0]),  # too short to be said
-        (said((0, 1, 0.9), (9, 14, 0.9)), [0]),  # too long
+        (segments_of((0, 1, 0.9), (9, 10, 0.05), (20, 21, 0.9)), [0, 20]),  # between silences
+        (segments_of((0, 1, 0.9), (2, 3, 0.05), (20, 21, 0.9)), [0, 2, 20]),  # after speech
+        (segments_of((0, 1, 0.9), (9, 10, 0.05), (11, 12, 0.9)), [0, 9, 11]),  # before speech
+        (segments_of((0, 1, 0.9), (9, 10, 0.05), (11, 12, 0.05)), [0]),  # before another anomaly
+        (segments_of((0, 1, 0.05), (9, 10, 0.9)), [9]),  # at the start
+        (segments_of((0, 1, 0.9), (9, 9.05, 0.9)), [0]),  # too short for a spoken word
+        (segments_of((0, 1, 0.9), (9, 14, 0.9)), [0]),  # too long for a spoken word
         ([], []),
     ],
 )
-def test_anomalies(segments: list[Segment], kept: list[float]) -> None:
-    found = list(without_anomalies(segments, 2.0))
-    assert [segment.start for segment in found] == kept
-    assert [segment.id for segment in found] == list(range(1, len(kept) + 1))
+def test_anomalous_segments_in_silence_are_dropped(
+    segments: list[Segment], starts: list[float]
+) -> None:
+    remaining = list(without_anomalies(segments, 2.0))
+    assert [segment.start for segment in remaining] == starts
+    assert [segment.id for segment in remaining] == list(range(1, len(starts) + 1))
 
 
-def test_anomalies_are_left_out_of_a_transcript(
+def test_anomalies_are_dropped_only_with_word_timestamps(
     model: WhisperModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    given: dict[str, Any] = {"vad_filter": False, "hallucination_silence_threshold": 2.0}
+    arguments: dict[str, Any] = {"vad_filter": False, "hallucination_silence_threshold": 2.0}
 
-    def none(segments: Iterable[Segment], silence: float) -> Iterable[Segment]:
+    def drop_all(segments: Iterable[Segment], silence: float) -> Iterable[Segment]:
         assert silence == 2.0
         return [segment for segment in segments if not segment.words]
 
-    monkeypatch.setattr("whisperbatch.compat.faster_whisper._session.without_anomalies", none)
-    assert len(list(model.transcribe(noise(40), **given)[0])) == 2
-    assert list(model.transcribe(noise(40), word_timestamps=True, **given)[0]) == []
+    monkeypatch.setattr("whisperbatch.compat.faster_whisper._session.without_anomalies", drop_all)
+    assert len(list(model.transcribe(noise(40), **arguments)[0])) == 2
+    assert list(model.transcribe(noise(40), word_timestamps=True, **arguments)[0]) == []

@@ -1,4 +1,4 @@
-"""faster-whisper's parameters become our options, or are refused by name."""
+"""faster-whisper's parameters are mapped to our options, or refused by name."""
 
 import inspect
 from dataclasses import dataclass
@@ -9,31 +9,31 @@ import pytest
 from whisperbatch import OptionError, Options
 from whisperbatch.compat.faster_whisper import BatchedInferencePipeline, VadOptions, WhisperModel
 from whisperbatch.compat.faster_whisper._parameters import (
-    Request,
-    detection_of,
-    effective,
-    options_of,
+    TranscribeArguments,
+    effective_options,
+    to_detection_options,
+    to_options,
 )
-from whisperbatch.compat.faster_whisper.vad import effective as effective_vad
+from whisperbatch.compat.faster_whisper.vad import effective_vad_options
 
-LADDER = (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)
+TEMPERATURES = (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)
 
 
-def request(cls: type = WhisperModel, **given: Any) -> Request:
-    """A request with the defaults of the class's own signature."""
+def call(cls: type = WhisperModel, **arguments: Any) -> TranscribeArguments:
+    """Return the arguments of a call, with the defaults of the class's signature."""
     parameters = inspect.signature(cls.transcribe).parameters  # type: ignore[attr-defined]
-    usual = {name: p.default for name, p in parameters.items() if name not in ("self", "audio")}
-    return Request(**{**usual, **given})
+    defaults = {name: p.default for name, p in parameters.items() if name not in ("self", "audio")}
+    return TranscribeArguments(**{**defaults, **arguments})
 
 
-def mapped(language: str | None = "en", *, cls: type = WhisperModel, **given: Any) -> Options:
-    multilingual = given.get("multilingual", False)
-    return options_of(request(cls, **given), language, multilingual=multilingual)
+def mapped(language: str | None = "en", *, cls: type = WhisperModel, **arguments: Any) -> Options:
+    multilingual = arguments.get("multilingual", False)
+    return to_options(call(cls, **arguments), language, multilingual=multilingual)
 
 
 @dataclass
-class Foreign:
-    """VadOptions of another library."""
+class OtherVadOptions:
+    """Another library's class with the fields of VadOptions."""
 
     threshold: float = 0.5
     neg_threshold: float | None = None
@@ -44,14 +44,14 @@ class Foreign:
 
 
 @pytest.mark.parametrize("cls", [WhisperModel, BatchedInferencePipeline])
-def test_defaults_are_our_own_but_for_the_ladder(cls: type) -> None:
-    assert mapped(cls=cls) == Options(language="en", temperature=LADDER)
-    assert mapped(None, cls=cls) == Options(temperature=LADDER)
-    assert detection_of(request(cls)) == Options()
+def test_defaults_are_ours_except_the_temperatures(cls: type) -> None:
+    assert mapped(cls=cls) == Options(language="en", temperature=TEMPERATURES)
+    assert mapped(None, cls=cls) == Options(temperature=TEMPERATURES)
+    assert to_detection_options(call(cls)) == Options()
 
 
 @pytest.mark.parametrize(
-    ("given", "expected"),
+    ("arguments", "expected"),
     [
         ({"task": "translate"}, {"task": "translate"}),
         ({"beam_size": 3, "patience": 2, "length_penalty": 0.5},) * 2,
@@ -107,12 +107,12 @@ def test_defaults_are_our_own_but_for_the_ladder(cls: type) -> None:
             {"min_silence_duration": 0.5},
         ),
         (
-            {"vad_parameters": Foreign()},
+            {"vad_parameters": OtherVadOptions()},
             {"min_silence_duration": 2.0, "speech_pad": 0.4, "min_speech_duration": 0.0},
         ),
         ({"log_progress": True}, {}),
         ({"batch_size": 16}, {"batch_size": 16}),
-        # what theirs say has no effect alone
+        # parameters without the parameter that they need
         ({"beam_size": 1, "patience": 2, "length_penalty": 0.5}, {"beam_size": 1}),
         ({"temperature": 0.0, "best_of": 1}, {"temperature": (0.0,)}),
         ({"prompt_reset_on_temperature": 0.1}, {}),
@@ -122,57 +122,59 @@ def test_defaults_are_our_own_but_for_the_ladder(cls: type) -> None:
         ({"language_detection_segments": 4, "language_detection_threshold": 0.8}, {}),
     ],
 )
-def test_parameter(given: dict[str, Any], expected: dict[str, Any]) -> None:
-    usual = {"language": "en", "temperature": LADDER}
+def test_parameter(arguments: dict[str, Any], expected: dict[str, Any]) -> None:
+    defaults = {"language": "en", "temperature": TEMPERATURES}
     for cls in (WhisperModel, BatchedInferencePipeline):
-        assert mapped(cls=cls, **given) == Options(**{**usual, **expected})
+        assert mapped(cls=cls, **arguments) == Options(**{**defaults, **expected})
 
 
 def test_a_prompt_may_be_an_iterator() -> None:
-    given = request(initial_prompt=iter([1, 2]))
+    arguments = call(initial_prompt=iter([1, 2]))
     for _ in range(2):
-        assert options_of(given, "en", multilingual=False).initial_prompt == (1, 2)
+        assert to_options(arguments, "en", multilingual=False).initial_prompt == (1, 2)
 
 
-def test_language_is_listened_for_in_as_many_windows_as_are_asked_for() -> None:
-    told: dict[str, Any] = {
+def test_language_detection_uses_the_given_number_of_windows() -> None:
+    arguments: dict[str, Any] = {
         "language_detection_segments": 1,
         "language_detection_threshold": 0.7,
     }
-    expected = Options(language_detection_length=30.0, **told)
-    assert detection_of(request(**told)) == expected
-    heard = mapped(None, **told)
-    assert heard.language_detection_segments == 1
-    assert heard.language_detection_length == 30.0
-    assert detection_of(request(language_detection_threshold=None)) == Options()
+    expected = Options(language_detection_length=30.0, **arguments)
+    assert to_detection_options(call(**arguments)) == expected
+    options = mapped(None, **arguments)
+    assert options.language_detection_segments == 1
+    assert options.language_detection_length == 30.0
+    assert to_detection_options(call(language_detection_threshold=None)) == Options()
 
 
-def test_detection_hears_what_is_transcribed() -> None:
-    found = detection_of(
-        request(vad_parameters={"threshold": 0.3, "max_speech_duration_s": 9}, clip_timestamps="5")
+def test_detection_uses_the_transcribed_parts() -> None:
+    options = to_detection_options(
+        call(vad_parameters={"threshold": 0.3, "max_speech_duration_s": 9}, clip_timestamps="5")
     )
-    assert found == Options(vad_onset=0.3, vad_offset=0.15, clip_timestamps=((5.0, None),))
-    assert not detection_of(request(vad_filter=False)).vad
+    assert options == Options(vad_onset=0.3, vad_offset=0.15, clip_timestamps=((5.0, None),))
+    assert not to_detection_options(call(vad_filter=False)).vad
 
 
 def test_many_languages() -> None:
-    found = mapped(None, multilingual=True, language_detection_threshold=0.7)
-    assert found.multilingual
-    assert found.language_detection_threshold == 0.7
+    options = mapped(None, multilingual=True, language_detection_threshold=0.7)
+    assert options.multilingual
+    assert options.language_detection_threshold == 0.7
     assert mapped("en", multilingual=True, language_detection_segments=4).language is None
 
 
-def test_previous_text_is_gone_on_from_up_to_the_temperature_that_is_ours() -> None:
-    on: dict[str, Any] = {"condition_on_previous_text": True}
-    assert mapped(**on, temperature=0.0, prompt_reset_on_temperature=0.3)
-    assert mapped(**on, prompt_reset_on_temperature=0.3)  # text of later rungs is no context
-    assert mapped(**on, temperature=0.2, prompt_reset_on_temperature=0.45)
+def test_previous_text_is_used_up_to_our_temperature_limit() -> None:
+    condition: dict[str, Any] = {"condition_on_previous_text": True}
+    assert mapped(**condition, temperature=0.0, prompt_reset_on_temperature=0.3)
+    assert mapped(
+        **condition, prompt_reset_on_temperature=0.3
+    )  # text of higher temperatures is not used
+    assert mapped(**condition, temperature=0.2, prompt_reset_on_temperature=0.45)
     with pytest.raises(OptionError, match=r"prompt_reset_on_temperature=0\.3"):
-        mapped(**on, temperature=[0.4, 0.8], prompt_reset_on_temperature=0.3)
+        mapped(**condition, temperature=[0.4, 0.8], prompt_reset_on_temperature=0.3)
 
 
 @pytest.mark.parametrize(
-    ("given", "name"),
+    ("arguments", "name"),
     [
         ({"task": "sing"}, "task"),
         ({"beam_size": 0}, "beam_size"),
@@ -207,13 +209,13 @@ def test_previous_text_is_gone_on_from_up_to_the_temperature_that_is_ours() -> N
         ({"multilingual": True, "task": "translate"}, "task"),
     ],
 )
-def test_refused_by_name(given: dict[str, Any], name: str) -> None:
+def test_invalid_parameters_are_refused_by_name(arguments: dict[str, Any], name: str) -> None:
     with pytest.raises(ValueError, match=name):
-        mapped(**given)
+        mapped(**arguments)
 
 
 def test_effective_options() -> None:
-    given = request(
+    arguments = call(
         beam_size=2,
         initial_prompt=[5],
         clip_timestamps="1,2,3",
@@ -222,16 +224,16 @@ def test_effective_options() -> None:
         word_timestamps=True,
         hallucination_silence_threshold=2.0,
     )
-    options = options_of(given, "en", multilingual=False)
-    found = effective(options, given)
-    assert (found.beam_size, found.temperatures) == (2, list(LADDER))
-    assert found.condition_on_previous_text is False
-    assert found.initial_prompt == (5,)
-    assert found.suppress_tokens == (-1,)
-    assert found.clip_timestamps == [1.0, 2.0, 3.0]
-    assert found.without_timestamps
-    assert found.hallucination_silence_threshold == 2.0
-    assert effective_vad(options) == VadOptions(
+    options = to_options(arguments, "en", multilingual=False)
+    effective = effective_options(options, arguments)
+    assert (effective.beam_size, effective.temperatures) == (2, list(TEMPERATURES))
+    assert effective.condition_on_previous_text is False
+    assert effective.initial_prompt == (5,)
+    assert effective.suppress_tokens == (-1,)
+    assert effective.clip_timestamps == [1.0, 2.0, 3.0]
+    assert effective.without_timestamps
+    assert effective.hallucination_silence_threshold == 2.0
+    assert effective_vad_options(options) == VadOptions(
         threshold=0.4,
         neg_threshold=0.25,
         min_speech_duration_ms=100,
@@ -239,4 +241,4 @@ def test_effective_options() -> None:
         min_silence_duration_ms=160,
         speech_pad_ms=30,
     )
-    assert effective_vad(mapped(vad_filter=False)) is None
+    assert effective_vad_options(mapped(vad_filter=False)) is None

@@ -1,4 +1,4 @@
-"""The drop-in has faster-whisper's signatures: names, order, kinds and defaults."""
+"""The drop-in has faster-whisper's signatures, fields and module structure."""
 
 import inspect
 import re
@@ -19,7 +19,7 @@ from whisperbatch.compat.faster_whisper import transcribe as our_transcribe
 from whisperbatch.compat.faster_whisper import vad as our_vad
 
 
-def shown(function: Callable[..., Any]) -> list[tuple[str, Any, Any]]:
+def parameters_of(function: Callable[..., Any]) -> list[tuple[str, Any, Any]]:
     parameters = inspect.signature(function).parameters.values()
     return [(p.name, p.kind, p.default) for p in parameters]
 
@@ -39,18 +39,20 @@ def shown(function: Callable[..., Any]) -> list[tuple[str, Any, Any]]:
     ],
 )
 def test_signature(name: str) -> None:
-    found: Any = ours
+    function: Any = ours
     expected: Any = theirs
     for part in name.split("."):
-        found, expected = getattr(found, part), getattr(expected, part)
-    assert shown(found) == shown(expected)
+        function, expected = getattr(function, part), getattr(expected, part)
+    assert parameters_of(function) == parameters_of(expected)
 
 
-def test_signature_of_the_detector() -> None:
-    assert shown(our_vad.get_speech_timestamps) == shown(their_vad.get_speech_timestamps)
+def test_signature_of_the_vad() -> None:
+    assert parameters_of(our_vad.get_speech_timestamps) == parameters_of(
+        their_vad.get_speech_timestamps
+    )
 
 
-def test_defaults_that_are_left_alone_look_as_theirs() -> None:
+def test_implicit_defaults_print_like_theirs() -> None:
     for name in ("condition_on_previous_text", "vad_filter", "language_detection_segments"):
         parameters = [
             inspect.signature(model.transcribe).parameters[name]
@@ -61,25 +63,25 @@ def test_defaults_that_are_left_alone_look_as_theirs() -> None:
 
 @pytest.mark.parametrize("name", ["Word", "Segment", "TranscriptionOptions", "TranscriptionInfo"])
 def test_fields(name: str) -> None:
-    found, expected = getattr(our_transcribe, name), getattr(their_transcribe, name)
-    assert [f.name for f in fields(found)] == [f.name for f in fields(expected)]
-    assert {f.default for f in fields(found)} == {MISSING}
-    assert shown(found) == shown(expected)
+    our_class, expected = getattr(our_transcribe, name), getattr(their_transcribe, name)
+    assert [f.name for f in fields(our_class)] == [f.name for f in fields(expected)]
+    assert {f.default for f in fields(our_class)} == {MISSING}
+    assert parameters_of(our_class) == parameters_of(expected)
 
 
-def test_fields_of_the_detectors_options() -> None:
-    found, expected = fields(our_vad.VadOptions), fields(their_vad.VadOptions)
-    assert [(f.name, f.default) for f in found] == [(f.name, f.default) for f in expected]
+def test_fields_of_the_vad_options() -> None:
+    our_fields, expected = fields(our_vad.VadOptions), fields(their_vad.VadOptions)
+    assert [(f.name, f.default) for f in our_fields] == [(f.name, f.default) for f in expected]
     assert repr(our_vad.VadOptions()) == repr(their_vad.VadOptions())
 
 
-def test_all_that_theirs_exports_is_here() -> None:
+def test_all_their_exports_are_exported() -> None:
     assert set(theirs.__all__) <= set(ours.__all__)
     assert set(ours.__all__) >= {"Segment", "Word", "TranscriptionInfo", "VadOptions"}
     assert ours.__version__ == theirs.__version__
 
 
-def test_classes_are_where_programs_import_them_from() -> None:
+def test_names_are_in_the_modules_that_programs_import() -> None:
     for module, names in {
         "transcribe": ("WhisperModel", "BatchedInferencePipeline", "Segment", "Word", "VadOptions"),
         "vad": ("VadOptions", "get_speech_timestamps"),
@@ -87,28 +89,28 @@ def test_classes_are_where_programs_import_them_from() -> None:
         "utils": ("available_models", "download_model", "format_timestamp"),
     }.items():
         for package in ("faster_whisper", "whisperbatch.compat.faster_whisper"):
-            found = __import__(f"{package}.{module}", fromlist=names)
-            assert all(hasattr(found, name) for name in names)
+            imported = __import__(f"{package}.{module}", fromlist=names)
+            assert all(hasattr(imported, name) for name in names)
 
 
-def test_a_measured_field_belongs_to_instances_alone() -> None:
+def test_measured_fields_are_only_on_instances() -> None:
     assert not hasattr(ours.TranscriptionInfo, "duration_after_vad")
     assert not hasattr(theirs.transcribe.TranscriptionInfo, "duration_after_vad")
 
 
-def test_every_parameter_is_on_the_page() -> None:
+def test_all_parameters_are_documented() -> None:
     page = (Path(__file__).parents[3] / "docs/how-to/move-from-faster-whisper.md").read_text()
     cells = "|".join(re.findall(r"^\| (.*?) \|", page, re.MULTILINE))
-    named = set(re.findall(r"`(\w+)`", cells))
+    documented = set(re.findall(r"`(\w+)`", cells))
     for function in (
         theirs.WhisperModel.__init__,
         theirs.WhisperModel.transcribe,
         theirs.BatchedInferencePipeline.transcribe,
     ):
-        assert set(inspect.signature(function).parameters) - named <= {"self", "model_kwargs"}
+        assert set(inspect.signature(function).parameters) - documented <= {"self", "model_kwargs"}
 
 
-def test_the_package_does_not_load_it() -> None:
+def test_the_package_does_not_import_the_drop_in() -> None:
     code = (
         "import sys, whisperbatch, whisperbatch.api\n"
         "assert not any(name.startswith('whisperbatch.compat') for name in sys.modules)\n"

@@ -1,4 +1,4 @@
-"""Chunks decoded again after the text before them."""
+"""The second pass: chunks are decoded again with the previous text as context."""
 
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -6,15 +6,21 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 
-from tests.unit import world
-from tests.unit.world import Call, Heard, World, decode, sentence, text
-from whisperbatch.decoding.continuation import PASSAGE, TAIL, History, corrects
+from tests.unit import synthetic_speech
+from tests.unit.fakes import Call
+from tests.unit.synthetic_speech import DecodedWords, decode, sentence, text, word_engine
+from whisperbatch.decoding.continuation import (
+    MAX_CHANGED_WORDS,
+    MAX_CONTEXT,
+    History,
+    only_corrects_words,
+)
 from whisperbatch.types import Chunk, SpeechSpan
 
 FIRST = "the caller waits for an agent in this queue"
 SECOND = "send the caller on to voicemail please"
-SAID = [*sentence(FIRST, 0.0), *sentence(SECOND, 100.0)]
-CHUNKS = (world.chunk([(0.0, 3.6)]), world.chunk([(100.0, 102.8)], index=1))
+SPOKEN = [*sentence(FIRST, 0.0), *sentence(SECOND, 100.0)]
+CHUNKS = (synthetic_speech.chunk([(0.0, 3.6)]), synthetic_speech.chunk([(100.0, 102.8)], index=1))
 
 
 def chunk(index: int, recording: int = 0) -> Chunk:
@@ -22,47 +28,47 @@ def chunk(index: int, recording: int = 0) -> Chunk:
     return Chunk(recording, index, span, span, np.zeros(10, np.float32))
 
 
-def test_a_chunk_waits_for_the_one_before_it() -> None:
+def test_a_chunk_waits_for_the_previous_chunk() -> None:
     history = History()
-    assert history.follow(chunk(0, recording=1), [9]) == ()
+    assert history.advance(chunk(0, recording=1), [9]) == ()
     with ThreadPoolExecutor(1) as pool:
-        waiting = pool.submit(history.follow, chunk(1), [3])
-        assert history.follow(chunk(1, recording=1), []) == (9,)
+        waiting = pool.submit(history.advance, chunk(1), [3])
+        assert history.advance(chunk(1, recording=1), []) == (9,)
         assert not waiting.done()
-        assert history.follow(chunk(0), [1, 2]) == ()
+        assert history.advance(chunk(0), [1, 2]) == ()
         assert waiting.result(5) == (1, 2)
-    assert history.follow(chunk(2), []) == (1, 2, 3)
+    assert history.advance(chunk(2), []) == (1, 2, 3)
 
 
-def test_as_much_is_kept_as_a_context_has_room_for() -> None:
+def test_history_keeps_the_last_tokens_up_to_the_maximum() -> None:
     history = History()
-    history.follow(chunk(0), range(TAIL - 2))
-    history.follow(chunk(1), [7, 8, 9])
-    assert history.follow(chunk(2), []) == (*range(1, TAIL - 2), 7, 8, 9)
+    history.advance(chunk(0), range(MAX_CONTEXT - 2))
+    history.advance(chunk(1), [7, 8, 9])
+    assert history.advance(chunk(2), []) == (*range(1, MAX_CONTEXT - 2), 7, 8, 9)
 
 
-def test_a_chunk_that_comes_again_adds_nothing() -> None:
-    """One that failed after it had come is skipped like one that failed before."""
+def test_a_chunk_adds_its_tokens_only_once() -> None:
+    """A chunk that fails after it has added its tokens is also skipped."""
     history = History()
-    history.follow(chunk(0), [1])
-    history.follow(chunk(0), [1])
-    assert history.follow(chunk(1), []) == (1,)
+    history.advance(chunk(0), [1])
+    history.advance(chunk(0), [1])
+    assert history.advance(chunk(1), []) == (1,)
 
 
-def test_a_recording_that_has_ended_is_forgotten() -> None:
+def test_the_history_of_an_ended_recording_is_freed() -> None:
     history = History()
-    history.follow(chunk(0), [1])
+    history.advance(chunk(0), [1])
     history.forget(0)
-    assert history.follow(chunk(0), [2]) == ()
-    assert history.follow(chunk(1), []) == (2,)
+    assert history.advance(chunk(0), [2]) == ()
+    assert history.advance(chunk(1), []) == (2,)
 
 
 @pytest.mark.parametrize(
-    ("continued", "mended"),
+    ("with_context", "accepted"),
     [
         ("a b c d e f g h", True),
         ("a b x d e f y h", True),
-        ("v w x y z f g h", True),  # PASSAGE words
+        ("v w x y z f g h", True),  # MAX_CHANGED_WORDS
         ("u v w x y z g h", False),
         ("a b c x y d e f g h", True),
         ("a b c x y z d e f g h", False),
@@ -70,66 +76,69 @@ def test_a_recording_that_has_ended_is_forgotten() -> None:
         ("", False),
     ],
 )
-def test_a_context_mends_words_not_passages(continued: str, mended: bool) -> None:
-    assert PASSAGE == 5
-    assert corrects(["a", "b", "c", "d", "e", "f", "g", "h"], continued.split()) is mended
+def test_a_context_may_correct_words_but_not_passages(with_context: str, accepted: bool) -> None:
+    assert MAX_CHANGED_WORDS == 5
+    without_context = ["a", "b", "c", "d", "e", "f", "g", "h"]
+    assert only_corrects_words(without_context, with_context.split()) is accepted
 
 
-def test_a_chunk_is_mended_by_the_text_before_it() -> None:
-    engine = World(SAID, mishears)
-    found = decode(engine, *CHUNKS, condition_on_previous_text=True)
-    assert [text(one) for one in found] == [FIRST, SECOND]
-    assert not any(one.redecoded for one in found)  # nothing had failed
+def test_the_previous_text_corrects_a_word() -> None:
+    engine = word_engine(SPOKEN, mishears)
+    results = decode(engine, *CHUNKS, condition_on_previous_text=True)
+    assert [text(result) for result in results] == [FIRST, SECOND]
+    assert not any(result.redecoded for result in results)  # no row failed its audit
     first, second, again = engine.calls
     assert (again.start, again.end) == (second.start, second.end)
     before = engine.tokenizer.decode(list(again.prompt[1 : -len(second.prompt)]))
     assert before.strip() == FIRST
     assert first.prompt == second.prompt
-    assert engine.batches == [2]  # nothing is encoded twice
-    assert text(decode(World(SAID, mishears), *CHUNKS)[1]) == SECOND.replace("caller", "call")
+    assert engine.batch_sizes["encode"] == [2]  # nothing is encoded twice
+    assert text(decode(word_engine(SPOKEN, mishears), *CHUNKS)[1]) == SECOND.replace(
+        "caller", "call"
+    )
 
 
-def test_the_prompt_that_is_given_comes_first() -> None:
-    engine = World(SAID)
+def test_the_initial_prompt_comes_before_the_previous_text() -> None:
+    engine = word_engine(SPOKEN)
     decode(engine, *CHUNKS, condition_on_previous_text=True, initial_prompt="Names: Ada")
-    given, again = engine.calls[0].prompt, engine.calls[2].prompt
-    start = given.index(engine.tokenizer.token_to_id("<|startoftranscript|>"))
-    assert again[:start] == given[:start]
-    assert engine.tokenizer.decode(list(again[start : -len(given) + start])).strip() == FIRST
+    first, second = engine.calls[0].prompt, engine.calls[2].prompt
+    start = first.index(engine.tokenizer.token_to_id("<|startoftranscript|>"))
+    assert second[:start] == first[:start]
+    assert engine.tokenizer.decode(list(second[start : -len(first) + start])).strip() == FIRST
 
 
-def test_a_context_that_is_copied_or_silences_the_model_changes_nothing() -> None:
+def test_text_that_copies_the_context_or_drops_speech_is_not_used() -> None:
     for wrong in (FIRST, FIRST + " " + SECOND, "send the caller", ""):
 
-        def copies(call: Call, heard: Sequence[str], wrong: str = wrong) -> Heard:
-            return Heard(wrong.split() if has_context(call) else heard)
+        def copies(call: Call, words: Sequence[str], wrong: str = wrong) -> DecodedWords:
+            return DecodedWords(wrong.split() if has_context(call) else words)
 
-        found = decode(World(SAID, copies), *CHUNKS, condition_on_previous_text=True)
-        assert [text(one) for one in found] == [FIRST, SECOND]
-        assert not any(one.omissions for one in found)
+        results = decode(word_engine(SPOKEN, copies), *CHUNKS, condition_on_previous_text=True)
+        assert [text(result) for result in results] == [FIRST, SECOND]
+        assert not any(result.omissions for result in results)
 
 
-def test_nobody_goes_on_from_text_that_failed() -> None:
-    def loops(call: Call, heard: Sequence[str]) -> Heard:
-        return Heard(["um"] * 150 if call.start == 0 and call.end == 3.6 else heard)
+def test_text_that_failed_its_audit_is_never_used_as_context() -> None:
+    def loops(call: Call, words: Sequence[str]) -> DecodedWords:
+        return DecodedWords(["um"] * 150 if call.start == 0 and call.end == 3.6 else words)
 
-    engine = World(SAID, loops)
+    engine = word_engine(SPOKEN, loops)
     decode(engine, *CHUNKS, condition_on_previous_text=True)
     assert not any(has_context(call) for call in engine.calls)
 
 
-def mishears(call: Call, heard: Sequence[str]) -> Heard:
-    """The word that is also in the context is heard with it alone."""
+def mishears(call: Call, words: Sequence[str]) -> DecodedWords:
+    """Without context, the engine makes an error in a word that the context contains."""
     if call.start == 100.0 and not has_context(call):
-        return Heard([word.replace("caller", "call") for word in heard])
-    return Heard(heard)
+        return DecodedWords([word.replace("caller", "call") for word in words])
+    return DecodedWords(words)
 
 
 def has_context(call: Call) -> bool:
     return len(call.prompt) > 4
 
 
-def test_where_a_given_prompt_leaves_no_room_nothing_is_decoded_twice() -> None:
-    engine = World(SAID)
+def test_without_room_for_previous_text_there_is_no_second_pass() -> None:
+    engine = word_engine(SPOKEN)
     decode(engine, *CHUNKS, condition_on_previous_text=True, initial_prompt=tuple(range(219)))
     assert len(engine.calls) == len(CHUNKS)

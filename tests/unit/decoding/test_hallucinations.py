@@ -1,205 +1,209 @@
-"""What nobody says is taken out and listed; none of the sound text goes."""
+"""Words that are not spoken are removed and listed; the sound text stays."""
 
 from collections.abc import Sequence
 
 import pytest
 
-from tests.unit.world import (
-    Call,
+from tests.unit.fakes import Call
+from tests.unit.synthetic_speech import (
+    DecodedWords,
     Fault,
-    Heard,
-    World,
     chunk,
     decode,
     sentence,
     text,
+    word_engine,
 )
 from whisperbatch.types import Omission
 
-SAID = sentence("please enter your number and press the pound key now", 0.0)
-SPOKEN = [(0.0, 4.0)]
+SPANS = [(0.0, 4.0)]
 TEXT = "please enter your number and press the pound key now"
+SPOKEN = sentence(TEXT, 0.0)
 LOOP = "thank you so much "
 
 
 def always(words: Sequence[str], avg_logprob: float = -0.2, no_speech_prob: float = 0.01) -> Fault:
-    """The same text, however it is decoded."""
-    return lambda *_: Heard(words, avg_logprob, no_speech_prob)
+    """Return a fault that produces the same text for every decoding."""
+    return lambda *_: DecodedWords(words, avg_logprob, no_speech_prob)
 
 
-def listed(dropped: Sequence[Omission]) -> list[tuple[str, str]]:
-    return [(one.reason, one.text) for one in dropped]
+def reasons_and_texts(omissions: Sequence[Omission]) -> list[tuple[str, str]]:
+    return [(omission.reason, omission.text) for omission in omissions]
 
 
-@pytest.mark.parametrize("place", [0, 5, 10])
-def test_an_injected_loop_is_cut_out_and_the_rest_stays(place: int) -> None:
-    """Wherever it is: it keeps its first time, which somebody may have said."""
-    words = TEXT.split()
+@pytest.mark.parametrize("position", [0, 5, 10])
+def test_a_loop_is_removed_and_the_other_words_stay(position: int) -> None:
+    """The first time of the loop stays, because it may have been spoken."""
+    spoken = TEXT.split()
 
-    def looping(_: Call, heard: Sequence[str]) -> Heard:
-        at = min(place, len(heard))
-        return Heard([*heard[:at], *(LOOP * 20).split(), *heard[at:]])
+    def looping(_: Call, words: Sequence[str]) -> DecodedWords:
+        start = min(position, len(words))
+        return DecodedWords([*words[:start], *(LOOP * 20).split(), *words[start:]])
 
-    [found] = decode(World(SAID, looping), chunk(SPOKEN))
-    left = [word for word in text(found).split() if word not in LOOP.split()]
-    assert left == words
-    assert found.redecoded
-    assert {one.reason for one in found.omissions} <= {"loop", "too fast"}
-    gone = " ".join(one.text for one in found.omissions).split()
-    assert set(gone) == set(LOOP.split())
-    assert len(text(found).split()) + len(gone) == len(words) + 80
-
-
-def test_a_loop_in_one_part_leaves_the_others() -> None:
-    later = sentence("this part is heard as it should be by everybody", 5.0)
-
-    def looping(call: Call, heard: Sequence[str]) -> Heard:
-        return Heard([*heard, *(["um"] * 150)] if call.start < 4 else heard)
-
-    [found] = decode(World([*SAID, *later], looping), chunk([(0.0, 4.0), (5.0, 9.0)]))
-    assert text(found).endswith("this part is heard as it should be by everybody")
-    assert text(found).startswith(TEXT)
-    assert text(found).count("um") <= 2 + text(found).count("number")
+    [result] = decode(word_engine(SPOKEN, looping), chunk(SPANS))
+    others = [word for word in text(result).split() if word not in LOOP.split()]
+    assert others == spoken
+    assert result.redecoded
+    assert {omission.reason for omission in result.omissions} <= {"loop", "too fast"}
+    removed = " ".join(omission.text for omission in result.omissions).split()
+    assert set(removed) == set(LOOP.split())
+    assert len(text(result).split()) + len(removed) == len(spoken) + 80
 
 
-def test_what_people_do_repeat_stays() -> None:
-    said = sentence("no no no no that is not what I said", 0.0)
-    [found] = decode(World(said), chunk([(0.0, 4.0)]))
-    assert text(found) == "no no no no that is not what I said"
-    assert found.omissions == ()
+def test_a_loop_does_not_affect_other_parts_of_the_chunk() -> None:
+    later = sentence("this part is decoded as it should be every time", 5.0)
+
+    def looping(call: Call, words: Sequence[str]) -> DecodedWords:
+        return DecodedWords([*words, *(["um"] * 150)] if call.start < 4 else words)
+
+    [result] = decode(word_engine([*SPOKEN, *later], looping), chunk([(0.0, 4.0), (5.0, 9.0)]))
+    assert text(result).endswith("this part is decoded as it should be every time")
+    assert text(result).startswith(TEXT)
+    assert text(result).count("um") <= 2 + text(result).count("number")
 
 
-def test_the_filter_can_be_left_out() -> None:
+def test_spoken_repetition_stays() -> None:
+    spoken = sentence("no no no no that is not what I said", 0.0)
+    [result] = decode(word_engine(spoken), chunk([(0.0, 4.0)]))
+    assert text(result) == "no no no no that is not what I said"
+    assert result.omissions == ()
+
+
+def test_the_filter_can_be_disabled() -> None:
     words = [*TEXT.split(), *(LOOP * 20).split()]
-    [found] = decode(
-        World(SAID, always(words)),
-        chunk(SPOKEN),
+    [result] = decode(
+        word_engine(SPOKEN, always(words)),
+        chunk(SPANS),
         hallucination_filter=False,
         coverage_threshold=None,
     )
-    assert text(found).split() == words
-    assert found.omissions == ()
+    assert text(result).split() == words
+    assert result.omissions == ()
 
 
-def test_text_beyond_the_speech_is_dropped() -> None:
-    """There is no time for it: the alignment leaves it none."""
-    beyond = "subscribe to my channel and ring the bell"
+def test_text_after_the_end_of_speech_is_removed() -> None:
+    """The alignment leaves no time for this text."""
+    added = "subscribe to my channel and ring the bell"
 
-    def more(_: Call, heard: Sequence[str]) -> Heard:
-        return Heard([*heard, *beyond.split()])
+    def more(_: Call, words: Sequence[str]) -> DecodedWords:
+        return DecodedWords([*words, *added.split()])
 
-    [found] = decode(World(SAID[:4], more), chunk([(0.0, 1.6)]))
-    assert text(found) == "please enter your number"
-    assert listed(found.omissions) == [("too fast", beyond)]
-    assert found.omissions[0].score > 50
+    [result] = decode(word_engine(SPOKEN[:4], more), chunk([(0.0, 1.6)]))
+    assert text(result) == "please enter your number"
+    assert reasons_and_texts(result.omissions) == [("too fast", added)]
+    assert result.omissions[0].score > 50
 
 
-def test_improbable_text_where_nobody_seems_to_speak_is_dropped() -> None:
-    [found] = decode(World(SAID, always(TEXT.split(), -1.2, 0.9)), chunk(SPOKEN))
-    assert found.segments == ()
-    assert {one.reason for one in found.omissions} == {"no speech"}
-    assert " ".join(one.text for one in found.omissions) == TEXT
-    assert {one.score for one in found.omissions} == {0.9}
+def test_improbable_text_over_silence_is_removed() -> None:
+    [result] = decode(word_engine(SPOKEN, always(TEXT.split(), -1.2, 0.9)), chunk(SPANS))
+    assert result.segments == ()
+    assert {omission.reason for omission in result.omissions} == {"no speech"}
+    assert " ".join(omission.text for omission in result.omissions) == TEXT
+    assert {omission.score for omission in result.omissions} == {0.9}
 
 
 @pytest.mark.parametrize(("avg_logprob", "no_speech_prob"), [(-0.9, 0.9), (-1.2, 0.1)])
-def test_one_signal_alone_drops_nothing(avg_logprob: float, no_speech_prob: float) -> None:
+def test_one_signal_alone_removes_nothing(avg_logprob: float, no_speech_prob: float) -> None:
     fault = always(TEXT.split(), avg_logprob, no_speech_prob)
-    [found] = decode(World(SAID, fault), chunk(SPOKEN))
-    assert text(found).split() == TEXT.split()
+    [result] = decode(word_engine(SPOKEN, fault), chunk(SPANS))
+    assert text(result).split() == TEXT.split()
 
 
-def test_stock_phrases_over_music_are_dropped() -> None:
+def test_stock_phrases_over_music_are_removed() -> None:
     phrase = sentence("Thanks for watching!", 2.0)
     fault = always(["Thanks", "for", "watching!"], -0.8)
-    [found] = decode(World(phrase, fault), chunk([(0.0, 20.0)]), coverage_threshold=None)
-    assert listed(found.omissions) == [("boilerplate", "Thanks for watching!")]
-    assert found.omissions[0].score > 0.8
+    [result] = decode(word_engine(phrase, fault), chunk([(0.0, 20.0)]), coverage_threshold=None)
+    assert reasons_and_texts(result.omissions) == [("boilerplate", "Thanks for watching!")]
+    assert result.omissions[0].score > 0.8
 
 
-def test_stock_phrases_that_are_said_stay() -> None:
+def test_spoken_stock_phrases_stay() -> None:
     phrase = sentence("Thanks for watching!", 0.0)
-    for probability in (-0.2, -0.8):
-        fault = always(["Thanks", "for", "watching!"], probability)
-        [found] = decode(World(phrase, fault), chunk([(0.0, 1.2)]))
-        assert text(found) == "Thanks for watching!"
+    for avg_logprob in (-0.2, -0.8):
+        fault = always(["Thanks", "for", "watching!"], avg_logprob)
+        [result] = decode(word_engine(phrase, fault), chunk([(0.0, 1.2)]))
+        assert text(result) == "Thanks for watching!"
 
 
-@pytest.mark.parametrize(("avg_logprob", "dropped"), [(-1.5, True), (-0.5, False)])
-def test_improbable_stock_phrases_are_dropped(avg_logprob: float, dropped: bool) -> None:
+@pytest.mark.parametrize(("avg_logprob", "removed"), [(-1.5, True), (-0.5, False)])
+def test_improbable_stock_phrases_are_removed(avg_logprob: float, removed: bool) -> None:
     phrase = sentence("music playing", 0.0)
-    [found] = decode(World(phrase, always(["music", "playing"], avg_logprob)), chunk([(0.0, 0.8)]))
-    assert listed(found.omissions) == ([("boilerplate", "music playing")] if dropped else [])
+    [result] = decode(
+        word_engine(phrase, always(["music", "playing"], avg_logprob)), chunk([(0.0, 0.8)])
+    )
+    assert reasons_and_texts(result.omissions) == (
+        [("boilerplate", "music playing")] if removed else []
+    )
 
 
-def test_a_noise_is_too_short_for_a_sentence() -> None:
+def test_a_sentence_is_too_fast_for_a_short_noise() -> None:
     phrase = sentence("Thank you.", 0.0, pace=0.1)
-    [found] = decode(World(phrase), chunk([(0.0, 0.2)]))
-    assert listed(found.omissions) == [("too fast", "Thank you.")]
-    [found] = decode(World(sentence("Yes.", 0.0, pace=0.2)), chunk([(0.0, 0.2)]))
-    assert text(found) == "Yes."
+    [result] = decode(word_engine(phrase), chunk([(0.0, 0.2)]))
+    assert reasons_and_texts(result.omissions) == [("too fast", "Thank you.")]
+    [result] = decode(word_engine(sentence("Yes.", 0.0, pace=0.2)), chunk([(0.0, 0.2)]))
+    assert text(result) == "Yes."
 
 
 PROMPT = "Kubernetes and Istio maintainers meeting"
 
 
-def leaks(call: Call, heard: Sequence[str]) -> Heard:
-    """The prompt's words come first, whoever said them."""
-    return Heard([*PROMPT.split(), *heard] if len(call.prompt) > 4 else heard)
+def leaks(call: Call, words: Sequence[str]) -> DecodedWords:
+    """With a prompt, the text begins with the prompt's words, which are not spoken."""
+    return DecodedWords([*PROMPT.split(), *words] if len(call.prompt) > 4 else words)
 
 
 @pytest.mark.parametrize("option", ["initial_prompt", "hotwords"])
-def test_a_leaked_prompt_is_dropped(option: str) -> None:
-    engine = World(SAID, leaks)
-    [found] = decode(engine, chunk(SPOKEN), **{option: PROMPT})
-    assert text(found) == TEXT
-    assert "prompt" in {one.reason for one in found.omissions}
-    gone = " ".join(one.text for one in found.omissions)
-    assert all(word in gone for word in PROMPT.split())
+def test_a_leaked_prompt_is_removed(option: str) -> None:
+    engine = word_engine(SPOKEN, leaks)
+    [result] = decode(engine, chunk(SPANS), **{option: PROMPT})
+    assert text(result) == TEXT
+    assert "prompt" in {omission.reason for omission in result.omissions}
+    removed = " ".join(omission.text for omission in result.omissions)
+    assert all(word in removed for word in PROMPT.split())
 
 
-def test_words_of_the_prompt_that_are_said_stay_as_the_prompt_spells_them() -> None:
-    said = sentence("the Kubernetes and Istio maintainers are here", 0.0)
+def test_spoken_words_of_the_prompt_keep_the_spelling_of_the_prompt() -> None:
+    spoken = sentence("the Kubernetes and Istio maintainers are here", 0.0)
 
-    def spells(call: Call, heard: Sequence[str]) -> Heard:
+    def spells(call: Call, words: Sequence[str]) -> DecodedWords:
         if len(call.prompt) > 4:
-            return Heard(heard)
-        wrong = {"Kubernetes": "Cooper", "Istio": "Easter"}
-        return Heard([wrong.get(word, word) for word in heard])
+            return DecodedWords(words)
+        misspelled = {"Kubernetes": "Cooper", "Istio": "Easter"}
+        return DecodedWords([misspelled.get(word, word) for word in words])
 
-    [found] = decode(World(said, spells), chunk([(0.0, 2.8)]), initial_prompt=PROMPT)
-    assert text(found) == "the Kubernetes and Istio maintainers are here"
-    assert found.omissions == ()
+    [result] = decode(word_engine(spoken, spells), chunk([(0.0, 2.8)]), initial_prompt=PROMPT)
+    assert text(result) == "the Kubernetes and Istio maintainers are here"
+    assert result.omissions == ()
 
 
-def test_a_prompt_of_token_ids() -> None:
-    engine = World(SAID)
+def test_a_prompt_may_be_token_ids() -> None:
+    engine = word_engine(SPOKEN)
     ids = tuple(engine.tokenizer.encode(f" {PROMPT}", add_special_tokens=False).ids)
-    decode(engine, chunk(SPOKEN), initial_prompt=ids)
-    decode(engine, chunk(SPOKEN), initial_prompt=PROMPT)
-    one, other = (call.prompt for call in engine.calls)
-    assert one == other
-    assert one[0] == engine.tokenizer.token_to_id("<|startofprev|>")
-    assert one[1 : 1 + len(ids)] == ids
+    decode(engine, chunk(SPANS), initial_prompt=ids)
+    decode(engine, chunk(SPANS), initial_prompt=PROMPT)
+    from_ids, from_text = (call.prompt for call in engine.calls)
+    assert from_ids == from_text
+    assert from_ids[0] == engine.tokenizer.token_to_id("<|startofprev|>")
+    assert from_ids[1 : 1 + len(ids)] == ids
 
 
-def test_the_prefix_begins_the_recording_and_stays_in_its_text() -> None:
-    def goes_on(call: Call, heard: Sequence[str]) -> Heard:
-        return Heard(heard[2:] if call.start == 0 else heard)
+def test_the_prefix_stays_in_the_text_of_the_first_chunk() -> None:
+    def continues(call: Call, words: Sequence[str]) -> DecodedWords:
+        return DecodedWords(words[2:] if call.start == 0 else words)
 
-    engine = World([*SAID, *sentence("and more", 100.0)], goes_on)
-    found = decode(engine, chunk(SPOKEN), chunk([(100.0, 100.8)], index=1), prefix="please enter")
-    assert text(found[0]) == TEXT
-    assert text(found[1]) == "and more"
+    engine = word_engine([*SPOKEN, *sentence("and more", 100.0)], continues)
+    results = decode(engine, chunk(SPANS), chunk([(100.0, 100.8)], index=1), prefix="please enter")
+    assert text(results[0]) == TEXT
+    assert text(results[1]) == "and more"
     assert len(engine.calls[0].prompt) == len(engine.calls[1].prompt) + 2
 
 
-def test_words_keep_their_places_around_a_loop() -> None:
-    def looping(_: Call, heard: Sequence[str]) -> Heard:
-        return Heard([*heard[:5], *(["um"] * 150), *heard[5:]])
+def test_words_keep_their_times_around_a_loop() -> None:
+    def looping(_: Call, words: Sequence[str]) -> DecodedWords:
+        return DecodedWords([*words[:5], *(["um"] * 150), *words[5:]])
 
-    [found] = decode(World(SAID, looping), chunk(SPOKEN), word_timestamps=True)
-    words = [word for segment in found.segments for word in segment.words or ()]
-    places = {word.word.strip(): word.start for word in words}
-    for one in SAID:
-        assert places[one.word] == pytest.approx(one.start, abs=0.41)
+    [result] = decode(word_engine(SPOKEN, looping), chunk(SPANS), word_timestamps=True)
+    words = [word for segment in result.segments for word in segment.words or ()]
+    starts = {word.word.strip(): word.start for word in words}
+    for spoken in SPOKEN:
+        assert starts[spoken.word] == pytest.approx(spoken.start, abs=0.41)

@@ -6,18 +6,24 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.unit.fakes import multilingual_tokenizer
-from whisperbatch.decoding.segments import LONGEST, SHORTEST, by_sentence, by_timestamps, draft
+from whisperbatch.decoding.segments import (
+    MAX_SEGMENT,
+    MIN_SEGMENT,
+    join_words,
+    segment_by_sentence,
+    segment_by_timestamps,
+)
 from whisperbatch.decoding.tokenizer import WhisperTokenizer
 from whisperbatch.decoding.words import AlignedWord
 from whisperbatch.types import Chunk, SpeechSpan, to_samples
 
 VOCABULARY = WhisperTokenizer(multilingual_tokenizer(), multilingual=True)
-FIRST = VOCABULARY.no_timestamps + 1  # 0.00
-ALL = (SpeechSpan(0, to_samples(60)),)
+FIRST_TIMESTAMP = VOCABULARY.no_timestamps + 1  # 0.00
+SPEECH = (SpeechSpan(0, to_samples(60)),)
 
 
 def evenly(text: str, length: float = 0.3, span: int = 0, start: float = 0.0) -> list[AlignedWord]:
-    """Words one after the other, each as long as the next."""
+    """Words one after the other, each `length` seconds long."""
     words = [f" {word}" for word in text.split()]
     joints = [to_samples(start + n * length) for n in range(len(words) + 1)]
     return [
@@ -26,14 +32,14 @@ def evenly(text: str, length: float = 0.3, span: int = 0, start: float = 0.0) ->
     ]
 
 
-def texts(words: list[AlignedWord], speech: tuple[SpeechSpan, ...] = ALL) -> list[str]:
-    return [d.text for d in by_sentence(words, speech)]
+def texts(words: list[AlignedWord], speech: tuple[SpeechSpan, ...] = SPEECH) -> list[str]:
+    return [segment.text for segment in segment_by_sentence(words, speech)]
 
 
 def test_a_segment_ends_with_its_sentence() -> None:
     words = evenly("Please hold. Is it you? Yes! I see… well.")
     assert texts(words) == ["Please hold.", "Is it you?", "Yes!", "I see…", "well."]
-    first = by_sentence(words, ALL)[0]
+    first = segment_by_sentence(words, SPEECH)[0]
     assert (first.start, first.end) == (0, to_samples(0.6))
     assert first.words == tuple(words[:2])
 
@@ -50,15 +56,15 @@ def test_a_segment_ends_with_its_sentence() -> None:
         "about approx. ten of them.",
     ],
 )
-def test_not_every_full_stop_ends_a_sentence(text: str) -> None:
+def test_a_full_stop_of_an_abbreviation_ends_no_sentence(text: str) -> None:
     assert texts(evenly(text)) == [text]
 
 
-def test_closing_marks_belong_to_the_sentence() -> None:
+def test_closing_marks_belong_to_their_sentence() -> None:
     assert texts(evenly('He said "no." (Really?) Yes.')) == ['He said "no."', "(Really?)", "Yes."]
 
 
-def test_sentences_of_other_scripts_end() -> None:
+def test_sentences_end_in_other_scripts() -> None:
     assert texts(evenly("请稍候。 谢谢。 कृपया। شكرا؟")) == ["请稍候。", "谢谢。", "कृपया।", "شكرا؟"]
 
 
@@ -66,42 +72,43 @@ def test_a_pause_in_speech_ends_a_segment() -> None:
     speech = (SpeechSpan(0, 16_000), SpeechSpan(22_400, 48_000))
     words = [*evenly("one two"), *evenly("three four", span=1, start=1.4)]
     assert texts(words, speech) == ["one two", "three four"]
-    closer = (SpeechSpan(0, 16_000), SpeechSpan(22_399, 48_000))
-    assert texts(words, closer) == ["one two three four"]
+    shorter_pause = (SpeechSpan(0, 16_000), SpeechSpan(22_399, 48_000))
+    assert texts(words, shorter_pause) == ["one two three four"]
 
 
-def test_pauses_with_a_span_without_words_between_add_up() -> None:
+def test_the_pauses_around_a_span_without_words_are_added() -> None:
     speech = (SpeechSpan(0, 16_000), SpeechSpan(19_200, 20_000), SpeechSpan(23_200, 48_000))
     words = [*evenly("one two"), *evenly("three four", span=2, start=1.5)]
     assert texts(words, speech) == ["one two", "three four"]
 
 
-def test_a_long_sentence_is_parted_at_a_comma() -> None:
+def test_a_long_sentence_is_divided_at_a_comma() -> None:
     text = " ".join(["word"] * 30 + ["word,"] + ["word"] * 29)
     words = evenly(text)
-    assert words[-1].end == to_samples(18) > LONGEST
+    assert words[-1].end == to_samples(18) > MAX_SEGMENT
     assert texts(words) == [" ".join(["word"] * 30 + ["word,"]), " ".join(["word"] * 29)]
 
 
-def test_a_long_sentence_is_parted_at_a_pause() -> None:
+def test_a_long_sentence_is_divided_at_a_pause() -> None:
     speech = (SpeechSpan(0, to_samples(8.5)), SpeechSpan(to_samples(8.8), to_samples(18)))
     words = [*evenly("a " * 28), *evenly("b " * 28, span=1, start=8.8)]
     assert texts(words, speech) == [("a " * 28).strip(), ("b " * 28).strip()]
 
 
-def test_one_word_is_never_parted() -> None:
-    [found] = by_sentence([AlignedWord(" endless", 0, to_samples(29), 0.5, 0)], ALL)
-    assert (found.start, found.end) == (0, to_samples(29))
+def test_a_single_word_is_never_divided() -> None:
+    [segment] = segment_by_sentence([AlignedWord(" endless", 0, to_samples(29), 0.5, 0)], SPEECH)
+    assert (segment.start, segment.end) == (0, to_samples(29))
 
 
-def test_nothing_but_space_is_no_segment() -> None:
-    assert by_sentence([], ALL) == []
-    assert by_sentence([AlignedWord(" ", 0, 100, 0.5, 0)], ALL) == []
+def test_space_alone_is_no_segment() -> None:
+    assert segment_by_sentence([], SPEECH) == []
+    assert segment_by_sentence([AlignedWord(" ", 0, 100, 0.5, 0)], SPEECH) == []
 
 
-def test_a_draft_joins_words_as_they_are_written() -> None:
+def test_join_words_adds_no_space() -> None:
     words = [AlignedWord("请", 5, 6, 0.5, 0), AlignedWord("稍候。", 6, 9, 0.5, 0)]
-    assert (draft(words).text, draft(words).start, draft(words).end) == ("请稍候。", 5, 9)
+    joined = join_words(words)
+    assert (joined.text, joined.start, joined.end) == ("请稍候。", 5, 9)
 
 
 @given(
@@ -114,26 +121,26 @@ def test_a_draft_joins_words_as_they_are_written() -> None:
         max_size=60,
     )
 )
-def test_words_are_kept_and_segments_are_short(given_words: list[tuple[str, int, int]]) -> None:
+def test_segments_contain_all_words_and_are_short(timed_words: list[tuple[str, int, int]]) -> None:
     words, speech, position = [], [], 0
-    for number, (text, length, gap) in enumerate(given_words):
+    for number, (text, length, gap) in enumerate(timed_words):
         words.append(AlignedWord(text, position, position + length, 0.5, number))
         speech.append(SpeechSpan(position, position + length))
         position += length + gap
-    found = by_sentence(words, speech)
-    assert [word for d in found for word in d.words] == words
-    for d in found:
-        assert d.end - d.start <= LONGEST or len(d.words) == 1
-        assert (d.start, d.end) == (d.words[0].start, d.words[-1].end)
-        assert d.text == d.text.strip() != ""
-    for one, other in pairwise(found):
-        assert one.end <= other.start
+    segments = segment_by_sentence(words, speech)
+    assert [word for segment in segments for word in segment.words] == words
+    for segment in segments:
+        assert segment.end - segment.start <= MAX_SEGMENT or len(segment.words) == 1
+        assert (segment.start, segment.end) == (segment.words[0].start, segment.words[-1].end)
+        assert segment.text == segment.text.strip() != ""
+    for segment, following in pairwise(segments):
+        assert segment.end <= following.start
 
 
-def test_parting_leaves_no_crumbs() -> None:
+def test_dividing_leaves_no_very_short_segments() -> None:
     words = evenly(" ".join(["and,"] + ["word"] * 52 + ["word,", "too"]))
-    for found in by_sentence(words, ALL):
-        assert found.end - found.start >= SHORTEST
+    for segment in segment_by_sentence(words, SPEECH):
+        assert segment.end - segment.start >= MIN_SEGMENT
 
 
 def chunk(length: float = 10.0, start: float = 0.0) -> Chunk:
@@ -142,31 +149,31 @@ def chunk(length: float = 10.0, start: float = 0.0) -> Chunk:
 
 
 def tokens(*parts: float | str) -> list[int]:
-    """Seconds become timestamp tokens, text its tokens."""
-    found: list[int] = []
+    """Return timestamp tokens for numbers (seconds) and text tokens for texts."""
+    token_ids: list[int] = []
     for part in parts:
         if isinstance(part, str):
-            found += VOCABULARY._tokenizer.encode(part, add_special_tokens=False).ids
+            token_ids += VOCABULARY._tokenizer.encode(part, add_special_tokens=False).ids
         else:
-            found.append(FIRST + round(part / 0.02))
-    return found
+            token_ids.append(FIRST_TIMESTAMP + round(part / 0.02))
+    return token_ids
 
 
-def timed(given_tokens: list[int], of: Chunk) -> list[tuple[str, float, float]]:
-    found = by_timestamps(given_tokens, of, VOCABULARY)
-    return [(d.text, d.start / 16000, d.end / 16000) for d, _ in found]
+def timed(token_ids: list[int], decoded: Chunk) -> list[tuple[str, float, float]]:
+    segments = segment_by_timestamps(token_ids, decoded, VOCABULARY)
+    return [(text.text, text.start / 16000, text.end / 16000) for text, _ in segments]
 
 
-def test_whispers_own_timestamps() -> None:
-    given_tokens = tokens(0.0, " One.", 1.5, 2.0, " Two.", 3.02)
-    assert timed(given_tokens, chunk(start=100)) == [("One.", 100, 101.5), ("Two.", 102, 103.02)]
-    assert [part for _, part in by_timestamps(given_tokens, chunk(), VOCABULARY)] == [
+def test_timestamp_tokens_delimit_segments() -> None:
+    token_ids = tokens(0.0, " One.", 1.5, 2.0, " Two.", 3.02)
+    assert timed(token_ids, chunk(start=100)) == [("One.", 100, 101.5), ("Two.", 102, 103.02)]
+    assert [part for _, part in segment_by_timestamps(token_ids, chunk(), VOCABULARY)] == [
         tokens(" One."),
         tokens(" Two."),
     ]
 
 
-def test_text_without_an_end_lasts_to_the_end_of_the_chunk() -> None:
+def test_text_without_end_timestamp_ends_with_the_chunk() -> None:
     assert timed(tokens(1.0, " One.", 2.0, 3.0, " Two"), chunk()) == [
         ("One.", 1, 2),
         ("Two", 3, 10),
@@ -174,20 +181,20 @@ def test_text_without_an_end_lasts_to_the_end_of_the_chunk() -> None:
     assert timed(tokens(" One"), chunk(start=5)) == [("One", 5, 15)]
 
 
-def test_times_beyond_the_chunk_are_its_end() -> None:
+def test_times_after_the_chunk_become_its_end() -> None:
     assert timed(tokens(9.0, " One.", 12.0), chunk()) == [("One.", 9, 10)]
 
 
-def test_an_end_before_its_start_is_its_start() -> None:
+def test_an_end_before_its_start_becomes_the_start() -> None:
     assert timed(tokens(4.0, " One.", 2.0), chunk()) == [("One.", 4, 4)]
 
 
-def test_timestamps_alone_are_no_segments() -> None:
+def test_timestamps_without_text_make_no_segments() -> None:
     assert timed(tokens(0.0, 1.0, 1.0, 30.0), chunk()) == []
     assert timed([], chunk()) == []
 
 
-def test_timestamps_after_a_cut_pause() -> None:
+def test_timestamps_after_a_shortened_pause() -> None:
     pieces = (SpeechSpan(0, 32_000), SpeechSpan(160_000, 192_000))
     cut = Chunk(0, 0, pieces, pieces, np.zeros(64_000, np.float32))
     assert timed(tokens(0.0, " One.", 1.0, 3.0, " Two.", 4.0), cut) == [

@@ -27,7 +27,7 @@ def encode(text: str) -> list[int]:
     return list(multilingual_tokenizer().encode(text, add_special_tokens=False).ids)
 
 
-def test_special_tokens_are_whispers() -> None:
+def test_special_tokens_are_those_of_whisper() -> None:
     assert (ENGLISH.end_of_text, ENGLISH.no_timestamps, ENGLISH.size) == (50256, 50362, 51864)
     assert (BASE.end_of_text, BASE.no_timestamps, BASE.size) == (50257, 50363, 51865)
 
@@ -43,13 +43,13 @@ def test_prompts() -> None:
     assert ENGLISH.prompt("en", "transcribe") == [50257]
 
 
-def test_a_prompt_is_the_callers_to_keep() -> None:
+def test_changing_a_prompt_does_not_change_later_prompts() -> None:
     BASE.prompt("de", "transcribe").append(1)
     assert len(BASE.prompt("de", "transcribe")) == 3
 
 
-def test_languages_it_knows() -> None:
-    assert {language for language in LANGUAGES if not BASE.knows(language)} == {"yue"}
+def test_base_has_all_languages_except_cantonese() -> None:
+    assert {language for language in LANGUAGES if not BASE.has_language(language)} == {"yue"}
 
 
 def test_timestamps_count_in_steps_of_20_ms() -> None:
@@ -60,7 +60,7 @@ def test_timestamps_count_in_steps_of_20_ms() -> None:
         assert BASE.timestamp(token) is None
 
 
-def test_text_is_without_special_tokens() -> None:
+def test_text_has_no_special_tokens() -> None:
     first = BASE.no_timestamps + 1
     tokens = [first, *encode(" Hello."), first + 50, BASE.end_of_text]
     assert BASE.text(tokens) == " Hello."
@@ -68,14 +68,14 @@ def test_text_is_without_special_tokens() -> None:
 
 
 @pytest.mark.parametrize("language", TEXTS)
-def test_words_hold_every_token_once_in_order(language: str) -> None:
+def test_words_contain_every_token_once_in_order(language: str) -> None:
     tokens = encode(TEXTS[language])
     groups = BASE.words(tokens, language)
     assert [token for group in groups for token in group] == tokens
     assert "".join(BASE.text(group) for group in groups) == TEXTS[language]
 
 
-def test_words_are_parted_at_spaces_and_marks() -> None:
+def test_words_are_split_at_spaces_and_punctuation() -> None:
     tokens = encode(TEXTS["en"])
     assert [BASE.text(group) for group in BASE.words(tokens, "en")] == [
         *(" Mr", ".", " O", "'Brien", " didn't", " pay", " $3", ".50", " (he", " said).")
@@ -88,7 +88,7 @@ def test_words_of_unspaced_languages_are_characters() -> None:
     assert all(" " not in BASE.text(group) for group in groups)
 
 
-def test_no_words_of_no_tokens() -> None:
+def test_no_tokens_make_no_words() -> None:
     assert BASE.words([], "en") == []
     assert BASE.words([], "zh") == []
 
@@ -96,13 +96,13 @@ def test_no_words_of_no_tokens() -> None:
 @given(
     st.lists(st.integers(0, BASE.end_of_text - 1), max_size=30), st.sampled_from(("en", "zh", "ru"))
 )
-def test_no_token_is_lost_however_odd(tokens: list[int], language: str) -> None:
-    """Decoding that stops half way through a character leaves bytes that are no text."""
+def test_no_token_is_lost(tokens: list[int], language: str) -> None:
+    """Even if decoding stops within a character and leaves bytes that are not valid UTF-8."""
     groups = BASE.words(tokens, language)
     assert [token for group in groups for token in group] == tokens
 
 
-def test_another_tokenizer_is_refused() -> None:
-    other = WhisperTokenizer(Tokenizer(models.BPE()), multilingual=True)
+def test_a_tokenizer_of_another_model_is_refused() -> None:
+    vocabulary = WhisperTokenizer(Tokenizer(models.BPE()), multilingual=True)
     with pytest.raises(ModelError, match=r"has no <\|endoftext\|>"):
-        _ = other.end_of_text
+        _ = vocabulary.end_of_text

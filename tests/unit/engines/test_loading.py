@@ -8,7 +8,7 @@ from whisperbatch import MissingExtraError, OptionError
 
 
 @pytest.mark.parametrize(
-    ("given", "name"),
+    ("keywords", "expected"),
     [
         ({"compile": True}, "compile=True"),
         ({"quantization": "int8"}, "quantization='int8'"),
@@ -20,10 +20,12 @@ from whisperbatch import MissingExtraError, OptionError
         ({"engine": "torch", "intra_threads": 2}, "intra_threads=2"),
     ],
 )
-def test_keywords_that_do_not_go_together_are_refused(given: dict[str, Any], name: str) -> None:
-    engine = given.get("engine", "ctranslate2")
-    with pytest.raises(OptionError, match=f"{name} has no effect with engine='{engine}'"):
-        wb.load("tiny.en", **given)
+def test_keywords_without_effect_on_the_engine_are_refused(
+    keywords: dict[str, Any], expected: str
+) -> None:
+    engine = keywords.get("engine", "ctranslate2")
+    with pytest.raises(OptionError, match=f"{expected} has no effect with engine='{engine}'"):
+        wb.load("tiny.en", **keywords)
 
 
 def test_an_unknown_engine_is_refused() -> None:
@@ -31,7 +33,7 @@ def test_an_unknown_engine_is_refused() -> None:
         wb.load("tiny.en", engine="jax")  # type: ignore[arg-type]
 
 
-def test_a_missing_pytorch_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_error_names_pytorchs_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "torch", None)
     monkeypatch.delitem(sys.modules, "whisperbatch.engines.torch.engine", raising=False)
     with pytest.raises(MissingExtraError, match=r'pip install "whisperbatch\[torch\]"'):
@@ -40,7 +42,7 @@ def test_a_missing_pytorch_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.torch
 @pytest.mark.parametrize(
-    ("given", "message"),
+    ("keywords", "message"),
     [
         ({"device_index": (0, 1)}, r"device_index=\(0, 1\): engine='torch' runs on one device"),
         ({"device_index": 3, "device": "cpu"}, "device_index=3 needs CUDA"),
@@ -53,6 +55,8 @@ def test_a_missing_pytorch_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
         ({"quantization": "int8", "group_size": 128}, "group_size=128 has no effect"),
     ],
 )
-def test_what_pytorch_cannot_do_is_refused(given: dict[str, Any], message: str) -> None:
+def test_options_that_pytorch_cannot_honour_are_refused(
+    keywords: dict[str, Any], message: str
+) -> None:
     with pytest.raises(OptionError, match=message):
-        wb.load("tiny.en", engine="torch", **given)
+        wb.load("tiny.en", engine="torch", **keywords)

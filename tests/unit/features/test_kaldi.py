@@ -1,4 +1,4 @@
-"""What needs PyTorch and torchaudio; skipped where they are not installed."""
+"""Features on Kaldi's frames. Skipped if PyTorch or torchaudio is not installed."""
 
 from typing import Any
 
@@ -25,27 +25,27 @@ def _needs_torch(modules: tuple[Any, Any]) -> None:
 
 
 def speechlike(length: int) -> Samples:
-    """Noise in swelling bursts, shape (length,)."""
+    """Return noise in bursts of varying loudness, shape (length,)."""
     rng = np.random.default_rng(7)
-    swell = np.abs(np.sin(np.arange(length) / 9000)) ** 3
-    return (0.05 * swell * rng.standard_normal(length)).astype(np.float32)
+    envelope = np.abs(np.sin(np.arange(length) / 9000)) ** 3
+    return (0.05 * envelope * rng.standard_normal(length)).astype(np.float32)
 
 
 @pytest.mark.parametrize("n_mels", [80, 128])
 @pytest.mark.parametrize("length", [160, 321, 51_200, 51_360, 160_000, WINDOW])
-def test_mel_is_near_whispers_own(length: int, n_mels: int) -> None:
+def test_mel_is_close_to_whispers_features(length: int, n_mels: int) -> None:
     samples = speechlike(length)
     difference = np.abs(KaldiMel(n_mels)(samples) - WhisperFeatures(n_mels)(samples))
     assert difference.mean() < 0.002
     assert difference.max() < 0.3
 
 
-def test_mel_of_silence_is_whispers() -> None:
+def test_mel_of_silence_equals_whispers_features() -> None:
     silence = np.zeros(16_000, np.float32)
     np.testing.assert_allclose(KaldiMel(80)(silence), WhisperFeatures(80)(silence), atol=1e-5)
 
 
-def test_fbank_is_the_published_version(modules: tuple[Any, Any]) -> None:
+def test_fbank_equals_the_published_version(modules: tuple[Any, Any]) -> None:
     torch, kaldi = modules
     samples = speechlike(50_000)
     published = kaldi.fbank(
@@ -57,7 +57,7 @@ def test_fbank_is_the_published_version(modules: tuple[Any, Any]) -> None:
     np.testing.assert_allclose(features[:, : published.shape[1]], published, atol=1e-5)
 
 
-def test_fbank_pads_with_what_zeros_give() -> None:
+def test_fbank_pads_with_the_value_of_silence() -> None:
     extractor = KaldiFbank(80)
     features = extractor(np.zeros(16_000, np.float32))
     np.testing.assert_allclose(features, FBANK_SILENCE, atol=1e-5)
@@ -65,8 +65,10 @@ def test_fbank_pads_with_what_zeros_give() -> None:
 
 
 @pytest.mark.parametrize("extractor", [KaldiMel, KaldiFbank])
-def test_torch_threads_are_left_alone(extractor: Any, modules: tuple[Any, Any]) -> None:
+def test_the_number_of_torch_threads_does_not_change(
+    extractor: Any, modules: tuple[Any, Any]
+) -> None:
     torch, _ = modules
-    before = torch.get_num_threads()
+    threads = torch.get_num_threads()
     extractor(80)(speechlike(16_000))
-    assert torch.get_num_threads() == before
+    assert torch.get_num_threads() == threads

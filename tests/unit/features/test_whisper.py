@@ -1,3 +1,5 @@
+"""Whisper's features, the registry of extractors, and the errors of the extra `kaldi`."""
+
 import importlib
 import os
 import subprocess
@@ -21,12 +23,12 @@ KALDI_KINDS: tuple[FeatureKind, ...] = ("kaldi", "kaldi-mel", "kaldi-fbank")
 
 
 def tones(length: int, seed: int = 0) -> Samples:
-    """Noise and gliding tones that swell and fade, shape (length,)."""
+    """Return noise and gliding tones of varying loudness, shape (length,)."""
     rng = np.random.default_rng(seed)
     time = np.arange(length) / 16_000
-    swell = np.sin(2 * np.pi * 0.7 * time) ** 4
-    tone = sum(np.sin(2 * np.pi * f * time * (1 + 0.05 * time)) for f in (130, 410, 2300))
-    return (swell * (0.1 * tone + 0.05 * rng.standard_normal(length))).astype(np.float32)
+    envelope = np.sin(2 * np.pi * 0.7 * time) ** 4
+    tone = sum(np.sin(2 * np.pi * hertz * time * (1 + 0.05 * time)) for hertz in (130, 410, 2300))
+    return (envelope * (0.1 * tone + 0.05 * rng.standard_normal(length))).astype(np.float32)
 
 
 def reference(samples: Samples, n_mels: int = 80) -> Any:
@@ -34,7 +36,7 @@ def reference(samples: Samples, n_mels: int = 80) -> Any:
 
 
 @pytest.mark.parametrize("n_mels", [80, 128])
-def test_filters_are_whispers(n_mels: int) -> None:
+def test_filters_equal_whispers(n_mels: int) -> None:
     np.testing.assert_array_equal(mel_filters(n_mels), Reference(n_mels).mel_filters)
 
 
@@ -61,7 +63,7 @@ def test_a_peak_after_the_last_frame_still_sets_the_floor() -> None:
     np.testing.assert_allclose(features, reference(samples), rtol=0, atol=1e-5)
 
 
-def test_silence_is_the_least_value_and_never_nan() -> None:
+def test_silence_has_the_minimum_value_and_is_not_nan() -> None:
     np.testing.assert_allclose(WhisperFeatures(80)(np.zeros(8000, np.float32)), SILENCE, atol=1e-6)
 
 
@@ -74,15 +76,15 @@ def test_loud_and_faint_input() -> None:
 
 
 def test_strided_and_read_only_samples() -> None:
-    both = np.repeat(tones(9000), 2)
-    both.flags.writeable = False
+    samples = np.repeat(tones(9000), 2)
+    samples.flags.writeable = False
     np.testing.assert_array_equal(
-        WhisperFeatures(80)(both[::2]), WhisperFeatures(80)(both[::2].copy())
+        WhisperFeatures(80)(samples[::2]), WhisperFeatures(80)(samples[::2].copy())
     )
 
 
 @pytest.mark.parametrize("length", [160, 4000, 100_000])
-def test_pad_value_is_what_zeros_after_the_chunk_become(length: int) -> None:
+def test_pad_value_is_the_feature_of_zeros_after_the_chunk(length: int) -> None:
     samples = tones(length)
     extractor = WhisperFeatures(80)
     frames = length // 160
@@ -91,13 +93,13 @@ def test_pad_value_is_what_zeros_after_the_chunk_become(length: int) -> None:
     np.testing.assert_allclose(padded[:, frames + 3 :], value, rtol=0, atol=1e-5)
 
 
-def test_pad_value_of_silence_and_of_nothing() -> None:
+def test_pad_value_of_silence_and_of_no_frames() -> None:
     extractor = WhisperFeatures(80)
     assert extractor.pad_value(extractor(np.zeros(4000, np.float32))) == pytest.approx(SILENCE)
     assert extractor.pad_value(np.empty((80, 0), np.float32)) == pytest.approx(SILENCE)
 
 
-def test_many_threads_get_what_one_gets() -> None:
+def test_threads_do_not_change_the_features() -> None:
     extractor = WhisperFeatures(80)
     chunks = [tones(20_000 + 5000 * seed, seed) for seed in range(16)]
     with ThreadPoolExecutor(8) as pool:
@@ -127,7 +129,7 @@ def test_import_loads_no_torch() -> None:
 
 @pytest.mark.parametrize("kind", KALDI_KINDS)
 @pytest.mark.parametrize("missing", ["torch", "torchaudio"])
-def test_missing_extra_says_what_to_install(
+def test_a_missing_extra_names_the_package_to_install(
     kind: FeatureKind, missing: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def absent(name: str) -> ModuleType:
@@ -154,7 +156,7 @@ def test_missing_extra_says_what_to_install(
     ],
 )
 @pytest.mark.parametrize("version", ["2.13.0+cpu", "2.13.0+cu130"])
-def test_torchaudio_of_another_build_says_which_to_install(
+def test_torchaudio_of_another_build_names_the_builds_to_install(
     kind: FeatureKind, error: Exception, version: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     torch = fake_torch(version)
@@ -169,13 +171,13 @@ def test_torchaudio_of_another_build_says_which_to_install(
     with pytest.raises(MissingExtraError) as caught:
         feature_extractor(kind, 80)
     message = str(caught.value)
-    assert f"torchaudio does not load beside torch {version}" in message
-    assert "install torch and torchaudio of one build" in message
+    assert f"torchaudio does not load with torch {version}" in message
+    assert "install torch and torchaudio of the same build" in message
     assert "\n" not in message
     assert caught.value.__cause__ is error
 
 
-def test_torch_that_fails_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_torch_that_does_not_load(monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(name: str) -> ModuleType:
         raise OSError("libtorch_cpu.so: truncated")
 

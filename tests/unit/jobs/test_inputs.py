@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from whisperbatch.errors import OptionError
-from whisperbatch.jobs.inputs import WorkItem, find, plan
+from whisperbatch.jobs.inputs import WorkItem, find_inputs, plan_outputs
 
 
 @pytest.fixture
@@ -19,49 +19,49 @@ def talks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def sources(*inputs: str) -> list[str]:
-    return [found.source for found in find(inputs)]
+    return [file.source for file in find_inputs(inputs)]
 
 
 def outputs(
     *inputs: str, into: str | None = None, formats: tuple[str, ...] = ("srt",)
 ) -> list[str]:
-    tasks = plan(tuple(find(inputs)), formats, Path(into) if into else None)
-    return [str(output) for task in tasks for output in task.outputs]
+    items = plan_outputs(tuple(find_inputs(inputs)), formats, Path(into) if into else None)
+    return [str(output) for item in items for output in item.outputs]
 
 
 @pytest.mark.usefixtures("talks")
-class TestFind:
-    def test_a_directory_gives_its_recordings_sorted_without_what_is_hidden(self) -> None:
+class TestFindInputs:
+    def test_a_directory_yields_its_recordings_sorted_without_hidden_files(self) -> None:
         assert sources("talks") == ["talks/a.WAV", "talks/b.mp3", "talks/monday/a.wav"]
 
-    def test_a_file_is_taken_whatever_its_name(self) -> None:
+    def test_a_named_file_may_have_any_suffix(self) -> None:
         assert sources("talks/monday/notes.pdf") == ["talks/monday/notes.pdf"]
 
-    def test_a_pattern_is_one_only_where_no_file_has_its_name(self, talks: Path) -> None:
+    def test_a_pattern_is_expanded_unless_a_file_has_this_name(self, talks: Path) -> None:
         assert sources("talks/*.mp3") == ["talks/b.mp3"]
         assert sources("talks/**/*.wav") == ["talks/monday/a.wav"]
         (talks / "talks" / "[x].mp3").write_bytes(b"x")
         assert sources("talks/[x].mp3") == ["talks/[x].mp3"]
 
-    def test_nothing_is_taken_twice(self) -> None:
+    def test_each_recording_is_yielded_once(self) -> None:
         assert sources("talks/b.mp3", "talks", "talks/b.mp3")[:2] == ["talks/b.mp3", "talks/a.WAV"]
         assert len(sources("talks/b.mp3", "talks", "talks/b.mp3")) == 3
 
-    def test_what_is_not_there_is_for_the_reader_to_say(self) -> None:
+    def test_a_missing_file_is_yielded_so_that_the_reader_reports_it(self) -> None:
         assert sources("nowhere.mp3", "nothing/*.mp3") == ["nowhere.mp3", "nothing/*.mp3"]
 
-    def test_one_file_spelled_twice_is_one(self, talks: Path) -> None:
+    def test_different_spellings_of_a_path_are_one_recording(self, talks: Path) -> None:
         assert sources("talks/b.mp3", "./talks/b.mp3", str(talks / "talks" / "b.mp3")) == [
             "talks/b.mp3"
         ]
 
-    def test_outputs_beside_their_recordings_are_no_recordings(self, talks: Path) -> None:
+    def test_outputs_next_to_their_recordings_are_ignored(self, talks: Path) -> None:
         (talks / "talks" / "b.txt").write_text("text")
         (talks / "talks" / "alone.txt").write_text("text")
         names = ["talks/alone.txt", "talks/b.mp3", "talks/b.txt"]
-        assert [one.source for one in find(names, {".txt"})] == names[:2]
+        assert [file.source for file in find_inputs(names, {".txt"})] == names[:2]
 
-    def test_folders_that_links_lead_to_are_searched_once(self, talks: Path) -> None:
+    def test_linked_folders_are_searched_once(self, talks: Path) -> None:
         elsewhere = talks / "elsewhere"
         elsewhere.mkdir()
         (elsewhere / "e.wav").write_bytes(b"x")
@@ -71,7 +71,7 @@ class TestFind:
         assert len(sources("talks")) == 4
 
     @pytest.mark.parametrize("name", ["x" * 300, "http://[bad/x.mp3", "a\0b"])
-    def test_odd_names_are_for_the_reader(self, name: str) -> None:
+    def test_invalid_names_are_yielded_so_that_the_reader_reports_them(self, name: str) -> None:
         assert sources(name) == [name]
         assert len(outputs(name)) == 1
 
@@ -79,22 +79,22 @@ class TestFind:
         with pytest.raises(OptionError, match="is empty"):
             sources("")
 
-    def test_standard_input_and_addresses_have_no_path(self) -> None:
-        found = tuple(find(["-", "https://example.org/talks/a%20b.mp3?x=1"]))
-        assert [one.own for one in found] == [None, None]
-        assert [task.path for task in plan(found, (), None)] == [None, None]
+    def test_standard_input_and_urls_have_no_path(self) -> None:
+        files = tuple(find_inputs(["-", "https://example.org/talks/a%20b.mp3?x=1"]))
+        assert [file.directory for file in files] == [None, None]
+        assert [item.path for item in plan_outputs(files, (), None)] == [None, None]
 
 
 @pytest.mark.usefixtures("talks")
-class TestPlan:
-    def test_outputs_lie_beside_their_recording(self) -> None:
+class TestPlanOutputs:
+    def test_outputs_go_next_to_their_recording(self) -> None:
         assert outputs("talks/b.mp3", formats=("srt", "txt")) == ["talks/b.srt", "talks/b.txt"]
 
-    def test_or_in_folders_as_they_were_found(self) -> None:
+    def test_an_output_directory_gets_the_same_subfolders(self) -> None:
         assert outputs("talks", into="out") == ["out/a.srt", "out/b.srt", "out/monday/a.srt"]
         assert outputs("talks/monday/a.wav", into="out") == ["out/a.srt"]
 
-    def test_recordings_that_differ_in_their_suffix_keep_it(self, talks: Path) -> None:
+    def test_recordings_that_differ_only_in_their_suffix_keep_the_suffix(self, talks: Path) -> None:
         (talks / "talks" / "b.wav").write_bytes(b"x")
         assert outputs("talks", into="out") == [
             "out/a.srt",
@@ -103,15 +103,17 @@ class TestPlan:
             "out/monday/a.srt",
         ]
 
-    def test_two_of_one_name_are_refused_and_cases_are_one(self, talks: Path) -> None:
+    def test_two_recordings_for_one_output_are_refused_whatever_the_case_of_letters(
+        self, talks: Path
+    ) -> None:
         with pytest.raises(OptionError, match=r"talks/a\.WAV and talks/monday/a\.wav would both"):
             outputs("talks/a.WAV", "talks/monday/a.wav", into="out")
-        assert outputs("talks/a.WAV", "talks/monday/a.wav")  # each beside its own
+        assert outputs("talks/a.WAV", "talks/monday/a.wav")  # each next to its recording
 
-    def test_what_has_no_path_is_named_after_what_it_is(self) -> None:
+    def test_outputs_of_urls_and_standard_input_get_a_name(self) -> None:
         assert outputs("-") == ["stdin.srt"]
         assert outputs("https://example.org/talks/a%20b.mp3?x=1", into="out") == ["out/a b.srt"]
         assert outputs("https://example.org/") == ["example.srt"]
 
-    def test_a_task_knows_its_path(self) -> None:
+    def test_a_work_item_has_the_path_of_its_recording(self) -> None:
         assert WorkItem("talks/b.mp3", ()).path == Path("talks/b.mp3")

@@ -1,279 +1,278 @@
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from tests.unit.fakes import FakeEncoded, FakeEngine, noise
+from tests.unit.fakes import FakeEngine, noise
 from tests.unit.media_files import encode
 from whisperbatch.errors import AudioError, EngineError, WriteError
-from whisperbatch.jobs.inputs import WorkItem, find, plan
-from whisperbatch.jobs.job import Event, Failed, Finished, Job, SegmentReady, digest, run
+from whisperbatch.jobs.inputs import WorkItem, find_inputs, plan_outputs
+from whisperbatch.jobs.job import Event, Failed, Finished, Job, SegmentReady, digest, run_job
 from whisperbatch.jobs.ledger import Ledger
-from whisperbatch.options import DecodeOptions, Options
-from whisperbatch.protocols import Encoded, Sampling
+from whisperbatch.options import Options
 from whisperbatch.transcriber import Transcriber
-from whisperbatch.types import Hypothesis, Transcript
+from whisperbatch.types import Transcript
 
 OPTIONS = Options(vad=False, language="en", batch_size=2, chunk_length=5.0)
 
 
-class Echo(FakeEngine):
-    """What it hears depends on the row alone: its level."""
-
-    def generate(
-        self,
-        encoded: Encoded,
-        prompts: Sequence[Sequence[int]],
-        options: DecodeOptions,
-        sampling: Sequence[Sampling] | None = None,
-    ) -> list[Hypothesis]:
-        assert isinstance(encoded, FakeEncoded)
-        super().generate(encoded, prompts, options, sampling)
-        texts = [f" Level {level:.6f}." for level in encoded.levels]
-        return [
-            Hypothesis(tuple(self.tokenizer.encode(t, add_special_tokens=False).ids), -0.1, 0.0)
-            for t in texts
-        ]
-
-    @property
-    def decoded(self) -> int:
-        """Rows so far."""
-        return sum(self.batches)
+def level_engine(**keywords: Any) -> FakeEngine:
+    """Return an engine that writes the level of each row: its text depends on the row only."""
+    return FakeEngine(decode=lambda call: f" Level {call.row.level:.6f}.", **keywords)
 
 
-def put(transcript: Transcript, path: Path) -> None:
+def write_text(transcript: Transcript, path: Path) -> None:
     path.write_text(transcript.text)
 
 
 @pytest.fixture
 def recordings(tmp_path: Path) -> list[Path]:
-    """Three of 20 s, five or so rows each."""
-    made = []
+    """Three recordings of 20 s, with about five rows each."""
+    paths = []
     for number in range(3):
         path = tmp_path / f"{number}.wav"
         path.write_bytes(encode([noise(20, seed=number)], "wav", "pcm_s16le", rate=16000))
-        made.append(path)
-    return made
+        paths.append(path)
+    return paths
 
 
-def tasks_of(recordings: Sequence[Path]) -> tuple[WorkItem, ...]:
-    return plan(tuple(find(map(str, recordings))), ("txt",), None)
+def items_of(recordings: Sequence[Path]) -> tuple[WorkItem, ...]:
+    return plan_outputs(tuple(find_inputs(map(str, recordings))), ("txt",), None)
 
 
 @pytest.fixture
 def ledger(tmp_path: Path) -> Iterator[Ledger]:
-    with Ledger(tmp_path) as made:
-        yield made
+    with Ledger(tmp_path) as opened:
+        yield opened
 
 
-def job(ledger: Ledger | None, settings: str = "s", *, anew: bool = False) -> Job:
-    return Job(lambda _: settings, ledger, anew=anew)
+def job(ledger: Ledger | None, settings: str = "s", *, redo: bool = False) -> Job:
+    return Job(lambda _: settings, ledger, redo=redo)
 
 
-def do(
+def run_events(
     engine: FakeEngine,
-    tasks: Sequence[WorkItem],
+    items: Sequence[WorkItem],
     ledger: Ledger | None = None,
-    write: Callable[[Transcript, Path], None] = put,
+    write: Callable[[Transcript, Path], None] = write_text,
 ) -> list[Event]:
-    return list(run(Transcriber(engine), tasks, OPTIONS, job(ledger), write=write))
+    return list(run_job(Transcriber(engine), items, OPTIONS, job(ledger), write=write))
 
 
-def done(task: WorkItem, ledger: Ledger, settings: str = "s") -> bool:
-    return job(ledger, settings).left(task) is None
+def done(item: WorkItem, ledger: Ledger, settings: str = "s") -> bool:
+    return job(ledger, settings).remaining(item) is None
 
 
-def test_every_recording_gives_its_segments_and_its_files(recordings: list[Path]) -> None:
-    tasks = tasks_of(recordings)
-    events = do(Echo(), tasks)
-    for task in tasks:
-        own = [event for event in events if event.task == task]
-        assert isinstance(own[-1], Finished)
-        assert own[-1].transcript.segments == tuple(
-            event.segment for event in own if isinstance(event, SegmentReady)
+def test_each_recording_yields_its_segments_and_writes_its_files(recordings: list[Path]) -> None:
+    items = items_of(recordings)
+    events = run_events(level_engine(), items)
+    for item in items:
+        item_events = [event for event in events if event.item == item]
+        assert isinstance(item_events[-1], Finished)
+        assert item_events[-1].transcript.segments == tuple(
+            event.segment for event in item_events if isinstance(event, SegmentReady)
         )
-        assert task.outputs[0].read_text() == own[-1].transcript.text
+        assert item.outputs[0].read_text() == item_events[-1].transcript.text
 
 
-def test_a_broken_one_costs_no_other(recordings: list[Path]) -> None:
+def test_a_broken_recording_does_not_affect_the_others(recordings: list[Path]) -> None:
     recordings[1].write_bytes(b"not media")
     missing = recordings[0].with_name("missing.wav")
-    events = do(Echo(), tasks_of([*recordings, missing]))
+    events = run_events(level_engine(), items_of([*recordings, missing]))
     ends = [event for event in events if not isinstance(event, SegmentReady)]
     failed = [event for event in ends if isinstance(event, Failed)]
-    assert {Path(event.task.source).name for event in failed} == {"1.wav", "missing.wav"}
+    assert {Path(event.item.source).name for event in failed} == {"1.wav", "missing.wav"}
     assert all(isinstance(event.error, AudioError) for event in failed)
     assert sum(isinstance(event, Finished) for event in ends) == 2
 
 
-def test_what_is_finished_is_known_by_recording_settings_and_outputs(
+def test_finished_means_same_recording_same_settings_and_all_outputs_there(
     recordings: list[Path], ledger: Ledger
 ) -> None:
-    tasks = tasks_of(recordings)
-    assert not any(done(task, ledger) for task in tasks)
-    do(Echo(), tasks, ledger)
-    assert all(done(task, ledger) for task in tasks)
-    assert not done(tasks[0], ledger, "other settings")
-    tasks[0].outputs[0].unlink()
-    assert not done(tasks[0], ledger)
+    items = items_of(recordings)
+    assert not any(done(item, ledger) for item in items)
+    run_events(level_engine(), items, ledger)
+    assert all(done(item, ledger) for item in items)
+    assert not done(items[0], ledger, "other settings")
+    items[0].outputs[0].unlink()
+    assert not done(items[0], ledger)
     recordings[1].write_bytes(recordings[2].read_bytes())
-    assert not done(tasks[1], ledger)
+    assert not done(items[1], ledger)
     recordings[2].unlink()
-    assert not done(tasks[2], ledger)
+    assert not done(items[2], ledger)
 
 
-def test_another_recording_with_the_same_output_is_done_and_then_the_first_again(
+def test_two_recordings_with_the_same_output_replace_each_other(
     recordings: list[Path], ledger: Ledger
 ) -> None:
-    output = recordings[0].with_name("one.txt")
+    output = recordings[0].with_name("same.txt")
     first, second = (WorkItem(str(path), (output,)) for path in recordings[:2])
-    for task in (first, second, first):
-        assert not done(task, ledger)
-        do(Echo(), [task], ledger)
-        assert done(task, ledger)
+    for item in (first, second, first):
+        assert not done(item, ledger)
+        run_events(level_engine(), [item], ledger)
+        assert done(item, ledger)
 
 
-def test_outputs_that_are_missing_are_made_and_the_others_left(
-    recordings: list[Path], ledger: Ledger
-) -> None:
-    short, long = (
-        plan(tuple(find([str(recordings[0])])), formats, None)
+def test_only_missing_outputs_are_made(recordings: list[Path], ledger: Ledger) -> None:
+    txt, txt_and_srt = (
+        plan_outputs(tuple(find_inputs([str(recordings[0])])), formats, None)
         for formats in (("txt",), ("txt", "srt"))
     )
-    do(Echo(), short, ledger)
-    left = job(ledger).left(long[0])
-    assert isinstance(left, WorkItem)
-    assert [path.name for path in left.outputs] == ["0.srt"]
+    run_events(level_engine(), txt, ledger)
+    remaining = job(ledger).remaining(txt_and_srt[0])
+    assert isinstance(remaining, WorkItem)
+    assert [path.name for path in remaining.outputs] == ["0.srt"]
 
 
-def test_what_somebody_else_has_written_is_never_replaced_unless_asked(
+def test_files_of_other_origin_are_replaced_only_with_redo(
     recordings: list[Path], ledger: Ledger
 ) -> None:
-    mine, edited, _ = tasks_of(recordings)
-    mine.outputs[0].write_text("my notes")
-    blocked = job(ledger).left(mine)
+    foreign, edited, _ = items_of(recordings)
+    foreign.outputs[0].write_text("my notes")
+    blocked = job(ledger).remaining(foreign)
     assert isinstance(blocked, Failed)
-    assert "0.txt: is there already; --no-resume replaces it" in str(blocked.error)
-    assert job(ledger, anew=True).left(mine) == mine
-    do(Echo(), [edited], ledger)
+    assert "0.txt: exists already; --no-resume replaces it" in str(blocked.error)
+    assert job(ledger, redo=True).remaining(foreign) == foreign
+    run_events(level_engine(), [edited], ledger)
     edited.outputs[0].write_text("by hand")
-    assert done(edited, ledger)  # of the same settings: left alone
-    changed = job(ledger, "other settings").left(edited)
-    assert isinstance(changed, Failed)
-    assert "was changed since" in str(changed.error)
+    assert done(edited, ledger)  # the settings are the same: the edited file stays
+    modified = job(ledger, "other settings").remaining(edited)
+    assert isinstance(modified, Failed)
+    assert "was modified after it was written" in str(modified.error)
 
 
-def test_what_files_depend_on_is_told_apart() -> None:
-    one = digest("weights", OPTIONS, ("srt",))
-    assert one == digest("weights", Options(**{**vars(OPTIONS), "batch_size": 7}), ("srt",))
-    assert one != digest("weights", Options(**{**vars(OPTIONS), "beam_size": 1}), ("srt",))
-    assert one != digest("others", OPTIONS, ("srt",))
-    assert one != digest("weights", OPTIONS, ("vtt",))
+def test_the_digest_depends_on_everything_but_the_batch_size() -> None:
+    expected = digest("weights", OPTIONS, ("srt",))
+    assert expected == digest("weights", Options(**{**vars(OPTIONS), "batch_size": 7}), ("srt",))
+    assert expected != digest("weights", Options(**{**vars(OPTIONS), "beam_size": 1}), ("srt",))
+    assert expected != digest("others", OPTIONS, ("srt",))
+    assert expected != digest("weights", OPTIONS, ("vtt",))
 
 
-def test_a_run_that_was_killed_is_gone_on_with(recordings: list[Path], ledger: Ledger) -> None:
-    tasks = tasks_of(recordings)
-    whole = Echo()
-    do(whole, tasks)
-    expected = [task.outputs[0].read_text() for task in tasks]
-    first = Echo(fail_at=4)  # as if there were no more memory
-    assert any(isinstance(event, Failed) for event in do(first, tasks, ledger))
-    second = Echo()
-    left = [task for task in tasks if not done(task, ledger)]
-    assert left
-    assert all(isinstance(event, SegmentReady | Finished) for event in do(second, left, ledger))
-    assert second.decoded < whole.decoded
-    assert [task.outputs[0].read_text() for task in tasks] == expected
+def test_a_run_that_ran_out_of_memory_is_resumed(recordings: list[Path], ledger: Ledger) -> None:
+    items = items_of(recordings)
+    uninterrupted = level_engine()
+    run_events(uninterrupted, items)
+    expected = [item.outputs[0].read_text() for item in items]
+    first = level_engine(failing={"generate": {4}})  # as if memory were exhausted
+    assert any(isinstance(event, Failed) for event in run_events(first, items, ledger))
+    second = level_engine()
+    remaining = [item for item in items if not done(item, ledger)]
+    assert remaining
+    assert all(
+        isinstance(event, SegmentReady | Finished)
+        for event in run_events(second, remaining, ledger)
+    )
+    assert len(second.calls) < len(uninterrupted.calls)
+    assert [item.outputs[0].read_text() for item in items] == expected
 
 
-def test_so_is_one_that_was_broken_off(recordings: list[Path], ledger: Ledger) -> None:
-    [task] = tasks_of(recordings[:1])
-    whole = Echo()
-    do(whole, [task])
-    expected = task.outputs[0].read_text()
-    going = run(Transcriber(Echo()), [task], OPTIONS, job(ledger), write=put)
-    assert isinstance(next(going), SegmentReady)
-    going.close()
-    second = Echo()
-    do(second, [task], ledger)
-    assert 0 < second.decoded < whole.decoded
-    assert task.outputs[0].read_text() == expected
+def test_a_run_that_was_closed_early_is_resumed(recordings: list[Path], ledger: Ledger) -> None:
+    [item] = items_of(recordings[:1])
+    uninterrupted = level_engine()
+    run_events(uninterrupted, [item])
+    expected = item.outputs[0].read_text()
+    events = run_job(Transcriber(level_engine()), [item], OPTIONS, job(ledger), write=write_text)
+    assert isinstance(next(events), SegmentReady)
+    events.close()
+    second = level_engine()
+    run_events(second, [item], ledger)
+    assert 0 < len(second.calls) < len(uninterrupted.calls)
+    assert item.outputs[0].read_text() == expected
 
 
-def test_the_journal_of_what_is_finished_goes(recordings: list[Path], ledger: Ledger) -> None:
-    do(Echo(), tasks_of(recordings), ledger)
-    everything = ledger.mark()
-    assert everything > 10
+def test_the_journal_of_finished_recordings_is_deleted(
+    recordings: list[Path], ledger: Ledger
+) -> None:
+    run_events(level_engine(), items_of(recordings), ledger)
+    assert ledger.mark() > 10
     assert ledger.count() == 0
 
 
-def test_what_an_earlier_run_has_left_stays_until_all_have_ended(
+def test_entries_of_an_earlier_run_stay_until_all_recordings_have_ended(
     recordings: list[Path], ledger: Ledger
 ) -> None:
-    short, long = tasks_of(recordings[:2])
-    going = run(Transcriber(Echo()), [long], OPTIONS, job(ledger), write=put)
-    next(going)
-    going.close()
-    left = ledger.count()
-    assert left
-    both = run(Transcriber(Echo()), [short, long], OPTIONS, job(ledger), write=put, ordered=True)
-    for event in both:
+    short, long = items_of(recordings[:2])
+    events = run_job(Transcriber(level_engine()), [long], OPTIONS, job(ledger), write=write_text)
+    next(events)
+    events.close()
+    count = ledger.count()
+    assert count
+    events = run_job(
+        Transcriber(level_engine()),
+        [short, long],
+        OPTIONS,
+        job(ledger),
+        write=write_text,
+        ordered=True,
+    )
+    for event in events:
         if isinstance(event, Finished):
             break
-    assert ledger.count() >= left
-    both.close()
+    assert ledger.count() >= count
+    events.close()
 
 
-def test_outputs_that_cannot_be_written_fail_their_recording_and_keep_its_journal(
+def test_a_recording_whose_output_cannot_be_written_fails_and_keeps_its_journal(
     recordings: list[Path], ledger: Ledger
 ) -> None:
-    def full(transcript: Transcript, path: Path) -> None:
+    def write_to_full_disk(transcript: Transcript, path: Path) -> None:
         if path.name == "1.txt":
             raise WriteError(f"{path}: cannot be written: no space left")
-        put(transcript, path)
+        write_text(transcript, path)
 
-    tasks = tasks_of(recordings)
-    events = do(Echo(), tasks, ledger, full)
+    items = items_of(recordings)
+    events = run_events(level_engine(), items, ledger, write_to_full_disk)
     [failed] = [event for event in events if isinstance(event, Failed)]
-    assert failed.task == tasks[1]
-    assert not done(tasks[1], ledger)
-    again = Echo()
-    do(again, [tasks[1]], ledger)
-    assert again.decoded == 0
-    assert done(tasks[1], ledger)
+    assert failed.item == items[1]
+    assert not done(items[1], ledger)
+    resumed = level_engine()
+    run_events(resumed, [items[1]], ledger)
+    assert len(resumed.calls) == 0
+    assert done(items[1], ledger)
     assert ledger.count() == 0
 
 
-def test_a_folder_that_cannot_be_made_fails_its_recording(recordings: list[Path]) -> None:
+def test_a_recording_whose_folder_cannot_be_created_fails(recordings: list[Path]) -> None:
     blocked = recordings[0].with_name("blocked")
     blocked.write_text("a file")
-    task = WorkItem(str(recordings[0]), (blocked / "0.txt",))
-    [*_, last] = do(Echo(), [task])
+    item = WorkItem(str(recordings[0]), (blocked / "0.txt",))
+    [*_, last] = run_events(level_engine(), [item])
     assert isinstance(last, Failed)
     assert isinstance(last.error, WriteError)
 
 
-def test_an_engine_that_fails_is_told_of(recordings: list[Path]) -> None:
-    events = do(Echo(fail_at=0), tasks_of(recordings[:1]))
+def test_an_engine_error_fails_the_recording(recordings: list[Path]) -> None:
+    events = run_events(level_engine(failing={"generate": {0}}), items_of(recordings[:1]))
     [failed] = [event for event in events if isinstance(event, Failed)]
     assert isinstance(failed.error, EngineError)
 
 
-def test_the_journal_of_one_that_fails_holds_up_no_other(
+def test_a_failed_recording_does_not_keep_the_journal_of_the_others(
     recordings: list[Path], ledger: Ledger
 ) -> None:
-    def full(transcript: Transcript, path: Path) -> None:
+    def write_to_full_disk(transcript: Transcript, path: Path) -> None:
         if path.name == "0.txt":
             raise WriteError(f"{path}: cannot be written: no space left")
-        put(transcript, path)
+        write_text(transcript, path)
 
-    tasks = tasks_of(recordings)
-    events = list(run(Transcriber(Echo()), tasks, OPTIONS, job(ledger), write=full, ordered=True))
+    items = items_of(recordings)
+    events = list(
+        run_job(
+            Transcriber(level_engine()),
+            items,
+            OPTIONS,
+            job(ledger),
+            write=write_to_full_disk,
+            ordered=True,
+        )
+    )
     assert sum(isinstance(event, Failed) for event in events) == 1
-    alone = Echo()
-    do(alone, tasks[1:], None)
-    assert 0 < ledger.count() < ledger.mark() - 1  # that of the others is gone
-    again = Echo()
-    do(again, tasks[:1], ledger)
-    assert again.decoded == 0
+    uninterrupted = level_engine()
+    run_events(uninterrupted, items[1:], None)
+    assert 0 < ledger.count() < ledger.mark() - 1  # the entries of the other recordings are deleted
+    resumed = level_engine()
+    run_events(resumed, items[:1], ledger)
+    assert len(resumed.calls) == 0
     assert ledger.count() == 0

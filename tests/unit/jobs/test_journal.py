@@ -1,12 +1,12 @@
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pytest
 
-from tests.unit.fakes import FakeEncoded, FakeEngine, Shelf
+from tests.unit.fakes import Call, EncodedRow, FakeEngine, MemoryStore
 from whisperbatch.errors import EngineError
 from whisperbatch.jobs.journal import JournaledEngine
 from whisperbatch.options import DecodeOptions
@@ -17,74 +17,29 @@ PROMPT = [50258, 50363]
 OPTIONS = DecodeOptions()
 
 
-@dataclass(frozen=True)
-class Noted(FakeEncoded):
-    """Encoder output in which the engine notes what it decoded."""
+def tracing_engine(fingerprint: str = "tracing") -> FakeEngine:
+    """Return an engine whose text depends on the row only.
 
-    notes: dict[int, tuple[int, ...]] = field(default_factory=dict)
+    Token times are exact only for tokens that the same encoder output was decoded to.
+    """
 
-
-class Pure(FakeEngine):
-    """What it finds depends on the row alone; it places a text best by what it noted of it."""
-
-    def __init__(self, name: str = "pure") -> None:
-        super().__init__()
-        self._name = name
-        self.asked: dict[str, list[int]] = {"encode": [], "generate": [], "align": [], "detect": []}
-
-    @property
-    def fingerprint(self) -> str:  # type: ignore[override]  # as the protocol has it
-        return self._name
-
-    def encode(self, features: npt.NDArray[np.float32]) -> Noted:
-        self.asked["encode"].append(len(features))
-        return Noted(len(features), tuple(features.mean((1, 2)).tolist()))
-
-    def split(self, encoded: Encoded) -> list[Encoded]:
-        assert isinstance(encoded, Noted)
-        return [Noted(1, (level,)) for level in encoded.levels]
-
-    def join(self, rows: Sequence[Encoded]) -> Noted:
-        return Noted(len(rows), tuple(row.levels[0] for row in rows if isinstance(row, Noted)))
-
-    def detect_language(self, encoded: Encoded) -> list[dict[str, float]]:
-        self.asked["detect"].append(encoded.rows)
-        assert isinstance(encoded, Noted)
-        return [{"fr": level % 1, "en": 1 - level % 1} for level in encoded.levels]
-
-    def generate(
-        self,
-        encoded: Encoded,
-        prompts: Sequence[Sequence[int]],
-        options: DecodeOptions,
-        sampling: Sequence[Sampling] | None = None,
-    ) -> list[Hypothesis]:
-        assert isinstance(encoded, Noted)
-        self.asked["generate"].append(encoded.rows)
-        found = []
-        for number, (level, prompt) in enumerate(zip(encoded.levels, prompts, strict=True)):
-            seed = sampling[number].seed if sampling else 0
-            tokens = (round(level * 1000), options.beam_size, len(prompt), seed)
-            encoded.notes[number] = tokens
-            found.append(Hypothesis(tokens, -0.1 / 3, 1 / 7))
-        return found
+    def decode(call: Call) -> Hypothesis:
+        seed = call.sampling.seed if call.sampling else 0
+        tokens = (round(call.row.level * 1000), call.options.beam_size, len(call.prompt), seed)
+        return Hypothesis(tokens, -0.1 / 3, 1 / 7)
 
     def align(
-        self,
-        encoded: Encoded,
-        prompts: Sequence[Sequence[int]],
-        tokens: Sequence[Sequence[int]],
-        frames: Sequence[int],
-    ) -> list[Alignment]:
-        assert isinstance(encoded, Noted)
-        self.asked["align"].append(encoded.rows)
-        assert len(tokens) == len(frames) == encoded.rows
-        found = []
-        for number, text in enumerate(tokens):
-            exact = encoded.notes.get(number) == tuple(text)
-            starts = np.arange(len(text)) / 3 + (0 if exact else 100)
-            found.append(Alignment(starts, starts + 0.1, np.full(len(text), 1 / 3)))
-        return found
+        row: EncodedRow, tokens: Sequence[int], frames: int, was_generated: bool
+    ) -> Alignment:
+        starts = np.arange(len(tokens)) / 3 + (0 if was_generated else 100)
+        return Alignment(starts, starts + 0.1, np.full(len(tokens), 1 / 3))
+
+    return FakeEngine(
+        detect=lambda row: {"fr": row.level % 1, "en": 1 - row.level % 1},
+        decode=decode,
+        align=align,
+        fingerprint=fingerprint,
+    )
 
 
 def features(*levels: float) -> npt.NDArray[np.float32]:
@@ -98,135 +53,151 @@ def decoded(
     sampling: Sequence[Sampling] | None = None,
     encoded: Encoded | None = None,
 ) -> list[tuple[Any, ...]]:
-    """What the pipeline asks of an engine, as values that compare."""
+    """Decode and align rows as the pipeline does; return the results as comparable values."""
     encoded = encoded or engine.encode(rows)
     prompts = [PROMPT] * len(rows)
     texts = engine.generate(encoded, prompts, options, sampling)
     times = engine.align(encoded, prompts, [text.tokens for text in texts], [200] * len(rows))
     return [
-        (text, one.starts.tolist(), one.ends.tolist(), one.probabilities.tolist())
-        for text, one in zip(texts, times, strict=True)
+        (text, row.starts.tolist(), row.ends.tolist(), row.probabilities.tolist())
+        for text, row in zip(texts, times, strict=True)
     ]
 
 
 @pytest.fixture
-def shelf() -> Shelf:
-    return Shelf()
+def store() -> MemoryStore:
+    return MemoryStore()
 
 
-def test_is_an_engine_and_gives_what_the_engine_gives(shelf: Shelf) -> None:
+def test_a_journaled_engine_returns_the_results_of_the_wrapped_engine(store: MemoryStore) -> None:
     rows = features(0.1, 0.2, 0.3)
-    remembering = JournaledEngine(Pure(), shelf)
-    assert isinstance(remembering, Engine)
-    assert decoded(remembering, rows) == decoded(Pure(), rows)
-    assert remembering.detect_language(remembering.encode(rows)) == Pure().detect_language(
-        Pure().encode(rows)
+    journaled = JournaledEngine(tracing_engine(), store)
+    assert isinstance(journaled, Engine)
+    assert decoded(journaled, rows) == decoded(tracing_engine(), rows)
+    assert journaled.detect_language(journaled.encode(rows)) == tracing_engine().detect_language(
+        tracing_engine().encode(rows)
     )
 
 
-def test_what_is_known_is_not_asked_for_again(shelf: Shelf) -> None:
+def test_stored_results_are_not_computed_again(store: MemoryStore) -> None:
     rows = features(0.1, 0.2, 0.3)
-    first = decoded(JournaledEngine(Pure(), shelf), rows)
-    engine = Pure()
-    assert decoded(JournaledEngine(engine, shelf), rows) == first
-    assert engine.asked == {"encode": [], "generate": [], "align": [], "detect": []}
+    first = decoded(JournaledEngine(tracing_engine(), store), rows)
+    engine = tracing_engine()
+    assert decoded(JournaledEngine(engine, store), rows) == first
+    assert engine.batch_sizes == {"encode": [], "generate": [], "align": [], "detect_language": []}
 
 
-def test_only_what_is_new_is_encoded_and_decoded_in_one_batch(shelf: Shelf) -> None:
-    decoded(JournaledEngine(Pure(), shelf), features(0.2))
-    engine = Pure()
+def test_only_new_rows_are_encoded_and_decoded_in_one_batch(store: MemoryStore) -> None:
+    decoded(JournaledEngine(tracing_engine(), store), features(0.2))
+    engine = tracing_engine()
     rows = features(0.1, 0.2, 0.3)
-    assert decoded(JournaledEngine(engine, shelf), rows) == decoded(Pure(), rows)
-    assert engine.asked == {"encode": [2], "generate": [2], "align": [2], "detect": []}
+    assert decoded(JournaledEngine(engine, store), rows) == decoded(tracing_engine(), rows)
+    assert engine.batch_sizes == {
+        "encode": [2],
+        "generate": [2],
+        "align": [2],
+        "detect_language": [],
+    }
 
 
-def test_a_text_is_kept_with_its_times_or_not_at_all(shelf: Shelf) -> None:
-    engine = JournaledEngine(Pure(), shelf)
+def test_a_text_is_stored_only_together_with_its_times(store: MemoryStore) -> None:
+    engine = JournaledEngine(tracing_engine(), store)
     engine.generate(engine.encode(features(0.1)), [PROMPT], OPTIONS)
-    assert not shelf.values  # killed here, the row would be decoded again
+    assert not store.values  # after a kill here the row would be decoded again
 
 
-def test_a_text_whose_times_are_gone_is_decoded_again_to_be_placed(shelf: Shelf) -> None:
+def test_a_text_whose_times_are_missing_is_decoded_again_to_be_aligned(store: MemoryStore) -> None:
     rows = features(0.1, 0.2)
-    first = decoded(JournaledEngine(Pure(), shelf), rows)
-    for key, value in list(shelf.values.items()):
+    first = decoded(JournaledEngine(tracing_engine(), store), rows)
+    for key, value in list(store.values.items()):
         if value.startswith(b"[[0"):  # times: three lists
-            del shelf.values[key]
-    assert len(shelf.values) == 2
-    engine = Pure()
-    assert decoded(JournaledEngine(engine, shelf), rows) == first
-    assert engine.asked["generate"] == [2]
+            del store.values[key]
+    assert len(store.values) == 2
+    engine = tracing_engine()
+    assert decoded(JournaledEngine(engine, store), rows) == first
+    assert engine.batches == [2]
 
 
-def test_times_that_another_thread_has_stored_meanwhile_change_nothing(shelf: Shelf) -> None:
+def test_times_that_another_thread_stored_in_the_meantime_change_nothing(
+    store: MemoryStore,
+) -> None:
     rows = features(0.1, 0.2)
-    expected = decoded(Pure(), rows)
-    engine = JournaledEngine(Pure(), shelf)
+    expected = decoded(tracing_engine(), rows)
+    engine = JournaledEngine(tracing_engine(), store)
     encoded = engine.encode(rows)
     texts = engine.generate(encoded, [PROMPT] * 2, OPTIONS)
-    decoded(JournaledEngine(Pure(), shelf), rows[:1])
+    decoded(JournaledEngine(tracing_engine(), store), rows[:1])
     times = engine.align(encoded, [PROMPT] * 2, [text.tokens for text in texts], [200, 200])
-    assert [one.starts.tolist() for one in times] == [one[1] for one in expected]
+    assert [row.starts.tolist() for row in times] == [row[1] for row in expected]
 
 
 @pytest.mark.parametrize(
     "options", [replace(OPTIONS, beam_size=2), replace(OPTIONS, max_new_tokens=7)]
 )
-def test_other_options_are_another_question(shelf: Shelf, options: DecodeOptions) -> None:
+def test_results_of_other_options_are_computed(store: MemoryStore, options: DecodeOptions) -> None:
     rows = features(0.1)
-    decoded(JournaledEngine(Pure(), shelf), rows)
-    engine = Pure()
-    assert decoded(JournaledEngine(engine, shelf), rows, options) == decoded(Pure(), rows, options)
-    assert engine.asked["generate"] == [1]
+    decoded(JournaledEngine(tracing_engine(), store), rows)
+    engine = tracing_engine()
+    assert decoded(JournaledEngine(engine, store), rows, options) == decoded(
+        tracing_engine(), rows, options
+    )
+    assert engine.batches == [1]
 
 
-def test_so_are_another_seed_and_other_weights(shelf: Shelf) -> None:
+def test_results_of_another_seed_or_other_weights_are_computed(store: MemoryStore) -> None:
     rows = features(0.1)
-    decoded(JournaledEngine(Pure(), shelf), rows)
+    decoded(JournaledEngine(tracing_engine(), store), rows)
     for engine, sampling in (
-        (Pure(), [Sampling(0.5, 1, seed=3)]),
-        (Pure(), [Sampling(0.5, 1, seed=4)]),
-        (Pure("others"), None),
+        (tracing_engine(), [Sampling(0.5, 1, seed=3)]),
+        (tracing_engine(), [Sampling(0.5, 1, seed=4)]),
+        (tracing_engine("other weights"), None),
     ):
-        assert decoded(JournaledEngine(engine, shelf), rows, sampling=sampling) == decoded(
-            Pure(), rows, sampling=sampling
+        assert decoded(JournaledEngine(engine, store), rows, sampling=sampling) == decoded(
+            tracing_engine(), rows, sampling=sampling
         )
-        assert engine.asked["generate"] == [1]
+        assert engine.batches == [1]
 
 
-def test_the_size_of_batches_is_not(shelf: Shelf) -> None:
+def test_results_of_another_batch_size_come_from_the_store(store: MemoryStore) -> None:
     rows = features(0.1)
-    decoded(JournaledEngine(Pure(), shelf), rows)
-    engine = Pure()
-    decoded(JournaledEngine(engine, shelf), rows, replace(OPTIONS, batch_size=3))
-    assert engine.asked["generate"] == []
+    decoded(JournaledEngine(tracing_engine(), store), rows)
+    engine = tracing_engine()
+    decoded(JournaledEngine(engine, store), rows, replace(OPTIONS, batch_size=3))
+    assert engine.batches == []
 
 
-def test_rows_that_were_listened_to_are_encoded_once(shelf: Shelf) -> None:
+def test_rows_are_encoded_once_for_language_detection_and_decoding(store: MemoryStore) -> None:
     rows = features(0.1, 0.2, 0.3)
-    engine = Pure()
-    remembering = JournaledEngine(engine, shelf)
-    heard = remembering.encode(rows)
-    remembering.detect_language(heard)
-    first, second, third = remembering.split(heard)
-    together = remembering.join([third, first, second])
+    engine = tracing_engine()
+    journaled = JournaledEngine(engine, store)
+    encoded = journaled.encode(rows)
+    journaled.detect_language(encoded)
+    first, second, third = journaled.split(encoded)
+    joined = journaled.join([third, first, second])
     mixed = rows[[2, 0, 1]]
-    assert decoded(remembering, mixed, encoded=together) == decoded(Pure(), mixed)
-    assert engine.asked == {"encode": [3], "generate": [3], "align": [3], "detect": [3]}
+    assert decoded(journaled, mixed, encoded=joined) == decoded(tracing_engine(), mixed)
+    assert engine.batch_sizes == {
+        "encode": [3],
+        "generate": [3],
+        "align": [3],
+        "detect_language": [3],
+    }
 
 
-def test_rows_listened_to_and_others_make_one_batch(shelf: Shelf) -> None:
-    engine = Pure()
-    remembering = JournaledEngine(engine, shelf)
-    heard = remembering.encode(features(0.1))
-    remembering.detect_language(heard)
-    [first] = remembering.split(heard)
-    together = remembering.join([first, remembering.encode(features(0.2))])
-    both = features(0.1, 0.2)
-    assert decoded(remembering, both, encoded=together) == decoded(Pure(), both)
-    assert engine.asked["encode"] == [1, 1]
+def test_encoded_rows_and_new_rows_make_one_batch(store: MemoryStore) -> None:
+    engine = tracing_engine()
+    journaled = JournaledEngine(engine, store)
+    encoded = journaled.encode(features(0.1))
+    journaled.detect_language(encoded)
+    [first] = journaled.split(encoded)
+    joined = journaled.join([first, journaled.encode(features(0.2))])
+    rows = features(0.1, 0.2)
+    assert decoded(journaled, rows, encoded=joined) == decoded(tracing_engine(), rows)
+    assert engine.batch_sizes["encode"] == [1, 1]
 
 
-def test_encoder_output_of_another_engine_is_refused(shelf: Shelf) -> None:
+def test_encoder_output_of_another_engine_is_refused(store: MemoryStore) -> None:
     with pytest.raises(EngineError, match="another engine"):
-        JournaledEngine(Pure(), shelf).detect_language(Pure().encode(features(0.1)))
+        JournaledEngine(tracing_engine(), store).detect_language(
+            tracing_engine().encode(features(0.1))
+        )

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from whisperbatch.errors import WriteError
-from whisperbatch.jobs.ledger import NAME, Entry, Ledger
+from whisperbatch.jobs.ledger import LEDGER_NAME, Entry, Ledger
 
 
 @pytest.fixture
@@ -25,45 +25,45 @@ def output(directory: Path) -> Path:
     return path
 
 
-def test_what_is_finished_stays_so(directory: Path, output: Path) -> None:
+def test_a_finished_output_stays_listed(directory: Path, output: Path) -> None:
     with Ledger(directory) as ledger:
         assert ledger.entry(output) is None
         ledger.finish(output, "one")
         ledger.finish(output, "two")
     with Ledger(directory) as ledger:
-        assert ledger.entry(output) == Entry("two", untouched=True)
+        assert ledger.entry(output) == Entry("two", unmodified=True)
         assert ledger.entry(directory / "b.srt") is None
 
 
-def test_until_it_is_begun_anew_and_it_knows_whether_it_was_changed(
+def test_an_entry_shows_a_modified_file_and_is_deleted_when_the_output_is_written_again(
     directory: Path, output: Path
 ) -> None:
     with Ledger(directory) as ledger:
         ledger.finish(output, "one")
         output.write_text("edited")
-        assert ledger.entry(output) == Entry("one", untouched=False)
+        assert ledger.entry(output) == Entry("one", unmodified=False)
         ledger.begin(output)
         assert ledger.entry(output) is None
 
 
-def test_a_file_is_the_same_however_its_path_is_given(
+def test_relative_and_absolute_paths_name_the_same_entry(
     directory: Path, output: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(directory)
     with Ledger(Path()) as ledger:
         ledger.finish(Path("a.srt"), "one")
-        assert ledger.entry(output) == Entry("one", untouched=True)
+        assert ledger.entry(output) == Entry("one", unmodified=True)
 
 
-def test_a_name_may_be_any_bytes(directory: Path) -> None:
+def test_a_file_name_may_contain_any_bytes(directory: Path) -> None:
     path = directory / os.fsdecode(b"caf\xe9.srt")
     path.write_text("text")
     with Ledger(directory) as ledger:
         ledger.finish(path, "one")
-        assert ledger.entry(path) == Entry("one", untouched=True)
+        assert ledger.entry(path) == Entry("one", unmodified=True)
 
 
-def test_a_directory_may_be_moved_with_what_is_in_it(directory: Path) -> None:
+def test_a_directory_may_be_moved_with_its_ledger(directory: Path) -> None:
     old, new = directory / "old", directory / "new"
     old.mkdir()
     (old / "a.srt").write_text("")
@@ -72,21 +72,23 @@ def test_a_directory_may_be_moved_with_what_is_in_it(directory: Path) -> None:
         ledger.finish(directory / "b.srt", "outside")
     shutil.move(old, new)
     with Ledger(new) as ledger:
-        assert ledger.entry(new / "a.srt") == Entry("inside", untouched=True)
-        assert ledger.entry(directory / "b.srt") == Entry("outside", untouched=True)  # not there
+        assert ledger.entry(new / "a.srt") == Entry("inside", unmodified=True)
+        assert ledger.entry(directory / "b.srt") == Entry(
+            "outside", unmodified=True
+        )  # the file does not exist
 
 
-def test_the_journal_gives_what_was_kept(directory: Path) -> None:
+def test_the_journal_returns_the_stored_values(directory: Path) -> None:
     values = {bytes([n % 256, n // 256]): str(n).encode() for n in range(1200)}
     with Ledger(directory) as ledger:
         ledger.keep(values)
         ledger.keep({b"\0\0": b"another"})
     with Ledger(directory) as ledger:
-        found = ledger.find([*values, b"unknown"])
-    assert found == values  # the first value of a key stays
+        stored = ledger.find([*values, b"unknown"])
+    assert stored == values  # the first value of a key stays
 
 
-def test_the_journal_is_forgotten_from_mark_to_mark(directory: Path) -> None:
+def test_entries_between_two_marks_are_deleted(directory: Path) -> None:
     with Ledger(directory) as ledger:
         ledger.keep({b"before": b""})
         first = ledger.mark()
@@ -98,48 +100,48 @@ def test_the_journal_is_forgotten_from_mark_to_mark(directory: Path) -> None:
         assert ledger.mark() == second + 1
         ledger.forget()
         assert ledger.find([b"before", b"after"]) == {}
-        assert ledger.mark() == second + 1  # numbers are not given twice
+        assert ledger.mark() == second + 1  # numbers are not reused
 
 
-def test_a_run_forgets_what_it_has_written_or_asked_for_and_no_other(directory: Path) -> None:
-    with Ledger(directory) as one, Ledger(directory) as other:
-        one.keep({b"1": b"", b"2": b""})
-        other.keep({b"3": b""})
-        other.find([b"1"])
-        other.forget()
-        assert set(one.find([b"1", b"2", b"3"])) == {b"2"}
+def test_a_run_deletes_only_entries_that_it_wrote_or_read(directory: Path) -> None:
+    with Ledger(directory) as first, Ledger(directory) as second:
+        first.keep({b"1": b"", b"2": b""})
+        second.keep({b"3": b""})
+        second.find([b"1"])
+        second.forget()
+        assert set(first.find([b"1", b"2", b"3"])) == {b"2"}
 
 
-def test_where_it_cannot_be_written_any_more_the_job_goes_on(
+def test_a_failed_write_is_logged_once_and_raises_nothing(
     directory: Path, output: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     with Ledger(directory) as ledger:
         ledger.keep({b"1": b""})
-        base = sqlite3.connect(ledger.path)
-        base.execute("DROP TABLE finished")
-        base.close()
+        database = sqlite3.connect(ledger.path)
+        database.execute("DROP TABLE finished")
+        database.close()
         ledger.finish(output, "one")
         ledger.keep({b"2": b""})
         ledger.forget()
         assert set(ledger.find([b"1", b"2"])) == {b"1"}
     assert len(caplog.records) == 1
-    assert "nothing is kept" in caplog.text
+    assert "progress is no longer saved" in caplog.text
 
 
-def test_threads_may_share_it(directory: Path) -> None:
+def test_threads_may_share_a_ledger(directory: Path) -> None:
     with Ledger(directory) as ledger, ThreadPoolExecutor(8) as pool:
         list(pool.map(lambda n: ledger.keep({b"%d" % n: b"%d" % n}), range(200)))
         assert len(ledger.find([b"%d" % n for n in range(200)])) == 200
 
 
-def test_so_may_processes(directory: Path) -> None:
-    with Ledger(directory) as one, Ledger(directory) as other:
-        one.keep({b"1": b""})
-        other.keep({b"2": b""})
-        assert set(one.find([b"1", b"2"])) == {b"1", b"2"}
+def test_processes_may_share_a_ledger(directory: Path) -> None:
+    with Ledger(directory) as first, Ledger(directory) as second:
+        first.keep({b"1": b""})
+        second.keep({b"2": b""})
+        assert set(first.find([b"1", b"2"])) == {b"1", b"2"}
 
 
-def test_a_killed_process_leaves_whole_entries(directory: Path) -> None:
+def test_a_killed_process_leaves_complete_entries(directory: Path) -> None:
     program = (
         "import sys; from pathlib import Path; from whisperbatch.jobs.ledger import Ledger\n"
         "ledger = Ledger(Path(sys.argv[1]))\n"
@@ -157,25 +159,27 @@ def test_a_killed_process_leaves_whole_entries(directory: Path) -> None:
                 break
     with Ledger(directory) as ledger:
         for n in range(60):
-            both = ledger.find([b"%d a" % n, b"%d b" % n])
-            assert len(both) in (0, 2)
-            assert len(both) == 2 or n > 50
+            entries = ledger.find([b"%d a" % n, b"%d b" % n])
+            assert len(entries) in (0, 2)
+            assert len(entries) == 2 or n > 50
 
 
-def test_what_is_no_ledger_is_refused_by_name(directory: Path) -> None:
-    (directory / NAME).write_bytes(b"something else, and long enough to be looked at" * 100)
+def test_a_file_that_is_no_ledger_is_refused_by_name(directory: Path) -> None:
+    (directory / LEDGER_NAME).write_bytes(
+        b"not a database, but longer than the header of one" * 100
+    )
     with pytest.raises(WriteError, match=r"\.whisperbatch\.db: the ledger .* cannot be used"):
         Ledger(directory)
 
 
-def test_so_is_that_of_another_version(directory: Path) -> None:
-    base = sqlite3.connect(directory / NAME)
-    base.execute("PRAGMA user_version=99")
-    base.close()
+def test_a_ledger_of_another_version_is_refused(directory: Path) -> None:
+    database = sqlite3.connect(directory / LEDGER_NAME)
+    database.execute("PRAGMA user_version=99")
+    database.close()
     with pytest.raises(WriteError, match="another version"):
         Ledger(directory)
 
 
-def test_a_directory_that_is_not_there_is_named(directory: Path) -> None:
+def test_a_missing_directory_is_named(directory: Path) -> None:
     with pytest.raises(WriteError, match="nowhere"):
         Ledger(directory / "nowhere")

@@ -15,6 +15,6 @@ from whisperbatch.text.punctuation import ends_sentence, last_mark
         ("", "", False),
     ],
 )
-def test_the_last_mark_is_found_behind_quotes(text: str, mark: str, ends: bool) -> None:
+def test_last_mark_before_closing_quotes_and_brackets(text: str, mark: str, ends: bool) -> None:
     assert last_mark(text) == mark
     assert ends_sentence(text) is ends

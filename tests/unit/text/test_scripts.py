@@ -1,7 +1,7 @@
 import pytest
 
 from whisperbatch.text.languages import LANGUAGES
-from whisperbatch.text.scripts import foreign, script, scripts
+from whisperbatch.text.scripts import foreign_letters, script, scripts
 
 HELLO = {
     "am": "ሰላም ለዓለም",
@@ -34,13 +34,13 @@ HELLO = {
 
 
 @pytest.mark.parametrize("language", HELLO)
-def test_a_language_is_foreign_in_all_that_are_written_otherwise(language: str) -> None:
+def test_text_is_foreign_in_languages_with_other_scripts(language: str) -> None:
     text = HELLO[language]
-    assert foreign(text, language) == ""
-    for other in HELLO:
-        if scripts(other).isdisjoint(scripts(language)):
-            assert foreign(text, other), other
-            assert set(foreign(text, other)) <= set(text)
+    assert foreign_letters(text, language) == ""
+    for code in HELLO:
+        if scripts(code).isdisjoint(scripts(language)):
+            assert foreign_letters(text, code), code
+            assert set(foreign_letters(text, code)) <= set(text)
 
 
 def test_every_language_has_a_script() -> None:
@@ -51,30 +51,30 @@ def test_every_language_has_a_script() -> None:
     assert scripts("ur") == {"ARABIC"}
 
 
-def test_some_languages_have_several() -> None:
+def test_languages_with_several_scripts() -> None:
     assert scripts("ja") == {"CJK", "HIRAGANA", "KATAKANA"}
-    assert foreign("スーパーで買い物をする", "ja") == ""
-    assert foreign("買い物", "zh") == "い"
-    assert foreign("ｶﾗｵｹ", "ja") == ""  # half width
+    assert foreign_letters("スーパーで買い物をする", "ja") == ""
+    assert foreign_letters("買い物", "zh") == "い"
+    assert foreign_letters("ｶﾗｵｹ", "ja") == ""  # half-width forms
     assert scripts("sr") == {"CYRILLIC", "LATIN"}
-    assert foreign("Добро jutro", "sr") == ""
-    assert foreign("Добро jutro", "ru") == "jutro"
-    assert foreign("Добро jutro", "hr") == "Добро"
+    assert foreign_letters("Добро jutro", "sr") == ""
+    assert foreign_letters("Добро jutro", "ru") == "jutro"
+    assert foreign_letters("Добро jutro", "hr") == "Добро"
 
 
-def test_latin_letters_are_foreign_unless_names_are_allowed() -> None:
+def test_latin_letters_are_foreign_unless_allowed() -> None:
     text = "Включите Bluetooth и Wi-Fi"
-    assert foreign(text, "ru") == "BluetoothWiFi"
-    assert foreign(text, "ru", latin=True) == ""
-    assert foreign("Включите привет 世界", "ru", latin=True) == "世界"
+    assert foreign_letters(text, "ru") == "BluetoothWiFi"
+    assert foreign_letters(text, "ru", latin=True) == ""
+    assert foreign_letters("Включите привет 世界", "ru", latin=True) == "世界"
     wide = "\N{FULLWIDTH LATIN CAPITAL LETTER A}"
-    assert foreign(wide, "ja") == wide
-    assert foreign(wide, "ja", latin=True) == ""
+    assert foreign_letters(wide, "ja") == wide
+    assert foreign_letters(wide, "ja", latin=True) == ""
 
 
-def test_letters_that_only_look_alike_are_told_apart() -> None:
-    assert foreign("p\N{CYRILLIC SMALL LETTER A}ge", "en") == "\N{CYRILLIC SMALL LETTER A}"
-    assert foreign("p\N{CYRILLIC SMALL LETTER A}ge", "ru") == "pge"
+def test_similar_letters_of_different_scripts_are_distinguished() -> None:
+    assert foreign_letters("p\N{CYRILLIC SMALL LETTER A}ge", "en") == "\N{CYRILLIC SMALL LETTER A}"
+    assert foreign_letters("p\N{CYRILLIC SMALL LETTER A}ge", "ru") == "pge"
 
 
 @pytest.mark.parametrize(
@@ -89,14 +89,14 @@ def test_letters_that_only_look_alike_are_told_apart() -> None:
         "",
     ],
 )
-def test_what_is_no_letter_is_foreign_nowhere(text: str) -> None:
+def test_digits_and_symbols_belong_to_no_script(text: str) -> None:
     assert [script(character) for character in text] == [None] * len(text)
     for language in ("en", "ru", "ja", "ar"):
-        assert foreign(text, language) == ""
+        assert foreign_letters(text, language) == ""
 
 
-def test_accents_apart_from_their_letters_do_no_harm() -> None:
-    assert foreign("cafe\N{COMBINING ACUTE ACCENT}", "fr") == ""
-    assert foreign("и\N{COMBINING BREVE}", "ru") == ""
-    assert foreign("5 µm, 1ª y 2º", "es") == ""
-    assert foreign("5 µm", "ru") == "m"
+def test_combining_accents_are_not_foreign() -> None:
+    assert foreign_letters("cafe\N{COMBINING ACUTE ACCENT}", "fr") == ""
+    assert foreign_letters("и\N{COMBINING BREVE}", "ru") == ""
+    assert foreign_letters("5 µm, 1ª y 2º", "es") == ""
+    assert foreign_letters("5 µm", "ru") == "m"

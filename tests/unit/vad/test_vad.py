@@ -1,3 +1,5 @@
+"""Choice of the Vad, Silero's weights, and the calibration of probabilities."""
+
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -13,13 +15,15 @@ from whisperbatch.vad.calibration import CalibratedVad
 from whisperbatch.vad.silero import SileroVad, find_weights
 
 
-def test_options_choose_the_vad() -> None:
+def test_options_select_the_vad() -> None:
     assert isinstance(open_vad(VadOptions(vad=False)), NoVad)
     assert isinstance(open_vad(VadOptions()), CalibratedVad)
     assert open_vad(VadOptions()) is open_vad(VadOptions(vad_onset=0.7))  # loaded once
 
 
-def test_the_first_installed_package_wins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_first_installed_package_is_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for package in ("early_vad", "late_vad"):
         (tmp_path / package).mkdir()
         (tmp_path / package / "__init__.py").write_text("raise ImportError('never imported')")
@@ -43,17 +47,17 @@ def test_missing_weights_name_what_to_reinstall(monkeypatch: pytest.MonkeyPatch)
 def test_broken_weights_name_their_file(
     content: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    file = tmp_path / "net.onnx"
-    file.write_bytes(content)
-    monkeypatch.setattr(silero, "find_weights", lambda: file)
+    path = tmp_path / "net.onnx"
+    path.write_bytes(content)
+    monkeypatch.setattr(silero, "find_weights", lambda: path)
     with pytest.raises(ModelError, match=r"net\.onnx: does not load") as caught:
         SileroVad()
     assert caught.value.__cause__ is not None
     assert "\n" not in str(caught.value)
 
 
-class Told:
-    """A Vad that gives the probabilities it is told, a second a block."""
+class FakeVad:
+    """A Vad that yields fixed probabilities, in blocks of 32 VAD frames (about a second)."""
 
     hop = 512
 
@@ -62,37 +66,37 @@ class Told:
 
     def __call__(self, blocks: Iterable[Samples]) -> Iterator[SpeechFrames]:
         for start in range(0, len(self._probabilities), 32):
-            given = self._probabilities[start : start + 32]
-            yield SpeechFrames(np.zeros(512 * len(given), np.float32), given)
+            block = self._probabilities[start : start + 32]
+            yield SpeechFrames(np.zeros(512 * len(block), np.float32), block)
 
 
 def calibrated(probabilities: Sequence[float]) -> list[float]:
-    found = list(CalibratedVad(Told(probabilities))([]))
-    assert sum(len(frames.samples) for frames in found) == 512 * len(probabilities)
-    return [float(p) for frames in found for p in frames.probabilities]
+    blocks = list(CalibratedVad(FakeVad(probabilities))([]))
+    assert sum(len(block.samples) for block in blocks) == 512 * len(probabilities)
+    return [float(probability) for block in blocks for probability in block.probabilities]
 
 
-def test_a_sure_detector_is_believed() -> None:
-    sure = [0.99, 0.4, 0.01, 0.98] * 500
-    assert calibrated(sure) == np.array(sure, np.float32).tolist()
+def test_high_probabilities_stay_unchanged() -> None:
+    probabilities = [0.99, 0.4, 0.01, 0.98] * 500
+    assert calibrated(probabilities) == np.array(probabilities, np.float32).tolist()
 
 
-def test_a_doubtful_detector_is_encouraged() -> None:
-    """As Silero is about a telephone's band."""
-    found = calibrated([0.73, 0.52, 0.2, 0.01] * 500)
-    speech, usual, faint, silence = found[1000:1004]
-    assert speech > usual > 0.8
-    assert faint > 0.5
+def test_low_probabilities_of_clear_speech_are_raised() -> None:
+    """Silero gives similar probabilities for a telephone's narrow band."""
+    result = calibrated([0.73, 0.52, 0.2, 0.01] * 500)
+    clear_speech, speech, faint_speech, silence = result[1000:1004]
+    assert clear_speech > speech > 0.8
+    assert faint_speech > 0.5
     assert silence < 0.1
 
 
-def test_without_sure_speech_nothing_is_made_of_a_doubt() -> None:
-    """As of music."""
-    doubt = [0.3, 0.2, 0.1, 0.05] * 500
-    assert calibrated(doubt) == np.array(doubt, np.float32).tolist()
+def test_without_clear_speech_probabilities_stay_unchanged() -> None:
+    """Silero gives similar probabilities for music."""
+    probabilities = [0.3, 0.2, 0.1, 0.05] * 500
+    assert calibrated(probabilities) == np.array(probabilities, np.float32).tolist()
 
 
-def test_only_what_is_near_counts() -> None:
-    found = calibrated([*([0.7, 0.3] * 2000), *([0.99, 0.3] * 2000)])
-    assert found[1] > 0.5
-    assert found[-1] == pytest.approx(0.3)
+def test_distant_audio_has_no_effect() -> None:
+    result = calibrated([*([0.7, 0.3] * 2000), *([0.99, 0.3] * 2000)])
+    assert result[1] > 0.5
+    assert result[-1] == pytest.approx(0.3)

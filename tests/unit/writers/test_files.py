@@ -1,4 +1,4 @@
-"""Files are whole or as they were, whatever fails, and nothing is left beside them."""
+"""After any failure the old file is unchanged, and no temporary file remains."""
 
 import errno
 import os
@@ -12,7 +12,7 @@ from typing import Any, Self
 import pytest
 
 from whisperbatch.errors import WriteError
-from whisperbatch.writers.files import LEFT, write_atomically, write_text_atomically
+from whisperbatch.writers.files import ABANDONED_AFTER, write_atomically, write_text_atomically
 
 
 @pytest.fixture
@@ -38,38 +38,38 @@ def names(directory: Path) -> list[str]:
     return sorted(path.name for path in directory.iterdir())
 
 
-def no_room(*_: Any) -> None:
+def raise_disk_full(*_: Any) -> None:
     raise OSError(errno.ENOSPC, "No space left on device")
 
 
-def test_text_is_written_in_utf8_as_it_is(tmp_path: Path) -> None:
+def test_text_is_written_unchanged_in_utf8(tmp_path: Path) -> None:
     path = tmp_path / "a.txt"
     assert write_text_atomically(path, "ä\nb\r\n") == path
     assert path.read_bytes() == "ä\nb\r\n".encode()
     assert names(tmp_path) == ["a.txt"]
 
 
-def test_a_path_may_be_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_path_may_be_a_string(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     assert write_atomically("a.bin", b"\0") == Path("a.bin")
     assert (tmp_path / "a.bin").read_bytes() == b"\0"
 
 
 @pytest.mark.parametrize(("mask", "expected"), [(0o022, 0o644), (0o077, 0o600), (0, 0o666)])
-def test_a_new_file_has_the_mode_that_the_umask_leaves(
+def test_a_new_file_has_the_permissions_that_the_umask_allows(
     tmp_path: Path, umask: Callable[[int], int], mask: int, expected: int
 ) -> None:
     umask(mask)
     assert mode(write_atomically(tmp_path / "a", b"")) == expected
 
 
-def test_the_mode_of_the_old_file_is_kept(old: Path) -> None:
+def test_a_new_file_has_the_permissions_of_the_old_file(old: Path) -> None:
     old.chmod(0o640)
     write_atomically(old, b"new")
     assert (old.read_bytes(), mode(old)) == (b"new", 0o640)
 
 
-def test_a_link_stays_and_leads_to_the_new_file(old: Path, tmp_path: Path) -> None:
+def test_a_symbolic_link_stays_and_its_target_is_replaced(old: Path, tmp_path: Path) -> None:
     (tmp_path / "elsewhere").mkdir()
     link = tmp_path / "elsewhere" / "link.srt"
     link.symlink_to(old)
@@ -79,26 +79,26 @@ def test_a_link_stays_and_leads_to_the_new_file(old: Path, tmp_path: Path) -> No
     assert names(link.parent) == ["link.srt"]
 
 
-def test_a_name_may_be_as_long_as_the_system_has_it(tmp_path: Path) -> None:
+def test_a_file_name_may_have_the_maximum_length(tmp_path: Path) -> None:
     path = tmp_path / ("n" * 251 + ".srt")
     write_atomically(path, b"new")
     assert path.read_bytes() == b"new"
 
 
-def test_the_file_being_written_is_hidden_and_beside_its_place(
+def test_the_temporary_file_is_hidden_and_in_the_same_directory(
     old: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    seen: list[str] = []
-    monkeypatch.setattr(Path, "replace", lambda self, target: seen.append(self.name))
+    temporary_names: list[str] = []
+    monkeypatch.setattr(Path, "replace", lambda self, target: temporary_names.append(self.name))
     write_atomically(old, b"new")
-    assert len(seen) == 1
-    assert seen[0].startswith(".whisperbatch-")
-    assert f"-{os.getpid()}-" in seen[0]
-    assert seen[0].endswith(".tmp")
+    assert len(temporary_names) == 1
+    assert temporary_names[0].startswith(".whisperbatch-")
+    assert f"-{os.getpid()}-" in temporary_names[0]
+    assert temporary_names[0].endswith(".tmp")
 
 
-class Full:
-    """A file on a disk that is full after half of what is written."""
+class HalfWritten:
+    """A file on a disk that is full after half of the data."""
 
     def __init__(self, file: Any) -> None:
         self._file = file
@@ -111,28 +111,28 @@ class Full:
 
     def write(self, data: bytes) -> None:
         self._file.write(data[: len(data) // 2])
-        no_room()
+        raise_disk_full()
 
 
 def fail_writing(monkeypatch: pytest.MonkeyPatch) -> None:
-    usual = Path.open
-    monkeypatch.setattr(Path, "open", lambda self, mode: Full(usual(self, mode)))
+    path_open = Path.open
+    monkeypatch.setattr(Path, "open", lambda self, mode: HalfWritten(path_open(self, mode)))
 
 
 def fail_syncing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(os, "fsync", no_room)
+    monkeypatch.setattr(os, "fsync", raise_disk_full)
 
 
 def fail_changing_mode(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Path, "chmod", no_room)
+    monkeypatch.setattr(Path, "chmod", raise_disk_full)
 
 
 def fail_replacing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Path, "replace", no_room)
+    monkeypatch.setattr(Path, "replace", raise_disk_full)
 
 
 @pytest.mark.parametrize("fail", [fail_writing, fail_syncing, fail_changing_mode, fail_replacing])
-def test_whatever_fails_the_old_file_is_whole(
+def test_after_any_failure_the_old_file_is_unchanged(
     old: Path, monkeypatch: pytest.MonkeyPatch, fail: Callable[[pytest.MonkeyPatch], None]
 ) -> None:
     fail(monkeypatch)
@@ -145,7 +145,7 @@ def test_whatever_fails_the_old_file_is_whole(
     assert names(old.parent) == ["a.srt"]
 
 
-def test_an_interruption_leaves_nothing_and_goes_on(
+def test_an_interruption_leaves_no_temporary_file_and_is_raised(
     old: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def interrupt(_: int) -> None:
@@ -158,7 +158,7 @@ def test_an_interruption_leaves_nothing_and_goes_on(
     assert names(old.parent) == ["a.srt"]
 
 
-def test_the_file_is_on_the_disk_before_it_is_in_its_place(
+def test_the_new_file_is_on_the_disk_before_it_replaces_the_old_file(
     old: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     order: list[str] = []
@@ -178,22 +178,22 @@ def test_the_file_is_on_the_disk_before_it_is_in_its_place(
     assert order == ["file", "replace", "directory"]
 
 
-def test_a_directory_that_cannot_be_synced_is_no_failure(
+def test_a_directory_that_cannot_be_synced_is_ignored(
     old: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    usual = os.open
+    os_open = os.open
 
-    def opening(path: Any, flags: int, *rest: Any, **more: Any) -> int:
+    def opening(path: Any, flags: int, *args: Any, **kwargs: Any) -> int:
         if Path(path).is_dir():
             raise PermissionError(errno.EACCES, "Permission denied")
-        return usual(path, flags, *rest, **more)
+        return os_open(path, flags, *args, **kwargs)
 
     monkeypatch.setattr(os, "open", opening)
     write_atomically(old, b"new")
     assert old.read_bytes() == b"new"
 
 
-def test_what_is_no_file_is_left_alone(tmp_path: Path) -> None:
+def test_directories_and_pipes_are_not_replaced(tmp_path: Path) -> None:
     directory, pipe = tmp_path / "directory.srt", tmp_path / "pipe.srt"
     directory.mkdir()
     os.mkfifo(pipe)
@@ -204,11 +204,11 @@ def test_what_is_no_file_is_left_alone(tmp_path: Path) -> None:
     assert stat.S_ISFIFO(pipe.stat().st_mode)
 
 
-def test_a_file_that_may_not_be_written_is_not_replaced(
-    old: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_read_only_file_is_not_replaced(old: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     old.chmod(0o444)
-    monkeypatch.setattr(os, "access", lambda path, kind: kind != os.W_OK)  # root may all
+    monkeypatch.setattr(
+        os, "access", lambda path, kind: kind != os.W_OK
+    )  # root may write every file
     with pytest.raises(WriteError, match="Permission denied"):
         write_atomically(old, b"new")
     assert old.read_bytes() == b"old"
@@ -223,46 +223,46 @@ def test_a_file_that_may_not_be_written_is_not_replaced(
         ("a\0b.srt", "embedded null byte"),
     ],
 )
-def test_the_reason_is_said(old: Path, name: str, reason: str) -> None:
+def test_the_message_states_the_reason(old: Path, name: str, reason: str) -> None:
     with pytest.raises(WriteError, match=f"cannot be written: {reason}"):
         write_atomically(old.parent / name, b"new")
     assert names(old.parent) == ["a.srt"]
 
 
-def test_the_message_is_one_line(tmp_path: Path) -> None:
+def test_the_message_has_one_line(tmp_path: Path) -> None:
     with pytest.raises(WriteError) as caught:
         write_atomically(tmp_path / "two\nlines" / "a.srt", b"new")
     assert "\n" not in str(caught.value)
 
 
-def test_of_several_at_once_one_is_whole(tmp_path: Path) -> None:
+def test_concurrent_writes_leave_one_complete_file(tmp_path: Path) -> None:
     path = tmp_path / "a.txt"
     versions = [letter * 100_000 for letter in "abcdefgh"]
     with ThreadPoolExecutor(8) as pool:
-        made = list(pool.map(lambda text: write_text_atomically(path, text), versions))
-    assert made == [path] * 8
+        paths = list(pool.map(lambda text: write_text_atomically(path, text), versions))
+    assert paths == [path] * 8
     assert path.read_text() in versions
     assert names(tmp_path) == ["a.txt"]
 
 
-def test_what_a_killed_process_has_left_goes_with_the_next_file_of_that_name(
+def test_the_temporary_file_of_a_killed_process_is_deleted_by_a_later_write(
     old: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def killed(*_: Any) -> None:
+    def kill(*_: Any) -> None:
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
-        patched.setattr(Path, "replace", killed)
-        patched.setattr(Path, "unlink", lambda *_, **__: None)  # dead processes delete nothing
+        patched.setattr(Path, "replace", kill)
+        patched.setattr(Path, "unlink", lambda *_, **__: None)  # a killed process deletes nothing
         with pytest.raises(KeyboardInterrupt):
             write_atomically(old, b"new")
-    [left] = [name for name in names(old.parent) if name != "a.srt"]
+    [temporary] = [name for name in names(old.parent) if name != "a.srt"]
     write_atomically(old.with_name("b.srt"), b"")
     write_atomically(old, b"new")
-    assert left in names(old.parent)  # it may be being written
-    before = time.time() - LEFT - 1
-    os.utime(old.with_name(left), (before, before))
+    assert temporary in names(old.parent)  # another process may still write to this file
+    before = time.time() - ABANDONED_AFTER - 1
+    os.utime(old.with_name(temporary), (before, before))
     write_atomically(old.with_name("b.srt"), b"")
-    assert left in names(old.parent)
+    assert temporary in names(old.parent)
     write_atomically(old, b"newer")
     assert names(old.parent) == ["a.srt", "b.srt"]

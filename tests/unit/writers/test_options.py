@@ -1,4 +1,4 @@
-"""What is accepted has an effect; what has none is refused, by name."""
+"""Options that are accepted have an effect; options without effect are refused by name."""
 
 from pathlib import Path
 from typing import Any
@@ -6,30 +6,39 @@ from typing import Any
 import pytest
 
 import whisperbatch as wb
-from tests.unit.transcripts import segment, spoken, transcript
+from tests.unit.transcripts import segment, segment_with_words, transcript
 from whisperbatch.errors import OptionError
-from whisperbatch.writers import FORMATS, LAID_OUT, SubtitleOptions, check_layout, render, write
+from whisperbatch.writers import (
+    FORMATS,
+    LAYOUT_OPTIONS,
+    SubtitleOptions,
+    check_layout,
+    render,
+    write,
+)
 
-# of each option, a value that the text below shows the effect of
-SET: dict[str, dict[str, Any]] = {
+# for each option a value with a visible effect on TRANSCRIPT
+EFFECTIVE: dict[str, dict[str, Any]] = {
     "max_line_width": {"max_line_width": 20},
     "max_line_count": {"max_line_count": 1},
     "max_words_per_line": {"max_words_per_line": 3},
     "highlight_words": {"highlight_words": True},
 }
-SAID = transcript(spoken("Please hold the line while I transfer you to the billing department."))
+TRANSCRIPT = transcript(
+    segment_with_words("Please hold the line while I transfer you to the billing department.")
+)
 
 
 @pytest.mark.parametrize("format", FORMATS)
-@pytest.mark.parametrize("name", SET)
+@pytest.mark.parametrize("name", EFFECTIVE)
 def test_an_option_has_an_effect_or_is_refused(format: str, name: str) -> None:  # noqa: A002
-    options = SubtitleOptions(**SET[name])
-    if name in LAID_OUT.get(format, ()):
-        assert render(SAID, format, options) != render(SAID, format)
+    options = SubtitleOptions(**EFFECTIVE[name])
+    if name in LAYOUT_OPTIONS.get(format, ()):
+        assert render(TRANSCRIPT, format, options) != render(TRANSCRIPT, format)
     else:
         with pytest.raises(OptionError, match=f"{name} has no effect on {format}; leave it out"):
-            render(SAID, format, options)
-    assert render(SAID, format, SubtitleOptions()) == render(SAID, format)
+            render(TRANSCRIPT, format, options)
+    assert render(TRANSCRIPT, format, SubtitleOptions()) == render(TRANSCRIPT, format)
 
 
 @pytest.mark.parametrize(
@@ -46,7 +55,7 @@ def test_an_option_has_an_effect_or_is_refused(format: str, name: str) -> None: 
         ),
     ],
 )
-def test_bad_options_are_named(options: dict[str, Any], message: str) -> None:
+def test_the_message_names_the_invalid_option(options: dict[str, Any], message: str) -> None:
     with pytest.raises(OptionError) as caught:
         SubtitleOptions(**options)
     assert str(caught.value).startswith(message)
@@ -58,21 +67,21 @@ def test_limits_can_be_lifted() -> None:
         SubtitleOptions(max_line_width=None),
         SubtitleOptions(max_line_width=None, max_line_count=None),
     ):
-        written = render(transcript(segment(text)), "srt", options)
-        assert written == f"1\n00:00:00,000 --> 00:00:01,000\n{text.strip()}\n"
+        srt = render(transcript(segment(text)), "srt", options)
+        assert srt == f"1\n00:00:00,000 --> 00:00:01,000\n{text.strip()}\n"
 
 
 @pytest.mark.parametrize("name", ["max_words_per_line", "highlight_words"])
-def test_what_needs_words_is_refused_without_them(name: str) -> None:
-    options = SubtitleOptions(**SET[name])
+def test_options_that_need_words_are_refused_without_words(name: str) -> None:
+    options = SubtitleOptions(**EFFECTIVE[name])
     assert options.needs_words == (name,)
     message = f"{name} has no effect without words; transcribe with word_timestamps=True"
     with pytest.raises(OptionError, match=message):
         render(transcript(segment("a"), segment("b", words=())), "srt", options)
-    assert render(transcript(), "srt", options) == ""  # silence is no error
+    assert render(transcript(), "srt", options) == ""  # silence is not an error
 
 
-def test_a_layout_for_several_formats_has_an_effect_on_one() -> None:
+def test_an_option_must_affect_at_least_one_of_several_formats() -> None:
     narrow = SubtitleOptions(max_line_width=20)
     check_layout(narrow, ("txt", "srt"))
     with pytest.raises(OptionError, match="max_line_width has no effect on txt or json"):
@@ -82,81 +91,85 @@ def test_a_layout_for_several_formats_has_an_effect_on_one() -> None:
     check_layout(SubtitleOptions(), ())
 
 
-def test_a_layout_is_fitted_to_a_format() -> None:
+def test_fitted_resets_options_without_effect() -> None:
     options = SubtitleOptions(max_line_width=20, max_line_count=3, highlight_words=True)
     assert options.fitted("srt") == options
     assert options.fitted("lrc") == SubtitleOptions(max_line_width=20)
     assert options.fitted("txt") == SubtitleOptions()
-    for format in FORMATS:  # noqa: A001 - render's name
+    for format in FORMATS:  # noqa: A001 - as in `render`
         check_layout(options.fitted(format), (format,))
 
 
-def test_options_are_no_dictionary() -> None:
+def test_a_dictionary_of_options_is_refused() -> None:
     wrong: Any = {"max_line_width": 20}
     with pytest.raises(OptionError, match=r"options must be a SubtitleOptions value, not \{"):
-        render(SAID, "srt", wrong)
+        render(TRANSCRIPT, "srt", wrong)
 
 
-def test_what_is_written_is_a_transcript() -> None:
-    wrong: Any = SAID.segments
+def test_only_a_transcript_is_accepted() -> None:
+    wrong: Any = TRANSCRIPT.segments
     with pytest.raises(OptionError, match="transcript must be a Transcript, not tuple"):
         render(wrong, "srt")
 
 
 @pytest.mark.parametrize("suffix", [*FORMATS, "SRT"])
-def test_the_suffix_names_the_format(tmp_path: Path, suffix: str) -> None:
+def test_the_suffix_chooses_the_format(tmp_path: Path, suffix: str) -> None:
     path = tmp_path / f"talk.en.{suffix}"
-    assert write(SAID, path) == path
-    assert path.read_bytes() == render(SAID, suffix.lower()).encode()
+    assert write(TRANSCRIPT, path) == path
+    assert path.read_bytes() == render(TRANSCRIPT, suffix.lower()).encode()
     assert not path.read_bytes().startswith(b"\xef\xbb\xbf")
     assert b"\r" not in path.read_bytes()
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_a_format_may_be_given(tmp_path: Path) -> None:
+def test_the_format_may_be_given(tmp_path: Path) -> None:
     options = wb.SubtitleOptions(max_line_count=1)
-    path = wb.write(SAID, str(tmp_path / "talk.text"), format="srt", options=options)
+    path = wb.write(TRANSCRIPT, str(tmp_path / "talk.text"), format="srt", options=options)
     assert path == tmp_path / "talk.text"
-    assert path.read_text() == render(SAID, "srt", options)
+    assert path.read_text() == render(TRANSCRIPT, "srt", options)
 
 
 @pytest.mark.parametrize(
     ("name", "format", "message"),
     [
         ("a.str", None, "the suffix of .*a.str' is not a format; did you mean 'srt'?"),
-        ("a", None, "the suffix of .*a' is not a format; there are txt, srt, vtt, tsv, json, csv"),
+        (
+            "a",
+            None,
+            "the suffix of .*a' is not a format; the formats are txt, srt, vtt, tsv, json, csv",
+        ),
         ("a.mp3", None, "the suffix of .*a.mp3' is not a format"),
         ("a.srt", "SRT", "format='SRT' is not a format; did you mean 'srt'?"),
         ("a.srt", "webvtt", "did you mean 'vtt'?"),
         ("a.srt", 3, "format=3 is not a format"),
     ],
 )
-def test_other_formats_are_refused_before_anything_is_written(
+def test_unknown_formats_are_refused_before_anything_is_written(
     tmp_path: Path,
     name: str,
-    format: Any,  # noqa: A002 - render's name
+    format: Any,  # noqa: A002 - as in `render`
     message: str,
 ) -> None:
     with pytest.raises(OptionError, match=message.replace("?", r"\?")):
-        write(SAID, tmp_path / name, format)
+        write(TRANSCRIPT, tmp_path / name, format)
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_path_is_a_path() -> None:
+def test_a_number_is_not_a_path() -> None:
     wrong: Any = 3
     with pytest.raises(OptionError, match="path must be a path, not 3"):
-        write(SAID, wrong)
+        write(TRANSCRIPT, wrong)
 
 
-def test_a_refused_option_leaves_the_old_file(tmp_path: Path) -> None:
+def test_a_refused_option_leaves_the_old_file_unchanged(tmp_path: Path) -> None:
     path = tmp_path / "a.txt"
     path.write_text("old")
     with pytest.raises(OptionError):
-        write(SAID, path, options=SubtitleOptions(highlight_words=True))
+        write(TRANSCRIPT, path, options=SubtitleOptions(highlight_words=True))
     assert path.read_text() == "old"
 
 
-def test_a_file_that_cannot_be_written(tmp_path: Path) -> None:
+def test_a_file_in_a_missing_directory_cannot_be_written(tmp_path: Path) -> None:
     path = tmp_path / "missing" / "a.srt"
     with pytest.raises(wb.WriteError, match=f"{path}: cannot be written: No such file"):
-        wb.write(SAID, path)
+        wb.write(TRANSCRIPT, path)

@@ -1,4 +1,4 @@
-"""Text, tables and JSON, to the letter."""
+"""The exact text of .txt, tables and JSON."""
 
 import csv
 import io
@@ -7,23 +7,23 @@ from dataclasses import replace
 
 import pytest
 
-from tests.unit.transcripts import segment, spoken, transcript
+from tests.unit.transcripts import segment, segment_with_words, transcript
 from whisperbatch.types import Omission, Transcript
 from whisperbatch.writers import render
 
-TROUBLE = transcript(
+DIFFICULT = transcript(
     segment("One\ttwo\nthree", 0.0004, 1.5),
     segment('She said "yes, no"; \ud83d', 1.5, 3723.0456, language="de", id=1),
     segment("\u200b", 3724, 3725, id=2),
 )
 
 
-def test_txt_has_a_line_a_segment() -> None:
-    assert render(TROUBLE, "txt") == 'One two three\nShe said "yes, no"; \ufffd\n'
+def test_txt_has_one_line_for_each_segment() -> None:
+    assert render(DIFFICULT, "txt") == 'One two three\nShe said "yes, no"; \ufffd\n'
 
 
-def test_tsv_has_milliseconds() -> None:
-    assert render(TROUBLE, "tsv") == (
+def test_tsv_has_times_in_milliseconds() -> None:
+    assert render(DIFFICULT, "tsv") == (
         "start\tend\ttext\n"
         "0\t1500\tOne two three\n"
         '1500\t3723046\tShe said "yes, no"; \ufffd\n'
@@ -31,31 +31,33 @@ def test_tsv_has_milliseconds() -> None:
     )
 
 
-def test_csv_has_seconds() -> None:
-    written = render(TROUBLE, "csv")
-    assert list(csv.reader(io.StringIO(written))) == [
+def test_csv_has_times_in_seconds() -> None:
+    text = render(DIFFICULT, "csv")
+    assert list(csv.reader(io.StringIO(text))) == [
         ["id", "start", "end", "language", "text"],
         ["0", "0.000", "1.500", "en", "One two three"],
         ["1", "1.500", "3723.046", "de", 'She said "yes, no"; \ufffd'],
         ["2", "3724.000", "3725.000", "en", "\u200b"],
     ]
-    assert "\r" not in written
+    assert "\r" not in text
 
 
-def value(made: Transcript) -> dict[str, object]:
-    written = render(made, "json")
-    written.encode()
-    assert written.endswith("}\n")
-    found = json.loads(written)
-    assert isinstance(found, dict)
-    return found
+def read_json(transcript: Transcript) -> dict[str, object]:
+    text = render(transcript, "json")
+    text.encode()  # raises if UTF-8 cannot hold the text
+    assert text.endswith("}\n")
+    content = json.loads(text)
+    assert isinstance(content, dict)
+    return content
 
 
-def test_json_has_openais_shape_and_more() -> None:
-    dropped = Omission(4.0, 5.0, "Thanks for watching!", "boilerplate", 1.0)
-    made = replace(transcript(segment("Yes.", 0.125, 1.0)), omissions=(dropped,), chunks=2)
-    found = value(made)
-    assert found == {
+def test_json_has_the_keys_of_openai_and_of_whisperbatch() -> None:
+    omission = Omission(4.0, 5.0, "Thanks for watching!", "boilerplate", 1.0)
+    with_omission = replace(
+        transcript(segment("Yes.", 0.125, 1.0)), omissions=(omission,), chunks=2
+    )
+    content = read_json(with_omission)
+    assert content == {
         "task": "transcribe",
         "language": "english",
         "duration": 60.0,
@@ -90,16 +92,16 @@ def test_json_has_openais_shape_and_more() -> None:
         "chunks": 2,
         "redecoded": 0,
     }
-    assert list(found)[:5] == ["task", "language", "duration", "text", "segments"]
+    assert list(content)[:5] == ["task", "language", "duration", "text", "segments"]
 
 
-def test_json_has_words_where_there_are_any() -> None:
-    found = value(transcript(spoken("Well, I"), segment("am.", 2, 3)))
-    assert found["words"] == [
+def test_json_has_the_words_of_segments_with_words() -> None:
+    content = read_json(transcript(segment_with_words("Well, I"), segment("am.", 2, 3)))
+    assert content["words"] == [
         {"word": "Well,", "start": 0.0, "end": 1.0},
         {"word": "I", "start": 1.0, "end": 2.0},
     ]
-    segments = found["segments"]
+    segments = content["segments"]
     assert isinstance(segments, list)
     assert segments[0]["words"][1] == {"word": " I", "start": 1.0, "end": 2.0, "probability": 0.5}
     assert "words" not in segments[1]
@@ -114,19 +116,19 @@ def test_json_has_words_where_there_are_any() -> None:
         (None, "en", "transcribe"),
     ],
 )
-def test_json_says_what_was_done(language: str | None, written: str, task: str) -> None:
-    found = value(transcript(segment("a", language=written), language=language))
-    assert found["task"] == task
-    assert found["language_code"] == language
+def test_json_states_the_task(language: str | None, written: str, task: str) -> None:
+    content = read_json(transcript(segment("a", language=written), language=language))
+    assert content["task"] == task
+    assert content["language_code"] == language
 
 
 def test_json_of_silence() -> None:
-    found = value(transcript(language=None))
-    assert (found["language"], found["text"], found["segments"]) == (None, "", [])
-    assert "words" not in found
+    content = read_json(transcript(language=None))
+    assert (content["language"], content["text"], content["segments"]) == (None, "", [])
+    assert "words" not in content
 
 
-def test_json_keeps_every_text() -> None:
+def test_json_keeps_text_unchanged() -> None:
     text = 'a\n\t"\\ \0 \u2028 é 漢 \ud83d'
-    assert value(transcript(segment(text)))["text"] == text
+    assert read_json(transcript(segment(text)))["text"] == text
     assert "é 漢" in render(transcript(segment(text)), "json")

@@ -1,13 +1,15 @@
-"""faster-whisper's interface, on whisperbatch: a program changes its import and runs.
+"""faster-whisper's interface, implemented on whisperbatch: a program only changes its import.
 
     from whisperbatch.compat.faster_whisper import WhisperModel
 
-Signatures, attributes and results are those of faster-whisper 1.2.1. What each of its parameters
-becomes is in docs/how-to/move-from-faster-whisper.md, and in one place in the code: `_parameters`.
+Signatures, attributes and results are those of faster-whisper 1.2.1. The user documentation of each
+parameter is docs/how-to/move-from-faster-whisper.md; the module `_parameters` maps them.
 
-    __init__     what programs import from faster_whisper
-    transcribe   the two classes                       audio, utils, vad   the functions beside them
-    _parameters  their parameters to our options       _session            one recording
+    __init__           the names that programs import from faster_whisper
+    transcribe         WhisperModel and BatchedInferencePipeline
+    audio, utils, vad  faster-whisper's public functions
+    _parameters        maps faster-whisper's parameters to our options
+    _session           transcribes one recording
 """
 
 from whisperbatch.compat.faster_whisper.audio import decode_audio
@@ -27,7 +29,7 @@ from whisperbatch.compat.faster_whisper.utils import (
 from whisperbatch.compat.faster_whisper.vad import VadOptions
 
 __version__ = "1.2.1"
-"""Of faster-whisper, whose interface this is."""
+"""The version of faster-whisper whose interface this package implements."""
 
 __all__ = [
     "BatchedInferencePipeline",

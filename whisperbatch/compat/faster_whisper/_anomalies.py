@@ -1,8 +1,8 @@
-"""`hallucination_silence_threshold`: improbable words between silences are left out.
+"""`hallucination_silence_threshold`: drop improbable segments between silences.
 
-What makes a word suspicious, and when a segment of such words is, is openai/whisper's heuristic
-(whisper/transcribe.py). There it has the decoder start again after the silence; here silence is
-not decoded to begin with, so the segment is only left out.
+The word score and the segment test are openai/whisper's heuristic (whisper/transcribe.py). There,
+the decoder starts again after the silence. Here, silence is not decoded in the first place, so the
+segment is only dropped.
 """
 
 import logging
@@ -11,63 +11,64 @@ from typing import Final
 
 from whisperbatch.compat.faster_whisper._results import Segment, Word
 
-IMPROBABLE: Final = 0.15  # probability of a word
-SHORT: Final = 0.133  # seconds: nobody says a word in less
-LONG: Final = 2.0  # seconds: nobody takes more
-PER_SHORT: Final = 15.0  # for each second that a word is too short
-LOOKED_AT: Final = 8  # words at a segment's start
-MOST: Final = 3.0  # more of them are suspicious
-ROUNDING: Final = 0.01
+MIN_PROBABILITY: Final = 0.15  # of a word; a less probable word adds 1 to the score
+MIN_WORD: Final = 0.133  # seconds; spoken words are not shorter
+MAX_WORD: Final = 2.0  # seconds; spoken words are not longer; each further second adds 1
+SHORTNESS_WEIGHT: Final = 15.0  # added to the score for each second below MIN_WORD
+MAX_WORDS: Final = 8  # the words at a segment's start that are scored
+MAX_SCORE: Final = 3.0  # a segment with this score or more is anomalous
+ROUNDING: Final = 0.01  # tolerance of the comparison with the number of words
 
 log = logging.getLogger(__name__)
 
 
 def without_anomalies(segments: Iterable[Segment], silence: float) -> Iterator[Segment]:
-    """The segments, but for suspicious ones with silence, or suspicious ones, on either side.
+    """Yield the segments, except anomalous ones with silence on both sides.
 
-    Numbered anew. One segment is held back. The ends of the recording are silent.
+    On the right side, another anomalous segment counts as silence. The ends of the recording are
+    silent. The remaining segments are numbered again from 1. The iterator reads one segment ahead.
 
     Args:
-        segments: in order, with their words.
-        silence: longer than this many seconds.
+        segments: in order of time, with their words.
+        silence: minimum length of a silence, in seconds (exclusive).
     """
     number, last_end = 0, float("-inf")
-    for segment, following in _pairs(segments):
-        apart = segment.start - last_end > silence and (
+    for segment, following in _with_next(segments):
+        isolated = segment.start - last_end > silence and (
             following is None
             or following.start - segment.end > silence
             or is_anomalous(following.words or ())
         )
-        if apart and is_anomalous(segment.words or ()):
-            log.info("%.2f s: left out between silences: %s", segment.start, segment.text)
+        if isolated and is_anomalous(segment.words or ()):
+            log.info("%.2f s: dropped, improbable text in silence: %s", segment.start, segment.text)
             continue
         number, last_end = number + 1, segment.end
         segment.id = number
         yield segment
 
 
-def _pairs(segments: Iterable[Segment]) -> Iterator[tuple[Segment, Segment | None]]:
-    """Each with the one after it."""
-    held: Segment | None = None
+def _with_next(segments: Iterable[Segment]) -> Iterator[tuple[Segment, Segment | None]]:
+    """Yield each segment with the next segment; None after the last."""
+    previous: Segment | None = None
     for segment in segments:
-        if held:
-            yield held, segment
-        held = segment
-    if held:
-        yield held, None
+        if previous:
+            yield previous, segment
+        previous = segment
+    if previous:
+        yield previous, None
 
 
 def is_anomalous(words: Iterable[Word]) -> bool:
-    """Whether the first words are, taken together, hardly ones that somebody has said."""
-    said = [word for word in words if any(letter.isalnum() for letter in word.word)][:LOOKED_AT]
-    score = sum(_oddity(word) for word in said)
-    return bool(said) and (score >= MOST or score + ROUNDING >= len(said))
+    """Return whether the first words are, by probability and duration, unlikely to be spoken."""
+    spoken = [word for word in words if any(letter.isalnum() for letter in word.word)][:MAX_WORDS]
+    score = sum(_anomaly_score(word) for word in spoken)
+    return bool(spoken) and (score >= MAX_SCORE or score + ROUNDING >= len(spoken))
 
 
-def _oddity(word: Word) -> float:
-    lasts = word.end - word.start
+def _anomaly_score(word: Word) -> float:
+    duration = word.end - word.start
     return (
-        (word.probability < IMPROBABLE)
-        + PER_SHORT * max(SHORT - lasts, 0.0)
-        + max(lasts - LONG, 0.0)
+        (word.probability < MIN_PROBABILITY)
+        + SHORTNESS_WEIGHT * max(MIN_WORD - duration, 0.0)
+        + max(duration - MAX_WORD, 0.0)
     )

@@ -1,8 +1,9 @@
-"""Defaults of theirs that differ from ours, and how to tell them from the same value given.
+"""Default values that can be told apart from the same value passed by a program.
 
-Some of faster-whisper's defaults are not what gives the fewest errors here. So that they can be
-left at "what is best" and still be honoured when a program asks for them, they are numbers and
-flags that equal the plain ones, and look like them, but are not the same object.
+Some of faster-whisper's defaults do not give the fewest errors here. Where a program leaves one of
+these parameters at its default, whisperbatch uses its own best setting; where the program passes
+the value, the value is used. Each of these defaults is therefore a number or flag that equals
+faster-whisper's and prints the same, but has a different type.
 """
 
 from typing import Any, TypeVar, cast
@@ -10,23 +11,23 @@ from typing import Any, TypeVar, cast
 T = TypeVar("T", bool, int)
 
 
-class _Number(int):
-    """A whole number that nobody gave."""
+class _ImplicitInt(int):
+    """An integer default."""
 
 
-class _Flag(int):
-    """A True or False that nobody gave."""
+class _ImplicitBool(int):
+    """A True or False default."""
 
     def __repr__(self) -> str:
         return repr(bool(self))
 
 
-def unless_given(value: T) -> T:
-    """A default that `is_given` tells from the same value given."""
-    kind = _Flag if isinstance(value, bool) else _Number
-    return cast("Any", kind(value))  # type: ignore[no-any-return]  # equal, and of its kind
+def implicit(value: T) -> T:
+    """Return a default that equals `value` and that `is_explicit` recognizes as a default."""
+    implicit_type = _ImplicitBool if isinstance(value, bool) else _ImplicitInt
+    return cast("Any", implicit_type(value))  # type: ignore[no-any-return]  # equal to `value`
 
 
-def is_given(value: object) -> bool:
-    """Whether a value is not the default left as it was."""
-    return not isinstance(value, _Number | _Flag)
+def is_explicit(value: object) -> bool:
+    """Return whether a program passed the value: it is not a default made by `implicit`."""
+    return not isinstance(value, _ImplicitInt | _ImplicitBool)

@@ -1,4 +1,4 @@
-"""faster-whisper's ways to ask for a recording's language."""
+"""Language detection for the methods of faster-whisper's WhisperModel."""
 
 import logging
 from collections.abc import Mapping
@@ -8,18 +8,19 @@ import numpy as np
 import numpy.typing as npt
 
 from whisperbatch import Transcriber
-from whisperbatch.compat.faster_whisper._parameters import detection_options, keywords_of
+from whisperbatch.compat.faster_whisper._parameters import detection_keywords, detection_options
 from whisperbatch.compat.faster_whisper._session import seconds_of_speech
-from whisperbatch.compat.faster_whisper._sources import again, as_source
+from whisperbatch.compat.faster_whisper._sources import as_source, second_source
 from whisperbatch.errors import OptionError
-from whisperbatch.features import silence_beside
+from whisperbatch.features import silence_value
 from whisperbatch.language import decide
 from whisperbatch.options import Options
 from whisperbatch.types import WINDOW_FRAMES, LanguageScores
 
 Detected = tuple[str, float, list[tuple[str, float]]]
+"""The language, its probability, and the probability of each language in descending order."""
 
-PARAMS: Final[Mapping[str, Any]] = {
+DEFAULT_PARAMS: Final[Mapping[str, Any]] = {
     "multilingual": False,
     "speech_percentage_threshold": None,
     "language_detection_segments": 4,
@@ -27,21 +28,33 @@ PARAMS: Final[Mapping[str, Any]] = {
     "vad_min_silence_duration": None,
     "language_threshold": 0.7,
 }
-"""What `detect_language_multi_segment` takes."""
+"""The keys of `params` of `detect_language_multi_segment`, with their defaults."""
 
 log = logging.getLogger(__name__)
 
 
-def in_audio(asr: Transcriber, audio: object, options: Options) -> Detected:
-    """The language of a recording; see `WhisperModel.detect_language`."""
-    found = asr.detect_language(as_source(audio), **keywords_of(options))
-    return found.language or "en", found.probability, list(found.probabilities.items())
+def detect_in_audio(asr: Transcriber, audio: object, options: Options) -> Detected:
+    """Detect the language of a recording; see `WhisperModel.detect_language`."""
+    detection = asr.detect_language(as_source(audio), **detection_keywords(options))
+    language = detection.language or "en"
+    return language, detection.probability, list(detection.probabilities.items())
 
 
-def in_features(asr: Transcriber, given: npt.NDArray[np.float32], options: Options) -> Detected:
-    """The same by the first windows of 30 s, as many as `language_detection_segments`."""
+def detect_in_features(
+    asr: Transcriber, features: npt.NDArray[np.float32], options: Options
+) -> Detected:
+    """Detect the language in the first `language_detection_segments` windows of 30 s.
+
+    Args:
+        asr: its model detects the language.
+        features: of shape (n_mels, n_frames).
+        options: of the detection.
+
+    Raises:
+        OptionError: the shape of the features does not fit the model.
+    """
     engine = asr.engine
-    features = np.asarray(given, np.float32)
+    features = np.asarray(features, np.float32)
     if features.ndim != 2 or features.shape[0] != engine.n_mels or not features.shape[1]:  # noqa: PLR2004
         raise OptionError(
             f"features have shape {features.shape}, not (n_mels, n_frames): this model has "
@@ -49,28 +62,28 @@ def in_features(asr: Transcriber, given: npt.NDArray[np.float32], options: Optio
         )
     if not engine.is_multilingual:
         return "en", 1.0, [("en", 1.0)]
-    heard = []
-    most = options.language_detection_segments * WINDOW_FRAMES
-    for start in range(0, min(features.shape[1], most), WINDOW_FRAMES):
+    scores = []
+    max_frames = options.language_detection_segments * WINDOW_FRAMES
+    for start in range(0, min(features.shape[1], max_frames), WINDOW_FRAMES):
         window = features[:, start : start + WINDOW_FRAMES]
-        padded = np.full((1, engine.n_mels, WINDOW_FRAMES), silence_beside(features), np.float32)
+        padded = np.full((1, engine.n_mels, WINDOW_FRAMES), silence_value(features), np.float32)
         padded[0, :, : window.shape[1]] = window
         [probabilities] = engine.detect_language(engine.encode(padded))
-        heard.append(LanguageScores(probabilities, float(window.shape[1])))
-    decision = decide(heard, options)
+        scores.append(LanguageScores(probabilities, float(window.shape[1])))
+    decision = decide(scores, options)
     ranked = sorted(decision.probabilities.items(), key=lambda item: -item[1])
     return decision.language, decision.probability, ranked
 
 
-def in_segments(
+def detect_multi_segment(
     asr: Transcriber, audio: object, params: Mapping[str, Any]
 ) -> dict[str, str | float | None]:
-    """See `WhisperModel.detect_language_multi_segment`."""
-    if unknown := [name for name in params if name not in PARAMS]:
-        raise OptionError(f"params: {unknown[0]!r} is none of {', '.join(PARAMS)}")
-    values = {**PARAMS, **params}
+    """Detect the language; see `WhisperModel.detect_language_multi_segment`."""
+    if unknown := [name for name in params if name not in DEFAULT_PARAMS]:
+        raise OptionError(f"params: {unknown[0]!r} is none of {', '.join(DEFAULT_PARAMS)}")
+    values = {**DEFAULT_PARAMS, **params}
     if values["multilingual"]:
-        log.warning("multilingual: the language that most is spoken in is what is told")
+        log.warning("multilingual=True: only the language with the most speech is returned")
     silence = values["vad_min_silence_duration"]
     options = detection_options(
         vad_filter=values["vad_filter"],
@@ -78,16 +91,16 @@ def in_segments(
         segments=values["language_detection_segments"],
         threshold=values["language_threshold"],
     )
-    source, least = as_source(audio), values["speech_percentage_threshold"]
-    if least is not None and options.vad:
-        if (twice := again(source)) is None:
+    source, min_fraction = as_source(audio), values["speech_percentage_threshold"]
+    if min_fraction is not None and options.vad:
+        if (second := second_source(source)) is None:
             raise OptionError(
                 "speech_percentage_threshold needs a recording that can be read twice; leave it out"
             )
-        speech, duration = seconds_of_speech(twice, options)
-        if speech < least * duration:
+        speech, duration = seconds_of_speech(second, options)
+        if speech < min_fraction * duration:
             return {"language_code": None, "language_confidence": 1.0}
-    found = asr.detect_language(source, **keywords_of(options))
-    if found.language is None:
+    detection = asr.detect_language(source, **detection_keywords(options))
+    if detection.language is None:
         return {"language_code": None, "language_confidence": 1.0}
-    return {"language_code": found.language, "language_confidence": found.probability}
+    return {"language_code": detection.language, "language_confidence": detection.probability}

@@ -1,4 +1,4 @@
-"""What programs ask of `WhisperModel.feature_extractor`."""
+"""The feature extractor that programs use as `WhisperModel.feature_extractor`."""
 
 import numpy as np
 import numpy.typing as npt
@@ -11,7 +11,7 @@ class FeatureExtractor:
     """Whisper's log-mel spectrogram of samples of any length.
 
     Args:
-        n_mels: mel bands.
+        n_mels: number of mel bands.
     """
 
     sampling_rate = SAMPLING_RATE
@@ -25,10 +25,10 @@ class FeatureExtractor:
         self._extract = WhisperFeatures(n_mels)
 
     def __call__(self, waveform: npt.NDArray[np.float32], padding: int = HOP) -> Features:
-        """Features of shape (n_mels, n_frames).
+        """Return features of shape (n_mels, n_frames).
 
         Args:
             waveform: samples at 16 kHz, of shape (n_samples,).
-            padding: zeros that follow them.
+            padding: number of zeros appended to the samples.
         """
         return self._extract(np.pad(np.asarray(waveform, np.float32), (0, padding)))

@@ -1,17 +1,18 @@
-"""Parameters of `transcribe`: theirs to ours, each honoured or refused by name.
+"""Map faster-whisper's parameters of `transcribe` to our options, or refuse them by name.
 
-What their documentation says has an effect only together with something else (best_of with a
-temperature, patience with a beam, vad_parameters with vad_filter) has none here either without it.
+Parameters that need another parameter are ignored without it, as faster-whisper documents:
+`best_of` needs a temperature, `patience` a beam, and `vad_parameters` needs `vad_filter`.
 """
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, cast
 
-from whisperbatch.compat.faster_whisper._defaults import is_given, unless_given
+from whisperbatch.compat.faster_whisper._clips import parse_clips
+from whisperbatch.compat.faster_whisper._defaults import implicit, is_explicit
 from whisperbatch.compat.faster_whisper._results import TranscriptionOptions
-from whisperbatch.compat.faster_whisper.vad import mapped
+from whisperbatch.compat.faster_whisper.vad import vad_keywords
 from whisperbatch.errors import OptionError
 from whisperbatch.options import (
     PROMPT_RESET_TEMPERATURE,
@@ -25,16 +26,16 @@ from whisperbatch.options import (
 )
 from whisperbatch.types import WINDOW, to_seconds
 
-LADDER: Final = [0.0, 0.2, 0.4, 0.6, 0.8, 1.0]
-"""Temperatures, by default."""
+TEMPERATURES: Final = [0.0, 0.2, 0.4, 0.6, 0.8, 1.0]
+"""The default of `temperature`."""
 
-SYMBOLS: Final = [-1]
-"""Suppressed tokens, by default: the model's own list of symbols."""
+SUPPRESSED_TOKENS: Final = [-1]
+"""The default of `suppress_tokens`: the model's own list of symbols."""
 
 PREPENDED: Final = "\"'“¿([{-"
 APPENDED: Final = "\"'.。,，!！?？:：”)]}、"  # noqa: RUF001 - full-width punctuation
 
-RENAMED: Final = {
+FASTER_WHISPER_NAMES: Final = {
     "vad_onset": "threshold of vad_parameters",
     "vad_offset": "neg_threshold of vad_parameters",
     "min_speech_duration": "min_speech_duration_ms of vad_parameters",
@@ -43,12 +44,12 @@ RENAMED: Final = {
     "speech_pad": "speech_pad_ms of vad_parameters",
     "vad": "vad_filter",
 }
-"""Our names to theirs, where they differ."""
+"""faster-whisper's names of our options, where the names differ."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Request:
-    """What a program has asked of `transcribe`, as it has given it."""
+class TranscribeArguments:
+    """The arguments of a call of faster-whisper's `transcribe`, unchanged."""
 
     language: str | None
     task: str
@@ -88,61 +89,64 @@ class Request:
 
     def __post_init__(self) -> None:
         prompt = self.initial_prompt
-        if prompt is not None and not isinstance(prompt, str):  # it may be an iterator
+        if prompt is not None and not isinstance(prompt, str):  # an iterator can be read only once
             object.__setattr__(self, "initial_prompt", tuple(int(token) for token in prompt))
 
 
-def options_of(request: Request, language: str | None, *, multilingual: bool) -> Options:
-    """The options that a request is worked on with.
+def to_options(
+    arguments: TranscribeArguments, language: str | None, *, multilingual: bool
+) -> Options:
+    """Return our options for faster-whisper's arguments.
 
     Args:
-        request: what was asked for.
-        language: of the recording; None for it to be found out while it is read.
-        multilingual: whether it may change.
+        arguments: of the call.
+        language: of the recording; None to detect the language while the recording is read.
+        multilingual: whether the language may change within the recording.
 
     Raises:
-        OptionError: one cannot be honoured.
+        OptionError: a parameter cannot be honoured.
     """
-    _refuse(request)
+    _check_supported(arguments)
     keywords: OptionKeywords = {
-        "task": cast("Any", request.task),
-        "batch_size": request.batch_size,
-        "repetition_penalty": request.repetition_penalty,
-        "no_repeat_ngram_size": request.no_repeat_ngram_size,
-        "compression_ratio_threshold": request.compression_ratio_threshold,
-        "log_prob_threshold": request.log_prob_threshold,
-        "no_speech_threshold": request.no_speech_threshold,
-        "suppress_blank": request.suppress_blank,
-        "suppress_tokens": tuple(request.suppress_tokens or ()),
-        "word_timestamps": request.word_timestamps,
-        "max_new_tokens": request.max_new_tokens,
-        "condition_on_previous_text": _conditioned(request),
-        **_searched(request),
-        **_begun(request),
-        **_heard(request.vad_filter, request.vad_parameters, request.clip_timestamps),
+        "task": cast("Any", arguments.task),
+        "batch_size": arguments.batch_size,
+        "repetition_penalty": arguments.repetition_penalty,
+        "no_repeat_ngram_size": arguments.no_repeat_ngram_size,
+        "compression_ratio_threshold": arguments.compression_ratio_threshold,
+        "log_prob_threshold": arguments.log_prob_threshold,
+        "no_speech_threshold": arguments.no_speech_threshold,
+        "suppress_blank": arguments.suppress_blank,
+        "suppress_tokens": tuple(arguments.suppress_tokens or ()),
+        "word_timestamps": arguments.word_timestamps,
+        "max_new_tokens": arguments.max_new_tokens,
+        "condition_on_previous_text": _uses_previous_text(arguments),
+        **_search_keywords(arguments),
+        **_prompt_keywords(arguments),
+        **_speech_keywords(
+            arguments.vad_filter, arguments.vad_parameters, arguments.clip_timestamps
+        ),
     }
-    if request.chunk_length:
-        keywords["chunk_length"] = request.chunk_length
+    if arguments.chunk_length:
+        keywords["chunk_length"] = arguments.chunk_length
+    threshold = arguments.language_detection_threshold
     if multilingual:
         keywords["multilingual"] = True
-        keywords.update(_listening(unless_given(1), request.language_detection_threshold))
+        keywords.update(_language_keywords(implicit(1), threshold))
     elif language is None:
-        keywords.update(
-            _listening(request.language_detection_segments, request.language_detection_threshold)
-        )
+        keywords.update(_language_keywords(arguments.language_detection_segments, threshold))
     else:
         keywords["language"] = language
-    return _resolved(lambda: resolve(None, **keywords))
+    return _resolve(lambda: resolve(None, **keywords))
 
 
-def detection_of(request: Request) -> Options:
-    """The options that the recording's language is detected with."""
+def to_detection_options(arguments: TranscribeArguments) -> Options:
+    """Return the options that detect the recording's language for a call of `transcribe`."""
     return detection_options(
-        vad_filter=request.vad_filter,
-        vad_parameters=request.vad_parameters,
-        segments=request.language_detection_segments,
-        threshold=request.language_detection_threshold,
-        clip_timestamps=request.clip_timestamps,
+        vad_filter=arguments.vad_filter,
+        vad_parameters=arguments.vad_parameters,
+        segments=arguments.language_detection_segments,
+        threshold=arguments.language_detection_threshold,
+        clip_timestamps=arguments.clip_timestamps,
     )
 
 
@@ -154,30 +158,30 @@ def detection_options(
     threshold: float | None,
     clip_timestamps: object = "0",
 ) -> Options:
-    """The options that a language is detected with; each argument as in `Request`.
+    """Return the options of a language detection; each argument as in `TranscribeArguments`.
 
     Raises:
-        OptionError: one cannot be honoured.
+        OptionError: a parameter cannot be honoured.
     """
-    heard = _heard(vad_filter, vad_parameters, clip_timestamps)
-    heard.pop("max_speech_duration", None)
-    keywords: OptionKeywords = {**heard, **_listening(segments, threshold)}
-    return _resolved(lambda: for_detection(**cast("DetectionKeywords", keywords)))
+    speech = _speech_keywords(vad_filter, vad_parameters, clip_timestamps)
+    speech.pop("max_speech_duration", None)
+    keywords: OptionKeywords = {**speech, **_language_keywords(segments, threshold)}
+    return _resolve(lambda: for_detection(**cast("DetectionKeywords", keywords)))
 
 
-def keywords_of(options: Options) -> DetectionKeywords:
-    """The options of a detection as keywords of `Transcriber.detect_language`."""
+def detection_keywords(options: Options) -> DetectionKeywords:
+    """Return the options of a detection as keywords of `Transcriber.detect_language`."""
     defaults = Options()
-    found = {
+    keywords = {
         name: getattr(options, name)
         for name in DetectionKeywords.__annotations__
         if getattr(options, name) != getattr(defaults, name)
     }
-    return cast("DetectionKeywords", found)
+    return cast("DetectionKeywords", keywords)
 
 
-def effective(options: Options, request: Request) -> TranscriptionOptions:
-    """The options in effect, as theirs."""
+def effective_options(options: Options, arguments: TranscribeArguments) -> TranscriptionOptions:
+    """Return the options in effect, in faster-whisper's form."""
     clips = options.clip_timestamps
     return TranscriptionOptions(
         beam_size=options.beam_size,
@@ -204,129 +208,116 @@ def effective(options: Options, request: Request) -> TranscriptionOptions:
         multilingual=options.multilingual,
         max_new_tokens=options.max_new_tokens,
         clip_timestamps=[time for clip in clips for time in clip if time is not None] or "0",
-        hallucination_silence_threshold=request.hallucination_silence_threshold,
+        hallucination_silence_threshold=arguments.hallucination_silence_threshold,
         hotwords=options.hotwords,
     )
 
 
-def _refuse(request: Request) -> None:
-    """What has no counterpart here."""
-    if request.word_timestamps:
-        for name, usual in (("prepend", PREPENDED), ("append", APPENDED)):
-            given = getattr(request, f"{name}_punctuations")
-            if given != usual:
+def _check_supported(arguments: TranscribeArguments) -> None:
+    """Raise OptionError for a parameter that has no equivalent here."""
+    if arguments.word_timestamps:
+        for name, default in (("prepend", PREPENDED), ("append", APPENDED)):
+            marks = getattr(arguments, f"{name}_punctuations")
+            if marks != default:
                 raise OptionError(
-                    f"{name}_punctuations={given!r} cannot be honoured: which marks belong to a "
-                    "word is fixed here; leave it out"
+                    f"{name}_punctuations={marks!r} cannot be honoured: the marks that belong to a "
+                    "word are fixed here; leave it out"
                 )
-    reset = request.prompt_reset_on_temperature
-    checks.number("prompt_reset_on_temperature", reset, least=0)
-    first = _temperatures(request)[:1]  # nobody goes on from text of the others
-    if _conditioned(request) and any(
-        (rung > reset) != (rung > PROMPT_RESET_TEMPERATURE) for rung in first
+    reset = arguments.prompt_reset_on_temperature
+    checks.number("prompt_reset_on_temperature", reset, minimum=0)
+    # Only text of the first temperature is ever used as context.
+    first = _temperatures(arguments)[:1]
+    if _uses_previous_text(arguments) and any(
+        (temperature > reset) != (temperature > PROMPT_RESET_TEMPERATURE) for temperature in first
     ):
         raise OptionError(
-            f"prompt_reset_on_temperature={reset} cannot be honoured: here text decoded above "
-            f"{PROMPT_RESET_TEMPERATURE} is never used as context, and other text is; leave it out"
+            f"prompt_reset_on_temperature={reset} cannot be honoured: text decoded at a "
+            f"temperature above {PROMPT_RESET_TEMPERATURE} is never used as context; leave it out"
         )
-    if request.hallucination_silence_threshold is not None:
-        silence = request.hallucination_silence_threshold
-        checks.number("hallucination_silence_threshold", silence, least=0)
+    if arguments.hallucination_silence_threshold is not None:
+        silence = arguments.hallucination_silence_threshold
+        checks.number("hallucination_silence_threshold", silence, minimum=0)
 
 
-def _conditioned(request: Request) -> bool:
-    """Only where it is asked for: by default it is off. See the documentation's page for why."""
-    asked = request.condition_on_previous_text
-    return asked if is_given(asked) else False
+def _uses_previous_text(arguments: TranscribeArguments) -> bool:
+    """Return whether previous text is used as context: only if the program asks for it.
 
-
-def _temperatures(request: Request) -> tuple[float, ...]:
-    given = request.temperature
-    return tuple(given) if isinstance(given, list | tuple) else (cast("float", given),)
-
-
-def _searched(request: Request) -> OptionKeywords:
-    """How text is searched for."""
-    found: OptionKeywords = {
-        "beam_size": request.beam_size,
-        "temperature": _temperatures(request),
-    }
-    if request.beam_size != 1:
-        found["patience"] = request.patience
-        found["length_penalty"] = request.length_penalty
-    if any(_temperatures(request)):
-        found["best_of"] = request.best_of
-    usual = checks.default(DecodeOptions, "max_initial_timestamp")
-    if not request.without_timestamps and request.max_initial_timestamp != usual:
-        found["timestamps"] = "tokens"
-        found["max_initial_timestamp"] = request.max_initial_timestamp
-    return found
-
-
-def _begun(request: Request) -> OptionKeywords:
-    """What text is decoded as the continuation of. An empty text is none."""
-    found = {}
-    for name in ("initial_prompt", "prefix", "hotwords"):
-        text = getattr(request, name)
-        if text.strip() if isinstance(text, str) else text:
-            found[name] = text
-    return cast("OptionKeywords", found)
-
-
-def _heard(vad_filter: bool, vad_parameters: object, clip_timestamps: object) -> OptionKeywords:
-    """Which parts of the recording are heard, and where speech is."""
-    found: OptionKeywords = {"clip_timestamps": clips(clip_timestamps)}
-    speech = mapped(vad_parameters)  # what is wrong is told of in any case
-    if vad_filter or not is_given(vad_filter):
-        found.update(speech)
-    else:
-        found["vad"] = False
-    return found
-
-
-def _listening(segments: int, threshold: float | None) -> OptionKeywords:
-    """How a language is detected: by windows as long as theirs, if their number was given."""
-    found: OptionKeywords = {}
-    if threshold is not None:
-        found["language_detection_threshold"] = threshold
-    if is_given(segments):
-        found["language_detection_segments"] = segments
-        found["language_detection_length"] = to_seconds(WINDOW)
-    return found
-
-
-def clips(given: object) -> tuple[tuple[float, float | None], ...]:
-    """Ranges in seconds, for "start,end,start,...", a list of such times, or of dicts.
-
-    Raises:
-        OptionError: it is none of them.
+    The reason for this default is in docs/how-to/move-from-faster-whisper.md.
     """
+    condition = arguments.condition_on_previous_text
+    return condition if is_explicit(condition) else False
+
+
+def _temperatures(arguments: TranscribeArguments) -> tuple[float, ...]:
+    temperature = arguments.temperature
+    if isinstance(temperature, list | tuple):
+        return tuple(temperature)
+    return (cast("float", temperature),)
+
+
+def _search_keywords(arguments: TranscribeArguments) -> OptionKeywords:
+    """Return the options of the search: beam, sampling, timestamps."""
+    keywords: OptionKeywords = {
+        "beam_size": arguments.beam_size,
+        "temperature": _temperatures(arguments),
+    }
+    if arguments.beam_size != 1:
+        keywords["patience"] = arguments.patience
+        keywords["length_penalty"] = arguments.length_penalty
+    if any(_temperatures(arguments)):
+        keywords["best_of"] = arguments.best_of
+    default = checks.default(DecodeOptions, "max_initial_timestamp")
+    if not arguments.without_timestamps and arguments.max_initial_timestamp != default:
+        keywords["timestamps"] = "tokens"
+        keywords["max_initial_timestamp"] = arguments.max_initial_timestamp
+    return keywords
+
+
+def _prompt_keywords(arguments: TranscribeArguments) -> OptionKeywords:
+    """Return the options that hold text to continue from; empty texts are left out."""
+    keywords = {}
+    for name in ("initial_prompt", "prefix", "hotwords"):
+        text = getattr(arguments, name)
+        if text.strip() if isinstance(text, str) else text:
+            keywords[name] = text
+    return cast("OptionKeywords", keywords)
+
+
+def _speech_keywords(
+    vad_filter: bool, vad_parameters: object, clip_timestamps: object
+) -> OptionKeywords:
+    """Return the options that choose parts of the recording: time ranges and VAD."""
+    keywords: OptionKeywords = {"clip_timestamps": parse_clips(clip_timestamps)}
+    vad_options = vad_keywords(vad_parameters)  # checked even if the VAD is off
+    if vad_filter or not is_explicit(vad_filter):
+        keywords.update(vad_options)
+    else:
+        keywords["vad"] = False
+    return keywords
+
+
+def _language_keywords(segments: int, threshold: float | None) -> OptionKeywords:
+    """Return the options of language detection.
+
+    An explicit number of segments also sets faster-whisper's window length, 30 s.
+    """
+    keywords: OptionKeywords = {}
+    if threshold is not None:
+        keywords["language_detection_threshold"] = threshold
+    if is_explicit(segments):
+        keywords["language_detection_segments"] = segments
+        keywords["language_detection_length"] = to_seconds(WINDOW)
+    return keywords
+
+
+def _resolve(build: Callable[[], Options]) -> Options:
+    """Return the options that `build` makes; an OptionError also gets faster-whisper's names."""
     try:
-        if isinstance(given, str):
-            given = [float(time) for time in given.split(",") if time.strip()]
-        found = _ranges(cast("Sequence[Any]", given or ()))
-    except (TypeError, ValueError, KeyError) as error:
-        raise OptionError(
-            f"clip_timestamps={given!r} is neither times such as '10,20,30', a list of them, nor "
-            "a list of {'start': 10, 'end': 20}"
-        ) from error
-    return () if found == ((0, None),) else found
-
-
-def _ranges(given: Sequence[Any]) -> tuple[tuple[float, float | None], ...]:
-    if given and isinstance(given[0], Mapping):
-        return tuple((float(clip["start"]), float(clip["end"])) for clip in given)
-    times = [float(time) for time in given]
-    ends: list[float | None] = [*times[1::2], None]
-    return tuple(zip(times[::2], ends, strict=False))
-
-
-def _resolved(resolving: Callable[[], Options]) -> Options:
-    """The options; an error says their names, too."""
-    try:
-        return resolving()
+        return build()
     except OptionError as error:
         message = str(error)
-        names = [name for name in RENAMED if re.search(rf"(?<!\w){name}(?!\w)", message)]
-        told = "; ".join(f"{name} is {RENAMED[name]}" for name in names)
-        raise OptionError(f"{message} ({told})" if told else message) from error
+        names = [
+            name for name in FASTER_WHISPER_NAMES if re.search(rf"(?<!\w){name}(?!\w)", message)
+        ]
+        hint = "; ".join(f"{name} is {FASTER_WHISPER_NAMES[name]}" for name in names)
+        raise OptionError(f"{message} ({hint})" if hint else message) from error

@@ -1,4 +1,4 @@
-"""faster-whisper's results: not frozen, as theirs are not, since programs write to them."""
+"""faster-whisper's result classes. They are not frozen, because programs set their attributes."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
@@ -10,12 +10,12 @@ from whisperbatch.compat.faster_whisper.vad import VadOptions
 
 @dataclass
 class Word:
-    """A word; the space before it belongs to it.
+    """A word of a segment.
 
     Attributes:
-        start: seconds from the start of the recording.
-        end: likewise.
-        word: its text.
+        start: in seconds from the start of the recording.
+        end: in seconds from the start of the recording.
+        word: its text, with the space before it.
         probability: mean probability of its tokens.
     """
 
@@ -25,7 +25,7 @@ class Word:
     probability: float
 
     def _asdict(self) -> dict[str, Any]:
-        return _warned(self)
+        return _deprecated_asdict(self)
 
 
 @dataclass
@@ -34,18 +34,19 @@ class Segment:
 
     Attributes:
         id: its number, from 1.
-        seek: where it starts, in frames of 10 ms. (Theirs: where the window that it was decoded
-            in starts. There are no such windows here.)
-        start: seconds from the start of the recording.
-        end: likewise.
+        seek: its start, in feature frames of 10 ms. (In faster-whisper, the start of the 30 s
+            window that the segment was decoded in; there are no such windows here.)
+        start: in seconds from the start of the recording.
+        end: in seconds from the start of the recording.
         text: with a space before it, except in languages that are written without spaces.
-        tokens: ids of its text, without timestamps: the text encoded again, since a segment is
-            made of words, of which some may be left out, and not of a stretch of decoded tokens.
-        avg_logprob: of the chunk it comes from.
-        compression_ratio: likewise.
-        no_speech_prob: likewise.
-        words: with `word_timestamps=True`, otherwise None.
-        temperature: at which its chunk was decoded.
+        tokens: ids of its text, without timestamps. They are the text encoded again: a segment is
+            made of words, and some words of the chunk may have been removed, so it does not
+            correspond to a range of decoded tokens.
+        avg_logprob: of the segment's chunk.
+        compression_ratio: of the segment's chunk.
+        no_speech_prob: of the segment's chunk.
+        words: its words with `word_timestamps=True`, otherwise None.
+        temperature: of the sampling that decoded the segment's chunk.
     """
 
     id: int
@@ -61,10 +62,10 @@ class Segment:
     temperature: float | None
 
     def _asdict(self) -> dict[str, Any]:
-        return _warned(self)
+        return _deprecated_asdict(self)
 
 
-def _warned(value: Word | Segment) -> dict[str, Any]:
+def _deprecated_asdict(value: Word | Segment) -> dict[str, Any]:
     name = type(value).__name__
     warn(f"use dataclasses.asdict({name}) for {name}._asdict()", DeprecationWarning, stacklevel=3)
     return asdict(value)
@@ -72,9 +73,9 @@ def _warned(value: Word | Segment) -> dict[str, Any]:
 
 @dataclass
 class TranscriptionOptions:
-    """The options in effect: of those that were left at their defaults, what they are here.
+    """The options in effect, as described in `WhisperModel.transcribe`.
 
-    See `WhisperModel.transcribe`.
+    Options that the program left at their defaults have whisperbatch's values.
     """
 
     beam_size: int
@@ -107,20 +108,20 @@ class TranscriptionOptions:
 
 @dataclass
 class TranscriptionInfo:
-    """What is known of a recording before it is transcribed.
+    """Properties of a recording that are available before its segments.
 
     Attributes:
-        language: given or detected; "en" where nobody speaks, of probability 0.
-        language_probability: 1 where the language was given.
-        duration: of the recording in seconds, as its container states it. Of a stream that does
-            not say, what has been read of it so far: all of it after the last segment.
-        duration_after_vad: seconds of speech. Looked for when it is first asked for (so also by
-            `repr` and `asdict`), in a pass over the recording that takes about a second for five
-            minutes of it. The same as `duration` where the recording cannot be read twice.
+        language: given or detected; "en" with probability 0 if the recording has no speech.
+        language_probability: 1 if the language was given.
+        duration: of the recording in seconds, as its container states it. If a stream does not
+            state its duration, the duration read so far: the whole stream after the last segment.
+        duration_after_vad: seconds of speech. They are measured when the attribute is first read
+            (also by `repr` and `asdict`), in a pass over the recording that takes about a second
+            for every five minutes. The same as `duration` if the recording cannot be read twice.
         all_language_probs: the languages and their probabilities, the most probable first; None
-            where none was detected.
+            if the language was not detected.
         transcription_options: the options in effect.
-        vad_options: likewise; None with `vad_filter=False`.
+        vad_options: the VAD options in effect; None with `vad_filter=False`.
     """
 
     language: str
@@ -132,19 +133,19 @@ class TranscriptionInfo:
     vad_options: VadOptions | None
 
     def __getstate__(self) -> dict[str, Any]:
-        """What is measured goes into a copy as a number."""
+        """Return the state of a copy, in which durations that are still functions are numbers."""
         measured = {"duration": self.duration, "duration_after_vad": self.duration_after_vad}
         return {**vars(self), **measured}
 
 
-class _Measured:
-    """A field that may be set to a function: whoever reads the field gets what it returns."""
+class _LazyNumber:
+    """A dataclass field that holds a number, or a function that is called to read the field."""
 
     def __init__(self, name: str) -> None:
         self._name = name
 
     def __get__(self, instance: object | None, owner: type) -> float:
-        if instance is None:  # as of any field without a default
+        if instance is None:  # like a field without a default
             raise AttributeError(self._name)
         value = vars(instance)[self._name]
         return float(value() if callable(value) else value)
@@ -153,6 +154,6 @@ class _Measured:
         vars(instance)[self._name] = value
 
 
-# set here, since a dataclass would take what is set above for a default
+# Set after the class: `dataclass` would take a descriptor in the class body for a default value.
 for _name in ("duration", "duration_after_vad"):
-    setattr(TranscriptionInfo, _name, _Measured(_name))
+    setattr(TranscriptionInfo, _name, _LazyNumber(_name))

@@ -1,9 +1,9 @@
-"""One call of `transcribe`: what is told at once, and segments as they are asked for.
+"""One call of `transcribe`: the info at once, and a generator that decodes the segments.
 
-    open -> glimpse at the language -> info, and a generator of segments that has done nothing yet
+    open the recording -> detect its language -> info, and a generator that has not started yet
 
-Only of a recording that tells nothing without being read through, such as a pipe, the first segment
-is decoded before info is there.
+The language is detected by random access. Recordings without random access, such as pipes, cannot
+be sampled: their first segment is decoded before the info is returned.
 """
 
 import functools
@@ -18,15 +18,15 @@ from whisperbatch import SegmentStream, Transcriber, chunk_audio, types
 from whisperbatch.audio import AudioReader, open_audio
 from whisperbatch.compat.faster_whisper._anomalies import without_anomalies
 from whisperbatch.compat.faster_whisper._parameters import (
-    Request,
-    detection_of,
-    effective,
-    keywords_of,
-    options_of,
+    TranscribeArguments,
+    detection_keywords,
+    effective_options,
+    to_detection_options,
+    to_options,
 )
 from whisperbatch.compat.faster_whisper._results import Segment, TranscriptionInfo, Word
-from whisperbatch.compat.faster_whisper._sources import again, as_source
-from whisperbatch.compat.faster_whisper.vad import effective as effective_vad
+from whisperbatch.compat.faster_whisper._sources import as_source, second_source
+from whisperbatch.compat.faster_whisper.vad import effective_vad_options
 from whisperbatch.errors import WhisperBatchError
 from whisperbatch.options import Options
 from whisperbatch.text import UNSPACED, check_language
@@ -35,99 +35,100 @@ from whisperbatch.types import Source, to_seconds
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
-FRAMES: Final = 100  # a second, that theirs count in
+FRAMES_PER_SECOND: Final = 100  # of `Segment.seek`
 
 log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
 class _Language:
-    """What a recording's language is, how probable, and how probable all are if it was detected."""
+    """A recording's language with its probability; with all probabilities if it was detected."""
 
     code: str
     probability: float
     probabilities: Mapping[str, float] = field(default_factory=dict)
 
     def ranked(self) -> list[tuple[str, float]] | None:
-        """All of them, the most probable first; None where it was not detected."""
+        """Return all languages, the most probable first; None if the language was given."""
         return sorted(self.probabilities.items(), key=lambda item: -item[1]) or None
 
 
 def transcribe(
-    asr: Transcriber, audio: object, request: Request
+    asr: Transcriber, audio: object, arguments: TranscribeArguments
 ) -> tuple[Generator[Segment, None, None], TranscriptionInfo]:
-    """Segments and info of one recording.
+    """Return a generator of segments, and the info of the recording.
 
     Raises:
         OptionError: a parameter cannot be honoured.
         AudioError: the recording cannot be read.
     """
-    request = _for_model(request, asr)
-    options = options_of(request, request.language, multilingual=request.multilingual)
-    listening = detection_of(request)
+    arguments = _for_model(arguments, asr)
+    options = to_options(arguments, arguments.language, multilingual=arguments.multilingual)
+    detection = to_detection_options(arguments)
     source = as_source(audio)
-    twice = again(source)
+    vad_source = second_source(source)
     with ExitStack() as stack:
         reader = stack.enter_context(open_audio(source, options))
         duration = _duration(reader)
-        language = _language(asr, reader, request, listening)
-        if language and not request.multilingual:
-            options = options_of(request, language.code, multilingual=False)
+        language = _language(asr, reader, arguments, detection)
+        if language and not arguments.multilingual:
+            options = to_options(arguments, language.code, multilingual=False)
         segments = asr.stream(reader, options=options)
         stack.pop_all()
     first = None if language else next(segments, None)
     if language is None:
-        known = segments.language or "en", segments.language_probability
-        language = _Language(*known, segments.language_probabilities)
-    told = chain((first,) if first else (), segments)
+        code, probability = segments.language or "en", segments.language_probability
+        language = _Language(code, probability, segments.language_probabilities)
     info = TranscriptionInfo(
         language=language.code,
         language_probability=language.probability,
-        duration=cast("float", duration),  # or what measures it
-        duration_after_vad=cast("float", _after_vad(twice, options, duration)),
+        duration=cast("float", duration),  # or a function; see TranscriptionInfo
+        duration_after_vad=cast("float", _duration_after_vad(vad_source, options, duration)),
         all_language_probs=language.ranked(),
-        transcription_options=effective(options, request),
-        vad_options=effective_vad(options),
+        transcription_options=effective_options(options, arguments),
+        vad_options=effective_vad_options(options),
     )
-    return _segments(segments, told, asr.engine.tokenizer, request, info.duration), info
+    all_segments = chain((first,) if first else (), segments)
+    tokenizer = asr.engine.tokenizer
+    return _segments(segments, all_segments, tokenizer, arguments, info.duration), info
 
 
-def _for_model(request: Request, asr: Transcriber) -> Request:
-    """The request without what an English-only model knows nothing of, as theirs does."""
+def _for_model(arguments: TranscribeArguments, asr: Transcriber) -> TranscribeArguments:
+    """Return the arguments without languages for an English-only model, as faster-whisper does."""
     if asr.engine.is_multilingual:
-        return request
-    if request.multilingual:
+        return arguments
+    if arguments.multilingual:
         log.warning("the model is English-only: multilingual=True has no effect")
-    if request.language not in (None, "en"):
-        log.warning("the model is English-only: language=%r has no effect", request.language)
-    return replace(request, multilingual=False, language="en" if request.language else None)
+    if arguments.language not in (None, "en"):
+        log.warning("the model is English-only: language=%r has no effect", arguments.language)
+    return replace(arguments, multilingual=False, language="en" if arguments.language else None)
 
 
 def _language(
-    asr: Transcriber, reader: AudioReader, request: Request, options: Options
+    asr: Transcriber, reader: AudioReader, arguments: TranscribeArguments, options: Options
 ) -> _Language | None:
-    """As far as it is known without reading the recording through."""
-    if request.language:
-        return _Language(check_language(request.language), 1.0)
-    found = asr.detect_language(reader, read_through=False, **keywords_of(options))
-    if found.language is None:
+    """Return the language; None if it cannot be detected without reading the whole recording."""
+    if arguments.language:
+        return _Language(check_language(arguments.language), 1.0)
+    detection = asr.detect_language(reader, read_through=False, **detection_keywords(options))
+    if detection.language is None:
         return None
-    every = found.probabilities if asr.engine.is_multilingual else {}
-    return _Language(found.language, found.probability, every)
+    probabilities = detection.probabilities if asr.engine.is_multilingual else {}
+    return _Language(detection.language, detection.probability, probabilities)
 
 
 def _duration(reader: AudioReader) -> float | Callable[[], float]:
-    """In seconds, as the container states it; otherwise what has been read."""
+    """Return the duration in seconds, or a function that returns the seconds read so far."""
     with reader.random_access() as recording:
         if recording:
             return recording.duration
     return lambda: to_seconds(reader.position)
 
 
-def _after_vad(
+def _duration_after_vad(
     source: Source | None, options: Options, duration: float | Callable[[], float]
 ) -> float | Callable[[], float]:
-    """Seconds of speech, looked for once, when they are asked for."""
+    """Return a function that measures the seconds of speech at its first call; or `duration`."""
     if source is None or not (options.vad or options.clip_timestamps):
         return duration
 
@@ -135,7 +136,7 @@ def _after_vad(
     def measured() -> float:
         try:
             return seconds_of_speech(source, options)[0]
-        except WhisperBatchError as error:  # the file may be gone by now
+        except WhisperBatchError as error:  # the file may have been removed
             log.warning("duration_after_vad is not known: %s", error)
             return duration() if callable(duration) else duration
 
@@ -143,7 +144,7 @@ def _after_vad(
 
 
 def seconds_of_speech(source: Source, options: Options) -> tuple[float, float]:
-    """How much speech there is in a recording, margins counted, and how much was read for it."""
+    """Return the seconds of speech in a recording, margins included, and the seconds read."""
     with open_audio(source, options) as reader:
         speech = sum(chunk.speech_duration for chunk in chunk_audio(reader, options=options))
         return speech, to_seconds(reader.position)
@@ -151,17 +152,18 @@ def seconds_of_speech(source: Source, options: Options) -> tuple[float, float]:
 
 def _segments(
     stream: SegmentStream,
-    found: Iterable[types.Segment],
+    stream_segments: Iterable[types.Segment],
     tokenizer: "Tokenizer",
-    request: Request,
+    arguments: TranscribeArguments,
     duration: float,
 ) -> Generator[Segment, None, None]:
-    """Segments as theirs; the stream ends with them, or when they are let go of."""
-    segments: Iterator[Segment] = (_segment(one, tokenizer) for one in found)
-    if request.hallucination_silence_threshold is not None and request.word_timestamps:
-        segments = without_anomalies(segments, request.hallucination_silence_threshold)
+    """Yield faster-whisper's segments; the stream is closed at their end, or with the generator."""
+    segments: Iterator[Segment] = (_segment(segment, tokenizer) for segment in stream_segments)
+    silence = arguments.hallucination_silence_threshold
+    if silence is not None and arguments.word_timestamps:
+        segments = without_anomalies(segments, silence)
     with stream:
-        yield from _with_progress(segments, duration) if request.log_progress else segments
+        yield from _with_progress(segments, duration) if arguments.log_progress else segments
 
 
 def _segment(segment: types.Segment, tokenizer: "Tokenizer") -> Segment:
@@ -169,7 +171,7 @@ def _segment(segment: types.Segment, tokenizer: "Tokenizer") -> Segment:
     words = segment.words
     return Segment(
         id=segment.id + 1,
-        seek=round(segment.start * FRAMES),
+        seek=round(segment.start * FRAMES_PER_SECOND),
         start=segment.start,
         end=segment.end,
         text=text,
@@ -187,19 +189,19 @@ def _word(word: types.Word) -> Word:
 
 
 def _with_progress(segments: Iterable[Segment], duration: float) -> Iterator[Segment]:
-    """The same, with a bar on standard error: seconds of the recording that are done."""
-    from tqdm import tqdm  # noqa: PLC0415 - only if it is asked for
+    """Yield the segments and show a progress bar on standard error, in seconds of the recording."""
+    from tqdm import tqdm  # noqa: PLC0415 - only log_progress=True needs it
 
     bar: Any
     total = round(duration, 2) or None
     with tqdm(total=total, unit="seconds") as bar:
         for segment in segments:
-            _move(bar, segment.end)
+            _set_progress(bar, segment.end)
             yield segment
-        _move(bar, duration)
+        _set_progress(bar, duration)
 
 
-def _move(bar: Any, seconds: float) -> None:  # noqa: ANN401 - tqdm ships no types
-    """Put it there: neither back nor beyond its end, which it would warn of."""
+def _set_progress(bar: Any, seconds: float) -> None:  # noqa: ANN401 - tqdm ships no types
+    """Set the bar's position: never backwards, and not beyond its end, where tqdm would warn."""
     bar.n = max(bar.n, min(round(seconds, 2), bar.total or seconds))
     bar.refresh()

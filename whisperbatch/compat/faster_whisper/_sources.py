@@ -1,4 +1,4 @@
-"""What a program gives as audio: as whisperbatch takes it, and once more to be read again."""
+"""Audio arguments of faster-whisper as sources of whisperbatch."""
 
 import io
 import os
@@ -11,18 +11,18 @@ from whisperbatch.types import Audio, Source
 
 
 def as_source(audio: object) -> Source:
-    """The same, but samples of other kinds than float32 and int16 as float32.
+    """Return the audio as a source; floating-point samples become float32.
 
-    Whatever has `__array__` holds samples, tensors too.
+    Any object with `__array__` holds samples, for example a tensor.
     """
     if isinstance(audio, np.ndarray) or hasattr(audio, "__array__"):
         samples = np.asarray(cast("Any", audio))
         return samples.astype(np.float32, copy=False) if samples.dtype.kind == "f" else samples
-    return cast("Source", audio)  # anything else is refused where it is opened
+    return cast("Source", audio)  # `open_audio` refuses unsupported types
 
 
-def again(source: Source) -> Source | None:
-    """The same recording for a reader of its own; None where it cannot be read twice at a time."""
+def second_source(source: Source) -> Source | None:
+    """Return the same recording for a second, independent reader; None if there can be only one."""
     if isinstance(source, np.ndarray | Audio | bytes | bytearray | memoryview):
         return source
     if isinstance(source, str | Path):
@@ -31,13 +31,13 @@ def again(source: Source) -> Source | None:
         return io.BytesIO(source.getvalue()[source.tell() :])
     name = getattr(source, "name", None)
     try:
-        if isinstance(name, str) and source.tell() == 0 and _same(source.fileno(), name):
+        if isinstance(name, str) and source.tell() == 0 and _is_file(source.fileno(), name):
             return name
     except (AttributeError, OSError, ValueError):
         pass
     return None
 
 
-def _same(descriptor: int, name: str) -> bool:
-    """Whether an open file is the regular file of that name."""
+def _is_file(descriptor: int, name: str) -> bool:
+    """Return whether an open file is the regular file of that name."""
     return Path(name).is_file() and os.path.samestat(os.fstat(descriptor), Path(name).stat())

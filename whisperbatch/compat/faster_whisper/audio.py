@@ -1,4 +1,4 @@
-"""faster-whisper's decoding of a whole file."""
+"""faster-whisper's function that decodes a complete file."""
 
 from os import PathLike
 from typing import TYPE_CHECKING, BinaryIO
@@ -19,19 +19,19 @@ def decode_audio(
     sampling_rate: int = SAMPLING_RATE,
     split_stereo: bool = False,
 ) -> Samples | tuple[Samples, Samples]:
-    """A recording as samples, all of it in memory.
+    """Return the samples of a complete recording.
 
     Args:
         input_file: a path or an open binary file.
         sampling_rate: of the samples, in Hz.
-        split_stereo: give the left and the right channel, each by itself, in place of their mean.
-            Of a recording with one channel both are that one.
+        split_stereo: return the left and the right channel separately instead of their mean. A
+            recording with one channel returns this channel twice.
 
     Returns:
         float32 samples of shape (n_samples,), or two such arrays.
 
     Raises:
-        AudioError: it cannot be read.
+        AudioError: the recording cannot be read.
     """
     if sampling_rate == SAMPLING_RATE and not split_stereo:
         with audio.open_audio(input_file) as reader:  # type: ignore[arg-type]  # any path

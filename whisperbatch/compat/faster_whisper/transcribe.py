@@ -1,4 +1,4 @@
-"""faster-whisper's two classes, and the values that they give."""
+"""faster-whisper's two classes, and the classes of their results."""
 
 import logging
 from collections.abc import Generator, Iterable, Mapping, Sequence
@@ -10,14 +10,14 @@ import numpy.typing as npt
 
 from whisperbatch import Transcriber, load
 from whisperbatch.compat.faster_whisper import _detection, _session
-from whisperbatch.compat.faster_whisper._defaults import unless_given
+from whisperbatch.compat.faster_whisper._defaults import implicit
 from whisperbatch.compat.faster_whisper._features import FeatureExtractor
 from whisperbatch.compat.faster_whisper._parameters import (
     APPENDED,
-    LADDER,
     PREPENDED,
-    SYMBOLS,
-    Request,
+    SUPPRESSED_TOKENS,
+    TEMPERATURES,
+    TranscribeArguments,
     detection_options,
 )
 from whisperbatch.compat.faster_whisper._results import (
@@ -26,7 +26,7 @@ from whisperbatch.compat.faster_whisper._results import (
     TranscriptionOptions,
     Word,
 )
-from whisperbatch.compat.faster_whisper.utils import find
+from whisperbatch.compat.faster_whisper.utils import model_to_load
 from whisperbatch.compat.faster_whisper.vad import VadOptions
 from whisperbatch.errors import OptionError
 from whisperbatch.text import LANGUAGES
@@ -42,21 +42,21 @@ __all__ = [
 ]
 
 Audio = str | PathLike[str] | BinaryIO | npt.NDArray[np.float32]
-"""A path, an open binary file, or samples at 16 kHz; anything with `__array__` will do."""
+"""A path, an open binary file, or samples at 16 kHz in any object with `__array__`."""
 
 Segments = tuple[Generator[Segment, None, None], TranscriptionInfo]
 
-IDLE: Final = {"flash_attention": False, "tensor_parallel": False, "max_queued_batches": 0}
-"""CTranslate2's other arguments: what changes nothing."""
+DEFAULTS: Final = {"flash_attention": False, "tensor_parallel": False, "max_queued_batches": 0}
+"""Further arguments of CTranslate2's model, with the only values that are accepted."""
 
 
 class CTranslate2Model:
-    """What programs ask of `WhisperModel.model`.
+    """The attributes and methods that programs use of `WhisperModel.model`.
 
     Attributes:
         is_multilingual: False for English-only models.
-        n_mels: mel bands of its features.
-        num_workers: batches worked on at a time.
+        n_mels: number of mel bands of the features.
+        num_workers: number of batches decoded at a time.
     """
 
     def __init__(self, asr: Transcriber) -> None:
@@ -66,38 +66,39 @@ class CTranslate2Model:
         self.num_workers = asr.engine.workers
 
     def unload_model(self) -> None:
-        """Free the weights, for good."""
+        """Free the weights. They cannot be loaded again."""
         self._asr.close()
 
 
 class WhisperModel:
-    """A loaded model, with faster-whisper's interface. Several threads may use one.
+    """A loaded model with faster-whisper's interface. Several threads may use the same model.
 
-    The weights are freed when nobody holds the model or a generator of segments from it any more.
+    The weights are freed when no variable refers to the model or to a generator of its segments.
 
     Args:
         model_size_or_path: a name such as "base", a directory of CTranslate2 weights, or a
             repository of the Hugging Face hub.
         device: "cpu", "cuda" or "auto".
         device_index: the CUDA device, or a list of several.
-        compute_type: CTranslate2's; "default" and "auto" are the best that the device supports.
-        cpu_threads: threads for each worker on a CPU; 0 shares out the cores.
-        num_workers: batches worked on at a time on each device.
-        download_root: the hub's cache, if not the usual one.
-        local_files_only: do not fetch anything.
-        files: cannot be honoured; weights lie in a directory.
+        compute_type: as in CTranslate2; "default" and "auto": the best type for the device.
+        cpu_threads: threads of each worker on a CPU; 0 divides the cores among the workers.
+        num_workers: number of batches decoded at a time on each device.
+        download_root: the directory of the hub's cache, instead of the default directory.
+        local_files_only: do not download anything.
+        files: cannot be honoured; the weights must be in a directory.
         revision: of the hub's repository.
-        use_auth_token: the hub's token, or True for the one that is stored.
-        **model_kwargs: CTranslate2's others cannot be honoured, except at their defaults.
+        use_auth_token: the hub's token, or True for the stored token.
+        **model_kwargs: further arguments of CTranslate2's model; only their defaults can be
+            honoured.
 
     Attributes:
         model: see `CTranslate2Model`.
-        hf_tokenizer: of the model's vocabulary.
-        feature_extractor: of the model's features.
+        hf_tokenizer: the tokenizer of the model's vocabulary.
+        feature_extractor: computes the model's features.
 
     Raises:
         OptionError: an argument cannot be honoured.
-        ModelError: the weights cannot be had.
+        ModelError: the weights cannot be loaded or downloaded.
     """
 
     input_stride = 2
@@ -123,13 +124,13 @@ class WhisperModel:
         **model_kwargs: object,
     ) -> None:
         if files:
-            raise OptionError("files cannot be honoured; give the directory that they lie in")
+            raise OptionError("files cannot be honoured; give the directory of the weights instead")
         for name, value in model_kwargs.items():
-            if name not in IDLE or value != IDLE[name]:
+            if name not in DEFAULTS or value != DEFAULTS[name]:
                 raise OptionError(f"{name}={value!r} cannot be honoured; leave it out")
         self.logger = logging.getLogger(__name__)
         self._asr = load(
-            find(
+            model_to_load(
                 model_size_or_path,
                 download_root=download_root,
                 local_files_only=local_files_only,
@@ -142,10 +143,10 @@ class WhisperModel:
             inter_threads=num_workers,
             intra_threads=cpu_threads,
         )
-        self._describe()
+        self._set_attributes()
 
-    def _describe(self) -> None:
-        """Attributes of the model that is loaded."""
+    def _set_attributes(self) -> None:
+        """Set the attributes that describe the loaded model."""
         self.model = CTranslate2Model(self._asr)
         self.hf_tokenizer = self._asr.engine.tokenizer
         self.feature_extractor = FeatureExtractor(self.model.n_mels)
@@ -157,7 +158,7 @@ class WhisperModel:
 
     @property
     def supported_languages(self) -> list[str]:
-        """Codes of the languages that it may be asked for."""
+        """Codes of the languages that the model can transcribe."""
         return list(LANGUAGES) if self.is_multilingual else ["en"]
 
     def transcribe(
@@ -172,23 +173,23 @@ class WhisperModel:
         length_penalty: float = 1,
         repetition_penalty: float = 1,
         no_repeat_ngram_size: int = 0,
-        temperature: float | Sequence[float] = LADDER,
+        temperature: float | Sequence[float] = TEMPERATURES,
         compression_ratio_threshold: float | None = 2.4,
         log_prob_threshold: float | None = -1.0,
         no_speech_threshold: float | None = 0.6,
-        condition_on_previous_text: bool = unless_given(True),
+        condition_on_previous_text: bool = implicit(True),
         prompt_reset_on_temperature: float = 0.5,
         initial_prompt: str | Iterable[int] | None = None,
         prefix: str | None = None,
         suppress_blank: bool = True,
-        suppress_tokens: Sequence[int] | None = SYMBOLS,
+        suppress_tokens: Sequence[int] | None = SUPPRESSED_TOKENS,
         without_timestamps: bool = False,
         max_initial_timestamp: float = 1.0,
         word_timestamps: bool = False,
         prepend_punctuations: str = PREPENDED,
         append_punctuations: str = APPENDED,
         multilingual: bool = False,
-        vad_filter: bool = unless_given(False),
+        vad_filter: bool = implicit(False),
         vad_parameters: Mapping[str, Any] | VadOptions | None = None,
         max_new_tokens: int | None = None,
         chunk_length: int | None = None,
@@ -196,14 +197,18 @@ class WhisperModel:
         hallucination_silence_threshold: float | None = None,
         hotwords: str | None = None,
         language_detection_threshold: float | None = 0.5,
-        language_detection_segments: int = unless_given(1),
+        language_detection_segments: int = implicit(1),
     ) -> Segments:
-        """The segments of a recording, as they are decoded, and what is known of it before.
+        """Transcribe a recording in batches of eight chunks.
 
-        It is worked on in batches of eight chunks. What each parameter means here is in
-        docs/how-to/move-from-faster-whisper.md. Three defaults stand for "as is best":
-        `condition_on_previous_text` is off, `vad_filter` on, and the language is listened for all
-        over the recording. Given, they are honoured: True, False, a number of windows of 30 s.
+        docs/how-to/move-from-faster-whisper.md describes the meaning of each parameter. Three
+        defaults differ in effect from faster-whisper's: `condition_on_previous_text` is off,
+        `vad_filter` is on, and the language is detected in windows from the whole recording. If a
+        program passes one of these parameters, its value is honoured: True, False, or a number of
+        windows of 30 s.
+
+        Returns:
+            A generator of the segments, which decodes them, and the recording's properties.
 
         Raises:
             OptionError: a parameter cannot be honoured.
@@ -212,32 +217,37 @@ class WhisperModel:
         return self._transcribe(locals())
 
     def _transcribe(self, arguments: dict[str, Any]) -> Segments:
-        """One recording, by the arguments of either class's `transcribe`."""
-        given = {name: value for name, value in arguments.items() if name not in ("self", "audio")}
-        return _session.transcribe(self._asr, arguments["audio"], Request(**given))
+        """Transcribe a recording with the arguments of either class's `transcribe`."""
+        parameters = {
+            name: value for name, value in arguments.items() if name not in ("self", "audio")
+        }
+        return _session.transcribe(self._asr, arguments["audio"], TranscribeArguments(**parameters))
 
     def detect_language(
         self,
         audio: Audio | None = None,
         features: npt.NDArray[np.float32] | None = None,
-        vad_filter: bool = unless_given(False),
+        vad_filter: bool = implicit(False),
         vad_parameters: Mapping[str, Any] | VadOptions | None = None,
-        language_detection_segments: int = unless_given(1),
+        language_detection_segments: int = implicit(1),
         language_detection_threshold: float = 0.5,
     ) -> tuple[str, float, list[tuple[str, float]]]:
-        """A recording's language, its probability, and those of all, the most probable first.
+        """Detect the language of a recording.
 
         Args:
-            audio: of which voiced windows are listened to, eight of 10 s all over it by default.
-            features: in place of `audio`, of shape (n_mels, n_frames): its first windows of 30 s.
-            vad_filter: False, if given, listens to whatever there is.
+            audio: the recording. Windows with speech are used; by default, eight windows of 10 s
+                from the whole recording.
+            features: of shape (n_mels, n_frames), instead of `audio`. The first windows of 30 s
+                are used.
+            vad_filter: False also uses windows without speech.
             vad_parameters: as in `transcribe`.
-            language_detection_segments: windows of 30 s, if given.
+            language_detection_segments: number of windows; if it is given, they are 30 s long.
             language_detection_threshold: a window whose best language is less probable does not
                 vote.
 
         Returns:
-            ("en", 0.0, []) where nobody speaks.
+            The language, its probability, and the languages with their probabilities, the most
+            probable first. ("en", 0.0, []) for a recording without speech.
 
         Raises:
             OptionError: neither audio nor features are given, or a parameter cannot be honoured.
@@ -250,38 +260,38 @@ class WhisperModel:
             threshold=language_detection_threshold,
         )
         if audio is not None:
-            return _detection.in_audio(self._asr, audio, options)
+            return _detection.detect_in_audio(self._asr, audio, options)
         if features is None:
             raise OptionError("audio or features must be given")
-        return _detection.in_features(self._asr, features, options)
+        return _detection.detect_in_features(self._asr, features, options)
 
     def detect_language_multi_segment(
         self, audio: Audio, params: Mapping[str, Any] | None = None
     ) -> dict[str, str | float | None]:
-        """A recording's language as older versions told it.
+        """Detect the language of a recording, as older versions of faster-whisper do.
 
         Args:
-            audio: of which voiced windows are listened to.
+            audio: the recording. Windows with speech are used.
             params: language_detection_segments (4 windows of 30 s), language_threshold (0.7),
                 vad_filter (True), vad_min_silence_duration (ms), speech_percentage_threshold (a
-                share of the recording: with less speech than that nobody speaks), multilingual
-                (True is warned about: one language is told in any case).
+                fraction of the recording; a recording with less speech counts as one without
+                speech), multilingual (True logs a warning: only one language is returned).
 
         Returns:
-            language_code, None where nobody speaks, and language_confidence.
+            language_code, which is None for a recording without speech, and language_confidence.
 
         Raises:
             OptionError: a parameter is unknown or cannot be honoured.
             AudioError: the recording cannot be read.
         """
-        return _detection.in_segments(self._asr, audio, params or {})
+        return _detection.detect_multi_segment(self._asr, audio, params or {})
 
 
 class BatchedInferencePipeline:
-    """faster-whisper's batched interface: the same pipeline, with a batch size.
+    """faster-whisper's batched interface: `WhisperModel.transcribe` with a batch size.
 
     Args:
-        model: runs it.
+        model: transcribes the recordings.
     """
 
     def __init__(self, model: WhisperModel) -> None:
@@ -302,16 +312,16 @@ class BatchedInferencePipeline:
         length_penalty: float = 1,
         repetition_penalty: float = 1,
         no_repeat_ngram_size: int = 0,
-        temperature: float | Sequence[float] = LADDER,
+        temperature: float | Sequence[float] = TEMPERATURES,
         compression_ratio_threshold: float | None = 2.4,
         log_prob_threshold: float | None = -1.0,
         no_speech_threshold: float | None = 0.6,
-        condition_on_previous_text: bool = unless_given(True),
+        condition_on_previous_text: bool = implicit(True),
         prompt_reset_on_temperature: float = 0.5,
         initial_prompt: str | Iterable[int] | None = None,
         prefix: str | None = None,
         suppress_blank: bool = True,
-        suppress_tokens: Sequence[int] | None = SYMBOLS,
+        suppress_tokens: Sequence[int] | None = SUPPRESSED_TOKENS,
         without_timestamps: bool = True,
         max_initial_timestamp: float = 1.0,
         word_timestamps: bool = False,
@@ -327,10 +337,10 @@ class BatchedInferencePipeline:
         batch_size: int = 8,
         hotwords: str | None = None,
         language_detection_threshold: float | None = 0.5,
-        language_detection_segments: int = unless_given(1),
+        language_detection_segments: int = implicit(1),
     ) -> Segments:
-        """As `WhisperModel.transcribe`; what theirs ignores in batches has its effect here.
+        """Transcribe a recording as `WhisperModel.transcribe` does, `batch_size` chunks at a time.
 
-        `batch_size` is how many chunks are decoded together.
+        Parameters that faster-whisper ignores in its batched interface have an effect here.
         """
-        return self.model._transcribe(locals())  # noqa: SLF001 - of the same module
+        return self.model._transcribe(locals())  # noqa: SLF001 - a class of the same module

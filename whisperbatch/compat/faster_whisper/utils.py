@@ -14,7 +14,7 @@ __all__ = ["available_models", "download_model", "format_timestamp"]
 
 
 def available_models() -> list[str]:
-    """The names of models."""
+    """Return the names of the models."""
     return list(REPOSITORIES)
 
 
@@ -26,29 +26,29 @@ def download_model(
     revision: str | None = None,
     use_auth_token: str | bool | None = None,
 ) -> str:
-    """A directory of a model's weights, fetched from the Hugging Face hub if need be.
+    """Return the directory of a model's weights; download them from the Hugging Face hub if needed.
 
-    Weights that are installed as a package are fetched from nowhere, unless `output_dir` or
-    `revision` ask for a copy of the hub's.
+    Weights that are installed as a package are used without a download, unless `output_dir` or
+    `revision` is given.
 
     Args:
-        size_or_id: a name out of `available_models()`, or a repository of the hub.
-        output_dir: where to put the files, in place of the cache.
-        local_files_only: do not fetch anything.
-        cache_dir: the hub's cache, if not the usual one.
+        size_or_id: a name from `available_models()`, or a repository of the hub.
+        output_dir: directory for the files; by default they stay in the hub's cache.
+        local_files_only: do not download anything.
+        cache_dir: the directory of the hub's cache, instead of the default directory.
         revision: branch, tag or commit.
-        use_auth_token: the hub's token, or True for the one that is stored.
+        use_auth_token: the hub's token, or True for the stored token.
 
     Raises:
-        OptionError: there is no such name.
-        ModelError: the weights cannot be had.
+        OptionError: the name is unknown.
+        ModelError: the weights cannot be downloaded, or are not there with `local_files_only`.
     """
     repository = REPOSITORIES.get(size_or_id, size_or_id)
     if "/" not in repository:
-        raise OptionError(f"{size_or_id!r} is no model; there are {', '.join(REPOSITORIES)}")
+        raise OptionError(f"{size_or_id!r} is not a model; choose one of {', '.join(REPOSITORIES)}")
     if not output_dir and not revision and (installed := packaged_model(size_or_id)):
         return str(installed)
-    import huggingface_hub  # noqa: PLC0415 - slow to import, and needed here alone
+    import huggingface_hub  # noqa: PLC0415 - slow to import, and only needed here
 
     try:
         return str(
@@ -62,12 +62,12 @@ def download_model(
                 token=use_auth_token,
             )
         )
-    except Exception as error:  # the hub's client raises many kinds
+    except Exception as error:  # the hub's client raises many types
         reason = next(iter(str(error).splitlines()), type(error).__name__)
-        raise ModelError(f"model {size_or_id}: {repository} cannot be had: {reason}") from error
+        raise ModelError(f"model {size_or_id}: cannot get {repository}: {reason}") from error
 
 
-def find(
+def model_to_load(
     name: str | os.PathLike[str],
     *,
     download_root: str | None,
@@ -75,10 +75,10 @@ def find(
     revision: str | None,
     use_auth_token: str | bool | None,
 ) -> str:
-    """What `whisperbatch.load` is to load for a `WhisperModel` with these arguments."""
+    """Return the name or directory that `whisperbatch.load` loads for these arguments."""
     text = os.fspath(name)
-    told = download_root or local_files_only or revision or use_auth_token
-    if os.path.isdir(text) or not told:  # noqa: PTH112 - as it was given
+    hub_arguments = download_root or local_files_only or revision or use_auth_token
+    if os.path.isdir(text) or not hub_arguments:  # noqa: PTH112 - returned unchanged
         return text
     return download_model(
         text,
@@ -92,14 +92,14 @@ def find(
 def format_timestamp(
     seconds: float, always_include_hours: bool = False, decimal_marker: str = "."
 ) -> str:
-    """Seconds as [HH:]MM:SS.mmm.
+    """Return a time as [HH:]MM:SS.mmm.
 
     Raises:
-        OptionError: they are negative.
+        OptionError: the time is negative.
     """
     if seconds < 0:
-        raise OptionError(f"seconds={seconds} is negative; a time is not")
+        raise OptionError(f"seconds={seconds} is negative; give a time from 0")
     total = round(seconds * SECOND)
     hours = f"{total // HOUR:02d}:" if always_include_hours or total >= HOUR else ""
-    minutes, rest = total % HOUR // MINUTE, total % MINUTE
-    return f"{hours}{minutes:02d}:{rest // SECOND:02d}{decimal_marker}{rest % SECOND:03d}"
+    minutes, within = total % HOUR // MINUTE, total % MINUTE
+    return f"{hours}{minutes:02d}:{within // SECOND:02d}{decimal_marker}{within % SECOND:03d}"

@@ -1,4 +1,4 @@
-"""faster-whisper's options of voice activity detection, and its function."""
+"""faster-whisper's options for voice activity detection (VAD), and its function."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
@@ -8,84 +8,90 @@ import numpy as np
 import numpy.typing as npt
 
 from whisperbatch import chunk_audio
-from whisperbatch.compat.faster_whisper._defaults import is_given, unless_given
+from whisperbatch.compat.faster_whisper._defaults import implicit, is_explicit
 from whisperbatch.errors import OptionError
 from whisperbatch.options import OptionKeywords, Options, resolve
 from whisperbatch.types import SAMPLING_RATE
 
 __all__ = ["VadOptions", "get_speech_timestamps"]
 
-LONGEST: Final = 30.0  # seconds: longer speech is cut in any case
-FALL: Final = 0.15  # that the threshold for the end of speech lies under that for its start
-LEAST: Final = 0.01  # that it is at least
+MAX_SPEECH: Final = 30.0  # seconds; longer speech is always split
+OFFSET_BELOW_ONSET: Final = 0.15  # default difference of the thresholds for start and end of speech
+MIN_OFFSET: Final = 0.01  # smallest default threshold for the end of speech
 
 
 @dataclass
 class VadOptions:
-    """Where speech starts and ends.
+    """Options that decide where speech starts and ends.
 
-    What is left at its default is as whisperbatch has it: see `effective`.
+    Options left at their defaults take whisperbatch's values; see `effective_vad_options`.
 
     Attributes:
-        threshold: speech starts where its probability reaches this.
-        neg_threshold: speech ends where it falls below this; by default 0.15 under `threshold`.
-        min_speech_duration_ms: shorter speech is passed over.
-        max_speech_duration_s: longer speech is cut, and in any case what is longer than 30 s.
+        threshold: speech starts where its probability reaches this value.
+        neg_threshold: speech ends where its probability falls below this value; by default 0.15
+            below `threshold`.
+        min_speech_duration_ms: shorter speech is ignored.
+        max_speech_duration_s: longer speech is split; speech longer than 30 s is always split.
         min_silence_duration_ms: shorter silence does not end speech.
-        speech_pad_ms: margin on either side of speech.
+        speech_pad_ms: margin on each side of speech.
     """
 
     threshold: float = 0.5
     neg_threshold: float | None = None
-    min_speech_duration_ms: int = unless_given(0)
+    min_speech_duration_ms: int = implicit(0)
     max_speech_duration_s: float = float("inf")
-    min_silence_duration_ms: int = unless_given(2000)
-    speech_pad_ms: int = unless_given(400)
+    min_silence_duration_ms: int = implicit(2000)
+    speech_pad_ms: int = implicit(400)
 
 
-def mapped(given: object) -> OptionKeywords:
-    """Our options for `vad_parameters`: a dict, or an object with the fields of `VadOptions`.
+def vad_keywords(parameters: object) -> OptionKeywords:
+    """Return our options for faster-whisper's `vad_parameters`.
+
+    Args:
+        parameters: a dict, or an object with the fields of `VadOptions`; None sets nothing.
 
     Raises:
-        OptionError: it holds something else.
+        OptionError: the parameters are of another kind, or a value is not a number.
     """
-    values = {name: value for name, value in _values(given).items() if is_given(value)}
-    found: OptionKeywords = {}
+    values = {name: value for name, value in _values(parameters).items() if is_explicit(value)}
+    keywords: OptionKeywords = {}
     onset, offset = values.get("threshold"), values.get("neg_threshold")
     if onset is not None:
-        found["vad_onset"] = onset
-        found["vad_offset"] = min(max(onset - FALL, LEAST), onset)
+        keywords["vad_onset"] = onset
+        keywords["vad_offset"] = min(max(onset - OFFSET_BELOW_ONSET, MIN_OFFSET), onset)
     if offset is not None:
-        found["vad_offset"] = offset
-    if (longest := values.get("max_speech_duration_s")) is not None:
-        found["max_speech_duration"] = min(longest, LONGEST)
-    if (speech := values.get("min_speech_duration_ms")) is not None:
-        found["min_speech_duration"] = speech / 1000
-    if (silence := values.get("min_silence_duration_ms")) is not None:
-        found["min_silence_duration"] = silence / 1000
+        keywords["vad_offset"] = offset
+    if (max_speech := values.get("max_speech_duration_s")) is not None:
+        keywords["max_speech_duration"] = min(max_speech, MAX_SPEECH)
+    if (min_speech := values.get("min_speech_duration_ms")) is not None:
+        keywords["min_speech_duration"] = min_speech / 1000
+    if (min_silence := values.get("min_silence_duration_ms")) is not None:
+        keywords["min_silence_duration"] = min_silence / 1000
     if (pad := values.get("speech_pad_ms")) is not None:
-        found["speech_pad"] = pad / 1000
-    return found
+        keywords["speech_pad"] = pad / 1000
+    return keywords
 
 
-def _values(given: object) -> dict[str, Any]:
+def _values(parameters: object) -> dict[str, Any]:
     names = [field.name for field in fields(VadOptions)]
-    if isinstance(given, Mapping):
-        if unknown := [name for name in given if name not in names]:
+    if isinstance(parameters, Mapping):
+        if unknown := [name for name in parameters if name not in names]:
             raise OptionError(f"vad_parameters: {unknown[0]!r} is none of {', '.join(names)}")
-        values = dict(given)
-    elif given is None or all(hasattr(given, name) for name in names):
-        values = {name: getattr(given, name) for name in names} if given is not None else {}
+        values = dict(parameters)
+    elif parameters is None:
+        values = {}
+    elif all(hasattr(parameters, name) for name in names):
+        values = {name: getattr(parameters, name) for name in names}
     else:
-        raise OptionError(f"vad_parameters must be a dict or VadOptions, not {given!r}")
+        raise OptionError(f"vad_parameters must be a dict or VadOptions, not {parameters!r}")
     for name, value in values.items():
         if value is not None and (isinstance(value, bool) or not isinstance(value, int | float)):
             raise OptionError(f"vad_parameters: {name} must be a number, not {value!r}")
     return values
 
 
-def effective(options: Options) -> VadOptions | None:
-    """The values in effect; None where there is no detection."""
+def effective_vad_options(options: Options) -> VadOptions | None:
+    """Return the VAD options in effect; None if the VAD is off."""
     if not options.vad:
         return None
     return VadOptions(
@@ -104,20 +110,22 @@ def get_speech_timestamps(
     sampling_rate: int = SAMPLING_RATE,
     **kwargs: float,
 ) -> list[dict[str, int]]:
-    """Stretches of speech, in order, as {"start": sample, "end": sample}.
+    """Return the speech spans, in order, as {"start": sample, "end": sample}.
 
     Args:
-        audio: samples at 16 kHz.
-        vad_options: where speech starts and ends.
-        sampling_rate: 16000.
-        **kwargs: the fields of `VadOptions`, in place of `vad_options`.
+        audio: samples at 16 kHz, of shape (n_samples,).
+        vad_options: decide where speech starts and ends.
+        sampling_rate: must be 16000.
+        **kwargs: fields of `VadOptions`, instead of `vad_options`.
 
     Raises:
         OptionError: an option cannot be honoured.
     """
     if sampling_rate != SAMPLING_RATE:
-        raise OptionError(f"sampling_rate={sampling_rate}: speech is found at 16000 Hz; resample")
-    options = resolve(None, **mapped(kwargs if vad_options is None else vad_options))
+        raise OptionError(
+            f"sampling_rate={sampling_rate}: the VAD needs 16000 Hz; resample the audio"
+        )
+    options = resolve(None, **vad_keywords(kwargs if vad_options is None else vad_options))
     return [{"start": start, "end": end} for start, end in _spans(audio, options)]
 
 

@@ -1,1 +1,1 @@
-"""Whisper on CTranslate2."""
+"""Whisper on CTranslate2, for CPU and CUDA."""

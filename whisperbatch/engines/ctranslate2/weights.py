@@ -1,4 +1,4 @@
-"""CTranslate2's copy of a model, and the memory that loading it leaves behind."""
+"""CTranslate2's copy of a model's weights, and the release of memory that loading leaves behind."""
 
 import ctypes
 import sys
@@ -11,18 +11,18 @@ import ctranslate2
 
 from whisperbatch.errors import ModelError
 
-MMAP_THRESHOLD: Final = -3  # malloc.h's M_MMAP_THRESHOLD
-LARGE: Final = 512 << 10  # bytes: the features of a row are 960 KB
+M_MMAP_THRESHOLD: Final = -3  # parameter of mallopt, from malloc.h
+MMAP_THRESHOLD: Final = 512 << 10  # bytes; the features of a row take 960 KB
 
 
 class CTranslate2Weights:
-    """CTranslate2's copy of a model: loaded when it is first asked for.
+    """A model on CTranslate2, loaded when `model` is first read.
 
-    Where OpenVINO does all that a run needs, it never is.
+    If OpenVINO runs encoder and decoder, a run may never need CTranslate2's copy.
 
     Args:
         directory: of the weights.
-        **settings: CTranslate2's.
+        **settings: CTranslate2's settings, such as device and compute_type.
     """
 
     def __init__(self, directory: Path, **settings: Any) -> None:  # noqa: ANN401 - CTranslate2's
@@ -32,7 +32,7 @@ class CTranslate2Weights:
 
     @property
     def model(self) -> Any:  # noqa: ANN401 - untyped
-        """The model.
+        """The loaded model.
 
         Raises:
             ModelError: the weights do not load.
@@ -42,13 +42,13 @@ class CTranslate2Weights:
                 self._loaded = self._load(self._settings)
             return self._loaded
 
-    def fresh(self) -> Any:  # noqa: ANN401 - untyped
-        """One more, of one worker, that has drawn no sample yet."""
-        first = self._settings["device_index"][0]
-        return self._load({**self._settings, "device_index": first, "inter_threads": 1})
+    def load_for_sampling(self) -> Any:  # noqa: ANN401 - untyped
+        """Load and return another copy with one worker, whose random generators are unused."""
+        first_device = self._settings["device_index"][0]
+        return self._load({**self._settings, "device_index": first_device, "inter_threads": 1})
 
     def free(self) -> None:
-        """Free what is loaded."""
+        """Free the loaded model."""
         with self._lock:
             if self._loaded is not None:
                 self._loaded.unload_model()
@@ -56,18 +56,21 @@ class CTranslate2Weights:
     def _load(self, settings: dict[str, Any]) -> Any:  # noqa: ANN401 - untyped
         try:
             return ctranslate2.models.Whisper(str(self._directory), **settings)
-        except Exception as error:  # RuntimeError, and what its bindings raise
+        except Exception as error:  # RuntimeError, and the errors of CTranslate2's bindings
             raise ModelError(f"{self._directory}: the weights do not load: {error}") from error
 
 
-def give_back_memory() -> None:
-    """Have glibc return to the system what was freed: it keeps all of base's 190 MB in int8.
+def return_memory_to_system() -> None:
+    """Make glibc return freed memory to the operating system, on Linux.
 
-    And have it return large arrays at once, from now on. By itself it learns not to, and the holes
-    that they leave make three hours take more memory than ten minutes.
+    With the model base in int8, glibc otherwise keeps 190 MB of freed memory.
+
+    The call also fixes the size from which glibc returns an array as soon as it is freed. glibc
+    raises this size while a program runs; the gaps that large arrays then leave in memory make
+    three hours of audio take more memory than ten minutes.
     """
     if sys.platform == "linux":
-        with suppress(AttributeError):  # another C library
+        with suppress(AttributeError):  # another C library than glibc
             library = ctypes.CDLL(None)
-            library.mallopt(MMAP_THRESHOLD, LARGE)
+            library.mallopt(M_MMAP_THRESHOLD, MMAP_THRESHOLD)
             library.malloc_trim(0)

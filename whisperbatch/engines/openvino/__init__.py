@@ -1,1 +1,1 @@
-"""Whisper on OpenVINO: the extra `openvino`."""
+"""Whisper's encoder and decoder on OpenVINO, for CPUs: the extra `openvino`."""

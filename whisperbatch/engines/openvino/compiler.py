@@ -1,10 +1,10 @@
-"""Graphs made ready to run: compiled once, then read from disk.
+"""Compilation of OpenVINO graphs, with a cache on disk.
 
-    cache/openvino/3f9a....blob     a checksum, and what OpenVINO exports
+    cache/openvino/3f9a....blob     a checksum, and the compiled graph as OpenVINO exports it
 
-A graph's file is named after all that it is made of: weights, the program that builds it,
-precision, threads, OpenVINO's version and the processor. Without a cache, or with one that cannot
-be written to, graphs are compiled each time.
+A cached graph is named after everything that it depends on: the weights, the source files that
+build graphs, the precision, the threads, OpenVINO's version and the processor. Without a cache
+folder, or if the folder is not writable, graphs are compiled each time.
 """
 
 import hashlib
@@ -19,25 +19,26 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
+from whisperbatch.engines import layout
 from whisperbatch.engines.openvino.graph import Node
 
-CHECKSUM: Final = 32  # bytes at the start of a file
-UNUSED: Final = 30 * 86400  # seconds since it was last read, after which a file goes
-LEFT: Final = 3600  # seconds after which a file that is being written was left by the dead
+CHECKSUM_BYTES: Final = 32  # at the start of a file
+MAX_UNUSED_SECONDS: Final = 30 * 86400  # a cached graph that was not read for longer is deleted
+MAX_WRITING_SECONDS: Final = 3600  # an unfinished file that is older belongs to a killed process
 
 log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GraphCompiler:
-    """Makes graphs ready to run.
+    """Compiles graphs, or reads them from the cache.
 
     Attributes:
-        core: OpenVINO's.
-        origin: tells the weights, and how they are kept, from others.
-        workers: how many requests of a graph run at a time.
-        threads: for each.
-        folder: of the cache; None has none.
+        core: OpenVINO's `Core`.
+        origin: identifies the weights and the type in which they are stored.
+        workers: number of requests of a graph that run at a time.
+        threads: number of threads for each request.
+        folder: the cache's folder; None for no cache.
     """
 
     core: Any  # OpenVINO is not imported here
@@ -46,90 +47,101 @@ class GraphCompiler:
     threads: int
     folder: Path | None = None
 
-    def __call__(self, name: str, build: Callable[[], Node], precision: str, **more: str) -> Any:  # noqa: ANN401 - OpenVINO is not imported here
-        """A graph ready to run.
+    def __call__(
+        self, name: str, build: Callable[[], Node], precision: str, **more_settings: str
+    ) -> Any:  # noqa: ANN401 - OpenVINO is not imported here
+        """Return a compiled graph.
 
         Args:
             name: of the graph.
-            build: makes it; called only where it is not in the cache.
-            precision: to compute in.
-            **more: of OpenVINO's settings.
+            build: builds the graph; called only if the cache does not hold the graph.
+            precision: the precision to compute in.
+            **more_settings: further settings of OpenVINO.
         """
         settings = {
             "INFERENCE_PRECISION_HINT": precision,
             "INFERENCE_NUM_THREADS": self.workers * self.threads,
             "NUM_STREAMS": self.workers,
-            **more,
+            **more_settings,
         }
         path = self._path(name, settings)
-        if path and (found := self._kept(path, settings)) is not None:
-            return found
-        made = self.core.compile_model(build(), "CPU", settings)
+        if path and (cached := self._read(path, settings)) is not None:
+            return cached
+        compiled = self.core.compile_model(build(), "CPU", settings)
         if path:
-            self._keep(path, made)
-        return made
+            self._write(path, compiled)
+        return compiled
 
     def _path(self, name: str, settings: dict[str, Any]) -> Path | None:
+        """Return the file of a graph in the cache; None for no cache."""
         if self.folder is None:
             return None
-        machine = [
+        processor = [
             self.core.get_property("CPU", key)
             for key in ("FULL_DEVICE_NAME", "OPTIMIZATION_CAPABILITIES")
         ]
         import openvino  # noqa: PLC0415 - an extra
 
-        key = repr((self.origin, _program(), name, settings, machine, openvino.get_version()))
+        version = openvino.get_version()
+        key = repr((self.origin, _sources_hash(), name, settings, processor, version))
         return self.folder / f"{hashlib.blake2b(key.encode(), digest_size=16).hexdigest()}.blob"
 
-    def _kept(self, path: Path, settings: dict[str, Any]) -> Any:  # noqa: ANN401 - as above
-        """What is in the cache; None where it is not, or damaged, or not for this machine."""
+    def _read(self, path: Path, settings: dict[str, Any]) -> Any:  # noqa: ANN401 - as above
+        """Return the compiled graph in the cache, or None if it is missing or cannot be used."""
         try:
-            kept = memoryview(path.read_bytes())
+            content = memoryview(path.read_bytes())
         except OSError:
             return None
-        if hashlib.blake2b(kept[CHECKSUM:], digest_size=CHECKSUM).digest() != kept[:CHECKSUM]:
-            log.warning("%s: is damaged; the graph is compiled anew", path)
+        blob = content[CHECKSUM_BYTES:]
+        if hashlib.blake2b(blob, digest_size=CHECKSUM_BYTES).digest() != content[:CHECKSUM_BYTES]:
+            log.warning("%s: is damaged; the graph is compiled again", path)
             return None
-        with suppress(OSError):  # a cache that may only be read
+        with suppress(OSError):  # the cache is read-only
             os.utime(path)
         try:
-            return self.core.import_model(bytes(kept[CHECKSUM:]), "CPU", settings)
+            return self.core.import_model(bytes(blob), "CPU", settings)
         except RuntimeError as error:
-            log.info("%s: is not taken by OpenVINO, the graph is compiled anew: %s", path, error)
+            log.info("%s: OpenVINO cannot read it; the graph is compiled again: %s", path, error)
             return None
 
-    def _keep(self, path: Path, made: Any) -> None:  # noqa: ANN401 - as above
-        scratch = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
+    def _write(self, path: Path, compiled: Any) -> None:  # noqa: ANN401 - as above
+        """Write a compiled graph to the cache, through a temporary file; log a failure."""
+        temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            _sweep(path.parent)
+            _delete_old_files(path.parent)
             try:
-                with scratch.open("xb") as file:
-                    exported = made.export_model()
-                    content = exported.getvalue() if hasattr(exported, "getvalue") else exported
-                    file.write(hashlib.blake2b(content, digest_size=CHECKSUM).digest())
-                    file.write(content)
-                scratch.replace(path)
+                with temporary.open("xb") as file:
+                    exported = compiled.export_model()
+                    blob = exported.getvalue() if hasattr(exported, "getvalue") else exported
+                    file.write(hashlib.blake2b(blob, digest_size=CHECKSUM_BYTES).digest())
+                    file.write(blob)
+                temporary.replace(path)
             finally:
-                scratch.unlink(missing_ok=True)
-        except (OSError, RuntimeError) as error:  # RuntimeError: it cannot be exported
-            log.info("%s: the graph is not kept: %s", path, error)
+                temporary.unlink(missing_ok=True)
+        except (OSError, RuntimeError) as error:  # RuntimeError: the graph cannot be exported
+            log.info("%s: the compiled graph could not be written to the cache: %s", path, error)
+
+
+def graph_sources() -> list[Path]:
+    """Return the source files that determine what a graph computes."""
+    return [*sorted(Path(__file__).parent.glob("*.py")), Path(layout.__file__)]
 
 
 @cache
-def _program() -> str:
-    """Of the source of all that builds graphs: another version of it builds others."""
-    found = hashlib.blake2b(digest_size=16)
-    for path in sorted(Path(__file__).parent.glob("*.py")):
-        found.update(path.read_bytes())
-    return found.hexdigest()
+def _sources_hash() -> str:
+    """Return a hash of `graph_sources`: a changed source file may build another graph."""
+    digest = hashlib.blake2b(digest_size=16)
+    for path in graph_sources():
+        digest.update(path.read_bytes())
+    return digest.hexdigest()
 
 
-def _sweep(folder: Path) -> None:
-    """Delete what has not been used for long, and what was left half written."""
+def _delete_old_files(folder: Path) -> None:
+    """Delete graphs that were not used for long, and unfinished files of killed processes."""
     now = time.time()
-    for pattern, age in (("*.blob", UNUSED), (".*.part", LEFT)):
+    for pattern, max_age in (("*.blob", MAX_UNUSED_SECONDS), (".*.part", MAX_WRITING_SECONDS)):
         for path in folder.glob(pattern):
-            with suppress(OSError):  # another process was faster
-                if now - path.stat().st_mtime > age:
+            with suppress(OSError):  # another process has deleted the file
+                if now - path.stat().st_mtime > max_age:
                     path.unlink()

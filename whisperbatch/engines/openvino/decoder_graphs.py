@@ -1,4 +1,4 @@
-"""The three graphs of Whisper's decoder on OpenVINO: see openvino_decoder.py for how they meet."""
+"""The three OpenVINO graphs of Whisper's decoder; decoder.py shows how they are connected."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -6,148 +6,191 @@ from typing import Final
 import numpy as np
 
 from whisperbatch.engines.layout import Arrays
-from whisperbatch.engines.openvino.graph import Graph, Node, Precision
+from whisperbatch.engines.openvino.graph import Node, NodeBuilder, Precision
 
-FIRST_KEPT: Final = 3  # inputs of the body before keys and values, layer by layer
+FIRST_KEY_VALUE_INPUT: Final = 3
+"""In `decoder_layers`: the input with the first layer's keys. Its values follow, then the next
+layer's keys and values."""
 
 
-class Graphs:
-    """The decoder's three graphs."""
+class DecoderGraphs:
+    """Builds the graphs of a decoder.
+
+    Args:
+        arrays: the arrays "decoder/..." of model.bin, as stored.
+        heads: the alignment heads, as (layer, head).
+        precision: of the keys and values of the encoder output.
+        int8_weights: store the matrices in 8 bits.
+    """
 
     def __init__(
         self,
         arrays: Arrays,
-        followed: Sequence[tuple[int, int]],
+        heads: Sequence[tuple[int, int]],
         precision: Precision,
         *,
-        small: bool,
+        int8_weights: bool,
     ) -> None:
         import openvino  # noqa: PLC0415 - an extra
 
-        self._ov = openvino
+        self._openvino = openvino
         self._ops = openvino.opset13
-        self._graph = Graph(self._ops, arrays, "decoder", small=small)
-        self.layout = self._graph.layout
-        self.followed = followed
-        self._kept = precision
-        self._kept_type = openvino.Type.bf16 if precision == "bf16" else openvino.Type.f32
+        self._builder = NodeBuilder(self._ops, arrays, "decoder", int8_weights=int8_weights)
+        self.layout = self._builder.layout
+        self._heads = heads
+        self._precision = precision
+        self._key_value_type = openvino.Type.bf16 if precision == "bf16" else openvino.Type.f32
 
-    def cross(self) -> Node:
-        """Keys and values of all layers, from one row of encoder output."""
-        ops, graph = self._ops, self._graph
+    def cross_kv(self) -> Node:
+        """Build the graph that computes the keys and values of one row of encoder output.
+
+        Inputs: the encoder output (1, positions, d_model).
+        Outputs, for each layer: keys (1, heads, positions, head_size) and transposed values
+        (1, heads, head_size, positions).
+        """
+        ops, builder = self._ops, self._builder
         output = ops.parameter([1, -1, self.layout.d_model], np.float32)
         results = []
         for layer in range(self.layout.layers):
-            stacked = graph.linear(output, f"decoder/layer_{layer}/attention/linear_1")
-            keys, values = graph.by_head(stacked, 2)
-            turned = ops.transpose(values, graph.constant(0, 1, 3, 2))
-            results += [ops.result(ops.convert(node, self._kept)) for node in (keys, turned)]
-        return self._ov.Model(results, [output], "cross")
+            projected = builder.linear(output, f"decoder/layer_{layer}/attention/linear_1")
+            keys, values = builder.split_heads(projected, 2)
+            transposed = ops.transpose(values, builder.integers(0, 1, 3, 2))
+            results += [
+                ops.result(ops.convert(node, self._precision)) for node in (keys, transposed)
+            ]
+        return self._openvino.Model(results, [output], "cross_kv")
 
-    def body(self) -> Node:
-        """The layers, for rows * beams sequences."""
-        ops, graph = self._ops, self._graph
-        hidden = ops.parameter([-1, -1, self.layout.d_model], np.float32)
+    def decoder_layers(self) -> Node:
+        """Build the graph of the decoder's layers, for rows * beams sequences.
+
+        Inputs: embedded tokens (rows * beams, length, d_model), the sequence of the previous step
+        that each sequence extends (rows * beams,), the attention mask (1, 1, length, length so
+        far), then the outputs of `cross_kv` for all rows.
+        Outputs: hidden states (rows * beams, length, d_model), and the queries of the alignment
+        heads (rows, alignment heads, beams * length, head_size).
+        State: keys and values of the self-attention.
+        """
+        ops, builder, layout = self._ops, self._builder, self.layout
+        embedded = ops.parameter([-1, -1, layout.d_model], np.float32)
         beam_idx = ops.parameter([-1], np.int32)
         mask = ops.parameter([1, 1, -1, -1], np.float32)
-        inputs, assigned, asked = [hidden, beam_idx, mask], [], []
-        shape = ops.shape_of(hidden)
-        found = hidden
-        for layer in range(self.layout.layers):
-            name = f"decoder/layer_{layer}"
-            keys = ops.parameter([-1, self.layout.heads, -1, self.layout.size], self._kept_type)
-            values = ops.parameter([-1, self.layout.heads, self.layout.size, -1], self._kept_type)
+        inputs, assignments, alignment_queries = [embedded, beam_idx, mask], [], []
+        shape = ops.shape_of(embedded)
+        hidden = embedded
+        for layer in range(layout.layers):
+            keys = ops.parameter([-1, layout.heads, -1, layout.head_size], self._key_value_type)
+            values = ops.parameter([-1, layout.heads, layout.head_size, -1], self._key_value_type)
             inputs += [keys, values]
-            attended, states = self._self_attention(found, beam_idx, mask, layer)
-            assigned += states
-            found = ops.add(found, attended)
-            attended, queries = self._cross_attention(found, keys, values, shape, name)
-            found = ops.add(found, attended)
-            if heads := [head for one, head in self.followed if one == layer]:
-                asked.append(ops.gather(queries, graph.constant(*heads), graph.number(1)))
-            found = graph.fed_forward(found, name)
-        found = graph.normalised(found, "decoder/layer_norm")
-        results = [ops.result(found), ops.result(ops.concat(asked, 1))]
-        return self._ov.Model(results, assigned, inputs, "body")
+            attended, layer_assignments = self._self_attention(hidden, beam_idx, mask, layer)
+            assignments += layer_assignments
+            hidden = ops.add(hidden, attended)
+            attended, queries = self._cross_attention(hidden, keys, values, shape, layer)
+            hidden = ops.add(hidden, attended)
+            if heads := [head for head_layer, head in self._heads if head_layer == layer]:
+                alignment_queries.append(
+                    ops.gather(queries, builder.integers(*heads), builder.integer(1))
+                )
+            hidden = builder.feed_forward(hidden, f"decoder/layer_{layer}")
+        hidden = builder.layer_norm(hidden, "decoder/layer_norm")
+        results = [ops.result(hidden), ops.result(ops.concat(alignment_queries, 1))]
+        return self._openvino.Model(results, assignments, inputs, "decoder_layers")
 
     def _self_attention(
         self, hidden: Node, beam_idx: Node, mask: Node, layer: int
     ) -> tuple[Node, list[Node]]:
-        """The pattern that OpenVINO knows as attention with a cache."""
-        ops, graph = self._ops, self._graph
+        """Return the attended values, and the assignments that update the key-value cache.
+
+        The nodes form the pattern that OpenVINO recognises as attention with a cache.
+        """
+        ops, builder = self._ops, self._builder
         name = f"decoder/layer_{layer}/self_attention"
-        within = graph.normalised(hidden, f"{name}/layer_norm")
-        queries, *new = graph.by_head(graph.linear(within, f"{name}/linear_0"), 3)
-        count = ops.gather(ops.shape_of(hidden), graph.constant(0), graph.number(0))
+        normalised = builder.layer_norm(hidden, f"{name}/layer_norm")
+        queries, *new_key_values = builder.split_heads(
+            builder.linear(normalised, f"{name}/linear_0"), 3
+        )
+        sequences = ops.gather(ops.shape_of(hidden), builder.integers(0), builder.integer(0))
         empty = ops.broadcast(
             ops.constant(np.float32(0)),
-            ops.concat([count, graph.constant(self.layout.heads, 0, self.layout.size)], 0),
+            ops.concat(
+                [sequences, builder.integers(self.layout.heads, 0, self.layout.head_size)], 0
+            ),
         )
-        known, assigned = [], []
-        for which, fresh in zip(("keys", "values"), new, strict=True):
-            variable = self._variable(f"{which}_{layer}")
-            past = ops.gather(ops.read_value(empty, variable), beam_idx, graph.number(0))
-            whole = ops.concat([past, fresh], 2)
-            assigned.append(ops.assign(whole, variable))
-            known.append(whole)
-        attended = ops.scaled_dot_product_attention(queries, *known, mask)
-        return graph.linear(graph.together(attended), f"{name}/linear_1"), assigned
+        key_values, assignments = [], []
+        for kind, new in zip(("keys", "values"), new_key_values, strict=True):
+            variable = self._variable(f"{kind}_{layer}")
+            past = ops.gather(ops.read_value(empty, variable), beam_idx, builder.integer(0))
+            concatenated = ops.concat([past, new], 2)
+            assignments.append(ops.assign(concatenated, variable))
+            key_values.append(concatenated)
+        attended = ops.scaled_dot_product_attention(queries, *key_values, mask)
+        return builder.linear(builder.merge_heads(attended), f"{name}/linear_1"), assignments
 
     def _variable(self, name: str) -> Node:
         from openvino.op.util import Variable, VariableInfo  # noqa: PLC0415 - an extra
 
         info = VariableInfo()
-        info.data_shape = self._ov.PartialShape([-1, self.layout.heads, -1, self.layout.size])
-        info.data_type = self._ov.Type.f32
+        info.data_shape = self._openvino.PartialShape(
+            [-1, self.layout.heads, -1, self.layout.head_size]
+        )
+        info.data_type = self._openvino.Type.f32
         info.variable_id = name
         return Variable(info)
 
     def _cross_attention(
-        self, hidden: Node, keys: Node, values: Node, shape: Node, name: str
+        self, hidden: Node, keys: Node, values: Node, shape: Node, layer: int
     ) -> tuple[Node, Node]:
-        """What is attended to, and the queries (rows, heads, beams, size).
+        """Return the attended values and the queries (rows, heads, beams, head_size).
 
-        The beams of a row are as positions of one sequence: its keys and values are read once.
+        The beams of a row are treated as positions of one sequence, so the row's keys and values
+        are read only once.
         """
-        ops, graph = self._ops, self._graph
-        within = graph.normalised(hidden, f"{name}/attention/layer_norm")
-        queries = graph.linear(within, f"{name}/attention/linear_0")
-        queries = ops.multiply(queries, ops.constant(np.float32(self.layout.size**-0.5)))
-        rows = ops.gather(ops.shape_of(keys), graph.constant(0), graph.number(0))
-        apart = ops.concat([rows, graph.constant(-1, self.layout.heads, self.layout.size)], 0)
+        ops, builder, layout = self._ops, self._builder, self.layout
+        name = f"decoder/layer_{layer}/attention"
+        normalised = builder.layer_norm(hidden, f"{name}/layer_norm")
+        queries = builder.linear(normalised, f"{name}/linear_0")
+        queries = ops.multiply(queries, ops.constant(np.float32(layout.head_size**-0.5)))
+        rows = ops.gather(ops.shape_of(keys), builder.integers(0), builder.integer(0))
+        by_row = ops.concat([rows, builder.integers(-1, layout.heads, layout.head_size)], 0)
         queries = ops.transpose(
-            ops.reshape(queries, apart, special_zero=False), graph.constant(0, 2, 1, 3)
+            ops.reshape(queries, by_row, special_zero=False), builder.integers(0, 2, 1, 3)
         )
-        scores = ops.convert(
-            ops.matmul(ops.convert(queries, self._kept), keys, transpose_a=False, transpose_b=True),
-            "f32",
+        scores = ops.matmul(
+            ops.convert(queries, self._precision), keys, transpose_a=False, transpose_b=True
         )
-        weights = ops.convert(ops.softmax(scores, -1), self._kept)
-        attended = ops.matmul(weights, values, transpose_a=False, transpose_b=True)
+        weights = ops.softmax(ops.convert(scores, "f32"), -1)
+        attended = ops.matmul(
+            ops.convert(weights, self._precision), values, transpose_a=False, transpose_b=True
+        )
         attended = ops.convert(attended, "f32")
-        attended = ops.transpose(attended, graph.constant(0, 2, 1, 3))
+        attended = ops.transpose(attended, builder.integers(0, 2, 1, 3))
         attended = ops.reshape(attended, shape, special_zero=False)
-        return graph.linear(attended, f"{name}/attention/linear_2"), queries
+        return builder.linear(attended, f"{name}/linear_2"), queries
 
-    def words(self, count: int) -> Node:
-        """The `count` likeliest tokens, their logits, log-sum-exp of all, and the logit of one."""
-        ops, graph = self._ops, self._graph
+    def vocabulary_projection(self, count: int) -> Node:
+        """Build the graph that computes token probabilities from hidden states.
+
+        Inputs: hidden states (n, d_model), biases of the logits (1 or n, vocabulary), and a token
+        for each hidden state (n, 1).
+        Outputs: the logits of the `count` most probable tokens (n, count), their ids (n, count),
+        the log of the summed exponentials of all logits (n, 1), and the given tokens' logits
+        (n, 1).
+        """
+        ops, builder = self._ops, self._builder
         hidden = ops.parameter([-1, self.layout.d_model], np.float32)
-        bias = ops.parameter([-1, -1], np.float32)  # of one row for all, or of each
-        asked = ops.parameter([-1, 1], np.int64)
-        logits = ops.matmul(
-            hidden,
-            graph.weights("decoder/embeddings/weight"),
-            transpose_a=False,
-            transpose_b=True,
-        )
-        logits = ops.add(logits, bias)
-        top = ops.topk(logits, graph.number(count), 1, "max", "value")
-        most = ops.reduce_max(logits, graph.constant(1), keep_dims=True)
-        powers = ops.exp(ops.subtract(logits, most))
-        total = ops.add(ops.log(ops.reduce_sum(powers, graph.constant(1), keep_dims=True)), most)
-        one = ops.gather_elements(logits, asked, 1)
-        outputs = (top.output(0), top.output(1), total, one)
-        return self._ov.Model(
-            [ops.result(node) for node in outputs], [hidden, bias, asked], "words"
+        biases = ops.parameter([-1, -1], np.float32)
+        tokens = ops.parameter([-1, 1], np.int64)
+        embeddings = builder.weights("decoder/embeddings/weight")
+        logits = ops.matmul(hidden, embeddings, transpose_a=False, transpose_b=True)
+        logits = ops.add(logits, biases)
+        top = ops.topk(logits, builder.integer(count), 1, "max", "value")
+        max_logit = ops.reduce_max(logits, builder.integers(1), keep_dims=True)
+        powers = ops.exp(ops.subtract(logits, max_logit))
+        power_sum = ops.reduce_sum(powers, builder.integers(1), keep_dims=True)
+        log_sum = ops.add(ops.log(power_sum), max_logit)
+        token_logits = ops.gather_elements(logits, tokens, 1)
+        outputs = (top.output(0), top.output(1), log_sum, token_logits)
+        return self._openvino.Model(
+            [ops.result(node) for node in outputs],
+            [hidden, biases, tokens],
+            "vocabulary_projection",
         )

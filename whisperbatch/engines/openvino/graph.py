@@ -1,7 +1,7 @@
-"""The nodes that Whisper's encoder and decoder have in common, on OpenVINO.
+"""Builds the OpenVINO nodes that Whisper's encoder and decoder share.
 
-Graphs are built from the arrays of CTranslate2's model.bin, node by node; nothing is exported or
-converted beforehand.
+Graphs are built node by node from the arrays of CTranslate2's model.bin, without an export or a
+conversion of the model.
 """
 
 from typing import Any, Final, Literal, TypeAlias
@@ -12,22 +12,22 @@ import numpy.typing as npt
 from whisperbatch.engines.layout import Arrays, Layout
 from whisperbatch.errors import MissingExtraError
 
-EPSILON: Final = 1e-5  # of layer normalisation, PyTorch's
-EIGHT_BITS: Final = 127
-GROUP: Final = 64  # numbers that share a scale: half the error of one for a whole row
-TINY: Final = 1e-30
-MATRIX: Final = 2
-AT_ONCE: Final = 4096  # rows of a matrix: there is never a second one of it in float32
+LAYER_NORM_EPSILON: Final = 1e-5  # PyTorch's default
+MATRIX_NDIM: Final = 2
+INT8_MAX: Final = 127
+GROUP_SIZE: Final = 64  # weights that share a scale: half the error of one scale for a whole row
+MIN_MAGNITUDE: Final = 1e-30  # keeps the scale of a group of zeros above 0
+ROWS_AT_A_TIME: Final = 4096  # quantised together: a whole matrix is never copied to float32
 
 Precision = Literal["bf16", "f32"]
-Node: TypeAlias = Any  # OpenVINO is not imported before it is used
+Node: TypeAlias = Any  # OpenVINO is imported only when it is used
 
 
 def open_core(*, exact: bool) -> tuple[Any, Precision]:
-    """OpenVINO's core, and the precision to compute in.
+    """Return OpenVINO's core, and the precision to compute in.
 
     Args:
-        exact: float32, even where the processor has bfloat16.
+        exact: compute in float32 even if the processor supports bfloat16.
 
     Raises:
         MissingExtraError: OpenVINO is not installed.
@@ -43,105 +43,122 @@ def open_core(*, exact: bool) -> tuple[Any, Precision]:
     return core, "bf16" if "BF16" in capabilities and not exact else "f32"
 
 
-class Graph:
-    """Makes nodes.
+class NodeBuilder:
+    """Builds the nodes of a graph.
 
     Args:
         ops: the module `openvino.opset13`.
-        arrays: by CTranslate2's names.
+        arrays: the model's arrays, by CTranslate2's names.
         part: "encoder" or "decoder".
-        small: keep matrices in eight bits; they are multiplied in the model's precision all the
-            same.
+        int8_weights: store matrices in 8 bits; products are still computed in the graph's
+            precision.
     """
 
-    def __init__(self, ops: Any, arrays: Arrays, part: str, *, small: bool = False) -> None:  # noqa: ANN401 - a module
-        self.ops, self._arrays, self._small = ops, arrays, small
-        self.layout = Layout.of(arrays, part)
+    def __init__(
+        self,
+        ops: Any,  # noqa: ANN401 - a module
+        arrays: Arrays,
+        part: str,
+        *,
+        int8_weights: bool = False,
+    ) -> None:
+        self.ops, self._arrays, self._int8_weights = ops, arrays, int8_weights
+        self.layout = Layout.from_arrays(arrays, part)
 
-    def constant(self, *values: int) -> Node:
-        """A vector of whole numbers."""
+    def integers(self, *values: int) -> Node:
+        """Return a constant vector of integers."""
         return self.ops.constant(np.array(values, np.int64))
 
-    def number(self, value: int) -> Node:
-        """One whole number."""
+    def integer(self, value: int) -> Node:
+        """Return a constant integer."""
         return self.ops.constant(np.int64(value))
 
     def weights(self, name: str) -> Node:
-        """An array, kept as small as it is stored, or in eight bits."""
-        stored = self._arrays[name]
+        """Return an array in float32, stored as in model.bin or in 8 bits."""
+        array = self._arrays[name]
         if (scale := self._arrays.get(f"{name}_scale")) is not None:
-            ones = (1,) * (stored.ndim - scale.ndim)
-            each = 1 / scale.astype(np.float32).reshape(*scale.shape, *ones)  # of rows, or of all
-            return self.ops.multiply(self.plain(stored), self.ops.constant(each))
-        if not self._small or stored.ndim != MATRIX or stored.shape[1] % GROUP:
-            return self.plain(stored)
-        small, scales = eight_bits(stored)
-        found = self.ops.multiply(self.plain(small), self.ops.constant(scales))
-        return self.ops.reshape(found, self.constant(*stored.shape), special_zero=False)
+            # CTranslate2 multiplied by the scale: one for each row, or one for the whole array
+            ones = (1,) * (array.ndim - scale.ndim)
+            factor = 1 / scale.astype(np.float32).reshape(*scale.shape, *ones)
+            return self.ops.multiply(self.as_float32(array), self.ops.constant(factor))
+        if not self._int8_weights or array.ndim != MATRIX_NDIM or array.shape[1] % GROUP_SIZE:
+            return self.as_float32(array)
+        quantized, scales = quantize_int8(array)
+        product = self.ops.multiply(self.as_float32(quantized), self.ops.constant(scales))
+        return self.ops.reshape(product, self.integers(*array.shape), special_zero=False)
 
-    def plain(self, stored: npt.NDArray[Any]) -> Node:
-        """An array as it is stored."""
-        return self.ops.convert(self.ops.constant(np.ascontiguousarray(stored)), "f32")
+    def as_float32(self, array: npt.NDArray[Any]) -> Node:
+        """Return an array that is stored in its own type, converted to float32."""
+        return self.ops.convert(self.ops.constant(np.ascontiguousarray(array)), "f32")
 
     def linear(self, hidden: Node, name: str) -> Node:
-        """(..., in) to (..., out)."""
+        """Apply a linear layer: (..., in) to (..., out)."""
         product = self.ops.matmul(
             hidden, self.weights(f"{name}/weight"), transpose_a=False, transpose_b=True
         )
         return self.ops.add(product, self.weights(f"{name}/bias"))
 
-    def normalised(self, hidden: Node, name: str) -> Node:
-        """Layer normalisation."""
-        found = self.ops.mvn(
+    def layer_norm(self, hidden: Node, name: str) -> Node:
+        """Apply layer normalisation."""
+        normalised = self.ops.mvn(
             hidden,
-            self.constant(-1),
+            self.integers(-1),
             normalize_variance=True,
-            eps=EPSILON,
+            eps=LAYER_NORM_EPSILON,
             eps_mode="inside_sqrt",
         )
-        scaled = self.ops.multiply(found, self.weights(f"{name}/gamma"))
+        scaled = self.ops.multiply(normalised, self.weights(f"{name}/gamma"))
         return self.ops.add(scaled, self.weights(f"{name}/beta"))
 
-    def fed_forward(self, hidden: Node, name: str) -> Node:
-        """A layer's second half, with what goes past it."""
-        within = self.normalised(hidden, f"{name}/ffn/layer_norm")
-        within = self.ops.gelu(self.linear(within, f"{name}/ffn/linear_0"), "erf")
-        return self.ops.add(hidden, self.linear(within, f"{name}/ffn/linear_1"))
+    def feed_forward(self, hidden: Node, name: str) -> Node:
+        """Apply the feed-forward half of a layer, with its residual connection."""
+        inner = self.layer_norm(hidden, f"{name}/ffn/layer_norm")
+        inner = self.ops.gelu(self.linear(inner, f"{name}/ffn/linear_0"), "erf")
+        return self.ops.add(hidden, self.linear(inner, f"{name}/ffn/linear_1"))
 
-    def by_head(self, hidden: Node, stacked: int) -> tuple[Node, ...]:
-        """(rows, length, stacked * d_model) to `stacked` of (rows, heads, length, d_model / heads).
+    def split_heads(self, hidden: Node, count: int) -> tuple[Node, ...]:
+        """Split the output of a linear layer into queries, keys and values of each head.
 
-        Queries, keys and values are stacked in one matrix.
+        Args:
+            hidden: shape (rows, length, count * d_model). Queries, keys and values are computed by
+                one matrix.
+            count: 3 for queries, keys and values; 2 for keys and values.
+
+        Returns:
+            `count` nodes of shape (rows, heads, length, head_size).
         """
-        shape = self.constant(0, 0, stacked * self.layout.heads, self.layout.size)
-        apart = self.ops.transpose(
-            self.ops.reshape(hidden, shape, special_zero=True), self.constant(0, 2, 1, 3)
+        shape = self.integers(0, 0, count * self.layout.heads, self.layout.head_size)
+        heads = self.ops.transpose(
+            self.ops.reshape(hidden, shape, special_zero=True), self.integers(0, 2, 1, 3)
         )
-        return tuple(self.ops.split(apart, self.number(1), stacked).outputs())
+        return tuple(self.ops.split(heads, self.integer(1), count).outputs())
 
-    def together(self, attended: Node) -> Node:
-        """(rows, heads, length, d_model / heads) to (rows, length, d_model)."""
-        turned = self.ops.transpose(attended, self.constant(0, 2, 1, 3))
-        return self.ops.reshape(turned, self.constant(0, 0, self.layout.d_model), special_zero=True)
+    def merge_heads(self, attended: Node) -> Node:
+        """Reshape (rows, heads, length, head_size) to (rows, length, d_model)."""
+        transposed = self.ops.transpose(attended, self.integers(0, 2, 1, 3))
+        shape = self.integers(0, 0, self.layout.d_model)
+        return self.ops.reshape(transposed, shape, special_zero=True)
 
 
-def eight_bits(
+def quantize_int8(
     weights: npt.NDArray[Any],
 ) -> tuple[npt.NDArray[np.int8], npt.NDArray[np.float32]]:
-    """A matrix in eight bits, and what to multiply it by.
+    """Return a matrix in 8 bits, and the scales to multiply it by.
 
     Args:
-        weights: shape (rows, columns), columns a multiple of `GROUP`.
+        weights: shape (rows, columns), columns a multiple of `GROUP_SIZE`.
 
     Returns:
-        Shape (rows, columns / GROUP, GROUP), and (rows, columns / GROUP, 1).
+        The matrix, shape (rows, columns / GROUP_SIZE, GROUP_SIZE), and the scales, shape
+        (rows, columns / GROUP_SIZE, 1).
     """
-    groups = weights.reshape(len(weights), -1, GROUP)
-    small = np.empty(groups.shape, np.int8)
-    scale = np.empty((*groups.shape[:2], 1), np.float32)
-    for start in range(0, len(weights), AT_ONCE):
-        part = slice(start, start + AT_ONCE)
-        plain = groups[part].astype(np.float32)
-        scale[part] = np.maximum(np.abs(plain).max(axis=2, keepdims=True), TINY) / EIGHT_BITS
-        small[part] = np.rint(plain / scale[part])
-    return small, scale
+    groups = weights.reshape(len(weights), -1, GROUP_SIZE)
+    quantized = np.empty(groups.shape, np.int8)
+    scales = np.empty((*groups.shape[:2], 1), np.float32)
+    for start in range(0, len(weights), ROWS_AT_A_TIME):
+        rows = slice(start, start + ROWS_AT_A_TIME)
+        values = groups[rows].astype(np.float32)
+        magnitudes = np.maximum(np.abs(values).max(axis=2, keepdims=True), MIN_MAGNITUDE)
+        scales[rows] = magnitudes / INT8_MAX
+        quantized[rows] = np.rint(values / scales[rows])
+    return quantized, scales

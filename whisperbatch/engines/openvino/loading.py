@@ -1,4 +1,4 @@
-"""Whisper's encoder and decoder on OpenVINO, from CTranslate2's weights: the extra `openvino`."""
+"""Loads Whisper's encoder and decoder into OpenVINO, from CTranslate2's weights."""
 
 import json
 import logging
@@ -20,12 +20,12 @@ log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class OpenVino:
-    """What OpenVINO does for an engine; None is left to CTranslate2.
+class OpenVinoParts:
+    """The parts of a model that OpenVINO runs; CTranslate2 runs a part that is None.
 
     Attributes:
-        encoder: or None.
-        decoder: likewise.
+        encoder: the encoder, or None.
+        decoder: the decoder, or None.
     """
 
     encoder: OpenVinoEncoder | None = None
@@ -41,40 +41,40 @@ def load_openvino(
     compute_type: str,
     workers: int,
     threads: int,
-) -> OpenVino:
-    """The parts that are asked for.
+) -> OpenVinoParts:
+    """Load a model's encoder, decoder or both.
 
     Args:
-        directory: of CTranslate2 weights.
-        tokenizer: of theirs.
-        encoder: whether to load it.
-        decoder: likewise.
-        compute_type: "float32" is kept to; "int8" keeps the matrices so. They are multiplied in
-            bfloat16 where the processor has it.
-        workers: how many batches are worked on at a time.
-        threads: for each of them.
+        directory: of the weights, in CTranslate2's format.
+        tokenizer: of the model.
+        encoder: load the encoder.
+        decoder: load the decoder.
+        compute_type: "float32" computes in float32. All other types compute in bfloat16 if the
+            processor supports bfloat16; "int8" types also store the matrices in 8 bits.
+        workers: number of batches in progress at a time.
+        threads: number of threads for each batch.
 
     Raises:
         MissingExtraError: OpenVINO is not installed.
-        ModelError: the weights are not to be used.
+        ModelError: OpenVINO cannot use the weights.
     """
     core, precision = open_core(exact=compute_type == "float32")
     path = directory / "model.bin"
-    small = compute_type.startswith("int8")
+    int8_weights = compute_type.startswith("int8")
     compiler = GraphCompiler(
         core=core,
-        origin=f"{fingerprint(directory)} {small}",
+        origin=f"{fingerprint(directory)} {int8_weights}",
         workers=workers,
         threads=threads,
-        folder=_folder(),
+        folder=_cache_folder(),
     )
     try:
-        found = OpenVino(
+        parts = OpenVinoParts(
             OpenVinoEncoder(
                 compiler,
                 read_arrays(path, "encoder/"),
                 precision=precision,
-                small=small,
+                int8_weights=int8_weights,
             )
             if encoder
             else None,
@@ -82,23 +82,23 @@ def load_openvino(
                 compiler,
                 read_arrays(path, "decoder/"),
                 json.loads((directory / "config.json").read_text(encoding="utf-8")),
-                SpecialTokens.of(tokenizer),
+                SpecialTokens.from_tokenizer(tokenizer),
                 precision=precision,
-                small=small,
+                int8_weights=int8_weights,
             )
             if decoder
             else None,
         )
     except (RuntimeError, LookupError, ValueError) as error:
         raise ModelError(f"{directory}: OpenVINO cannot use the weights: {error}") from error
-    for part, wanted in (("encoder", encoder), ("decoder", decoder)):
-        if wanted:
-            log.info("%s on OpenVINO (%s)", part, precision)
-    return found
+    for name, loaded in (("encoder", encoder), ("decoder", decoder)):
+        if loaded:
+            log.info("%s on OpenVINO (%s)", name, precision)
+    return parts
 
 
-def _folder() -> Path | None:
+def _cache_folder() -> Path | None:
     try:
         return default_cache() / "openvino"
-    except ModelError:  # nobody is at home
+    except ModelError:  # the user has no home directory
         return None

@@ -1,1 +1,1 @@
-"""Search and alignment that all engines share."""
+"""Search and alignment, shared by the engines."""

@@ -1,11 +1,13 @@
-"""Greedy and beam search, and sampling, over any decoder that reads a token at a time.
+"""Greedy search, beam search and sampling, for any decoder that reads one token at a time.
 
-The rules are CTranslate2's, which are openai/whisper's: hypotheses are ranked by their summed
-log-probability over their length to the power of `length_penalty`, and a row ends when
-`beam_size * patience` of them have ended. With a beam of one that is greedy search. Samples go on
-side by side until each has ended.
+The rules are CTranslate2's, which follow openai/whisper. Hypotheses are ranked by their summed
+log-probability divided by their length to the power of `length_penalty`. A row ends when
+`beam_size * patience` of its hypotheses have ended. With one beam this is greedy search. The
+sampled hypotheses of a row are decoded side by side until each has ended.
 
-    search, sample -> _follow: choose, take, read on -> the best of each row
+    search, sample -> _run_search: choose -> advance -> step -> the best hypothesis of each row
+                                     ^                   |
+                                     +-- candidates -----+
 """
 
 from abc import ABC, abstractmethod
@@ -23,43 +25,46 @@ Floats: TypeAlias = npt.NDArray[np.float32]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Candidates:
-    """The likeliest next tokens, likeliest first.
+    """Possible next tokens, most probable first.
 
     Attributes:
-        tokens: shape (..., k), ids.
-        logprobs: of the same shape.
+        tokens: token ids, shape (..., k).
+        logprobs: their log-probabilities, shape (..., k).
     """
 
     tokens: Integers
     logprobs: Floats
 
 
-class Steps(Protocol):
+class StepFunction(Protocol):
     """A decoder that has read the rows' prompts."""
 
     def __call__(self, tokens: Integers, sources: Integers, rows: Sequence[int]) -> Candidates:
-        """Read one token more.
+        """Read one more token of each beam.
 
         Args:
             tokens: shape (rows, beams).
-            sources: of the same shape: which beam of its row, a step before, each goes on from.
-            rows: the numbers, among the rows of the step before, of those that still go on.
+            sources: for each token, the beam of the previous step (in the same row) that the token
+                extends; shape (rows, beams).
+            rows: the rows that continue, as indices into the rows of the previous step.
 
         Returns:
-            For each beam the same number of candidates, shape (rows, beams, k).
+            The same number of candidates for each beam, shape (rows, beams, k).
         """
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class SearchResult:
-    """A hypothesis.
+    """The hypothesis that a search found for a row.
 
     Attributes:
         tokens: without the end of text.
-        logprobs: of each of them.
-        beams: which beam each of them was read in; the last one of a text cut off was not.
-        logprob: sum over its tokens, the end of text among them where it got so far.
+        logprobs: the log-probability of each token.
+        beams: the beam in which each token was read. If the hypothesis was cut off, its last token
+            was never read and has no beam.
+        logprob: the sum of the tokens' log-probabilities, and of the end of text's if the
+            hypothesis ended with it.
     """
 
     tokens: tuple[int, ...]
@@ -68,96 +73,113 @@ class SearchResult:
     logprob: float
 
 
-Ahead: TypeAlias = Callable[[int, int], Candidates | None]
-"""What a decoder knows already: of a row (its number among those of the step before) and the token
-that it goes on with, the candidates that follow, shape (1, 1, k). None if it has to read on. Each
-answer is a token read: it is asked for what follows that next."""
+Lookahead: TypeAlias = Callable[[int, int], Candidates | None]
+"""Returns the candidates that follow a token if the decoder has already read that token.
+
+Speculative decoding reads several guessed tokens in one step. The arguments are a row (as an index
+into the rows of the previous step) and the token that the row continues with. The result is None if
+the decoder has not read the token; otherwise the candidates after the token, shape (1, 1, k), and
+the next call is about the token after it.
+"""
 
 
 def search(
-    steps: Steps,
+    step: StepFunction,
     first: Candidates,
     *,
     beam_size: int,
     patience: float,
     length_penalty: float,
-    most: int,
-    end: int,
-    ahead: Ahead | None = None,
+    max_tokens: int,
+    end_of_text: int,
+    lookahead: Lookahead | None = None,
 ) -> list[SearchResult]:
-    """The best hypothesis of each row.
+    """Return the best hypothesis of each row, by greedy or beam search.
 
     Args:
-        steps: reads on.
+        step: reads one more token.
         first: candidates after each row's prompt, shape (rows, k), k at least 2 * beam_size.
-        beam_size: hypotheses that are followed.
-        patience: how many times as many have to end.
-        length_penalty: exponent of the length that scores are divided by.
-        most: tokens of a hypothesis.
-        end: token that ends one.
-        ahead: of a decoder that guesses; for a beam of one.
+        beam_size: number of hypotheses that are followed at a time.
+        patience: a row ends when `beam_size * patience` of its hypotheses have ended.
+        length_penalty: exponent of the length by which scores are divided.
+        max_tokens: maximum length of a hypothesis.
+        end_of_text: the token that ends a hypothesis.
+        lookahead: of a decoder that reads guessed tokens; only with one beam.
     """
-    wanted = max(1, int(beam_size * patience + 0.5))
-    rows = [_Beams(beam_size, wanted, end, length_penalty) for _ in range(len(first.tokens))]
-    choose = partial(_likeliest, count=2 * beam_size)
-    return _follow(rows, steps, first, choose, most=most, ahead=ahead)
+    required_endings = max(1, int(beam_size * patience + 0.5))
+    rows = [
+        _BeamRow(beam_size, required_endings, end_of_text, length_penalty)
+        for _ in range(len(first.tokens))
+    ]
+    choose = partial(_most_probable, count=2 * beam_size)
+    return _run_search(rows, step, first, choose, max_tokens=max_tokens, lookahead=lookahead)
 
 
-def sample(steps: Steps, first: Candidates, *, most: int, end: int) -> list[SearchResult]:
-    """The likeliest of each row's samples, by the mean log-probability of a token.
+def sample(
+    step: StepFunction, first: Candidates, *, max_tokens: int, end_of_text: int
+) -> list[SearchResult]:
+    """Return the sampled hypothesis of each row with the highest mean log-probability per token.
 
     Args:
-        steps: reads on; its candidates are what was drawn, k = 1.
-        first: what was drawn after each row's prompt, shape (rows, samples).
-        most: tokens of a sample.
-        end: token that ends one.
+        step: reads one more token; its candidates are the drawn tokens, k = 1.
+        first: tokens drawn after each row's prompt, shape (rows, sampled hypotheses).
+        max_tokens: maximum length of a hypothesis.
+        end_of_text: the token that ends a hypothesis.
     """
-    count, samples = first.tokens.shape
-    rows = [_Samples(samples, end) for _ in range(count)]
-    return _follow(rows, steps, first, _every, most=most)
+    row_count, samples = first.tokens.shape
+    rows = [_SampledRow(samples, end_of_text) for _ in range(row_count)]
+    return _run_search(rows, step, first, _all_candidates, max_tokens=max_tokens)
 
 
-def _follow(
+def _run_search(
     rows: Sequence["_Row"],
-    steps: Steps,
+    step: StepFunction,
     first: Candidates,
     choose: "Choose",
     *,
-    most: int,
-    ahead: Ahead | None = None,
+    max_tokens: int,
+    lookahead: Lookahead | None = None,
 ) -> list[SearchResult]:
-    """Take and read tokens until all rows are done; those that are leave."""
-    going = list(rows)
+    """Choose and read tokens until all rows are finished; finished rows leave the batch."""
+    active = list(rows)
     candidates = Candidates(first.tokens[:, None], first.logprobs[:, None])
     while True:
-        choices = choose(candidates, np.stack([row.totals for row in going]))
-        for number, row in enumerate(going):
-            row.take(choices[number], last=len(row.read) + 1 == most)
-            while ahead and not row.done:
-                known = ahead(number, int(row.read[-1].tokens[0]))
-                if known is None:
+        extensions = choose(candidates, np.stack([row.totals for row in active]))
+        for number, row in enumerate(active):
+            row.advance(extensions[number], last=len(row.steps) + 1 == max_tokens)
+            while lookahead and not row.done:
+                following = lookahead(number, int(row.steps[-1].tokens[0]))
+                if following is None:
                     break
-                row.take(choose(known, row.totals[None])[0], last=len(row.read) + 1 == most)
-        staying = [number for number, row in enumerate(going) if not row.done]
-        if not staying:
+                [extension] = choose(following, row.totals[None])
+                row.advance(extension, last=len(row.steps) + 1 == max_tokens)
+        continuing = [number for number, row in enumerate(active) if not row.done]
+        if not continuing:
             return [row.best for row in rows]
-        going = [going[number] for number in staying]
-        tokens = np.stack([row.read[-1].tokens for row in going])
-        sources = np.stack([row.read[-1].sources for row in going])
-        candidates = steps(tokens, sources, staying)
+        active = [active[number] for number in continuing]
+        tokens = np.stack([row.steps[-1].tokens for row in active])
+        sources = np.stack([row.steps[-1].sources for row in active])
+        candidates = step(tokens, sources, continuing)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Choice:
-    """Ways to go on, likeliest first: what a token is, which beam it goes on from, how likely."""
+class _Extensions:
+    """Tokens that can extend the hypotheses of a row, most probable first.
+
+    Attributes:
+        tokens: token ids, shape (n,).
+        sources: the beam that each token extends, shape (n,).
+        logprobs: the log-probability of each token, shape (n,).
+        totals: the log-probability of each extended hypothesis, shape (n,).
+    """
 
     tokens: Integers
     sources: Integers
     logprobs: Floats
     totals: Floats
 
-    def __getitem__(self, numbers: Sequence[int]) -> "_Choice":
-        return _Choice(
+    def __getitem__(self, numbers: Sequence[int]) -> "_Extensions":
+        return _Extensions(
             self.tokens[numbers],
             self.sources[numbers],
             self.logprobs[numbers],
@@ -165,31 +187,35 @@ class _Choice:
         )
 
 
-Choose: TypeAlias = Callable[[Candidates, Floats], list[_Choice]]
-"""Which of the candidates (rows, beams, k) to consider, with the beams' totals (rows, beams)."""
+Choose: TypeAlias = Callable[[Candidates, Floats], list[_Extensions]]
+"""Returns each row's extensions, from candidates (rows, beams, k) and the beams' totals
+(rows, beams)."""
 
 
-def _likeliest(candidates: Candidates, totals: Floats, *, count: int) -> list[_Choice]:
-    """The likeliest ways to go on from all beams of a row, for each row."""
+def _most_probable(candidates: Candidates, totals: Floats, *, count: int) -> list[_Extensions]:
+    """Return the `count` most probable extensions of each row, over all of its beams."""
     k = candidates.tokens.shape[-1]
-    tokens, logprobs, sums = _flat(candidates, totals)
+    tokens, logprobs, sums = _flatten_beams(candidates, totals)
     order = np.argsort(-sums, axis=1, kind="stable")[:, :count]
     return [
-        _Choice(tokens[row, best], best // k, logprobs[row, best], sums[row, best])
+        _Extensions(tokens[row, best], best // k, logprobs[row, best], sums[row, best])
         for row, best in enumerate(order)
     ]
 
 
-def _every(candidates: Candidates, totals: Floats) -> list[_Choice]:
-    """All ways to go on, in order, for each row."""
+def _all_candidates(candidates: Candidates, totals: Floats) -> list[_Extensions]:
+    """Return all extensions of each row, in the order of the candidates."""
     k = candidates.tokens.shape[-1]
-    tokens, logprobs, sums = _flat(candidates, totals)
-    sources = np.arange(tokens.shape[1]) // k
-    return [_Choice(row, sources, *rest) for row, *rest in zip(tokens, logprobs, sums, strict=True)]
+    flat_tokens, flat_logprobs, flat_sums = _flatten_beams(candidates, totals)
+    sources = np.arange(flat_tokens.shape[1]) // k
+    return [
+        _Extensions(tokens, sources, logprobs, sums)
+        for tokens, logprobs, sums in zip(flat_tokens, flat_logprobs, flat_sums, strict=True)
+    ]
 
 
-def _flat(candidates: Candidates, totals: Floats) -> tuple[Integers, Floats, Floats]:
-    """Tokens, log-probabilities and totals of all beams of a row together."""
+def _flatten_beams(candidates: Candidates, totals: Floats) -> tuple[Integers, Floats, Floats]:
+    """Return tokens, log-probabilities and totals, each of shape (rows, beams * k)."""
     rows = len(candidates.tokens)
     sums = (totals[..., None] + candidates.logprobs).reshape(rows, -1)
     return candidates.tokens.reshape(rows, -1), candidates.logprobs.reshape(rows, -1), sums
@@ -199,85 +225,95 @@ class _Row(ABC):
     """The hypotheses of one row.
 
     Attributes:
-        best: of those that have ended; of several as good, the first.
-        totals: log-probability of each that is followed.
-        read: the tokens that have been taken, step by step.
-        done: whether enough have ended.
+        best: the best hypothesis that has ended; of equally good hypotheses, the first.
+        totals: the log-probability of each hypothesis that is followed.
+        steps: the tokens that were chosen at each step.
+        done: whether enough hypotheses have ended.
     """
 
-    def __init__(self, end: int, length_penalty: float) -> None:
-        self._end, self._penalty = end, length_penalty
+    def __init__(self, end_of_text: int, length_penalty: float) -> None:
+        self._end_of_text, self._length_penalty = end_of_text, length_penalty
         self.best = SearchResult((), (), (), -np.inf)
         self.totals: Floats = np.zeros(1, np.float32)
-        self.read: list[_Choice] = []
+        self.steps: list[_Extensions] = []
         self.done = False
 
     @abstractmethod
-    def take(self, choice: _Choice, *, last: bool) -> None:
-        """Go on with some of a choice; `last` ends all of them."""
+    def advance(self, extensions: _Extensions, *, last: bool) -> None:
+        """Extend the hypotheses by one token each; `last` ends all of them."""
 
-    def _set_aside(self, choice: _Choice, number: int) -> None:
-        """One has ended, or has to: it is the best if it is better than that."""
-        total = float(choice.totals[number])
-        ends = choice.tokens[number] == self._end
-        length = len(self.read) + (not ends)
+    def _end_hypothesis(self, extensions: _Extensions, number: int) -> None:
+        """End the hypothesis that extension `number` completes; keep it if it is the best."""
+        total = float(extensions.totals[number])
+        has_end = extensions.tokens[number] == self._end_of_text
+        length = len(self.steps) + (not has_end)
         if self._score(total, length) <= self._score(self.best.logprob, len(self.best.tokens)):
             return
         beams: list[int] = []
-        beam = int(choice.sources[number])
-        for read in reversed(self.read):
+        beam = int(extensions.sources[number])
+        for step in reversed(self.steps):
             beams.append(beam)
-            beam = int(read.sources[beam])
+            beam = int(step.sources[beam])
         beams.reverse()
-        path = list(zip(self.read, beams, strict=True))
-        tokens = [int(read.tokens[beam]) for read, beam in path]
-        logprobs = [float(read.logprobs[beam]) for read, beam in path]
-        if not ends:
-            tokens.append(int(choice.tokens[number]))
-            logprobs.append(float(choice.logprobs[number]))
+        path = list(zip(self.steps, beams, strict=True))
+        tokens = [int(step.tokens[beam]) for step, beam in path]
+        logprobs = [float(step.logprobs[beam]) for step, beam in path]
+        if not has_end:
+            tokens.append(int(extensions.tokens[number]))
+            logprobs.append(float(extensions.logprobs[number]))
         self.best = SearchResult(tuple(tokens), tuple(logprobs), tuple(beams), total)
 
     def _score(self, total: float, length: int) -> float:
-        return total / float(max(length, 1) ** self._penalty)
+        return total / float(max(length, 1) ** self._length_penalty)
 
 
-class _Beams(_Row):
-    """The likeliest that can be said, `size` of them at a time."""
+class _BeamRow(_Row):
+    """The most probable hypotheses of a row, `beam_size` at a time."""
 
-    def __init__(self, size: int, wanted: int, end: int, length_penalty: float) -> None:
-        super().__init__(end, length_penalty)
-        self._size, self._wanted, self._ended = size, wanted, 0
+    def __init__(
+        self, beam_size: int, required_endings: int, end_of_text: int, length_penalty: float
+    ) -> None:
+        super().__init__(end_of_text, length_penalty)
+        self._beam_size, self._required_endings, self._endings = beam_size, required_endings, 0
 
-    def take(self, choice: _Choice, *, last: bool) -> None:
-        """Go on with the likeliest; of those in the lead, the ones that end are set aside."""
-        going: list[int] = []
-        spare = iter(range(self._size, len(choice.tokens)))
-        for number in range(self._size):
-            taken = number
-            if choice.tokens[number] == self._end or last:
-                self._ended += 1
-                self._set_aside(choice, number)
-                taken = next((n for n in spare if choice.tokens[n] != self._end), number)
-            going.append(taken)
-        following = choice[going]
-        self.read.append(following)
-        self.totals = following.totals
-        self.done = last or self._ended >= self._wanted
+    def advance(self, extensions: _Extensions, *, last: bool) -> None:
+        """Follow the `beam_size` most probable extensions.
+
+        An extension that ends its hypothesis is replaced by the next extension that does not.
+        """
+        followed: list[int] = []
+        spare = iter(range(self._beam_size, len(extensions.tokens)))
+        for number in range(self._beam_size):
+            chosen = number
+            if extensions.tokens[number] == self._end_of_text or last:
+                self._endings += 1
+                self._end_hypothesis(extensions, number)
+                chosen = next(
+                    (n for n in spare if extensions.tokens[n] != self._end_of_text), number
+                )
+            followed.append(chosen)
+        step = extensions[followed]
+        self.steps.append(step)
+        self.totals = step.totals
+        self.done = last or self._endings >= self._required_endings
 
 
-class _Samples(_Row):
-    """Samples, each by itself; what is drawn for one that has ended does not count."""
+class _SampledRow(_Row):
+    """The sampled hypotheses of a row, each independent of the others.
 
-    def __init__(self, count: int, end: int) -> None:
-        super().__init__(end, length_penalty=1.0)
-        self._going = set(range(count))
+    Tokens drawn for a hypothesis that has ended are ignored.
+    """
 
-    def take(self, choice: _Choice, *, last: bool) -> None:
-        """Go on with each; those that end are set aside."""
-        for number in sorted(self._going):
-            if choice.tokens[number] == self._end or last:
-                self._set_aside(choice, number)
-                self._going.remove(number)
-        self.read.append(choice)
-        self.totals = choice.totals
-        self.done = not self._going
+    def __init__(self, samples: int, end_of_text: int) -> None:
+        super().__init__(end_of_text, length_penalty=1.0)
+        self._unfinished = set(range(samples))
+
+    def advance(self, extensions: _Extensions, *, last: bool) -> None:
+        """Extend each hypothesis by the token that was drawn for it."""
+        for number in sorted(self._unfinished):
+            if extensions.tokens[number] == self._end_of_text or last:
+                self._end_hypothesis(extensions, number)
+                self._unfinished.remove(number)
+        self.steps.append(extensions)
+        self.totals = extensions.totals
+        self.done = not self._unfinished

@@ -1,1 +1,1 @@
-"""Whisper on PyTorch: the extra `torch`."""
+"""Whisper on PyTorch. Needs the extra `torch`."""

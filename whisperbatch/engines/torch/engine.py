@@ -1,4 +1,4 @@
-"""Whisper on PyTorch, from weights of CTranslate2 or of transformers: the extra `torch`."""
+"""Whisper on PyTorch, with weights of CTranslate2 or transformers. Needs the extra `torch`."""
 
 import functools
 import logging
@@ -33,9 +33,11 @@ COMPUTE_TYPES: Final = {
     "bfloat16": torch.bfloat16,
     "float16": torch.float16,
 }
-AT_ONCE: Final = {"cpu": 1, "cuda": 16}
-"""Rows in the encoder, or placed, together: on a CPU one fills the cores, and then nothing about it
-depends on the rows beside it."""
+ROWS_PER_CALL: Final = {"cpu": 1, "cuda": 16}
+"""Rows that are encoded or aligned in one call, by device. On a CPU one row uses all cores, and its
+result then does not depend on the other rows of the batch."""
+
+NO_TOKENS: Final = Alignment(np.zeros(0), np.zeros(0), np.zeros(0))
 
 log = logging.getLogger(__name__)
 
@@ -44,30 +46,30 @@ log = logging.getLogger(__name__)
 class _Encoded:
     rows: int
     output: Tensor  # (rows, positions, d_model)
-    heard: Tensor | None = None  # by the draft model, likewise
+    draft_encoder_output: Tensor | None = None  # (rows, positions, d_model) of the draft model
 
 
 class TorchEngine:
     """A Whisper model on PyTorch. See `protocols.Engine`.
 
-    One batch at a time: a second caller waits. How many cores a batch has is PyTorch's setting,
-    which belongs to the whole process.
+    The engine processes one batch at a time: a second caller waits. The number of threads is
+    PyTorch's setting, which applies to the whole process.
 
     Args:
-        directory: of CTranslate2 weights, or of transformers'.
-        name: of the model, for messages.
+        directory: directory of CTranslate2 or transformers weights.
+        name: name of the model, for messages.
         device: "cpu", "cuda", or "auto".
-        device_index: of the CUDA device.
+        device_index: number of the CUDA device.
         compute_type: "float32", "bfloat16", "float16", or "auto".
-        compiled: compile encoder and decoder when they are first used; for CUDA.
+        compiled: compile encoder and decoder at their first use; for CUDA.
         quantization: "hqq4" or "int8" for the decoder, or None.
-        group_size: for "hqq4": weights that share a scale, 32, 64 or 128.
-        draft_model: directory of a smaller model, of the same vocabulary, that guesses in greedy
-            search.
+        group_size: for "hqq4": number of weights that share a scale, 32, 64 or 128.
+        draft_model: directory of a smaller model with the same vocabulary, which guesses tokens in
+            greedy search (speculative decoding).
 
     Raises:
-        OptionError: device, compute type, quantization or group size are not to be had here, or the
-            draft_model has another vocabulary.
+        OptionError: the device, compute type, quantization or group size is not available, or the
+            draft model has another vocabulary or another number of mel bands.
         ModelError: the weights do not load.
     """
 
@@ -87,15 +89,20 @@ class TorchEngine:
         draft_model: Path | None = None,
     ) -> None:
         check_quantization(quantization, group_size)
-        chosen = choose_device(device, device_index)
-        if compiled and chosen.type == "cpu":
-            raise OptionError("compile=True needs CUDA: PyTorch 2.13 fails to compile it for a CPU")
-        self._dtype = choose_dtype(compute_type, chosen)
+        self._device = choose_device(device, device_index)
+        if compiled and self._device.type == "cpu":
+            raise OptionError(
+                "compile=True needs CUDA: PyTorch 2.13 cannot compile the model for a CPU; "
+                "leave out compile"
+            )
+        self._dtype = choose_dtype(compute_type, self._device)
         self.name = name
         self._directory, self._compiled = directory, compiled
-        load = functools.partial(load_model, dtype=self._dtype, device=chosen, compiled=compiled)
-        self._quantization, self._draft_model_directory = quantization, draft_model
-        self._group_size = group_size
+        self._quantization, self._group_size = quantization, group_size
+        self._draft_model_directory = draft_model
+        load = functools.partial(
+            load_model, dtype=self._dtype, device=self._device, compiled=compiled
+        )
         self._model: TorchModel | None = load(
             directory, quantization=quantization, group_size=group_size
         )
@@ -106,52 +113,63 @@ class TorchEngine:
         self.tokenizer = self._model.tokenizer
         self.is_multilingual: bool = self._model.is_multilingual
         self.n_mels: int = self._model.n_mels
-        self._device = chosen
-        self._turn = threading.Lock()
-        log.info("model %s on %s (%s), PyTorch", name, chosen, self._dtype)
+        self._lock = threading.Lock()
+        log.info("model %s on %s (%s), PyTorch", name, self._device, self._dtype)
 
     @functools.cached_property
     def fingerprint(self) -> str:
         """See `protocols.Engine`."""
-        what = [f"{self._device.type} {self._dtype}", f"torch {torch.__version__}"]
+        parts = [
+            fingerprint(self._directory),
+            f"{self._device.type} {self._dtype}",
+            f"torch {torch.__version__}",
+        ]
         if self._quantization:
-            what.append(f"decoder in {self._quantization}, {self._group_size}")
-        what += ["compiled"] * self._compiled
+            parts.append(f"decoder in {self._quantization}, {self._group_size}")
+        if self._compiled:
+            parts.append("compiled")
         if self._draft_model_directory:
-            what.append(f"assisted by {fingerprint(self._draft_model_directory)}")
-        return ", ".join([fingerprint(self._directory), *what])
+            parts.append(f"assisted by {fingerprint(self._draft_model_directory)}")
+        return ", ".join(parts)
 
     def encode(self, features: npt.NDArray[np.float32]) -> Encoded:
         """See `protocols.Engine`."""
-        with self._call() as model:
-            given = torch.from_numpy(np.ascontiguousarray(features))
-            parts = given.split(AT_ONCE[self._device.type])
+        with self._exclusive_model() as model:
+            tensor = torch.from_numpy(np.ascontiguousarray(features))
+            blocks = tensor.split(ROWS_PER_CALL[self._device.type])
+            models = [model, self._draft_model] if self._draft_model else [model]
             outputs = [
-                torch.cat([one.network.encode(part.to(self._device)) for part in parts])
-                for one in (model, self._draft_model)
-                if one
+                torch.cat([each.network.encode(block.to(self._device)) for block in blocks])
+                for each in models
             ]
         return _Encoded(len(features), *outputs)
 
     def split(self, encoded: Encoded) -> list[Encoded]:
         """See `protocols.Engine`."""
-        own = _own(encoded)
-        parts = [one.split(1) for one in (own.output, own.heard) if one is not None]
-        return [_Encoded(1, *row) for row in zip(*parts, strict=True)]
+        batch = _checked(encoded)
+        outputs = [batch.output]
+        if batch.draft_encoder_output is not None:
+            outputs.append(batch.draft_encoder_output)
+        rows = zip(*(output.split(1) for output in outputs), strict=True)
+        return [_Encoded(1, *row) for row in rows]
 
     def join(self, rows: Sequence[Encoded]) -> Encoded:
         """See `protocols.Engine`."""
-        own = [_own(row) for row in rows]
-        heard = [row.heard for row in own if row.heard is not None]
-        output = torch.cat([row.output for row in own])
-        return _Encoded(len(output), output, torch.cat(heard) if heard else None)
+        batches = [_checked(row) for row in rows]
+        output = torch.cat([batch.output for batch in batches])
+        draft_outputs = [
+            batch.draft_encoder_output
+            for batch in batches
+            if batch.draft_encoder_output is not None
+        ]
+        return _Encoded(len(output), output, torch.cat(draft_outputs) if draft_outputs else None)
 
     def detect_language(self, encoded: Encoded) -> list[dict[str, float]]:
         """See `protocols.Engine`."""
         if not self.is_multilingual:
             raise EngineError(f"model {self.name} is English-only: it cannot detect languages")
-        with self._call() as model:
-            return model.languages(_own(encoded).output)
+        with self._exclusive_model() as model:
+            return model.detect_language(_checked(encoded).output)
 
     def generate(
         self,
@@ -161,16 +179,18 @@ class TorchEngine:
         sampling: Sequence[Sampling] | None = None,
     ) -> list[Hypothesis]:
         """See `protocols.Engine`. Sampling does not use the draft model."""
-        own = _own(encoded)
-        with self._call() as model:
-            if not self._draft_model or own.heard is None or sampling:
-                return model.generate(own.output, prompts, options, sampling)
+        batch = _checked(encoded)
+        with self._exclusive_model() as model:
+            if not self._draft_model or batch.draft_encoder_output is None or sampling:
+                return model.generate(batch.output, prompts, options, sampling)
             if options.beam_size > 1:
                 raise OptionError(
-                    f"beam_size={options.beam_size}: a draft model guesses for greedy search only; "
-                    "give beam_size=1, or no draft model"
+                    f"beam_size={options.beam_size}: draft_model works with greedy search only; "
+                    "give beam_size=1, or leave out draft_model"
                 )
-            return model.generate_with(own.output, self._draft_model, own.heard, prompts, options)
+            return model.generate_speculatively(
+                batch.output, self._draft_model, batch.draft_encoder_output, prompts, options
+            )
 
     def align(
         self,
@@ -180,32 +200,37 @@ class TorchEngine:
         frames: Sequence[int],
     ) -> list[Alignment]:
         """See `protocols.Engine`."""
-        output = _own(encoded).output
-        results = [_NOTHING] * len(prompts)
-        spoken = [row for row in range(len(prompts)) if tokens[row]]
-        at_once = AT_ONCE[self._device.type]
-        with self._call() as model:
-            for start in range(0, len(spoken), at_once):
-                rows = spoken[start : start + at_once]
-                placed = model.align(
+        output = _checked(encoded).output
+        alignments = [NO_TOKENS] * len(prompts)
+        rows_with_tokens = [row for row in range(len(prompts)) if tokens[row]]
+        rows_per_call = ROWS_PER_CALL[self._device.type]
+        with self._exclusive_model() as model:
+            for start in range(0, len(rows_with_tokens), rows_per_call):
+                rows = rows_with_tokens[start : start + rows_per_call]
+                block = model.align(
                     output[rows],
                     [prompts[row] for row in rows],
                     [tokens[row] for row in rows],
                     [frames[row] for row in rows],
                 )
-                for row, one in zip(rows, placed, strict=True):
-                    results[row] = one
-        return results
+                for row, alignment in zip(rows, block, strict=True):
+                    alignments[row] = alignment
+        return alignments
 
     def close(self) -> None:
-        """See `protocols.Engine`. Waits for the call that is going on."""
-        with self._turn:
+        """See `protocols.Engine`. Waits for the call that is in progress."""
+        with self._lock:
             self._model = self._draft_model = None
 
     @contextmanager
-    def _call(self) -> Iterator[TorchModel]:
-        """A call: alone, without gradients, and its errors as the library's own."""
-        with self._turn:
+    def _exclusive_model(self) -> Iterator[TorchModel]:
+        """Give the model to one caller at a time, without gradients.
+
+        Raises:
+            ClosedError: `close` was called.
+            EngineError: PyTorch raised a RuntimeError.
+        """
+        with self._lock:
             if self._model is None:
                 raise ClosedError(f"model {self.name} is closed")
             try:
@@ -215,33 +240,37 @@ class TorchEngine:
                 raise EngineError(f"model {self.name}: {error}") from error
 
 
-_NOTHING: Final = Alignment(np.zeros(0), np.zeros(0), np.zeros(0))
-
-
 def choose_device(device: str, index: int) -> torch.device:
-    """The device to run on: "auto" is CUDA where PyTorch sees a GPU.
+    """Return the device to run on. "auto" is CUDA if PyTorch finds a GPU, else the CPU.
 
     Raises:
-        OptionError: an unknown device, or one that is not there.
+        OptionError: the device is unknown or does not exist.
     """
     if device not in ("auto", "cpu", "cuda"):
         raise OptionError(f"device={device!r} is none of auto, cpu, cuda")
-    present = torch.cuda.device_count()
-    if device == "cpu" or (device == "auto" and not present):
+    gpu_count = torch.cuda.device_count()
+    if device == "cpu" or (device == "auto" and not gpu_count):
         if index:
-            raise OptionError(f"device_index={index} needs CUDA; the CPU has no index")
+            raise OptionError(
+                f"device_index={index} needs CUDA, but the model would run on the CPU; "
+                "leave out device_index"
+            )
         return torch.device("cpu")
-    if not 0 <= index < present:
-        seen = f"CUDA devices here are 0 to {present - 1}" if present else "PyTorch sees no GPU"
-        raise OptionError(f"device='cuda' with device_index={index}: {seen}")
+    if not 0 <= index < gpu_count:
+        available = (
+            f"give a device_index from 0 to {gpu_count - 1}"
+            if gpu_count
+            else "PyTorch finds no GPU; give device='cpu'"
+        )
+        raise OptionError(f"device='cuda' with device_index={index}: {available}")
     return torch.device("cuda", index)
 
 
 def check_quantization(quantization: str | None, group_size: int) -> None:
-    """Refuse what there is not, and what has no effect.
+    """Check the values of the two options, and that they do not contradict each other.
 
     Raises:
-        OptionError: see above.
+        OptionError: a value is unknown, or `group_size` has no effect.
     """
     if quantization not in (None, *QUANTIZATIONS):
         raise OptionError(
@@ -256,35 +285,38 @@ def check_quantization(quantization: str | None, group_size: int) -> None:
 
 
 def check_draft_model(model: TorchModel, draft_model: TorchModel, directory: Path) -> None:
-    """Refuse a draft model whose vocabulary or features differ.
+    """Check that the draft model has the model's vocabulary and number of mel bands.
 
     Raises:
-        OptionError: its vocabulary or its features are others.
+        OptionError: the vocabulary or the number of mel bands differs.
     """
-    words = (model.tokenizer.get_vocab(), draft_model.tokenizer.get_vocab())
-    if model.size != draft_model.size or words[0] != words[1]:
+    same_tokens = model.tokenizer.get_vocab() == draft_model.tokenizer.get_vocab()
+    if model.vocabulary_size != draft_model.vocabulary_size or not same_tokens:
         raise OptionError(
-            f"draft_model={str(directory)!r}: its vocabulary of {draft_model.size} tokens is not "
-            f"the model's, which has {model.size}"
+            f"draft_model={str(directory)!r}: its vocabulary of {draft_model.vocabulary_size} "
+            f"tokens differs from the model's of {model.vocabulary_size}; "
+            "give a model with the same vocabulary"
         )
     if model.n_mels != draft_model.n_mels:
         raise OptionError(
-            f"draft_model={str(directory)!r}: hears {draft_model.n_mels} mel bands, the model "
-            f"{model.n_mels}"
+            f"draft_model={str(directory)!r}: it needs {draft_model.n_mels} mel bands, the model "
+            f"{model.n_mels}; give a model with the same number"
         )
 
 
 def choose_dtype(compute_type: str, device: torch.device) -> torch.dtype:
-    """What to compute in: "auto" is float16 on CUDA, bfloat16 on a CPU that has it, else float32.
+    """Return the type to compute in.
+
+    "auto" is float16 on CUDA, bfloat16 on a CPU that supports it, and float32 on other CPUs.
 
     Raises:
-        OptionError: another one.
+        OptionError: the compute type is unknown.
     """
     if compute_type == "auto":
         if device.type == "cuda":
             return torch.float16
-        quick = torch.ops.mkldnn._is_mkldnn_bf16_supported()  # noqa: SLF001 - no other name
-        return torch.bfloat16 if quick else torch.float32
+        supports_bfloat16 = torch.ops.mkldnn._is_mkldnn_bf16_supported()  # noqa: SLF001 - no public name
+        return torch.bfloat16 if supports_bfloat16 else torch.float32
     if compute_type not in COMPUTE_TYPES:
         raise OptionError(
             f"compute_type={compute_type!r} is none of PyTorch's: "
@@ -293,7 +325,9 @@ def choose_dtype(compute_type: str, device: torch.device) -> torch.dtype:
     return COMPUTE_TYPES[compute_type]
 
 
-def _own(encoded: Encoded) -> _Encoded:
+def _checked(encoded: Encoded) -> _Encoded:
     if not isinstance(encoded, _Encoded):
-        raise EngineError("the encoder output comes from another engine")
+        raise EngineError(
+            "the encoder output comes from another engine; encode the features with this engine"
+        )
     return encoded

@@ -1,11 +1,11 @@
-"""Texts that are being read side by side: what the decoder remembers of each, and of its row.
+"""Keys and values of a batch that is being decoded, for self-attention and cross-attention.
 
-    rows       0        2        3          in the order of the search; row 1 is done and has left
-    places     0        1        2          of them in the tensors
-    sequences  0 1 2    3 4 5    6 7 8      as many a row as there are beams
+    rows       0        2        3          in the order of the search; row 1 is done and removed
+    slots      0        1        2          place of each row in the tensors
+    sequences  0 1 2    3 4 5    6 7 8      as many for each row as there are beams
 
-On a CPU a row that is done leaves at once. On CUDA it stays until half of the rows are done, since
-each number of rows has a graph of its own.
+On a CPU the slot of a finished row is removed at once. On CUDA it stays until half of the rows are
+done, because each number of slots needs another CUDA graph.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -16,161 +16,168 @@ import numpy as np
 import torch
 
 from whisperbatch.engines.search.beam_search import Integers
-from whisperbatch.engines.torch.modules import Decoder, Read
+from whisperbatch.engines.torch.modules import Decoder, KVCacheView
 
 Tensor: TypeAlias = torch.Tensor
-Reader: TypeAlias = Callable[[Tensor, Read], tuple[Tensor, list[Tensor]]]
+DecoderForward: TypeAlias = Callable[[Tensor, KVCacheView], tuple[Tensor, list[Tensor]]]
 
-BLOCK: Final = 64  # positions: how much there is room for is a multiple of it
+CAPACITY_MULTIPLE: Final = 64  # positions: the capacity of a cache is a multiple of it
 
 
-class Memory:
-    """Tensors that one batch after the other has, at the same addresses: what graphs want.
+class TensorPool:
+    """Tensors that successive batches reuse at the same addresses, which CUDA graphs require.
 
     Args:
-        dtype: of them.
-        device: where they are.
-        fixed: mark their addresses as those that a graph may keep.
+        dtype: type of the tensors.
+        device: where the tensors are.
+        static_addresses: mark the addresses as static, so that graphs may store them.
     """
 
-    def __init__(self, dtype: torch.dtype, device: torch.device, *, fixed: bool) -> None:
-        self._dtype, self.device, self._fixed = dtype, device, fixed
-        self._kept: dict[str, Tensor] = {}
+    def __init__(self, dtype: torch.dtype, device: torch.device, *, static_addresses: bool) -> None:
+        self._dtype, self.device, self._static_addresses = dtype, device, static_addresses
+        self._tensors: dict[str, Tensor] = {}
 
     def take(self, name: str, shape: tuple[int, ...]) -> Tensor:
-        """The tensor of that name; what is in it is anybody's."""
+        """Return the tensor of this name. Its content is undefined."""
         size = prod(shape)
-        if name not in self._kept or self._kept[name].numel() < size:
-            self._kept[name] = torch.zeros(size, dtype=self._dtype, device=self.device)
-        return self.lent(self._kept[name][:size].view(shape))
+        if name not in self._tensors or self._tensors[name].numel() < size:
+            self._tensors[name] = torch.zeros(size, dtype=self._dtype, device=self.device)
+        return self.graph_input(self._tensors[name][:size].view(shape))
 
-    def lent(self, part: Tensor) -> Tensor:
-        """A part of one, as it goes into a graph."""
-        if self._fixed:
-            torch._dynamo.mark_static_address(part)  # noqa: SLF001 - the name it is documented by
-        return part
+    def graph_input(self, tensor: Tensor) -> Tensor:
+        """Return a view of a tensor of the pool, marked as input of a graph if necessary."""
+        if self._static_addresses:
+            torch._dynamo.mark_static_address(tensor)  # noqa: SLF001 - its documented name
+        return tensor
 
 
-class Sequences:
-    """The texts of a batch.
+class KVCache:
+    """Keys and values of a batch, and the decoder calls that fill them.
 
     Args:
-        decoder: that reads.
-        reader: its `forward`, or that compiled.
-        memory: for what is kept; nobody else may use it meanwhile.
-        output: of the encoder, shape (rows, positions, d_model).
-        beams: sequences that a row may have.
-        most: tokens of a sequence, with its prompt.
+        decoder: the decoder.
+        forward: `decoder.forward`, perhaps compiled.
+        pool: for the tensors of the cache. No other cache may use it at the same time.
+        encoder_output: shape (rows, positions, d_model).
+        beams: maximum number of sequences of a row.
+        max_length: maximum number of tokens of a sequence, with its prompt.
     """
 
     def __init__(
         self,
         decoder: Decoder,
-        reader: Reader,
-        memory: Memory,
-        output: Tensor,
+        forward: DecoderForward,
+        pool: TensorPool,
+        encoder_output: Tensor,
         *,
         beams: int,
-        most: int,
+        max_length: int,
     ) -> None:
-        self._decoder, self._reader, self._memory = decoder, reader, memory
-        self._roomy = memory.device.type != "cpu"
-        self._rows = self._room = len(output)
-        self._places = list(range(self._rows))
-        self._width = 1  # sequences of a row
-        self._filled = 0  # tokens that the longest has
+        self._decoder, self._decoder_forward, self._pool = decoder, forward, pool
+        self._has_spare_slots = pool.device.type != "cpu"
+        rows = self._slot_count = len(encoder_output)
+        self._slots = list(range(rows))  # of each row
+        self._beams = 1  # sequences of a row, now
+        self._length = 0  # tokens of the longest sequence
         layout = decoder.layout
-        self.capacity = min(-(-most // BLOCK) * BLOCK, len(decoder.positions))
-        own = (self._rows * beams, layout.heads, self.capacity, layout.size)
+        rounded_up = -(-max_length // CAPACITY_MULTIPLE) * CAPACITY_MULTIPLE
+        self.capacity = min(rounded_up, len(decoder.positions))
+        self_shape = (rows * beams, layout.heads, self.capacity, layout.head_size)
         self._keys, self._values = (
-            [memory.take(f"{name} {layer}", own) for layer in range(layout.layers)]
+            [pool.take(f"{name} {layer}", self_shape) for layer in range(layout.layers)]
             for name in ("keys", "values")
         )
-        heard = (self._rows, layout.heads, output.shape[1], layout.size)
-        self._crossed = [memory.take(f"heard {n}", heard) for n in range(2 * layout.layers)]
-        at_once = 16 if self._roomy else 1
-        for start in range(0, self._rows, at_once):
-            part = slice(start, start + at_once)
-            for kept, found in zip(self._crossed, decoder.crossed(output[part]), strict=True):
-                kept[part] = found
+        cross_shape = (rows, layout.heads, encoder_output.shape[1], layout.head_size)
+        self._cross_kv = [pool.take(f"cross_kv {n}", cross_shape) for n in range(2 * layout.layers)]
+        block_size = 16 if self._has_spare_slots else 1
+        for start in range(0, rows, block_size):
+            block = slice(start, start + block_size)
+            block_kv = decoder.cross_kv(encoder_output[block])
+            for cached, computed in zip(self._cross_kv, block_kv, strict=True):
+                cached[block] = computed
 
-    def read(self, tokens: Integers, positions: Integers) -> Tensor:
-        """Read on.
+    def forward(self, tokens: Integers, positions: Integers) -> Tensor:
+        """Run the decoder on further tokens.
 
         Args:
             tokens: shape (rows, sequences of a row, length).
-            positions: of each token, of the same shape; one that was read before is read anew.
+            positions: position of each token, of the same shape. Keys and values of a position
+                that is already in the cache are replaced.
 
         Returns:
             Hidden states, shape (rows, sequences of a row, length, d_model).
         """
-        hidden, _ = self._run(tokens, positions)
-        return hidden.view(self._room, *tokens.shape[1:], -1)[self._places]
+        hidden, _ = self._forward(tokens, positions)
+        return hidden.view(self._slot_count, *tokens.shape[1:], -1)[self._slots]
 
-    def followed(
+    def forward_with_attention(
         self, texts: Integers, heads: Sequence[tuple[int, int]]
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """Read whole texts, nothing read yet, and see what some heads attend to.
+        """Run the decoder on complete texts, and return cross-attention. The cache must be empty.
 
         Args:
             texts: shape (rows, length).
-            heads: (layer, head).
+            heads: (layer, head) of the heads whose queries and keys are returned.
 
         Returns:
             Hidden states (rows, length, d_model), queries (rows, heads, length, size), scaled, and
             keys (rows, heads, positions, size), all in float32.
         """
         positions = np.broadcast_to(np.arange(texts.shape[1]), texts.shape)
-        hidden, asked = self._run(texts[:, None], positions[:, None])
-        scale = self._decoder.layout.size**-0.5
-        queries = torch.stack([asked[layer][:, head] for layer, head in heads], 1).float() * scale
-        keys = torch.stack([self._crossed[2 * layer][:, head] for layer, head in heads], 1)
-        return hidden, queries, keys.float()
+        hidden, cross_queries = self._forward(texts[:, None], positions[:, None])
+        scale = self._decoder.layout.head_size**-0.5
+        queries = torch.stack([cross_queries[layer][:, head] for layer, head in heads], 1)
+        keys = torch.stack([self._cross_kv[2 * layer][:, head] for layer, head in heads], 1)
+        return hidden, queries.float() * scale, keys.float()
 
-    def _run(self, tokens: Integers, positions: Integers) -> tuple[Tensor, list[Tensor]]:
-        """Hidden states and queries, in the order of the places."""
-        width, length = tokens.shape[1:]
-        self._filled = max(self._filled, int(positions.max()) + 1)
-        count = self._room * width
-        placed = np.zeros((2, self._room, width, length), np.int64)
-        placed[:, self._places] = tokens, positions
-        both = torch.from_numpy(placed).to(self._memory.device).view(2, count, length)
-        lent = self._memory.lent
-        read = Read(
-            both[1],
-            [lent(kept[:count]) for kept in self._keys],
-            [lent(kept[:count]) for kept in self._values],
-            [lent(kept[: self._room]) for kept in self._crossed],
+    def _forward(self, tokens: Integers, positions: Integers) -> tuple[Tensor, list[Tensor]]:
+        """Return hidden states and queries of cross-attention, in the order of the slots."""
+        beams, length = tokens.shape[1:]
+        self._length = max(self._length, int(positions.max()) + 1)
+        count = self._slot_count * beams
+        inputs = np.zeros((2, self._slot_count, beams, length), np.int64)
+        inputs[:, self._slots] = tokens, positions
+        device_inputs = torch.from_numpy(inputs).to(self._pool.device).view(2, count, length)
+        graph_input = self._pool.graph_input
+        view = KVCacheView(
+            device_inputs[1],
+            [graph_input(keys[:count]) for keys in self._keys],
+            [graph_input(values[:count]) for values in self._values],
+            [graph_input(tensor[: self._slot_count]) for tensor in self._cross_kv],
         )
-        return self._reader(both[0], read)
+        return self._decoder_forward(device_inputs[0], view)
 
     def select(self, rows: Sequence[int], sources: Integers) -> None:
-        """Some rows go on, and of each some sequences.
+        """Keep some of the rows, and rearrange their sequences.
 
         Args:
-            rows: their numbers among those that there are.
-            sources: shape (rows, sequences of a row): the sequence that each goes on from.
+            rows: numbers of the rows to keep, among the rows of the cache.
+            sources: shape (rows, sequences of a row): the sequence that each new sequence
+                continues.
         """
-        staying = [self._places[row] for row in rows]
-        before = np.arange(self._room * self._width).reshape(self._room, self._width)
-        width = sources.shape[1]
-        room = 1 << (len(rows) - 1).bit_length() if self._roomy else len(rows)
-        if room < self._room:
-            others = staying + [staying[0]] * (room - len(rows))
-            self._gather(self._crossed, others, slice(None))
-            self._room, self._places = room, list(range(len(rows)))
+        row_slots = [self._slots[row] for row in rows]
+        before = np.arange(self._slot_count * self._beams).reshape(self._slot_count, self._beams)
+        beams = sources.shape[1]
+        slot_count = 1 << (len(rows) - 1).bit_length() if self._has_spare_slots else len(rows)
+        if slot_count < self._slot_count:
+            source_slots = row_slots + [row_slots[0]] * (slot_count - len(rows))
+            self._gather(self._cross_kv, source_slots, slice(None))
+            self._slot_count, self._slots = slot_count, list(range(len(rows)))
         else:
-            others = list(range(self._room))
-            self._places = staying
-        index = np.repeat(before[others, :1], width, axis=1)
-        index[self._places] = np.take_along_axis(before[staying], sources, axis=1)
-        if index.size != before.size or (index != before[: self._room]).any():
-            for kept in (self._keys, self._values):
-                self._gather(kept, index.ravel(), slice(self._filled))
-        self._width = width
+            source_slots = list(range(self._slot_count))
+            self._slots = row_slots
+        index = np.repeat(before[source_slots, :1], beams, axis=1)
+        index[self._slots] = np.take_along_axis(before[row_slots], sources, axis=1)
+        if index.size != before.size or (index != before[: self._slot_count]).any():
+            for tensors in (self._keys, self._values):
+                self._gather(tensors, index.ravel(), slice(self._length))
+        self._beams = beams
 
     @staticmethod
-    def _gather(kept: Iterable[Tensor], index: Sequence[int] | Integers, part: slice) -> None:
-        for one in kept:
-            chosen = torch.as_tensor(index, device=one.device)
-            one[: len(index), :, part] = one[:, :, part].index_select(0, chosen)
+    def _gather(
+        tensors: Iterable[Tensor], index: Sequence[int] | Integers, positions: slice
+    ) -> None:
+        for tensor in tensors:
+            device_index = torch.as_tensor(index, device=tensor.device)
+            gathered = tensor[:, :, positions].index_select(0, device_index)
+            tensor[: len(index), :, positions] = gathered

@@ -1,8 +1,8 @@
-"""What may be said next: openai/whisper's rules (decoding.py), and two for repetition.
+"""Logits processors: openai/whisper's rules (decoding.py), and two against repetition.
 
-Each rule changes logits (n, vocabulary), float32, knowing the texts (n, width) that have been said
-so far: ids that end at the right, with `NOTHING` before them. A token that may not be said gets
--inf.
+Each processor takes logits (n, vocabulary), float32, and the texts (n, width) decoded so far, and
+returns changed logits. Texts are token ids aligned to the right, with `PADDING` in front. A token
+that must not come next gets the logit -inf.
 """
 
 from collections.abc import Callable, Mapping
@@ -11,19 +11,22 @@ from typing import Any, Final, TypeAlias
 
 import torch
 
-from whisperbatch.engines.search.alignment import POSITION
-from whisperbatch.engines.special_tokens import SpecialTokens, biases
+from whisperbatch.engines.search.alignment import SECONDS_PER_POSITION
+from whisperbatch.engines.special_tokens import SpecialTokens, logit_biases
 from whisperbatch.options import DecodeOptions
 
-NOTHING: Final = -1
+PADDING: Final = -1  # no token id
 
 Tensor: TypeAlias = torch.Tensor
-Rule: TypeAlias = Callable[[Tensor, Tensor], Tensor]  # of logits and texts, to logits
+LogitsProcessor: TypeAlias = Callable[[Tensor, Tensor], Tensor]  # (logits, texts) to logits
 
 
 @dataclass(frozen=True, slots=True)
 class RepetitionPenalty:
-    """Tokens that are there already are less likely: logits below 0 times it, others over it."""
+    """Makes the tokens of the text less likely.
+
+    Their logits are multiplied by the penalty if they are below 0, else divided by the penalty.
+    """
 
     penalty: float
 
@@ -31,17 +34,17 @@ class RepetitionPenalty:
         """See the module."""
         if not texts.shape[1]:
             return logits
-        said = torch.where(texts == NOTHING, texts[:, -1:], texts)
-        empty = (texts[:, -1:] == NOTHING).expand_as(said)
-        said = said.clamp(min=0)
-        found = logits.gather(1, said)
-        less = torch.where(found < 0, found * self.penalty, found / self.penalty)
-        return logits.scatter(1, said, torch.where(empty, found, less))
+        tokens = torch.where(texts == PADDING, texts[:, -1:], texts)
+        is_empty = (texts[:, -1:] == PADDING).expand_as(tokens)
+        tokens = tokens.clamp(min=0)
+        values = logits.gather(1, tokens)
+        penalized = torch.where(values < 0, values * self.penalty, values / self.penalty)
+        return logits.scatter(1, tokens, torch.where(is_empty, values, penalized))
 
 
 @dataclass(frozen=True, slots=True)
 class NoRepeatedNgrams:
-    """No `size` tokens in a row come twice."""
+    """Suppresses tokens that would complete an n-gram of the text again; `size` is its n."""
 
     size: int
 
@@ -49,93 +52,104 @@ class NoRepeatedNgrams:
         """See the module."""
         if texts.shape[1] < self.size:
             return logits
-        windows = texts.unfold(1, self.size, 1)  # (n, windows, size)
-        last = texts[:, texts.shape[1] - self.size + 1 :]
-        same = (windows[..., :-1] == last[:, None]).all(-1) & (windows != NOTHING).all(-1)
-        banned = torch.zeros_like(logits, dtype=torch.int32)
-        banned.scatter_add_(1, windows[..., -1].clamp(min=0), same.int())
-        return logits.masked_fill(banned > 0, -torch.inf)
+        ngrams = texts.unfold(1, self.size, 1)  # (n, ngrams, size)
+        ending = texts[:, texts.shape[1] - self.size + 1 :]
+        matches = (ngrams[..., :-1] == ending[:, None]).all(-1) & (ngrams != PADDING).all(-1)
+        match_counts = torch.zeros_like(logits, dtype=torch.int32)
+        match_counts.scatter_add_(1, ngrams[..., -1].clamp(min=0), matches.int())
+        return logits.masked_fill(match_counts > 0, -torch.inf)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Suppressed:
-    """Tokens that are never said, or not at the start.
+class SuppressTokens:
+    """Suppresses fixed sets of tokens.
 
     Attributes:
-        later: what is added to the logits, shape (vocabulary,).
-        first: likewise, at the start of a text.
+        biases: terms added to the logits of every token but the first, shape (vocabulary,).
+        first_biases: terms added to the logits of a text's first token, shape (vocabulary,).
     """
 
-    later: Tensor
-    first: Tensor
+    biases: Tensor
+    first_biases: Tensor
 
     def __call__(self, logits: Tensor, texts: Tensor) -> Tensor:
         """See the module."""
         if not texts.shape[1]:
-            return logits + self.first
-        return logits + torch.where(texts[:, -1:] == NOTHING, self.first, self.later)
+            return logits + self.first_biases
+        return logits + torch.where(texts[:, -1:] == PADDING, self.first_biases, self.biases)
 
 
 @dataclass(frozen=True, slots=True)
 class TimestampRules:
-    """Timestamps come in pairs, first of all, never go back, and when they are likelier than text.
+    """Whisper's rules for timestamp tokens.
+
+    A text begins with a timestamp. Timestamps come in pairs and never decrease. If all timestamps
+    together are more likely than the most likely text token, the next token is a timestamp.
 
     Attributes:
-        begin: id of <|0.00|>; all from there on are timestamps.
-        end_of_text: id; text is what is below it.
-        latest: how far after `begin` the first one may be.
+        begin: id of <|0.00|>, the first timestamp; all higher ids are timestamps, too.
+        end_of_text: id of the end of text; lower ids are text tokens.
+        max_initial: the largest allowed distance of the first timestamp from `begin`, in tokens.
     """
 
     begin: int
     end_of_text: int
-    latest: int
+    max_initial: int
 
     def __call__(self, logits: Tensor, texts: Tensor) -> Tensor:
         """See the module."""
-        padded = torch.nn.functional.pad(texts, (2, 0), value=NOTHING)
-        last, before = padded[:, -1:], padded[:, -2:-1]
-        timed = last >= self.begin
-        paired = (before >= self.begin) | (before == NOTHING)
+        padded = torch.nn.functional.pad(texts, (2, 0), value=PADDING)
+        last, second_last = padded[:, -1:], padded[:, -2:-1]
+        ends_in_timestamp = last >= self.begin
+        is_paired = (second_last >= self.begin) | (second_last == PADDING)
         token = torch.arange(logits.shape[1], device=logits.device)
-        stamp = token >= self.begin
-        latest = torch.where(padded >= self.begin, padded, NOTHING).amax(1, keepdim=True)
-        reached = latest + (~(timed & ~paired)).long()  # a pair may end where it began
-        never = timed & paired & stamp
-        never |= timed & ~paired & (token < self.end_of_text)
-        never |= (latest != NOTHING) & stamp & (token < reached)
-        never |= (last == NOTHING) & (~stamp | (token > self.begin + self.latest))
-        logits = logits.masked_fill(never, -torch.inf)
-        text, times = logits[:, : self.begin], logits[:, self.begin :]
-        rather = times.logsumexp(1, keepdim=True) > text.amax(1, keepdim=True)
-        return logits.masked_fill(rather & ~stamp, -torch.inf)
+        is_timestamp = token >= self.begin
+        latest = torch.where(padded >= self.begin, padded, PADDING).amax(1, keepdim=True)
+        # the second timestamp of a pair may equal the first
+        earliest = latest + (~(ends_in_timestamp & ~is_paired)).long()
+        forbidden = ends_in_timestamp & is_paired & is_timestamp
+        forbidden |= ends_in_timestamp & ~is_paired & (token < self.end_of_text)
+        forbidden |= (latest != PADDING) & is_timestamp & (token < earliest)
+        is_too_late = token > self.begin + self.max_initial
+        forbidden |= (last == PADDING) & (~is_timestamp | is_too_late)
+        logits = logits.masked_fill(forbidden, -torch.inf)
+        text_logits, timestamp_logits = logits[:, : self.begin], logits[:, self.begin :]
+        prefers_timestamp = timestamp_logits.logsumexp(1, keepdim=True) > text_logits.amax(
+            1, keepdim=True
+        )
+        return logits.masked_fill(prefers_timestamp & ~is_timestamp, -torch.inf)
 
 
-def rules(
+def make_logits_processors(
     options: DecodeOptions,
     config: Mapping[str, Any],
     special: SpecialTokens,
-    shape: tuple[int, torch.device],
+    vocabulary_size: int,
+    device: torch.device,
     *,
     timestamps: bool,
-) -> list[Rule]:
-    """Those that have an effect, in order.
+) -> list[LogitsProcessor]:
+    """Return the processors that the options need, in the order of their application.
 
     Args:
-        options: of the decoding.
+        options: options of the decoding.
         config: config.json of the weights.
         special: ids of the special tokens.
-        shape: size of the vocabulary, and where the logits are.
-        timestamps: whether timestamps are said.
+        vocabulary_size: number of tokens.
+        device: where the logits are.
+        timestamps: whether the text contains timestamp tokens.
     """
-    found: list[Rule] = []
+    processors: list[LogitsProcessor] = []
     if options.repetition_penalty != 1:
-        found.append(RepetitionPenalty(options.repetition_penalty))
+        processors.append(RepetitionPenalty(options.repetition_penalty))
     if options.no_repeat_ngram_size:
-        found.append(NoRepeatedNgrams(options.no_repeat_ngram_size))
-    size, device = shape
-    made = biases(options, config, special, size, timestamps=timestamps)
-    found.append(Suppressed(*(torch.from_numpy(one).to(device) for one in made)))
+        processors.append(NoRepeatedNgrams(options.no_repeat_ngram_size))
+    arrays = logit_biases(options, config, special, vocabulary_size, timestamps=timestamps)
+    biases, first_biases = (torch.from_numpy(array).to(device) for array in arrays)
+    processors.append(SuppressTokens(biases, first_biases))
     if timestamps:
-        latest = round(options.max_initial_timestamp / POSITION)
-        found.append(TimestampRules(special.no_timestamps + 1, special.end_of_text, latest))
-    return found
+        max_initial = round(options.max_initial_timestamp / SECONDS_PER_POSITION)
+        processors.append(
+            TimestampRules(special.no_timestamps + 1, special.end_of_text, max_initial)
+        )
+    return processors

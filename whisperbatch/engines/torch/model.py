@@ -1,4 +1,4 @@
-"""A Whisper model in PyTorch, with what goes with it: loaded from a directory of weights."""
+"""A Whisper model in PyTorch, with its tokenizer and settings, loaded from a directory."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -11,25 +11,34 @@ import torch
 from tokenizers import Tokenizer
 
 from whisperbatch.engines.layout import Arrays, alignment_heads
-from whisperbatch.engines.search.alignment import Trace
+from whisperbatch.engines.search.alignment import DecodingTrace
 from whisperbatch.engines.search.beam_search import (
-    Ahead,
     Candidates,
+    Lookahead,
     SearchResult,
-    Steps,
+    StepFunction,
     sample,
     search,
 )
-from whisperbatch.engines.special_tokens import MULTILINGUAL, SpecialTokens, language_tokens
-from whisperbatch.engines.torch.logits_processors import Rule, rules
-from whisperbatch.engines.torch.network import Network, build
+from whisperbatch.engines.special_tokens import (
+    MIN_MULTILINGUAL_VOCABULARY,
+    SpecialTokens,
+    language_tokens,
+)
+from whisperbatch.engines.torch.logits_processors import LogitsProcessor, make_logits_processors
+from whisperbatch.engines.torch.network import Network, build_network
 from whisperbatch.engines.torch.quantization import GROUP_SIZE, Quantization
-from whisperbatch.engines.torch.speculative import Guessing, Reader
-from whisperbatch.engines.torch.steps import Drawn, Likeliest, Pick, Reading
-from whisperbatch.engines.torch.transformers_weights import SavedArrays, read_settings
+from whisperbatch.engines.torch.speculative import CachedModel, SpeculativeDecoding
+from whisperbatch.engines.torch.steps import (
+    CandidateSelector,
+    DecodingSteps,
+    SampledTokens,
+    TopTokens,
+)
+from whisperbatch.engines.torch.transformers_weights import SafetensorsArrays, read_settings
 from whisperbatch.errors import ModelError
 from whisperbatch.models.model_bin import read_arrays
-from whisperbatch.options import MOST_TOKENS, DecodeOptions
+from whisperbatch.options import MAX_NEW_TOKENS, DecodeOptions
 from whisperbatch.protocols import Alignment, Sampling
 from whisperbatch.types import Hypothesis
 
@@ -38,14 +47,14 @@ Tensor: TypeAlias = torch.Tensor
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TorchModel:
-    """A model, ready to run; for one batch at a time.
+    """A model that is ready to run, for one batch at a time.
 
     Attributes:
         network: encoder and decoder.
-        config: CTranslate2's config.json, or what it would say.
-        tokenizer: of its vocabulary.
-        special: ids of its special tokens.
-        n_mels: mel bands that the encoder wants.
+        config: the settings, by the names of CTranslate2's config.json.
+        tokenizer: the tokenizer of the vocabulary.
+        special: ids of the special tokens.
+        n_mels: number of mel bands of the encoder's input.
     """
 
     network: Network
@@ -55,142 +64,177 @@ class TorchModel:
     n_mels: int
 
     @property
-    def size(self) -> int:
-        """Of the vocabulary."""
-        return len(self.network.decoder.vocabulary.weight)
+    def vocabulary_size(self) -> int:
+        """Number of tokens."""
+        return len(self.network.decoder.embedding.weight)
 
     @property
     def is_multilingual(self) -> bool:
         """See `protocols.Engine`."""
-        return self.size >= MULTILINGUAL
+        return self.vocabulary_size >= MIN_MULTILINGUAL_VOCABULARY
 
-    def rules(self, options: DecodeOptions, prompt: Sequence[int]) -> list[Rule]:
-        """What may be said after prompts like this one."""
-        return rules(
+    def logits_processors(
+        self, options: DecodeOptions, prompt: Sequence[int]
+    ) -> list[LogitsProcessor]:
+        """Return the processors for texts after `prompt`, which decides about timestamps."""
+        return make_logits_processors(
             options,
             self.config,
             self.special,
-            (self.size, self.network.memory.device),
+            self.vocabulary_size,
+            self.network.pool.device,
             timestamps=self.special.no_timestamps not in prompt,
         )
 
-    def most(self, options: DecodeOptions, prompt: Sequence[int]) -> int:
-        """Tokens of a text after prompts like this one."""
-        room = len(self.network.decoder.positions) - len(prompt)
-        return min(options.max_new_tokens or MOST_TOKENS, room)
+    def max_tokens(self, options: DecodeOptions, prompt: Sequence[int]) -> int:
+        """Return the maximum number of tokens of a text after `prompt`."""
+        free_positions = len(self.network.decoder.positions) - len(prompt)
+        return min(options.max_new_tokens or MAX_NEW_TOKENS, free_positions)
 
-    def hypotheses(self, found: Sequence[SearchResult], at_start: Tensor) -> list[Hypothesis]:
-        """What was found, with the logits (rows, vocabulary) after the start of transcript."""
-        unsaid = at_start.softmax(-1)[:, self.special.no_speech].tolist()
+    def hypotheses(
+        self, results: Sequence[SearchResult], logits_at_start: Tensor
+    ) -> list[Hypothesis]:
+        """Convert the results of a search.
+
+        Args:
+            results: one for each row.
+            logits_at_start: logits after the start of transcript, shape (rows, vocabulary).
+        """
+        no_speech = logits_at_start.softmax(-1)[:, self.special.no_speech].tolist()
         return [
-            Hypothesis(one.tokens, one.logprob / (len(one.tokens) + 1), probability)
-            for one, probability in zip(found, unsaid, strict=True)
+            Hypothesis(result.tokens, result.logprob / (len(result.tokens) + 1), no_speech_prob)
+            for result, no_speech_prob in zip(results, no_speech, strict=True)
         ]
 
     def generate(
         self,
-        output: Tensor,
+        encoder_output: Tensor,
         prompts: Sequence[Sequence[int]],
         options: DecodeOptions,
         sampling: Sequence[Sampling] | None,
     ) -> list[Hypothesis]:
-        """The hypothesis of each row of encoder output."""
-        most = self.most(options, prompts[0])
+        """Return the hypothesis of each row of encoder output. See `protocols.Engine`."""
+        max_tokens = self.max_tokens(options, prompts[0])
         beams = sampling[0].best_of if sampling else options.beam_size
-        sequences = self.network.sequences(output, beams=beams, most=len(prompts[0]) + most)
-        pick: Pick = (
-            Drawn(sampling, most, output.device) if sampling else Likeliest(2 * options.beam_size)
+        select: CandidateSelector = (
+            SampledTokens(sampling, max_tokens, encoder_output.device)
+            if sampling
+            else TopTokens(2 * options.beam_size)
         )
-        reading = Reading(sequences, self.network.logits, self.rules(options, prompts[0]), pick)
+        max_length = len(prompts[0]) + max_tokens
+        steps = DecodingSteps(
+            self.network.kv_cache(encoder_output, beams=beams, max_length=max_length),
+            self.network.logits,
+            self.logits_processors(options, prompts[0]),
+            select,
+        )
         start = list(prompts[0]).index(self.special.start_of_transcript)
-        first, at_start = reading.first(np.array(prompts), start)
+        first, logits_at_start = steps.prefill(np.array(prompts), start)
         end = self.special.end_of_text
         if sampling:
-            return self.hypotheses(sample(reading, first, most=most, end=end), at_start)
-        return self.hypotheses(searched(reading, first, options, most=most, end=end), at_start)
+            results = sample(steps, first, max_tokens=max_tokens, end_of_text=end)
+        else:
+            results = search_with_options(
+                steps, first, options, max_tokens=max_tokens, end_of_text=end
+            )
+        return self.hypotheses(results, logits_at_start)
 
-    def generate_with(
+    def generate_speculatively(
         self,
-        output: Tensor,
+        encoder_output: Tensor,
         draft_model: "TorchModel",
-        heard: Tensor,
+        draft_encoder_output: Tensor,
         prompts: Sequence[Sequence[int]],
         options: DecodeOptions,
     ) -> list[Hypothesis]:
-        """Greedily, what `generate` gives, with guesses of a model that has heard the rows, too."""
-        most = self.most(options, prompts[0])
-        readers = [
-            Reader(
-                model.network.sequences(what, beams=1, most=len(prompts[0]) + most),
+        """Return the hypotheses of `generate` for greedy search, with a draft model's guesses."""
+        max_tokens = self.max_tokens(options, prompts[0])
+        max_length = len(prompts[0]) + max_tokens
+        cached_models = [
+            CachedModel(
+                model.network.kv_cache(output, beams=1, max_length=max_length),
                 model.network.logits,
-                model.rules(options, prompts[0]),
+                model.logits_processors(options, prompts[0]),
             )
-            for model, what in ((self, output), (draft_model, heard))
+            for model, output in ((self, encoder_output), (draft_model, draft_encoder_output))
         ]
-        guessing = Guessing(*readers)
+        steps = SpeculativeDecoding(*cached_models)
         start = list(prompts[0]).index(self.special.start_of_transcript)
-        first, at_start = guessing.first(np.array(prompts), start)
-        end = self.special.end_of_text
-        found = searched(guessing, first, options, most=most, end=end, ahead=guessing.ahead)
-        guessing.finish()
-        return self.hypotheses(found, at_start)
+        first, logits_at_start = steps.prefill(np.array(prompts), start)
+        results = search_with_options(
+            steps,
+            first,
+            options,
+            max_tokens=max_tokens,
+            end_of_text=self.special.end_of_text,
+            lookahead=steps.lookahead,
+        )
+        steps.log_statistics()
+        return self.hypotheses(results, logits_at_start)
 
-    def languages(self, output: Tensor) -> list[dict[str, float]]:
-        """Probability of each language, for each row of encoder output."""
-        tokens = np.full((len(output), 1, 1), self.special.start_of_transcript)
-        hidden = self.network.sequences(output, most=1).read(tokens, np.zeros_like(tokens))
-        known = language_tokens(self.tokenizer)
-        logits = self.network.logits(hidden[:, 0, 0])[:, list(known.values())]
-        return [dict(zip(known, row, strict=True)) for row in logits.softmax(-1).tolist()]
+    def detect_language(self, encoder_output: Tensor) -> list[dict[str, float]]:
+        """Return the probability of each language, for each row of encoder output."""
+        tokens = np.full((len(encoder_output), 1, 1), self.special.start_of_transcript)
+        kv_cache = self.network.kv_cache(encoder_output, max_length=1)
+        hidden = kv_cache.forward(tokens, np.zeros_like(tokens))
+        token_ids = language_tokens(self.tokenizer)
+        logits = self.network.logits(hidden[:, 0, 0])[:, list(token_ids.values())]
+        return [dict(zip(token_ids, row, strict=True)) for row in logits.softmax(-1).tolist()]
 
     def align(
         self,
-        output: Tensor,
+        encoder_output: Tensor,
         prompts: Sequence[Sequence[int]],
         tokens: Sequence[Sequence[int]],
         frames: Sequence[int],
     ) -> list[Alignment]:
-        """Where the tokens of rows lie: each read as a whole, by the heads that follow the speech.
+        """Return the alignment of each row's tokens. See `protocols.Engine`.
 
-        Shorter texts are filled up behind, where nothing looks.
+        One call of the decoder processes the complete texts. Shorter texts are padded at the end,
+        where attention is causal and the padding has no effect.
         """
-        before, longest = len(prompts[0]), max(map(len, tokens))
-        silent, end = self.special.no_timestamps, self.special.end_of_text
-        texts = np.full((len(tokens), before + 1 + longest), end)
-        for text, prompt, said in zip(texts, prompts, tokens, strict=True):
-            text[: before + 1 + len(said)] = [*prompt, silent, *said]
+        prompt_length, max_length = len(prompts[0]), max(map(len, tokens))
+        no_timestamps, end = self.special.no_timestamps, self.special.end_of_text
+        texts = np.full((len(tokens), prompt_length + 1 + max_length), end)
+        for text, prompt, row_tokens in zip(texts, prompts, tokens, strict=True):
+            text[: prompt_length + 1 + len(row_tokens)] = [*prompt, no_timestamps, *row_tokens]
         heads = alignment_heads(self.network.decoder.layout, self.config)
-        sequences = self.network.sequences(output, most=texts.shape[1])
-        hidden, queries, keys = sequences.followed(texts, heads)
-        found = []
-        for row, said in enumerate(tokens):
-            logits = self.network.logits(hidden[row, before : before + len(said)])[:, :end]
-            logprobs = logits.log_softmax(-1)[range(len(said)), list(said)]
-            asked = queries[row, :, : before + 1 + len(said)].cpu().numpy()
-            trace = Trace(tuple(said), tuple(logprobs.tolist()), asked, keys[row].cpu().numpy())
-            found.append(trace.alignment(frames[row]))
-        return found
+        kv_cache = self.network.kv_cache(encoder_output, max_length=texts.shape[1])
+        hidden, queries, keys = kv_cache.forward_with_attention(texts, heads)
+        alignments = []
+        for row, row_tokens in enumerate(tokens):
+            end_position = prompt_length + len(row_tokens)
+            logits = self.network.logits(hidden[row, prompt_length:end_position])[:, :end]
+            logprobs = logits.log_softmax(-1)[range(len(row_tokens)), list(row_tokens)]
+            trace = DecodingTrace(
+                tuple(row_tokens),
+                tuple(logprobs.tolist()),
+                queries[row, :, : end_position + 1].cpu().numpy(),
+                keys[row].cpu().numpy(),
+            )
+            alignments.append(trace.alignment(frames[row]))
+        return alignments
 
 
-def searched(
-    steps: Steps,
+def search_with_options(
+    step: StepFunction,
     first: Candidates,
     options: DecodeOptions,
     *,
-    most: int,
-    end: int,
-    ahead: Ahead | None = None,
+    max_tokens: int,
+    end_of_text: int,
+    lookahead: Lookahead | None = None,
 ) -> list[SearchResult]:
-    """`search`, by the options."""
+    """Call `beam_search.search` with the values of the options."""
     return search(
-        steps,
+        step,
         first,
         beam_size=options.beam_size,
         patience=options.patience if options.beam_size > 1 else 1.0,
         length_penalty=options.length_penalty,
-        most=most,
-        end=end,
-        ahead=ahead,
+        max_tokens=max_tokens,
+        end_of_text=end_of_text,
+        lookahead=lookahead,
     )
 
 
@@ -203,15 +247,17 @@ def load_model(
     quantization: Quantization | None = None,
     group_size: int = GROUP_SIZE,
 ) -> TorchModel:
-    """A model from a directory of CTranslate2 weights, or of transformers'. See `build`.
+    """Load a model from a directory of CTranslate2 or transformers weights.
+
+    See `build_network` for the other arguments.
 
     Raises:
-        ModelError: the weights are not to be used.
+        ModelError: the weights do not load.
     """
     try:
         arrays, config = read_weights(directory)
         return TorchModel(
-            network=build(
+            network=build_network(
                 arrays,
                 dtype=dtype,
                 device=device,
@@ -221,23 +267,25 @@ def load_model(
             ),
             config=config,
             tokenizer=(tokenizer := Tokenizer.from_file(str(directory / "tokenizer.json"))),
-            special=SpecialTokens.of(tokenizer),
+            special=SpecialTokens.from_tokenizer(tokenizer),
             n_mels=arrays["encoder/conv1/weight"].shape[1],
         )
     except ModelError:
         raise
     except Exception as error:  # tokenizers raises bare Exception
-        raise ModelError(f"{directory}: the weights do not load: {error}") from error
+        raise ModelError(
+            f"{directory}: the weights do not load ({error}); download or convert the model again"
+        ) from error
 
 
 def read_weights(directory: Path) -> tuple[Arrays, Mapping[str, Any]]:
-    """Arrays and settings of a model, both by CTranslate2's names.
+    """Return the arrays and the settings of a model, both by CTranslate2's names.
 
     Raises:
-        ModelError: model.bin is damaged. A damaged file of transformers' raises another error.
+        ModelError: model.bin is damaged. A damaged file of transformers raises other errors.
     """
     path = directory / "model.bin"
     if not path.exists():
-        return SavedArrays(directory), read_settings(directory)
+        return SafetensorsArrays(directory), read_settings(directory)
     settings: dict[str, Any] = json.loads((directory / "config.json").read_bytes())
     return read_arrays(path, ""), settings

@@ -1,17 +1,18 @@
-"""Whisper's encoder and decoder in PyTorch, from the arrays of CTranslate2's model.bin.
+"""Whisper's encoder and decoder in PyTorch, built from the arrays of CTranslate2's model.bin.
 
     features (rows, n_mels, frames) -> Encoder -> (rows, frames / 2, d_model)
-    encoder output                  -> Decoder.crossed -> keys and values of each layer
-    tokens (n, length)              -> Decoder.forward -> hidden states (n, length, d_model)
-    hidden states (n, d_model)      -> Decoder.logits  -> (n, vocabulary)
+    encoder output                  -> Decoder.cross_kv -> keys and values of each layer
+    tokens (n, length)              -> Decoder.forward  -> hidden states (n, length, d_model)
+    hidden states (n, d_model)      -> Decoder.logits   -> (n, vocabulary)
 
-Sums over layers, normalisation and logits are in float32; products are in the type of the weights.
-The names within are CTranslate2's.
+Residual sums, layer normalisation and logits are computed in float32, matrix products in the type
+of the weights. Array names are CTranslate2's.
 
-A row must not depend on the rows beside it. On a CPU, the rows of a product that are left over when
-it is done in fours, and such queries of attention, take another way through MKL, and are rounded
-otherwise; those in fours are the same to the last bit, however many there are
-(tests/unit/test_torch_modules.py). So they are filled up to a multiple of `TOGETHER`.
+The result of a row must not depend on the other rows of the batch. On a CPU, MKL computes products
+in groups of four rows. The rows left over after the last full group, and the left-over queries of
+attention, use other code that rounds differently. The rows of full groups are equal to the last
+bit, whatever the number of rows (tests/unit/engines/torch/test_modules.py). Therefore rows and
+queries are padded to a multiple of `ROW_MULTIPLE`.
 """
 
 from collections.abc import Callable, Sequence
@@ -24,15 +25,16 @@ from torch.nn import functional
 
 from whisperbatch.engines.layout import Arrays, Layout
 
-TOGETHER: Final = 4
-EXACT: Final = 64  # of the likeliest tokens, whose logits are products in float32
+ROW_MULTIPLE: Final = 4
+EXACT_LOGITS: Final = 64  # number of most likely tokens whose logits are recomputed in float32
 
 Tensor: TypeAlias = torch.Tensor
-MakeLinear: TypeAlias = Callable[[Tensor, Tensor], nn.Module]  # of a weight and a bias
+LinearFactory: TypeAlias = Callable[[Tensor, Tensor], nn.Module]  # (weight, bias) to a module
+LinearChooser: TypeAlias = Callable[[str], LinearFactory]  # name of a linear layer to its factory
 
 
 class Linear(nn.Module):
-    """(..., in) to (..., out), in the type of the weight."""
+    """Linear layer, (..., in) to (..., out), computed in the type of the weight."""
 
     def __init__(self, weight: Tensor, bias: Tensor) -> None:
         super().__init__()
@@ -41,99 +43,100 @@ class Linear(nn.Module):
 
     def forward(self, hidden: Tensor) -> Tensor:
         """See the class."""
-        return by_rows(
+        return with_padded_rows(
             lambda flat: functional.linear(flat, self.weight, self.bias),
             hidden.to(self.weight.dtype),
         )
 
 
-def by_rows(product: Callable[[Tensor], Tensor], hidden: Tensor) -> Tensor:
-    """A product of (n, in), for `hidden` (..., in)."""
+def with_padded_rows(product: Callable[[Tensor], Tensor], hidden: Tensor) -> Tensor:
+    """Apply `product`, (n, in) to (n, out), to `hidden`, shape (..., in), with n padded."""
     flat = hidden.reshape(-1, hidden.shape[-1])
     count = len(flat)
-    if spare := _spare(flat, count):
-        flat = functional.pad(flat, (0, 0, 0, spare))
+    if padding := _padding(flat, count):
+        flat = functional.pad(flat, (0, 0, 0, padding))
     return product(flat)[:count].reshape(*hidden.shape[:-1], -1)
 
 
-def _spare(given: Tensor, count: int) -> int:
-    """What fills up `count` on a CPU."""
-    return -count % TOGETHER if given.device.type == "cpu" else 0
+def _padding(tensor: Tensor, count: int) -> int:
+    """Return how many rows to add to `count` rows: only on a CPU, see the module."""
+    return -count % ROW_MULTIPLE if tensor.device.type == "cpu" else 0
 
 
 def attention(queries: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None = None) -> Tensor:
-    """Attention: (n, heads, length, size) of keys and values (n, heads, positions, size).
+    """Return scaled dot-product attention, shape (n, heads, length, size).
 
     Args:
-        queries: what asks.
-        keys: what is asked.
-        values: what it says.
-        mask: shape (n, 1, length, positions), True where it may look; None for everywhere.
+        queries: shape (n, heads, length, size).
+        keys: shape (n, heads, positions, size).
+        values: shape (n, heads, positions, size).
+        mask: shape (n, 1, length, positions), True where a query may attend to a position; None
+            if it may attend to all positions.
     """
     count = queries.shape[2]
-    if spare := _spare(queries, count):
-        queries = functional.pad(queries, (0, 0, 0, spare))
-        mask = None if mask is None else functional.pad(mask, (0, 0, 0, spare), value=True)
-    found = functional.scaled_dot_product_attention(queries, keys, values, attn_mask=mask)
-    return found[:, :, :count]
+    if padding := _padding(queries, count):
+        queries = functional.pad(queries, (0, 0, 0, padding))
+        mask = None if mask is None else functional.pad(mask, (0, 0, 0, padding), value=True)
+    output = functional.scaled_dot_product_attention(queries, keys, values, attn_mask=mask)
+    return output[:, :, :count]
 
 
 def split_heads(hidden: Tensor, stacked: int, heads: int) -> list[Tensor]:
-    """(n, length, stacked * d_model) to `stacked` of (n, heads, length, size)."""
-    found = hidden.unflatten(-1, (stacked, heads, -1)).permute(2, 0, 3, 1, 4)
-    return [one.contiguous() for one in found]
+    """Split (n, length, stacked * d_model) into `stacked` tensors (n, heads, length, size)."""
+    parts = hidden.unflatten(-1, (stacked, heads, -1)).permute(2, 0, 3, 1, 4)
+    return [part.contiguous() for part in parts]
 
 
-def merge_heads(found: Tensor) -> Tensor:
-    """(n, heads, length, size) to (n, length, d_model)."""
-    return found.transpose(1, 2).flatten(2)
+def merge_heads(hidden: Tensor) -> Tensor:
+    """Merge (n, heads, length, size) into (n, length, d_model)."""
+    return hidden.transpose(1, 2).flatten(2)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModuleBuilder:
-    """Makes modules of arrays.
+    """Builder of tensors and linear layers from stored arrays.
 
     Attributes:
-        arrays: by CTranslate2's names, as stored.
-        dtype: of the weights.
-        device: to put them on.
-        linears: what makes each product, by its name.
+        arrays: the stored arrays, by CTranslate2's names.
+        dtype: the type of the weights.
+        device: where the tensors are put.
+        choose_linear: returns the factory of a linear layer, given the name of the layer.
     """
 
     arrays: Arrays
     dtype: torch.dtype
     device: torch.device
-    linears: Callable[[str], MakeLinear] = lambda _: Linear
+    choose_linear: LinearChooser = lambda _: Linear
 
-    def stored(self, name: str) -> Tensor:
-        """An array as it is stored."""
+    def as_stored(self, name: str) -> Tensor:
+        """Return an array in its stored type."""
         return torch.from_numpy(self.arrays[name].copy()).to(self.device)
 
-    def plain(self, name: str) -> Tensor:
-        """An array in float32; whole numbers come with what they were scaled by."""
-        found = torch.from_numpy(self.arrays[name].copy()).float()
-        if (scale := self.arrays.get(f"{name}_scale")) is not None:
-            each = torch.from_numpy(scale.copy()).float()
-            found /= each.reshape(*each.shape, *(1,) * (found.ndim - each.ndim))
-        return found.to(self.device)
+    def float32(self, name: str) -> Tensor:
+        """Return an array in float32. Arrays of integers are divided by their stored scale."""
+        tensor = torch.from_numpy(self.arrays[name].copy()).float()
+        if (stored_scale := self.arrays.get(f"{name}_scale")) is not None:
+            scale = torch.from_numpy(stored_scale.copy()).float()
+            tensor /= scale.reshape(*scale.shape, *(1,) * (tensor.ndim - scale.ndim))
+        return tensor.to(self.device)
 
-    def weight(self, name: str) -> Tensor:
-        """An array in the type of the weights."""
-        return self.plain(name).to(self.dtype)
+    def weights(self, name: str) -> Tensor:
+        """Return an array in the type of the weights."""
+        return self.float32(name).to(self.dtype)
 
-    def product(self, name: str) -> nn.Module:
-        """A linear layer."""
-        weight, bias = (self.plain(f"{name}/{part}") for part in ("weight", "bias"))
-        return self.linears(name)(weight.to(self.dtype), bias.to(self.dtype))
+    def linear(self, name: str) -> nn.Module:
+        """Return the linear layer of this name."""
+        weight, bias = (self.float32(f"{name}/{part}") for part in ("weight", "bias"))
+        return self.choose_linear(name)(weight.to(self.dtype), bias.to(self.dtype))
 
 
 class LayerNorm(nn.Module):
     """Layer normalisation, in float32."""
 
-    def __init__(self, source: ModuleBuilder, name: str) -> None:
+    def __init__(self, builder: ModuleBuilder, name: str) -> None:
         super().__init__()
-        self.register_buffer("weight", source.plain(f"{name}/gamma"))
-        self.register_buffer("bias", source.plain(f"{name}/beta"))
+        self.register_buffer("weight", builder.float32(f"{name}/gamma"))
+        self.register_buffer("bias", builder.float32(f"{name}/beta"))
 
     def forward(self, hidden: Tensor) -> Tensor:
         """See the class."""
@@ -141,58 +144,58 @@ class LayerNorm(nn.Module):
 
 
 class FeedForward(nn.Module):
-    """The second half of a layer."""
+    """The feed-forward block at the end of a layer."""
 
-    def __init__(self, source: ModuleBuilder, name: str) -> None:
+    def __init__(self, builder: ModuleBuilder, name: str) -> None:
         super().__init__()
-        self.layer_norm = LayerNorm(source, f"{name}/layer_norm")
-        self.linear_0 = source.product(f"{name}/linear_0")
-        self.linear_1 = source.product(f"{name}/linear_1")
+        self.layer_norm = LayerNorm(builder, f"{name}/layer_norm")
+        self.linear_0 = builder.linear(f"{name}/linear_0")
+        self.linear_1 = builder.linear(f"{name}/linear_1")
 
     def forward(self, hidden: Tensor) -> Tensor:
-        """What is added to `hidden`."""
+        """Return the term that the layer adds to `hidden`."""
         return self.linear_1(functional.gelu(self.linear_0(self.layer_norm(hidden))))
 
 
 class EncoderLayer(nn.Module):
-    """Attention to all positions, and what follows."""
+    """Self-attention over all positions, then the feed-forward block."""
 
-    def __init__(self, source: ModuleBuilder, name: str, heads: int) -> None:
+    def __init__(self, builder: ModuleBuilder, name: str, heads: int) -> None:
         super().__init__()
         self._heads = heads
-        self.layer_norm = LayerNorm(source, f"{name}/self_attention/layer_norm")
-        self.linear_0 = source.product(f"{name}/self_attention/linear_0")
-        self.linear_1 = source.product(f"{name}/self_attention/linear_1")
-        self.ffn = FeedForward(source, f"{name}/ffn")
+        self.layer_norm = LayerNorm(builder, f"{name}/self_attention/layer_norm")
+        self.linear_0 = builder.linear(f"{name}/self_attention/linear_0")
+        self.linear_1 = builder.linear(f"{name}/self_attention/linear_1")
+        self.ffn = FeedForward(builder, f"{name}/ffn")
 
     def forward(self, hidden: Tensor) -> Tensor:
-        """(rows, positions, d_model) to the same, float32."""
+        """Transform hidden states (rows, positions, d_model), float32; the shape stays."""
         stacked = self.linear_0(self.layer_norm(hidden))
-        found = attention(*split_heads(stacked, 3, self._heads))
-        hidden = hidden + self.linear_1(merge_heads(found))
+        output = attention(*split_heads(stacked, 3, self._heads))
+        hidden = hidden + self.linear_1(merge_heads(output))
         return hidden + self.ffn(hidden)
 
 
 class Encoder(nn.Module):
     """Whisper's encoder."""
 
-    def __init__(self, source: ModuleBuilder) -> None:
+    def __init__(self, builder: ModuleBuilder) -> None:
         super().__init__()
-        layout = Layout.of(source.arrays, "encoder")
+        layout = Layout.from_arrays(builder.arrays, "encoder")
         for number in (1, 2):
             for part in ("weight", "bias"):
                 name = f"conv{number}/{part}"
-                self.register_buffer(name.replace("/", "_"), source.weight(f"encoder/{name}"))
-        positions = source.plain("encoder/position_encodings/encodings")
+                self.register_buffer(name.replace("/", "_"), builder.weights(f"encoder/{name}"))
+        positions = builder.float32("encoder/position_encodings/encodings")
         self.register_buffer("positions", positions)
         self.layers = nn.ModuleList(
-            EncoderLayer(source, f"encoder/layer_{layer}", layout.heads)
+            EncoderLayer(builder, f"encoder/layer_{layer}", layout.heads)
             for layer in range(layout.layers)
         )
-        self.layer_norm = LayerNorm(source, "encoder/layer_norm")
+        self.layer_norm = LayerNorm(builder, "encoder/layer_norm")
 
     def forward(self, features: Tensor) -> Tensor:
-        """(rows, n_mels, frames) to (rows, frames / 2, d_model), in the type of the weights."""
+        """Encode (rows, n_mels, frames) to (rows, frames / 2, d_model), in the weights' type."""
         dtype = self.conv1_weight.dtype
         hidden = functional.conv1d(
             features.to(dtype), self.conv1_weight, self.conv1_bias, padding=1
@@ -208,135 +211,138 @@ class Encoder(nn.Module):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Read:
-    """What a reading of tokens goes by.
+class KVCacheView:
+    """The cached keys and values that one call of the decoder uses.
 
     Attributes:
-        positions: of the tokens, shape (n, length).
-        keys: of self-attention, a tensor for each layer, (n, heads, capacity, size); those of the
-            tokens are written into them.
-        values: likewise.
-        crossed: keys and values of cross-attention of each layer in turn, (rows, heads, positions,
-            size); row r is what the sequences r * n / rows and on hear.
+        positions: positions of the tokens of the call, shape (n, length).
+        keys: for self-attention, one tensor (n, heads, capacity, size) for each layer. The call
+            writes the keys of its tokens into these tensors.
+        values: for self-attention, with the shapes and the use of `keys`.
+        cross_kv: keys and values of cross-attention, alternating, for each layer; each of shape
+            (rows, heads, positions, size). The sequences from r * n / rows on belong to row r.
     """
 
     positions: Tensor
     keys: Sequence[Tensor]
     values: Sequence[Tensor]
-    crossed: Sequence[Tensor]
+    cross_kv: Sequence[Tensor]
 
 
 class DecoderLayer(nn.Module):
-    """Attention to what has been read and to what is heard, and what follows."""
+    """Causal self-attention, cross-attention to the encoder output, feed-forward block."""
 
-    def __init__(self, source: ModuleBuilder, name: str, heads: int) -> None:
+    def __init__(self, builder: ModuleBuilder, name: str, heads: int) -> None:
         super().__init__()
         self._heads = heads
-        own, other = f"{name}/self_attention", f"{name}/attention"
-        self.own_norm = LayerNorm(source, f"{own}/layer_norm")
-        self.own_linear_0 = source.product(f"{own}/linear_0")
-        self.own_linear_1 = source.product(f"{own}/linear_1")
-        self.norm = LayerNorm(source, f"{other}/layer_norm")
-        self.linear_0 = source.product(f"{other}/linear_0")
-        self.linear_1 = source.product(f"{other}/linear_1")
-        self.linear_2 = source.product(f"{other}/linear_2")
-        self.ffn = FeedForward(source, f"{name}/ffn")
+        self_attention, cross_attention = f"{name}/self_attention", f"{name}/attention"
+        self.self_norm = LayerNorm(builder, f"{self_attention}/layer_norm")
+        self.self_linear_0 = builder.linear(f"{self_attention}/linear_0")
+        self.self_linear_1 = builder.linear(f"{self_attention}/linear_1")
+        self.cross_norm = LayerNorm(builder, f"{cross_attention}/layer_norm")
+        self.cross_linear_0 = builder.linear(f"{cross_attention}/linear_0")
+        self.cross_linear_1 = builder.linear(f"{cross_attention}/linear_1")
+        self.cross_linear_2 = builder.linear(f"{cross_attention}/linear_2")
+        self.ffn = FeedForward(builder, f"{name}/ffn")
 
-    def crossed(self, output: Tensor) -> list[Tensor]:
-        """Keys and values for encoder output (rows, positions, d_model)."""
-        return split_heads(self.linear_1(output), 2, self._heads)
+    def cross_kv(self, encoder_output: Tensor) -> list[Tensor]:
+        """Return keys and values for encoder output (rows, positions, d_model)."""
+        return split_heads(self.cross_linear_1(encoder_output), 2, self._heads)
 
     def forward(
-        self, hidden: Tensor, read: Read, layer: int, mask: Tensor
+        self, hidden: Tensor, cache: KVCacheView, layer: int, mask: Tensor
     ) -> tuple[Tensor, Tensor]:
-        """Hidden states (n, length, d_model), float32, and queries (n, heads, length, size)."""
-        stacked = self.own_linear_0(self.own_norm(hidden))
+        """Transform hidden states (n, length, d_model), and write keys and values to the cache.
+
+        Returns the hidden states, and the queries of cross-attention (n, heads, length, size).
+        """
+        stacked = self.self_linear_0(self.self_norm(hidden))
         queries, keys, values = split_heads(stacked, 3, self._heads)
         sequences = torch.arange(len(hidden), device=hidden.device)[:, None]
-        read.keys[layer][sequences, :, read.positions] = keys.transpose(1, 2)
-        read.values[layer][sequences, :, read.positions] = values.transpose(1, 2)
-        found = attention(queries, read.keys[layer], read.values[layer], mask)
-        hidden = hidden + self.own_linear_1(merge_heads(found))
-        [queries] = split_heads(self.linear_0(self.norm(hidden)), 1, self._heads)
-        found = self._heard(queries, *read.crossed[2 * layer : 2 * layer + 2])
-        hidden = hidden + self.linear_2(merge_heads(found))
+        cache.keys[layer][sequences, :, cache.positions] = keys.transpose(1, 2)
+        cache.values[layer][sequences, :, cache.positions] = values.transpose(1, 2)
+        output = attention(queries, cache.keys[layer], cache.values[layer], mask)
+        hidden = hidden + self.self_linear_1(merge_heads(output))
+        [queries] = split_heads(self.cross_linear_0(self.cross_norm(hidden)), 1, self._heads)
+        output = self._cross_attention(queries, *cache.cross_kv[2 * layer : 2 * layer + 2])
+        hidden = hidden + self.cross_linear_2(merge_heads(output))
         return hidden + self.ffn(hidden), queries
 
-    def _heard(self, queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
-        """The beams of a row are as positions of one sequence: its keys are read once."""
+    def _cross_attention(self, queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
+        """Join the beams of a row into one long sequence, so that its keys are read only once."""
         count, heads, length, size = queries.shape
-        asked = queries.reshape(len(keys), -1, heads, length, size).transpose(1, 2).flatten(2, 3)
-        found = attention(asked, keys, values)
-        return found.unflatten(2, (-1, length)).transpose(1, 2).reshape(count, heads, length, size)
+        joined = queries.reshape(len(keys), -1, heads, length, size).transpose(1, 2).flatten(2, 3)
+        output = attention(joined, keys, values)
+        return output.unflatten(2, (-1, length)).transpose(1, 2).reshape(count, heads, length, size)
 
 
 class Decoder(nn.Module):
     """Whisper's decoder."""
 
-    def __init__(self, source: ModuleBuilder, vocabulary: nn.Module) -> None:
+    def __init__(self, builder: ModuleBuilder, embedding: nn.Module) -> None:
         super().__init__()
-        self.layout = Layout.of(source.arrays, "decoder")
-        self.vocabulary = vocabulary
-        self.register_buffer("positions", source.stored("decoder/position_encodings/encodings"))
+        self.layout = Layout.from_arrays(builder.arrays, "decoder")
+        self.embedding = embedding
+        self.register_buffer("positions", builder.as_stored("decoder/position_encodings/encodings"))
         self.layers = nn.ModuleList(
-            DecoderLayer(source, f"decoder/layer_{layer}", self.layout.heads)
+            DecoderLayer(builder, f"decoder/layer_{layer}", self.layout.heads)
             for layer in range(self.layout.layers)
         )
-        self.layer_norm = LayerNorm(source, "decoder/layer_norm")
+        self.layer_norm = LayerNorm(builder, "decoder/layer_norm")
 
-    def crossed(self, output: Tensor) -> list[Tensor]:
-        """Keys and values of each layer in turn, for encoder output (rows, positions, d_model)."""
-        return [one for layer in self.layers for one in layer.crossed(output)]
+    def cross_kv(self, encoder_output: Tensor) -> list[Tensor]:
+        """Return keys and values, alternating, of all layers. See `DecoderLayer.cross_kv`."""
+        return [tensor for layer in self.layers for tensor in layer.cross_kv(encoder_output)]
 
-    def forward(self, tokens: Tensor, read: Read) -> tuple[Tensor, list[Tensor]]:
-        """Read tokens.
+    def forward(self, tokens: Tensor, cache: KVCacheView) -> tuple[Tensor, list[Tensor]]:
+        """Run the decoder on tokens, and write their keys and values to the cache.
 
         Args:
             tokens: shape (n, length).
-            read: where they stand, and what is known.
+            cache: the positions of the tokens, and the keys and values of earlier tokens.
 
         Returns:
-            Hidden states (n, length, d_model), float32, and each layer's queries of
+            Hidden states (n, length, d_model), float32, and for each layer the queries of
             cross-attention, (n, heads, length, size).
         """
-        hidden = self.vocabulary.rows(tokens) + self.positions[read.positions]
-        every = torch.arange(read.keys[0].shape[2], device=tokens.device)
-        mask = every <= read.positions[:, None, :, None]
-        asked = []
+        hidden = self.embedding.embed(tokens) + self.positions[cache.positions]
+        key_positions = torch.arange(cache.keys[0].shape[2], device=tokens.device)
+        mask = key_positions <= cache.positions[:, None, :, None]
+        cross_queries = []
         for number, layer in enumerate(self.layers):
-            hidden, queries = layer(hidden, read, number, mask)
-            asked.append(queries)
-        return self.layer_norm(hidden), asked
+            hidden, queries = layer(hidden, cache, number, mask)
+            cross_queries.append(queries)
+        return self.layer_norm(hidden), cross_queries
 
     def logits(self, hidden: Tensor) -> Tensor:
-        """(n, d_model) to (n, vocabulary), float32."""
-        return self.vocabulary.logits(hidden)
+        """Return logits (n, vocabulary), float32, of hidden states (n, d_model)."""
+        return self.embedding.logits(hidden)
 
 
 class TokenEmbedding(nn.Module):
-    """The matrix that tokens are read by, and said by."""
+    """The matrix (vocabulary, d_model) that embeds tokens and gives their logits."""
 
     def __init__(self, weight: Tensor) -> None:
         super().__init__()
         self.register_buffer("weight", weight)
 
-    def rows(self, tokens: Tensor) -> Tensor:
-        """(...) to (..., d_model), float32."""
+    def embed(self, tokens: Tensor) -> Tensor:
+        """Return embeddings (..., d_model), float32, of tokens (...)."""
         return self.weight[tokens].float()
 
-    def product(self, hidden: Tensor) -> Tensor:
-        """(n, d_model) to (n, vocabulary), as exact as the type of the weights is."""
+    def project(self, hidden: Tensor) -> Tensor:
+        """Return logits (n, vocabulary) of (n, d_model), as exact as the type of the weights."""
         return functional.linear(hidden.to(self.weight.dtype), self.weight).float()
 
     def logits(self, hidden: Tensor) -> Tensor:
-        """(n, d_model) to (n, vocabulary), float32.
+        """Return logits (n, vocabulary), float32, of hidden states (n, d_model).
 
-        A logit of 20 in bfloat16 is rounded to an eighth, so that two tokens often tie. Those of
-        the likeliest are products in float32.
+        bfloat16 rounds a logit of 20 to an eighth, so two tokens often tie. Therefore the logits
+        of the `EXACT_LOGITS` most likely tokens are computed again in float32.
         """
-        found = by_rows(self.product, hidden)
+        logits = with_padded_rows(self.project, hidden)
         if self.weight.dtype == torch.float32:
-            return found
-        likeliest = found.topk(EXACT, dim=-1).indices
-        exact = (self.rows(likeliest) * hidden[:, None]).sum(-1)
-        return found.scatter(-1, likeliest, exact)
+            return logits
+        top_tokens = logits.topk(EXACT_LOGITS, dim=-1).indices
+        exact = (self.embed(top_tokens) * hidden[:, None]).sum(-1)
+        return logits.scatter(-1, top_tokens, exact)

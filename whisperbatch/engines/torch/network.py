@@ -1,4 +1,4 @@
-"""Encoder and decoder made of arrays, ready to run."""
+"""Encoder and decoder built from arrays, ready to run."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -7,15 +7,15 @@ from typing import Any, TypeAlias, cast
 import torch
 
 from whisperbatch.engines.layout import Arrays, Layout
-from whisperbatch.engines.torch.kv_cache import Memory, Reader, Sequences
+from whisperbatch.engines.torch.kv_cache import DecoderForward, KVCache, TensorPool
 from whisperbatch.engines.torch.modules import Decoder, Encoder, ModuleBuilder, TokenEmbedding
 from whisperbatch.engines.torch.quantization import (
     GROUP_SIZE,
     Quantization,
-    SmallVocabulary,
-    linears,
+    TokenEmbedding8Bit,
+    linear_chooser,
 )
-from whisperbatch.engines.torch.steps import Logits
+from whisperbatch.engines.torch.steps import LogitsProjection
 
 Tensor: TypeAlias = torch.Tensor
 
@@ -25,26 +25,39 @@ class Network:
     """Encoder and decoder, for one batch at a time.
 
     Attributes:
-        encode: (rows, n_mels, frames) to (rows, positions, d_model).
-        decoder: its weights.
-        read: the decoder's `forward`, or that compiled.
-        logits: likewise.
-        memory: for keys and values.
+        encode: maps features (rows, n_mels, frames) to (rows, positions, d_model).
+        decoder: the decoder, never compiled.
+        decode: `decoder.forward`, compiled if the network is.
+        logits: `decoder.logits`, compiled if the network is.
+        pool: tensors for keys and values.
     """
 
     encode: Callable[[Tensor], Tensor]
     decoder: Decoder
-    read: Reader
-    logits: Logits
-    memory: Memory
+    decode: DecoderForward
+    logits: LogitsProjection
+    pool: TensorPool
 
-    def sequences(self, output: Tensor, *, most: int, beams: int = 0) -> Sequences:
-        """Texts to read, for encoder output; with `beams`, step by step."""
-        reader = self.read if beams else self.decoder
-        return Sequences(self.decoder, reader, self.memory, output, beams=beams or 1, most=most)
+    def kv_cache(self, encoder_output: Tensor, *, max_length: int, beams: int = 0) -> KVCache:
+        """Return an empty cache for a batch of encoder output.
+
+        Args:
+            encoder_output: shape (rows, positions, d_model).
+            max_length: maximum number of tokens of a sequence, with its prompt.
+            beams: maximum number of sequences of a row; 0 for a single call of the decoder, which
+                does not use the compiled version.
+        """
+        return KVCache(
+            self.decoder,
+            self.decode if beams else self.decoder,
+            self.pool,
+            encoder_output,
+            beams=beams or 1,
+            max_length=max_length,
+        )
 
 
-def build(
+def build_network(
     arrays: Arrays,
     *,
     dtype: torch.dtype,
@@ -53,35 +66,40 @@ def build(
     quantization: Quantization | None = None,
     group_size: int = GROUP_SIZE,
 ) -> Network:
-    """A network of arrays.
+    """Build a network from arrays.
 
     Args:
-        arrays: by CTranslate2's names.
-        dtype: of the weights.
-        device: to put them on.
-        compiled: whether encoder and decoder are compiled, when they are first used; for CUDA.
+        arrays: the arrays, by CTranslate2's names.
+        dtype: type of the weights.
+        device: where the weights are put.
+        compiled: compile encoder and decoder at their first use; for CUDA.
         quantization: of the decoder.
-        group_size: weights of four bits that share a scale.
+        group_size: for "hqq4": number of weights that share a scale.
 
     Raises:
         LookupError: an array is missing.
-        RuntimeError: one does not fit the others.
+        RuntimeError: the shape of an array does not match the other arrays.
     """
-    products = linears(quantization, group_size, Layout.of(arrays, "decoder").layers)
-    said = ModuleBuilder(arrays=arrays, dtype=dtype, device=device, linears=products)
-    vocabulary = SmallVocabulary if quantization else TokenEmbedding
-    decoder = Decoder(said, vocabulary(said.weight("decoder/embeddings/weight")))
+    choose_linear = linear_chooser(
+        quantization, group_size, Layout.from_arrays(arrays, "decoder").layers
+    )
+    decoder_builder = ModuleBuilder(
+        arrays=arrays, dtype=dtype, device=device, choose_linear=choose_linear
+    )
+    embedding_type = TokenEmbedding8Bit if quantization else TokenEmbedding
+    embedding = embedding_type(decoder_builder.weights("decoder/embeddings/weight"))
+    decoder = Decoder(decoder_builder, embedding)
 
-    def made(function: Callable[..., Any]) -> Callable[..., Any]:
+    def maybe_compile(function: Callable[..., Any]) -> Callable[..., Any]:
         if not compiled:
             return function
-        found = torch.compile(function, mode="reduce-overhead", dynamic=True)
-        return cast("Callable[..., Any]", found)
+        compiled_function = torch.compile(function, mode="reduce-overhead", dynamic=True)
+        return cast("Callable[..., Any]", compiled_function)
 
     return Network(
-        encode=made(Encoder(ModuleBuilder(arrays=arrays, dtype=dtype, device=device))),
+        encode=maybe_compile(Encoder(ModuleBuilder(arrays=arrays, dtype=dtype, device=device))),
         decoder=decoder,
-        read=made(decoder),
-        logits=made(decoder.logits),
-        memory=Memory(dtype, device, fixed=compiled),
+        decode=maybe_compile(decoder),
+        logits=maybe_compile(decoder.logits),
+        pool=TensorPool(dtype, device, static_addresses=compiled),
     )

@@ -1,24 +1,29 @@
-"""The decoder in four or eight bits a weight; what is multiplied with it stays as it is.
+"""Quantization of the decoder's weights to four or eight bits. Activations are not quantized.
 
-Four bits are found by half-quadratic quantisation (Badri and Shaji, Half-quadratic quantization of
-large machine learning models, 2023): the zero of each group of weights moves, so that most errors
-become small, and few may be large. It needs no recordings to calibrate on. The last layer, whose
-errors nothing mends, is kept in eight bits: it makes half of what four bits do to the text.
+Four bits use half-quadratic quantization, HQQ (Badri and Shaji, Half-quadratic quantization of
+large machine learning models, 2023): the zero point of each group of weights is moved so that most
+errors become small, while a few may be large. HQQ needs no recordings for calibration. The last
+layer is quantized to eight bits, because no later layer could correct its errors: it causes half
+of the change that four bits make to the text.
 
-The vocabulary is kept in eight bits either way: of base it is half of the decoder. On a CPU PyTorch
-multiplies with the small weights as they are; elsewhere they are spread out for each product, which
-saves memory and no time.
+The token embedding is quantized to eight bits in both cases: it is half of base's decoder. On a
+CPU, PyTorch multiplies with the quantized weights directly. On other devices the weights are
+dequantized for each product, which saves memory but no time.
 """
 
 import functools
-from collections.abc import Callable
 from typing import Final, Literal, TypeAlias, get_args
 
 import torch
 from torch import nn
 from torch.nn import functional
 
-from whisperbatch.engines.torch.modules import Linear, MakeLinear, TokenEmbedding, by_rows
+from whisperbatch.engines.torch.modules import (
+    Linear,
+    LinearChooser,
+    TokenEmbedding,
+    with_padded_rows,
+)
 
 Tensor: TypeAlias = torch.Tensor
 Quantization: TypeAlias = Literal["hqq4", "int8"]
@@ -26,125 +31,155 @@ Quantization: TypeAlias = Literal["hqq4", "int8"]
 QUANTIZATIONS: Final[tuple[str, ...]] = get_args(Quantization)
 GROUP_SIZES: Final = (32, 64, 128)
 GROUP_SIZE: Final = 64
-LEVELS: Final = 15
-MIDDLE: Final = 8  # what PyTorch takes for the zero of four bits
-ROUNDS: Final = 10  # 20 find the same to four digits
-NORM: Final = 0.5  # of the errors: below 1, so that a few may be large; 0.7 is no better, and slow
-TIGHT: Final = 10.0  # how near to the weights the first round stays,
-TIGHTER: Final = 1.01  # and how much nearer each one
-EIGHT_BITS: Final = 127
-AT_ONCE: Final = 64  # rows of a matrix: they stay in the cache
-TINY: Final = 1e-8
+MAX_LEVEL: Final = 15  # of four bits
+ZERO_LEVEL: Final = 8  # the level that PyTorch's int4 product takes as zero
+ITERATIONS: Final = 10  # of HQQ; 20 give the same result to four digits
+ERROR_NORM: Final = (
+    0.5  # the p of HQQ's norm: below 1 allows a few large errors; 0.7: no better, slow
+)
+BETA: Final = 10.0  # HQQ's beta: how near to the weights the first iteration stays
+BETA_GROWTH: Final = 1.01  # HQQ's kappa: factor on beta after each iteration
+MAX_INT8: Final = 127
+BLOCK_ROWS: Final = 64  # rows of a matrix that are quantized together: they stay in the cache
+EPSILON: Final = 1e-8
 
 
-def linears(
+def linear_chooser(
     quantization: Quantization | None, group_size: int, layers: int
-) -> Callable[[str], MakeLinear]:
-    """What makes each product of a decoder of so many layers, by its name."""
-    plain, last = Linear if quantization is None else EightBits, f"decoder/layer_{layers - 1}/"
-    small = functools.partial(FourBits, group_size=group_size)
-    few = quantization == "hqq4"
-    return lambda name: small if few and not name.startswith(last) else plain
+) -> LinearChooser:
+    """Return a function from the name of a linear layer to its factory.
+
+    Args:
+        quantization: of the decoder.
+        group_size: for "hqq4": number of weights that share a scale.
+        layers: number of layers of the decoder.
+    """
+    last_layer = f"decoder/layer_{layers - 1}/"
+    default = Linear if quantization is None else Linear8Bit
+    linear_4bit = functools.partial(Linear4Bit, group_size=group_size)
+    is_hqq4 = quantization == "hqq4"
+    return lambda name: linear_4bit if is_hqq4 and not name.startswith(last_layer) else default
 
 
-class FourBits(nn.Module):
-    """(..., in) to (..., out), with `in` a multiple of `group_size`: weights that share a scale."""
+class Linear4Bit(nn.Module):
+    """Linear layer, (..., in) to (..., out), with weights of four bits.
+
+    Args:
+        weight: shape (out, in); `in` is a multiple of `group_size`.
+        bias: shape (out,).
+        group_size: number of weights that share a scale and a zero point.
+    """
 
     def __init__(self, weight: Tensor, bias: Tensor, *, group_size: int = GROUP_SIZE) -> None:
         super().__init__()
         self._dtype, self._group_size = weight.dtype, group_size
-        levels, scale, zero = four_bits(weight.float(), group_size)
-        shift = (MIDDLE - zero) * scale
-        pairs = torch.stack([scale, shift], -1).transpose(0, 1).to(self._dtype)
+        levels, scale, zero = quantize_hqq4(weight.float(), group_size)
+        shift = (ZERO_LEVEL - zero) * scale
+        scale_and_shift = torch.stack([scale, shift], -1).transpose(0, 1).to(self._dtype)
         if weight.device.type == "cpu":
-            packed = torch._convert_weight_to_int4pack_for_cpu(levels.int(), 1)  # noqa: SLF001 - PyTorch's name for it
+            packed = torch._convert_weight_to_int4pack_for_cpu(levels.int(), 1)  # noqa: SLF001 - no public name
         else:
             packed = levels[:, ::2] | levels[:, 1::2] << 4
         self.register_buffer("weight", packed)
-        self.register_buffer("pairs", pairs.contiguous())  # (groups, out, 2)
+        self.register_buffer("scale_and_shift", scale_and_shift.contiguous())  # (groups, out, 2)
         self.register_buffer("bias", bias)
 
     def forward(self, hidden: Tensor) -> Tensor:
         """See the class."""
-        return by_rows(self._product, hidden.to(self._dtype)) + self.bias
+        return with_padded_rows(self._product, hidden.to(self._dtype)) + self.bias
 
     def _product(self, flat: Tensor) -> Tensor:
         if flat.device.type == "cpu":
-            product = torch._weight_int4pack_mm_for_cpu  # noqa: SLF001 - likewise
-            return product(flat, self.weight, self._group_size, self.pairs)
-        levels = torch.stack([self.weight & LEVELS, self.weight >> 4], -1).flatten(1)
-        scale, shift = self.pairs.transpose(0, 1).unbind(-1)
+            product = torch._weight_int4pack_mm_for_cpu  # noqa: SLF001 - no public name
+            return product(flat, self.weight, self._group_size, self.scale_and_shift)
+        levels = torch.stack([self.weight & MAX_LEVEL, self.weight >> 4], -1).flatten(1)
+        scale, shift = self.scale_and_shift.transpose(0, 1).unbind(-1)
         groups = levels.unflatten(1, (-1, self._group_size)).to(self._dtype)
-        spread = (groups - MIDDLE) * scale[..., None]
-        return functional.linear(flat, (spread + shift[..., None]).flatten(1))
+        scaled = (groups - ZERO_LEVEL) * scale[..., None]
+        return functional.linear(flat, (scaled + shift[..., None]).flatten(1))
 
 
-def four_bits(weight: Tensor, group_size: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Levels (out, in), uint8 up to `LEVELS`, with scale and zero of each group (out, groups).
+def quantize_hqq4(weight: Tensor, group_size: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Quantize a matrix (out, in) to four bits: weight = (level - zero) * scale.
 
-    A weight is (level - zero) * scale.
+    Returns:
+        Levels (out, in), uint8 from 0 to `MAX_LEVEL`; scales and zero points, (out, groups) each.
     """
-    parts = [_four_bits(part.unflatten(1, (-1, group_size))) for part in weight.split(AT_ONCE)]
-    levels, scale, zero = (torch.cat(some) for some in zip(*parts, strict=True))
+    blocks = [
+        _quantize_groups(block.unflatten(1, (-1, group_size))) for block in weight.split(BLOCK_ROWS)
+    ]
+    levels, scale, zero = (torch.cat(parts) for parts in zip(*blocks, strict=True))
     return levels.flatten(1).to(torch.uint8), scale[..., 0], zero[..., 0]
 
 
-def _four_bits(groups: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+def _quantize_groups(groups: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Return levels (rows, groups, group_size), scales and zero points (rows, groups, 1)."""
     low, high = groups.amin(-1, keepdim=True), groups.amax(-1, keepdim=True)
-    scale = ((high - low) / LEVELS).clamp(min=TINY)
-    zero, tight = -low / scale, TIGHT
-    for _ in range(ROUNDS):
-        levels = (groups / scale + zero).round().clamp(0, LEVELS)
+    scale = ((high - low) / MAX_LEVEL).clamp(min=EPSILON)
+    zero, beta = -low / scale, BETA
+    for _ in range(ITERATIONS):
+        levels = (groups / scale + zero).round().clamp(0, MAX_LEVEL)
         error = groups - (levels - zero) * scale
         size = error.abs()
-        kept = error.sign() * (size - size.clamp(min=TINY) ** (NORM - 1) / tight).clamp(min=0)
-        zero = (levels - (groups - kept) / scale).mean(-1, keepdim=True)
-        tight *= TIGHTER
-    return (groups / scale + zero).round().clamp(0, LEVELS), scale, zero
+        threshold = size.clamp(min=EPSILON) ** (ERROR_NORM - 1) / beta
+        large_error = error.sign() * (size - threshold).clamp(min=0)
+        zero = (levels - (groups - large_error) / scale).mean(-1, keepdim=True)
+        beta *= BETA_GROWTH
+    return (groups / scale + zero).round().clamp(0, MAX_LEVEL), scale, zero
 
 
-class EightBits(nn.Module):
-    """(..., in) to (..., out), with a scale for each row of the matrix."""
+class Linear8Bit(nn.Module):
+    """Linear layer, (..., in) to (..., out), with weights of eight bits.
+
+    Args:
+        weight: shape (out, in). Each of its rows gets a scale.
+        bias: shape (out,).
+    """
 
     def __init__(self, weight: Tensor, bias: Tensor) -> None:
         super().__init__()
-        small, scale = eight_bits(weight)
-        self.register_buffer("weight", small)
+        quantized, scale = quantize_int8(weight)
+        self.register_buffer("weight", quantized)
         self.register_buffer("scale", scale)
         self.register_buffer("bias", bias)
 
     def forward(self, hidden: Tensor) -> Tensor:
         """See the class."""
-        found = by_rows(
-            lambda flat: _scaled(flat, self.weight, self.scale), hidden.to(self.scale.dtype)
+        product = with_padded_rows(
+            lambda flat: _product_int8(flat, self.weight, self.scale), hidden.to(self.scale.dtype)
         )
-        return found + self.bias
+        return product + self.bias
 
 
-class SmallVocabulary(TokenEmbedding):
-    """A vocabulary in eight bits."""
+class TokenEmbedding8Bit(TokenEmbedding):
+    """A token embedding with weights of eight bits and a scale for each token."""
 
     def __init__(self, weight: Tensor) -> None:
-        small, scale = eight_bits(weight)
-        super().__init__(small)
+        quantized, scale = quantize_int8(weight)
+        super().__init__(quantized)
         self.register_buffer("scale", scale)
 
-    def rows(self, tokens: Tensor) -> Tensor:
+    def embed(self, tokens: Tensor) -> Tensor:
         """See `TokenEmbedding`."""
         return self.weight[tokens].float() * self.scale[tokens][..., None].float()
 
-    def product(self, hidden: Tensor) -> Tensor:
+    def project(self, hidden: Tensor) -> Tensor:
         """See `TokenEmbedding`."""
-        return _scaled(hidden.to(self.scale.dtype), self.weight, self.scale).float()
+        return _product_int8(hidden.to(self.scale.dtype), self.weight, self.scale).float()
 
 
-def eight_bits(weight: Tensor) -> tuple[Tensor, Tensor]:
-    """Whole numbers (out, in), and what each row is to be multiplied by, (out,)."""
-    scale = (weight.float().abs().amax(1) / EIGHT_BITS).clamp(min=TINY).to(weight.dtype)
-    return (weight.float() / scale.float()[:, None]).round().clamp(-127, 127).char(), scale
+def quantize_int8(weight: Tensor) -> tuple[Tensor, Tensor]:
+    """Quantize a matrix to eight bits: weight = level * scale.
+
+    Returns:
+        Levels (out, in), int8 from -127 to 127, and the scale of each row, (out,).
+    """
+    scale = (weight.float().abs().amax(1) / MAX_INT8).clamp(min=EPSILON).to(weight.dtype)
+    levels = (weight.float() / scale.float()[:, None]).round().clamp(-MAX_INT8, MAX_INT8).char()
+    return levels, scale
 
 
-def _scaled(flat: Tensor, weight: Tensor, scale: Tensor) -> Tensor:
+def _product_int8(flat: Tensor, weight: Tensor, scale: Tensor) -> Tensor:
     if flat.device.type == "cpu":
-        return torch._weight_int8pack_mm(flat, weight, scale)  # noqa: SLF001 - PyTorch's name for it
+        return torch._weight_int8pack_mm(flat, weight, scale)  # noqa: SLF001 - no public name
     return functional.linear(flat, weight.to(flat.dtype)) * scale

@@ -1,13 +1,15 @@
-"""Greedy search with a draft model: a smaller model guesses tokens, and the model reads them all.
+"""Speculative decoding: a smaller draft model guesses tokens, and the model checks all of them.
 
-(Leviathan et al., Fast inference from transformers via speculative decoding, 2023)
+For greedy search (Leviathan et al., Fast inference from transformers via speculative decoding,
+2023).
 
-    text           ... the quick          one reading of the model
+    text           ... the quick          one call of the model
     guesses                    brown fox leaps
-    said                       brown fox jumps      two guesses were right: three tokens a reading
+    model                      brown fox jumps      two correct guesses: three tokens in one call
 
-What the model says after each guess is what it would have said anyhow, so the text is that of plain
-greedy search. Rows go on by as many tokens as were guessed right for each.
+The model's token after each guess is the token that it would have chosen without the draft model,
+so the text is equal to that of greedy search. Each row advances by the number of its correct
+guesses.
 """
 
 import logging
@@ -18,140 +20,152 @@ import numpy as np
 import torch
 
 from whisperbatch.engines.search.beam_search import Candidates, Integers
-from whisperbatch.engines.torch.kv_cache import Sequences
-from whisperbatch.engines.torch.logits_processors import NOTHING, Rule
-from whisperbatch.engines.torch.steps import Likeliest, Logits
+from whisperbatch.engines.torch.kv_cache import KVCache
+from whisperbatch.engines.torch.logits_processors import PADDING, LogitsProcessor
+from whisperbatch.engines.torch.steps import LogitsProjection, TopTokens
 
 Tensor: TypeAlias = torch.Tensor
 
-GUESSES: Final = 5
+GUESSES: Final = 5  # tokens that the draft model guesses for one call of the model
 
 log = logging.getLogger(__name__)
 
 
-class Reader:
-    """One of the two models at work on a batch.
+class CachedModel:
+    """One of the two models, with its cache for a batch.
 
     Args:
-        sequences: of the batch, nothing read yet.
-        logits: of the decoder.
-        rules: what may be said.
+        kv_cache: empty cache of the batch.
+        logits: the decoder's projection of hidden states to logits.
+        processors: applied to the logits in this order.
     """
 
-    def __init__(self, sequences: Sequences, logits: Logits, rules: Sequence[Rule]) -> None:
-        self.sequences, self.logits, self._rules = sequences, logits, rules
+    def __init__(
+        self, kv_cache: KVCache, logits: LogitsProjection, processors: Sequence[LogitsProcessor]
+    ) -> None:
+        self.kv_cache, self.logits, self._processors = kv_cache, logits, processors
 
-    def read(self, tokens: Integers, ends: Integers) -> Tensor:
-        """Hidden states (rows, length, d_model) of tokens (rows, length).
+    def forward(self, tokens: Integers, lengths: Integers) -> Tensor:
+        """Return hidden states (rows, length, d_model) of tokens (rows, length).
 
         Args:
-            tokens: the last of each text.
-            ends: how long the texts are, shape (rows,). Beyond what there is room for, guesses are
-                read in vain: no text is as long.
+            tokens: the last tokens of each sequence.
+            lengths: number of tokens of each sequence, with its prompt, shape (rows,). Positions
+                beyond the capacity of the cache are moved to its last position: they only hold
+                guesses that are not used, since no text is that long.
         """
         length = tokens.shape[1]
-        positions = ends[:, None] - length + np.arange(length)
-        positions = positions.clip(max=self.sequences.capacity - 1)
-        return self.sequences.read(tokens[:, None], positions[:, None])[:, 0]
+        positions = lengths[:, None] - length + np.arange(length)
+        positions = positions.clip(max=self.kv_cache.capacity - 1)
+        return self.kv_cache.forward(tokens[:, None], positions[:, None])[:, 0]
 
-    def said(self, hidden: Tensor, texts: Sequence[Sequence[int]]) -> Tensor:
-        """Logits (rows, vocabulary) of what may follow texts, for hidden states (rows, d_model)."""
-        found = self.logits(hidden)
+    def processed_logits(self, hidden: Tensor, texts: Sequence[Sequence[int]]) -> Tensor:
+        """Return logits (rows, vocabulary) of the token after each text.
+
+        Args:
+            hidden: hidden states of the last tokens, shape (rows, d_model).
+            texts: the tokens of each row, without its prompt.
+        """
+        logits = self.logits(hidden)
         width = max(map(len, texts))
-        padded = [[NOTHING] * (width - len(text)) + [*text] for text in texts]
-        given = torch.tensor(padded, device=found.device).reshape(len(texts), width).long()
-        for rule in self._rules:
-            found = rule(found, given)
-        return found
+        padded = [[PADDING] * (width - len(text)) + [*text] for text in texts]
+        padded_texts = torch.tensor(padded, device=logits.device).reshape(len(texts), width).long()
+        for processor in self._processors:
+            logits = processor(logits, padded_texts)
+        return logits
 
 
-class Guessing:
-    """One batch, from its prompts to its last token. See `search.Steps`, and `ahead` there.
+class SpeculativeDecoding:
+    """The decoding of one batch, from its prompts to its last token.
+
+    A `beam_search.StepFunction`; the method `lookahead` is a `beam_search.Lookahead`.
 
     Args:
-        model: decides.
-        draft_model: guesses.
+        model: decides the tokens.
+        draft_model: guesses tokens.
     """
 
-    def __init__(self, model: Reader, draft_model: Reader) -> None:
-        self._model, self._draft_model, self._pick = model, draft_model, Likeliest(2)
+    def __init__(self, model: CachedModel, draft_model: CachedModel) -> None:
+        self._model, self._draft_model, self._select = model, draft_model, TopTokens(2)
         self._prompts: Integers = np.zeros((0, 0), np.int64)
-        self._texts: list[list[int]] = []  # of the rows that go on, without their prompts
+        self._texts: list[list[int]] = []  # of the rows that are not done, without their prompts
         self._guesses: Integers = np.zeros((0, 0), np.int64)  # (rows, guesses)
-        self._known: list[Candidates] = []  # after each guess, (rows, 1, k)
-        self._right: list[int] = []  # guesses of each row that were taken
-        self._readings = self._taken = 0
+        self._candidates: list[Candidates] = []  # after each number of guesses, (rows, 1, k)
+        self._accepted: list[int] = []  # number of accepted guesses of each row
+        self._row_calls = self._token_count = 0
 
-    def first(self, prompts: Integers, start: int) -> tuple[Candidates, Tensor]:
-        """As `Reading.first`."""
+    def prefill(self, prompts: Integers, start: int) -> tuple[Candidates, Tensor]:
+        """Run both decoders on the prompts. See `DecodingSteps.prefill`."""
         rows, length = prompts.shape
-        self._prompts, self._texts, self._right = prompts, [[]] * rows, [0] * rows
+        self._prompts, self._texts, self._accepted = prompts, [[]] * rows, [0] * rows
         self._guesses = np.zeros((rows, 0), np.int64)
-        ends = np.full(rows, length)
-        self._draft_model.read(prompts, ends)
-        hidden = self._model.read(prompts, ends)
-        logits = self._model.said(hidden[:, -1], self._texts)
-        return self._pick(logits, (), 0), self._model.logits(hidden[:, start])
+        lengths = np.full(rows, length)
+        self._draft_model.forward(prompts, lengths)
+        hidden = self._model.forward(prompts, lengths)
+        logits = self._model.processed_logits(hidden[:, -1], self._texts)
+        return self._select(logits, (), 0), self._model.logits(hidden[:, start])
 
     def __call__(self, tokens: Integers, sources: Integers, rows: Sequence[int]) -> Candidates:
-        """See `search.Steps`."""
+        """See `beam_search.StepFunction`."""
         numbers = list(rows)
         self._prompts = self._prompts[numbers]
         self._texts = [
             [*self._texts[row], int(token)] for row, token in zip(rows, tokens[:, 0], strict=True)
         ]
-        for one in (self._model, self._draft_model):
-            one.sequences.select(numbers, sources)
-        self._guesses = self._guessed()
-        ends = self._ends() + GUESSES
-        hidden = self._model.read(np.concatenate((tokens, self._guesses), axis=1), ends)
-        self._known = []
+        for cached_model in (self._model, self._draft_model):
+            cached_model.kv_cache.select(numbers, sources)
+        self._guesses = self._guess()
+        lengths = self._lengths() + GUESSES
+        hidden = self._model.forward(np.concatenate((tokens, self._guesses), axis=1), lengths)
+        self._candidates = []
         for count in range(GUESSES + 1):
-            logits = self._model.said(hidden[:, count], self._with_guesses(count))
-            self._known.append(self._pick(logits[:, None], (), 0))
-        self._right = [0] * len(numbers)
-        self._readings += len(numbers)
-        self._taken += len(numbers)
-        return self._known[0]
+            logits = self._model.processed_logits(hidden[:, count], self._texts_with_guesses(count))
+            self._candidates.append(self._select(logits[:, None], (), 0))
+        self._accepted = [0] * len(numbers)
+        self._row_calls += len(numbers)
+        self._token_count += len(numbers)
+        return self._candidates[0]
 
-    def ahead(self, row: int, token: int) -> Candidates | None:
-        """See `search.Ahead`."""
-        right = self._right[row]
-        if right == self._guesses.shape[1] or token != self._guesses[row, right]:
+    def lookahead(self, row: int, token: int) -> Candidates | None:
+        """See `beam_search.Lookahead`."""
+        accepted = self._accepted[row]
+        if accepted == self._guesses.shape[1] or token != self._guesses[row, accepted]:
             return None
-        self._right[row] += 1
-        self._taken += 1
+        self._accepted[row] += 1
+        self._token_count += 1
         self._texts[row].append(token)
-        known = self._known[right + 1]
-        return Candidates(known.tokens[row : row + 1], known.logprobs[row : row + 1])
+        candidates = self._candidates[accepted + 1]
+        return Candidates(candidates.tokens[row : row + 1], candidates.logprobs[row : row + 1])
 
-    def finish(self) -> None:
-        """Log how it went."""
-        if self._readings:
-            log.debug("draft model: %.2f tokens a reading", self._taken / self._readings)
+    def log_statistics(self) -> None:
+        """Log the mean number of tokens that one call of the model gave for a row."""
+        if self._row_calls:
+            log.debug("draft model: %.2f tokens a call", self._token_count / self._row_calls)
 
-    def _guessed(self) -> Integers:
-        """What the draft model would say, shape (rows, GUESSES).
+    def _guess(self) -> Integers:
+        """Return the draft model's greedy continuation of each text, shape (rows, GUESSES).
 
-        It may not have read the token before the last: all of its guesses may have been right.
+        The draft model's first call gets the last two tokens: if all of its last guesses were
+        accepted, it has not processed the last of them yet.
         """
-        both = [[*prompt[-1:], *text][-2:] for prompt, text in self._both()]
-        last, ends = np.array(both), self._ends()
-        found = np.zeros((len(both), GUESSES), np.int64)
+        last_two = [[*prompt[-1:], *text][-2:] for prompt, text in self._prompts_and_texts()]
+        last_tokens, lengths = np.array(last_two), self._lengths()
+        guesses = np.zeros((len(last_two), GUESSES), np.int64)
         for count in range(GUESSES):
-            hidden = self._draft_model.read(last, ends + count)
-            self._guesses = found
-            logits = self._draft_model.said(hidden[:, -1], self._with_guesses(count))
-            found[:, count] = logits.argmax(-1).cpu().numpy()
-            last = found[:, count : count + 1]
-        return found
+            hidden = self._draft_model.forward(last_tokens, lengths + count)
+            self._guesses = guesses
+            texts = self._texts_with_guesses(count)
+            logits = self._draft_model.processed_logits(hidden[:, -1], texts)
+            guesses[:, count] = logits.argmax(-1).cpu().numpy()
+            last_tokens = guesses[:, count : count + 1]
+        return guesses
 
-    def _both(self) -> list[tuple[list[int], list[int]]]:
+    def _prompts_and_texts(self) -> list[tuple[list[int], list[int]]]:
         return list(zip(self._prompts.tolist(), self._texts, strict=True))
 
-    def _ends(self) -> Integers:
-        return np.array([len(prompt) + len(text) for prompt, text in self._both()])
+    def _lengths(self) -> Integers:
+        return np.array([len(prompt) + len(text) for prompt, text in self._prompts_and_texts()])
 
-    def _with_guesses(self, count: int) -> list[list[int]]:
+    def _texts_with_guesses(self, count: int) -> list[list[int]]:
         guesses = self._guesses[:, :count].tolist()
-        return [[*text, *more] for text, more in zip(self._texts, guesses, strict=True)]
+        return [[*text, *row] for text, row in zip(self._texts, guesses, strict=True)]

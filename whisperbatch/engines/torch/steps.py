@@ -1,4 +1,4 @@
-"""A token at a time, as `search` and `sample` ask for it."""
+"""Decoding token by token, for the functions `search` and `sample` of `engines.search`."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -8,138 +8,151 @@ import numpy as np
 import torch
 
 from whisperbatch.engines.search.beam_search import Candidates, Integers
-from whisperbatch.engines.torch.kv_cache import Sequences
-from whisperbatch.engines.torch.logits_processors import Rule
+from whisperbatch.engines.torch.kv_cache import KVCache
+from whisperbatch.engines.torch.logits_processors import LogitsProcessor
 from whisperbatch.protocols import Sampling
 
 Tensor: TypeAlias = torch.Tensor
-Logits: TypeAlias = Callable[[Tensor], Tensor]  # of hidden states (n, d_model): (n, vocabulary)
+LogitsProjection: TypeAlias = Callable[[Tensor], Tensor]  # (n, d_model) to (n, vocabulary)
 
 
-class Pick(Protocol):
-    """Picks candidates."""
+class CandidateSelector(Protocol):
+    """Selects the candidates for the next token."""
 
     def __call__(self, logits: Tensor, rows: Sequence[int], step: int) -> Candidates:
-        """What may follow.
+        """Return candidates of shape (rows, sequences, k).
 
         Args:
             logits: shape (rows, sequences, vocabulary), float32.
-            rows: their numbers in the batch.
-            step: how many tokens the texts have.
-
-        Returns:
-            Candidates of shape (rows, sequences, k).
+            rows: numbers of the rows in the batch.
+            step: number of tokens that each text has so far.
         """
         ...
 
 
 @dataclass(frozen=True, slots=True)
-class Likeliest:
-    """The `count` likeliest tokens.
+class TopTokens:
+    """Selects the `count` most likely tokens.
 
-    `logsumexp` would share the sum of a single row among threads, and round it otherwise.
+    The log-probabilities come from `log_softmax`: `logsumexp` splits the sum of a single row
+    between threads, which rounds it differently than the same row in a batch.
     """
 
     count: int
 
-    def __call__(self, logits: Tensor, rows: Sequence[int], step: int) -> Candidates:  # noqa: ARG002 - Pick's
-        """See `Pick`."""
+    def __call__(self, logits: Tensor, rows: Sequence[int], step: int) -> Candidates:  # noqa: ARG002 - from the protocol
+        """See `CandidateSelector`."""
         values, tokens = logits.log_softmax(-1).topk(self.count, dim=-1)
         return Candidates(tokens.cpu().numpy(), values.cpu().numpy())
 
 
-class Drawn:
-    """Tokens drawn with the probability that they have at a temperature.
+class SampledTokens:
+    """Selects random tokens, with the probabilities that they have at a temperature.
 
-    A draw is one number between 0 and 1, and the token at which the probabilities add up to it. The
-    numbers come from Philox, a generator that counts (Salmon et al., Parallel random numbers: as
-    easy as 1, 2, 3, 2011), keyed by the row's seed and the number of the sample; its n-th number is
-    for the n-th token. So nothing depends on what was drawn before, or for whom.
+    To draw a token, take a uniform random number between 0 and 1, and the token at which the
+    cumulative probability reaches that number. The random numbers come from Philox, a counter-based
+    generator (Salmon et al., Parallel random numbers: as easy as 1, 2, 3, 2011). Its key is the
+    row's seed and the number of the sampled hypothesis; its n-th number draws the n-th token.
+    Therefore a sampled hypothesis does not depend on earlier draws or on other rows.
 
     Args:
-        sampling: of each row of the batch; `best_of` is the same for all.
-        most: tokens of a sample.
+        sampling: for each row of the batch; `best_of` is equal for all rows.
+        max_tokens: maximum number of tokens of a sampled hypothesis.
         device: where the logits are.
     """
 
-    def __init__(self, sampling: Sequence[Sampling], most: int, device: torch.device) -> None:
-        self._temperatures = torch.tensor([one.temperature for one in sampling], device=device)
-        drawn = np.stack(
-            [[_uniform(one.seed, n, most) for n in range(one.best_of)] for one in sampling]
+    def __init__(self, sampling: Sequence[Sampling], max_tokens: int, device: torch.device) -> None:
+        self._temperatures = torch.tensor([row.temperature for row in sampling], device=device)
+        uniform = np.stack(
+            [
+                [_uniform_numbers(row.seed, n, max_tokens) for n in range(row.best_of)]
+                for row in sampling
+            ]
         )
-        self._drawn = torch.from_numpy(drawn).to(device)  # (rows, samples, tokens), float64
+        # (rows, sampled hypotheses, tokens), float64
+        self._uniform = torch.from_numpy(uniform).to(device)
 
     def __call__(self, logits: Tensor, rows: Sequence[int], step: int) -> Candidates:
-        """See `Pick`. After the prompt, from one sequence a row, come all samples of the row."""
+        """See `CandidateSelector`.
+
+        Directly after the prompt a row has one sequence, which gets `best_of` candidates. Later
+        each sampled hypothesis is one sequence, with one candidate.
+        """
         numbers = list(rows)
-        warm = logits / self._temperatures[numbers][:, None, None]
-        sums = warm.softmax(-1).double().cumsum(-1)
-        wanted = self._drawn[numbers, :, step].view(len(numbers), logits.shape[1], -1)
-        tokens = torch.searchsorted(sums, wanted * sums[..., -1:], right=True)
+        scaled = logits / self._temperatures[numbers][:, None, None]
+        cumulative = scaled.softmax(-1).double().cumsum(-1)
+        uniform = self._uniform[numbers, :, step].view(len(numbers), logits.shape[1], -1)
+        tokens = torch.searchsorted(cumulative, uniform * cumulative[..., -1:], right=True)
         tokens = tokens.clamp(max=logits.shape[-1] - 1)
         values = logits.log_softmax(-1).gather(-1, tokens)
         return Candidates(tokens.cpu().numpy(), values.cpu().numpy())
 
 
-def _uniform(seed: int, sample: int, count: int) -> np.ndarray:
-    key = np.array([seed, sample], np.uint64)
+def _uniform_numbers(seed: int, hypothesis: int, count: int) -> np.ndarray:
+    key = np.array([seed, hypothesis], np.uint64)
     return np.random.Generator(np.random.Philox(key=key)).random(count)
 
 
-class Reading:
-    """One batch, from its prompts to its last token. See `search.Steps`.
+class DecodingSteps:
+    """The decoding of one batch, from its prompts to its last token. A `beam_search.StepFunction`.
 
     Args:
-        sequences: of the batch, nothing read yet.
-        logits: of the decoder.
-        rules: what may be said.
-        pick: what is looked at of it.
+        kv_cache: empty cache of the batch.
+        logits: the decoder's projection of hidden states to logits.
+        processors: applied to the logits in this order.
+        select: selects candidates from the processed logits.
     """
 
     def __init__(
-        self, sequences: Sequences, logits: Logits, rules: Sequence[Rule], pick: Pick
+        self,
+        kv_cache: KVCache,
+        logits: LogitsProjection,
+        processors: Sequence[LogitsProcessor],
+        select: CandidateSelector,
     ) -> None:
-        self._sequences, self._logits, self._rules, self._pick = sequences, logits, rules, pick
-        self._rows: list[int] = []  # of the batch
+        self._kv_cache, self._logits = kv_cache, logits
+        self._processors, self._select = processors, select
+        self._rows: list[int] = []  # numbers, in the batch, of the rows that are not done
         self._texts: Integers = np.zeros((0, 1, 0), np.int64)  # (rows, sequences, tokens)
-        self._read = 0
+        self._length = 0  # tokens in the cache, with the prompt
 
-    def first(self, prompts: Integers, start: int) -> tuple[Candidates, Tensor]:
-        """Read the prompts.
+    def prefill(self, prompts: Integers, start: int) -> tuple[Candidates, Tensor]:
+        """Run the decoder on the prompts.
 
         Args:
             prompts: shape (rows, length).
-            start: a place in them.
+            start: index of the start of transcript in the prompts.
 
         Returns:
-            Candidates after each row's prompt, shape (rows, k), and the logits after the token at
-            `start`, before any rule; shape (rows, vocabulary).
+            Candidates after each row's prompt, shape (rows, k), and the unprocessed logits after
+            the token at `start`, shape (rows, vocabulary).
         """
         rows, length = prompts.shape
         self._rows = list(range(rows))
         self._texts = np.zeros((rows, 1, 0), np.int64)
         positions = np.broadcast_to(np.arange(length), (rows, 1, length))
-        hidden = self._sequences.read(prompts[:, None], positions)
-        self._read = length
-        found = self._candidates(hidden[:, :, -1])
-        asked = self._logits(hidden[:, 0, start])
-        return Candidates(found.tokens[:, 0], found.logprobs[:, 0]), asked
+        hidden = self._kv_cache.forward(prompts[:, None], positions)
+        self._length = length
+        candidates = self._candidates(hidden[:, :, -1])
+        logits_at_start = self._logits(hidden[:, 0, start])
+        return Candidates(candidates.tokens[:, 0], candidates.logprobs[:, 0]), logits_at_start
 
     def __call__(self, tokens: Integers, sources: Integers, rows: Sequence[int]) -> Candidates:
-        """See `search.Steps`."""
+        """See `beam_search.StepFunction`."""
         self._rows = [self._rows[row] for row in rows]
         texts = np.take_along_axis(self._texts[list(rows)], sources[..., None], axis=1)
         self._texts = np.concatenate((texts, tokens[..., None]), axis=2)
-        self._sequences.select(rows, sources)
-        hidden = self._sequences.read(tokens[..., None], np.full((*tokens.shape, 1), self._read))
-        self._read += 1
+        self._kv_cache.select(rows, sources)
+        positions = np.full((*tokens.shape, 1), self._length)
+        hidden = self._kv_cache.forward(tokens[..., None], positions)
+        self._length += 1
         return self._candidates(hidden[:, :, 0])
 
     def _candidates(self, hidden: Tensor) -> Candidates:
-        """Of hidden states (rows, sequences, d_model)."""
+        """Return candidates for hidden states (rows, sequences, d_model)."""
         logits = self._logits(hidden.flatten(0, 1))
         texts = torch.from_numpy(self._texts).to(logits.device).flatten(0, 1)
-        for rule in self._rules:
-            logits = rule(logits, texts)
+        for processor in self._processors:
+            logits = processor(logits, texts)
         shape = hidden.shape[:2]
-        return self._pick(logits.unflatten(0, shape), self._rows, self._texts.shape[2])
+        return self._select(logits.unflatten(0, shape), self._rows, self._texts.shape[2])

@@ -8,22 +8,29 @@ import numpy as np
 import openvino
 import pytest
 
-from whisperbatch.engines.openvino.compiler import UNUSED, GraphCompiler
+from whisperbatch.engines import layout
+from whisperbatch.engines.openvino import decoder_graphs, encoder, graph
+from whisperbatch.engines.openvino.compiler import (
+    MAX_UNUSED_SECONDS,
+    GraphCompiler,
+    graph_sources,
+)
 
 CORE = openvino.Core()
 
 
-class Build:
-    """A graph that doubles, and how often it was built."""
+class DoubleBuilder:
+    """Builds a graph that doubles its input, and counts how often."""
 
     def __init__(self) -> None:
-        self.times = 0
+        self.calls = 0
 
     def __call__(self) -> Any:
-        self.times += 1
+        self.calls += 1
         ops = openvino.opset13
-        given = ops.parameter([2], np.float32)
-        return openvino.Model([ops.result(ops.multiply(given, np.float32(2)))], [given], "double")
+        parameter = ops.parameter([2], np.float32)
+        doubled = ops.multiply(parameter, np.float32(2))
+        return openvino.Model([ops.result(doubled)], [parameter], "double")
 
 
 def compiler(folder: Path | None, **changes: Any) -> GraphCompiler:
@@ -31,75 +38,79 @@ def compiler(folder: Path | None, **changes: Any) -> GraphCompiler:
     return GraphCompiler(core=CORE, folder=folder, **settings)
 
 
-def doubled(made: Any) -> list[float]:
-    found: list[float] = (
-        made.create_infer_request().infer({0: np.array([1, 3], np.float32)})[0].tolist()
-    )
-    return found
+def run(compiled: Any) -> list[float]:
+    request = compiled.create_infer_request()
+    outputs: list[float] = request.infer({0: np.array([1, 3], np.float32)})[0].tolist()
+    return outputs
 
 
 def test_a_graph_is_built_once(tmp_path: Path) -> None:
-    build = Build()
+    build = DoubleBuilder()
     for _ in range(3):
-        assert doubled(compiler(tmp_path / "made")("double", build, "f32")) == [2, 6]
-    assert build.times == 1
-    assert len(list((tmp_path / "made").iterdir())) == 1
+        assert run(compiler(tmp_path / "cache")("double", build, "f32")) == [2, 6]
+    assert build.calls == 1
+    assert len(list((tmp_path / "cache").iterdir())) == 1
 
 
 @pytest.mark.parametrize(
     ("changes", "name", "precision"),
     [
-        ({"origin": "others"}, "double", "f32"),
+        ({"origin": "other weights"}, "double", "f32"),
         ({"threads": 2}, "double", "f32"),
         ({}, "other", "f32"),
         ({}, "double", "bf16"),
     ],
 )
-def test_what_is_made_of_something_else_is_another(
+def test_another_origin_name_or_setting_is_another_graph(
     tmp_path: Path, changes: dict[str, Any], name: str, precision: str
 ) -> None:
-    build = Build()
+    build = DoubleBuilder()
     compiler(tmp_path)("double", build, "f32")
     compiler(tmp_path, **changes)(name, build, precision)
-    assert build.times == 2
+    assert build.calls == 2
 
 
-def test_a_damaged_file_is_made_anew(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    build = Build()
+def test_the_cache_depends_on_all_sources_of_graphs() -> None:
+    modules = (layout, graph, encoder, decoder_graphs)
+    assert {Path(str(module.__file__)) for module in modules} <= set(graph_sources())
+
+
+def test_a_damaged_file_is_replaced(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    build = DoubleBuilder()
     compiler(tmp_path)("double", build, "f32")
     [path] = tmp_path.iterdir()
-    whole = path.read_bytes()
-    for damaged in (whole[:-1], whole[:-1] + bytes([whole[-1] ^ 1]), b""):
+    content = path.read_bytes()
+    for damaged in (content[:-1], content[:-1] + bytes([content[-1] ^ 1]), b""):
         path.write_bytes(damaged)
         with caplog.at_level(logging.WARNING):
-            assert doubled(compiler(tmp_path)("double", build, "f32")) == [2, 6]
+            assert run(compiler(tmp_path)("double", build, "f32")) == [2, 6]
         assert "is damaged" in caplog.text
-        assert abs(len(path.read_bytes()) - len(whole)) < 100  # names in it differ
+        assert abs(len(path.read_bytes()) - len(content)) < 100  # the names of nodes differ
         caplog.clear()
-    assert build.times == 4
+    assert build.calls == 4
 
 
-def test_without_a_cache_it_is_built_each_time(tmp_path: Path) -> None:
-    blocked = tmp_path / "a file"
-    blocked.write_text("")
-    build = Build()
-    for folder in (None, blocked / "made"):
-        assert doubled(compiler(folder)("double", build, "f32")) == [2, 6]
-    assert build.times == 2
+def test_without_a_writable_cache_a_graph_is_built_each_time(tmp_path: Path) -> None:
+    not_a_folder = tmp_path / "file"
+    not_a_folder.write_text("")
+    build = DoubleBuilder()
+    for folder in (None, not_a_folder / "cache"):
+        assert run(compiler(folder)("double", build, "f32")) == [2, 6]
+    assert build.calls == 2
 
 
-def test_what_is_not_used_for_long_goes(tmp_path: Path) -> None:
-    compiler(tmp_path)("old", Build(), "f32")
+def test_unused_graphs_and_unfinished_files_are_deleted(tmp_path: Path) -> None:
+    compiler(tmp_path)("old", DoubleBuilder(), "f32")
     [old] = tmp_path.iterdir()
-    left = tmp_path / ".killed.blob.12345678.part"
-    left.write_bytes(b"")
-    going = tmp_path / ".going.blob.12345678.part"
-    going.write_bytes(b"")
-    for path in (old, left):
-        before = time.time() - UNUSED - 60
-        os.utime(path, (before, before))
-    compiler(tmp_path)("new", Build(), "f32")
+    unfinished = tmp_path / ".killed.blob.12345678.part"
+    unfinished.write_bytes(b"")
+    in_progress = tmp_path / ".writing.blob.12345678.part"
+    in_progress.write_bytes(b"")
+    for path in (old, unfinished):
+        modified = time.time() - MAX_UNUSED_SECONDS - 60
+        os.utime(path, (modified, modified))
+    compiler(tmp_path)("new", DoubleBuilder(), "f32")
     assert not old.exists()
-    assert not left.exists()
-    assert going.exists()
+    assert not unfinished.exists()
+    assert in_progress.exists()
     assert len(list(tmp_path.glob("*.blob"))) == 1

@@ -10,150 +10,158 @@ from whisperbatch.engines.search.beam_search import Candidates, Integers, Search
 
 END = 3
 TOKENS = 4
-WIDEST = 81
+WIDEST_BEAM = 81  # all texts of four tokens that are not END
 
 
-class Chain:
-    """A toy decoder: how likely a token is depends on the one before it, and on the row."""
+class MarkovDecoder:
+    """A toy decoder: a token's probability depends on the token before it, and on the row."""
 
-    def __init__(self, seeds: Sequence[int], *, ends: float = 0.0) -> None:
+    def __init__(self, seeds: Sequence[int], *, end_bonus: float = 0.0) -> None:
         self.logprobs = []
         for seed in seeds:
             logits = np.random.default_rng(seed).normal(0, 1.5, (TOKENS, TOKENS))
-            logits[:, END] += ends
+            logits[:, END] += end_bonus
             table = logits - np.log(np.exp(logits).sum(axis=1, keepdims=True))
             self.logprobs.append(table.astype(np.float32))
         self.rows = list(range(len(seeds)))
-        self.calls: list[tuple[int, int]] = []
+        self.calls: list[tuple[int, int]] = []  # (rows, beams) of each step
         self.texts: list[list[list[int]]] = [[[]] for _ in seeds]
 
     def first(self) -> Candidates:
-        found = [self._after(row, END) for row in self.rows]
-        return Candidates(np.stack([t for t, _ in found]), np.stack([p for _, p in found]))
+        pairs = [self._after(row, END) for row in self.rows]
+        return Candidates(
+            np.stack([tokens for tokens, _ in pairs]), np.stack([logprobs for _, logprobs in pairs])
+        )
 
     def __call__(self, tokens: Integers, sources: Integers, rows: Sequence[int]) -> Candidates:
         self.rows = [self.rows[row] for row in rows]
         self.calls.append((len(rows), tokens.shape[1]))
-        for place, row in enumerate(self.rows):
+        for number, row in enumerate(self.rows):
             self.texts[row] = [
                 [*self.texts[row][source], int(token)]
-                for token, source in zip(tokens[place], sources[place], strict=True)
+                for token, source in zip(tokens[number], sources[number], strict=True)
             ]
-        found = [
-            [self._after(row, int(token)) for token in tokens[place]]
-            for place, row in enumerate(self.rows)
+        pairs = [
+            [self._after(row, int(token)) for token in tokens[number]]
+            for number, row in enumerate(self.rows)
         ]
         return Candidates(
-            np.array([[t for t, _ in row] for row in found]),
-            np.array([[p for _, p in row] for row in found]),
+            np.array([[next_tokens for next_tokens, _ in row] for row in pairs]),
+            np.array([[logprobs for _, logprobs in row] for row in pairs]),
         )
 
     def _after(self, row: int, token: int) -> tuple[Integers, np.ndarray]:
-        """All tokens, and impossible ones up to what the widest search asks for."""
-        likely = np.argsort(-self.logprobs[row][token], kind="stable")
-        none = np.full(2 * WIDEST - TOKENS, -np.inf, np.float32)
+        """Return all tokens, padded with impossible tokens to twice the widest beam."""
+        order = np.argsort(-self.logprobs[row][token], kind="stable")
+        impossible = np.full(2 * WIDEST_BEAM - TOKENS, -np.inf, np.float32)
         return (
-            np.pad(likely, (0, len(none))),
-            np.concatenate((self.logprobs[row][token][likely], none)),
+            np.pad(order, (0, len(impossible))),
+            np.concatenate((self.logprobs[row][token][order], impossible)),
         )
 
-    def score(self, row: int, tokens: Sequence[int]) -> float:
+    def logprob(self, row: int, tokens: Sequence[int]) -> float:
         pairs = zip((END, *tokens), tokens, strict=False)
-        return float(sum(self.logprobs[row][before, token] for before, token in pairs))
+        return float(sum(self.logprobs[row][previous, token] for previous, token in pairs))
 
 
 def run(
-    chain: Chain, beams: int, most: int = 5, penalty: float = 1.0, patience: float = 1.0
+    decoder: MarkovDecoder,
+    beam_size: int,
+    max_tokens: int = 5,
+    length_penalty: float = 1.0,
+    patience: float = 1.0,
 ) -> list[SearchResult]:
     return search(
-        chain,
-        chain.first(),
-        beam_size=beams,
+        decoder,
+        decoder.first(),
+        beam_size=beam_size,
         patience=patience,
-        length_penalty=penalty,
-        most=most,
-        end=END,
+        length_penalty=length_penalty,
+        max_tokens=max_tokens,
+        end_of_text=END,
     )
 
 
 @given(st.integers(0, 10_000), st.floats(-2, 2))
-def test_one_beam_is_greedy(seed: int, ends: float) -> None:
-    chain = Chain([seed], ends=ends)
-    [found] = run(chain, 1)
-    wanted: list[int] = []
+def test_one_beam_is_greedy(seed: int, end_bonus: float) -> None:
+    decoder = MarkovDecoder([seed], end_bonus=end_bonus)
+    [result] = run(decoder, 1)
+    expected: list[int] = []
     token = END
-    while len(wanted) < 5:
-        token = int(np.argmax(chain.logprobs[0][token]))
+    while len(expected) < 5:
+        token = int(np.argmax(decoder.logprobs[0][token]))
         if token == END:
             break
-        wanted.append(token)
-    assert list(found.tokens) == wanted
-    ended = () if len(wanted) == 5 else (END,)
-    assert found.logprob == pytest.approx(chain.score(0, (*wanted, *ended)), abs=1e-4)
+        expected.append(token)
+    assert list(result.tokens) == expected
+    end = () if len(expected) == 5 else (END,)
+    assert result.logprob == pytest.approx(decoder.logprob(0, (*expected, *end)), abs=1e-4)
 
 
 @given(st.integers(0, 10_000), st.floats(-2, 2), st.sampled_from([0.0, 0.7, 1.0]))
-def test_wide_beams_find_the_best_of_all(seed: int, ends: float, penalty: float) -> None:
-    chain = Chain([seed], ends=ends)
-    [found] = run(chain, WIDEST, most=4, penalty=penalty, patience=10)
-    every = [
+def test_the_widest_beam_finds_the_best_hypothesis_of_all(
+    seed: int, end_bonus: float, length_penalty: float
+) -> None:
+    decoder = MarkovDecoder([seed], end_bonus=end_bonus)
+    [result] = run(decoder, WIDEST_BEAM, max_tokens=4, length_penalty=length_penalty, patience=10)
+    hypotheses = [
         (*text, END)[:4] if len(text) < 4 else text
         for length in range(5)
         for text in product(range(END), repeat=length)
     ]
 
-    def worth(tokens: Sequence[int]) -> float:
-        said = [token for token in tokens if token != END]
-        return float(chain.score(0, tokens) / max(len(said), 1) ** penalty)
+    def score(tokens: Sequence[int]) -> float:
+        length = sum(token != END for token in tokens)
+        return float(decoder.logprob(0, tokens) / max(length, 1) ** length_penalty)
 
-    best = max(every, key=worth)
-    own = found.logprob / max(len(found.tokens), 1) ** penalty
-    assert own == pytest.approx(worth(best), abs=1e-4)
+    found_score = result.logprob / max(len(result.tokens), 1) ** length_penalty
+    assert found_score == pytest.approx(score(max(hypotheses, key=score)), abs=1e-4)
 
 
 @given(st.lists(st.integers(0, 10_000), min_size=1, max_size=5), st.integers(1, 4))
-def test_a_row_does_not_depend_on_the_rows_beside_it(seeds: list[int], beams: int) -> None:
-    together = run(Chain(seeds), beams)
-    assert together == [run(Chain([seed]), beams)[0] for seed in seeds]
+def test_a_row_does_not_depend_on_the_other_rows(seeds: list[int], beam_size: int) -> None:
+    together = run(MarkovDecoder(seeds), beam_size)
+    assert together == [run(MarkovDecoder([seed]), beam_size)[0] for seed in seeds]
 
 
 @given(st.integers(0, 10_000), st.integers(1, 4))
-def test_a_hypothesis_knows_how_it_came_about(seed: int, beams: int) -> None:
-    chain = Chain([seed])
-    seen: list[list[list[int]]] = []
-    step = chain.__call__
+def test_a_result_names_the_beam_and_log_probability_of_each_token(
+    seed: int, beam_size: int
+) -> None:
+    decoder = MarkovDecoder([seed])
+    texts_by_step: list[list[list[int]]] = []
+    step = decoder.__call__
 
-    class Watched(Chain):
+    class RecordingDecoder(MarkovDecoder):
         def __call__(self, tokens: Integers, sources: Integers, rows: Sequence[int]) -> Candidates:
-            found = step(tokens, sources, rows)
-            seen.append(chain.texts[0])
-            return found
+            candidates = step(tokens, sources, rows)
+            texts_by_step.append(decoder.texts[0])
+            return candidates
 
-    watched = Watched([seed])
-    [found] = run(watched, beams)
-    for number, beam in enumerate(found.beams):
-        assert tuple(seen[number][beam]) == found.tokens[: number + 1]
-    for before, token, logprob in zip(
-        (END, *found.tokens), found.tokens, found.logprobs, strict=False
+    [result] = run(RecordingDecoder([seed]), beam_size)
+    for number, beam in enumerate(result.beams):
+        assert tuple(texts_by_step[number][beam]) == result.tokens[: number + 1]
+    for previous, token, logprob in zip(
+        (END, *result.tokens), result.tokens, result.logprobs, strict=False
     ):
-        assert logprob == pytest.approx(float(chain.logprobs[0][before, token]))
+        assert logprob == pytest.approx(float(decoder.logprobs[0][previous, token]))
 
 
-def test_rows_that_are_done_leave() -> None:
-    quick, slow = Chain([0]), Chain([0])
-    quick.logprobs[0][:, END], slow.logprobs[0][:, END] = 0.0, -50.0
-    both = Chain([0, 0])
-    both.logprobs = [quick.logprobs[0], slow.logprobs[0]]
-    found = run(both, 2)
-    assert [len(one.tokens) for one in found] == [0, 5]
-    assert {rows for rows, _ in both.calls[1:]} == {1}
-    assert len(both.calls) == 4  # nothing is read after the last token
+def test_finished_rows_leave_the_batch() -> None:
+    short, long = MarkovDecoder([0]), MarkovDecoder([0])
+    short.logprobs[0][:, END], long.logprobs[0][:, END] = 0.0, -50.0
+    batch = MarkovDecoder([0, 0])
+    batch.logprobs = [short.logprobs[0], long.logprobs[0]]
+    results = run(batch, 2)
+    assert [len(result.tokens) for result in results] == [0, 5]
+    assert {rows for rows, _ in batch.calls[1:]} == {1}
+    assert len(batch.calls) == 4  # the last token is not read
 
 
-def test_patience_waits_for_more_hypotheses() -> None:
-    lengths = {}
+def test_more_patience_waits_for_more_hypotheses() -> None:
+    steps = {}
     for patience in (0.1, 1.0, 3.0):
-        chain = Chain([7], ends=0.5)
-        run(chain, 3, most=30, patience=patience)
-        lengths[patience] = len(chain.calls)
-    assert lengths[0.1] <= lengths[1.0] < lengths[3.0]
+        decoder = MarkovDecoder([7], end_bonus=0.5)
+        run(decoder, 3, max_tokens=30, patience=patience)
+        steps[patience] = len(decoder.calls)
+    assert steps[0.1] <= steps[1.0] < steps[3.0]

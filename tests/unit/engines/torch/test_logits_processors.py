@@ -1,4 +1,4 @@
-"""The rules of what may be said, beside a plain reading of them, a text at a time."""
+"""Each logits processor gives the same logits as a direct implementation for a single text."""
 
 from collections.abc import Callable
 from random import Random
@@ -9,92 +9,96 @@ import pytest
 
 pytestmark = pytest.mark.torch
 
-END, SILENT = 20, 21  # then timestamps up to the last token
-BEGIN = SILENT + 1
-SIZE = 40
+END_OF_TEXT, NO_TIMESTAMPS = 20, 21
+BEGIN = NO_TIMESTAMPS + 1  # id of the first timestamp; the last token is the last timestamp
+VOCABULARY_SIZE = 40
+
+Processor = Callable[[Any, Any], Any]
 
 
-def cases(longest: int, *, timestamps: bool) -> list[list[int]]:
-    drawn = Random(0)  # noqa: S311 - texts, not secrets
-    found: list[list[int]] = [[]]
+def random_texts(max_length: int, *, timestamps: bool) -> list[list[int]]:
+    rng = Random(0)  # noqa: S311 - texts, not secrets
+    texts: list[list[int]] = [[]]
     for _ in range(60):
         text: list[int] = []
-        while len(text) < drawn.randint(1, longest):
-            if timestamps and drawn.random() < 0.4:
-                latest = max([one for one in text if one >= BEGIN], default=BEGIN)
-                text.append(min(latest + drawn.randint(0, 3), SIZE - 1))
+        while len(text) < rng.randint(1, max_length):
+            if timestamps and rng.random() < 0.4:
+                latest = max([token for token in text if token >= BEGIN], default=BEGIN)
+                text.append(min(latest + rng.randint(0, 3), VOCABULARY_SIZE - 1))
             else:
-                text.append(drawn.randint(0, 5))
-        found.append(text)
-    return found
+                text.append(rng.randint(0, 5))
+        texts.append(text)
+    return texts
 
 
-def padded(texts: list[list[int]]) -> np.ndarray:
+def left_padded(texts: list[list[int]]) -> np.ndarray:
     width = max(map(len, texts))
     return np.array([[-1] * (width - len(text)) + text for text in texts], np.int64)
 
 
-def logits(count: int) -> np.ndarray:
-    return np.random.default_rng(1).normal(0, 2, (count, SIZE)).astype(np.float32)
+def random_logits(count: int) -> np.ndarray:
+    return np.random.default_rng(1).normal(0, 2, (count, VOCABULARY_SIZE)).astype(np.float32)
 
 
-def check(rule: Callable[[Any, Any], Any], texts: list[list[int]], plain: Any) -> None:
-    import torch  # noqa: PLC0415 - not always there
+def check(processor: Processor, texts: list[list[int]], reference: Processor) -> None:
+    """Compare with `reference`, which takes the logits and the tokens of one text."""
+    import torch  # noqa: PLC0415 - not always installed
 
-    given = logits(len(texts))
-    together = rule(torch.from_numpy(given.copy()), torch.from_numpy(padded(texts))).numpy()
+    logits = random_logits(len(texts))
+    batch = processor(torch.from_numpy(logits.copy()), torch.from_numpy(left_padded(texts))).numpy()
     for number, text in enumerate(texts):
-        alone = rule(
-            torch.from_numpy(given[number : number + 1].copy()), torch.tensor([text]).long()
+        alone = processor(
+            torch.from_numpy(logits[number : number + 1].copy()), torch.tensor([text]).long()
         )
-        wanted = plain(given[number].copy(), text)
-        np.testing.assert_allclose(together[number], wanted, rtol=1e-6)
-        np.testing.assert_allclose(alone[0].numpy(), wanted, rtol=1e-6)
+        expected = reference(logits[number].copy(), text)
+        np.testing.assert_allclose(batch[number], expected, rtol=1e-6)
+        np.testing.assert_allclose(alone[0].numpy(), expected, rtol=1e-6)
 
 
 def test_repetition_penalty() -> None:
     from whisperbatch.engines.torch.logits_processors import RepetitionPenalty  # noqa: PLC0415
 
-    def plain(found: np.ndarray, text: list[int]) -> np.ndarray:
+    def reference(logits: np.ndarray, text: list[int]) -> np.ndarray:
         for token in set(text):
-            found[token] *= 1.5 if found[token] < 0 else 1 / 1.5
-        return found
+            logits[token] *= 1.5 if logits[token] < 0 else 1 / 1.5
+        return logits
 
-    check(RepetitionPenalty(1.5), cases(8, timestamps=False), plain)
+    check(RepetitionPenalty(1.5), random_texts(8, timestamps=False), reference)
 
 
 @pytest.mark.parametrize("size", [1, 2, 3])
 def test_no_repeated_ngrams(size: int) -> None:
     from whisperbatch.engines.torch.logits_processors import NoRepeatedNgrams  # noqa: PLC0415
 
-    def plain(found: np.ndarray, text: list[int]) -> np.ndarray:
-        said = {tuple(text[n : n + size]) for n in range(len(text) - size + 1)}
-        for token in range(SIZE):
-            if (*text[len(text) - size + 1 :], token) in said and len(text) >= size:
-                found[token] = -np.inf
-        return found
+    def reference(logits: np.ndarray, text: list[int]) -> np.ndarray:
+        ngrams = {tuple(text[n : n + size]) for n in range(len(text) - size + 1)}
+        for token in range(VOCABULARY_SIZE):
+            if (*text[len(text) - size + 1 :], token) in ngrams and len(text) >= size:
+                logits[token] = -np.inf
+        return logits
 
-    check(NoRepeatedNgrams(size), cases(9, timestamps=False), plain)
+    check(NoRepeatedNgrams(size), random_texts(9, timestamps=False), reference)
 
 
-def test_timestamps() -> None:
-    """As in openai/whisper's decoding.py, class ApplyTimestampRules."""
+def test_timestamp_rules() -> None:
+    """The reference follows openai/whisper's decoding.py, class ApplyTimestampRules."""
     from whisperbatch.engines.torch.logits_processors import TimestampRules  # noqa: PLC0415
 
-    def plain(found: np.ndarray, text: list[int]) -> np.ndarray:
-        timed = len(text) >= 1 and text[-1] >= BEGIN
-        paired = len(text) < 2 or text[-2] >= BEGIN
-        if timed and paired:
-            found[BEGIN:] = -np.inf
-        elif timed:
-            found[:END] = -np.inf
-        if times := [token for token in text if token >= BEGIN]:
-            found[BEGIN : times[-1] + (0 if timed and not paired else 1)] = -np.inf
+    def reference(logits: np.ndarray, text: list[int]) -> np.ndarray:
+        ends_in_timestamp = len(text) >= 1 and text[-1] >= BEGIN
+        is_paired = len(text) < 2 or text[-2] >= BEGIN
+        if ends_in_timestamp and is_paired:
+            logits[BEGIN:] = -np.inf
+        elif ends_in_timestamp:
+            logits[:END_OF_TEXT] = -np.inf
+        if timestamps := [token for token in text if token >= BEGIN]:
+            may_repeat = ends_in_timestamp and not is_paired
+            logits[BEGIN : timestamps[-1] + (0 if may_repeat else 1)] = -np.inf
         if not text:
-            found[:BEGIN] = -np.inf
-            found[BEGIN + 6 :] = -np.inf
-        if np.logaddexp.reduce(found[BEGIN:]) > found[:BEGIN].max():
-            found[:BEGIN] = -np.inf
-        return found
+            logits[:BEGIN] = -np.inf
+            logits[BEGIN + 6 :] = -np.inf
+        if np.logaddexp.reduce(logits[BEGIN:]) > logits[:BEGIN].max():
+            logits[:BEGIN] = -np.inf
+        return logits
 
-    check(TimestampRules(BEGIN, END, 5), cases(8, timestamps=True), plain)
+    check(TimestampRules(BEGIN, END_OF_TEXT, 5), random_texts(8, timestamps=True), reference)

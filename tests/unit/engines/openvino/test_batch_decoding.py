@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from whisperbatch.engines.openvino.decoder import repeating
+from whisperbatch.engines.openvino.batch_decoding import blocked_by_ngrams
 
 
 @pytest.mark.parametrize(
@@ -20,16 +20,16 @@ from whisperbatch.engines.openvino.decoder import repeating
         ("abc", 1, "abc"),
     ],
 )
-def test_what_would_come_twice(text: str, size: int, expected: str) -> None:
-    found = repeating([ord(one) for one in text], size)
-    assert {chr(token) for token in found} == set(expected)
+def test_tokens_that_would_repeat_an_ngram_are_blocked(text: str, size: int, expected: str) -> None:
+    blocked = blocked_by_ngrams([ord(letter) for letter in text], size)
+    assert {chr(token) for token in blocked} == set(expected)
 
 
 @given(st.lists(st.integers(0, 2), max_size=12))
-def test_no_pair_comes_twice_where_none_is_said_that_would(tokens: list[int]) -> None:
+def test_a_text_without_blocked_tokens_repeats_no_bigram(tokens: list[int]) -> None:
     text: list[int] = []
     for token in tokens:
-        if token not in repeating(text, 2):
+        if token not in blocked_by_ngrams(text, 2):
             text.append(token)
-    pairs = list(pairwise(text))
-    assert len(pairs) == len(set(pairs))
+    bigrams = list(pairwise(text))
+    assert len(bigrams) == len(set(bigrams))

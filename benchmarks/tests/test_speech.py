@@ -1,0 +1,44 @@
+"""Speech is fetched completely or not at all, with clear errors."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from benchmarks import speech
+
+
+def test_fetched_speech_is_complete_or_absent(tmp_path: Path) -> None:
+    target = tmp_path / "cache" / "thing"
+
+    def fail(directory: Path) -> None:
+        (directory / "part").touch()
+        raise speech.SpeechError("no network")
+
+    with pytest.raises(speech.SpeechError):
+        speech.fill_directory(target, fail)
+    assert list((tmp_path / "cache").iterdir()) == []
+
+    def fill_second(directory: Path) -> None:
+        speech.fill_directory(target, lambda directory: (directory / "first").touch())
+        (directory / "second").touch()
+
+    speech.fill_directory(target, fill_second)
+    assert [path.name for path in target.iterdir()] == ["first"]
+
+
+def test_missing_tools_and_packages_are_named(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("WHISPERBATCH_SPEECH", str(tmp_path))
+    with pytest.raises(speech.SpeechError, match="no Asterisk prompts in 'xx'"):
+        speech.asterisk("xx")
+
+    def missing(command: list[str], **_: Any) -> None:
+        raise FileNotFoundError(2, "No such file", command[0])
+
+    monkeypatch.setattr("subprocess.run", missing)
+    with pytest.raises(
+        speech.SpeechError, match=r"package no-such-speech, and apt-get is not installed"
+    ):
+        speech.debian("no-such-speech", "usr/share/no-such-speech/*")

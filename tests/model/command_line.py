@@ -1,0 +1,88 @@
+"""Run the command line as a program, in a pipe or on a terminal."""
+
+import fcntl
+import os
+import pty
+import select
+import struct
+import subprocess
+import sys
+import termios
+import time
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from pathlib import Path
+
+import pyte
+
+from benchmarks import recordings
+
+FAST = ("--model", "tiny.en", "--beam-size", "1")
+
+
+def write_media(directory: Path) -> Path:
+    """Write talk.mp3, and a subdirectory with two recordings; return the directory."""
+    (directory / "talks" / "monday").mkdir(parents=True)
+    for name, seed in (("talk.mp3", 0), ("talks/a.mp3", 1), ("talks/monday/b.wav", 2)):
+        recordings.write(recordings.prompts("en", duration=20, seed=seed), directory / name)
+    return directory
+
+
+def command(*arguments: str) -> list[str]:
+    return [sys.executable, "-m", "whisperbatch", *arguments]
+
+
+def run(
+    *arguments: str, cwd: Path, status: int = 0, data: bytes | None = None
+) -> subprocess.CompletedProcess[str]:
+    process = subprocess.run(
+        command(*arguments), cwd=cwd, capture_output=True, check=False, input=data
+    )
+    result = subprocess.CompletedProcess(
+        process.args, process.returncode, process.stdout.decode(), process.stderr.decode()
+    )
+    assert result.returncode == status, result.stderr
+    return result
+
+
+class TerminalCommand:
+    """A command on a terminal of 100 columns and 30 lines, with the content of the screen."""
+
+    def __init__(self, arguments: Iterable[str], cwd: Path) -> None:
+        self.screen = pyte.Screen(100, 30)
+        self._stream = pyte.ByteStream(self.screen)
+        controller, terminal = pty.openpty()
+        fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 30, 100, 0, 0))
+        environment = {**os.environ, "TERM": "xterm-256color", "COLUMNS": "100"}
+        self.process = subprocess.Popen(
+            command(*arguments),
+            cwd=cwd,
+            stdin=terminal,
+            stdout=terminal,
+            stderr=terminal,
+            env=environment,
+        )
+        os.close(terminal)
+        self._controller = controller
+
+    def text(self) -> str:
+        return "\n".join(line.rstrip() for line in self.screen.display).strip()
+
+    def wait_for(self, condition: Callable[[str], object], seconds: float = 120.0) -> str:
+        """Return the screen as soon as it meets the condition, or the process has ended."""
+        limit = time.monotonic() + seconds
+        while time.monotonic() < limit and not condition(self.text()):
+            if not select.select([self._controller], [], [], 0.1)[0]:
+                continue
+            data = b""
+            with suppress(OSError):  # the process has closed the terminal
+                data = os.read(self._controller, 65536)
+            if not data:
+                break
+            self._stream.feed(data)
+        return self.text()
+
+    def end(self) -> int:
+        self.wait_for(lambda _: False)
+        os.close(self._controller)
+        return self.process.wait()

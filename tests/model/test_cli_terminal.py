@@ -1,0 +1,58 @@
+"""The command line on a terminal: text, status, progress bars, Ctrl-C."""
+
+import re
+import signal
+import time
+from pathlib import Path
+
+import pytest
+
+from benchmarks import recordings
+from tests.model.command_line import FAST, TerminalCommand, run, write_media
+
+
+@pytest.fixture(scope="module")
+def media(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_media(tmp_path_factory.mktemp("cli"))
+
+
+def test_a_terminal_shows_text_the_status_and_a_bar_that_is_removed(media: Path) -> None:
+    running = TerminalCommand(("transcribe", "talk.mp3", *FAST), media)
+    text = running.wait_for(lambda text: "of 0:20" in text and "loading model" in text)
+    assert "talk.mp3" in text
+    assert running.end() == 0
+    assert "0:16  Please enter the number you wish to call." in running.text()
+    assert "of 0:20" not in running.text()
+    assert "loading" not in running.text()
+    assert "1 transcribed: 0:20 in" in running.text()
+    assert not running.screen.cursor.hidden
+
+
+def test_a_job_has_a_bar_for_all_recordings(media: Path, tmp_path: Path) -> None:
+    running = TerminalCommand(
+        ("transcribe", "talks", "nowhere.mp3", "-o", str(tmp_path), *FAST), media
+    )
+    assert "left" in running.wait_for(lambda text: "left" in text)
+    assert running.end() == 1
+    text = running.text()
+    assert "failed nowhere.mp3: there is no such file" in text
+    assert f"done b.wav 0:20 en -> {tmp_path}"[:60] in text
+    assert "2 transcribed, 1 failed: 0:40 in" in text
+
+
+def test_ctrl_c_stops_at_once_and_the_same_command_resumes(tmp_path: Path) -> None:
+    (tmp_path / "talks").mkdir()
+    recordings.write(recordings.prompts("en", duration=400), tmp_path / "talks" / "long.wav")
+    arguments = ("transcribe", "talks", "-o", "texts", "--model", "tiny.en", "--beam-size", "5")
+    running = TerminalCommand(arguments, tmp_path)
+    running.wait_for(lambda text: re.search(r"1:\d\d of", text))
+    start = time.monotonic()
+    running.process.send_signal(signal.SIGINT)
+    assert running.end() == 130
+    assert time.monotonic() - start < 2
+    assert "stopped: 0 transcribed; run the same command again to resume" in running.text()
+    assert not running.screen.cursor.hidden
+    assert not list((tmp_path / "texts").glob("[!.]*"))
+    result = run(*arguments, "--verbose", cwd=tmp_path)
+    assert "1 transcribed: 6:40" in result.stderr
+    assert (tmp_path / "texts" / "long.txt").stat().st_size > 1000

@@ -1,0 +1,48 @@
+import numpy as np
+
+from whisperbatch.chunking.merge import AudioBuffer, plan
+from whisperbatch.types import SAMPLING_RATE, WINDOW, SpeechSpan, to_samples
+
+
+def test_plan_without_spans_is_empty() -> None:
+    assert plan([], WINDOW) == []
+
+
+def test_chunks_end_at_a_long_pause_before_they_are_full() -> None:
+    # a greedy plan would put 28 s into the first chunk and end at a pause of 0.1 s
+    lengths = (9, 9, 9, 9, 9)
+    pauses = (0.1, 1.0, 0.1, 0.1)
+    spans = []
+    position = 0.0
+    for length, pause in zip(lengths, (*pauses, 0), strict=True):
+        spans.append(SpeechSpan(to_samples(position), to_samples(position + length)))
+        position += length + pause
+    assert plan(spans, WINDOW) == [2, 3]
+
+
+def test_fewer_chunks_are_preferred_to_longer_pauses() -> None:
+    spans = [
+        SpeechSpan(i * 6 * SAMPLING_RATE, i * 6 * SAMPLING_RATE + 5 * SAMPLING_RATE)
+        for i in range(5)
+    ]
+    assert plan(spans, WINDOW) == [5]
+
+
+def test_buffer_returns_a_copy() -> None:
+    buffer = AudioBuffer()
+    block = np.arange(100, dtype=np.float32)
+    buffer.append(block)
+    taken = buffer.take(SpeechSpan(10, 20))
+    np.testing.assert_array_equal(taken, block[10:20])
+    assert not np.shares_memory(taken, block)
+
+
+def test_buffer_is_addressed_by_recording_sample() -> None:
+    buffer = AudioBuffer(start=1000)
+    recording = np.arange(2000, dtype=np.float32)
+    for first in range(1000, 2000, 100):
+        buffer.append(recording[first : first + 100])
+        buffer.forget(first - 250)
+    assert buffer.end == 2000
+    taken = buffer.take(SpeechSpan(1651, 1999))
+    np.testing.assert_array_equal(taken, recording[1651:1999])

@@ -1,0 +1,62 @@
+import io
+import sys
+
+import pytest
+from rich.console import Console
+
+from whisperbatch.cli.screen import JsonLines, Lines, Terminal, open_screen, print_note_on_terminal
+from whisperbatch.jobs import WorkItem
+
+ITEM = WorkItem("-", ())
+
+
+@pytest.mark.parametrize(
+    ("json_lines", "text", "quiet", "expected"),
+    [
+        (False, False, False, "loading\n"),
+        (True, False, False, "loading\n"),
+        (False, True, False, ""),  # only text goes through a pipe
+        (False, False, True, ""),
+        (True, False, True, ""),
+    ],
+)
+def test_without_a_terminal_the_status_goes_to_standard_error_unless_text_is_printed(
+    capsys: pytest.CaptureFixture[str],
+    *,
+    json_lines: bool,
+    text: bool,
+    quiet: bool,
+    expected: str,
+) -> None:
+    screen = open_screen([ITEM], json_lines=json_lines, text=text, quiet=quiet)
+    assert isinstance(screen, JsonLines if json_lines else Lines)
+    screen.show_status("loading")
+    screen.show_status("")
+    screen.close()
+    assert capsys.readouterr() == ("", expected)
+
+
+def test_a_terminal_shows_the_status_until_it_is_removed() -> None:
+    out = io.StringIO()
+    console = Console(file=out, force_terminal=True, width=100)
+    screen = Terminal(console, [ITEM], text=True)
+    try:
+        screen.show_status("loading model base ...")
+        screen.show_status("compiling")
+        descriptions = [bar.description for bar in screen._bars.tasks]
+        assert descriptions == ["-", "compiling"]
+        screen.show_status("")
+        assert [bar.description for bar in screen._bars.tasks] == ["-"]
+    finally:
+        screen.close()
+
+
+def test_a_note_for_the_terminal_is_not_printed_elsewhere(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    print_note_on_terminal("loading")
+    assert capsys.readouterr().err == ""
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    print_note_on_terminal("loading")
+    print_note_on_terminal("")
+    assert capsys.readouterr().err == "loading\n"

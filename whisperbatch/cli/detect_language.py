@@ -1,0 +1,69 @@
+"""The command `whisperbatch detect-language`."""
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict
+from typing import Any, Final
+
+import whisperbatch as wb
+from whisperbatch.cli.loading import loading_status
+from whisperbatch.cli.screen import print_error, print_note_on_terminal, print_result
+from whisperbatch.errors import OptionError, WhisperBatchError
+from whisperbatch.jobs import find_inputs
+from whisperbatch.options import for_detection
+from whisperbatch.text import LANGUAGES
+from whisperbatch.types import LanguageDetection
+
+MAX_ALTERNATIVES: Final = 2  # languages printed after the best language
+MIN_PROBABILITY: Final = 0.005  # of an alternative: less would be printed as 0 %
+
+
+def detect_languages(
+    inputs: Iterable[str],
+    model: str,
+    load_keywords: Mapping[str, Any],
+    options: Mapping[str, Any],
+    *,
+    json_lines: bool,
+) -> int:
+    """Print the language of each recording, and return the exit status.
+
+    Raises:
+        WhisperBatchError: the options are invalid, there are no recordings, or the model does not
+            load.
+    """
+    for_detection(**options)
+    files = tuple(find_inputs(inputs))
+    if not files:
+        raise OptionError(f"no recordings in {', '.join(inputs)}")
+    failed = 0
+    with loading_status(model, print_note_on_terminal):
+        asr = wb.load(model, **load_keywords)
+    with asr:
+        for file in files:
+            try:
+                detection = asr.detect_language(file.source, **options)
+            except WhisperBatchError as error:
+                failed += 1
+                print_error(error)
+                continue
+            if json_lines:
+                print_result(json.dumps({"source": file.source, **asdict(detection)}))
+            else:
+                name = f"{file.source}: " if len(files) > 1 else ""
+                print_result(f"{name}{_described(detection)}")
+    return 1 if failed else 0
+
+
+def _described(detection: LanguageDetection) -> str:
+    """Return a detection as text: "en (English) 93%, then fr 4%, de 1%"."""
+    if detection.language is None:
+        return f"none ({detection.reason})" if detection.reason else "none"
+    alternatives = [
+        f"{code} {probability:.0%}"
+        for code, probability in list(detection.probabilities.items())[1 : 1 + MAX_ALTERNATIVES]
+        if probability >= MIN_PROBABILITY
+    ]
+    ending = f", then {', '.join(alternatives)}" if alternatives else ""
+    name = LANGUAGES[detection.language].title()
+    return f"{detection.language} ({name}) {detection.probability:.0%}{ending}"

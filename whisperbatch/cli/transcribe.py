@@ -1,0 +1,304 @@
+"""The command `whisperbatch transcribe`.
+
+find recordings -> skip finished outputs -> load the model -> transcribe -> write files
+"""
+
+import os
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, closing, nullcontext
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import whisperbatch as wb
+from whisperbatch.cli.interrupts import ExitOnSignal
+from whisperbatch.cli.loading import loading_status
+from whisperbatch.cli.screen import Screen, clock, open_screen, print_note
+from whisperbatch.cli.timeline import PLOT_FORMATS, check_plot, write_timeline
+from whisperbatch.errors import OptionError
+from whisperbatch.jobs import (
+    LEDGER_NAME,
+    Event,
+    Failed,
+    Finished,
+    Job,
+    Ledger,
+    WorkItem,
+    digest,
+    find_inputs,
+    plan_outputs,
+    run_job,
+)
+from whisperbatch.models import find_model, fingerprint
+from whisperbatch.options import Options, resolve
+from whisperbatch.types import Transcript
+from whisperbatch.writers import FORMATS, SubtitleOptions, check_layout, make_folder, write
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TranscribeArguments:
+    """The arguments of the command.
+
+    Attributes:
+        inputs: files, directories, patterns, URLs, "-".
+        model: its name.
+        formats: formats of the files, separated by commas, or "all"; empty if not given.
+        output_dir: directory of the files; empty writes each file next to its recording.
+        resume: skip finished recordings; None means True if an input is a directory.
+        plot: "png", "html", or empty.
+        json_lines: print segments as JSON.
+        quiet: show no progress bars.
+        layout: of subtitles.
+        load_keywords: keywords of `load`.
+        options: keywords of `transcribe`.
+    """
+
+    inputs: tuple[str, ...]
+    model: str
+    formats: str
+    output_dir: str
+    resume: bool | None
+    plot: str
+    json_lines: bool
+    quiet: bool
+    layout: SubtitleOptions
+    load_keywords: Mapping[str, Any]
+    options: Mapping[str, Any]
+
+    @property
+    def directories(self) -> list[Path]:
+        """The inputs that are directories."""
+        return [Path(name) for name in self.inputs if os.path.isdir(name)]  # noqa: PTH112 - Path raises for long names
+
+    @property
+    def resumes(self) -> bool:
+        """Whether finished recordings are skipped."""
+        return bool(self.directories) if self.resume is None else self.resume
+
+
+@dataclass(slots=True)
+class _Tally:
+    """Counts the recordings of a run.
+
+    Attributes:
+        already_done: recordings that an earlier run has finished.
+        transcribed: recordings that this run has finished.
+        failed: recordings that failed.
+        seconds: duration of the transcribed recordings.
+        started: time when the model was loaded; None before.
+    """
+
+    already_done: int
+    transcribed: int = 0
+    failed: int = 0
+    seconds: float = 0.0
+    started: float | None = None
+
+    def start(self) -> None:
+        """Start the clock."""
+        self.started = time.monotonic()
+
+    def count(self, event: Event) -> None:
+        """Count a recording that has finished or failed."""
+        if isinstance(event, Finished):
+            self.transcribed += 1
+            self.seconds += event.transcript.duration
+        elif isinstance(event, Failed):
+            self.failed += 1
+
+    def summary(self) -> str:
+        """Return the counts and the speed, on one line."""
+        parts = [f"{self.transcribed} transcribed"]
+        parts += [f"{self.failed} failed"] if self.failed else []
+        parts += [f"{self.already_done} already done"] if self.already_done else []
+        counts = ", ".join(parts)
+        if not self.seconds or self.started is None:
+            return counts
+        elapsed = time.monotonic() - self.started
+        speed = f"{self.seconds / elapsed:.0f} times real time"
+        return f"{counts}: {clock(self.seconds)} in {clock(elapsed)}, {speed}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Plan:
+    """The work of a run, before finished outputs are skipped.
+
+    Attributes:
+        items: all recordings and their outputs.
+        options: of the transcription.
+        text: whether the text of segments is printed.
+        ledger_dir: directory of the ledger; None if the run has no ledger.
+        weights: fingerprint of the model.
+    """
+
+    items: tuple[WorkItem, ...]
+    options: Options
+    text: bool
+    ledger_dir: Path | None
+    weights: str
+
+
+def transcribe_all(arguments: TranscribeArguments) -> int:
+    """Transcribe all recordings, and return the exit status.
+
+    Raises:
+        WhisperBatchError: an argument is invalid, or the model does not load.
+    """
+    plan = _plan(arguments)
+    layouts = {name: arguments.layout.fitted(name) for name in FORMATS}
+    # the number of threads does not change the text
+    load_keywords = [
+        (name, value)
+        for name, value in sorted(arguments.load_keywords.items())
+        if "threads" not in name
+    ]
+
+    def settings(output: Path) -> str:
+        layout = layouts.get(output.suffix[1:])
+        return digest(plan.weights, plan.options, load_keywords, layout)
+
+    with _ledger(plan.ledger_dir) as ledger:
+        job = Job(settings, ledger, redo=not arguments.resumes)
+        remaining = [job.remaining(item) for item in plan.items]
+        tally = _Tally(already_done=remaining.count(None))
+        screen = open_screen(
+            [entry if isinstance(entry, WorkItem) else entry.item for entry in remaining if entry],
+            json_lines=arguments.json_lines,
+            text=plan.text,
+            quiet=arguments.quiet,
+        )
+        say_goodbye = partial(_say_goodbye, screen, tally, arguments, plan)
+        with ExitOnSignal(say_goodbye), closing(screen):
+            _transcribe(arguments, plan, job, remaining, tally=tally, screen=screen)
+    silent = arguments.quiet or (plan.text and not sys.stderr.isatty())
+    if tally.failed or not silent:
+        print_note(tally.summary())
+    return 1 if tally.failed else 0
+
+
+def _plan(arguments: TranscribeArguments) -> _Plan:
+    formats = _formats(arguments)
+    files = tuple(find_inputs(arguments.inputs, {f".{name}" for name in FORMATS}))
+    if not files:
+        raise OptionError(f"no recordings in {', '.join(arguments.inputs)}")
+    directories = arguments.directories
+    many = len(files) > 1 or bool(directories)
+    if many and not formats and not arguments.json_lines:
+        formats = ("txt",)
+    options = _options(arguments, formats)
+    output_dir = Path(arguments.output_dir) if arguments.output_dir else None
+    plots = (f"timeline.{arguments.plot}",) if arguments.plot else ()
+    items = plan_outputs(files, (*formats, *plots), output_dir)
+    if arguments.resume and not items[0].outputs:
+        raise OptionError("--resume has no effect if no files are written; add --format")
+    if arguments.plot:
+        for item in items:
+            if item.path is None or (item.path.exists() and not item.path.is_file()):
+                raise OptionError(
+                    f"--plot reads a recording twice, and {item.source} can be read only once; "
+                    "give a file"
+                )
+    ledger_dir = output_dir or next(iter(directories), files[0].directory or Path())
+    if output_dir:
+        make_folder(output_dir)
+    # a run without --resume updates a ledger that exists, but creates none
+    has_ledger = arguments.resumes or (ledger_dir / LEDGER_NAME).exists()
+    transformers = arguments.load_keywords.get("engine") == "torch"
+    return _Plan(
+        items=items,
+        options=options,
+        text=not many and not arguments.json_lines,
+        ledger_dir=ledger_dir if has_ledger and items[0].outputs else None,
+        weights=fingerprint(find_model(arguments.model, transformers=transformers)),
+    )
+
+
+def _transcribe(
+    arguments: TranscribeArguments,
+    plan: _Plan,
+    job: Job,
+    remaining: Sequence[WorkItem | Failed | None],
+    *,
+    tally: _Tally,
+    screen: Screen,
+) -> None:
+    """Load the model, transcribe the remaining recordings, and show each event."""
+
+    def write_output(transcript: Transcript, path: Path) -> None:
+        suffix = path.suffix[1:]
+        if suffix in PLOT_FORMATS:
+            write_timeline(transcript, path, plan.options)
+        else:
+            write(transcript, path, options=arguments.layout.fitted(suffix))
+
+    def show(event: Event) -> None:
+        tally.count(event)
+        screen.show(event)
+
+    for entry in remaining:
+        if isinstance(entry, Failed):
+            show(entry)
+    items = [entry for entry in remaining if isinstance(entry, WorkItem)]
+    if not items:
+        return
+    with loading_status(arguments.model, screen.show_status):
+        asr = wb.load(arguments.model, **arguments.load_keywords)
+    with asr:
+        tally.start()
+        ordered = not any(item.outputs for item in items)
+        for event in run_job(asr, items, plan.options, job, write=write_output, ordered=ordered):
+            show(event)
+
+
+def _say_goodbye(
+    screen: Screen, tally: _Tally, arguments: TranscribeArguments, plan: _Plan
+) -> None:
+    """Restore the terminal, and say whether the run can be resumed."""
+    screen.close()
+    if arguments.resumes and plan.ledger_dir:
+        hint = "; run the same command again to resume"
+    elif plan.items[0].outputs:
+        hint = "; unfinished recordings start again next time (--resume keeps their progress)"
+    else:
+        hint = ""
+    print_note(f"stopped: {tally.summary()}{hint}")
+
+
+def _options(arguments: TranscribeArguments, formats: Sequence[str]) -> Options:
+    """Return the options of the transcription.
+
+    Layouts that need words switch word timestamps on.
+    """
+    check_layout(arguments.layout, formats)
+    given = dict(arguments.options)
+    needs_words = arguments.layout.needs_words
+    if needs_words:
+        given.setdefault("word_timestamps", True)
+    options = resolve(None, **given)
+    if needs_words and not options.word_timestamps:
+        raise OptionError(f"{needs_words[0]} has no effect without word_timestamps")
+    return options
+
+
+def _formats(arguments: TranscribeArguments) -> tuple[str, ...]:
+    """Return the formats of the files: those given, or txt if there is an output directory."""
+    if arguments.plot:
+        check_plot(arguments.plot)
+    names = (
+        [name.strip().lower() for name in arguments.formats.split(",")] if arguments.formats else []
+    )
+    if names == ["all"]:
+        return FORMATS
+    for name in names:
+        if name not in FORMATS:
+            raise OptionError(f"--format {name or '(empty)'} is none of {', '.join(FORMATS)}, all")
+    if not names and arguments.output_dir and not arguments.plot:
+        return ("txt",)
+    return tuple(dict.fromkeys(names))
+
+
+def _ledger(directory: Path | None) -> AbstractContextManager[Ledger | None]:
+    return Ledger(directory) if directory else nullcontext()

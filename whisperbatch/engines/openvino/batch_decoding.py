@@ -1,0 +1,258 @@
+"""One batch on OpenVINO's decoder, from the prompts to the last token.
+
+    rows         0        2        3         rows of the batch that are not finished (row 1 is)
+    slots        0        1        2         the index of each row's keys and values
+    sequences    0 1 2    3 4 5    6 7 8     beams of each row, in the order of the slots
+
+When a row is finished, the row in the last slot moves to the free slot.
+"""
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from whisperbatch.engines.openvino.buffers import DecoderBuffers
+from whisperbatch.engines.openvino.decoder_graphs import FIRST_KEY_VALUE_INPUT
+from whisperbatch.engines.openvino.embeddings import TokenEmbeddings
+from whisperbatch.engines.search.alignment import DecodingTrace
+from whisperbatch.engines.search.beam_search import (
+    Candidates,
+    Floats,
+    Integers,
+    SearchResult,
+)
+
+MIN_PROJECTED: Final = 8
+"""Hidden states in one call of the vocabulary projection; fewer are padded with zeros.
+
+With 8-bit weights OpenVINO computes fewer than 5 hidden states with another kernel, which rounds
+otherwise: on a processor with AMX a log-probability changed by up to 0.026. From 5 on, results are
+equal to the last bit.
+"""
+
+
+class BatchDecoding:
+    """The decoding of one batch. See `search.StepFunction`.
+
+    Args:
+        embeddings: of the tokens.
+        buffers: no other batch may use them at the same time.
+        output: of the encoder, shape (rows, positions, d_model).
+        heads: the alignment heads, as (layer, head).
+        biases: of the logits after the first token, shape (vocabulary,).
+        no_repeat_ngram_size: length of the n-grams that may not occur twice; 0 allows all.
+    """
+
+    def __init__(
+        self,
+        embeddings: TokenEmbeddings,
+        buffers: DecoderBuffers,
+        output: Floats,
+        *,
+        heads: Sequence[tuple[int, int]],
+        biases: Floats,
+        no_repeat_ngram_size: int = 0,
+    ) -> None:
+        self._embeddings, self._buffers, self._biases = embeddings, buffers, biases[None]
+        self._no_repeat_ngram_size = no_repeat_ngram_size
+        rows, positions, _ = output.shape
+        self._key_values = buffers.key_values(rows, positions)
+        self._texts: list[list[tuple[int, ...]]] = [[()] for _ in range(rows)]  # of each beam
+        self._rows = list(range(rows))  # of the batch, in the order of the search
+        self._slots = list(range(rows))  # of `_rows`, in `_key_values`
+        self._length = 0  # tokens read, with the prompt
+        # Queries of the alignment heads: of the prompts, (rows, heads, tokens, head_size), and of
+        # each step with its rows, (rows, heads, beams, head_size)
+        self._prompt_queries: Floats = np.empty(0, np.float32)
+        self._step_queries: list[tuple[list[int], Floats]] = []
+        self._alignment_keys: dict[int, npt.NDArray[Any]] = {}  # (heads, positions, head_size)
+        for row in range(rows):
+            self._compute_key_values(row, np.ascontiguousarray(output[row : row + 1]), heads)
+        self._attach_key_values()
+
+    def read_prompts(self, prompts: Integers, start: int) -> Floats:
+        """Read the prompts.
+
+        Args:
+            prompts: shape (rows, length).
+            start: index of the start of transcript in the prompts.
+
+        Returns:
+            Hidden states of the tokens, shape (rows, length, d_model).
+        """
+        self._buffers.decoder_layers.reset_state()
+        length = prompts.shape[1]
+        causal_mask = np.triu(np.full((length, length), -np.inf, np.float32), 1)
+        hidden, queries = self._run_layers(prompts, np.arange(len(prompts)), causal_mask)
+        self._prompt_queries = queries[:, :, start:].copy()
+        return hidden.copy()
+
+    def __call__(self, tokens: Integers, sources: Integers, rows: Sequence[int]) -> Candidates:
+        """See `search.StepFunction`."""
+        beams = tokens.shape[1]
+        previous_beams = self._step_queries[-1][1].shape[2] if self._step_queries else 1
+        slots = np.array([self._slots[row] for row in rows])
+        source_sequences = slots[:, None] * previous_beams + sources
+        if len(rows) < len(self._rows):
+            self._keep_rows(rows)
+        order = np.argsort(self._slots)  # the row in each slot
+        mask = np.zeros((1, self._length + 1), np.float32)
+        hidden, queries = self._run_layers(
+            tokens[order].reshape(-1, 1), source_sequences[order].ravel(), mask
+        )
+        self._step_queries.append((list(self._rows), queries[self._slots]))
+        biases = self._biases
+        if self._no_repeat_ngram_size:
+            biases = self._biases_without_repeats(tokens, sources, rows)
+        return self.most_probable(hidden.reshape(len(rows), beams, -1)[self._slots], biases)
+
+    def read_last_tokens(self, results: Sequence[SearchResult]) -> None:
+        """Read the last token of each hypothesis that was cut off.
+
+        A token is placed by the query that predicts it, and ends at the position that the next
+        query gives, so an alignment needs the query of the last token too.
+        """
+        cut_off = [
+            row for row, result in enumerate(results) if len(result.beams) < len(result.tokens)
+        ]
+        if cut_off:
+            tokens = np.array([[results[row].tokens[-1]] for row in cut_off])
+            sources = np.array([[(0, *results[row].beams)[-1]] for row in cut_off])
+            self(tokens, sources, [self._rows.index(row) for row in cut_off])
+
+    def trace(self, row: int, result: SearchResult) -> DecodingTrace:
+        """Return the queries and keys of a row's hypothesis."""
+        beams = (*result.beams, 0)[: len(result.tokens)]
+        queries = [
+            step_queries[rows.index(row), :, beam, None]
+            for (rows, step_queries), beam in zip(self._step_queries, beams, strict=False)
+        ]
+        return DecodingTrace(
+            result.tokens,
+            result.logprobs,
+            np.concatenate((self._prompt_queries[row], *queries), axis=1),
+            self._alignment_keys[row],
+        )
+
+    def most_probable(self, hidden: Floats, biases: Floats) -> Candidates:
+        """Return the most probable tokens after hidden states (..., d_model).
+
+        Args:
+            hidden: shape (..., d_model).
+            biases: of the logits, shape (1 or number of hidden states, vocabulary).
+        """
+        count = hidden.size // hidden.shape[-1]
+        logits, tokens, log_sums, _ = self._project(hidden, biases, np.zeros(count, np.int64))
+        shape = (*hidden.shape[:-1], -1)
+        logprobs = logits - log_sums
+        return Candidates(tokens.reshape(shape).astype(np.int64), logprobs.reshape(shape))
+
+    def token_logprobs(self, hidden: Floats, token: int) -> Floats:
+        """Return the log-probability of one token after hidden states (rows, d_model)."""
+        tokens = np.full(len(hidden), token)
+        _, _, log_sums, logits = self._project(hidden, np.zeros_like(self._biases), tokens)
+        logprobs: Floats = (logits - log_sums)[:, 0]
+        return logprobs
+
+    def _compute_key_values(
+        self, row: int, output: Floats, heads: Sequence[tuple[int, int]]
+    ) -> None:
+        """Compute the keys and values of a row of encoder output (1, positions, d_model)."""
+        request = self._buffers.cross_kv
+        self._buffers.set_inputs(request, output)
+        for number, array in enumerate(self._key_values):
+            request.set_output_tensor(number, self._buffers.shared_tensor(array[row : row + 1]))
+        request.infer()
+        self._alignment_keys[row] = np.stack(
+            [self._key_values[2 * layer][row, head] for layer, head in heads]
+        )
+
+    def _attach_key_values(self) -> None:
+        for number, array in enumerate(self._key_values):
+            self._buffers.decoder_layers.set_input_tensor(
+                FIRST_KEY_VALUE_INPUT + number, self._buffers.shared_tensor(array)
+            )
+
+    def _keep_rows(self, rows: Sequence[int]) -> None:
+        """Drop all rows but these; their keys and values move to the first slots."""
+        slots = [self._slots[row] for row in rows]
+        free = [slot for slot in range(len(rows)) if slot not in slots]
+        for number, slot in enumerate(slots):
+            if slot >= len(rows):
+                slots[number] = free.pop()
+                for array in self._key_values:
+                    array[slots[number]] = array[slot]
+        self._key_values = [array[: len(rows)] for array in self._key_values]
+        self._rows = [self._rows[row] for row in rows]
+        self._slots = slots
+        self._attach_key_values()
+
+    def _biases_without_repeats(
+        self, tokens: Integers, sources: Integers, rows: Sequence[int]
+    ) -> Floats:
+        """Return biases, shape (rows * beams, vocabulary), that prevent repeated n-grams.
+
+        As in CTranslate2, only decoded tokens count, not the prompt.
+        """
+        self._texts = [
+            [
+                (*self._texts[row][source], token)
+                for token, source in zip(row_tokens, row_sources, strict=True)
+            ]
+            for row, row_tokens, row_sources in zip(
+                rows, tokens.tolist(), sources.tolist(), strict=True
+            )
+        ]
+        texts = [text for beams in self._texts for text in beams]
+        biases = np.repeat(self._biases, len(texts), axis=0)
+        for text_biases, text in zip(biases, texts, strict=True):
+            text_biases[blocked_by_ngrams(text, self._no_repeat_ngram_size)] = -np.inf
+        return biases
+
+    def _project(
+        self, hidden: Floats, biases: Floats, tokens: Integers
+    ) -> tuple[Floats, Integers, Floats, Floats]:
+        """Return the outputs of the graph `vocabulary_projection`.
+
+        The returned arrays last until the next call.
+        """
+        request = self._buffers.vocabulary_projection
+        flat = np.ascontiguousarray(hidden.reshape(-1, hidden.shape[-1]))
+        count = len(flat)
+        if (padding := MIN_PROJECTED - count) > 0:
+            flat, tokens = np.pad(flat, ((0, padding), (0, 0))), np.pad(tokens, (0, padding))
+            if len(biases) > 1:
+                biases = np.pad(biases, ((0, padding), (0, 0)))
+        self._buffers.set_inputs(request, flat, biases, tokens[:, None])
+        request.infer()
+        logits, top, log_sums, token_logits = (
+            request.get_output_tensor(number).data[:count] for number in range(4)
+        )
+        return logits, top, log_sums, token_logits
+
+    def _run_layers(
+        self, tokens: Integers, source_sequences: Integers, mask: Floats
+    ) -> tuple[Floats, Floats]:
+        """Return hidden states and queries, in the order of the slots.
+
+        The returned arrays last until the next call.
+        """
+        request = self._buffers.decoder_layers
+        embedded = self._embeddings.with_positions(tokens, self._length)
+        self._length += tokens.shape[1]
+        self._buffers.set_inputs(
+            request, embedded, source_sequences.astype(np.int32), mask[None, None]
+        )
+        request.infer()
+        return request.get_output_tensor(0).data, request.get_output_tensor(1).data
+
+
+def blocked_by_ngrams(text: Sequence[int], size: int) -> list[int]:
+    """Return the tokens that would complete an n-gram of `size` tokens that `text` contains."""
+    last = tuple(text[len(text) - size + 1 :])
+    starts = range(len(text) - size + 1)
+    return [
+        text[start + size - 1] for start in starts if tuple(text[start : start + size - 1]) == last
+    ]
