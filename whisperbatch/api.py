@@ -17,7 +17,6 @@ from whisperbatch.pipeline import chunk_recording
 from whisperbatch.streams import SegmentStream, collect
 from whisperbatch.transcriber import Transcriber, check_many
 from whisperbatch.types import Chunk, LanguageDetection, Source, Transcript
-from whisperbatch.vad import open_vad
 
 DEFAULT_MODEL: Final = "base"
 
@@ -272,7 +271,7 @@ def _chunks(
     source: Source | AudioReader, reader: AudioReader, options: Options
 ) -> Generator[Chunk, None, None]:
     with nullcontext() if reader is source else reader:
-        yield from chunk_recording(reader.blocks(), open_vad(options), options)
+        yield from chunk_recording(reader.blocks(), options)
 
 
 def _closing(asr: Transcriber, items: Iterator[T]) -> Generator[T, None, None]:

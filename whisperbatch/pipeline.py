@@ -23,6 +23,7 @@ from whisperbatch.audio.reader import AudioReader
 from whisperbatch.batching import attach_voters, batches, in_order, in_sequence
 from whisperbatch.chunking.merge import chunks
 from whisperbatch.decoding.batch_decoder import BatchDecoder, RowResult
+from whisperbatch.decoding.engine_options import options_for
 from whisperbatch.errors import EngineError, WhisperBatchError
 from whisperbatch.features import feature_extractor
 from whisperbatch.language.code_switching import CodeSwitching, with_language_scores
@@ -53,16 +54,17 @@ READ_AHEAD: Final = 2  # chunks read ahead from each recording
 
 
 def chunk_recording(
-    blocks: Iterable[Samples], vad: Vad, options: Options, recording: int = 0
+    blocks: Iterable[Samples], options: Options, vad: Vad | None = None, recording: int = 0
 ) -> Iterator[Chunk]:
     """Yield the chunks of a recording, numbered from 0 across all ranges of `clip_timestamps`.
 
     Args:
         blocks: all samples of the recording.
-        vad: the result of `open_vad` for these options.
         options: ranges, speech spans and chunks.
+        vad: the result of `open_vad` for these options, if it is open already.
         recording: number of the recording.
     """
+    vad = vad or open_vad(options)
     index = 0
     for offset, clip in clips(blocks, options.clip_timestamps):
         for chunk in chunks(
@@ -82,9 +84,12 @@ def detect_language(
     is true. Otherwise the reader keeps its position, and the language is None.
 
     Raises:
+        OptionError: the model cannot honour an option.
         AudioError: the recording cannot be read.
         EngineError: the model failed.
     """
+    if engine.is_multilingual or "en" not in (options.languages or ("en",)):
+        options = options_for(engine, options)
     if not engine.is_multilingual:
         log.info("%s: en, because model %s is English-only", reader.name, engine.name)
         return english_only(engine.name)
@@ -96,7 +101,7 @@ def detect_language(
         log.info("%s: %s, so the language needs the whole recording", reader.name, reason)
         if not read_through:
             return UNREADABLE
-        chunk_stream = chunk_recording(reader.blocks(), vad, window_options(options))
+        chunk_stream = chunk_recording(reader.blocks(), window_options(options), vad)
         windows = spread_windows(chunk_stream, options)
     if not windows:
         return NO_SPEECH
@@ -110,12 +115,15 @@ class PipelineRun:
     Args:
         engine: runs the model.
         openers: functions that open the recordings, each called when its recording is to be read.
-        options: the result of `options_for`.
+        options: as the user gave them.
         isolate: whether a failure of the engine ends only the recordings of the failed batch.
             Otherwise the failure ends the run.
         readers: number of recordings read at a time.
         ordered: whether the results keep the order of the recordings. A slow recording then delays
             the results of later recordings.
+
+    Raises:
+        OptionError: the model cannot honour an option.
 
     Yields:
         (recording, Segment), in order within a recording, and an `End` after the last segment of
@@ -133,6 +141,7 @@ class PipelineRun:
         readers: int = 1,
         ordered: bool = True,
     ) -> None:
+        options = options_for(engine, options)
         self._engine = engine
         self._openers = openers
         self._options = options
@@ -212,7 +221,7 @@ class PipelineRun:
         with closing(reader):
             try:
                 self._decide_language(recording, reader)
-                yield from chunk_recording(reader.blocks(), self._vad, self._options, recording)
+                yield from chunk_recording(reader.blocks(), self._options, self._vad, recording)
             except WhisperBatchError as error:
                 failure = error
             del self._readers[recording]

@@ -10,7 +10,6 @@ from typing import Literal, Self, Unpack, overload
 import numpy as np
 
 from whisperbatch.audio.reader import AudioReader, open_audio
-from whisperbatch.decoding.engine_options import options_for
 from whisperbatch.errors import ClosedError, OptionError, WhisperBatchError
 from whisperbatch.options import Options
 from whisperbatch.options.keywords import DetectionKeywords, OptionKeywords, for_detection, resolve
@@ -72,7 +71,8 @@ class Transcriber:
         resolved = resolve(options, **keywords)
         reader = open_audio(source, resolved)
         try:
-            run = PipelineRun(self._engine, [lambda: reader], self._resolved(resolved))
+            self._check_open()
+            run = PipelineRun(self._engine, [lambda: reader], resolved)
             return SegmentStream(run, reader.name, reader.close)
         except BaseException:
             reader.close()
@@ -193,8 +193,6 @@ class Transcriber:
             if reader is not source:
                 stack.enter_context(reader)
             self._check_open()
-            if self._engine.is_multilingual or "en" not in (options.languages or ("en",)):
-                options = options_for(self._engine, options)
             return detect_language(self._engine, reader, options, read_through=read_through)
 
     def close(self) -> None:
@@ -216,16 +214,12 @@ class Transcriber:
     def _run_many(
         self, sources: Iterable[Source], options: Options, *, isolate: bool, ordered: bool
     ) -> PipelineRun:
-        resolved = self._resolved(options)
-        openers = (functools.partial(open_audio, source, resolved) for source in sources)
+        self._check_open()
+        openers = (functools.partial(open_audio, source, options) for source in sources)
         readers = 1 if ordered else READERS
         return PipelineRun(
-            self._engine, openers, resolved, isolate=isolate, readers=readers, ordered=ordered
+            self._engine, openers, options, isolate=isolate, readers=readers, ordered=ordered
         )
-
-    def _resolved(self, options: Options) -> Options:
-        self._check_open()
-        return options_for(self._engine, options)
 
     def _check_open(self) -> None:
         if self._closed:

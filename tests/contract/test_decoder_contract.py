@@ -1,4 +1,4 @@
-"""What every decoder must do: find what float32 finds, and place it where that does."""
+"""The contract of decoders: the texts, times and languages that CTranslate2 finds in float32."""
 
 from collections.abc import Iterator
 
@@ -16,13 +16,13 @@ from whisperbatch.protocols import Alignment
 from whisperbatch.types import Hypothesis
 
 SETUPS = (
-    # decoder, arithmetic, how far the log-probability of a text may be from float32's
+    # decoder, compute type, maximum difference of avg_logprob and no_speech_prob from float32's
     pytest.param(("ctranslate2", "int8", 0.05), marks=pytest.mark.slow),
     ("openvino", "int8", 0.03),
     ("openvino", "float32", 2e-3),
 )
-FRAMES = (2800, 2400, 1500, 700)
-SEARCHES = (
+FRAMES = (2800, 2400, 1500, 700)  # feature frames of each row that are not padding
+OPTIONS = (
     DecodeOptions(beam_size=1),
     DecodeOptions(beam_size=5),
     DecodeOptions(beam_size=3, patience=2.0, length_penalty=0.5, max_new_tokens=20),
@@ -30,10 +30,10 @@ SEARCHES = (
     DecodeOptions(beam_size=2, no_repeat_ngram_size=2),
 )
 
-Found = tuple[list[Hypothesis], list[Alignment]]
+Decoded = tuple[list[Hypothesis], list[Alignment]]
 
 
-def engine(decoder: str, compute_type: str) -> CTranslate2Engine:
+def load(decoder: str, compute_type: str) -> CTranslate2Engine:
     return CTranslate2Engine(
         find_model("base"),
         name="base",
@@ -46,95 +46,100 @@ def engine(decoder: str, compute_type: str) -> CTranslate2Engine:
 
 @pytest.fixture(scope="module")
 def features() -> npt.NDArray[np.float32]:
-    """Four rows: long ones, a short one, and one with little in it."""
+    """Four rows: two long, one short, and one with little speech."""
     samples = (recordings.dense("en", 60).samples / 32768).astype(np.float32)
     extract = feature_extractor("whisper", 80)
     rows = []
     for number, frames in enumerate(FRAMES):
-        made = extract(samples[number * 160_000 :][: frames * 160])
-        padding = ((0, 0), (0, 3000 - made.shape[1]))
-        rows.append(np.pad(made, padding, constant_values=extract.pad_value(made)))
+        row = extract(samples[number * 160_000 :][: frames * 160])
+        padding = ((0, 0), (0, 3000 - row.shape[1]))
+        rows.append(np.pad(row, padding, constant_values=extract.pad_value(row)))
     return np.stack(rows)
 
 
-def decoded(
-    made: CTranslate2Engine, features: npt.NDArray[np.float32], options: DecodeOptions
-) -> Found:
-    vocabulary = WhisperTokenizer(made.tokenizer, multilingual=True)
-    start = vocabulary.prompt("en", "transcribe")
-    encoded = made.encode(features)
-    count = len(features)
-    found = made.generate(encoded, [[*start, vocabulary.no_timestamps]] * count, options)
-    texts = [list(one.tokens) for one in found]
-    return found, made.align(encoded, [start] * count, texts, FRAMES[:count])
+def decode(
+    engine: CTranslate2Engine, features: npt.NDArray[np.float32], options: DecodeOptions
+) -> Decoded:
+    tokenizer = WhisperTokenizer(engine.tokenizer, multilingual=True)
+    start = tokenizer.prompt("en", "transcribe")
+    encoded = engine.encode(features)
+    rows = len(features)
+    hypotheses = engine.generate(encoded, [[*start, tokenizer.no_timestamps]] * rows, options)
+    tokens = [list(hypothesis.tokens) for hypothesis in hypotheses]
+    return hypotheses, engine.align(encoded, [start] * rows, tokens, FRAMES[:rows])
 
 
 @pytest.fixture(scope="module")
-def exact(features: npt.NDArray[np.float32]) -> list[Found]:
-    made = engine("ctranslate2", "float32")
-    found = [decoded(made, features, options) for options in SEARCHES]
-    made.close()
-    return found
+def expected(features: npt.NDArray[np.float32]) -> list[Decoded]:
+    """CTranslate2's texts in float32, for each of the options."""
+    engine = load("ctranslate2", "float32")
+    decoded = [decode(engine, features, options) for options in OPTIONS]
+    engine.close()
+    return decoded
 
 
 @pytest.fixture(scope="module", params=SETUPS, ids=lambda setup: f"{setup[0]} {setup[1]}")
 def setup(
     request: pytest.FixtureRequest, features: npt.NDArray[np.float32]
-) -> Iterator[tuple[list[Found], float, bool]]:
-    decoder, compute_type, most = request.param
-    made = engine(decoder, compute_type)
+) -> Iterator[tuple[list[Decoded], float, bool]]:
+    """Texts for each of the options, their maximum difference, and whether this is float32."""
+    decoder, compute_type, max_difference = request.param
+    engine = load(decoder, compute_type)
     yield (
-        [decoded(made, features, options) for options in SEARCHES],
-        most,
+        [decode(engine, features, options) for options in OPTIONS],
+        max_difference,
         compute_type == "float32",
     )
-    made.close()
+    engine.close()
 
 
-@pytest.mark.parametrize("search", range(len(SEARCHES)))
-def test_a_decoder_is_near_to_float32(
-    setup: tuple[list[Found], float, bool], exact: list[Found], search: int
+@pytest.mark.parametrize("number", range(len(OPTIONS)))
+def test_hypotheses_are_close_to_float32(
+    setup: tuple[list[Decoded], float, bool], expected: list[Decoded], number: int
 ) -> None:
-    found, most, same = setup
-    for one, wanted in zip(found[search][0], exact[search][0], strict=True):
-        assert one.avg_logprob == pytest.approx(wanted.avg_logprob, abs=most)
-        assert one.no_speech_prob == pytest.approx(wanted.no_speech_prob, abs=most)
-        if same:
-            assert one.tokens == wanted.tokens
+    decoded, max_difference, is_float32 = setup
+    for hypothesis, reference in zip(decoded[number][0], expected[number][0], strict=True):
+        assert hypothesis.avg_logprob == pytest.approx(reference.avg_logprob, abs=max_difference)
+        assert hypothesis.no_speech_prob == pytest.approx(
+            reference.no_speech_prob, abs=max_difference
+        )
+        if is_float32:
+            assert hypothesis.tokens == reference.tokens
         else:
-            assert abs(len(one.tokens) - len(wanted.tokens)) <= 3
+            assert abs(len(hypothesis.tokens) - len(reference.tokens)) <= 3
 
 
-@pytest.mark.parametrize("search", range(len(SEARCHES)))
-def test_texts_lie_where_float32_places_them(
-    setup: tuple[list[Found], float, bool], exact: list[Found], search: int
+@pytest.mark.parametrize("number", range(len(OPTIONS)))
+def test_alignments_are_close_to_float32(
+    setup: tuple[list[Decoded], float, bool], expected: list[Decoded], number: int
 ) -> None:
-    found, _, same = setup
+    decoded, _, is_float32 = setup
     compared = 0
-    pairs = zip(*found[search], *exact[search], strict=True)
-    for one, placed, wanted, wanted_placed in pairs:
-        if one.tokens != wanted.tokens:
-            assert not same
+    rows = zip(*decoded[number], *expected[number], strict=True)
+    for hypothesis, alignment, reference, reference_alignment in rows:
+        if hypothesis.tokens != reference.tokens:
+            assert not is_float32
             continue
-        compared += len(one.tokens)
-        for own, other in (
-            (placed.starts, wanted_placed.starts),
-            (placed.ends, wanted_placed.ends),
+        compared += len(hypothesis.tokens)
+        for times, reference_times in (
+            (alignment.starts, reference_alignment.starts),
+            (alignment.ends, reference_alignment.ends),
         ):
-            assert np.median(np.abs(own - other)) <= 0.02
-            assert (np.abs(own - other) <= 0.1).mean() > 0.9
-        difference = np.abs(placed.probabilities - wanted_placed.probabilities)
-        # CTranslate2 tells them without the tokens that are never decoded, others with
+            assert np.median(np.abs(times - reference_times)) <= 0.02
+            assert (np.abs(times - reference_times) <= 0.1).mean() > 0.9
+        difference = np.abs(alignment.probabilities - reference_alignment.probabilities)
+        # CTranslate2's probabilities leave out the tokens that are never decoded; the other
+        # decoders' include them
         assert np.median(difference) < 0.03
     assert compared > 10
 
 
-def test_languages_are_as_probable_as_in_float32(features: npt.NDArray[np.float32]) -> None:
-    wanted, found = (
-        made.detect_language(made.encode(features))
-        for made in (engine("ctranslate2", "float32"), engine("openvino", "int8"))
+def test_language_probabilities_are_close_to_float32(features: npt.NDArray[np.float32]) -> None:
+    expected, probabilities = (
+        engine.detect_language(engine.encode(features))
+        for engine in (load("ctranslate2", "float32"), load("openvino", "int8"))
     )
-    for one, other in zip(found, wanted, strict=True):
-        assert one.keys() == other.keys()
-        assert sum(one.values()) == pytest.approx(1, abs=1e-5)
-        assert max(abs(one[code] - other[code]) for code in one) < 0.05
+    for row, expected_row in zip(probabilities, expected, strict=True):
+        assert row.keys() == expected_row.keys()
+        assert sum(row.values()) == pytest.approx(1, abs=1e-5)
+        assert max(abs(row[code] - expected_row[code]) for code in row) < 0.05

@@ -1,4 +1,4 @@
-"""What every encoder must do: be near to float32, and give a row what it gives it alone."""
+"""The contract of encoders: close to float32, and a row is encoded the same in every batch."""
 
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -12,10 +12,11 @@ from whisperbatch.engines.ctranslate2.engine import CTranslate2Engine
 from whisperbatch.features import feature_extractor
 from whisperbatch.models.registry import find_model
 
-MOST = {"ctranslate2": 0.1, "openvino": 0.05}  # of the norm of the difference, beside float32's
+MAX_ERROR = {"ctranslate2": 0.1, "openvino": 0.05}
+"""Norm of the difference from float32, relative to the norm in float32."""
 
 
-def encoded(engine: CTranslate2Engine, features: npt.NDArray[np.float32]) -> npt.NDArray[Any]:
+def encode_rows(engine: CTranslate2Engine, features: npt.NDArray[np.float32]) -> npt.NDArray[Any]:
     rows = [engine.split(engine.encode(features))[n] for n in range(len(features))]
     return np.concatenate([np.array(row.view) for row in rows])  # type: ignore[attr-defined]
 
@@ -28,7 +29,7 @@ def features() -> npt.NDArray[np.float32]:
 
 
 @pytest.fixture(scope="module")
-def exact(features: npt.NDArray[np.float32]) -> npt.NDArray[Any]:
+def float32_output(features: npt.NDArray[np.float32]) -> npt.NDArray[Any]:
     engine = CTranslate2Engine(
         find_model("base"),
         name="base",
@@ -36,37 +37,38 @@ def exact(features: npt.NDArray[np.float32]) -> npt.NDArray[Any]:
         compute_type="float32",
         encoder="ctranslate2",
     )
-    found = encoded(engine, features)
+    output = encode_rows(engine, features)
     engine.close()
-    return found
+    return output
 
 
-@pytest.mark.parametrize("encoder", MOST)
-def test_an_encoder_is_near_to_float32(
-    encoder: str, features: npt.NDArray[np.float32], exact: npt.NDArray[Any]
+@pytest.mark.parametrize("encoder", MAX_ERROR)
+def test_an_encoder_is_close_to_float32(
+    encoder: str, features: npt.NDArray[np.float32], float32_output: npt.NDArray[Any]
 ) -> None:
     engine = CTranslate2Engine(find_model("base"), name="base", device="cpu", encoder=encoder)
-    found = encoded(engine, features)
-    assert found.shape == exact.shape == (3, 1500, 512)
-    assert found.dtype == np.float32
-    for row, wanted in zip(found, exact, strict=True):
-        error = np.linalg.norm(row - wanted) / np.linalg.norm(wanted)
-        assert 0 < error < MOST[encoder]
-    assert np.array_equal(encoded(engine, features[1:2])[0], found[1])
-    short = encoded(engine, np.ascontiguousarray(features[:, :, :1000]))
+    output = encode_rows(engine, features)
+    assert output.shape == float32_output.shape == (3, 1500, 512)
+    assert output.dtype == np.float32
+    for row, expected in zip(output, float32_output, strict=True):
+        error = np.linalg.norm(row - expected) / np.linalg.norm(expected)
+        assert 0 < error < MAX_ERROR[encoder]
+    assert np.array_equal(encode_rows(engine, features[1:2])[0], output[1])
+    short = encode_rows(engine, np.ascontiguousarray(features[:, :, :1000]))
     assert short.shape == (3, 500, 512)
     with ThreadPoolExecutor(3) as pool:
-        again = list(pool.map(lambda n: encoded(engine, features[n : n + 1]), range(3)))
-    assert np.array_equal(np.concatenate(again), found)
+        in_threads = list(pool.map(lambda n: encode_rows(engine, features[n : n + 1]), range(3)))
+    assert np.array_equal(np.concatenate(in_threads), output)
     engine.close()
 
 
-def test_float32_is_asked_of_openvino_too(
-    features: npt.NDArray[np.float32], exact: npt.NDArray[Any]
+def test_openvino_computes_in_float32_if_the_compute_type_is_float32(
+    features: npt.NDArray[np.float32], float32_output: npt.NDArray[Any]
 ) -> None:
     engine = CTranslate2Engine(
         find_model("base"), name="base", device="cpu", compute_type="float32", encoder="openvino"
     )
-    error = np.linalg.norm(encoded(engine, features) - exact) / np.linalg.norm(exact)
+    output = encode_rows(engine, features)
+    error = np.linalg.norm(output - float32_output) / np.linalg.norm(float32_output)
     assert error < 1e-4
     engine.close()

@@ -10,6 +10,9 @@ from benchmarks import recordings, scoring, timing
 from benchmarks.recordings import Recording
 
 
+pytestmark = pytest.mark.slow  # ten minutes and three hours of audio
+
+
 @pytest.fixture(scope="module")
 def transcript(long_speech_wav: Path, base_model: str) -> wb.Transcript:
     return wb.transcribe(long_speech_wav, model=base_model, language="en", beam_size=5)
@@ -45,7 +48,6 @@ def test_segments_are_phrases_in_order(transcript: wb.Transcript) -> None:
         assert one.end <= other.start
 
 
-@pytest.mark.slow
 def test_memory_does_not_grow_with_the_recording(tmp_path: Path, tiny_model: str) -> None:
     """3 hours beside 20 minutes, each in a process of its own.
 

@@ -59,7 +59,7 @@ def sources() -> list[Sound]:
     rng = np.random.default_rng(0)
     found = []
     for seed in range(3):
-        clean = recordings.prompts("en", duration=20 + 10 * seed, seed=seed).samples
+        clean = recordings.prompts("en", duration=15 + 5 * seed, seed=seed).samples
         noisy = clean + 1000 * rng.standard_normal(len(clean))
         found.append(noisy.clip(-32768, 32767).astype(np.int16))
     return found
@@ -88,7 +88,7 @@ def test_the_recordings_need_retries_and_samples(
     assert any(segment.temperature for transcript in found for segment in transcript.segments)
 
 
-@pytest.mark.parametrize("batch_size", [1, 2, 4, 8, 16])
+@pytest.mark.parametrize("batch_size", [1, 3, 16])
 @pytest.mark.parametrize("temperature", TEMPERATURES)
 def test_neither_batch_size_nor_workers_make_a_difference(
     tiny: wb.Transcriber,
@@ -137,8 +137,8 @@ def test_another_seed_gives_other_samples(tiny: wb.Transcriber, sources: list[So
 
 
 def test_the_language_does_not_depend_on_the_batch() -> None:
-    """The first half minute is Spanish, the rest English."""
-    parts = [recordings.prompts(code, duration=25).samples for code in ("es", "en", "en", "en")]
+    """The first 25 s are Spanish, the rest English."""
+    parts = [recordings.prompts(code, duration=25).samples for code in ("es", "en", "en")]
     source = np.concatenate(parts)
     with wb.load("base", device="cpu", compute_type="int8") as asr:
         first, *others = (

@@ -74,9 +74,9 @@ def saved(directory: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def read(directory: Path) -> Arrays:
-    from whisperbatch.engines.torch.transformers_weights import SavedArrays  # noqa: PLC0415 - see above
+    from whisperbatch.engines.torch.transformers_weights import SafetensorsArrays  # noqa: PLC0415 - see above
 
-    return SavedArrays(directory)
+    return SafetensorsArrays(directory)
 
 
 @pytest.mark.parametrize(("model", "shards"), [("base", 1), ("tiny.en", 3)])

@@ -9,7 +9,6 @@ import time
 import wave
 from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -17,21 +16,19 @@ import numpy as np
 import numpy.typing as npt
 from tokenizers import Tokenizer
 
+from tests.unit.small_tokenizers import small_tokenizer
 from whisperbatch.errors import ClosedError, EngineError
-from whisperbatch.models.registry import find_model
 from whisperbatch.options import DecodeOptions
 from whisperbatch.protocols import Alignment, Encoded, Sampling
 from whisperbatch.types import SAMPLING_RATE, Hypothesis
 
 
-@cache
 def tokenizer() -> Tokenizer:
-    return Tokenizer.from_file(str(find_model("tiny.en") / "tokenizer.json"))
+    return small_tokenizer(multilingual=False)
 
 
-@cache
 def multilingual_tokenizer() -> Tokenizer:
-    return Tokenizer.from_file(str(find_model("base") / "tokenizer.json"))
+    return small_tokenizer(multilingual=True)
 
 
 @dataclass(frozen=True)

@@ -1,8 +1,8 @@
 """Two small tokenizers of Whisper's form, so that unit tests need no weights.
 
-Both have the 256 bytes and a few hundred merges of a byte-level BPE, learnt from the text below, and
-Whisper's special tokens in their order. As in Whisper, timestamps follow the last special token and
-are not in the tokenizer's own list.
+Both have the 256 bytes, the merges of a byte-level BPE that is trained on the text below, and
+Whisper's special tokens in their order. As in Whisper, timestamps follow the last special token
+and are not in the list of the tokenizer.
 """
 
 from functools import cache

@@ -45,7 +45,7 @@ ALLOWED: Final = {
         *("audio", "engines", "errors", "models", "options"),
         *("pipeline", "streams", "transcriber", "types"),
     },
-    "writers": {"errors", "text", "types"},
+    "writers": {"errors", "options", "text", "types"},
     "jobs": {"errors", "options", "protocols", "transcriber", "types", "writers"},
 }
 """The packages and root modules that each may import. `cli` and `compat` have a rule below."""

@@ -201,7 +201,7 @@ def _segment_row(segment: Segment) -> str:
 def _omission_row(omission: Omission) -> str:
     content = html.escape(omission.text) or f"{omission.end - omission.start:.1f} s"
     return (
-        f'<tr class="dropped"><td>{_clock(omission.start)}</td><td></td><td></td>'
+        f'<tr class="omissions"><td>{_clock(omission.start)}</td><td></td><td></td>'
         f"<td>{omission.reason}: {content}</td></tr>"
     )
 

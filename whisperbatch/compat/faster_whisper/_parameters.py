@@ -49,7 +49,7 @@ FASTER_WHISPER_NAMES: Final = {
 
 @dataclass(frozen=True, kw_only=True)
 class TranscribeArguments:
-    """The arguments of a call of faster-whisper's `transcribe`, unchanged."""
+    """The arguments of a call of faster-whisper's `transcribe`; tokens of a prompt are a tuple."""
 
     language: str | None
     task: str
@@ -125,17 +125,10 @@ def to_options(
         **_speech_keywords(
             arguments.vad_filter, arguments.vad_parameters, arguments.clip_timestamps
         ),
+        **_language_keywords(arguments, language, multilingual=multilingual),
     }
     if arguments.chunk_length:
         keywords["chunk_length"] = arguments.chunk_length
-    threshold = arguments.language_detection_threshold
-    if multilingual:
-        keywords["multilingual"] = True
-        keywords.update(_language_keywords(implicit(1), threshold))
-    elif language is None:
-        keywords.update(_language_keywords(arguments.language_detection_segments, threshold))
-    else:
-        keywords["language"] = language
     return _resolve(lambda: resolve(None, **keywords))
 
 
@@ -165,7 +158,7 @@ def detection_options(
     """
     speech = _speech_keywords(vad_filter, vad_parameters, clip_timestamps)
     speech.pop("max_speech_duration", None)
-    keywords: OptionKeywords = {**speech, **_language_keywords(segments, threshold)}
+    keywords: OptionKeywords = {**speech, **_detection_window_keywords(segments, threshold)}
     return _resolve(lambda: for_detection(**cast("DetectionKeywords", keywords)))
 
 
@@ -296,8 +289,20 @@ def _speech_keywords(
     return keywords
 
 
-def _language_keywords(segments: int, threshold: float | None) -> OptionKeywords:
-    """Return the options of language detection.
+def _language_keywords(
+    arguments: TranscribeArguments, language: str | None, *, multilingual: bool
+) -> OptionKeywords:
+    """Return the options of the language: the given language, or how to detect it."""
+    threshold = arguments.language_detection_threshold
+    if multilingual:
+        return {"multilingual": True, **_detection_window_keywords(implicit(1), threshold)}
+    if language is None:
+        return _detection_window_keywords(arguments.language_detection_segments, threshold)
+    return {"language": language}
+
+
+def _detection_window_keywords(segments: int, threshold: float | None) -> OptionKeywords:
+    """Return the options of the windows for language detection.
 
     An explicit number of segments also sets faster-whisper's window length, 30 s.
     """

@@ -284,7 +284,7 @@ class CTranslate2Engine:
         """Align `rows` by CTranslate2.
 
         CTranslate2 pads the rows of a call to the longest text. Padding changes the last digits of
-        the attention, and now and then a time. On a CPU each row therefore has a call of its own,
+        the attention, and sometimes a time. On a CPU each row therefore has a call of its own,
         which also takes a third less time. On CUDA there is a call for each start sequence, since
         a call takes only one.
         """

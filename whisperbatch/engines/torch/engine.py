@@ -137,10 +137,12 @@ class TorchEngine:
         with self._exclusive_model() as model:
             tensor = torch.from_numpy(np.ascontiguousarray(features))
             blocks = tensor.split(ROWS_PER_CALL[self._device.type])
-            models = [model, self._draft_model] if self._draft_model else [model]
+            networks = [model.network]
+            if self._draft_model:
+                networks.append(self._draft_model.network)
             outputs = [
-                torch.cat([each.network.encode(block.to(self._device)) for block in blocks])
-                for each in models
+                torch.cat([network.encode(block.to(self._device)) for block in blocks])
+                for network in networks
             ]
         return _Encoded(len(features), *outputs)
 
