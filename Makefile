@@ -1,7 +1,8 @@
 # Everything happens in .venv; only Python 3.11 or newer and make are needed.
 #   make demo              transcribe a recording in nine languages, shown as it is decoded
 #   make demo FILE=a.mp3   transcribe your own recording
-#   make test              all checks and all tests
+#   make test              checks and tests, in at most ten minutes on two cores
+#   make test-all          all tests, in at most an hour
 #   make bench             compare the speed with faster-whisper, in under ten minutes
 #   make rivals            install other Whisper programs into .venv-rivals, to compare with
 
@@ -11,7 +12,10 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check -q
 RIVALS := .venv-rivals
-QUICK := and not slow
+PYTEST = HF_HUB_OFFLINE=1 $(BIN)/python -m pytest --durations=15
+# Two processes, each on half of the cores (conftest.py). A test file runs in one of them, so that
+# its models and recordings are loaded once.
+PARALLEL := -n 2 --dist loadfile
 SPEECH := en es fr it ru demo music librivox
 
 .PHONY: demo test test-all lint bench rivals clean
@@ -20,14 +24,16 @@ SPEECH := en es fr it ru demo music librivox
 demo: $(VENV)/.demo
 	@$(BIN)/python examples/demo.py $(if $(FILE),"$(FILE)")
 
-# First the tests that run without PyTorch, as the package installs; then PyTorch is installed for
-# the other tests. test-all also runs the slow tests: the same checks on more recordings.
-test-all: QUICK :=
-test-all: test
+# The package as it installs, without PyTorch: at most ten minutes on two cores.
 test: lint $(VENV)/.speech
-	HF_HUB_OFFLINE=1 $(BIN)/python -m pytest --durations=15 -m "not kaldi and not torch $(QUICK)"
+	$(PYTEST) $(PARALLEL) -m "not kaldi and not torch and not slow"
+
+# All tests: also the slow tests, the tests that need PyTorch, the oldest supported versions of the
+# dependencies, and the installation beside other projects. At most an hour on two cores.
+test-all: lint $(VENV)/.speech
+	$(PYTEST) $(PARALLEL) -m "not kaldi and not torch"
 	@$(MAKE) --no-print-directory $(VENV)/.kaldi
-	HF_HUB_OFFLINE=1 $(BIN)/python -m pytest --durations=15 -m "(kaldi or torch) $(QUICK)"
+	$(PYTEST) -m "kaldi or torch"
 
 lint: $(VENV)/.test
 	$(BIN)/ruff check

@@ -6,7 +6,7 @@ fixtures fetch missing speech.
 
 import os
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -16,6 +16,7 @@ os.environ["HF_HUB_OFFLINE"] = "1"
 
 from hypothesis import settings
 
+import whisperbatch as wb
 from benchmarks import recordings
 from benchmarks.recordings import Recording
 
@@ -26,6 +27,17 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 # The same cases in every run: a random failure does not show which change caused it.
 settings.register_profile("fixed", derandomize=True, deadline=None)
 settings.load_profile("fixed")
+
+
+def pytest_configure() -> None:
+    """Give each process of pytest-xdist its own cores, which the engines' threads then share."""
+    worker = os.environ.get("PYTEST_XDIST_WORKER")
+    if worker and hasattr(os, "sched_setaffinity"):
+        count = int(os.environ["PYTEST_XDIST_WORKER_COUNT"])
+        cores = sorted(os.sched_getaffinity(0))[int(worker[2:]) :: count]
+        if cores:
+            os.sched_setaffinity(0, cores)
+
 
 Save = Callable[[Recording, str], Path]
 
@@ -64,6 +76,20 @@ def long_speech() -> Recording:
 def long_speech_wav(long_speech: Recording, save: Save) -> Path:
     """Ten minutes of English prompts with pauses, as a file."""
     return save(long_speech, ".wav")
+
+
+@pytest.fixture(scope="session")
+def base() -> Iterator[wb.Transcriber]:
+    """The multilingual model, loaded once."""
+    with wb.load("base", device="cpu") as asr:
+        yield asr
+
+
+@pytest.fixture(scope="session")
+def tiny() -> Iterator[wb.Transcriber]:
+    """The small English model, loaded once."""
+    with wb.load("tiny.en", device="cpu") as asr:
+        yield asr
 
 
 @pytest.fixture(scope="session")

@@ -1,6 +1,5 @@
 """Nothing said is lost, nothing is made up, and words are where they are said: real weights."""
 
-from collections.abc import Iterator
 from itertools import pairwise
 from statistics import median
 
@@ -9,12 +8,6 @@ import pytest
 import whisperbatch as wb
 from benchmarks import corpora, recordings, scoring
 from benchmarks.recordings import Recording
-
-
-@pytest.fixture(scope="module")
-def base() -> Iterator[wb.Transcriber]:
-    with wb.load("base", device="cpu") as asr:
-        yield asr
 
 
 def words_of(found: wb.Transcript) -> list[wb.Word]:

@@ -1,7 +1,6 @@
 """Languages on real weights and real speech: detected over the whole, and where they change."""
 
 import io
-from collections.abc import Iterator
 
 import numpy as np
 import pytest
@@ -12,12 +11,6 @@ from benchmarks.languages import block_errors, errors_alone, in_language, opened
 from whisperbatch.text.scripts import foreign_letters
 
 GREEDY = wb.Options(beam_size=1)
-
-
-@pytest.fixture(scope="module")
-def base() -> Iterator[wb.Transcriber]:
-    with wb.load("base", device="cpu", compute_type="int8") as asr:
-        yield asr
 
 
 class Pipe(io.RawIOBase):

@@ -9,7 +9,6 @@ import whisperbatch as wb
 from benchmarks import recordings, scoring, timing
 from benchmarks.recordings import Recording
 
-
 pytestmark = pytest.mark.slow  # ten minutes and three hours of audio
 
 

@@ -6,7 +6,6 @@ How many errors a long recording has is in test_promises.py.
 import gc
 import io
 import threading
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 from pathlib import Path
@@ -29,18 +28,6 @@ MEGABYTE = 2**20
 def differ(one: str, other: str) -> float:
     """Part of the words of `one` that are others in `other`."""
     return scoring.word_error_rate(one, other).rate
-
-
-@pytest.fixture(scope="module")
-def base() -> Iterator[wb.Transcriber]:
-    with wb.load("base", device="cpu") as asr:
-        yield asr
-
-
-@pytest.fixture(scope="module")
-def tiny() -> Iterator[wb.Transcriber]:
-    with wb.load("tiny.en", device="cpu") as asr:
-        yield asr
 
 
 @pytest.fixture(scope="module")
@@ -190,9 +177,7 @@ def test_abandoned_streams_leave_nothing(
     assert min(memory for *_, memory in late) - max(memory for *_, memory in early) < 10 * MEGABYTE
 
 
-@pytest.mark.parametrize(
-    "compute_type", ["int8", pytest.param("float32", marks=pytest.mark.slow)]
-)
+@pytest.mark.parametrize("compute_type", ["int8", pytest.param("float32", marks=pytest.mark.slow)])
 def test_closing_frees_the_weights(compute_type: str) -> None:
     process = psutil.Process()
     wb.load("tiny.en", device="cpu", compute_type=compute_type).close()

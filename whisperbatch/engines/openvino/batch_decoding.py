@@ -41,7 +41,7 @@ class BatchDecoding:
         buffers: no other batch may use them at the same time.
         output: of the encoder, shape (rows, positions, d_model).
         heads: the alignment heads, as (layer, head).
-        biases: of the logits after the first token, shape (vocabulary,).
+        biases: of the logits, for every token but the first of a row; shape (vocabulary,).
         no_repeat_ngram_size: length of the n-grams that may not occur twice; 0 allows all.
     """
 
