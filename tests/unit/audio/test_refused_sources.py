@@ -167,7 +167,7 @@ def test_options_that_do_not_fit_the_source() -> None:
 @pytest.mark.parametrize(
     "source",
     [None, 5, 1.5, [0.0, 0.1], {"a": 1}, object(), b"", b"path.mp3", Audio(cast("Any", [0.0]))],
-    ids=repr,
+    ids=lambda source: repr(source).partition(" at 0x")[0],
 )
 def test_objects_that_are_not_sources(source: object) -> None:
     with pytest.raises(AudioError) as caught:

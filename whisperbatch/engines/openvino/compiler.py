@@ -67,6 +67,10 @@ class GraphCompiler:
         path = self._path(name, settings)
         if path and (cached := self._read(path, settings)) is not None:
             return cached
+        if path:
+            log.info(
+                "compiling for this processor; later runs start faster", extra={"progress": True}
+            )
         compiled = self.core.compile_model(build(), "CPU", settings)
         if path:
             self._write(path, compiled)
