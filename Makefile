@@ -1,24 +1,30 @@
-# Everything happens in .venv; only Python 3.11 or newer and make are needed.
+# Everything happens in .venv; only Python 3.10 or newer and make are needed.
 #   make demo              transcribe a recording in nine languages, shown as it is decoded
 #   make demo FILE=a.mp3   transcribe your own recording
 #   make test              checks and tests, in at most ten minutes on two cores
 #   make test-all          all tests, in at most an hour
+#   make oldest            tests with the oldest supported versions of the dependencies
+#   make beside            check that pip can install whisperbatch beside WhisperX and others
 #   make bench             compare the speed with faster-whisper, in under ten minutes
 #   make rivals            install other Whisper programs into .venv-rivals, to compare with
 
-PYTHON ?= $(shell for p in python3.11 python3 python3.12 python3.13 python3.14; do \
-	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
+PYTHON ?= $(shell for p in python3.11 python3 python3.12 python3.13 python3.14 python3.10; do \
+	$$p -c 'import sys; sys.exit(sys.version_info < (3, 10))' 2>/dev/null && echo $$p && break; done)
+OLD_PYTHON ?= $(shell for p in python3.10 "$$HOME"/.pyenv/versions/3.10.*/bin/python $(PYTHON); do \
+	$$p -c pass 2>/dev/null && echo $$p && break; done)
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check -q
 RIVALS := .venv-rivals
+OLDEST := .venv-oldest
+BESIDE := whisperx transformers pyannote.audio openai-whisper
 PYTEST = HF_HUB_OFFLINE=1 $(BIN)/python -m pytest --durations=15
 # Two processes, each on half of the cores (conftest.py). A test file runs in one of them, so that
 # its models and recordings are loaded once.
 PARALLEL := -n 2 --dist loadfile
 SPEECH := en es fr it ru demo music librivox
 
-.PHONY: demo test test-all lint bench rivals clean
+.PHONY: demo test test-all oldest beside lint bench rivals clean
 .DEFAULT_GOAL := demo
 
 demo: $(VENV)/.demo
@@ -34,6 +40,18 @@ test-all: lint $(VENV)/.speech
 	$(PYTEST) $(PARALLEL) -m "not kaldi and not torch"
 	@$(MAKE) --no-print-directory $(VENV)/.kaldi
 	$(PYTEST) -m "kaldi or torch"
+	@$(MAKE) --no-print-directory oldest beside
+
+# The oldest versions of Python and of the dependencies: unit tests, contracts, the drop-in, the
+# command line.
+oldest: $(OLDEST)/.oldest $(VENV)/.speech
+	HF_HUB_OFFLINE=1 $(OLDEST)/bin/python -m pytest $(PARALLEL) -m "not kaldi and not torch and not slow" \
+		tests/unit tests/property tests/contract \
+		tests/model/test_cli.py tests/model/test_compat.py tests/model/test_reproducible.py
+
+# Dry-run installations of the core beside the newest version of each of these libraries.
+beside: $(VENV)/.test
+	@for others in $(BESIDE) "$(BESIDE)"; do $(BIN)/python -m tests.beside $$others || exit 1; done
 
 lint: $(VENV)/.test
 	$(BIN)/ruff check
@@ -52,12 +70,12 @@ bench: $(VENV)/.speech
 rivals: $(RIVALS)/.rivals
 
 clean:
-	rm -rf $(VENV) $(RIVALS) .cache/speech .cache/ggml
+	rm -rf $(VENV) $(RIVALS) $(OLDEST) .cache/speech .cache/ggml
 
 # Stamp files: only a change of pyproject.toml installs the packages again.
 $(VENV)/.made:
 	@test -n "$(PYTHON)" || \
-		{ echo "whisperbatch needs Python 3.11 or newer; name one with: make PYTHON=..."; exit 1; }
+		{ echo "whisperbatch needs Python 3.10 or newer; name one with: make PYTHON=..."; exit 1; }
 	$(PYTHON) -m venv $(VENV)
 	@touch $@
 
@@ -67,6 +85,12 @@ $(VENV)/.demo: pyproject.toml | $(VENV)/.made
 
 $(VENV)/.test: pyproject.toml | $(VENV)/.made
 	$(PIP) install -e ".[test]"
+	@touch $@
+
+$(OLDEST)/.oldest: pyproject.toml tests/oldest.txt
+	$(OLD_PYTHON) -m venv --clear $(OLDEST)
+	$(OLDEST)/bin/python -m pip --disable-pip-version-check -q install \
+		-c tests/oldest.txt -e ".[test]"
 	@touch $@
 
 $(VENV)/.speech: benchmarks/speech.py $(VENV)/.test

@@ -55,8 +55,7 @@ def convert(directory: Path, kind: str) -> Path:
     """
     digest = hashlib.sha256()
     for path in (directory / "model.bin", Path(conversions.__file__), Path(__file__)):
-        with path.open("rb") as file:
-            digest.update(hashlib.file_digest(file, "sha256").digest())
+        digest.update(hashlib.sha256(path.read_bytes()).digest())
     target = CACHE / f"{digest.hexdigest()[:16]}-{kind}.bin"
     if not target.exists():
         CACHE.mkdir(parents=True, exist_ok=True)

@@ -3,7 +3,8 @@
 from dataclasses import dataclass, replace
 from math import isfinite
 from statistics import median
-from typing import Self
+
+from typing_extensions import Self
 
 from benchmarks import scoring
 from benchmarks.manifest import Entry

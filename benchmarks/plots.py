@@ -51,14 +51,14 @@ def _bars(rows: Sequence[dict[str, Any]], path: Path) -> Path:
     figure = Figure(figsize=(2 + (0.6 + 0.35 * len(names)) * len(groups), 4.5))
     axes = figure.add_subplot()
     width = 0.8 / len(names)
-    times = {(row["work"], row["beam"], row["system"]): row["times"] for row in rows}
-    systems = [[name for name in names if (*group, name) in times] for group in groups]
+    times = {((row["work"], row["beam"]), row["system"]): row["times"] for row in rows}
+    systems = [[name for name in names if (group, name) in times] for group in groups]
     for name in names:
         bar_groups = [(n, group) for n, group in enumerate(groups) if name in systems[n]]
         places = [
             n + (systems[n].index(name) - (len(systems[n]) - 1) / 2) * width for n, _ in bar_groups
         ]
-        heights = [times[*group, name] for _, group in bar_groups]
+        heights = [times[group, name] for _, group in bar_groups]
         bars = axes.bar(places, heights, width, label=name, color=COLORS.get(name))
         axes.bar_label(bars, fmt="%.3g", fontsize="x-small")
     axes.set_xticks(range(len(groups)), [f"{work}\nbeam {beam}" for work, beam in groups])

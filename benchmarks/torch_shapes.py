@@ -13,11 +13,12 @@ batch of each size warms up.
 import argparse
 import time
 from collections.abc import Iterator, Mapping
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import torch
+from typing_extensions import Self
 
 from whisperbatch.engines.torch.engine import COMPUTE_TYPES
 from whisperbatch.engines.torch.network import Network, build_network

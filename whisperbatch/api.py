@@ -4,7 +4,9 @@ import inspect
 from collections.abc import Generator, Iterable, Iterator
 from contextlib import ExitStack, nullcontext
 from os import PathLike
-from typing import Final, Literal, TypedDict, TypeVar, Unpack, cast, overload
+from typing import Final, Literal, TypedDict, TypeVar, cast, overload
+
+from typing_extensions import Unpack
 
 from whisperbatch.audio.reader import AudioReader, open_audio
 from whisperbatch.engines.loading import check_device_index, check_keywords, load_torch_engine

@@ -2,10 +2,11 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Final, Self
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
+from typing_extensions import Self
 
 from whisperbatch.errors import WhisperBatchError
 from whisperbatch.protocols import Encoded, FeatureExtractor

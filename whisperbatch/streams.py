@@ -2,7 +2,9 @@
 
 from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import ExitStack, closing
-from typing import Literal, Self
+from typing import Literal
+
+from typing_extensions import Self
 
 from whisperbatch.errors import ClosedError, WhisperBatchError
 from whisperbatch.pipeline import PipelineRun

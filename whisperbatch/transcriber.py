@@ -5,9 +5,10 @@ from collections.abc import Generator, Iterable
 from contextlib import ExitStack
 from os import PathLike
 from types import TracebackType
-from typing import Literal, Self, Unpack, overload
+from typing import Literal, overload
 
 import numpy as np
+from typing_extensions import Self, Unpack
 
 from whisperbatch.audio.reader import AudioReader, open_audio
 from whisperbatch.errors import ClosedError, OptionError, WhisperBatchError

@@ -14,6 +14,7 @@ from benchmarks import recordings
 from whisperbatch.decoding.tokenizer import WhisperTokenizer
 from whisperbatch.engines.ctranslate2.engine import CTranslate2Engine
 from whisperbatch.engines.openvino import loading
+from whisperbatch.engines.openvino.graph import open_core
 from whisperbatch.features import feature_extractor
 from whisperbatch.models import find_model
 from whisperbatch.options import DecodeOptions
@@ -53,8 +54,7 @@ def results(engine: CTranslate2Engine, encoded: Encoded, options: DecodeOptions)
 
 def main(backend: str, compute_type: str, precision: str = "") -> int:
     if precision == "f32":
-        open_core = loading.open_core
-        loading.open_core = lambda **_: (open_core(exact=True)[0], "f32")
+        vars(loading)["open_core"] = lambda **_: (open_core(exact=True)[0], "f32")
     samples = (recordings.dense("en", 60).samples / 32768).astype(np.float32)
     extract = feature_extractor("whisper", 80)
     seconds = [samples[number * 5 * 16000 :][: 9 * 16000] for number in range(ROWS)]

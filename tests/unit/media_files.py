@@ -12,6 +12,7 @@ import av
 import numpy as np
 from av.audio.stream import AudioStream
 from av.container import OutputContainer
+from av.video.stream import VideoStream
 from numpy.lib.stride_tricks import sliding_window_view
 
 from whisperbatch.audio.reader import open_audio
@@ -60,7 +61,7 @@ def encode(
         picture = output.add_stream(video, rate=10) if video else None
         tracks = [output.add_stream(codec, rate=rate, layout=layout, options=dict(options or {}))]
         tracks += [output.add_stream(codec, rate=rate, layout="mono") for _ in more]
-        if isinstance(picture, av.VideoStream):
+        if isinstance(picture, VideoStream):
             seconds = len(channels[0]) / rate + late
             _encode_picture(output, picture, frames=round(seconds * 10))
         for track, planes in zip(tracks, [channels, *([samples] for samples in more)], strict=True):
@@ -69,7 +70,7 @@ def encode(
     return file.getvalue()
 
 
-def _encode_picture(output: OutputContainer, stream: av.VideoStream, frames: int) -> None:
+def _encode_picture(output: OutputContainer, stream: VideoStream, frames: int) -> None:
     stream.width = stream.height = 64
     stream.pix_fmt = "yuv420p"
     for number in range(frames):

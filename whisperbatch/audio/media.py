@@ -56,6 +56,7 @@ class MediaDecoder:
 
     def __init__(self, name: str, file: str | BinaryIO, options: AudioOptions) -> None:
         self._name = name
+        self._decoded = 0.0  # seconds of the recording that frames and gaps have filled
         self._damaged = 0  # number of packets that could not be decoded
         self._missing = 0.0  # seconds of silence that replace damaged and missing frames
         self._damaged_at: float | None = None  # time of the first damaged or missing frame
@@ -88,19 +89,18 @@ class MediaDecoder:
         self._container.close()
 
     def _blocks(self) -> Iterator[Samples]:
-        decoded = 0.0  # seconds of the recording that frames and gaps have filled
         yielded = 0  # samples
         for frame in chain((self._first,), self._frames):
-            gap, decoded = self._gap(frame, decoded)
-            for block in self._silence(decoded, yielded) if gap else ():
+            gap, self._decoded = self._gap(frame, self._decoded)
+            for block in self._silence(self._decoded, yielded) if gap else ():
                 yielded += len(block)
                 yield block
-            decoded += frame.samples / frame.sample_rate
+            self._decoded += frame.samples / frame.sample_rate
             for block in self._resampler.push(frame):
                 yielded += len(block)
                 yield block
         yield from self._resampler.flush()
-        self._warn(decoded)
+        self._warn()
 
     def _decode(self) -> Iterator[AudioFrame]:
         """Yield all frames that can be decoded, until the file ends or is cut off."""
@@ -168,7 +168,7 @@ class MediaDecoder:
             "name has the wrong extension"
         )
 
-    def _warn(self, decoded: float) -> None:
+    def _warn(self) -> None:
         if self._damaged_at is not None:
             log.warning(
                 "%s: %d damaged frame(s) and %.2f s of missing audio, the first at %.2f s; "
@@ -179,13 +179,14 @@ class MediaDecoder:
                 self._damaged_at,
             )
         if self._cut_off:
-            log.warning("%s: is cut off or damaged at %.2f s", self._name, decoded)
+            log.warning("%s: is cut off or damaged at %.2f s", self._name, self._decoded)
 
     def _note_damage(self, packet: "Packet[AudioStream]", start: float) -> None:
         self._damaged += 1
         if self._damaged_at is None:
             time, base = packet.pts if packet.pts is not None else packet.dts, packet.time_base
-            self._damaged_at = float(time * base) - start if time is not None and base else 0.0
+            stamped = float(time * base) - start if time is not None and base else None
+            self._damaged_at = self._decoded if stamped is None else stamped
 
     def _first_frame(self, channel: Channel) -> AudioFrame:
         """Decode the first frame early, so that an unusable recording is refused at once."""

@@ -13,10 +13,11 @@ from contextlib import contextmanager
 from os import PathLike, fspath
 from pathlib import Path
 from types import TracebackType
-from typing import BinaryIO, Self
+from typing import BinaryIO
 
 import numpy as np
 import numpy.typing as npt
+from typing_extensions import Self
 
 from whisperbatch.audio.media import MAX_RATE, MIN_RATE, MediaDecoder
 from whisperbatch.audio.random_access import (

@@ -6,7 +6,9 @@ import sys
 from collections.abc import Callable
 from contextlib import suppress
 from types import FrameType, TracebackType
-from typing import Any, Final, NoReturn, Self
+from typing import Any, Final, NoReturn
+
+from typing_extensions import Self
 
 SIGNALS: Final = tuple(
     getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)

@@ -66,17 +66,14 @@ class WhisperFeatures:
         """
         rows = min(FRAMES_PER_BLOCK, len(frames))
         windowed = np.empty((rows, N_FFT), np.float32)
-        spectrum = np.empty((rows, N_FFT // 2 + 1), np.complex64)
         power = np.empty((rows, N_FFT // 2 + 1), np.float32)
         for start in range(0, len(frames), FRAMES_PER_BLOCK):
             block = frames[start : start + FRAMES_PER_BLOCK]
             size = len(block)
             np.multiply(block, self._window, out=windowed[:size])
-            np.fft.rfft(
-                windowed[:size],
-                out=spectrum[:size],  # type: ignore[arg-type]  # NumPy's stub allows only complex128
-            )
-            parts = spectrum[:size].view(np.float32)  # real and imaginary parts, alternating
+            spectrum = np.fft.rfft(windowed[:size])  # NumPy 1 computes in double precision
+            # real and imaginary parts, alternating
+            parts = spectrum.astype(np.complex64, copy=False).view(np.float32)
             np.multiply(parts, parts, out=parts)
             np.add(parts[:, 0::2], parts[:, 1::2], out=power[:size])
             yield start, power[:size]

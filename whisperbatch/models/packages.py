@@ -252,8 +252,11 @@ def _file_states(directory: Path, packaged: PackagedModel) -> dict[str, list[int
 
 
 def _sha256(path: Path) -> str:
+    digest = hashlib.sha256()
     with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+        while block := file.read(BLOCK):
+            digest.update(block)
+    return digest.hexdigest()
 
 
 def _wrong_digest(paths: tuple[Path, ...], packaged: PackagedModel) -> ModelError:

@@ -1,7 +1,9 @@
 """Options as keyword arguments: their types, and the `Options` value made from them."""
 
 from dataclasses import fields, replace
-from typing import TypedDict, Unpack
+from typing import TypedDict
+
+from typing_extensions import Unpack
 
 from whisperbatch.errors import OptionError
 from whisperbatch.options.decoding import Task, Timestamps

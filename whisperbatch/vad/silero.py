@@ -53,8 +53,9 @@ class SileroVad:
                 str(path), sess_options=settings, providers=["CPUExecutionProvider"]
             )
         except Exception as error:  # onnxruntime's errors have no common public base class
+            reason = " ".join(str(error).split())  # some messages have several lines
             raise ModelError(
-                f"{path}: does not load as a Silero network ({error}); reinstall its package"
+                f"{path}: does not load as a Silero network ({reason}); reinstall its package"
             ) from error
         log.debug("voice activity detection: %s", path)
 

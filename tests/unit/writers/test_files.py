@@ -7,9 +7,10 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import pytest
+from typing_extensions import Self
 
 from whisperbatch.errors import WriteError
 from whisperbatch.writers.files import ABANDONED_AFTER, write_atomically, write_text_atomically
