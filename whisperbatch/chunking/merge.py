@@ -1,10 +1,12 @@
-"""From speech spans to chunks of at most 30 s; each chunk becomes one row of a batch.
+"""Join speech spans to chunks of at most 30 s; each chunk becomes one row of a batch.
 
     spans    [==] [=====]    [=] [=======]          [====]   [==========]
     chunks   [--------- chunk 0 ---------]          [----- chunk 1 -----]
 
-A chunk extends from its first span to its last, with the pauses between them. `plan` chooses the
-boundaries of the chunks. It looks ahead to get few chunks with boundaries at long pauses.
+A chunk extends from the start of its first span to the end of its last span. The chunk contains the
+pauses between its spans; `max_silence` shortens long pauses. `plan` chooses the boundaries between
+chunks. To get few chunks, with boundaries at long pauses, `plan` compares all ways to divide the
+next spans (`LOOK_AHEAD`).
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -18,67 +20,83 @@ from whisperbatch.chunking.spans import SpanFinder
 from whisperbatch.options import Options
 from whisperbatch.types import Chunk, Samples, SpeechFrames, SpeechSpan, to_samples
 
-LOOK_AHEAD: Final = 3  # chunk lengths of audio that decide where a chunk ends
-LONG_PAUSE: Final = to_samples(1.0)  # a boundary at a pause of at least this length is free
-BREAK_COST: Final = 0.3  # cost of a boundary without any pause; a chunk costs 1
+LOOK_AHEAD: Final = 3  # chunk lengths of audio, from the start of a chunk, that decide its end
+LONG_PAUSE: Final = to_samples(1.0)  # samples; a boundary at a pause of this length costs nothing
+# Cost of a boundary at a pause of length 0, where a chunk costs 1. With 0.3, WER was 2.64 %; with
+# 1.0, WER was 2.91 % and there were more chunks (docs/explanation/choices.md).
+BREAK_COST: Final = 0.3
 
 
 def plan(
     spans: Sequence[SpeechSpan], limit: int, max_silence: int | None = None, *, more: bool = False
 ) -> list[int]:
-    """Return how many spans each chunk contains.
+    """Return the number of spans in each chunk, for the division with the lowest total cost.
 
-    The result has the lowest total cost. Each chunk costs 1. Each boundary costs up to
-    `BREAK_COST`, less for a longer pause. Solved by dynamic programming over the last boundary, as
-    in Knuth and Plass, "Breaking paragraphs into lines" (1981).
+    Each chunk costs 1. A boundary between two chunks costs `BREAK_COST * (1 - pause / LONG_PAUSE)`,
+    but at least 0. If two divisions cost the same, the division with more spans in its last chunk
+    is chosen.
+
+    The method is dynamic programming over the last boundary, as in Knuth and Plass, "Breaking
+    paragraphs into lines" (1981).
 
     Args:
-        spans: speech spans in order, each no longer than `limit`.
+        spans: speech spans in order. A span longer than `limit` becomes a chunk of its own.
         limit: maximum length of a chunk in samples, including its pauses.
-        max_silence: maximum length of a pause within a chunk, in samples; None for no maximum.
-        more: whether more spans will follow. Then the last chunk is not full yet and costs its
-            fraction of `limit`. (If it cost 1, its free room could be divided among the other
-            chunks at no cost, and every first chunk would be short.)
+        max_silence: length in samples to which longer pauses in a chunk are shortened; None keeps
+            all pauses unchanged.
+        more: whether more spans will follow. Then the last chunk can still grow, and it costs only
+            its length divided by `limit`. If the last chunk cost 1, short first chunks would cost
+            nothing extra: 26 to 29 chunks resulted where 21 suffice.
 
     Returns:
-        Numbers of spans, with the sum len(spans).
+        One number for each chunk, at least 1. The numbers add up to len(spans).
     """
-    best: list[tuple[float, int]] = [(0.0, 0)]  # for the first n spans: cost, size of last chunk
+    # for the first n spans: lowest cost, number of spans in the last chunk
+    best: list[tuple[float, int]] = [(0.0, 0)]
     for end in range(1, len(spans) + 1):
         candidates = []
         length = 0
         for start in range(end - 1, -1, -1):
             length += spans[start].length
             if start < end - 1:
-                length += _pause(spans[start], spans[start + 1], max_silence)
+                length += _pause_length(spans[start], spans[start + 1], max_silence)
             if length > limit and start < end - 1:
                 break
-            open_ended = more and end == len(spans)
-            cost = best[start][0] + (length / limit if open_ended else 1.0)
+            can_grow = more and end == len(spans)
+            cost = best[start][0] + (length / limit if can_grow else 1.0)
             if start:
                 pause = spans[start].start - spans[start - 1].end
                 cost += BREAK_COST * max(0.0, 1.0 - pause / LONG_PAUSE)
             candidates.append((cost, end - start))
         best.append(min(candidates, key=lambda candidate: (candidate[0], -candidate[1])))
     counts: list[int] = []
-    position = len(spans)
-    while position:
-        counts.append(best[position][1])
-        position -= counts[-1]
+    remaining = len(spans)
+    while remaining:
+        counts.append(best[remaining][1])
+        remaining -= counts[-1]
     return counts[::-1]
 
 
-def _pause(span: SpeechSpan, following: SpeechSpan, max_silence: int | None) -> int:
+def _pause_length(span: SpeechSpan, following: SpeechSpan, max_silence: int | None) -> int:
+    """Return the samples that a chunk contains of the pause between two spans."""
     pause = following.start - span.end
     return pause if max_silence is None else min(pause, max_silence)
 
 
 def pieces(spans: Sequence[SpeechSpan], max_silence: int | None = None) -> tuple[SpeechSpan, ...]:
-    """Return the pieces of the recording that a chunk with these spans contains.
+    """Return the stretches of audio that a chunk with these spans contains.
 
-    Without `max_silence`, there is one piece from the start of the first span to the end of the
-    last. A pause longer than `max_silence` samples is shortened: half of `max_silence` remains on
-    either side, and a new piece begins.
+    Without `max_silence`, there is one piece, from the start of the first span to the end of the
+    last span. A pause longer than `max_silence` is shortened to `max_silence`: one piece ends
+    `max_silence / 2` after the span before the pause, and the next piece begins `max_silence / 2`
+    before the span after the pause.
+
+    Args:
+        spans: the speech spans of a chunk in order, at least one.
+        max_silence: maximum length of a pause in samples; None for no maximum.
+
+    Returns:
+        The pieces in order, without overlap and without margins.
     """
     result: list[SpeechSpan] = []
     start = spans[0].start
@@ -91,10 +109,13 @@ def pieces(spans: Sequence[SpeechSpan], max_silence: int | None = None) -> tuple
 
 
 class AudioBuffer:
-    """The latest samples of a recording, addressed by recording sample.
+    """The latest samples of an audio stream. Positions count from the start of the stream.
+
+    Args:
+        start: position of the first sample that will be appended.
 
     Attributes:
-        end: recording sample after the last one in the buffer.
+        end: position after the last sample in the buffer.
     """
 
     def __init__(self, start: int = 0) -> None:
@@ -103,12 +124,12 @@ class AudioBuffer:
         self.end = start
 
     def append(self, samples: Samples) -> None:
-        """Add the samples that follow the last ones."""
+        """Add the next samples of the stream, shape (n_samples,)."""
         self._blocks.append(samples)
         self.end += len(samples)
 
-    def take(self, span: SpeechSpan) -> Samples:
-        """Return a copy of the samples of `span`, which must still be in the buffer."""
+    def copy(self, span: SpeechSpan) -> Samples:
+        """Return a copy of the samples of `span`, all of which must still be in the buffer."""
         parts = [np.zeros(0, np.float32)]
         start = self._start
         for block in self._blocks:
@@ -116,8 +137,8 @@ class AudioBuffer:
             start += len(block)
         return np.concatenate(parts)
 
-    def forget(self, before: int) -> None:
-        """Free the blocks that end at or before sample `before`."""
+    def discard(self, before: int) -> None:
+        """Free the blocks that end at or before position `before`."""
         while self._blocks and self._start + len(self._blocks[0]) <= before:
             self._start += len(self._blocks.pop(0))
 
@@ -131,35 +152,42 @@ def chunks(
     index: int = 0,
     offset: int = 0,
 ) -> Iterator[Chunk]:
-    """Yield the chunks of a recording, as soon as later speech can no longer change them.
+    """Yield the chunks of a clip. A chunk is yielded when later speech can no longer change it.
 
-    Every speech span is in exactly one chunk. The buffer holds about `LOOK_AHEAD` chunk lengths of
-    audio at most.
+    Every speech span is in exactly one chunk. Memory does not grow with the recording: the buffer
+    holds at most `LOOK_AHEAD` chunk lengths of audio, the spans that can still change, and one
+    block.
 
     Args:
-        frames: blocks of one clip of a recording, from a Vad.
-        options: options for spans and chunks.
-        hop: samples of a VAD frame.
-        recording: number of the recording.
-        index: index of the first chunk.
-        offset: recording sample at which `frames` begin.
+        frames: consecutive blocks of a clip, or of a whole recording, from a Vad.
+        options: the options of speech spans and of chunks are used.
+        hop: samples per VAD frame.
+        recording: number of the recording in this run, from 0.
+        index: number that the first chunk gets in its recording.
+        offset: position in the recording of the first sample of `frames`.
+
+    Yields:
+        Chunks in order. Their pieces and speech spans count samples of the recording.
     """
     limit = to_samples(options.chunk_length)
     max_silence = None if options.max_silence is None else to_samples(options.max_silence)
     max_speech = min(options.max_speech_duration, options.chunk_length)
-    min_speech = options.min_speech_duration if options.vad else 0.0  # without VAD, all is speech
+    # without VAD, everything counts as speech: a clip shorter than min_speech_duration is kept
+    min_speech = options.min_speech_duration if options.vad else 0.0
     span_options = replace(options, max_speech_duration=max_speech, min_speech_duration=min_speech)
     finder = SpanFinder(span_options, hop)
+    # Until the chunks are yielded, positions are samples of the clip.
     buffer = AudioBuffer()
-    spans: list[SpeechSpan] = []  # certain, but not yet in a chunk
+    spans: list[SpeechSpan] = []  # final spans that are not in a chunk yet
 
-    def emit(settled: int, *, final: bool) -> Iterator[Chunk]:
+    def complete_chunks(settled: int, *, at_end: bool) -> Iterator[Chunk]:
+        """Yield the chunks whose look-ahead ends by sample `settled`; at the end, all chunks."""
         nonlocal index
-        while spans and (final or settled >= spans[0].start + LOOK_AHEAD * limit):
-            horizon = spans[0].start + LOOK_AHEAD * limit
-            visible = [span for span in spans if span.start < horizon]
-            more = not final or len(visible) < len(spans)
-            chunk_spans = spans[: plan(visible, limit, max_silence, more=more)[0]]
+        while spans and (at_end or settled >= spans[0].start + LOOK_AHEAD * limit):
+            look_ahead_end = spans[0].start + LOOK_AHEAD * limit
+            next_spans = [span for span in spans if span.start < look_ahead_end]
+            more = not at_end or len(next_spans) < len(spans)
+            chunk_spans = spans[: plan(next_spans, limit, max_silence, more=more)[0]]
             del spans[: len(chunk_spans)]
             chunk_pieces = pieces(chunk_spans, max_silence)
             yield Chunk(
@@ -167,14 +195,14 @@ def chunks(
                 index=index,
                 pieces=tuple(piece.moved(offset) for piece in chunk_pieces),
                 speech=tuple(span.moved(offset) for span in chunk_spans),
-                samples=np.concatenate([buffer.take(piece) for piece in chunk_pieces]),
+                samples=np.concatenate([buffer.copy(piece) for piece in chunk_pieces]),
             )
             index += 1
 
     for block in frames:
         buffer.append(block.samples)
         spans.extend(finder.push(block))
-        yield from emit(finder.settled, final=False)
-        buffer.forget(min(finder.settled, spans[0].start) if spans else finder.settled)
+        yield from complete_chunks(finder.settled, at_end=False)
+        buffer.discard(min(finder.settled, spans[0].start) if spans else finder.settled)
     spans.extend(finder.finish(buffer.end))
-    yield from emit(buffer.end, final=True)
+    yield from complete_chunks(buffer.end, at_end=True)

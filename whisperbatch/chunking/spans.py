@@ -1,14 +1,16 @@
-r"""From speech probabilities to speech spans, while the recording is being read.
+r"""Find speech spans from speech probabilities, while the recording is being read.
 
     probability  ..__/^^^^^^\__/^^\____________/^^^^^^^^^...
-    hysteresis     [========]  [==]            [=========     starts at onset, ends below offset
-    joined         [==============]            [=========     silence under min_silence_duration
-    padded       [==================]        [===========     speech_pad, at most half the pause
+    hysteresis     [========]  [==]            [=========   from vad_onset until below vad_offset
+    joined         [==============]            [=========   silence under min_silence_duration
+    padded       [==================]        [===========   speech_pad, at most half the pause
 
-If speech is longer than `max_speech_duration`, a cut is made in the later half of the allowed
-length, where speech is least likely and the audio is quietest. The cut waits until the speech ends
-or continues after a silence, because only then its length is known. The spans are therefore the
-same as if the whole recording were known.
+Joined speech shorter than `min_speech_duration` is ignored.
+
+Speech longer than `max_speech_duration` is cut in the later half of the allowed length, where
+speech is least likely and the audio is quietest. No cut is made while silence follows the speech:
+if the silence lasts `min_silence_duration`, the speech ends before the silence and may be short
+enough without a cut. The spans are therefore the same as if the whole recording were known.
 """
 
 from collections.abc import Generator, Iterator
@@ -21,20 +23,20 @@ import numpy.typing as npt
 from whisperbatch.options import VadOptions
 from whisperbatch.types import Samples, SpeechFrames, SpeechSpan, to_samples
 
-# This change of level has the same weight as a change of the probability from 0 to 1.
+# A change of the level by this much costs as much as a change of the probability from 0 to 1.
 LEVEL_SCALE: Final = 40.0  # dB
-MIN_POWER: Final = 1e-10  # mean square of a silent frame: -100 dB
+MIN_POWER: Final = 1e-10  # lower limit of a frame's mean square: -100 dB, for digital silence
 
 
 @dataclass(slots=True)
 class _Speech:
-    """Speech that has not ended yet; positions in VAD frames.
+    """Speech that has not ended yet. Positions are numbers of VAD frames.
 
     Attributes:
         start: first VAD frame.
         follows_cut: whether the speech begins at a cut, where there is no margin.
-        silence_start: first VAD frame of the silence at its end, if there is silence.
-        costs: cost of a cut in each of its frames.
+        silence_start: first VAD frame of the silence after the speech; None while speech continues.
+        costs: for each VAD frame from `start` on, silence included, the cost from `cut_costs`.
     """
 
     start: int
@@ -44,31 +46,41 @@ class _Speech:
 
 
 class SpanFinder:
-    """Takes VAD frames in order and returns each speech span as soon as the span is certain.
+    """Takes VAD frames in order and yields each speech span when it can no longer change.
+
+    Positions are samples from the start of the first block.
+
+    Args:
+        options: thresholds and durations of the speech spans.
+        hop: samples per VAD frame.
 
     Attributes:
-        settled: all spans that start before this recording sample have been returned.
+        settled: all spans that start before this position have been yielded.
     """
 
     def __init__(self, options: VadOptions, hop: int) -> None:
-        self._onset, self._offset = options.vad_onset, options.vad_offset
+        self._vad_onset, self._vad_offset = options.vad_onset, options.vad_offset
         self._hop = hop
         self._pad = to_samples(options.speech_pad)
         self._min_speech = to_samples(options.min_speech_duration)
-        # a silence longer than the longest span ends speech, which limits the memory for costs
+        # at most max_speech_duration, which limits the number of costs in memory
         min_silence = min(options.min_silence_duration, options.max_speech_duration)
         self._min_silence = max(to_samples(min_silence), 1)
-        # in VAD frames and without margins, so that a padded span keeps to the limit
+        # VAD frames of speech without margins: max_speech_duration includes both margins
         self._max_frames = (to_samples(options.max_speech_duration) - 2 * self._pad) // hop
-        self._frame = 0  # VAD frames seen
+        self._frame = 0  # number of the next VAD frame
         self._speech: _Speech | None = None
-        # the last span has its left margin and waits for the start of the next span
+        # the last span; its margin at the end depends on the start of the next span
         self._waiting: SpeechSpan | None = None
-        self._right_margin = 0  # samples of margin that the waiting span may get on its right
+        self._max_end_margin = 0  # samples of margin that the waiting span can get at its end
         self.settled = 0
 
     def push(self, block: SpeechFrames) -> Iterator[SpeechSpan]:
-        """Add a block of VAD frames and yield the spans that become certain."""
+        """Add a block of VAD frames and yield the spans that can no longer change.
+
+        The block is added while the caller iterates. Exhaust the iterator before the next call;
+        `settled` is updated at its end.
+        """
         costs = cut_costs(block.samples, block.probabilities, self._hop)
         for probability, cost in zip(block.probabilities.tolist(), costs.tolist(), strict=True):
             yield from self._step(probability, cost)
@@ -81,7 +93,10 @@ class SpanFinder:
             self.settled = max(self._frame * self._hop - self._pad, 0)
 
     def finish(self, length: int) -> Iterator[SpeechSpan]:
-        """Yield the last spans of a recording of `length` samples."""
+        """Yield the last spans, when all blocks have been added; `length` is their total length.
+
+        Exhaust the iterator, as with `push`.
+        """
         if speech := self._speech:
             end = length if speech.silence_start is None else speech.silence_start * self._hop
             yield from self._close(speech, end, cut=False)
@@ -89,17 +104,18 @@ class SpanFinder:
         self.settled = length
 
     def _step(self, probability: float, cost: float) -> Iterator[SpeechSpan]:
+        """Add a VAD frame with its speech probability and its cost from `cut_costs`."""
         frame, speech = self._frame, self._speech
         if speech is None:
             if self._waiting and frame * self._hop - self._waiting.end >= 2 * self._pad:
                 yield from self._release(frame * self._hop)
-            if probability < self._onset:
+            if probability < self._vad_onset:
                 return
             speech = self._speech = _Speech(frame)
         speech.costs.append(cost)
-        if probability >= self._onset:
+        if probability >= self._vad_onset:
             speech.silence_start = None
-        elif speech.silence_start is None and probability < self._offset:
+        elif speech.silence_start is None and probability < self._vad_offset:
             speech.silence_start = frame
         if speech.silence_start is None:
             while len(speech.costs) > self._max_frames:
@@ -108,16 +124,23 @@ class SpanFinder:
             yield from self._close(speech, speech.silence_start * self._hop, cut=False)
 
     def _cut(self, speech: _Speech) -> Generator[SpeechSpan, None, _Speech]:
-        """Cut speech at the cheapest boundary in the later half of the allowed length.
+        """Cut speech between two VAD frames, where the sum of their costs is lowest.
 
-        Returns the speech after the cut.
+        The speech before the cut has at least half of the allowed length. Of equally cheap
+        places, the latest is chosen.
+
+        Yields:
+            Spans that can no longer change.
+
+        Returns:
+            The speech after the cut.
         """
         costs = np.array(speech.costs[: self._max_frames + 1])
-        earliest = max(self._max_frames // 2, 1)
-        boundaries = costs[earliest - 1 : -1] + costs[earliest:]  # the frames on either side
-        # of equally cheap boundaries, the latest
-        cheapest = len(boundaries) - 1 - int(np.argmin(boundaries[::-1]))
-        length = earliest + cheapest
+        min_length = max(self._max_frames // 2, 1)
+        # cost of a cut after min_length frames, min_length + 1 frames, ...: frame before and after
+        costs_by_length = costs[min_length - 1 : -1] + costs[min_length:]
+        latest_cheapest = len(costs_by_length) - 1 - int(np.argmin(costs_by_length[::-1]))
+        length = min_length + latest_cheapest
         frame = speech.start + length
         yield from self._close(speech, frame * self._hop, cut=True)
         following = _Speech(frame, follows_cut=True, costs=speech.costs[length:])
@@ -125,22 +148,28 @@ class SpanFinder:
         return following
 
     def _close(self, speech: _Speech, end: int, *, cut: bool) -> Iterator[SpeechSpan]:
-        """End speech at sample `end`; its span waits until the right margin is known."""
+        """End speech at sample `end`, and yield the span before this speech.
+
+        The span of this speech waits until its margin at the end is known. `cut` says that the
+        speech continues in another span at `end`.
+        """
         self._speech = None
         start = speech.start * self._hop
+        # a part of cut speech is kept even if the part is short
         if end - start < self._min_speech and not (speech.follows_cut or cut):
             return
-        left = start if speech.follows_cut else max(start - self._pad, 0)
+        padded_start = start if speech.follows_cut else max(start - self._pad, 0)
         if self._waiting and not speech.follows_cut:
-            left = max(left, (self._waiting.end + start) // 2)
-        yield from self._release(left)
-        self._waiting = SpeechSpan(left, end, before=start - left)
-        self._right_margin = 0 if cut else self._pad
+            middle_of_pause = (self._waiting.end + start) // 2
+            padded_start = max(padded_start, middle_of_pause)
+        yield from self._release(padded_start)
+        self._waiting = SpeechSpan(padded_start, end, before=start - padded_start)
+        self._max_end_margin = 0 if cut else self._pad
 
-    def _release(self, limit: int) -> Iterator[SpeechSpan]:
-        """Yield the waiting span, with a right margin that ends at sample `limit` at the latest."""
+    def _release(self, latest_end: int) -> Iterator[SpeechSpan]:
+        """Yield the waiting span, if any. Its margin at the end stops at sample `latest_end`."""
         if waiting := self._waiting:
-            end = min(waiting.end + self._right_margin, max(limit, waiting.end))
+            end = min(waiting.end + self._max_end_margin, max(latest_end, waiting.end))
             self._waiting = None
             yield replace(waiting, end=end, after=end - waiting.end)
 
@@ -148,18 +177,19 @@ class SpanFinder:
 def cut_costs(
     samples: Samples, probabilities: npt.NDArray[np.float32], hop: int
 ) -> npt.NDArray[np.float64]:
-    """Return the cost of a cut in each VAD frame: the speech probability plus the scaled level.
+    """Return a cost for each VAD frame: high where speech should not be cut.
 
-    The level breaks ties. In unbroken speech, Silero reports 0.99 for minutes, and with `vad=False`
-    the probability is always 1.
+    The cost is the speech probability plus the level in dB divided by `LEVEL_SCALE`. The level is
+    needed where the probability is constant: in unbroken speech, Silero reports 0.99 for minutes,
+    and with `vad=False` the probability is always 1.
 
     Args:
         samples: shape (n_samples,).
-        probabilities: shape (ceil(n_samples / hop),).
-        hop: samples of a VAD frame.
+        probabilities: speech probability of each VAD frame, shape (ceil(n_samples / hop),).
+        hop: samples per VAD frame. Zeros complete an incomplete last frame.
 
     Returns:
-        Shape of `probabilities`, float64.
+        Shape of `probabilities`, float64. Costs can be negative: 0 dB is a mean square of 1.
     """
     padded = np.zeros(len(probabilities) * hop, np.float32)
     padded[: len(samples)] = samples

@@ -1,4 +1,8 @@
-"""Chunks for a retry: split in two, cut out of a larger chunk, or shifted in Whisper's window."""
+"""Make new chunks from a chunk.
+
+`split_in_two` and `shift` make the chunks of a retry. Code-switching uses `cut_out`: it makes
+language windows from a chunk, and splits a chunk where the language changes.
+"""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -9,60 +13,82 @@ import numpy as np
 
 from whisperbatch.types import WINDOW, Chunk, SpeechSpan, to_samples
 
-MIN_SPEECH: Final = to_samples(1.0)  # speech on either side of a split
-LONG_PAUSE: Final = to_samples(1.0)  # a longer pause is not a better place to split
-ENERGY_FRAME: Final = 512  # samples (32 ms): frame of the search for the quietest place
-SHIFT: Final = to_samples(0.5)  # silence before and after a shifted chunk
+MIN_SPEECH: Final = to_samples(1.0)  # samples of speech, margins included, in each part of a split
+LONG_PAUSE: Final = to_samples(1.0)  # samples; a longer pause is not a better place to split
+ENERGY_FRAME: Final = 512  # samples (32 ms) whose energy is summed to find the quietest place
+MAX_SHIFT: Final = to_samples(0.5)  # samples of silence added before and after a shifted chunk
 
 
 def split_in_two(chunk: Chunk, target: int) -> tuple[Chunk, Chunk] | None:
-    """Split a chunk near recording sample `target`.
+    """Split a chunk near `target`, with at least `MIN_SPEECH` samples of speech in each part.
 
-    The chunk is split at a pause; long pauses near the target are preferred. If there is no pause,
-    the chunk is split at the quietest frame of the quarter of the chunk around the target.
+    The chunk is split at the pause with the highest score
+
+        min(pause, LONG_PAUSE) / LONG_PAUSE - 4 * distance to target / length of chunk
+
+    If no score reaches -1, the chunk is split at the quietest place near the target. A pause of 1 s
+    reaches -1 within half the chunk's length from the target, a pause of 0 s within a quarter.
+
+    Args:
+        chunk: the chunk.
+        target: desired place of the split, in samples of the recording. It can lie outside the
+            chunk.
 
     Returns:
-        The two parts, or None if the chunk has less than 2 s of speech.
+        The two parts, or None if the chunk has less than 2 * `MIN_SPEECH` samples of speech. A
+        pause at the split is in neither part.
     """
-    total = sum(span.length for span in chunk.speech)
-    if total < 2 * MIN_SPEECH:
+    total_speech = sum(span.length for span in chunk.speech)
+    if total_speech < 2 * MIN_SPEECH:
         return None
-    length = chunk.end - chunk.start
+    length = chunk.end - chunk.start  # in the recording: shortened pauses have their full length
     speech_before, best = 0, (-np.inf, 0, 0)
     for span, following in pairwise(chunk.speech):
         speech_before += span.length
-        if min(speech_before, total - speech_before) < MIN_SPEECH:
+        if min(speech_before, total_speech - speech_before) < MIN_SPEECH:
             continue
         pause = following.start - span.end
         middle = (span.end + following.start) // 2
         score = min(pause, LONG_PAUSE) / LONG_PAUSE - 4 * abs(middle - target) / length
         best = max(best, (score, span.end, following.start))
-    score, end, start = best
-    if score < -1:  # no pause within half the chunk
-        end = start = _quietest(chunk, target)
+    score, end, start = best  # end of the first part, start of the second part
+    if score < -1:
+        end = start = _quietest_place(chunk, target)
     return cut_out(chunk, chunk.start, end), cut_out(chunk, start, chunk.end)
 
 
 def cut_out(chunk: Chunk, start: int, end: int) -> Chunk:
-    """Return the part of a chunk from recording sample `start` to `end`."""
-    pieces = _clip(chunk.pieces, start, end)
+    """Return the part of a chunk from sample `start` to before sample `end` of the recording.
+
+    The part keeps the `recording` and `index` of the chunk.
+
+    Raises:
+        ValueError: the chunk has no samples in this range.
+    """
+    pieces = _parts_within(chunk.pieces, start, end)
     samples = [chunk.samples[chunk.chunk_time(piece.start) :][: piece.length] for piece in pieces]
     return replace(
         chunk,
         pieces=pieces,
-        speech=_clip(chunk.speech, start, end),
+        speech=_parts_within(chunk.speech, start, end),
         samples=np.concatenate(samples),
     )
 
 
 def shift(chunk: Chunk) -> Chunk:
-    """Put silence before and after a chunk, so that its speech is elsewhere in Whisper's window.
+    """Add silence before and after a chunk, so that its speech moves in Whisper's window.
 
-    The silence replaces the audio before and after the chunk in the recording.
+    Each silence is `MAX_SHIFT` samples long, or shorter if the window has less room. The silence
+    before the chunk is also limited by the start of the recording. The first and last piece are
+    extended over the silence, although the recording has other samples there, or none at its end.
+
+    Returns:
+        The shifted chunk, at most `WINDOW` samples long. The speech spans are unchanged. A chunk
+        that fills the window is returned without added silence.
     """
     room = WINDOW - chunk.length
-    before = min(SHIFT, chunk.start, room // 2)
-    after = min(SHIFT, room - before)
+    before = min(MAX_SHIFT, chunk.start, room // 2)
+    after = min(MAX_SHIFT, room - before)
     first, last = chunk.pieces[0], chunk.pieces[-1]
     pieces = list(chunk.pieces)
     pieces[0] = SpeechSpan(first.start - before, pieces[0].end)
@@ -71,33 +97,41 @@ def shift(chunk: Chunk) -> Chunk:
     return replace(chunk, pieces=tuple(pieces), samples=samples)
 
 
-def _clip(spans: Sequence[SpeechSpan], start: int, end: int) -> tuple[SpeechSpan, ...]:
-    clipped = [span.within(start, end) for span in spans]
-    return tuple(span for span in clipped if span.length)
+def _parts_within(spans: Sequence[SpeechSpan], start: int, end: int) -> tuple[SpeechSpan, ...]:
+    """Return the parts of the spans between `start` and `end`, without empty parts."""
+    parts = [span.within(start, end) for span in spans]
+    return tuple(part for part in parts if part.length)
 
 
-def _quietest(chunk: Chunk, target: int) -> int:
-    """Return the recording sample at the middle of the quietest frame around the target.
+def _quietest_place(chunk: Chunk, target: int) -> int:
+    """Return the middle of the frame with the least energy, in samples of the recording.
 
-    There are at least MIN_SPEECH samples of speech on either side.
+    The search covers a quarter of the chunk, with the target in the middle. At least `MIN_SPEECH`
+    samples of speech remain before and after the returned place.
     """
-    first = chunk.chunk_time(_after_min_speech(chunk.speech))
+    earliest = chunk.chunk_time(_after_min_speech(chunk.speech))
+    # the same from the end of the chunk: in mirrored time, positions are negative
     mirrored = [SpeechSpan(-span.end, -span.start) for span in reversed(chunk.speech)]
-    last = chunk.chunk_time(-_after_min_speech(mirrored))
+    latest = chunk.chunk_time(-_after_min_speech(mirrored))
     radius = max(chunk.length // 8, ENERGY_FRAME)
-    middle = min(max(chunk.chunk_time(target), first), last)
-    start = max(middle - radius, first)
-    nearby = chunk.samples[start : max(min(middle + radius, last), start + ENERGY_FRAME)]
-    frames = nearby[: len(nearby) // ENERGY_FRAME * ENERGY_FRAME].reshape(-1, ENERGY_FRAME)
-    quietest = int(np.argmin(np.einsum("ij,ij->i", frames, frames)))  # frame of least energy
-    return chunk.recording_time(min(start + quietest * ENERGY_FRAME + ENERGY_FRAME // 2, last))
+    middle = min(max(chunk.chunk_time(target), earliest), latest)
+    start = max(middle - radius, earliest)
+    end = max(min(middle + radius, latest), start + ENERGY_FRAME)
+    samples = chunk.samples[start:end]
+    frames = samples[: len(samples) // ENERGY_FRAME * ENERGY_FRAME].reshape(-1, ENERGY_FRAME)
+    quietest_frame = int(np.argmin(np.einsum("ij,ij->i", frames, frames)))
+    place = start + quietest_frame * ENERGY_FRAME + ENERGY_FRAME // 2
+    return chunk.recording_time(min(place, latest))
 
 
 def _after_min_speech(spans: Sequence[SpeechSpan]) -> int:
-    """Return the sample before which there are MIN_SPEECH samples of speech."""
-    missing = MIN_SPEECH
+    """Return the first position with `MIN_SPEECH` samples of speech before it.
+
+    The end of the last span is returned if the spans have less speech.
+    """
+    needed = MIN_SPEECH
     for span in spans:
-        if span.length >= missing:
-            return span.start + missing
-        missing -= span.length
+        if span.length >= needed:
+            return span.start + needed
+        needed -= span.length
     return spans[-1].end

@@ -32,17 +32,17 @@ def test_buffer_returns_a_copy() -> None:
     buffer = AudioBuffer()
     block = np.arange(100, dtype=np.float32)
     buffer.append(block)
-    taken = buffer.take(SpeechSpan(10, 20))
-    np.testing.assert_array_equal(taken, block[10:20])
-    assert not np.shares_memory(taken, block)
+    copied = buffer.copy(SpeechSpan(10, 20))
+    np.testing.assert_array_equal(copied, block[10:20])
+    assert not np.shares_memory(copied, block)
 
 
-def test_buffer_is_addressed_by_recording_sample() -> None:
+def test_buffer_positions_count_from_the_start_of_the_stream() -> None:
     buffer = AudioBuffer(start=1000)
-    recording = np.arange(2000, dtype=np.float32)
+    stream = np.arange(2000, dtype=np.float32)
     for first in range(1000, 2000, 100):
-        buffer.append(recording[first : first + 100])
-        buffer.forget(first - 250)
+        buffer.append(stream[first : first + 100])
+        buffer.discard(first - 250)
     assert buffer.end == 2000
-    taken = buffer.take(SpeechSpan(1651, 1999))
-    np.testing.assert_array_equal(taken, recording[1651:1999])
+    copied = buffer.copy(SpeechSpan(1651, 1999))
+    np.testing.assert_array_equal(copied, stream[1651:1999])

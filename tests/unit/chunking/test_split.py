@@ -8,13 +8,17 @@ from whisperbatch.types import WINDOW, Chunk, SpeechSpan, to_samples
 
 
 def make_chunk(*pairs: tuple[float, float]) -> Chunk:
-    """Return a chunk with these speech spans; each sample is its own recording sample."""
+    """Return a chunk with speech at `pairs` of start and end (s).
+
+    The value of each sample is its position in the recording.
+    """
     spans = tuple(SpeechSpan(to_samples(start), to_samples(end)) for start, end in pairs)
     samples = np.arange(spans[0].start, spans[-1].end).astype(np.float32)
     return Chunk(0, 3, (SpeechSpan(spans[0].start, spans[-1].end),), spans, samples)
 
 
-def seconds(chunk: Chunk) -> list[tuple[float, float]]:
+def speech_times(chunk: Chunk) -> list[tuple[float, float]]:
+    """Return start and end of each speech span in seconds."""
     return [(span.start / 16000, span.end / 16000) for span in chunk.speech]
 
 
@@ -22,10 +26,13 @@ def test_a_chunk_is_split_at_a_long_pause_near_the_target() -> None:
     chunk = make_chunk((10, 14), (14.2, 18), (19, 24), (24.1, 28))
     parts = split_in_two(chunk, to_samples(19))
     assert parts
-    assert [seconds(part) for part in parts] == [[(10, 14), (14.2, 18)], [(19, 24), (24.1, 28)]]
+    assert [speech_times(part) for part in parts] == [
+        [(10, 14), (14.2, 18)],
+        [(19, 24), (24.1, 28)],
+    ]
     parts = split_in_two(chunk, to_samples(14.1))
     assert parts
-    assert seconds(parts[0]) == [(10, 14)]
+    assert speech_times(parts[0]) == [(10, 14)]
 
 
 def test_without_a_pause_a_chunk_is_split_at_the_quietest_place() -> None:
@@ -56,8 +63,8 @@ def chunks(draw: st.DrawFn) -> Chunk:
 
 
 @given(chunks(), st.floats(-0.2, 1.2))
-def test_all_speech_is_in_one_of_the_parts(chunk: Chunk, position: float) -> None:
-    target = round(chunk.start + position * (chunk.end - chunk.start))
+def test_all_speech_is_in_one_of_the_parts(chunk: Chunk, fraction: float) -> None:
+    target = round(chunk.start + fraction * (chunk.end - chunk.start))
     parts = split_in_two(chunk, target)
     total = sum(span.length for span in chunk.speech)
     if parts is None:
@@ -71,16 +78,19 @@ def test_all_speech_is_in_one_of_the_parts(chunk: Chunk, position: float) -> Non
 
 
 @given(chunks(), st.floats(0, 1), st.floats(0, 1))
-def test_a_part_has_the_samples_of_its_range(chunk: Chunk, first: float, last: float) -> None:
+def test_a_part_has_the_samples_of_its_range(
+    chunk: Chunk, fraction_1: float, fraction_2: float
+) -> None:
     length = chunk.end - chunk.start
-    start = chunk.start + round(min(first, last) * (length - 1))
-    end = max(start + 1, chunk.start + round(max(first, last) * length))
+    start = chunk.start + round(min(fraction_1, fraction_2) * (length - 1))
+    end = max(start + 1, chunk.start + round(max(fraction_1, fraction_2) * length))
     part = cut_out(chunk, start, end)
     assert (part.start, part.end) == (start, end)
     check_samples(part)
 
 
 def check_samples(part: Chunk) -> None:
+    """Check the samples of a chunk with one piece from `make_chunk`."""
     np.testing.assert_array_equal(part.samples, np.arange(part.start, part.end, dtype=np.float32))
 
 

@@ -1,1 +1,1 @@
-"""Search and alignment, shared by the engines."""
+"""Search for the text of a row and its alignment: code that several engines share."""

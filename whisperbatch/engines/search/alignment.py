@@ -1,4 +1,4 @@
-"""Alignment of a text from the queries and keys that the decoder computed."""
+"""Align a text from the cross-attention queries and keys that the decoder computed for the text."""
 
 from dataclasses import dataclass
 from typing import Any, Final
@@ -10,21 +10,24 @@ from whisperbatch.engines.search.beam_search import Floats
 from whisperbatch.engines.search.dtw import token_starts
 from whisperbatch.protocols import Alignment
 
-SECONDS_PER_POSITION: Final = 0.02  # audio that an encoder position stands for
-FRAMES_PER_POSITION: Final = 2  # feature frames
+SECONDS_PER_POSITION: Final = 0.02  # seconds of audio per encoder position
+FRAMES_PER_POSITION: Final = 2  # feature frames per encoder position
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class DecodingTrace:
-    """A hypothesis with the queries and keys of the alignment heads while it was decoded.
+    """The tokens of a hypothesis, and the queries and keys of the alignment heads.
+
+    Alignment heads are the cross-attention heads whose attention follows the speech.
 
     Attributes:
-        tokens: the tokens of the hypothesis.
-        logprobs: the log-probability of each token.
-        queries: of the prompt, from the start of transcript on, and of the tokens; shape
-            (alignment heads, prompt + tokens, head_size).
-        keys: of the encoder output; shape (alignment heads, positions, head_size), in float32 or
-            as the bits of bfloat16 (uint16).
+        tokens: the tokens of the hypothesis, without prompt and end of text.
+        logprobs: the natural-log probability of each token.
+        queries: one query for each token that the decoder read: the prompt from the start of
+            transcript on, then `tokens`. Divided by sqrt(head_size). Shape (alignment heads,
+            prompt + tokens, head_size).
+        keys: one key for each encoder position; shape (alignment heads, positions, head_size),
+            float32, or bfloat16 as its bits (uint16).
     """
 
     tokens: tuple[int, ...]
@@ -33,20 +36,21 @@ class DecodingTrace:
     keys: npt.NDArray[Any]
 
     def alignment(self, frames: int) -> Alignment:
-        """Return the times of the tokens.
+        """Return start, end and probability of each token, in seconds from the start of the row.
 
         Args:
-            frames: feature frames of the row that are not padding.
+            frames: number of feature frames of the row, without padding.
         """
         positions = max(frames // FRAMES_PER_POSITION, 1)
         scores = self.queries @ _as_float32(self.keys[:, :positions]).transpose(0, 2, 1)
-        # The query that predicts a token places it. The prompt's last query predicts the first
-        # token; the last token's query gives the end of the text.
-        prompt_length = len(scores[0]) - len(self.tokens) - 1
+        # Each query belongs to the next token, which it predicts: the last query of the prompt to
+        # the first token of the text, and the last query to the token after the text. The start of
+        # the token after the text is the end of the text.
+        prompt_length = len(scores[0]) - len(self.tokens) - 1  # prompt tokens that are predicted
         times = token_starts(scores, prompt_length).astype(np.float64) * SECONDS_PER_POSITION
         return Alignment(times[:-1], times[1:], np.exp(np.array(self.logprobs, np.float64)))
 
 
 def _as_float32(keys: npt.NDArray[Any]) -> Floats:
-    """Return the keys in float32: bfloat16, which NumPy lacks, is the upper half of its bits."""
+    """Return the keys in float32. The bits of a bfloat16 are the upper half of a float32's bits."""
     return keys if keys.dtype == np.float32 else (keys.astype(np.uint32) << 16).view(np.float32)

@@ -1,13 +1,15 @@
-"""Greedy search, beam search and sampling, for any decoder that reads one token at a time.
+"""Greedy search, beam search and sampling. The decoder is a function (`StepFunction`).
 
-The rules are CTranslate2's, which follow openai/whisper. Hypotheses are ranked by their summed
-log-probability divided by their length to the power of `length_penalty`. A row ends when
-`beam_size * patience` of its hypotheses have ended. With one beam this is greedy search. The
-sampled hypotheses of a row are decoded side by side until each has ended.
+The decoder reads a token as its next input, and returns the candidates for the token after it.
 
-    search, sample -> _run_search: choose -> advance -> step -> the best hypothesis of each row
-                                     ^                   |
-                                     +-- candidates -----+
+The rules are CTranslate2's, which follow openai/whisper. The score of a hypothesis is its total
+log-probability divided by `length ** length_penalty`. A row is done when `beam_size * patience` of
+its hypotheses have ended. Beam search with one beam is greedy search. The sampled hypotheses of a
+row are decoded side by side, and the row is done when all have ended.
+
+    first candidates -> extend -> advance -> all rows done -> best hypothesis of each row
+                          ^          |
+                          +-- step <-+
 """
 
 from abc import ABC, abstractmethod
@@ -25,11 +27,11 @@ Floats: TypeAlias = npt.NDArray[np.float32]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Candidates:
-    """Possible next tokens, most probable first.
+    """Candidates for the next token: the most probable first, or drawn at random.
 
     Attributes:
         tokens: token ids, shape (..., k).
-        logprobs: their log-probabilities, shape (..., k).
+        logprobs: natural-log probability of each candidate, shape (..., k).
     """
 
     tokens: Integers
@@ -37,19 +39,20 @@ class Candidates:
 
 
 class StepFunction(Protocol):
-    """A decoder that has read the rows' prompts."""
+    """A decoder that has already read the prompt of each row."""
 
     def __call__(self, tokens: Integers, sources: Integers, rows: Sequence[int]) -> Candidates:
         """Read one more token of each beam.
 
         Args:
-            tokens: shape (rows, beams).
-            sources: for each token, the beam of the previous step (in the same row) that the token
-                extends; shape (rows, beams).
+            tokens: the token of each beam, shape (rows, beams).
+            sources: for each token, the beam of the previous step whose hypothesis the token
+                extends, within the same row; shape (rows, beams). Before the first step, each row
+                has a single beam, 0.
             rows: the rows that continue, as indices into the rows of the previous step.
 
         Returns:
-            The same number of candidates for each beam, shape (rows, beams, k).
+            The same number of candidates after each token, shape (rows, beams, k).
         """
         ...
 
@@ -59,12 +62,12 @@ class SearchResult:
     """The hypothesis that a search found for a row.
 
     Attributes:
-        tokens: without the end of text.
-        logprobs: the log-probability of each token.
-        beams: the beam in which each token was read. If the hypothesis was cut off, its last token
-            was never read and has no beam.
-        logprob: the sum of the tokens' log-probabilities, and of the end of text's if the
-            hypothesis ended with it.
+        tokens: token ids, without the end of text.
+        logprobs: natural-log probability of each token.
+        beams: the beam in which the decoder read each token. A hypothesis that was cut off at
+            `max_tokens` has one beam less than tokens, because its last token was never read.
+        logprob: total natural-log probability of the tokens. It includes the end of text, unless
+            the hypothesis was cut off.
     """
 
     tokens: tuple[int, ...]
@@ -74,12 +77,18 @@ class SearchResult:
 
 
 Lookahead: TypeAlias = Callable[[int, int], Candidates | None]
-"""Returns the candidates that follow a token if the decoder has already read that token.
+"""Returns the candidates after a token, if the decoder has already read the token as a guess.
 
-Speculative decoding reads several guessed tokens in one step. The arguments are a row (as an index
-into the rows of the previous step) and the token that the row continues with. The result is None if
-the decoder has not read the token; otherwise the candidates after the token, shape (1, 1, k), and
-the next call is about the token after it.
+Speculative decoding reads several guessed tokens of a row in one step.
+
+Args:
+    row: index into the rows of the previous step.
+    token: the token that the search chose for the row.
+
+Returns:
+    The candidates after the token, shape (1, 1, k), or None if the token is not the next guess. If
+    candidates are returned, the guess is accepted: the next call for the row refers to the next
+    guess.
 """
 
 
@@ -97,80 +106,86 @@ def search(
     """Return the best hypothesis of each row, by greedy or beam search.
 
     Args:
-        step: reads one more token.
+        step: the decoder. It returns at least 2 * beam_size candidates for each beam.
         first: candidates after each row's prompt, shape (rows, k), k at least 2 * beam_size.
-        beam_size: number of hypotheses that are followed at a time.
-        patience: a row ends when `beam_size * patience` of its hypotheses have ended.
-        length_penalty: exponent of the length by which scores are divided.
-        max_tokens: maximum length of a hypothesis.
+        beam_size: number of hypotheses of a row that are followed at the same time.
+        patience: a row is done when beam_size * patience (rounded, at least 1) hypotheses ended.
+        length_penalty: a hypothesis is scored by logprob / length ** length_penalty.
+        max_tokens: a hypothesis that reaches this number of tokens is cut off.
         end_of_text: the token that ends a hypothesis.
-        lookahead: of a decoder that reads guessed tokens; only with one beam.
+        lookahead: for a decoder that reads guessed tokens; requires beam_size 1.
+
+    Returns:
+        One result for each row of `first`, in the same order.
     """
     required_endings = max(1, int(beam_size * patience + 0.5))
     rows = [
-        _BeamRow(beam_size, required_endings, end_of_text, length_penalty)
+        _BeamSearchState(beam_size, required_endings, end_of_text, length_penalty)
         for _ in range(len(first.tokens))
     ]
-    choose = partial(_most_probable, count=2 * beam_size)
-    return _run_search(rows, step, first, choose, max_tokens=max_tokens, lookahead=lookahead)
+    extend = partial(_most_probable, count=2 * beam_size)
+    return _run_search(rows, step, first, extend, max_tokens=max_tokens, lookahead=lookahead)
 
 
 def sample(
     step: StepFunction, first: Candidates, *, max_tokens: int, end_of_text: int
 ) -> list[SearchResult]:
-    """Return the sampled hypothesis of each row with the highest mean log-probability per token.
+    """Return the sampled hypothesis of each row with the highest logprob / number of tokens.
 
     Args:
-        step: reads one more token; its candidates are the drawn tokens, k = 1.
+        step: the decoder. It returns one drawn token for each sampled hypothesis (k = 1).
         first: tokens drawn after each row's prompt, shape (rows, sampled hypotheses).
-        max_tokens: maximum length of a hypothesis.
+        max_tokens: a hypothesis that reaches this number of tokens is cut off.
         end_of_text: the token that ends a hypothesis.
+
+    Returns:
+        One result for each row of `first`, in the same order.
     """
-    row_count, samples = first.tokens.shape
-    rows = [_SampledRow(samples, end_of_text) for _ in range(row_count)]
+    row_count, hypothesis_count = first.tokens.shape
+    rows = [_SamplingState(hypothesis_count, end_of_text) for _ in range(row_count)]
     return _run_search(rows, step, first, _all_candidates, max_tokens=max_tokens)
 
 
 def _run_search(
-    rows: Sequence["_Row"],
+    rows: Sequence["_RowState"],
     step: StepFunction,
     first: Candidates,
-    choose: "Choose",
+    extend: "_Extend",
     *,
     max_tokens: int,
     lookahead: Lookahead | None = None,
 ) -> list[SearchResult]:
-    """Choose and read tokens until all rows are finished; finished rows leave the batch."""
+    """Extend the hypotheses until all rows are done. A row that is done leaves the batch."""
     active = list(rows)
     candidates = Candidates(first.tokens[:, None], first.logprobs[:, None])
     while True:
-        extensions = choose(candidates, np.stack([row.totals for row in active]))
+        extensions = extend(candidates, np.stack([row.totals for row in active]))
         for number, row in enumerate(active):
-            row.advance(extensions[number], last=len(row.steps) + 1 == max_tokens)
+            row.advance(extensions[number], last=len(row.followed) + 1 == max_tokens)
             while lookahead and not row.done:
-                following = lookahead(number, int(row.steps[-1].tokens[0]))
-                if following is None:
+                next_candidates = lookahead(number, int(row.followed[-1].tokens[0]))
+                if next_candidates is None:
                     break
-                [extension] = choose(following, row.totals[None])
-                row.advance(extension, last=len(row.steps) + 1 == max_tokens)
+                [row_extensions] = extend(next_candidates, row.totals[None])
+                row.advance(row_extensions, last=len(row.followed) + 1 == max_tokens)
         continuing = [number for number, row in enumerate(active) if not row.done]
         if not continuing:
             return [row.best for row in rows]
         active = [active[number] for number in continuing]
-        tokens = np.stack([row.steps[-1].tokens for row in active])
-        sources = np.stack([row.steps[-1].sources for row in active])
+        tokens = np.stack([row.followed[-1].tokens for row in active])
+        sources = np.stack([row.followed[-1].sources for row in active])
         candidates = step(tokens, sources, continuing)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Extensions:
-    """Tokens that can extend the hypotheses of a row, most probable first.
+    """Tokens that extend hypotheses of one row.
 
     Attributes:
         tokens: token ids, shape (n,).
-        sources: the beam that each token extends, shape (n,).
-        logprobs: the log-probability of each token, shape (n,).
-        totals: the log-probability of each extended hypothesis, shape (n,).
+        sources: the beam whose hypothesis each token extends, shape (n,).
+        logprobs: natural-log probability of each token, shape (n,).
+        totals: total natural-log probability of each extended hypothesis, shape (n,).
     """
 
     tokens: Integers
@@ -178,27 +193,24 @@ class _Extensions:
     logprobs: Floats
     totals: Floats
 
-    def __getitem__(self, numbers: Sequence[int]) -> "_Extensions":
+    def __getitem__(self, chosen: Sequence[int]) -> "_Extensions":
         return _Extensions(
-            self.tokens[numbers],
-            self.sources[numbers],
-            self.logprobs[numbers],
-            self.totals[numbers],
+            self.tokens[chosen], self.sources[chosen], self.logprobs[chosen], self.totals[chosen]
         )
 
 
-Choose: TypeAlias = Callable[[Candidates, Floats], list[_Extensions]]
-"""Returns each row's extensions, from candidates (rows, beams, k) and the beams' totals
-(rows, beams)."""
+_Extend: TypeAlias = Callable[[Candidates, Floats], list[_Extensions]]
+"""Returns the possible extensions of each row, from the candidates (rows, beams, k) and the total
+log-probability of each beam's hypothesis (rows, beams)."""
 
 
 def _most_probable(candidates: Candidates, totals: Floats, *, count: int) -> list[_Extensions]:
-    """Return the `count` most probable extensions of each row, over all of its beams."""
+    """Return the `count` best extensions of each row's beams, the highest total first."""
     k = candidates.tokens.shape[-1]
-    tokens, logprobs, sums = _flatten_beams(candidates, totals)
-    order = np.argsort(-sums, axis=1, kind="stable")[:, :count]
+    tokens, logprobs, new_totals = _flatten_beams(candidates, totals)
+    order = np.argsort(-new_totals, axis=1, kind="stable")[:, :count]
     return [
-        _Extensions(tokens[row, best], best // k, logprobs[row, best], sums[row, best])
+        _Extensions(tokens[row, best], best // k, logprobs[row, best], new_totals[row, best])
         for row, best in enumerate(order)
     ]
 
@@ -206,114 +218,126 @@ def _most_probable(candidates: Candidates, totals: Floats, *, count: int) -> lis
 def _all_candidates(candidates: Candidates, totals: Floats) -> list[_Extensions]:
     """Return all extensions of each row, in the order of the candidates."""
     k = candidates.tokens.shape[-1]
-    flat_tokens, flat_logprobs, flat_sums = _flatten_beams(candidates, totals)
-    sources = np.arange(flat_tokens.shape[1]) // k
+    tokens, logprobs, new_totals = _flatten_beams(candidates, totals)
+    sources = np.arange(tokens.shape[1]) // k
     return [
-        _Extensions(tokens, sources, logprobs, sums)
-        for tokens, logprobs, sums in zip(flat_tokens, flat_logprobs, flat_sums, strict=True)
+        _Extensions(tokens[row], sources, logprobs[row], new_totals[row])
+        for row in range(len(tokens))
     ]
 
 
 def _flatten_beams(candidates: Candidates, totals: Floats) -> tuple[Integers, Floats, Floats]:
-    """Return tokens, log-probabilities and totals, each of shape (rows, beams * k)."""
+    """Return tokens, log-probabilities and new totals, each of shape (rows, beams * k)."""
     rows = len(candidates.tokens)
-    sums = (totals[..., None] + candidates.logprobs).reshape(rows, -1)
-    return candidates.tokens.reshape(rows, -1), candidates.logprobs.reshape(rows, -1), sums
+    new_totals = (totals[..., None] + candidates.logprobs).reshape(rows, -1)
+    return candidates.tokens.reshape(rows, -1), candidates.logprobs.reshape(rows, -1), new_totals
 
 
-class _Row(ABC):
-    """The hypotheses of one row.
+class _RowState(ABC):
+    """The state of the search for one row.
 
     Attributes:
         best: the best hypothesis that has ended; of equally good hypotheses, the first.
-        totals: the log-probability of each hypothesis that is followed.
-        steps: the tokens that were chosen at each step.
+        totals: total log-probability of each hypothesis that is followed, shape (beams,).
+        followed: the extensions that were followed, one for each beam, at each step.
         done: whether enough hypotheses have ended.
     """
 
     def __init__(self, end_of_text: int, length_penalty: float) -> None:
         self._end_of_text, self._length_penalty = end_of_text, length_penalty
         self.best = SearchResult((), (), (), -np.inf)
-        self.totals: Floats = np.zeros(1, np.float32)
-        self.steps: list[_Extensions] = []
+        self.totals: Floats = np.zeros(1, np.float32)  # a single empty hypothesis
+        self.followed: list[_Extensions] = []
         self.done = False
 
     @abstractmethod
     def advance(self, extensions: _Extensions, *, last: bool) -> None:
-        """Extend the hypotheses by one token each; `last` ends all of them."""
+        """Extend each hypothesis by one token.
+
+        Args:
+            extensions: the possible extensions.
+            last: whether the hypotheses then have `max_tokens` tokens, so that all of them end.
+        """
 
     def _end_hypothesis(self, extensions: _Extensions, number: int) -> None:
-        """End the hypothesis that extension `number` completes; keep it if it is the best."""
+        """End the hypothesis with extension `number`; store it in `best` if its score is higher.
+
+        The extension is the end of text or the last token that `max_tokens` allows.
+        """
         total = float(extensions.totals[number])
         has_end = extensions.tokens[number] == self._end_of_text
-        length = len(self.steps) + (not has_end)
+        length = len(self.followed) + (not has_end)
         if self._score(total, length) <= self._score(self.best.logprob, len(self.best.tokens)):
             return
         beams: list[int] = []
         beam = int(extensions.sources[number])
-        for step in reversed(self.steps):
+        for followed in reversed(self.followed):
             beams.append(beam)
-            beam = int(step.sources[beam])
+            beam = int(followed.sources[beam])
         beams.reverse()
-        path = list(zip(self.steps, beams, strict=True))
-        tokens = [int(step.tokens[beam]) for step, beam in path]
-        logprobs = [float(step.logprobs[beam]) for step, beam in path]
+        path = list(zip(self.followed, beams, strict=True))
+        tokens = [int(followed.tokens[beam]) for followed, beam in path]
+        logprobs = [float(followed.logprobs[beam]) for followed, beam in path]
         if not has_end:
             tokens.append(int(extensions.tokens[number]))
             logprobs.append(float(extensions.logprobs[number]))
         self.best = SearchResult(tuple(tokens), tuple(logprobs), tuple(beams), total)
 
     def _score(self, total: float, length: int) -> float:
+        """Return the score of a hypothesis with `length` tokens, end of text not counted."""
         return total / float(max(length, 1) ** self._length_penalty)
 
 
-class _BeamRow(_Row):
-    """The most probable hypotheses of a row, `beam_size` at a time."""
+class _BeamSearchState(_RowState):
+    """Beam search for one row: the `beam_size` most probable hypotheses are followed."""
 
     def __init__(
         self, beam_size: int, required_endings: int, end_of_text: int, length_penalty: float
     ) -> None:
         super().__init__(end_of_text, length_penalty)
-        self._beam_size, self._required_endings, self._endings = beam_size, required_endings, 0
+        self._beam_size, self._required_endings = beam_size, required_endings
+        self._endings = 0  # hypotheses that have ended
 
     def advance(self, extensions: _Extensions, *, last: bool) -> None:
-        """Follow the `beam_size` most probable extensions.
+        """Follow the `beam_size` most probable extensions. See `_RowState.advance`.
 
-        An extension that ends its hypothesis is replaced by the next extension that does not.
+        An end of text among them ends its hypothesis. The next most probable extension that is not
+        an end of text takes its place. There always is one: of the 2 * beam_size extensions, at
+        most one for each beam is an end of text.
         """
-        followed: list[int] = []
-        spare = iter(range(self._beam_size, len(extensions.tokens)))
+        chosen: list[int] = []
+        substitutes = iter(range(self._beam_size, len(extensions.tokens)))
         for number in range(self._beam_size):
-            chosen = number
+            choice = number
             if extensions.tokens[number] == self._end_of_text or last:
                 self._endings += 1
                 self._end_hypothesis(extensions, number)
-                chosen = next(
-                    (n for n in spare if extensions.tokens[n] != self._end_of_text), number
+                choice = next(
+                    (n for n in substitutes if extensions.tokens[n] != self._end_of_text), number
                 )
-            followed.append(chosen)
-        step = extensions[followed]
-        self.steps.append(step)
-        self.totals = step.totals
+            chosen.append(choice)
+        followed = extensions[chosen]
+        self.followed.append(followed)
+        self.totals = followed.totals
         self.done = last or self._endings >= self._required_endings
 
 
-class _SampledRow(_Row):
-    """The sampled hypotheses of a row, each independent of the others.
+class _SamplingState(_RowState):
+    """Sampling for one row: the sampled hypotheses do not depend on each other.
 
-    Tokens drawn for a hypothesis that has ended are ignored.
+    A hypothesis that has ended keeps its beam. Tokens that are drawn for this beam are ignored.
     """
 
-    def __init__(self, samples: int, end_of_text: int) -> None:
+    def __init__(self, hypothesis_count: int, end_of_text: int) -> None:
         super().__init__(end_of_text, length_penalty=1.0)
-        self._unfinished = set(range(samples))
+        self._unfinished = set(range(hypothesis_count))
 
     def advance(self, extensions: _Extensions, *, last: bool) -> None:
-        """Extend each hypothesis by the token that was drawn for it."""
+        """Extend each hypothesis by its drawn token. See `_RowState.advance`."""
         for number in sorted(self._unfinished):
             if extensions.tokens[number] == self._end_of_text or last:
                 self._end_hypothesis(extensions, number)
                 self._unfinished.remove(number)
-        self.steps.append(extensions)
+        self.followed.append(extensions)
         self.totals = extensions.totals
         self.done = not self._unfinished

@@ -9,25 +9,31 @@ from hypothesis import strategies as st
 from whisperbatch.engines.search.beam_search import Candidates, Integers, SearchResult, search
 
 END = 3
-TOKENS = 4
-WIDEST_BEAM = 81  # all texts of four tokens that are not END
+VOCABULARY = 4  # tokens, END included
+WIDEST_BEAM = 81  # number of texts of four tokens without END: 3 ** 4
 
 
 class MarkovDecoder:
-    """A toy decoder: a token's probability depends on the token before it, and on the row."""
+    """A toy decoder: the probability of a token depends on the previous token and on the row.
+
+    Args:
+        seeds: the random seed of each row's probabilities.
+        end_bonus: added to the logits of END.
+    """
 
     def __init__(self, seeds: Sequence[int], *, end_bonus: float = 0.0) -> None:
         self.logprobs = []
         for seed in seeds:
-            logits = np.random.default_rng(seed).normal(0, 1.5, (TOKENS, TOKENS))
+            logits = np.random.default_rng(seed).normal(0, 1.5, (VOCABULARY, VOCABULARY))
             logits[:, END] += end_bonus
             table = logits - np.log(np.exp(logits).sum(axis=1, keepdims=True))
             self.logprobs.append(table.astype(np.float32))
         self.rows = list(range(len(seeds)))
         self.calls: list[tuple[int, int]] = []  # (rows, beams) of each step
-        self.texts: list[list[list[int]]] = [[[]] for _ in seeds]
+        self.texts: list[list[list[int]]] = [[[]] for _ in seeds]  # of each row's beams
 
     def first(self) -> Candidates:
+        """Return the candidates for the first token of each row."""
         pairs = [self._after(row, END) for row in self.rows]
         return Candidates(
             np.stack([tokens for tokens, _ in pairs]), np.stack([logprobs for _, logprobs in pairs])
@@ -51,15 +57,19 @@ class MarkovDecoder:
         )
 
     def _after(self, row: int, token: int) -> tuple[Integers, np.ndarray]:
-        """Return all tokens, padded with impossible tokens to twice the widest beam."""
+        """Return all tokens and their log-probabilities after `token`, most probable first.
+
+        Impossible tokens are added, because a search needs twice as many candidates as beams.
+        """
         order = np.argsort(-self.logprobs[row][token], kind="stable")
-        impossible = np.full(2 * WIDEST_BEAM - TOKENS, -np.inf, np.float32)
+        impossible = np.full(2 * WIDEST_BEAM - VOCABULARY, -np.inf, np.float32)
         return (
             np.pad(order, (0, len(impossible))),
             np.concatenate((self.logprobs[row][token][order], impossible)),
         )
 
     def logprob(self, row: int, tokens: Sequence[int]) -> float:
+        """Return the total log-probability of a text."""
         pairs = zip((END, *tokens), tokens, strict=False)
         return float(sum(self.logprobs[row][previous, token] for previous, token in pairs))
 
@@ -114,8 +124,8 @@ def test_the_widest_beam_finds_the_best_hypothesis_of_all(
         length = sum(token != END for token in tokens)
         return float(decoder.logprob(0, tokens) / max(length, 1) ** length_penalty)
 
-    found_score = result.logprob / max(len(result.tokens), 1) ** length_penalty
-    assert found_score == pytest.approx(score(max(hypotheses, key=score)), abs=1e-4)
+    result_score = result.logprob / max(len(result.tokens), 1) ** length_penalty
+    assert result_score == pytest.approx(score(max(hypotheses, key=score)), abs=1e-4)
 
 
 @given(st.lists(st.integers(0, 10_000), min_size=1, max_size=5), st.integers(1, 4))

@@ -12,7 +12,7 @@ from whisperbatch.engines.search.dtw import (
 
 
 def slow_path_cost(costs: np.ndarray) -> float:
-    """Return the cost of the cheapest path, computed cell by cell."""
+    """Return the cost of the cheapest path, computed position by position."""
     tokens, positions = costs.shape
     sums = np.full((tokens + 1, positions + 1), np.inf)
     sums[0, 0] = 0
@@ -23,19 +23,19 @@ def slow_path_cost(costs: np.ndarray) -> float:
 
 
 def path_cost(costs: np.ndarray, starts: np.ndarray) -> float:
-    """Return the cost of the cheapest path that enters each row at its start."""
+    """Return the cost of the cheapest path that reaches each token at its start."""
     tokens, positions = costs.shape
     total = 0.0
     for token, start in enumerate(starts):
         next_start = starts[token + 1] if token + 1 < tokens else positions
-        diagonal = costs[token, start : max(next_start, start + 1)].sum()
-        # a step straight down: the path also passes through the cell above the next start
-        down = (
+        next_position = costs[token, start : max(next_start, start + 1)].sum()
+        # a step to the next token alone: this token also has the position of the next start
+        same_position = (
             costs[token, start : next_start + 1].sum()
             if token + 1 < tokens and next_start > start
             else np.inf
         )
-        total += min(diagonal, down)
+        total += min(next_position, same_position)
     return total
 
 
