@@ -85,7 +85,7 @@ class RunStats:
     Attributes:
         omissions: removed text and speech without text.
         chunks: number of chunks decoded.
-        redecoded: number of chunks that were decoded more than once.
+        redecoded: number of chunks that were retried because their text failed the audit.
     """
 
     omissions: list[Omission] = field(default_factory=list)

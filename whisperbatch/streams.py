@@ -28,7 +28,7 @@ class SegmentStream(Iterator[Segment]):
         duration: seconds that were read, after the last segment; None before.
         omissions: removed text and speech without text, so far.
         chunks: number of chunks decoded so far.
-        redecoded: number of chunks decoded more than once so far.
+        redecoded: number of chunks retried so far, because their text failed the audit.
     """
 
     def __init__(self, run: PipelineRun, source: str, on_close: Callable[[], None]) -> None:

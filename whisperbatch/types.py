@@ -278,7 +278,7 @@ class Transcript:
         source: name of the recording.
         omissions: removed text and speech without text, in order.
         chunks: number of chunks.
-        redecoded: number of chunks that were decoded more than once.
+        redecoded: number of chunks that were retried because their text failed the audit.
     """
 
     segments: tuple[Segment, ...]

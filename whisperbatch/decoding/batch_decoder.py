@@ -39,7 +39,7 @@ class RowResult:
     Attributes:
         segments: segments in order, all with id 0.
         omissions: removed text, and speech without text.
-        redecoded: whether the row was decoded more than once.
+        redecoded: whether the row was retried because its text failed the audit.
     """
 
     segments: tuple[Segment, ...]
