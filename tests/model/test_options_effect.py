@@ -262,7 +262,7 @@ def test_batch_size_is_the_number_of_rows_encoded_together(
     texts = []
     for batch_size in (1, 3):
         transcript = asr.transcribe(
-            sources["speech"], chunk_length=4.0, batch_size=batch_size, beam_size=1
+            sources["long speech"], chunk_length=4.0, batch_size=batch_size, beam_size=1
         )
         texts.append(transcript.text)
         assert max(sizes) == batch_size

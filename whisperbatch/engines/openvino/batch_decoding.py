@@ -24,12 +24,12 @@ from whisperbatch.engines.search.beam_search import (
     SearchResult,
 )
 
-MIN_PROJECTED: Final = 8
+MIN_PROJECTED: Final = 5
 """Hidden states in one call of the vocabulary projection; fewer are padded with zeros.
 
-With 8-bit weights OpenVINO computes fewer than 5 hidden states with another kernel, which rounds
-otherwise: on a processor with AMX a log-probability changed by up to 0.026. From 5 on, results are
-equal to the last bit.
+With 8-bit weights, OpenVINO computes fewer than 5 hidden states with another kernel, which rounds
+differently: on a processor with AMX a log-probability changed by up to 0.026. For 5 to 45 hidden
+states the results are equal to the last bit.
 """
 
 
