@@ -80,6 +80,7 @@ def test_an_abandoned_stream_leaves_no_threads_and_no_files(
     way: str, asr: Transcriber, tmp_path: Path
 ) -> None:
     path = write_noise(tmp_path / "long.wav", 200)
+    gc.collect()  # files of earlier tests
     before = open_files()
     for _ in range(5):
         stream = asr.stream(path, vad=False, batch_size=2)
