@@ -131,6 +131,15 @@ def test_rows_can_be_split_and_joined_to_another_batch(engine: Engine, batch: Ba
     assert engine.generate(joined, batch.prompts[:2], GREEDY) == expected
 
 
+def test_a_prefix_is_not_part_of_the_hypothesis(engine: Engine, batch: Batch) -> None:
+    encoded = batch.encode(engine)
+    hypotheses = engine.generate(encoded, batch.prompts, GREEDY)
+    prefixes = [hypothesis.tokens[:2] for hypothesis in hypotheses]
+    prompts = [[*p, *prefix] for p, prefix in zip(batch.prompts, prefixes, strict=True)]
+    for hypothesis, rest in zip(hypotheses, engine.generate(encoded, prompts, GREEDY), strict=True):
+        assert rest.tokens == hypothesis.tokens[2:]
+
+
 def test_prompts_and_features_are_not_modified(engine: Engine, batch: Batch) -> None:
     prompts = [list(prompt) for prompt in batch.prompts]
     features = batch.features.copy()

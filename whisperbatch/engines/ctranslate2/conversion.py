@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import dropwhile
 from typing import Any, Final
 
 import ctranslate2
@@ -9,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from whisperbatch.engines.search.alignment import SECONDS_PER_POSITION, DecodingTrace
+from whisperbatch.engines.special_tokens import SpecialTokens
 from whisperbatch.errors import EngineError
 from whisperbatch.options import MAX_NEW_TOKENS, DecodeOptions
 from whisperbatch.protocols import Alignment, Encoded
@@ -93,16 +95,26 @@ def _max_length(max_new_tokens: int | None, prompt_length: int) -> int:
     return max(2 * new_tokens, new_tokens + prompt_length - 1)
 
 
-def to_hypothesis(result: Any, length_penalty: float) -> Hypothesis:  # noqa: ANN401 - untyped
+def to_hypothesis(result: Any, length_penalty: float, prefix: Sequence[int] = ()) -> Hypothesis:  # noqa: ANN401 - untyped
     """Return the best hypothesis of a row.
 
     Args:
         result: from CTranslate2's `generate`; its score is divided by the length penalty.
         length_penalty: exponent of the length by which the score was divided.
+        prefix: see `prefix_of`. CTranslate2 returns the prefix as part of the text.
     """
     tokens = tuple(result.sequences_ids[0])
     total_logprob = result.scores[0] * max(len(tokens), 1) ** length_penalty
-    return Hypothesis(tokens, total_logprob / (len(tokens) + 1), result.no_speech_prob)
+    avg_logprob = total_logprob / (len(tokens) + 1)
+    start = len(prefix) if tokens[: len(prefix)] == tuple(prefix) else 0
+    return Hypothesis(tokens[start:], avg_logprob, result.no_speech_prob)
+
+
+def prefix_of(prompt: Sequence[int], special_tokens: SpecialTokens) -> Sequence[int]:
+    """Return the tokens of a prompt after its special tokens: text that the row must begin with."""
+    start = list(prompt).index(special_tokens.start_of_transcript)
+    special = range(special_tokens.start_of_transcript, special_tokens.no_timestamps + 1)
+    return list(dropwhile(lambda token: token in special, prompt[start:]))
 
 
 def to_alignment(result: Any) -> Alignment:  # noqa: ANN401 - untyped

@@ -27,6 +27,7 @@ from whisperbatch.engines.ctranslate2.conversion import (
     check_output,
     generation_settings,
     join_rows,
+    prefix_of,
     split_rows,
     to_alignment,
     to_array,
@@ -40,7 +41,11 @@ from whisperbatch.engines.devices import (
     resolve_threads,
 )
 from whisperbatch.engines.openvino.loading import OpenVinoParts, load_openvino
-from whisperbatch.engines.special_tokens import MIN_MULTILINGUAL_VOCABULARY, language_tokens
+from whisperbatch.engines.special_tokens import (
+    MIN_MULTILINGUAL_VOCABULARY,
+    SpecialTokens,
+    language_tokens,
+)
 from whisperbatch.errors import ClosedError, EngineError, ModelError
 from whisperbatch.models.model_bin import fingerprint, read_shapes
 from whisperbatch.options import DecodeOptions
@@ -216,7 +221,11 @@ class CTranslate2Engine:
                     **generation_settings(options, prompts),
                 )
         length_penalty = options.length_penalty if sampling is None else 1.0
-        return [to_hypothesis(result, length_penalty) for result in results]
+        special_tokens = SpecialTokens.from_tokenizer(self.tokenizer)
+        return [
+            to_hypothesis(result, length_penalty, prefix_of(prompt, special_tokens))
+            for result, prompt in zip(results, prompts, strict=True)
+        ]
 
     def _sample(
         self,
