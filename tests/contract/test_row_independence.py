@@ -47,5 +47,5 @@ def test_rows_are_independent_with_fewer_instructions(limit: str, compute_type: 
     if flag not in FLAGS:
         pytest.skip(f"this processor has no {flag}")
     if (limit, compute_type) == ("AVX2", "int8"):
-        pytest.skip("OpenVINO selects its 8-bit kernels by the processor, and fails with this limit")
+        pytest.skip("OpenVINO selects 8-bit kernels by the processor and fails with this limit")
     check("openvino", compute_type, *([] if bfloat16 else ["f32"]), limit=limit)
