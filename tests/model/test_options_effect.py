@@ -82,7 +82,7 @@ CASES = {
     "max_speech_duration": Case({"max_speech_duration": 1.5}, common=BASIC | {"chunk_length": 5.0}),
     "chunk_length": Case({"chunk_length": 4.0}),
     "max_silence": Case({"max_silence": 0.0}, common=BASIC | {"chunk_length": 8.0}),
-    "features": Case({"features": "kaldi-fbank"}),
+    "features": Case({"features": "kaldi-fbank"}, source="noisy"),
     "language": Case({"language": "fr"}, GREEDY, "sentence", "base"),
     "languages": Case({"languages": ("fr", "ru")}, GREEDY, "spanish", "base"),
     "language_detection_segments": Case(
