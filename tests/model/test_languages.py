@@ -75,7 +75,7 @@ def test_a_pipe_is_read_through_and_gives_the_same_language(
     assert found.windows
 
 
-@pytest.mark.parametrize("batch_size", [2, 8])
+@pytest.mark.parametrize("batch_size", [2, pytest.param(8, marks=pytest.mark.slow)])
 def test_what_a_pipe_brings_later_revises_the_language(
     base: wb.Transcriber, tmp_path_factory: pytest.TempPathFactory, batch_size: int
 ) -> None:
