@@ -3,13 +3,11 @@
 import inspect
 from collections.abc import Mapping
 from os import PathLike
-from typing import Any, Final, Literal, TypeAlias
+from typing import Any, Final, Literal
 
 from whisperbatch.errors import MissingExtraError, OptionError
 from whisperbatch.models.registry import find_model
 from whisperbatch.protocols import Engine
-
-EngineKind: TypeAlias = Literal["ctranslate2", "torch"]
 
 UNUSED_KEYWORDS: Final = {
     "ctranslate2": ("quantization", "group_size", "draft_model", "compile"),

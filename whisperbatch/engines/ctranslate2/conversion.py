@@ -3,14 +3,14 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import dropwhile
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import ctranslate2
 import numpy as np
 import numpy.typing as npt
+from tokenizers import Tokenizer
 
 from whisperbatch.engines.search.alignment import SECONDS_PER_POSITION, DecodingTrace
-from whisperbatch.engines.special_tokens import SpecialTokens
 from whisperbatch.errors import EngineError
 from whisperbatch.options import MAX_NEW_TOKENS, DecodeOptions
 from whisperbatch.protocols import Alignment, Encoded
@@ -110,10 +110,13 @@ def to_hypothesis(result: Any, length_penalty: float, prefix: Sequence[int] = ()
     return Hypothesis(tokens[start:], avg_logprob, result.no_speech_prob)
 
 
-def prefix_of(prompt: Sequence[int], special_tokens: SpecialTokens) -> Sequence[int]:
+def prefix_of(prompt: Sequence[int], tokenizer: Tokenizer) -> Sequence[int]:
     """Return the tokens of a prompt after its special tokens: text that the row must begin with."""
-    start = list(prompt).index(special_tokens.start_of_transcript)
-    special = range(special_tokens.start_of_transcript, special_tokens.no_timestamps + 1)
+    # every prompt was built from these tokens, so the tokenizer has them
+    names = ("<|startoftranscript|>", "<|notimestamps|>")
+    first, last = (cast("int", tokenizer.token_to_id(name)) for name in names)
+    start = list(prompt).index(first)
+    special = range(first, last + 1)
     return list(dropwhile(lambda token: token in special, prompt[start:]))
 
 

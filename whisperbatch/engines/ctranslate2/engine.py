@@ -43,7 +43,6 @@ from whisperbatch.engines.devices import (
 from whisperbatch.engines.openvino.loading import OpenVinoParts, load_openvino
 from whisperbatch.engines.special_tokens import (
     MIN_MULTILINGUAL_VOCABULARY,
-    SpecialTokens,
     language_tokens,
 )
 from whisperbatch.errors import ClosedError, EngineError, ModelError
@@ -221,9 +220,8 @@ class CTranslate2Engine:
                     **generation_settings(options, prompts),
                 )
         length_penalty = options.length_penalty if sampling is None else 1.0
-        special_tokens = SpecialTokens.from_tokenizer(self.tokenizer)
         return [
-            to_hypothesis(result, length_penalty, prefix_of(prompt, special_tokens))
+            to_hypothesis(result, length_penalty, prefix_of(prompt, self.tokenizer))
             for result, prompt in zip(results, prompts, strict=True)
         ]
 
