@@ -158,6 +158,5 @@ def test_text_before_a_chunk_does_not_depend_on_the_batch(
         together = tiny.transcribe_many(sources, options=options, batch_size=batch_size)
         assert list(together) == alone
     without = replace(options, condition_on_previous_text=False)
-    assert [one.text for one in tiny.transcribe_many(sources, options=without)] != [
-        one.text for one in alone
-    ]
+    # a context may change no word, but it changes the probability of every word
+    assert list(tiny.transcribe_many(sources, options=without)) != alone
