@@ -35,7 +35,7 @@ import numpy.typing as npt
 
 import whisperbatch as wb
 from benchmarks import conversions, ggml
-from whisperbatch.engines.special_tokens import MIN_MULTILINGUAL_VOCABULARY
+from whisperbatch.engines.model_info import MIN_MULTILINGUAL_VOCABULARY
 from whisperbatch.models.registry import find_model
 
 BATCH_SIZE: Final = 8  # of the other programs; whisperbatch uses its default

@@ -187,10 +187,10 @@ def main() -> None:
     recording = corpora.build(options.recording)
     with (
         tempfile.TemporaryDirectory() as directory,
-        wb.load(options.model, device="cpu", encoder="openvino", decoder="openvino") as asr,
+        wb.load(options.model, device="cpu", engine="openvino") as asr,
     ):
-        engine: Any = asr._engine  # noqa: SLF001 - a measurement
-        limits = Limits(engine._openvino.decoder, engine.n_mels)  # noqa: SLF001 - a measurement
+        engine: Any = asr.engine
+        limits = Limits(engine._decoder, engine.n_mels)  # noqa: SLF001 - a measurement
         path = recordings.write(recording, Path(directory, "recording.wav"))
         asr.transcribe(np.zeros(16000, np.float32), language="en")
         with timed_methods(
@@ -202,7 +202,7 @@ def main() -> None:
                 ("decoder's layers", BatchDecoding, "_run_layers", limits.body),
                 ("vocabulary", BatchDecoding, "_project", limits.words),
                 ("alignment", DecodingTrace, "alignment", None),
-                ("all decoding", OpenVinoDecoder, "generate", None),
+                ("all decoding", OpenVinoDecoder, "decode", None),
             ]
         ) as times:
             started, cpu = time.perf_counter(), time.process_time()

@@ -27,7 +27,7 @@ import numpy as np
 import whisperbatch as wb
 from benchmarks import recordings
 from benchmarks.scoring import TimedWord, spread
-from whisperbatch.api import LoadKeywords
+from whisperbatch.engines.keywords import LoadKeywords
 from whisperbatch.models.registry import find_model
 from whisperbatch.options import Options
 from whisperbatch.options.keywords import resolve

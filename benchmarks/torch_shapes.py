@@ -13,16 +13,16 @@ batch of each size warms up.
 import argparse
 import time
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import numpy.typing as npt
 import torch
 from typing_extensions import Self
 
+from whisperbatch.engines.settings import GROUP_SIZE, GroupSize
 from whisperbatch.engines.torch.engine import COMPUTE_TYPES
 from whisperbatch.engines.torch.network import Network, build_network
-from whisperbatch.engines.torch.quantization import GROUP_SIZE, GROUP_SIZES
 from whisperbatch.engines.torch.steps import DecodingSteps, TopTokens
 
 FRAMES = 3000  # feature frames of a row
@@ -119,7 +119,7 @@ def main() -> None:
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--compute-type", default="bfloat16", choices=COMPUTE_TYPES)
     parser.add_argument("--quantization", choices=["hqq4", "int8"])
-    parser.add_argument("--group-size", type=int, choices=GROUP_SIZES, default=GROUP_SIZE)
+    parser.add_argument("--group-size", type=int, choices=get_args(GroupSize), default=GROUP_SIZE)
     parser.add_argument("--compile", action="store_true", help="for CUDA")
     parser.add_argument("--batches", type=int, nargs="+", default=[1, 2, 4, 8, 16, 32, 64, 128])
     parser.add_argument("--beams", type=int, default=1)

@@ -4,14 +4,21 @@ import inspect
 from collections.abc import Generator, Iterable, Iterator
 from contextlib import ExitStack, nullcontext
 from os import PathLike
-from typing import Final, Literal, TypedDict, TypeVar, cast, overload
+from typing import Final, Literal, TypeVar, cast, overload
 
 from typing_extensions import Unpack
 
 from whisperbatch.audio.reader import AudioReader, open_audio
-from whisperbatch.engines.loading import check_device_index, check_keywords, load_torch_engine
+from whisperbatch.engines.keywords import (
+    Device,
+    EngineKeywords,
+    EngineName,
+    LoadKeywords,
+    setting_parameters,
+    settings_of,
+)
+from whisperbatch.engines.settings import EngineSettings
 from whisperbatch.errors import WhisperBatchError
-from whisperbatch.models.registry import find_model
 from whisperbatch.options import Options
 from whisperbatch.options.keywords import DetectionKeywords, OptionKeywords, for_detection, resolve
 from whisperbatch.options.signatures import DETECTION_PARAMETERS, OPTION_PARAMETERS, with_parameters
@@ -25,23 +32,6 @@ DEFAULT_MODEL: Final = "base"
 T = TypeVar("T")
 
 
-class LoadKeywords(TypedDict, total=False):
-    """The keywords of `load`; the functions that load and free the model accept them, too."""
-
-    engine: Literal["ctranslate2", "torch"]
-    device: Literal["auto", "cpu", "cuda"]
-    device_index: int | tuple[int, ...]
-    compute_type: str
-    encoder: Literal["auto", "ctranslate2", "openvino"]
-    decoder: Literal["auto", "ctranslate2", "openvino"]
-    inter_threads: int
-    intra_threads: int
-    quantization: Literal["hqq4", "int8"] | None
-    group_size: Literal[32, 64, 128]
-    draft_model: str | PathLike[str] | None
-    compile: bool
-
-
 class DetectKeywords(DetectionKeywords, LoadKeywords, total=False):
     """The keywords of `detect_language`: those of `load`, and the options that have an effect."""
 
@@ -50,21 +40,13 @@ class Keywords(OptionKeywords, LoadKeywords, total=False):
     """The keywords of `transcribe`, `stream` and `transcribe_many`: `load`'s, and all options."""
 
 
+@with_parameters(*setting_parameters().values())
 def load(
     model: str | PathLike[str] = DEFAULT_MODEL,
     *,
-    engine: Literal["ctranslate2", "torch"] = "ctranslate2",
-    device: Literal["auto", "cpu", "cuda"] = "auto",
-    device_index: int | tuple[int, ...] = 0,
-    compute_type: str = "auto",
-    encoder: Literal["auto", "ctranslate2", "openvino"] = "auto",
-    decoder: Literal["auto", "ctranslate2", "openvino"] = "auto",
-    inter_threads: int = 1,
-    intra_threads: int = 0,
-    quantization: Literal["hqq4", "int8"] | None = None,
-    group_size: Literal[32, 64, 128] = 64,
-    draft_model: str | PathLike[str] | None = None,
-    compile: bool = False,  # noqa: A002 - the name that PyTorch uses
+    device: Device = "auto",
+    engine: EngineName | EngineSettings = "auto",
+    **settings: Unpack[EngineKeywords],
 ) -> Transcriber:
     """Load a model once, to transcribe many recordings.
 
@@ -72,60 +54,22 @@ def load(
         model: a name (for example "base"), a directory of CTranslate2 weights, or a Hugging Face
             repository. "torch" also loads transformers' weights (*.safetensors) from a directory or
             repository.
-        engine: "ctranslate2", or "torch" for PyTorch (extra `torch`).
-        device: "auto" uses CUDA if there is a GPU, otherwise the CPU.
-        device_index: the number of the CUDA device. A tuple of numbers loads a copy of the weights
-            on each device ("torch" uses one device only).
-        compute_type: for "ctranslate2": "int8", "float16", ...; for "torch": "float32", "bfloat16"
-            or "float16". "auto" is the best type that the device supports.
-        encoder: "openvino" (extra `openvino`) is faster than "ctranslate2" on a CPU. "auto" uses
-            "openvino" if the package is installed and supports the model and device.
-        decoder: as `encoder`. Rows that "openvino" cannot decode (sampling, penalties, timestamp
-            tokens, more than five beams) are decoded by "ctranslate2".
-        inter_threads: number of batches computed at a time on each device.
-        intra_threads: CPU threads for each batch; 0 divides the cores between the batches.
-        quantization: for "torch": store the decoder's weights in 4 bits ("hqq4") or 8 ("int8").
-        group_size: for "hqq4": number of weights that share a scale. Smaller groups are more
-            accurate and need more memory.
-        draft_model: for "torch": a smaller model with the same vocabulary, which proposes tokens in
-            greedy search (`beam_size=1`, speculative decoding).
-        compile: for "torch" on CUDA: compile the encoder and the decoder at their first use.
+        device: "auto" uses CUDA if there is a GPU that works, otherwise the CPU.
+        engine: the library that runs the model: "openvino" (extra `openvino`) is the fastest on a
+            CPU, "ctranslate2" runs on CPU and CUDA, and "torch" (extra `torch`) is PyTorch. "auto"
+            is "openvino" on a CPU if it is installed, otherwise "ctranslate2". Or a settings
+            object: `CTranslate2Settings`, `OpenVinoSettings` or `TorchSettings`.
+        **settings: single settings, if `engine` is a name. The settings classes document them.
 
     Raises:
-        OptionError: a device, compute type, encoder or decoder is not available on this machine, or
-            a keyword has no effect with this engine.
-        MissingExtraError: the package of an engine, encoder or decoder is not installed.
+        OptionError: a device or setting is not available on this machine, or a setting has no
+            effect with this engine.
+        MissingExtraError: the package of the engine is not installed.
         ModelError: the weights are missing or damaged.
     """
-    check_keywords(engine, locals(), inspect.signature(load))
-    indexes = check_device_index(device_index)
-    if engine == "torch":
-        return Transcriber(
-            load_torch_engine(
-                model,
-                device=device,
-                device_index=indexes,
-                compute_type=compute_type,
-                quantization=quantization,
-                group_size=group_size,
-                draft_model=draft_model,
-                compiled=compile,
-            )
-        )
-    from whisperbatch.engines.ctranslate2.engine import CTranslate2Engine  # noqa: PLC0415 - heavy
+    from whisperbatch.engines.loading import load_engine  # noqa: PLC0415 - heavy
 
-    ctranslate2_engine = CTranslate2Engine(
-        find_model(model),
-        name=str(model),
-        device=device,
-        device_index=indexes,
-        compute_type=compute_type,
-        encoder=encoder,
-        decoder=decoder,
-        inter_threads=inter_threads,
-        intra_threads=intra_threads,
-    )
-    return Transcriber(ctranslate2_engine)
+    return Transcriber(load_engine(model, device=device, engine=engine, **settings))
 
 
 _LOAD_PARAMETERS: Final = {
@@ -163,8 +107,7 @@ def stream(
     The options and the recording are checked before the model is loaded. The keywords are those of
     `load` and all options. See `Transcriber.stream`.
     """
-    load_keywords, option_keywords = _split(keywords)
-    resolved = resolve(options, **option_keywords)
+    load_keywords, resolved = _resolve(options, keywords)
     reader = open_audio(source, resolved)
     with ExitStack() as stack:
         stack.callback(reader.close)
@@ -214,8 +157,7 @@ def transcribe_many(
     The keywords are those of `load` and all options. See `Transcriber.transcribe_many`.
     """
     check_many(sources, on_error)
-    load_keywords, option_keywords = _split(keywords)
-    resolved = resolve(options, **option_keywords)
+    load_keywords, resolved = _resolve(options, keywords)
     asr = load(model, **load_keywords)
     return _closing(
         asr, asr.transcribe_many(sources, on_error=on_error, ordered=ordered, options=resolved)
@@ -279,6 +221,14 @@ def _chunks(
 def _closing(asr: Transcriber, items: Iterator[T]) -> Generator[T, None, None]:
     with asr:
         yield from items
+
+
+def _resolve(options: Options | None, keywords: Keywords) -> tuple[LoadKeywords, Options]:
+    """Return the keywords of `load`, and the options; check that the engine honours the options."""
+    load_keywords, option_keywords = _split(keywords)
+    resolved = resolve(options, **option_keywords)
+    settings_of(load_keywords).check(resolved.search)
+    return load_keywords, resolved
 
 
 def _split(keywords: Keywords) -> tuple[LoadKeywords, OptionKeywords]:

@@ -8,8 +8,10 @@ tests/contract checks every plug-in of the package against these promises.
 The data of one chunk inside an engine:
 
     features (n_mels, n_frames) -> encode -> Encoded -> detect_language -> {language: probability}
-                                                     -> generate        -> Hypothesis (tokens)
-                                                     -> align           -> Alignment (times)
+                                                     -> decode          -> tokens and their times
+                                                     -> align           -> times of a given text
+
+docs/explanation/engines.md explains how to write an engine.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -20,7 +22,7 @@ import numpy as np
 import numpy.typing as npt
 from tokenizers import Tokenizer
 
-from whisperbatch.options import DecodeOptions
+from whisperbatch.options import SearchOptions
 from whisperbatch.types import Features, Hypothesis, Samples, SpeechFrames
 
 
@@ -87,6 +89,57 @@ class FeatureExtractor(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
+class Sampling:
+    """How to draw the tokens of one row at random, instead of a greedy or beam search.
+
+    Attributes:
+        temperature: above 0; the logits are divided by this number.
+        best_of: number of sampled hypotheses; the most probable hypothesis is returned.
+        seed: from 0 to 2**32 - 1. Equal rows, options and seeds give equal text.
+    """
+
+    temperature: float
+    best_of: int
+    seed: int
+
+
+@dataclass(frozen=True, slots=True)
+class DecodeRequest:
+    """The input of the decoder for one row, besides the encoder output.
+
+    Attributes:
+        prompt: the token ids that the decoder reads before the text: context, start, the
+            no-timestamps token (without this token, the text contains timestamp tokens), prefix.
+        start: the part of `prompt` from the start of transcript: with language and task for a
+            multilingual model.
+        prefix: the last tokens of `prompt`, if the text must begin with these tokens.
+        frames: feature frames of the row, without padding.
+        sampling: draw the tokens at random; None for a greedy or beam search.
+    """
+
+    prompt: tuple[int, ...]
+    start: tuple[int, ...]
+    prefix: tuple[int, ...]
+    frames: int
+    sampling: Sampling | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class AlignRequest:
+    """A text that is known, to be aligned with one row.
+
+    Attributes:
+        start: start of transcript; with language and task for a multilingual model.
+        tokens: text token ids, without timestamp tokens; may be empty.
+        frames: feature frames of the row, without padding.
+    """
+
+    start: tuple[int, ...]
+    tokens: tuple[int, ...]
+    frames: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Alignment:
     """The time and probability of each text token of one row.
 
@@ -101,19 +154,18 @@ class Alignment:
     probabilities: npt.NDArray[np.float64]
 
 
-@dataclass(frozen=True, slots=True)
-class Sampling:
-    """How to draw the tokens of one row at random, instead of a greedy or beam search.
+@dataclass(frozen=True, slots=True, eq=False)
+class Decoded:
+    """The text of one row with the times of its tokens.
 
     Attributes:
-        temperature: above 0; the logits are divided by this number.
-        best_of: number of sampled hypotheses; the most probable hypothesis is returned.
-        seed: from 0 to 2**32 - 1. Equal rows, options and seeds give equal text.
+        hypothesis: the tokens after the prompt, with their score.
+        alignment: of the text tokens of prefix and hypothesis, in order. Timestamp tokens and other
+            special tokens have no time.
     """
 
-    temperature: float
-    best_of: int
-    seed: int
+    hypothesis: Hypothesis
+    alignment: Alignment
 
 
 class Encoded(Protocol):
@@ -157,6 +209,14 @@ class Engine(Protocol):
         """
         ...
 
+    def check(self, options: SearchOptions) -> None:
+        """Check that the engine honours these options, before a recording is read.
+
+        Raises:
+            OptionError: the engine does not support an option; the message names the option.
+        """
+        ...
+
     def encode(self, features: npt.NDArray[np.float32]) -> Encoded:
         """Encode a batch.
 
@@ -190,48 +250,34 @@ class Engine(Protocol):
         """
         ...
 
-    def generate(
-        self,
-        encoded: Encoded,
-        prompts: Sequence[Sequence[int]],
-        options: DecodeOptions,
-        sampling: Sequence[Sampling] | None = None,
-    ) -> list[Hypothesis]:
-        """Decode every row, and return one hypothesis per row, in order.
+    def decode(
+        self, encoded: Encoded, requests: Sequence[DecodeRequest], options: SearchOptions
+    ) -> list[Decoded]:
+        """Decode every row and align its text. Return one result per row, in order.
 
-        The hypothesis of a row does not depend on the other rows of the batch.
+        The result of a row does not depend on the other rows of the batch.
+
+        The usual method of alignment: dynamic time warping (DTW) over the cross-attention of the
+        model's alignment heads, as in openai/whisper (`timing.py`).
 
         Args:
             encoded: result of `encode` or `join`.
-            prompts: token ids, one sequence per row: context, start of transcript, language, task,
-                and prefix. All prompts have the same length, and either all or none of them contain
-                the no-timestamps token.
+            requests: one per row. All prompts have the same length, and so have all contexts and
+                all prefixes. Either all prompts contain the no-timestamps token, or none. Either
+                all rows are sampled, or none.
             options: the search: beam size, penalties, suppressed tokens.
-            sampling: one Sampling per row, used instead of the greedy or beam search.
 
         Raises:
-            OptionError: the engine does not support an option; the message names the option.
             EngineError: the model failed.
         """
         ...
 
-    def align(
-        self,
-        encoded: Encoded,
-        prompts: Sequence[Sequence[int]],
-        tokens: Sequence[Sequence[int]],
-        frames: Sequence[int],
-    ) -> list[Alignment]:
-        """Find the time of each text token, and return one Alignment per row, in order.
-
-        The usual method: dynamic time warping (DTW) over the cross-attention of the model's
-        alignment heads, as in openai/whisper (`timing.py`).
+    def align(self, encoded: Encoded, texts: Sequence[AlignRequest]) -> list[Alignment]:
+        """Find the time of each token of given texts, and return one Alignment per row, in order.
 
         Args:
             encoded: result of `encode` or `join`.
-            prompts: as in `generate`; the rows may differ in language.
-            tokens: text token ids of each row, without timestamp tokens; a row may be empty.
-            frames: feature frames of each row, without padding.
+            texts: one per row; the rows may differ in language.
 
         Raises:
             EngineError: the model failed.

@@ -7,41 +7,33 @@ import numpy.typing as npt
 import pytest
 
 from benchmarks import recordings
-from whisperbatch.decoding.tokenizer import WhisperTokenizer
-from whisperbatch.engines.ctranslate2.engine import CTranslate2Engine
+from tests.contract.requests import requests_for
+from whisperbatch.engines.loading import load_engine
 from whisperbatch.features import feature_extractor
-from whisperbatch.models.registry import find_model
-from whisperbatch.options import DecodeOptions
-from whisperbatch.protocols import Alignment
+from whisperbatch.options import Options
+from whisperbatch.protocols import Alignment, Engine
 from whisperbatch.types import Hypothesis
 
 SETUPS = (
-    # decoder, compute type, maximum difference of avg_logprob and no_speech_prob from float32's
+    # engine, compute type, maximum difference of avg_logprob and no_speech_prob from float32's
     pytest.param(("ctranslate2", "int8", 0.05), marks=pytest.mark.slow),
     ("openvino", "int8", 0.03),
     pytest.param(("openvino", "float32", 2e-3), marks=pytest.mark.slow),
 )
 FRAMES = (2800, 2400, 1500, 700)  # feature frames of each row that are not padding
 OPTIONS = (
-    DecodeOptions(beam_size=1),
-    DecodeOptions(beam_size=5),
-    DecodeOptions(beam_size=3, patience=2.0, length_penalty=0.5, max_new_tokens=20),
-    DecodeOptions(beam_size=2, suppress_blank=False, suppress_tokens=(11, 13)),
-    DecodeOptions(beam_size=2, no_repeat_ngram_size=2),
+    Options(beam_size=1),
+    Options(beam_size=5),
+    Options(beam_size=3, patience=2.0, length_penalty=0.5, max_new_tokens=20),
+    Options(beam_size=2, suppress_blank=False, suppress_tokens=(11, 13)),
+    Options(beam_size=2, no_repeat_ngram_size=2),
 )
 
-Decoded = tuple[list[Hypothesis], list[Alignment]]
+Results = tuple[list[Hypothesis], list[Alignment]]
 
 
-def load(decoder: str, compute_type: str) -> CTranslate2Engine:
-    return CTranslate2Engine(
-        find_model("base"),
-        name="base",
-        device="cpu",
-        compute_type=compute_type,
-        encoder="openvino",
-        decoder=decoder,
-    )
+def load(engine: str, compute_type: str) -> Engine:
+    return load_engine("base", engine=engine, device="cpu", compute_type=compute_type)
 
 
 @pytest.fixture(scope="module")
@@ -57,20 +49,14 @@ def features() -> npt.NDArray[np.float32]:
     return np.stack(rows)
 
 
-def decode(
-    engine: CTranslate2Engine, features: npt.NDArray[np.float32], options: DecodeOptions
-) -> Decoded:
-    tokenizer = WhisperTokenizer(engine.tokenizer, multilingual=True)
-    start = tokenizer.prompt("en", "transcribe")
-    encoded = engine.encode(features)
-    rows = len(features)
-    hypotheses = engine.generate(encoded, [[*start, tokenizer.no_timestamps]] * rows, options)
-    tokens = [list(hypothesis.tokens) for hypothesis in hypotheses]
-    return hypotheses, engine.align(encoded, [start] * rows, tokens, FRAMES[:rows])
+def decode(engine: Engine, features: npt.NDArray[np.float32], options: Options) -> Results:
+    requests = requests_for(engine, FRAMES, options)
+    decoded = engine.decode(engine.encode(features), requests, options.search)
+    return [row.hypothesis for row in decoded], [row.alignment for row in decoded]
 
 
 @pytest.fixture(scope="module")
-def expected(features: npt.NDArray[np.float32]) -> list[Decoded]:
+def expected(features: npt.NDArray[np.float32]) -> list[Results]:
     """CTranslate2's texts in float32, for each of the options."""
     engine = load("ctranslate2", "float32")
     decoded = [decode(engine, features, options) for options in OPTIONS]
@@ -81,10 +67,10 @@ def expected(features: npt.NDArray[np.float32]) -> list[Decoded]:
 @pytest.fixture(scope="module", params=SETUPS, ids=lambda setup: f"{setup[0]} {setup[1]}")
 def setup(
     request: pytest.FixtureRequest, features: npt.NDArray[np.float32]
-) -> Iterator[tuple[list[Decoded], float, bool]]:
+) -> Iterator[tuple[list[Results], float, bool]]:
     """Texts for each of the options, their maximum difference, and whether this is float32."""
-    decoder, compute_type, max_difference = request.param
-    engine = load(decoder, compute_type)
+    name, compute_type, max_difference = request.param
+    engine = load(name, compute_type)
     yield (
         [decode(engine, features, options) for options in OPTIONS],
         max_difference,
@@ -95,7 +81,7 @@ def setup(
 
 @pytest.mark.parametrize("number", range(len(OPTIONS)))
 def test_hypotheses_are_close_to_float32(
-    setup: tuple[list[Decoded], float, bool], expected: list[Decoded], number: int
+    setup: tuple[list[Results], float, bool], expected: list[Results], number: int
 ) -> None:
     decoded, max_difference, is_float32 = setup
     for hypothesis, reference in zip(decoded[number][0], expected[number][0], strict=True):
@@ -111,7 +97,7 @@ def test_hypotheses_are_close_to_float32(
 
 @pytest.mark.parametrize("number", range(len(OPTIONS)))
 def test_alignments_are_close_to_float32(
-    setup: tuple[list[Decoded], float, bool], expected: list[Decoded], number: int
+    setup: tuple[list[Results], float, bool], expected: list[Results], number: int
 ) -> None:
     decoded, _, is_float32 = setup
     compared = 0

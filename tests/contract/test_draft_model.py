@@ -11,11 +11,18 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from tests.contract.test_torch_contract import LENGTHS, features, whisper_tokenizer
+import whisperbatch as wb
+from benchmarks import recordings
+from tests.contract.requests import requests_for
+from tests.contract.test_torch_contract import LENGTHS, features
+from tests.unit.fakes import noise
 from whisperbatch import OptionError
+from whisperbatch.engines.loading import load_engine
+from whisperbatch.engines.settings import TorchSettings
 from whisperbatch.models.model_bin import variables
 from whisperbatch.models.registry import find_model
-from whisperbatch.options import DecodeOptions
+from whisperbatch.options import Options
+from whisperbatch.protocols import Engine
 
 pytestmark = pytest.mark.torch
 
@@ -23,10 +30,10 @@ __all__ = ["features"]  # a fixture
 
 DRAFT_LAYERS = 4  # of the decoder; base has 6
 SEARCHES = (
-    DecodeOptions(beam_size=1),
-    DecodeOptions(beam_size=1, max_new_tokens=7),
-    DecodeOptions(beam_size=1, repetition_penalty=1.3, no_repeat_ngram_size=3),
-    DecodeOptions(beam_size=1, timestamps="tokens"),
+    Options(beam_size=1),
+    Options(beam_size=1, max_new_tokens=7),
+    Options(beam_size=1, repetition_penalty=1.3, no_repeat_ngram_size=3),
+    Options(beam_size=1, timestamps="tokens"),
 )
 
 
@@ -63,25 +70,15 @@ def truncated_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     )
 
 
-def load_engine(compute_type: str, draft_model: Path | None = None) -> Any:
-    from whisperbatch.engines.torch.engine import TorchEngine  # noqa: PLC0415 - not always installed
-
-    return TorchEngine(
-        find_model("base"),
-        name="base",
-        device="cpu",
-        compute_type=compute_type,
-        draft_model=draft_model,
-    )
+def load(compute_type: str, draft_model: Path | None = None) -> Engine:
+    draft = {"draft_model": draft_model} if draft_model else {}
+    return load_engine("base", engine="torch", device="cpu", compute_type=compute_type, **draft)
 
 
-def decode(engine: Any, features: npt.NDArray[np.float32], options: DecodeOptions) -> list[Any]:
-    tokenizer = whisper_tokenizer(engine)
-    prompt = tokenizer.prompt("en", "transcribe")
-    if options.timestamps == "alignment":
-        prompt = [*prompt, tokenizer.no_timestamps]
-    encoded = engine.encode(features)
-    return list(engine.generate(encoded, [prompt] * len(features), options))
+def decode(engine: Engine, features: npt.NDArray[np.float32], options: Options) -> list[Any]:
+    requests = requests_for(engine, LENGTHS[: len(features)], options)
+    decoded = engine.decode(engine.encode(features), requests, options.search)
+    return [row.hypothesis for row in decoded]
 
 
 @pytest.fixture(
@@ -91,7 +88,7 @@ def greedy_results(
     request: pytest.FixtureRequest, features: npt.NDArray[np.float32]
 ) -> Iterator[tuple[str, list[list[Any]]]]:
     """A compute type, and the hypotheses of each of `SEARCHES` without a draft model."""
-    engine = load_engine(request.param)
+    engine = load(request.param)
     yield request.param, [decode(engine, features, options) for options in SEARCHES]
     engine.close()
 
@@ -106,7 +103,7 @@ def test_the_text_equals_that_of_greedy_search(
 ) -> None:
     compute_type, expected_results = greedy_results
     is_same_model = draft == "the model itself"
-    engine = load_engine(compute_type, find_model("base") if is_same_model else truncated_model)
+    engine = load(compute_type, find_model("base") if is_same_model else truncated_model)
     for options, expected in zip(SEARCHES, expected_results, strict=True):
         caplog.clear()
         with caplog.at_level("DEBUG", "whisperbatch.engines.torch.speculative"):
@@ -121,7 +118,7 @@ def test_the_text_equals_that_of_greedy_search(
 def test_a_row_does_not_depend_on_the_other_rows_of_the_batch(
     features: npt.NDArray[np.float32], truncated_model: Path
 ) -> None:
-    engine = load_engine("bfloat16", truncated_model)
+    engine = load("bfloat16", truncated_model)
     batch = decode(engine, features, SEARCHES[0])
     single_rows = [
         decode(engine, features[row : row + 1], SEARCHES[0])[0] for row in range(len(LENGTHS))
@@ -132,14 +129,34 @@ def test_a_row_does_not_depend_on_the_other_rows_of_the_batch(
 
 def test_another_vocabulary_is_refused() -> None:
     with pytest.raises(OptionError, match="its vocabulary of 51864 tokens differs from the model"):
-        load_engine("float32", find_model("tiny.en"))
+        load("float32", find_model("tiny.en"))
 
 
-def test_beam_search_is_refused(features: npt.NDArray[np.float32], truncated_model: Path) -> None:
-    engine = load_engine("bfloat16", truncated_model)
-    with pytest.raises(OptionError, match="beam_size=2: draft_model works with greedy search only"):
-        decode(engine, features, DecodeOptions(beam_size=2))
-    engine.close()
+def test_beam_search_is_refused_before_the_model_is_loaded() -> None:
+    settings = TorchSettings(draft_model="missing")
+    with pytest.raises(OptionError, match="beam_size=5: draft_model works with greedy search only"):
+        wb.transcribe(noise(1), model="missing", engine=settings)
+
+
+def test_a_loaded_model_refuses_beam_search(truncated_model: Path) -> None:
+    settings = TorchSettings(draft_model=truncated_model)
+    refused = pytest.raises(OptionError, match="beam_size=2: draft_model works with greedy search")
+    with wb.load("base", engine=settings, device="cpu") as asr, refused:
+        asr.stream(noise(1), beam_size=2)
+
+
+def test_retries_of_a_noisy_recording_run_without_the_draft_model(truncated_model: Path) -> None:
+    """Retries use five beams, which a draft model cannot guess for."""
+    clean = recordings.prompts("en", duration=10).samples / 32768
+    noisy = (clean + 0.03 * np.random.default_rng(0).standard_normal(len(clean))).astype(np.float32)
+    options = Options(beam_size=1, language="en", log_prob_threshold=-0.2)
+    transcripts = []
+    for draft_model in (None, truncated_model):
+        settings = TorchSettings(draft_model=draft_model)
+        with wb.load("base", engine=settings, device="cpu") as asr:
+            transcripts.append(asr.transcribe(noisy, options=options))
+    assert transcripts[0].redecoded > 0
+    assert transcripts[1] == transcripts[0]
 
 
 def test_the_truncated_model_is_smaller(truncated_model: Path) -> None:

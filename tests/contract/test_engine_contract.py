@@ -12,37 +12,30 @@ from benchmarks import recordings
 from tests.unit.fakes import MemoryStore
 from whisperbatch import ClosedError, EngineError
 from whisperbatch.decoding.tokenizer import WhisperTokenizer
-from whisperbatch.engines.ctranslate2.engine import CTranslate2Engine
+from whisperbatch.engines.loading import load_engine
 from whisperbatch.features import feature_extractor
 from whisperbatch.jobs.journal import JournaledEngine
-from whisperbatch.models.registry import find_model
-from whisperbatch.options import DecodeOptions
-from whisperbatch.protocols import Encoded, Engine
+from whisperbatch.options import SearchOptions
+from whisperbatch.protocols import AlignRequest, Decoded, DecodeRequest, Encoded, Engine, Sampling
 from whisperbatch.rows import Row, padded
 from whisperbatch.types import Chunk, SpeechSpan
 
 
-def load(model: str, encoder: str, decoder: str) -> Engine:
-    return CTranslate2Engine(
-        find_model(model), name=model, device="cpu", encoder=encoder, decoder=decoder
-    )
+def load(model: str, engine: str, **settings: str) -> Engine:
+    return load_engine(model, engine=engine, device="cpu", **settings)
 
 
 ENGINES: dict[str, Callable[[], Engine]] = {
-    "ctranslate2 tiny.en": lambda: load("tiny.en", "ctranslate2", "ctranslate2"),
-    "ctranslate2 base": lambda: load("base", "ctranslate2", "ctranslate2"),
-    "openvino and ctranslate2 base": lambda: load("base", "openvino", "ctranslate2"),
-    "ctranslate2 and openvino base": lambda: load("base", "ctranslate2", "openvino"),
-    "openvino base": lambda: load("base", "openvino", "openvino"),
-    "openvino tiny.en": lambda: load("tiny.en", "openvino", "openvino"),
-    "journaled base": lambda: JournaledEngine(load("base", "openvino", "openvino"), MemoryStore()),
+    "ctranslate2 tiny.en": lambda: load("tiny.en", "ctranslate2"),
+    "ctranslate2 base": lambda: load("base", "ctranslate2"),
+    "openvino base": lambda: load("base", "openvino"),
+    "openvino tiny.en": lambda: load("tiny.en", "openvino"),
+    "journaled base": lambda: JournaledEngine(load("base", "openvino"), MemoryStore()),
 }
 
 
 def load_torch(model: str, compute_type: str) -> Engine:
-    from whisperbatch.engines.torch.engine import TorchEngine  # noqa: PLC0415 - not always there
-
-    return TorchEngine(find_model(model), name=model, device="cpu", compute_type=compute_type)
+    return load(model, "torch", compute_type=compute_type)
 
 
 TORCH: dict[str, Callable[[], Engine]] = {
@@ -53,10 +46,10 @@ TORCH: dict[str, Callable[[], Engine]] = {
 ENGINES |= TORCH
 MARKS = (
     (pytest.mark.torch, tuple(TORCH)),
-    (pytest.mark.slow, ("journaled torch base", "ctranslate2 and openvino base")),
+    (pytest.mark.slow, ("journaled torch base",)),
 )
 
-GREEDY = DecodeOptions(beam_size=1)
+GREEDY = SearchOptions(beam_size=1)
 
 
 @pytest.fixture(
@@ -90,11 +83,38 @@ class Batch:
         self.tokenizer = WhisperTokenizer(engine.tokenizer, multilingual=engine.is_multilingual)
         self.features: npt.NDArray[Any] = padded(self.rows, 3000)
         self.frames = [row.features.shape[1] for row in self.rows]
-        self.starts = [self.tokenizer.prompt("en", "transcribe") for _ in self.rows]
-        self.prompts = [[*start, self.tokenizer.no_timestamps] for start in self.starts]
+        self.requests = [self.request(frames) for frames in self.frames]
+
+    def request(
+        self,
+        frames: int,
+        *,
+        language: str = "en",
+        prefix: tuple[int, ...] = (),
+        sampling: Sampling | None = None,
+    ) -> DecodeRequest:
+        start = tuple(self.tokenizer.prompt(language, "transcribe"))
+        prompt = (*start, self.tokenizer.no_timestamps, *prefix)
+        return DecodeRequest(prompt, start, prefix, frames, sampling)
 
     def encode(self, engine: Engine, rows: Sequence[int] = (0, 1, 2)) -> Encoded:
         return engine.encode(self.features[list(rows)])
+
+    def decode(self, engine: Engine, options: SearchOptions = GREEDY) -> list[Decoded]:
+        return engine.decode(self.encode(engine), self.requests, options)
+
+
+def tokens_of(decoded: Sequence[Decoded]) -> list[tuple[int, ...]]:
+    return [row.hypothesis.tokens for row in decoded]
+
+
+def as_values(decoded: Sequence[Decoded]) -> list[str]:
+    """Every digit of the results, for comparisons."""
+    return [repr((row.hypothesis, [column.tolist() for column in columns(row)])) for row in decoded]
+
+
+def columns(row: Decoded) -> list[npt.NDArray[np.float64]]:
+    return [row.alignment.starts, row.alignment.ends, row.alignment.probabilities]
 
 
 @pytest.fixture(scope="module")
@@ -109,72 +129,141 @@ def test_an_engine_has_the_attributes_of_the_protocol(engine: Engine) -> None:
 
 
 def test_each_row_has_a_hypothesis_in_order(engine: Engine, batch: Batch) -> None:
-    hypotheses = engine.generate(batch.encode(engine), batch.prompts, GREEDY)
-    texts = [batch.tokenizer.text(hypothesis.tokens) for hypothesis in hypotheses]
+    decoded = batch.decode(engine)
+    texts = [batch.tokenizer.text(tokens) for tokens in tokens_of(decoded)]
     assert len(set(texts)) == 3
-    for number, hypothesis in enumerate(hypotheses):
-        [alone] = engine.generate(batch.encode(engine, [number]), batch.prompts[:1], GREEDY)
-        assert batch.tokenizer.text(alone.tokens) == texts[number]
-        assert -1 < hypothesis.avg_logprob < 0
-        assert 0 <= hypothesis.no_speech_prob < 0.5
-        assert all(token < batch.tokenizer.end_of_text for token in hypothesis.tokens)
+    for number, row in enumerate(decoded):
+        request = batch.requests[number]
+        [alone] = engine.decode(batch.encode(engine, [number]), [request], GREEDY)
+        assert batch.tokenizer.text(alone.hypothesis.tokens) == texts[number]
+        assert -1 < row.hypothesis.avg_logprob < 0
+        assert 0 <= row.hypothesis.no_speech_prob < 0.5
+        assert all(token < batch.tokenizer.end_of_text for token in row.hypothesis.tokens)
 
 
 def test_rows_can_be_split_and_joined_to_another_batch(engine: Engine, batch: Batch) -> None:
     encoded = batch.encode(engine)
-    hypotheses = engine.generate(encoded, batch.prompts, GREEDY)
+    decoded = engine.decode(encoded, batch.requests, GREEDY)
     rows = engine.split(encoded)
     assert [row.rows for row in rows] == [1, 1, 1]
     joined = engine.join([rows[2], rows[0]])
     assert joined.rows == 2
-    expected = [hypotheses[2], hypotheses[0]]
-    assert engine.generate(joined, batch.prompts[:2], GREEDY) == expected
+    requests = [batch.requests[2], batch.requests[0]]
+    expected = as_values([decoded[2], decoded[0]])
+    assert as_values(engine.decode(joined, requests, GREEDY)) == expected
 
 
-def test_a_prefix_is_not_part_of_the_hypothesis(engine: Engine, batch: Batch) -> None:
+def test_a_prefix_is_aligned_but_not_part_of_the_hypothesis(engine: Engine, batch: Batch) -> None:
     encoded = batch.encode(engine)
-    hypotheses = engine.generate(encoded, batch.prompts, GREEDY)
-    prefixes = [hypothesis.tokens[:2] for hypothesis in hypotheses]
-    prompts = [[*p, *prefix] for p, prefix in zip(batch.prompts, prefixes, strict=True)]
-    for hypothesis, rest in zip(hypotheses, engine.generate(encoded, prompts, GREEDY), strict=True):
-        assert rest.tokens == hypothesis.tokens[2:]
+    decoded = engine.decode(encoded, batch.requests, GREEDY)
+    requests = [
+        batch.request(frames, prefix=row.hypothesis.tokens[:2])
+        for row, frames in zip(decoded, batch.frames, strict=True)
+    ]
+    for row, rest in zip(decoded, engine.decode(encoded, requests, GREEDY), strict=True):
+        assert rest.hypothesis.tokens == row.hypothesis.tokens[2:]
+        for column, expected in zip(columns(rest)[:2], columns(row)[:2], strict=True):
+            np.testing.assert_allclose(column, expected, atol=0.05)
 
 
-def test_prompts_and_features_are_not_modified(engine: Engine, batch: Batch) -> None:
-    prompts = [list(prompt) for prompt in batch.prompts]
+def test_requests_and_features_are_not_modified(engine: Engine, batch: Batch) -> None:
+    requests = list(batch.requests)
     features = batch.features.copy()
-    engine.generate(batch.encode(engine), batch.prompts, GREEDY)
-    assert batch.prompts == prompts
+    batch.decode(engine)
+    assert batch.requests == requests
     assert np.array_equal(batch.features, features)
 
 
 def test_concurrent_calls_give_the_result_of_a_single_call(engine: Engine, batch: Batch) -> None:
-    def run(_: int) -> list[tuple[int, ...]]:
-        hypotheses = engine.generate(batch.encode(engine), batch.prompts, GREEDY)
-        return [hypothesis.tokens for hypothesis in hypotheses]
+    def run(_: int) -> list[str]:
+        return as_values(batch.decode(engine))
 
     with ThreadPoolExecutor(4) as pool:
         results = list(pool.map(run, range(4)))
     assert results == [run(0)] * 4
 
 
-def test_tokens_are_aligned_in_order_within_their_row(engine: Engine, batch: Batch) -> None:
+def test_calls_with_one_encoder_output_do_not_depend_on_each_other(
+    engine: Engine, batch: Batch
+) -> None:
+    """Neither the order of the calls nor other threads with the same encoder output matter."""
     encoded = batch.encode(engine)
-    hypotheses = engine.generate(encoded, batch.prompts, GREEDY)
-    tokens = [list(hypothesis.tokens) for hypothesis in hypotheses]
-    tokens[1] = []
-    alignments = engine.align(encoded, batch.starts, tokens, batch.frames)
-    assert len(alignments) == 3
-    for row, alignment, frames in zip(tokens, alignments, batch.frames, strict=True):
-        assert len(alignment.starts) == len(alignment.ends) == len(row)
-        assert len(alignment.probabilities) == len(row)
-        assert (np.diff(alignment.starts) >= 0).all()
-        assert (alignment.starts <= alignment.ends).all()
-        assert ((alignment.probabilities >= 0) & (alignment.probabilities <= 1)).all()
-        if row:
-            assert alignment.starts[0] >= 0
-            assert alignment.ends[-1] <= frames / 100 + 0.05
-            assert alignment.ends[-1] >= 0.7 * frames / 100
+    searches = [GREEDY, SearchOptions(beam_size=3), SearchOptions(beam_size=1, max_new_tokens=2)]
+
+    def run(options: SearchOptions) -> list[str]:
+        return as_values(engine.decode(encoded, batch.requests, options))
+
+    expected = [run(options) for options in searches]
+    assert [run(options) for options in reversed(searches)] == expected[::-1]
+    with ThreadPoolExecutor(3) as pool:
+        assert list(pool.map(run, searches)) == expected
+
+
+def check_times(row: Sequence[npt.NDArray[np.float64]], count: int, frames: int) -> None:
+    starts, ends, probabilities = row
+    assert len(starts) == len(ends) == len(probabilities) == count
+    assert (np.diff(starts) >= 0).all()
+    assert (starts <= ends).all()
+    assert ((probabilities >= 0) & (probabilities <= 1)).all()
+    if count:
+        assert starts[0] >= 0
+        assert ends[-1] <= frames / 100 + 0.05
+        assert ends[-1] >= 0.7 * frames / 100
+
+
+def test_decoded_tokens_have_times_in_order_within_their_row(engine: Engine, batch: Batch) -> None:
+    for row, frames in zip(batch.decode(engine), batch.frames, strict=True):
+        check_times(columns(row), len(row.hypothesis.tokens), frames)
+
+
+def test_a_given_text_has_the_times_of_the_decoded_text(engine: Engine, batch: Batch) -> None:
+    encoded = batch.encode(engine)
+    decoded = engine.decode(encoded, batch.requests, GREEDY)
+    tokens = tokens_of(decoded)
+    tokens[1] = ()
+    texts = [
+        AlignRequest(request.start, text, request.frames)
+        for request, text in zip(batch.requests, tokens, strict=True)
+    ]
+    for row, text, alignment in zip(decoded, texts, engine.align(encoded, texts), strict=True):
+        given = [alignment.starts, alignment.ends, alignment.probabilities]
+        check_times(given, len(text.tokens), text.frames)
+        if text.tokens:
+            for column, expected in zip(given[:2], columns(row)[:2], strict=True):
+                np.testing.assert_allclose(column, expected, atol=0.05)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        SearchOptions(beam_size=7),
+        SearchOptions(beam_size=1, repetition_penalty=1.3),
+        SearchOptions(beam_size=2, no_repeat_ngram_size=2, patience=2.0, length_penalty=0.5),
+    ],
+)
+def test_every_search_gives_a_text_with_times(
+    engine: Engine, batch: Batch, options: SearchOptions
+) -> None:
+    engine.check(options)
+    for row, frames in zip(batch.decode(engine, options), batch.frames, strict=True):
+        check_times(columns(row), len(row.hypothesis.tokens), frames)
+
+
+def test_sampled_rows_and_timestamp_tokens_have_times(engine: Engine, batch: Batch) -> None:
+    sampling = Sampling(temperature=0.4, best_of=2, seed=1)
+    sampled = [batch.request(frames, sampling=sampling) for frames in batch.frames]
+    encoded = batch.encode(engine)
+    first, again = (engine.decode(encoded, sampled, GREEDY) for _ in range(2))
+    assert as_values(first) == as_values(again)
+    for row in first:
+        assert len(row.alignment.starts) == len(row.hypothesis.tokens) > 0
+    timed = [
+        DecodeRequest(request.start, request.start, (), request.frames)
+        for request in batch.requests
+    ]
+    for row in engine.decode(encoded, timed, GREEDY):
+        text_tokens = batch.tokenizer.text_tokens(row.hypothesis.tokens)
+        assert len(row.alignment.starts) == len(text_tokens) < len(row.hypothesis.tokens)
 
 
 def test_the_language_is_detected_or_the_model_is_english_only(
@@ -194,41 +283,54 @@ def test_the_rows_of_a_batch_may_differ_in_language(engine: Engine, batch: Batch
     if not engine.is_multilingual:
         pytest.skip("an English-only model has one language")
     encoded = batch.encode(engine)
-    starts = [batch.tokenizer.prompt(code, "transcribe") for code in ("en", "de", "en")]
-    prompts = [[*start, batch.tokenizer.no_timestamps] for start in starts]
-    mixed = engine.generate(encoded, prompts, GREEDY)
-    english = engine.generate(encoded, batch.prompts, GREEDY)
-    assert mixed[0].tokens == english[0].tokens
-    assert mixed[2].tokens == english[2].tokens
-    assert mixed[1].tokens != english[1].tokens
-    tokens = [list(hypothesis.tokens) for hypothesis in mixed]
-    alignments = engine.align(encoded, starts, tokens, batch.frames)
-    assert [len(alignment.starts) for alignment in alignments] == [len(row) for row in tokens]
+    requests = [
+        batch.request(frames, language=code)
+        for frames, code in zip(batch.frames, ("en", "de", "en"), strict=True)
+    ]
+    mixed = engine.decode(encoded, requests, GREEDY)
+    english = engine.decode(encoded, batch.requests, GREEDY)
+    assert as_values([mixed[0], mixed[2]]) == as_values([english[0], english[2]])
+    assert mixed[1].hypothesis.tokens != english[1].hypothesis.tokens
+    texts = [
+        AlignRequest(request.start, tokens, request.frames)
+        for request, tokens in zip(requests, tokens_of(mixed), strict=True)
+    ]
+    alignments = engine.align(encoded, texts)
+    assert [len(row.starts) for row in alignments] == [len(text.tokens) for text in texts]
 
 
 @pytest.mark.parametrize("limit", [1, 2, 5])
 def test_max_new_tokens_limits_the_tokens(engine: Engine, batch: Batch, limit: int) -> None:
-    options = DecodeOptions(beam_size=1, max_new_tokens=limit)
-    hypotheses = engine.generate(batch.encode(engine), batch.prompts, options)
-    assert [len(hypothesis.tokens) for hypothesis in hypotheses] == [limit] * 3
+    options = SearchOptions(beam_size=1, max_new_tokens=limit)
+    assert [len(tokens) for tokens in tokens_of(batch.decode(engine, options))] == [limit] * 3
 
 
-def test_encoder_output_of_another_engine_and_closed_engines_are_refused(
-    engine: Engine, batch: Batch
-) -> None:
+def test_encoder_output_of_another_engine_is_refused(engine: Engine, batch: Batch) -> None:
     class ForeignEncoded:
         rows = 3
 
     with pytest.raises(EngineError, match="another engine"):
-        engine.generate(ForeignEncoded(), batch.prompts, GREEDY)
-    closed = ENGINES["ctranslate2 tiny.en"]()
-    closed_batch = Batch(closed)
-    encoded = closed_batch.encode(closed)
+        engine.decode(ForeignEncoded(), batch.requests, GREEDY)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=[pytest.mark.torch] if name in TORCH else [])
+        for name in ("ctranslate2 tiny.en", "openvino tiny.en", "torch tiny.en")
+    ],
+)
+def test_a_closed_engine_refuses_every_call(name: str) -> None:
+    closed = ENGINES[name]()
+    batch = Batch(closed)
+    encoded = batch.encode(closed)
     closed.close()
+    text = AlignRequest(batch.requests[0].start, (1,), 100)
     for call in (
-        lambda: closed_batch.encode(closed),
-        lambda: closed.generate(encoded, closed_batch.prompts, GREEDY),
-        lambda: closed.align(encoded, closed_batch.starts, [[1], [1], [1]], closed_batch.frames),
+        lambda: batch.encode(closed),
+        lambda: closed.decode(encoded, batch.requests, GREEDY),
+        lambda: closed.decode(encoded, batch.requests, SearchOptions(repetition_penalty=1.1)),
+        lambda: closed.align(encoded, [text] * 3),
     ):
         with pytest.raises(ClosedError, match=r"tiny\.en is closed"):
             call()

@@ -19,12 +19,12 @@ LIMITS = {
 }
 
 
-def check(backend: str, compute_type: str, *arguments: str, limit: str = "") -> None:
+def check(engine: str, compute_type: str, **limits: str) -> None:
     program = str(Path(__file__).with_name("row_independence.py"))
     environment = os.environ | {"PYTHONPATH": str(ROOT), "HF_HUB_OFFLINE": "1"}
     done = subprocess.run(
-        [sys.executable, program, backend, compute_type, *arguments],
-        env=environment | ({"ONEDNN_MAX_CPU_ISA": limit} if limit else {}),
+        [sys.executable, program, engine, compute_type],
+        env=environment | limits,
         capture_output=True,
         text=True,
         check=False,
@@ -33,10 +33,10 @@ def check(backend: str, compute_type: str, *arguments: str, limit: str = "") -> 
 
 
 @pytest.mark.parametrize(
-    "backend", ["openvino", pytest.param("ctranslate2", marks=pytest.mark.slow)]
+    "engine", ["openvino", pytest.param("ctranslate2", marks=pytest.mark.slow)]
 )
-def test_rows_are_independent(backend: str) -> None:
-    check(backend, "int8")
+def test_rows_are_independent(engine: str) -> None:
+    check(engine, "int8")
 
 
 @pytest.mark.slow
@@ -48,4 +48,6 @@ def test_rows_are_independent_with_fewer_instructions(limit: str, compute_type: 
         pytest.skip(f"this processor has no {flag}")
     if (limit, compute_type) == ("AVX2", "int8"):
         pytest.skip("OpenVINO selects 8-bit kernels by the processor and fails with this limit")
-    check("openvino", compute_type, *([] if bfloat16 else ["f32"]), limit=limit)
+    if not bfloat16 and compute_type == "int8":
+        compute_type = "int8_float32"
+    check("openvino", compute_type, ONEDNN_MAX_CPU_ISA=limit)

@@ -7,24 +7,23 @@ import numpy.typing as npt
 import pytest
 
 from benchmarks import recordings
-from whisperbatch.decoding.tokenizer import WhisperTokenizer
-from whisperbatch.engines.ctranslate2.engine import CTranslate2Engine
+from tests.contract.requests import requests_for, whisper_tokenizer
+from whisperbatch.engines.loading import load_engine
 from whisperbatch.features import feature_extractor
-from whisperbatch.models.registry import find_model
-from whisperbatch.options import DecodeOptions
-from whisperbatch.protocols import Encoded, Engine
+from whisperbatch.options import Options
+from whisperbatch.protocols import AlignRequest, Encoded, Engine
 
 pytestmark = pytest.mark.torch
 
 LENGTHS = (1400, 1000, 600)  # feature frames of each row
 SEARCHES = (
-    DecodeOptions(beam_size=1),
-    DecodeOptions(beam_size=5),
-    DecodeOptions(beam_size=7, patience=1.5, length_penalty=0.5, max_new_tokens=25),
-    DecodeOptions(beam_size=1, repetition_penalty=1.3),
-    DecodeOptions(beam_size=2, no_repeat_ngram_size=2, suppress_tokens=(11, 13)),
-    DecodeOptions(beam_size=1, timestamps="tokens", suppress_blank=False),
-    DecodeOptions(beam_size=5, timestamps="tokens", max_initial_timestamp=0.0),
+    Options(beam_size=1),
+    Options(beam_size=5),
+    Options(beam_size=7, patience=1.5, length_penalty=0.5, max_new_tokens=25),
+    Options(beam_size=1, repetition_penalty=1.3),
+    Options(beam_size=2, no_repeat_ngram_size=2, suppress_tokens=(11, 13)),
+    Options(beam_size=1, timestamps="tokens", suppress_blank=False),
+    Options(beam_size=5, timestamps="tokens", max_initial_timestamp=0.0),
 )
 
 
@@ -46,18 +45,10 @@ Pair = tuple[tuple[Engine, Encoded], tuple[Engine, Encoded]]
 @pytest.fixture(scope="module")
 def pair(features: npt.NDArray[np.float32]) -> Iterator[Pair]:
     """CTranslate2's engine and PyTorch's engine, each with its encoder output."""
-    from whisperbatch.engines.torch.engine import TorchEngine  # noqa: PLC0415 - not always installed
-
-    directory = find_model("base")
-    ctranslate2_engine = CTranslate2Engine(
-        directory,
-        name="base",
-        device="cpu",
-        compute_type="float32",
-        encoder="ctranslate2",
-        decoder="ctranslate2",
+    ctranslate2_engine, torch_engine = (
+        load_engine("base", engine=name, device="cpu", compute_type="float32")
+        for name in ("ctranslate2", "torch")
     )
-    torch_engine = TorchEngine(directory, name="base", device="cpu", compute_type="float32")
     yield (
         (ctranslate2_engine, ctranslate2_engine.encode(features)),
         (torch_engine, torch_engine.encode(features)),
@@ -66,19 +57,13 @@ def pair(features: npt.NDArray[np.float32]) -> Iterator[Pair]:
     torch_engine.close()
 
 
-def whisper_tokenizer(engine: Engine) -> WhisperTokenizer:
-    return WhisperTokenizer(engine.tokenizer, multilingual=engine.is_multilingual)
-
-
 @pytest.mark.parametrize("options", SEARCHES)
-def test_tokens_equal_those_of_ctranslate2(pair: Pair, options: DecodeOptions) -> None:
-    results = []
-    for engine, encoded in pair:
-        tokenizer = whisper_tokenizer(engine)
-        prompt = tokenizer.prompt("en", "transcribe")
-        if options.timestamps == "alignment":
-            prompt = [*prompt, tokenizer.no_timestamps]
-        results.append(engine.generate(encoded, [prompt] * len(LENGTHS), options))
+def test_tokens_equal_those_of_ctranslate2(pair: Pair, options: Options) -> None:
+    results = [
+        [row.hypothesis for row in engine.decode(encoded, requests, options.search)]
+        for engine, encoded in pair
+        for requests in [requests_for(engine, LENGTHS, options)]
+    ]
     for expected, actual in zip(*results, strict=True):
         assert actual.tokens == expected.tokens
         assert actual.avg_logprob == pytest.approx(expected.avg_logprob, abs=5e-3)
@@ -101,7 +86,11 @@ def test_alignment_equals_that_of_ctranslate2(pair: Pair) -> None:
         [],
         tokenizer.encode("Thank you, good bye."),
     ]
-    results = [engine.align(encoded, prompts, texts, LENGTHS) for engine, encoded in pair]
+    requests = [
+        AlignRequest(tuple(start), tuple(text), frames)
+        for start, text, frames in zip(prompts, texts, LENGTHS, strict=True)
+    ]
+    results = [engine.align(encoded, requests) for engine, encoded in pair]
     for expected, actual, text in zip(*results, texts, strict=True):
         assert len(actual.starts) == len(text)
         np.testing.assert_allclose(actual.starts, expected.starts, atol=0.021)

@@ -189,8 +189,8 @@ def write_tracks(path: Path, tracks: list[Any], layout: str) -> Path:
 
 @pytest.fixture(scope="module")
 def models() -> Iterator[dict[str, wb.Transcriber]]:
-    # fixed engines: an option may change the text of one engine and not of another
-    load = functools.partial(wb.load, encoder="ctranslate2", decoder="ctranslate2")
+    # a fixed engine: an option may change the text of one engine and not of another
+    load = functools.partial(wb.load, engine="ctranslate2")
     with load("tiny.en") as tiny, load("base") as base:
         yield {"tiny.en": tiny, "base": base}
 

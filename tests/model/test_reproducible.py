@@ -10,7 +10,7 @@ import pytest
 
 import whisperbatch as wb
 from benchmarks import recordings
-from whisperbatch.api import LoadKeywords
+from whisperbatch.engines.keywords import LoadKeywords
 
 Sound = npt.NDArray[np.int16]
 Temperature = float | tuple[float, ...]
@@ -27,8 +27,8 @@ TEMPERATURES: tuple[Temperature, ...] = ((0.0, 0.4), 0.8)
 
 
 LOADED: dict[str, LoadKeywords] = {
-    "ctranslate2": {"compute_type": "int8", "encoder": "ctranslate2", "decoder": "ctranslate2"},
-    "openvino": {"compute_type": "int8", "encoder": "openvino", "decoder": "openvino"},
+    "ctranslate2": {"engine": "ctranslate2", "compute_type": "int8"},
+    "openvino": {"engine": "openvino", "compute_type": "int8"},
     "torch float32": {"engine": "torch", "compute_type": "float32"},
     "torch bfloat16": {"engine": "torch", "compute_type": "bfloat16"},
 }

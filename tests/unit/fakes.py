@@ -17,9 +17,17 @@ import numpy.typing as npt
 from tokenizers import Tokenizer
 
 from tests.unit.small_tokenizers import small_tokenizer
+from whisperbatch.engines.special_tokens import SpecialTokens
 from whisperbatch.errors import ClosedError, EngineError
-from whisperbatch.options import DecodeOptions
-from whisperbatch.protocols import Alignment, Encoded, Sampling
+from whisperbatch.options import SearchOptions
+from whisperbatch.protocols import (
+    Alignment,
+    AlignRequest,
+    Decoded,
+    DecodeRequest,
+    Encoded,
+    Sampling,
+)
 from whisperbatch.types import SAMPLING_RATE, Hypothesis
 
 
@@ -48,15 +56,9 @@ class EncodedRow:
 
 @dataclass(frozen=True)
 class FakeEncoded:
-    """The fake encoder output of a batch.
-
-    Attributes:
-        items: the rows.
-        generated: the tokens that `generate` returned for this output, by row number.
-    """
+    """The fake encoder output of a batch."""
 
     items: tuple[EncodedRow, ...]
-    generated: dict[int, tuple[int, ...]] = field(default_factory=dict)
 
     @property
     def rows(self) -> int:
@@ -65,7 +67,7 @@ class FakeEncoded:
 
 @dataclass(frozen=True)
 class Call:
-    """One row of a `generate` call.
+    """One row of a `decode` call.
 
     Attributes:
         number: number of rows decoded before this row, in all calls.
@@ -79,7 +81,7 @@ class Call:
     number: int
     index: int
     row: EncodedRow
-    options: DecodeOptions
+    options: SearchOptions
     sampling: Sampling | None
     prompt: tuple[int, ...] = field(repr=False)
 
@@ -96,8 +98,8 @@ class Call:
 
 Detect = Callable[[EncodedRow], dict[str, float]]
 Decode = Callable[[Call], str | Hypothesis]
-Align = Callable[[EncodedRow, Sequence[int], int, bool], Alignment]
-"""From row, tokens, feature frames, and whether `generate` made the tokens from this output."""
+Align = Callable[[EncodedRow, Sequence[int], int], Alignment]
+"""From row, tokens and feature frames."""
 
 
 def french(row: EncodedRow) -> dict[str, float]:
@@ -108,9 +110,7 @@ def numbered_sentence(call: Call) -> str:
     return f" Sentence {call.number}."
 
 
-def evenly_spaced(
-    row: EncodedRow, tokens: Sequence[int], frames: int, was_generated: bool
-) -> Alignment:
+def evenly_spaced(row: EncodedRow, tokens: Sequence[int], frames: int) -> Alignment:
     """Tokens of equal length in the first 10 s of the row, each with probability 0.5."""
     times = np.linspace(0, min(frames / 100, 10.0), len(tokens) + 1)
     return Alignment(times[:-1], times[1:], np.full(len(tokens), 0.5))
@@ -133,7 +133,7 @@ class FakeEngine:
         batch_sizes: for each method, the number of rows of each call that did not fail.
         scored: rows whose languages were detected.
         calls: rows that were decoded.
-        aligned: (prompts, tokens, frames) of each `align` call.
+        aligned: the texts of each call of `decode` and `align`.
         features: features of the last `encode` call, shape (batch, n_mels, frames).
         closed: whether `close` was called.
     """
@@ -157,11 +157,12 @@ class FakeEngine:
         self.workers = workers
         self.fingerprint = fingerprint
         self.tokenizer = multilingual_tokenizer() if multilingual else tokenizer()
-        methods = ("encode", "detect_language", "generate", "align")
+        methods = ("encode", "detect_language", "decode", "align")
+        self._end_of_text: int = SpecialTokens.from_tokenizer(self.tokenizer).end_of_text
         self.batch_sizes: dict[str, list[int]] = {method: [] for method in methods}
         self.scored: list[EncodedRow] = []
         self.calls: list[Call] = []
-        self.aligned: list[tuple[list[list[int]], list[list[int]], list[int]]] = []
+        self.aligned: list[list[AlignRequest]] = []
         self.features: npt.NDArray[np.float32] = np.zeros((0, 80, 0), np.float32)
         self.closed = False
         self._detect, self._decode, self._align = detect, decode, align
@@ -171,8 +172,8 @@ class FakeEngine:
 
     @property
     def batches(self) -> list[int]:
-        """Number of rows of each `generate` call."""
-        return self.batch_sizes["generate"]
+        """Number of rows of each `decode` call."""
+        return self.batch_sizes["decode"]
 
     @property
     def prompts(self) -> list[list[int]]:
@@ -215,48 +216,41 @@ class FakeEngine:
             self.scored += _items(encoded)
         return [self._detect(row) for row in _items(encoded)]
 
-    def generate(
-        self,
-        encoded: Encoded,
-        prompts: Sequence[Sequence[int]],
-        options: DecodeOptions,
-        sampling: Sequence[Sampling] | None = None,
-    ) -> list[Hypothesis]:
-        assert isinstance(encoded, FakeEncoded)
-        assert len({len(prompt) for prompt in prompts}) == 1
-        self._record("generate", encoded.rows)
+    def check(self, options: SearchOptions) -> None:
+        pass
+
+    def decode(
+        self, encoded: Encoded, requests: Sequence[DecodeRequest], options: SearchOptions
+    ) -> list[Decoded]:
+        assert type(options) is SearchOptions
+        assert len({len(request.prompt) for request in requests}) == 1
+        self._record("decode", encoded.rows)
         with self._lock:
             calls = [
-                Call(
-                    len(self.calls) + index,
-                    index,
-                    row,
-                    options,
-                    sampling[index] if sampling else None,
-                    tuple(prompt),
-                )
-                for index, (row, prompt) in enumerate(zip(encoded.items, prompts, strict=True))
+                Call(len(self.calls) + index, index, row, options, request.sampling, request.prompt)
+                for index, (row, request) in enumerate(zip(_items(encoded), requests, strict=True))
             ]
             self.calls += calls
         hypotheses = [self._hypothesis(self._decode(call)) for call in calls]
-        encoded.generated.update(enumerate(hypothesis.tokens for hypothesis in hypotheses))
-        return hypotheses
-
-    def align(
-        self,
-        encoded: Encoded,
-        prompts: Sequence[Sequence[int]],
-        tokens: Sequence[Sequence[int]],
-        frames: Sequence[int],
-    ) -> list[Alignment]:
-        assert isinstance(encoded, FakeEncoded)
-        self._record("align", encoded.rows)
-        self.aligned.append(([*map(list, prompts)], [*map(list, tokens)], [*frames]))
-        return [
-            self._align(row, text, count, encoded.generated.get(index) == tuple(text))
-            for index, (row, text, count) in enumerate(
-                zip(encoded.items, tokens, frames, strict=True)
+        texts = [
+            AlignRequest(
+                request.start,
+                tuple(t for t in (*request.prefix, *hypothesis.tokens) if t < self._end_of_text),
+                request.frames,
             )
+            for request, hypothesis in zip(requests, hypotheses, strict=True)
+        ]
+        return list(map(Decoded, hypotheses, self._alignments(encoded, texts)))
+
+    def align(self, encoded: Encoded, texts: Sequence[AlignRequest]) -> list[Alignment]:
+        self._record("align", encoded.rows)
+        return self._alignments(encoded, texts)
+
+    def _alignments(self, encoded: Encoded, texts: Sequence[AlignRequest]) -> list[Alignment]:
+        self.aligned.append(list(texts))
+        return [
+            self._align(row, text.tokens, text.frames)
+            for row, text in zip(_items(encoded), texts, strict=True)
         ]
 
     def close(self) -> None:

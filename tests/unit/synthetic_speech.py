@@ -95,9 +95,7 @@ def word_engine(
         tokens = tokenizer.encode(text, add_special_tokens=False).ids if text else []
         return Hypothesis(tuple(tokens), decoded.avg_logprob, decoded.no_speech_prob)
 
-    def align_words(
-        row: EncodedRow, tokens: Sequence[int], frames: int, was_generated: bool
-    ) -> Alignment:
+    def align_words(row: EncodedRow, tokens: Sequence[int], frames: int) -> Alignment:
         remaining = words_in(row)
         starts, ends = [], []
         position = 0.0

@@ -42,7 +42,7 @@ ALLOWED: Final = {
     "streams": {"errors", "pipeline", "rows", "types"},
     "transcriber": {"audio", "errors", "options", "pipeline", "protocols", "streams", "types"},
     "api": {
-        *("audio", "engines", "errors", "models", "options"),
+        *("audio", "engines", "errors", "options"),
         *("pipeline", "streams", "transcriber", "types"),
     },
     "writers": {"errors", "options", "text", "types"},
@@ -51,7 +51,7 @@ ALLOWED: Final = {
 """The packages and root modules that each may import. `cli` and `compat` have a rule below."""
 
 PUBLIC: Final = {
-    *("audio", "engines.devices", "errors", "features", "jobs", "language"),
+    *("audio", "engines.devices", "engines.keywords", "errors", "features", "jobs", "language"),
     *("models", "options", "text", "types", "writers"),
 }
 """What the command line and the drop-in may import beside `whisperbatch` itself."""

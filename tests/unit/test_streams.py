@@ -65,10 +65,10 @@ def test_segments_come_while_the_recording_is_read(engine: FakeEngine) -> None:
 
 
 def test_a_failure_of_the_engine_is_raised_after_the_segments_before_it() -> None:
-    with Transcriber(FakeEngine(failing={"generate": {2}})) as asr:
+    with Transcriber(FakeEngine(failing={"decode": {2}})) as asr:
         stream = asr.stream(noise(400), vad=False, language="en", batch_size=4)
         assert [next(stream).text for _ in range(3)] == [f"Sentence {n}." for n in range(3)]
-        with pytest.raises(wb.EngineError, match="generate failed"):
+        with pytest.raises(wb.EngineError, match="decode failed"):
             next(stream)
         with pytest.raises(StopIteration):
             next(stream)
@@ -115,7 +115,7 @@ def test_an_open_stream_fails_after_the_transcriber_is_closed() -> None:
 
 
 def test_a_stream_can_be_closed_while_another_thread_waits_for_a_segment() -> None:
-    with Transcriber(FakeEngine(delay={"generate": 0.3})) as asr:
+    with Transcriber(FakeEngine(delay={"decode": 0.3})) as asr:
         stream = asr.stream(noise(600), vad=False, language="en", batch_size=1)
         segments: list[wb.Segment] = []
         reader = threading.Thread(target=lambda: segments.extend(stream))

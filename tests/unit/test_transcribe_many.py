@@ -21,7 +21,7 @@ pytestmark = pytest.mark.usefixtures("no_threads_left")
 
 
 def test_batches_are_filled_across_recordings_in_order() -> None:
-    engine = FakeEngine(workers=3, delay={"generate": 0.01})
+    engine = FakeEngine(workers=3, delay={"decode": 0.01})
     sources = [noise(5, seed) for seed in range(20)]
     with Transcriber(engine) as asr:
         transcripts = list(asr.transcribe_many(sources, vad=False, batch_size=8, language="en"))
@@ -114,13 +114,13 @@ def test_a_failed_recording_does_not_end_the_next(workers: int, options: dict[st
 
 def test_a_failed_batch_ends_only_its_recordings() -> None:
     sources = [noise(5, seed) for seed in range(6)]
-    with Transcriber(FakeEngine(failing={"generate": {1}})) as asr:
+    with Transcriber(FakeEngine(failing={"decode": {1}})) as asr:
         results = list(
             asr.transcribe_many(sources, on_error="yield", vad=False, language="en", batch_size=8)
         )
     types = [type(result) for result in results]
     assert types == [wb.Transcript, wb.EngineError, wb.EngineError, *[wb.Transcript] * 3]
-    with Transcriber(FakeEngine(failing={"generate": {1}})) as asr:
+    with Transcriber(FakeEngine(failing={"decode": {1}})) as asr:
         items = asr.transcribe_many(sources, vad=False, language="en", batch_size=8)
         with pytest.raises(wb.EngineError):
             list(items)

@@ -29,6 +29,7 @@ from whisperbatch.cli.interrupts import exit_now
 from whisperbatch.cli.inventory import fetch_model, show_info, show_models
 from whisperbatch.cli.screen import print_result
 from whisperbatch.cli.transcribe import TranscribeArguments, transcribe_all
+from whisperbatch.engines.keywords import EngineKeywords
 from whisperbatch.errors import (
     MissingExtraError,
     ModelError,
@@ -43,6 +44,7 @@ USAGE_ERROR: Final[Any] = typer.BadParameter.__mro__[1]  # UsageError, which Typ
 SWITCHES: Final = {
     **flags.boolean_fields(Options, SubtitleOptions),
     "compile": True,
+    "flash_attention": True,
     "resume": True,
     "verbose": False,
     "quiet": False,
@@ -55,10 +57,7 @@ STATUSES: Final[tuple[tuple[type[WhisperBatchError], int], ...]] = (
     (MissingExtraError, 4),
     (WriteError, 5),
 )
-LOAD_KEYWORDS: Final = (
-    *("engine", "device", "compute_type", "encoder", "decoder", "inter_threads", "intra_threads"),
-    *("quantization", "group_size", "draft_model", "compile"),
-)
+LOAD_KEYWORDS: Final = ("device", "engine", *EngineKeywords.__annotations__)
 """Keywords of `load` that are flags."""
 FOR_ARRAYS: Final = {"sampling_rate"}  # options for samples in memory, which have no flag
 OPTIONS: Final = OptionKeywords.__annotations__.keys() - FOR_ARRAYS
@@ -116,7 +115,7 @@ Verbose = Annotated[
 @app.command("transcribe", cls=ListedCommand)
 @flags.with_flags(
     *flags.dataclass_flags(SubtitleOptions, "Subtitles"),
-    *flags.function_flags(wb.load, LOAD_KEYWORDS, "Model"),
+    *flags.load_flags(LOAD_KEYWORDS, "Model"),
     *flags.option_flags(OPTIONS),
 )
 def transcribe(
@@ -191,7 +190,7 @@ def transcribe(
 
 @app.command("detect-language", cls=ListedCommand)
 @flags.with_flags(
-    *flags.function_flags(wb.load, LOAD_KEYWORDS, "Model"),
+    *flags.load_flags(LOAD_KEYWORDS, "Model"),
     *flags.option_flags(DETECTION),
 )
 def detect_language(

@@ -22,13 +22,15 @@ from whisperbatch.cli.flag_values import (
     parser_of,
     without_none,
 )
-from whisperbatch.options import with_parameters
+from whisperbatch.engines.keywords import setting_descriptions
+from whisperbatch.options import documented_fields, with_parameters
 
 T = TypeVar("T")
 
 PANELS: Final = (
     (options.AudioOptions, "Audio"),
     (options.LanguageOptions, "Languages"),
+    (options.SearchOptions, "Decoding"),
     (options.DecodeOptions, "Decoding"),
     (options.VadOptions, "Voice activity detection"),
     (options.ChunkOptions, "Chunks"),
@@ -141,18 +143,6 @@ HELP_TEXTS: Final = {
 """Help texts of flags whose docstring describes Python values."""
 
 
-def docstring_entries(documented: object) -> dict[str, str]:
-    """Return the entries of a docstring's "Attributes" or "Args" section, each on one line."""
-    text = inspect.getdoc(documented) or ""
-    section = re.search(r"^(?:Attributes|Args):\n(.*?)(?=^\S|\Z)", text, re.DOTALL | re.MULTILINE)
-    entries = re.findall(
-        r"^    (\w+): (.*?)(?=^    \w+: |\Z)",
-        section.group(1) if section else "",
-        re.DOTALL | re.MULTILINE,
-    )
-    return {name: " ".join(description.split()) for name, description in entries}
-
-
 def option_flags(names: Iterable[str] | None = None) -> Iterator[inspect.Parameter]:
     """Yield a flag for each option; its default, None, means that the flag is not given.
 
@@ -167,17 +157,15 @@ def option_flags(names: Iterable[str] | None = None) -> Iterator[inspect.Paramet
 
 def dataclass_flags(group: type[Any], panel: str) -> Iterator[inspect.Parameter]:
     """Yield a flag for each field of a dataclass; `panel` is the heading on the help page."""
-    descriptions = docstring_entries(group)
+    descriptions = documented_fields(group)
     for field in fields(group):
         yield make_flag(field.name, field.type, field.default, descriptions[field.name], panel)
 
 
-def function_flags(
-    function: Callable[..., object], names: Sequence[str], panel: str
-) -> Iterator[inspect.Parameter]:
-    """Yield a flag for each of these keywords of a function."""
-    descriptions = docstring_entries(function)
-    parameters = inspect.signature(function).parameters
+def load_flags(names: Iterable[str], panel: str) -> Iterator[inspect.Parameter]:
+    """Yield a flag for each of these keywords of `load`."""
+    descriptions = documented_fields(load) | setting_descriptions()
+    parameters = inspect.signature(load).parameters
     for name in names:
         parameter = parameters[name]
         yield make_flag(name, parameter.annotation, parameter.default, descriptions[name], panel)

@@ -5,9 +5,8 @@ from collections.abc import Iterator
 from importlib.metadata import packages_distributions, version
 from pathlib import Path
 from types import MappingProxyType
-from typing import Final, Literal
+from typing import Final
 
-import ctranslate2
 from rich import box
 from rich.console import Console
 from rich.table import Table
@@ -15,12 +14,7 @@ from rich.table import Table
 import whisperbatch as wb
 from whisperbatch.cli.loading import loading_status
 from whisperbatch.cli.screen import print_note_on_terminal, print_result
-from whisperbatch.engines.devices import (
-    available_cores,
-    choose_backend,
-    choose_compute_type,
-    choose_device,
-)
+from whisperbatch.engines.devices import available_cores, describe_devices
 from whisperbatch.models import available_models, find_model, locate_model
 
 PARAMETERS: Final = MappingProxyType(
@@ -105,24 +99,13 @@ def _facts(model: str) -> Iterator[tuple[str, str]]:
     yield "Python", platform.python_version()
     yield "system", platform.platform()
     yield "processor", f"{_processor()}, {available_cores()} core(s)"
-    yield "CUDA devices", str(ctranslate2.get_cuda_device_count())
-    device = choose_device("auto", (0,))
-    compute_type = choose_compute_type("auto", device, 0)
-    yield "auto uses", f"{device}, {compute_type}; {_backend(device, compute_type)}"
-    yield "also possible", ", ".join(sorted(ctranslate2.get_supported_compute_types(device)))
+    yield from describe_devices()
     directory = find_model(model)
     with loading_status(model, print_note_on_terminal):
-        wb.load(directory).close()
+        asr = wb.load(directory)
+    yield "auto uses", asr.engine.fingerprint.partition(", ")[2]
+    asr.close()
     yield f"model {model}", f"loads, from {directory}"
-
-
-def _backend(device: Literal["cpu", "cuda"], compute_type: str) -> str:
-    """Return which backend runs encoder and decoder, and why."""
-    backend = choose_backend("encoder", "auto", device, compute_type)
-    if backend == "openvino":
-        return "encoder and decoder on OpenVINO, which is faster on a CPU"
-    reason = "OpenVINO is for CPUs" if device == "cuda" else "OpenVINO is not installed"
-    return f"encoder and decoder on CTranslate2: {reason}"
 
 
 def _processor() -> str:

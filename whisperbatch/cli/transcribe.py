@@ -18,6 +18,7 @@ from whisperbatch.cli.interrupts import ExitOnSignal
 from whisperbatch.cli.loading import loading_status
 from whisperbatch.cli.screen import Screen, clock, open_screen, print_note
 from whisperbatch.cli.timeline import PLOT_FORMATS, check_plot, write_timeline
+from whisperbatch.engines.keywords import settings_of
 from whisperbatch.errors import OptionError
 from whisperbatch.jobs import (
     LEDGER_NAME,
@@ -206,7 +207,7 @@ def _plan(arguments: TranscribeArguments) -> _Plan:
         make_folder(output_dir)
     # a run without --resume updates a ledger that exists, but creates none
     has_ledger = arguments.resumes or (ledger_dir / LEDGER_NAME).exists()
-    transformers = arguments.load_keywords.get("engine") == "torch"
+    transformers = settings_of(arguments.load_keywords).reads_transformers
     return _Plan(
         items=items,
         options=options,

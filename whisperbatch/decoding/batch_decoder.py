@@ -16,7 +16,7 @@ from whisperbatch.decoding.hallucinations import filter_hallucinations, keep_wor
 from whisperbatch.decoding.prompt_leakage import leaked_words, suspicious_words
 from whisperbatch.decoding.prompts import Context, Prompts
 from whisperbatch.decoding.retry import Retry
-from whisperbatch.decoding.row_decoder import DecodeRequest, RowDecoder, call_key
+from whisperbatch.decoding.row_decoder import RowDecoder, RowRequest, call_key
 from whisperbatch.decoding.segments import TimedText, segment_by_sentence
 from whisperbatch.decoding.tokenizer import WhisperTokenizer
 from whisperbatch.decoding.words import AlignedWord
@@ -141,7 +141,7 @@ class BatchDecoder:
         """
         temperature = self._options.temperatures[0]
         results = list(decoded_rows)
-        requests: dict[int, DecodeRequest] = {}
+        requests: dict[int, RowRequest] = {}
         for index, decoded in enumerate(decoded_rows):
             passed = audit(decoded, self._options).passed
             passed = passed and temperature <= PROMPT_RESET_TEMPERATURE
@@ -149,9 +149,7 @@ class BatchDecoder:
             before = self._history.advance(decoded.chunk, tokens)
             context = self._prompts.context(before)  # has no previous text if nothing fits
             if passed and before and context != contexts[index]:
-                requests[index] = DecodeRequest(
-                    decoded.row, decoded.language, decoded.task, context
-                )
+                requests[index] = RowRequest(decoded.row, decoded.language, decoded.task, context)
         redecoded = self._row_decoder.redecode(list(requests.values()), temperature=temperature)
         for index, decoded in zip(requests, redecoded, strict=True):
             first_words = normalize_words(results[index].words)
@@ -190,15 +188,13 @@ class BatchDecoder:
     def _score(self, rows: Sequence[Row], encoded: Encoded) -> ScoresByChunk:
         return dict(zip(map(_key, rows), score_languages(self._engine, rows, encoded), strict=True))
 
-    def _request(self, row: Row, context: Context) -> DecodeRequest:
+    def _request(self, row: Row, context: Context) -> RowRequest:
         language = row.language
         if language is None:
             decision = self._languages.decision_for(*_key(row))
             language = decision.language if decision else "en"
         translated = self._options.code_switching_output == "english" and language != "en"
-        return DecodeRequest(
-            row, language, "translate" if translated else self._options.task, context
-        )
+        return RowRequest(row, language, "translate" if translated else self._options.task, context)
 
     def _result(
         self, parts: Sequence[DecodedRow], context: Context, *, redecoded: bool
@@ -228,7 +224,7 @@ class BatchDecoder:
         if not (suspicious := suspicious_words(words, prompt)):
             return decoded, ()
         no_prompt = Context(prefix=context.prefix)
-        request = DecodeRequest(decoded.row, decoded.language, decoded.task, no_prompt)
+        request = RowRequest(decoded.row, decoded.language, decoded.task, no_prompt)
         [without_prompt] = self._row_decoder.redecode([request])
         leaked = leaked_words(words, normalize_words(without_prompt.words), suspicious)
         if not leaked:

@@ -20,8 +20,8 @@ from whisperbatch.chunking.split import shift, split_in_two
 from whisperbatch.decoding.audit import Audit, audit
 from whisperbatch.decoding.decoded_row import DecodedRow
 from whisperbatch.decoding.prompts import Context
-from whisperbatch.decoding.row_decoder import DecodeRequest, RowDecoder
-from whisperbatch.options import Options
+from whisperbatch.decoding.row_decoder import RowDecoder, RowRequest
+from whisperbatch.options import Options, SearchOptions
 from whisperbatch.protocols import FeatureExtractor
 from whisperbatch.rows import Row
 from whisperbatch.types import Chunk, to_seconds
@@ -142,14 +142,14 @@ class Retry:
     def _try(self, tries: Sequence[tuple[_AuditedRow, Step]]) -> list[list[_AuditedRow]]:
         """Return the new rows of each try; tries with the same settings are decoded together."""
         results: list[list[_AuditedRow]] = [[] for _ in tries]
-        groups: dict[tuple[Options, float], list[tuple[int, DecodeRequest]]] = {}
+        groups: dict[tuple[SearchOptions, float], list[tuple[int, RowRequest]]] = {}
         for number, (row, (remedy, temperature)) in enumerate(tries):
-            settings = self._options_for(remedy, row.decoded), temperature
+            settings = self._search_for(remedy, row.decoded), temperature
             requests = self._requests(row, remedy)
             groups.setdefault(settings, []).extend((number, request) for request in requests)
-        for (options, temperature), numbered in groups.items():
+        for (search, temperature), numbered in groups.items():
             requests = [request for _, request in numbered]
-            decoded_rows = self._row_decoder.redecode(requests, options, temperature)
+            decoded_rows = self._row_decoder.redecode(requests, search, temperature)
             for (number, request), decoded in zip(numbered, decoded_rows, strict=True):
                 row, (remedy, _) = tries[number]
                 splits = row.splits + (remedy == "split")
@@ -159,34 +159,34 @@ class Retry:
                 )
         return results
 
-    def _requests(self, row: _AuditedRow, remedy: Remedy) -> list[DecodeRequest]:
+    def _requests(self, row: _AuditedRow, remedy: Remedy) -> list[RowRequest]:
         decoded, context = row.decoded, row.context
         language, task = decoded.language, decoded.task
         if remedy == "split" and (parts := split_in_two(decoded.chunk, _split_target(row))):
             # the second part does not begin the recording, so it has no prefix
             contexts = (context, replace(context, prefix=()))
             return [
-                DecodeRequest(self._row(part), language, task, part_context)
+                RowRequest(self._row(part), language, task, part_context)
                 for part, part_context in zip(parts, contexts, strict=True)
             ]
         if remedy == "shift":
-            return [DecodeRequest(self._row(shift(decoded.chunk)), language, task, context)]
-        return [DecodeRequest(decoded.row, language, task, context)]
+            return [RowRequest(self._row(shift(decoded.chunk)), language, task, context)]
+        return [RowRequest(decoded.row, language, task, context)]
 
     def _row(self, chunk: Chunk) -> Row:
         return Row.of(chunk, self._extractor)
 
-    def _options_for(self, remedy: Remedy, decoded: DecodedRow) -> Options:
-        options = self._options
+    def _search_for(self, remedy: Remedy, decoded: DecodedRow) -> SearchOptions:
+        search = self._options.search
         if remedy == "own_script":
             foreign = self._row_decoder.foreign_tokens(decoded.text_language)
-            options = replace(options, suppress_tokens=(*options.suppress_tokens, *foreign))
+            search = replace(search, suppress_tokens=(*search.suppress_tokens, *foreign))
         if remedy in ("beam", "no_repeat_ngram"):
-            options = replace(options, beam_size=max(options.beam_size, RETRY_BEAMS))
+            search = replace(search, beam_size=max(search.beam_size, RETRY_BEAMS))
         if remedy == "no_repeat_ngram":
-            size = min(options.no_repeat_ngram_size or RETRY_NGRAM, RETRY_NGRAM)
-            options = replace(options, no_repeat_ngram_size=size)
-        return options
+            size = min(search.no_repeat_ngram_size or RETRY_NGRAM, RETRY_NGRAM)
+            search = replace(search, no_repeat_ngram_size=size)
+        return search
 
 
 def _split_target(row: _AuditedRow) -> int:

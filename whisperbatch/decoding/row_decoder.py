@@ -15,14 +15,14 @@ from whisperbatch.decoding.segments import (
 )
 from whisperbatch.decoding.tokenizer import WhisperTokenizer
 from whisperbatch.decoding.words import place_words
-from whisperbatch.options import MAX_NEW_TOKENS, Options, Task
-from whisperbatch.protocols import Alignment, Encoded, Engine, Sampling
+from whisperbatch.options import MAX_NEW_TOKENS, Options, SearchOptions, Task
+from whisperbatch.protocols import Alignment, Decoded, DecodeRequest, Encoded, Engine, Sampling
 from whisperbatch.rows import Row, grouped, padded
 from whisperbatch.types import Chunk, Hypothesis
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class DecodeRequest:
+class RowRequest:
     """A row with language, task and context."""
 
     row: Row
@@ -65,8 +65,8 @@ class RowDecoder:
 
     def redecode(
         self,
-        requests: Sequence[DecodeRequest],
-        options: Options | None = None,
+        requests: Sequence[RowRequest],
+        search: SearchOptions | None = None,
         temperature: float = 0.0,
     ) -> list[DecodedRow]:
         """Encode and decode rows that failed their audit or are suspicious, in batches.
@@ -79,12 +79,12 @@ class RowDecoder:
 
         Args:
             requests: rows to decode, of any encoder window and prompt length.
-            options: replace the options of the run.
+            search: replaces the search of the run.
             temperature: above 0, hypotheses are sampled.
         """
-        options = options or self._options
+        search = search or self._options.search
         decoded_rows: dict[int, DecodedRow] = {}
-        size = max(1, self._options.batch_size * self._options.beam_size // options.beam_size)
+        size = max(1, self._options.batch_size * self._options.beam_size // search.beam_size)
         keys = [
             (*call_key(request.row, request.context), max_tokens_for(request.row.chunk))
             for request in requests
@@ -94,7 +94,7 @@ class RowDecoder:
                 indices = group[start : start + size]
                 batch = [requests[index] for index in indices]
                 encoded = self.encode([request.row for request in batch])
-                limited = self._limited(options, max_tokens_for(batch[0].row.chunk))
+                limited = _limited(search, max_tokens_for(batch[0].row.chunk))
                 results = self(encoded, batch, limited, temperature)
                 decoded_rows |= dict(zip(indices, results, strict=True))
         return [decoded_rows[index] for index in range(len(requests))]
@@ -102,8 +102,8 @@ class RowDecoder:
     def __call__(
         self,
         encoded: Encoded,
-        requests: Sequence[DecodeRequest],
-        options: Options | None = None,
+        requests: Sequence[RowRequest],
+        search: SearchOptions | None = None,
         temperature: float = 0.0,
     ) -> list[DecodedRow]:
         """Decode rows that are already encoded, in one engine call.
@@ -111,39 +111,28 @@ class RowDecoder:
         Args:
             encoded: encoder output of the rows.
             requests: requests with the same `call_key`.
-            options: replace the options of the run.
+            search: replaces the search of the run.
             temperature: above 0, hypotheses are sampled.
         """
-        options = options or self._options
-        starts = [self._vocabulary.prompt(request.language, request.task) for request in requests]
-        prompts = [
-            self._prompt(request.context, start)
-            for request, start in zip(requests, starts, strict=True)
-        ]
-        sampling = None
-        if temperature > 0:
-            sampling = [self._sampling(request.row, temperature) for request in requests]
-        hypotheses = [
-            replace(hypothesis, tokens=(*request.context.prefix, *hypothesis.tokens))
-            for request, hypothesis in zip(
-                requests, self._engine.generate(encoded, prompts, options, sampling), strict=True
-            )
-        ]
-        alignments = self._engine.align(
+        decoded = self._engine.decode(
             encoded,
-            starts,
-            [self._vocabulary.text_tokens(hypothesis.tokens) for hypothesis in hypotheses],
-            [request.row.features.shape[1] for request in requests],
+            [self._engine_request(request, temperature) for request in requests],
+            search or self._options.search,
         )
         return [
-            self._decoded_row(request, hypothesis, alignment, temperature)
-            for request, hypothesis, alignment in zip(requests, hypotheses, alignments, strict=True)
+            self._decoded_row(request, row, temperature)
+            for request, row in zip(requests, decoded, strict=True)
         ]
 
-    def _limited(self, options: Options, max_tokens: int) -> Options:
-        if max_tokens < (options.max_new_tokens or MAX_NEW_TOKENS):
-            return replace(options, max_new_tokens=max_tokens)
-        return options
+    def _engine_request(self, request: RowRequest, temperature: float) -> DecodeRequest:
+        start = self._vocabulary.prompt(request.language, request.task)
+        return DecodeRequest(
+            prompt=tuple(self._prompt(request.context, start)),
+            start=tuple(start),
+            prefix=request.context.prefix,
+            frames=request.row.features.shape[1],
+            sampling=self._sampling(request.row, temperature) if temperature > 0 else None,
+        )
 
     def _prompt(self, context: Context, start: Sequence[int]) -> list[int]:
         prompt = [*context.before, *start]
@@ -162,15 +151,11 @@ class RowDecoder:
         seed = zlib.crc32(row.chunk.samples.tobytes(), zlib.crc32(key))
         return Sampling(temperature, self._options.best_of, seed)
 
-    def _decoded_row(
-        self,
-        request: DecodeRequest,
-        hypothesis: Hypothesis,
-        alignment: Alignment,
-        temperature: float,
-    ) -> DecodedRow:
+    def _decoded_row(self, request: RowRequest, decoded: Decoded, temperature: float) -> DecodedRow:
         row, language, task = request.row, request.language, request.task
         text_language = "en" if task == "translate" else language
+        hypothesis, alignment = decoded.hypothesis, decoded.alignment
+        hypothesis = replace(hypothesis, tokens=(*request.context.prefix, *hypothesis.tokens))
         if self._options.timestamps == "tokens":
             timed_texts = self._by_timestamps(row.chunk, hypothesis, alignment, text_language)
         else:
@@ -199,6 +184,12 @@ class RowDecoder:
             )
             timed_texts.append(replace(timed_text, words=tuple(words)))
         return tuple(timed_texts)
+
+
+def _limited(search: SearchOptions, max_tokens: int) -> SearchOptions:
+    if max_tokens < (search.max_new_tokens or MAX_NEW_TOKENS):
+        return replace(search, max_new_tokens=max_tokens)
+    return search
 
 
 def call_key(row: Row, context: Context) -> tuple[int, int, int]:

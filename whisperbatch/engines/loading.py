@@ -1,83 +1,101 @@
-"""The engine that a model is loaded with, and the keywords of `load` that this engine accepts."""
+"""Loads a model into an engine."""
 
-import inspect
-from collections.abc import Mapping
+import logging
 from os import PathLike
-from typing import Any, Final, Literal
+from typing import Any
 
-from whisperbatch.errors import MissingExtraError, OptionError
+import ctranslate2
+
+from whisperbatch.engines.devices import choose_device
+from whisperbatch.engines.keywords import check_openvino, choose_settings
+from whisperbatch.engines.model_info import ModelInfo
+from whisperbatch.engines.settings import (
+    CTranslate2Settings,
+    EngineSettings,
+    OpenVinoSettings,
+    TorchSettings,
+)
+from whisperbatch.errors import MissingExtraError, ModelError, OptionError
 from whisperbatch.models.registry import find_model
 from whisperbatch.protocols import Engine
 
-UNUSED_KEYWORDS: Final = {
-    "ctranslate2": ("quantization", "group_size", "draft_model", "compile"),
-    "torch": ("encoder", "decoder", "inter_threads", "intra_threads"),
-}
-"""For each engine, the keywords of `load` that have no effect on it."""
+log = logging.getLogger(__name__)
 
 
-def check_keywords(engine: str, keywords: Mapping[str, Any], signature: inspect.Signature) -> None:
-    """Refuse keywords of `load` that have no effect on this engine.
-
-    Args:
-        engine: the option's value.
-        keywords: the value of every keyword of `load`.
-        signature: of `load`; a keyword with its default value is accepted.
-
-    Raises:
-        OptionError: the engine is unknown, or a keyword has no effect on it.
-    """
-    if engine not in UNUSED_KEYWORDS:
-        raise OptionError(f"engine={engine!r} is none of {', '.join(UNUSED_KEYWORDS)}")
-    for name in UNUSED_KEYWORDS[engine]:
-        if keywords[name] != signature.parameters[name].default:
-            raise OptionError(f"{name}={keywords[name]!r} has no effect with engine={engine!r}")
-
-
-def check_device_index(device_index: object) -> tuple[int, ...]:
-    """Return the device numbers as a tuple.
-
-    Raises:
-        OptionError: `device_index` is neither a number nor a list or tuple.
-    """
-    if not isinstance(device_index, int | tuple | list):
-        raise OptionError(f"device_index={device_index!r} must be one device number or several")
-    return (device_index,) if isinstance(device_index, int) else tuple(device_index)
-
-
-def load_torch_engine(
+def load_engine(
     model: str | PathLike[str],
     *,
-    device: str,
-    device_index: tuple[int, ...],
-    compute_type: str,
-    quantization: Literal["hqq4", "int8"] | None,
-    group_size: int,
-    draft_model: str | PathLike[str] | None,
-    compiled: bool,
+    device: str = "auto",
+    engine: str | EngineSettings = "auto",
+    **keywords: Any,  # noqa: ANN401 - settings of several engines
 ) -> Engine:
-    """Return a `TorchEngine`; see `engines.torch.engine` for the arguments.
+    """Load a model into an engine.
+
+    Args:
+        model: a name, directory or repository.
+        device: "auto", "cpu" or "cuda".
+        engine: "auto", the name of an engine, or its settings.
+        **keywords: single settings, if `engine` is a name.
 
     Raises:
-        MissingExtraError: PyTorch or safetensors is not installed.
-        OptionError: `device_index` names several devices.
+        OptionError: the engine is unknown, a setting has no effect on the engine, or the device or
+            a setting is not available on this machine.
+        MissingExtraError: the engine's package is not installed.
+        ModelError: the weights are missing or damaged.
     """
+    settings = choose_settings(engine, device, keywords)
+    if isinstance(settings, TorchSettings):
+        return _load_torch(model, device, settings)
+    if isinstance(settings, CTranslate2Settings):
+        return _load_ctranslate2(model, device, settings)
+    if not isinstance(settings, OpenVinoSettings):
+        raise OptionError(f"engine={engine!r} is not the settings of an engine")
+    try:
+        return _load_openvino(model, device, settings)
+    except ModelError as error:
+        if engine != "auto":
+            raise
+        log.info("OpenVINO cannot run the model, so CTranslate2 runs it: %s", error)
+        return _load_ctranslate2(model, device, CTranslate2Settings(**keywords))
+
+
+def _load_ctranslate2(
+    model: str | PathLike[str], device: str, settings: CTranslate2Settings
+) -> Engine:
+    from whisperbatch.engines.ctranslate2.engine import CTranslate2Engine  # noqa: PLC0415 - heavy
+
+    chosen = choose_device(
+        device,
+        settings.devices,
+        device_count=ctranslate2.get_cuda_device_count(),
+        library="CTranslate2",
+    )
+    info = ModelInfo.read(find_model(model), str(model))
+    return CTranslate2Engine(info, device=chosen, settings=settings)
+
+
+def _load_openvino(model: str | PathLike[str], device: str, settings: OpenVinoSettings) -> Engine:
+    if device == "cuda":
+        raise OptionError("engine='openvino' runs on the CPU; leave out device='cuda'")
+    check_openvino()
+    from whisperbatch.engines.openvino.engine import OpenVinoEngine  # noqa: PLC0415 - an extra
+
+    choose_device(device, (0,), device_count=0, library="OpenVINO")
+    return OpenVinoEngine(ModelInfo.read(find_model(model), str(model)), settings=settings)
+
+
+def _load_torch(model: str | PathLike[str], device: str, settings: TorchSettings) -> Engine:
     try:
         from whisperbatch.engines.torch.engine import TorchEngine  # noqa: PLC0415 - an extra
     except ImportError as error:
         raise MissingExtraError(
             f'engine="torch": {error.name} is not installed: pip install "whisperbatch[torch]"'
         ) from error
-    if len(device_index) != 1:
-        raise OptionError(f"device_index={device_index!r}: engine='torch' runs on one device")
+    draft_model = settings.draft_model
     return TorchEngine(
         find_model(model, transformers=True),
         name=str(model),
         device=device,
-        device_index=device_index[0],
-        compute_type=compute_type,
-        quantization=quantization,
-        group_size=group_size,
+        settings=settings,
         draft_model=find_model(draft_model, transformers=True) if draft_model is not None else None,
-        compiled=compiled,
     )

@@ -5,32 +5,36 @@ A run that was killed therefore starts again at the beginning of the recording, 
 were computed before come from the store, at the speed of reading. Retries, languages and contexts
 follow from the same results, so they need no code here.
 
-    encode     computes nothing yet: a row is identified by the hash of its features
-    generate   stored rows come from the store; the other rows are encoded and decoded as a batch
-    align      stored rows come from the store; the other rows are aligned as a batch. A text and
-               its times are stored together: both or neither
+    encode           computes nothing yet: a row is identified by the hash of its features
+    decode           stored rows come from the store; the other rows are encoded and decoded as a
+                     batch. A text and its times are stored together
+    align            as `decode`
+    detect_language  as `decode`
 """
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from importlib.metadata import version
-from itertools import repeat
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from whisperbatch.errors import EngineError
-from whisperbatch.options import DecodeOptions
-from whisperbatch.protocols import Alignment, Encoded, Engine, Sampling
+from whisperbatch.options import SearchOptions
+from whisperbatch.protocols import (
+    Alignment,
+    AlignRequest,
+    Decoded,
+    DecodeRequest,
+    Encoded,
+    Engine,
+)
 from whisperbatch.types import Hypothesis
 
-KEYED_OPTIONS: Final = tuple(
-    field.name for field in fields(DecodeOptions) if field.name not in ("batch_size", "temperature")
-)
-"""Options that a hypothesis may depend on. The temperature of a row is part of its `Sampling`."""
+T = TypeVar("T")
 
 KEY_BYTES: Final = 20
 
@@ -55,27 +59,11 @@ class _Row:
         key: hash of the row's features and the engine's fingerprint.
         features: shape (n_mels, frames).
         encoded: the encoder output of this row alone; None before the row is encoded.
-        text_key: key of the hypothesis that was decoded last; empty before that.
     """
 
     key: bytes
     features: npt.NDArray[np.float32]
     encoded: Encoded | None = None
-    text_key: bytes = b""
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _Call:
-    """Arguments of a call of `generate`."""
-
-    prompts: Sequence[Sequence[int]]
-    options: DecodeOptions
-    sampling: Sequence[Sampling] | None
-
-    def of(self, numbers: Sequence[int]) -> "_Call":
-        """Return the arguments for some of the rows."""
-        sampling = [self.sampling[n] for n in numbers] if self.sampling else None
-        return _Call([self.prompts[n] for n in numbers], self.options, sampling)
 
 
 @dataclass(slots=True, eq=False)
@@ -85,16 +73,10 @@ class _Batch:
     Attributes:
         contents: the rows.
         outputs: encoder outputs of the wrapped engine, by the numbers of their rows.
-        call: the last call of `generate`.
-        decoded: numbers of the rows that the wrapped engine decoded in this call.
-        pending: packed hypotheses that are stored later, together with their times.
     """
 
     contents: tuple[_Row, ...]
     outputs: dict[tuple[int, ...], Encoded] = field(default_factory=dict)
-    call: _Call | None = None
-    decoded: tuple[int, ...] = ()
-    pending: dict[bytes, bytes] = field(default_factory=dict)
 
     @property
     def rows(self) -> int:
@@ -123,6 +105,10 @@ class JournaledEngine:
         self.workers = engine.workers
         self.tokenizer = engine.tokenizer
 
+    def check(self, options: SearchOptions) -> None:
+        """See `protocols.Engine`."""
+        self._engine.check(options)
+
     def encode(self, features: npt.NDArray[np.float32]) -> Encoded:
         """See `protocols.Engine`. The encoder runs later, and only on rows that need it."""
         shape = repr(features.shape[1:]).encode()
@@ -145,103 +131,69 @@ class JournaledEngine:
         """See `protocols.Engine`."""
         batch = _checked(encoded)
         keys = [_key(row.key, b"language") for row in batch.contents]
-        stored = dict(self._store.find(keys))
-        if missing := _missing(keys, stored):
+
+        def detect(missing: tuple[int, ...]) -> list[bytes]:
             scores = self._engine.detect_language(self._encoded(batch, missing))
-            new = {keys[n]: _packed(row) for n, row in zip(missing, scores, strict=True)}
-            self._store.keep(new)
-            stored |= new
-        return [json.loads(stored[key]) for key in keys]
+            return [_packed(row) for row in scores]
 
-    def generate(
-        self,
-        encoded: Encoded,
-        prompts: Sequence[Sequence[int]],
-        options: DecodeOptions,
-        sampling: Sequence[Sampling] | None = None,
-    ) -> list[Hypothesis]:
+        return [json.loads(value) for value in self._found(keys, detect)]
+
+    def decode(
+        self, encoded: Encoded, requests: Sequence[DecodeRequest], options: SearchOptions
+    ) -> list[Decoded]:
         """See `protocols.Engine`."""
         batch = _checked(encoded)
-        decoding = repr([(name, getattr(options, name)) for name in KEYED_OPTIONS]).encode()
+        search = repr(_changed(options)).encode()
         keys = [
-            _key(row.key, b"text", repr(list(prompt)).encode(), decoding, repr(sampled).encode())
-            for row, prompt, sampled in zip(
-                batch.contents, prompts, sampling or repeat(None, batch.rows), strict=True
-            )
+            _key(row.key, b"text", search, repr(request).encode())
+            for row, request in zip(batch.contents, requests, strict=True)
         ]
-        stored = dict(self._store.find(keys))
-        batch.call, batch.decoded = _Call(prompts, options, sampling), _missing(keys, stored)
-        if batch.decoded:
-            hypotheses = self._generate(batch, batch.decoded)
-            new = {
-                keys[n]: _packed([row.tokens, row.avg_logprob, row.no_speech_prob])
-                for n, row in zip(batch.decoded, hypotheses, strict=True)
-            }
-            batch.pending |= new
-            stored |= new
-        for row, key in zip(batch.contents, keys, strict=True):
-            row.text_key = key
-        return [_hypothesis(stored[key]) for key in keys]
 
-    def align(
-        self,
-        encoded: Encoded,
-        prompts: Sequence[Sequence[int]],
-        tokens: Sequence[Sequence[int]],
-        frames: Sequence[int],
-    ) -> list[Alignment]:
+        def decode(missing: tuple[int, ...]) -> list[bytes]:
+            output = self._encoded(batch, missing)
+            decoded = self._engine.decode(output, [requests[n] for n in missing], options)
+            return [_packed_decoded(row) for row in decoded]
+
+        return [_unpacked_decoded(value) for value in self._found(keys, decode)]
+
+    def align(self, encoded: Encoded, texts: Sequence[AlignRequest]) -> list[Alignment]:
         """See `protocols.Engine`."""
         batch = _checked(encoded)
         keys = [
-            _key(row.key, b"times", row.text_key, repr((list(start), list(text), count)).encode())
-            for row, start, text, count in zip(batch.contents, prompts, tokens, frames, strict=True)
+            _key(row.key, b"times", repr(text).encode())
+            for row, text in zip(batch.contents, texts, strict=True)
         ]
-        stored = dict(self._store.find(keys))
-        if missing := _missing(keys, stored):
-            numbers = self._rows_to_align(batch, missing)
-            alignments = self._engine.align(
-                self._encoded(batch, numbers),
-                [prompts[n] for n in numbers],
-                [tokens[n] for n in numbers],
-                [frames[n] for n in numbers],
-            )
-            new = {
-                keys[n]: _packed([list(row.starts), list(row.ends), list(row.probabilities)])
-                for n, row in zip(numbers, alignments, strict=True)
-            }
-            stored |= new
-            self._store.keep(batch.pending | new)
-            batch.pending.clear()
-        return [Alignment(*map(np.array, json.loads(stored[key]))) for key in keys]
+
+        def align(missing: tuple[int, ...]) -> list[bytes]:
+            output = self._encoded(batch, missing)
+            alignments = self._engine.align(output, [texts[n] for n in missing])
+            return [_packed(_lists(row)) for row in alignments]
+
+        return [_alignment(json.loads(value)) for value in self._found(keys, align)]
 
     def close(self) -> None:
         """See `protocols.Engine`. The store stays open."""
         self._engine.close()
 
-    def _generate(self, batch: _Batch, numbers: tuple[int, ...]) -> list[Hypothesis]:
-        """Decode some rows with the arguments of the batch's last call of `generate`."""
-        if batch.call is None:
-            return []
-        call = batch.call.of(numbers)
-        encoded = self._encoded(batch, numbers)
-        return self._engine.generate(encoded, call.prompts, call.options, call.sampling)
+    def _found(
+        self, keys: Sequence[bytes], compute: Callable[[tuple[int, ...]], Sequence[bytes]]
+    ) -> list[bytes]:
+        """Return the stored value of each key; compute and store the values that are missing.
 
-    def _rows_to_align(self, batch: _Batch, missing: tuple[int, ...]) -> tuple[int, ...]:
-        """Return the rows to align together: all of `missing`, decoded by the engine as a batch.
-
-        An engine may align a text by the attention that it saved while it decoded the text. Rows
-        whose text is stored, but whose times are not, are therefore decoded again first.
+        Args:
+            keys: one for each row.
+            compute: returns the values of the rows with these numbers.
         """
-        if set(missing) <= set(batch.decoded):
-            return batch.decoded
-        self._generate(batch, missing)
-        return missing
+        stored = dict(self._store.find(keys))
+        missing = tuple(number for number, key in enumerate(keys) if key not in stored)
+        if missing:
+            new = dict(zip((keys[n] for n in missing), compute(missing), strict=True))
+            self._store.keep(new)
+            stored |= new
+        return [stored[key] for key in keys]
 
     def _encoded(self, batch: _Batch, numbers: tuple[int, ...]) -> Encoded:
-        """Return the wrapped engine's encoder output of some rows.
-
-        Every call returns the same object, because the engine may have saved attention in it.
-        """
+        """Return the wrapped engine's encoder output of some rows."""
         if numbers not in batch.outputs:
             rows = [batch.contents[number] for number in numbers]
             fresh = [row for row in rows if row.encoded is None]
@@ -261,9 +213,13 @@ def _checked(encoded: Encoded) -> _Batch:
     return encoded
 
 
-def _missing(keys: Sequence[bytes], stored: Mapping[bytes, bytes]) -> tuple[int, ...]:
-    """Return the numbers of the keys without a stored value."""
-    return tuple(number for number, key in enumerate(keys) if key not in stored)
+def _changed(options: SearchOptions) -> dict[str, object]:
+    """Return the options that are not at their defaults: a new option changes no stored key."""
+    return {
+        field.name: getattr(options, field.name)
+        for field in fields(SearchOptions)
+        if getattr(options, field.name) != field.default
+    }
 
 
 def _key(*parts: bytes) -> bytes:
@@ -280,6 +236,22 @@ def _packed(value: Any) -> bytes:  # noqa: ANN401 - any value that json can enco
     return json.dumps(value, separators=(",", ":")).encode()
 
 
-def _hypothesis(packed: bytes) -> Hypothesis:
-    tokens, avg_logprob, no_speech_prob = json.loads(packed)
-    return Hypothesis(tuple(tokens), avg_logprob, no_speech_prob)
+def _lists(alignment: Alignment) -> list[list[float]]:
+    columns = (alignment.starts, alignment.ends, alignment.probabilities)
+    return [column.tolist() for column in columns]
+
+
+def _alignment(columns: Sequence[Sequence[float]]) -> Alignment:
+    return Alignment(*(np.array(column, np.float64) for column in columns))
+
+
+def _packed_decoded(decoded: Decoded) -> bytes:
+    row = decoded.hypothesis
+    scores = [row.tokens, row.avg_logprob, row.no_speech_prob]
+    return _packed([scores, _lists(decoded.alignment)])
+
+
+def _unpacked_decoded(packed: bytes) -> Decoded:
+    (tokens, avg_logprob, no_speech_prob), columns = json.loads(packed)
+    hypothesis = Hypothesis(tuple(tokens), avg_logprob, no_speech_prob)
+    return Decoded(hypothesis, _alignment(columns))

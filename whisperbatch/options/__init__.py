@@ -8,14 +8,14 @@ stage can declare its group as the type of a parameter and accept an `Options` v
             ├─ ChunkOptions     chunking/              how speech is joined to chunks
             ├─ FeatureOptions   features/              the input of the encoder
             ├─ LanguageOptions  language/              how the language is decided
-            └─ DecodeOptions    decoding/, engines/    how text is decoded, checked and timed
+            ├─ SearchOptions    engines/               how the tokens of a row are searched
+            └─ DecodeOptions    decoding/              how text is chosen, checked and timed
 
 The groups are dataclasses without slots: Python cannot inherit from several classes with slots.
 """
 
 from whisperbatch.options import checks
 from whisperbatch.options.decoding import (
-    MAX_NEW_TOKENS,
     PROMPT_RESET_TEMPERATURE,
     DecodeOptions,
     Task,
@@ -40,7 +40,13 @@ from whisperbatch.options.keywords import (
     resolve,
 )
 from whisperbatch.options.options import Options
-from whisperbatch.options.signatures import DETECTION_PARAMETERS, OPTION_PARAMETERS, with_parameters
+from whisperbatch.options.search import MAX_NEW_TOKENS, SearchOptions
+from whisperbatch.options.signatures import (
+    DETECTION_PARAMETERS,
+    OPTION_PARAMETERS,
+    documented_fields,
+    with_parameters,
+)
 
 __all__ = [
     "DETECTION_PARAMETERS",
@@ -59,10 +65,12 @@ __all__ = [
     "LanguageOptions",
     "OptionKeywords",
     "Options",
+    "SearchOptions",
     "Task",
     "Timestamps",
     "VadOptions",
     "checks",
+    "documented_fields",
     "for_detection",
     "hint_for",
     "resolve",

@@ -1,4 +1,4 @@
-"""The options of decoding: how the text of a row is decoded, checked and timed."""
+"""The options of decoding: how the text of a row is chosen, checked and timed."""
 
 from dataclasses import dataclass
 from itertools import pairwise
@@ -6,9 +6,6 @@ from typing import Final, Literal, get_args
 
 from whisperbatch.errors import OptionError
 from whisperbatch.options import checks
-
-MAX_NEW_TOKENS: Final = 224
-"""Tokens that Whisper decodes for a row at most: half of its text context."""
 
 PROMPT_RESET_TEMPERATURE: Final = 0.5
 """Text sampled above this temperature is never the context of the next chunk (openai/whisper)."""
@@ -19,29 +16,12 @@ Task = Literal["transcribe", "translate"]
 
 @dataclass(frozen=True, kw_only=True)
 class DecodeOptions:
-    """How the text of a chunk is decoded, checked and timed.
+    """How the text of a chunk is chosen, checked and timed.
 
     Attributes:
         task: "transcribe" writes the spoken language; "translate" writes English.
         batch_size: number of rows that are decoded together, at least 1. A larger batch needs
             more memory. The text does not depend on it.
-        beam_size: number of beams, from 1 to 100; 1 is greedy search. Sampling (`temperature`
-            above 0) does not use it.
-        patience: beam search ends when beam_size * patience hypotheses are finished; from 0.01 to
-            100. Refused with `beam_size=1`.
-        length_penalty: exponent of the length by which the score of a hypothesis is divided; from
-            -10 to 10. Refused with `beam_size=1`.
-        repetition_penalty: a value above 1 makes tokens less probable that the text of the row
-            already contains, a value below 1 more probable; from 0.01 to 100. 1: no effect.
-        no_repeat_ngram_size: a sequence of this many tokens never occurs more than once in the
-            text of a row; from 0 to 224. 0 allows all repetitions.
-        suppress_blank: forbid a blank or the end of the text as the first token of a row.
-        suppress_tokens: token ids that are never decoded; -1 stands for the model's own list of
-            symbols.
-        max_initial_timestamp: largest first timestamp of a row, in seconds, from 0 to 30. Only
-            for `timestamps="tokens"`, otherwise refused.
-        max_new_tokens: largest number of tokens decoded for a row, from 1 to 224. None: 224,
-            Whisper's own limit.
         temperature: 0 is beam search or greedy search; a value above 0 (up to 10) samples. A
             tuple of ascending values is a fallback: all rows are decoded with the first value; a
             row that is still repetitive or improbable after all other retries is decoded again
@@ -83,15 +63,6 @@ class DecodeOptions:
 
     task: Task = "transcribe"
     batch_size: int = 8
-    beam_size: int = 5
-    patience: float = 1.0
-    length_penalty: float = 1.0
-    repetition_penalty: float = 1.0
-    no_repeat_ngram_size: int = 0
-    suppress_blank: bool = True
-    suppress_tokens: tuple[int, ...] = (-1,)
-    max_initial_timestamp: float = 1.0
-    max_new_tokens: int | None = None
     temperature: float | tuple[float, ...] = 0.0
     best_of: int = 5
     seed: int = 0
@@ -110,28 +81,10 @@ class DecodeOptions:
     def __post_init__(self) -> None:
         checks.choice("task", self.task, get_args(Task))
         checks.integer("batch_size", self.batch_size, minimum=1)
-        checks.integer("beam_size", self.beam_size, minimum=1, maximum=100)
-        checks.number("patience", self.patience, minimum=0.01, maximum=100)
-        checks.number("length_penalty", self.length_penalty, minimum=-10, maximum=10)
-        checks.beam(self.beam_size, self.patience, self.length_penalty)
-        checks.number("repetition_penalty", self.repetition_penalty, minimum=0.01, maximum=100)
-        checks.integer(
-            "no_repeat_ngram_size", self.no_repeat_ngram_size, minimum=0, maximum=MAX_NEW_TOKENS
-        )
-        checks.boolean("suppress_blank", self.suppress_blank)
-        checks.tokens("suppress_tokens", self.suppress_tokens, minimum=-1)
-        if self.max_new_tokens is not None:
-            checks.integer("max_new_tokens", self.max_new_tokens, minimum=1, maximum=MAX_NEW_TOKENS)
         self._check_sampling()
         self._check_thresholds()
         self._check_context()
         checks.choice("timestamps", self.timestamps, get_args(Timestamps))
-        checks.number("max_initial_timestamp", self.max_initial_timestamp, minimum=0, maximum=30)
-        if self.timestamps != "tokens" and self.max_initial_timestamp != 1:
-            raise OptionError(
-                "max_initial_timestamp has no effect with timestamps='alignment'; "
-                "give timestamps='tokens'"
-            )
         checks.boolean("word_timestamps", self.word_timestamps)
 
     @property

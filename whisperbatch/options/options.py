@@ -1,6 +1,6 @@
 """All options of a transcription in one value."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 from whisperbatch.errors import OptionError
 from whisperbatch.options import checks
@@ -12,11 +12,18 @@ from whisperbatch.options.groups import (
     LanguageOptions,
     VadOptions,
 )
+from whisperbatch.options.search import SearchOptions
 
 
 @dataclass(frozen=True, kw_only=True)
 class Options(
-    AudioOptions, VadOptions, ChunkOptions, FeatureOptions, LanguageOptions, DecodeOptions
+    AudioOptions,
+    VadOptions,
+    ChunkOptions,
+    FeatureOptions,
+    LanguageOptions,
+    SearchOptions,
+    DecodeOptions,
 ):
     """All options of a transcription as the fields of one value: `Options(language="en")`.
 
@@ -35,6 +42,18 @@ class Options(
         if self.multilingual:
             self._check_multilingual()
         self._check_coverage()
+        if self.timestamps != "tokens" and self.max_initial_timestamp != 1:
+            raise OptionError(
+                "max_initial_timestamp has no effect with timestamps='alignment'; "
+                "give timestamps='tokens'"
+            )
+
+    @property
+    def search(self) -> SearchOptions:
+        """The options that engines read."""
+        return SearchOptions(
+            **{field.name: getattr(self, field.name) for field in fields(SearchOptions)}
+        )
 
     def _check_multilingual(self) -> None:
         if self.task == "translate":

@@ -1,6 +1,7 @@
-"""Signatures for `help()` and editors: every option as a keyword with its default."""
+"""Signatures and descriptions for `help()`, editors and the command line."""
 
 import inspect
+import re
 from collections.abc import Callable
 from dataclasses import fields
 from typing import Final, TypeVar
@@ -25,6 +26,18 @@ def with_parameters(*keywords: inspect.Parameter) -> Callable[[F], F]:
         return function
 
     return decorate
+
+
+def documented_fields(documented: object) -> dict[str, str]:
+    """Return the entries of a docstring's "Attributes" or "Args" section, each on one line."""
+    text = inspect.getdoc(documented) or ""
+    section = re.search(r"^(?:Attributes|Args):\n(.*?)(?=^\S|\Z)", text, re.DOTALL | re.MULTILINE)
+    entries = re.findall(
+        r"^    (\w+): (.*?)(?=^    \w+: |\Z)",
+        section.group(1) if section else "",
+        re.DOTALL | re.MULTILINE,
+    )
+    return {name: " ".join(description.split()) for name, description in entries}
 
 
 OPTION_PARAMETERS: Final = tuple(

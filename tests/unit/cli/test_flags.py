@@ -5,10 +5,9 @@ from typing import Annotated, Any, get_args, get_origin
 import pytest
 import typer
 
-from whisperbatch import api
 from whisperbatch.cli import flag_values, flags
 from whisperbatch.cli.app import DETECTION, LOAD_KEYWORDS, OPTIONS, SWITCHES
-from whisperbatch.options import DecodeOptions, Options
+from whisperbatch.options import Options, SearchOptions, documented_fields
 from whisperbatch.writers import SubtitleOptions
 
 
@@ -34,7 +33,7 @@ def test_every_option_except_the_sampling_rate_of_arrays_is_a_flag() -> None:
     [
         *flags.option_flags(),
         *flags.dataclass_flags(SubtitleOptions, "Subtitles"),
-        *flags.function_flags(api.load, LOAD_KEYWORDS, "Model"),
+        *flags.load_flags(LOAD_KEYWORDS, "Model"),
     ],
     ids=lambda flag: flag.name,
 )
@@ -140,7 +139,7 @@ def test_option_names_in_help_texts_are_flags() -> None:
 
 
 def test_the_entries_of_docstrings_are_found() -> None:
-    entries = flags.docstring_entries(DecodeOptions)
+    entries = documented_fields(SearchOptions)
     assert "1 is greedy search" in entries["beam_size"]
-    assert entries.keys() == {field.name for field in fields(DecodeOptions)}
-    assert flags.docstring_entries(object()) == {}
+    assert entries.keys() == {field.name for field in fields(SearchOptions)}
+    assert documented_fields(object()) == {}

@@ -91,16 +91,13 @@ def load_calls(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Any]]:
 
 
 def test_model_arguments_are_passed_to_load(load_calls: list[Any]) -> None:
-    defaults = {"device": "auto", "device_index": 0, "compute_type": "auto"}
-    threads = {"inter_threads": 1, "intra_threads": 0}
     WhisperModel("base")
-    assert load_calls.pop() == ("base", {**defaults, **threads})
+    assert load_calls.pop() == ("base", {"device": "auto"})
     WhisperModel("base", "cpu", compute_type="int8", cpu_threads=4, num_workers=2)
     assert load_calls.pop() == (
         "base",
         {
             "device": "cpu",
-            "device_index": 0,
             "compute_type": "int8",
             "inter_threads": 2,
             "intra_threads": 4,
@@ -108,6 +105,8 @@ def test_model_arguments_are_passed_to_load(load_calls: list[Any]) -> None:
     )
     WhisperModel("base", device="cuda", device_index=[0, 1], compute_type="float16")
     assert load_calls.pop()[1]["device_index"] == (0, 1)
+    WhisperModel("base", device="cuda", cpu_threads=4, flash_attention=True)
+    assert load_calls.pop()[1] == {"device": "cuda", "flash_attention": True}
     WhisperModel("base", files={}, flash_attention=False, max_queued_batches=0)
     assert load_calls.pop()[0] == "base"
 
@@ -116,7 +115,7 @@ def test_model_arguments_are_passed_to_load(load_calls: list[Any]) -> None:
     ("arguments", "name"),
     [
         ({"files": {"model.bin": b""}}, "files"),
-        ({"flash_attention": True}, "flash_attention"),
+        ({"tensor_parallel": True}, "tensor_parallel"),
         ({"speed": 2}, "speed"),
     ],
 )

@@ -1,36 +1,46 @@
-import sys
-
 import pytest
 
-from whisperbatch import MissingExtraError, OptionError
+from whisperbatch import OptionError
 from whisperbatch.engines import devices
-from whisperbatch.engines.ctranslate2.engine import CTranslate2Engine
-from whisperbatch.models.registry import find_model
 
 
-@pytest.mark.parametrize("installed", [True, False])
-def test_auto_is_openvino_if_it_is_installed_and_fits(
-    monkeypatch: pytest.MonkeyPatch, installed: bool
+@pytest.fixture
+def two_devices(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two CUDA devices, of which only the second supports int8."""
+    types = {("cuda", 0): {"float32", "float16"}, ("cuda", 1): {"float32", "float16", "int8"}}
+    monkeypatch.setattr(
+        "ctranslate2.get_supported_compute_types", lambda device, index=0: types[device, index]
+    )
+
+
+@pytest.mark.parametrize(
+    ("device", "count", "expected"),
+    [("auto", 0, "cpu"), ("auto", 1, "cuda"), ("cpu", 1, "cpu"), ("cuda", 2, "cuda")],
+)
+def test_auto_is_cuda_if_the_library_finds_a_gpu(device: str, count: int, expected: str) -> None:
+    assert devices.choose_device(device, (0,), device_count=count, library="X") == expected
+
+
+@pytest.mark.parametrize(
+    ("device", "indexes", "count", "message"),
+    [
+        ("tpu", (0,), 1, "device='tpu' is none of auto, cpu, cuda"),
+        ("cuda", (0,), 0, "X finds no CUDA device"),
+        ("cuda", (0, 2), 2, "device_index=2 does not exist: X finds the CUDA devices 0 to 1"),
+        ("cuda", (-1,), 2, "device_index=-1 does not exist"),
+        ("auto", (1,), 0, "device_index=1 needs CUDA"),
+    ],
+)
+def test_devices_that_do_not_exist_are_refused(
+    device: str, indexes: tuple[int, ...], count: int, message: str
 ) -> None:
-    monkeypatch.setattr(devices, "find_spec", lambda _: object() if installed else None)
-    expected = "openvino" if installed else "ctranslate2"
-    for compute_type in devices.FLOAT32_INPUT_COMPUTE_TYPES:
-        assert devices.choose_backend("decoder", "auto", "cpu", compute_type) == expected
-    assert devices.choose_backend("decoder", "auto", "cuda", "float16") == "ctranslate2"
-    assert devices.choose_backend("decoder", "auto", "cpu", "int8_bfloat16") == "ctranslate2"
-    assert devices.choose_backend("decoder", "ctranslate2", "cpu", "int8") == "ctranslate2"
-    assert devices.choose_backend("decoder", "openvino", "cpu", "int8") == "openvino"
+    with pytest.raises(OptionError, match=message):
+        devices.choose_device(device, indexes, device_count=count, library="X")
 
 
-def test_an_unknown_or_unsuitable_decoder_is_refused() -> None:
-    with pytest.raises(OptionError, match="decoder='torch' is none of auto, ctranslate2"):
-        devices.choose_backend("decoder", "torch", "cpu", "int8")
-    for device, compute_type in (("cuda", "int8"), ("cpu", "int8_bfloat16")):
-        with pytest.raises(OptionError, match=f"this is {compute_type} on {device}"):
-            devices.choose_backend("decoder", "openvino", device, compute_type)  # type: ignore[arg-type]
-
-
-def test_the_error_names_openvinos_extra(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "openvino", None)
-    with pytest.raises(MissingExtraError, match=r"pip install 'whisperbatch\[openvino\]'"):
-        CTranslate2Engine(find_model("tiny.en"), name="tiny.en", device="cpu", encoder="openvino")
+@pytest.mark.usefixtures("two_devices")
+def test_a_compute_type_must_be_supported_by_every_device() -> None:
+    assert devices.choose_compute_type("int8", "cuda", (1,)) == "int8"
+    with pytest.raises(OptionError, match=r"'int8' is not supported by .* device 0; "):
+        devices.choose_compute_type("int8", "cuda", (1, 0))
+    assert devices.choose_compute_type("auto", "cuda", (0, 1)) == "float16"

@@ -1,36 +1,167 @@
 import sys
+from collections.abc import Mapping
+from dataclasses import fields
+from importlib.metadata import PackageNotFoundError
 from typing import Any
 
 import pytest
 
 import whisperbatch as wb
 from whisperbatch import MissingExtraError, OptionError
+from whisperbatch.engines import keywords
+from whisperbatch.engines.keywords import EngineKeywords, choose_settings, setting_descriptions
+from whisperbatch.engines.settings import (
+    SETTINGS,
+    CTranslate2Settings,
+    EngineSettings,
+    OpenVinoSettings,
+    TorchSettings,
+)
+
+
+def use(monkeypatch: pytest.MonkeyPatch, *, openvino: str | None, cuda: int = 0) -> None:
+    """Pretend that this version of OpenVINO is installed, and that there are CUDA devices."""
+
+    def version(name: str) -> str:
+        if openvino is None:
+            raise PackageNotFoundError(name)
+        return openvino
+
+    monkeypatch.setattr(keywords, "version", version)
+    monkeypatch.setattr("ctranslate2.get_cuda_device_count", lambda: cuda)
+
+
+INT16 = {"compute_type": "int16"}
 
 
 @pytest.mark.parametrize(
-    ("keywords", "expected"),
+    ("machine", "device", "given", "expected"),
     [
-        ({"compile": True}, "compile=True"),
-        ({"quantization": "int8"}, "quantization='int8'"),
-        ({"group_size": 32}, "group_size=32"),
-        ({"draft_model": "tiny.en"}, "draft_model='tiny.en'"),
-        ({"engine": "torch", "encoder": "openvino"}, "encoder='openvino'"),
-        ({"engine": "torch", "decoder": "ctranslate2"}, "decoder='ctranslate2'"),
-        ({"engine": "torch", "inter_threads": 2}, "inter_threads=2"),
-        ({"engine": "torch", "intra_threads": 2}, "intra_threads=2"),
+        (("2026.4.0", 0), "auto", {}, OpenVinoSettings()),
+        (("2027.0.0.dev1", 0), "auto", {}, OpenVinoSettings()),
+        (("2026.4.0", 0), "cpu", {"intra_threads": 2}, OpenVinoSettings(intra_threads=2)),
+        (("2026.4.0", 1), "cpu", {}, OpenVinoSettings()),
+        (("2026.4.0", 1), "auto", {}, CTranslate2Settings()),
+        (("2026.3.1", 0), "auto", {}, CTranslate2Settings()),
+        ((None, 0), "auto", {"inter_threads": 2}, CTranslate2Settings(inter_threads=2)),
+        (("2026.4.0", 0), "auto", INT16, CTranslate2Settings(compute_type="int16")),
+        (("2026.4.0", 0), "cuda", {}, CTranslate2Settings()),
     ],
 )
-def test_keywords_without_effect_on_the_engine_are_refused(
-    keywords: dict[str, Any], expected: str
+def test_auto_is_openvino_on_a_cpu_if_it_is_installed_and_has_the_settings(
+    monkeypatch: pytest.MonkeyPatch,
+    machine: tuple[str | None, int],
+    device: str,
+    given: Mapping[str, Any],
+    expected: EngineSettings,
 ) -> None:
-    engine = keywords.get("engine", "ctranslate2")
+    """A machine has a version of OpenVINO and a number of CUDA devices."""
+    use(monkeypatch, openvino=machine[0], cuda=machine[1])
+    assert choose_settings("auto", device, given) == expected
+
+
+@pytest.mark.parametrize("version", [None, "2026.3.0"])
+def test_openvino_that_is_missing_or_old_is_refused_by_name(
+    monkeypatch: pytest.MonkeyPatch, version: str | None
+) -> None:
+    use(monkeypatch, openvino=version)
+    with pytest.raises(MissingExtraError, match=r"'whisperbatch\[openvino\]'"):
+        wb.load("tiny.en", engine="openvino")
+
+
+def test_openvino_is_refused_on_cuda() -> None:
+    with pytest.raises(OptionError, match="engine='openvino' runs on the CPU"):
+        wb.load("tiny.en", engine="openvino", device="cuda")
+
+
+@pytest.mark.parametrize(
+    ("engine", "given", "expected"),
+    [
+        ("ctranslate2", {"compile": True}, "compile=True"),
+        ("ctranslate2", {"quantization": "int8"}, "quantization='int8'"),
+        ("openvino", {"group_size": 32}, "group_size=32"),
+        ("openvino", {"draft_model": "tiny.en"}, "draft_model='tiny.en'"),
+        ("openvino", {"device_index": 1}, "device_index=1"),
+        ("openvino", {"flash_attention": True}, "flash_attention=True"),
+        ("torch", {"inter_threads": 2}, "inter_threads=2"),
+        ("torch", {"intra_threads": 2}, "intra_threads=2"),
+    ],
+)
+def test_settings_without_effect_on_the_engine_are_refused(
+    engine: Any, given: Any, expected: str
+) -> None:
     with pytest.raises(OptionError, match=f"{expected} has no effect with engine='{engine}'"):
-        wb.load("tiny.en", **keywords)
+        wb.load("tiny.en", engine=engine, **given)
 
 
-def test_an_unknown_engine_is_refused() -> None:
-    with pytest.raises(OptionError, match="engine='jax' is none of ctranslate2, torch"):
-        wb.load("tiny.en", engine="jax")  # type: ignore[arg-type]
+def test_the_error_names_the_engines_that_have_the_setting() -> None:
+    with pytest.raises(OptionError, match=r"; give engine='torch'$"):
+        wb.load("tiny.en", quantization="int8")
+    with pytest.raises(OptionError, match=r"; give engine='ctranslate2' or 'openvino'$"):
+        wb.load("tiny.en", engine="torch", inter_threads=2)
+
+
+@pytest.mark.parametrize("engine", ["jax", 3, None])
+def test_an_unknown_engine_is_refused(engine: Any) -> None:
+    with pytest.raises(OptionError, match="is none of auto, ctranslate2, openvino, torch"):
+        wb.load("tiny.en", engine=engine)
+
+
+def test_keywords_beside_a_settings_object_are_refused() -> None:
+    with pytest.raises(OptionError, match="inter_threads: give this setting in the settings obj"):
+        wb.load("tiny.en", engine=CTranslate2Settings(), inter_threads=2)
+
+
+def test_a_settings_object_is_used_as_it_is() -> None:
+    settings = TorchSettings(compute_type="float32")
+    assert choose_settings(settings, "auto", {}) is settings
+
+
+@pytest.mark.parametrize(
+    ("engine", "given", "message"),
+    [
+        (CTranslate2Settings, {"device_index": ()}, "must be one device number or several"),
+        (CTranslate2Settings, {"device_index": "0"}, "must be one device number or several"),
+        (CTranslate2Settings, {"inter_threads": 0}, "inter_threads=0 must be a whole number"),
+        (CTranslate2Settings, {"intra_threads": True}, "intra_threads=True must be a whole"),
+        (CTranslate2Settings, {"flash_attention": 1}, "flash_attention must be True or False"),
+        (OpenVinoSettings, {"compute_type": "int16"}, "compute_type='int16' is none of auto, int8"),
+        (OpenVinoSettings, {"intra_threads": -1}, "intra_threads=-1 must be a whole number"),
+        (TorchSettings, {"device_index": (0, 1)}, r"device_index=\(0, 1\): engine='torch' runs on"),
+        (TorchSettings, {"compute_type": "int8"}, "compute_type='int8' is none of auto, float32"),
+        (TorchSettings, {"quantization": "int2"}, "quantization='int2' is none of hqq4, int8"),
+        (TorchSettings, {"quantization": "hqq4", "group_size": 48}, "group_size=48 is none of 32"),
+        (TorchSettings, {"group_size": 32}, "group_size=32 has no effect without"),
+        (TorchSettings, {"quantization": "int8", "group_size": 128}, "group_size=128 has no eff"),
+        (TorchSettings, {"compile": 1}, "compile must be True or False"),
+    ],
+)
+def test_wrong_values_are_refused(engine: Any, given: Any, message: str) -> None:
+    with pytest.raises(OptionError, match=message):
+        engine(**given)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"device": "tpu"}, "device='tpu' is none of auto, cpu, cuda"),
+        ({"device": "cpu", "device_index": 1}, "device_index=1 needs CUDA"),
+        ({"device": "cpu", "flash_attention": True}, "flash_attention=True needs CUDA"),
+        ({"device": "cuda"}, "CTranslate2 finds no CUDA device"),
+        ({"compute_type": "int3"}, "compute_type='int3' is not supported by this machine's cpu"),
+    ],
+)
+def test_settings_that_this_machine_lacks_are_refused(
+    monkeypatch: pytest.MonkeyPatch, given: Any, message: str
+) -> None:
+    use(monkeypatch, openvino=None)
+    with pytest.raises(OptionError, match=message):
+        wb.load("tiny.en", engine="ctranslate2", **given)
+
+
+def test_the_keywords_are_the_settings_of_all_engines() -> None:
+    names = {field.name for settings in SETTINGS.values() for field in fields(settings)}
+    assert names == set(EngineKeywords.__annotations__) == set(setting_descriptions())
 
 
 def test_the_error_names_pytorchs_extra(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -42,21 +173,13 @@ def test_the_error_names_pytorchs_extra(monkeypatch: pytest.MonkeyPatch) -> None
 
 @pytest.mark.torch
 @pytest.mark.parametrize(
-    ("keywords", "message"),
+    ("given", "message"),
     [
-        ({"device_index": (0, 1)}, r"device_index=\(0, 1\): engine='torch' runs on one device"),
         ({"device_index": 3, "device": "cpu"}, "device_index=3 needs CUDA"),
-        ({"device": "cuda", "device_index": 99}, "device='cuda' with device_index=99"),
-        ({"compute_type": "int8"}, "compute_type='int8' is none of PyTorch's"),
+        ({"device": "cuda", "device_index": 99}, "PyTorch finds no CUDA device"),
         ({"compile": True, "device": "cpu"}, "compile=True needs CUDA"),
-        ({"quantization": "int2"}, "quantization='int2' is none of None, hqq4, int8"),
-        ({"quantization": "hqq4", "group_size": 48}, "group_size=48 is none of 32, 64, 128"),
-        ({"group_size": 32}, "group_size=32 has no effect without quantization='hqq4'"),
-        ({"quantization": "int8", "group_size": 128}, "group_size=128 has no effect"),
     ],
 )
-def test_options_that_pytorch_cannot_honour_are_refused(
-    keywords: dict[str, Any], message: str
-) -> None:
+def test_settings_that_pytorch_cannot_honour_are_refused(given: Any, message: str) -> None:
     with pytest.raises(OptionError, match=message):
-        wb.load("tiny.en", engine="torch", **keywords)
+        wb.load("tiny.en", engine="torch", **given)

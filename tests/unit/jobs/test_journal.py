@@ -1,5 +1,7 @@
 from collections.abc import Sequence
+from copy import copy
 from dataclasses import replace
+from itertools import repeat
 from typing import Any
 
 import numpy as np
@@ -9,29 +11,24 @@ import pytest
 from tests.unit.fakes import Call, EncodedRow, FakeEngine, MemoryStore
 from whisperbatch.errors import EngineError
 from whisperbatch.jobs.journal import JournaledEngine
-from whisperbatch.options import DecodeOptions
-from whisperbatch.protocols import Alignment, Encoded, Engine, Sampling
+from whisperbatch.options import SearchOptions
+from whisperbatch.protocols import Alignment, AlignRequest, DecodeRequest, Encoded, Engine, Sampling
 from whisperbatch.types import Hypothesis
 
-PROMPT = [50258, 50363]
-OPTIONS = DecodeOptions()
+PROMPT = (50258, 50363)
+OPTIONS = SearchOptions()
 
 
 def tracing_engine(fingerprint: str = "tracing") -> FakeEngine:
-    """Return an engine whose text depends on the row only.
-
-    Token times are exact only for tokens that the same encoder output was decoded to.
-    """
+    """Return an engine whose text depends on the row only."""
 
     def decode(call: Call) -> Hypothesis:
         seed = call.sampling.seed if call.sampling else 0
         tokens = (round(call.row.level * 1000), call.options.beam_size, len(call.prompt), seed)
         return Hypothesis(tokens, -0.1 / 3, 1 / 7)
 
-    def align(
-        row: EncodedRow, tokens: Sequence[int], frames: int, was_generated: bool
-    ) -> Alignment:
-        starts = np.arange(len(tokens)) / 3 + (0 if was_generated else 100)
+    def align(row: EncodedRow, tokens: Sequence[int], frames: int) -> Alignment:
+        starts = np.arange(len(tokens)) / 3 + row.level
         return Alignment(starts, starts + 0.1, np.full(len(tokens), 1 / 3))
 
     return FakeEngine(
@@ -49,18 +46,25 @@ def features(*levels: float) -> npt.NDArray[np.float32]:
 def decoded(
     engine: Engine,
     rows: npt.NDArray[np.float32],
-    options: DecodeOptions = OPTIONS,
+    options: SearchOptions = OPTIONS,
     sampling: Sequence[Sampling] | None = None,
     encoded: Encoded | None = None,
 ) -> list[tuple[Any, ...]]:
-    """Decode and align rows as the pipeline does; return the results as comparable values."""
+    """Decode rows as the pipeline does; return the results as comparable values."""
     encoded = encoded or engine.encode(rows)
-    prompts = [PROMPT] * len(rows)
-    texts = engine.generate(encoded, prompts, options, sampling)
-    times = engine.align(encoded, prompts, [text.tokens for text in texts], [200] * len(rows))
+    requests = [
+        DecodeRequest(PROMPT, PROMPT[:1], (), 200, row_sampling)
+        for row_sampling in sampling or repeat(None, len(rows))
+    ]
     return [
-        (text, row.starts.tolist(), row.ends.tolist(), row.probabilities.tolist())
-        for text, row in zip(texts, times, strict=True)
+        (row.hypothesis, *columns(row.alignment))
+        for row in engine.decode(encoded, requests, options)
+    ]
+
+
+def columns(alignment: Alignment) -> list[list[float]]:
+    return [
+        column.tolist() for column in (alignment.starts, alignment.ends, alignment.probabilities)
     ]
 
 
@@ -84,7 +88,7 @@ def test_stored_results_are_not_computed_again(store: MemoryStore) -> None:
     first = decoded(JournaledEngine(tracing_engine(), store), rows)
     engine = tracing_engine()
     assert decoded(JournaledEngine(engine, store), rows) == first
-    assert engine.batch_sizes == {"encode": [], "generate": [], "align": [], "detect_language": []}
+    assert engine.batch_sizes == {"encode": [], "decode": [], "align": [], "detect_language": []}
 
 
 def test_only_new_rows_are_encoded_and_decoded_in_one_batch(store: MemoryStore) -> None:
@@ -94,47 +98,45 @@ def test_only_new_rows_are_encoded_and_decoded_in_one_batch(store: MemoryStore) 
     assert decoded(JournaledEngine(engine, store), rows) == decoded(tracing_engine(), rows)
     assert engine.batch_sizes == {
         "encode": [2],
-        "generate": [2],
-        "align": [2],
+        "decode": [2],
+        "align": [],
         "detect_language": [],
     }
 
 
-def test_a_text_is_stored_only_together_with_its_times(store: MemoryStore) -> None:
-    engine = JournaledEngine(tracing_engine(), store)
-    engine.generate(engine.encode(features(0.1)), [PROMPT], OPTIONS)
-    assert not store.values  # after a kill here the row would be decoded again
-
-
-def test_a_text_whose_times_are_missing_is_decoded_again_to_be_aligned(store: MemoryStore) -> None:
+def test_a_given_text_is_aligned_once(store: MemoryStore) -> None:
     rows = features(0.1, 0.2)
-    first = decoded(JournaledEngine(tracing_engine(), store), rows)
-    for key, value in list(store.values.items()):
-        if value.startswith(b"[[0"):  # times: three lists
-            del store.values[key]
-    assert len(store.values) == 2
+    texts = [AlignRequest(PROMPT[:1], (5, 6, 7), 200), AlignRequest(PROMPT[:1], (), 200)]
+
+    def aligned(engine: Engine, texts: Sequence[AlignRequest]) -> list[list[list[float]]]:
+        return [columns(row) for row in engine.align(engine.encode(rows), texts)]
+
+    expected = aligned(tracing_engine(), texts)
+    assert aligned(JournaledEngine(tracing_engine(), store), texts) == expected
     engine = tracing_engine()
-    assert decoded(JournaledEngine(engine, store), rows) == first
-    assert engine.batches == [2]
+    journaled = JournaledEngine(engine, store)
+    assert aligned(journaled, texts) == expected
+    assert engine.batch_sizes["align"] == []
+    assert aligned(journaled, [replace(texts[0], frames=100), texts[1]]) == expected
+    assert engine.batch_sizes["align"] == [1]
 
 
-def test_times_that_another_thread_stored_in_the_meantime_change_nothing(
-    store: MemoryStore,
-) -> None:
-    rows = features(0.1, 0.2)
-    expected = decoded(tracing_engine(), rows)
-    engine = JournaledEngine(tracing_engine(), store)
-    encoded = engine.encode(rows)
-    texts = engine.generate(encoded, [PROMPT] * 2, OPTIONS)
-    decoded(JournaledEngine(tracing_engine(), store), rows[:1])
-    times = engine.align(encoded, [PROMPT] * 2, [text.tokens for text in texts], [200, 200])
-    assert [row.starts.tolist() for row in times] == [row[1] for row in expected]
+def test_options_at_their_defaults_are_not_part_of_a_key(store: MemoryStore) -> None:
+    """A new option with a default value therefore changes no stored key."""
+    rows = features(0.1)
+    default = SearchOptions()
+    with_one_option_less = copy(default)
+    vars(with_one_option_less).pop("repetition_penalty")  # the class's default remains
+    decoded(JournaledEngine(tracing_engine(), store), rows, with_one_option_less)
+    engine = tracing_engine()
+    decoded(JournaledEngine(engine, store), rows, default)
+    assert engine.batches == []
 
 
 @pytest.mark.parametrize(
     "options", [replace(OPTIONS, beam_size=2), replace(OPTIONS, max_new_tokens=7)]
 )
-def test_results_of_other_options_are_computed(store: MemoryStore, options: DecodeOptions) -> None:
+def test_results_of_other_options_are_computed(store: MemoryStore, options: SearchOptions) -> None:
     rows = features(0.1)
     decoded(JournaledEngine(tracing_engine(), store), rows)
     engine = tracing_engine()
@@ -158,14 +160,6 @@ def test_results_of_another_seed_or_other_weights_are_computed(store: MemoryStor
         assert engine.batches == [1]
 
 
-def test_results_of_another_batch_size_come_from_the_store(store: MemoryStore) -> None:
-    rows = features(0.1)
-    decoded(JournaledEngine(tracing_engine(), store), rows)
-    engine = tracing_engine()
-    decoded(JournaledEngine(engine, store), rows, replace(OPTIONS, batch_size=3))
-    assert engine.batches == []
-
-
 def test_rows_are_encoded_once_for_language_detection_and_decoding(store: MemoryStore) -> None:
     rows = features(0.1, 0.2, 0.3)
     engine = tracing_engine()
@@ -178,8 +172,8 @@ def test_rows_are_encoded_once_for_language_detection_and_decoding(store: Memory
     assert decoded(journaled, mixed, encoded=joined) == decoded(tracing_engine(), mixed)
     assert engine.batch_sizes == {
         "encode": [3],
-        "generate": [3],
-        "align": [3],
+        "decode": [3],
+        "align": [],
         "detect_language": [3],
     }
 

@@ -9,18 +9,22 @@ import pytest
 
 import whisperbatch as wb
 from whisperbatch import OptionError, Options
-from whisperbatch.api import LoadKeywords
+from whisperbatch.engines.keywords import LoadKeywords
 from whisperbatch.options import (
     AudioOptions,
     ChunkOptions,
     DecodeOptions,
     FeatureOptions,
     LanguageOptions,
+    SearchOptions,
     VadOptions,
 )
 from whisperbatch.options.keywords import DetectionKeywords, OptionKeywords, for_detection, resolve
 
-GROUPS = (AudioOptions, VadOptions, ChunkOptions, FeatureOptions, LanguageOptions, DecodeOptions)
+GROUPS = (
+    *(AudioOptions, VadOptions, ChunkOptions, FeatureOptions, LanguageOptions),
+    *(SearchOptions, DecodeOptions),
+)
 
 CALLS = [
     wb.transcribe,

@@ -16,10 +16,10 @@ from whisperbatch.compat.faster_whisper.vad import vad_keywords
 from whisperbatch.errors import OptionError
 from whisperbatch.options import (
     PROMPT_RESET_TEMPERATURE,
-    DecodeOptions,
     DetectionKeywords,
     OptionKeywords,
     Options,
+    SearchOptions,
     checks,
     for_detection,
     resolve,
@@ -259,7 +259,7 @@ def _search_keywords(arguments: TranscribeArguments) -> OptionKeywords:
         keywords["length_penalty"] = arguments.length_penalty
     if any(_temperatures(arguments)):
         keywords["best_of"] = arguments.best_of
-    default = checks.default(DecodeOptions, "max_initial_timestamp")
+    default = checks.default(SearchOptions, "max_initial_timestamp")
     if not arguments.without_timestamps and arguments.max_initial_timestamp != default:
         keywords["timestamps"] = "tokens"
         keywords["max_initial_timestamp"] = arguments.max_initial_timestamp

@@ -26,6 +26,7 @@ from whisperbatch.compat.faster_whisper._results import (
     TranscriptionOptions,
     Word,
 )
+from whisperbatch.compat.faster_whisper._settings import engine_settings
 from whisperbatch.compat.faster_whisper.utils import model_to_load
 from whisperbatch.compat.faster_whisper.vad import VadOptions
 from whisperbatch.errors import OptionError
@@ -46,7 +47,7 @@ Audio = str | PathLike[str] | BinaryIO | npt.NDArray[np.float32]
 
 Segments = tuple[Generator[Segment, None, None], TranscriptionInfo]
 
-DEFAULTS: Final = {"flash_attention": False, "tensor_parallel": False, "max_queued_batches": 0}
+DEFAULTS: Final = {"tensor_parallel": False, "max_queued_batches": 0}
 """Further arguments of CTranslate2's model, with the only values that are accepted."""
 
 
@@ -88,8 +89,7 @@ class WhisperModel:
         files: cannot be honoured; the weights must be in a directory.
         revision: of the hub's repository.
         use_auth_token: the hub's token, or True for the stored token.
-        **model_kwargs: further arguments of CTranslate2's model; only their defaults can be
-            honoured.
+        **model_kwargs: of CTranslate2's model: `flash_attention`, and defaults of other arguments.
 
     Attributes:
         model: see `CTranslate2Model`.
@@ -125,6 +125,7 @@ class WhisperModel:
     ) -> None:
         if files:
             raise OptionError("files cannot be honoured; give the directory of the weights instead")
+        flash_attention = model_kwargs.pop("flash_attention", False)
         for name, value in model_kwargs.items():
             if name not in DEFAULTS or value != DEFAULTS[name]:
                 raise OptionError(f"{name}={value!r} cannot be honoured; leave it out")
@@ -138,10 +139,12 @@ class WhisperModel:
                 use_auth_token=use_auth_token,
             ),
             device=cast("Literal['auto', 'cpu', 'cuda']", device),
-            device_index=device_index if isinstance(device_index, int) else tuple(device_index),
-            compute_type="auto" if compute_type == "default" else compute_type,
-            inter_threads=num_workers,
-            intra_threads=cpu_threads,
+            **engine_settings(
+                *(device, device_index, compute_type),
+                inter_threads=num_workers,
+                intra_threads=cpu_threads,
+                flash_attention=flash_attention,
+            ),
         )
         self._set_attributes()
 

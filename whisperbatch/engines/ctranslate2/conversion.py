@@ -1,23 +1,18 @@
 """Encoder output on CTranslate2, and conversion of CTranslate2's types to ours."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from itertools import dropwhile
-from typing import Any, Final, cast
+from dataclasses import dataclass
+from typing import Any
 
 import ctranslate2
 import numpy as np
 import numpy.typing as npt
-from tokenizers import Tokenizer
 
-from whisperbatch.engines.search.alignment import SECONDS_PER_POSITION, DecodingTrace
+from whisperbatch.engines.search.alignment import SECONDS_PER_POSITION
 from whisperbatch.errors import EngineError
-from whisperbatch.options import MAX_NEW_TOKENS, DecodeOptions
+from whisperbatch.options import MAX_NEW_TOKENS, SearchOptions
 from whisperbatch.protocols import Alignment, Encoded
 from whisperbatch.types import Hypothesis
-
-NO_TOKENS: Final = Alignment(np.zeros(0), np.zeros(0), np.zeros(0))
-"""The alignment of an empty text."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -27,12 +22,16 @@ class EncoderOutput:
     Attributes:
         rows: number of rows.
         view: shape (rows, positions, d_model).
-        traces: by row number, the traces of the rows that OpenVINO has decoded.
     """
 
     rows: int
     view: ctranslate2.StorageView
-    traces: dict[int, DecodingTrace] = field(default_factory=dict)
+
+    @classmethod
+    def from_array(cls, output: npt.NDArray[np.float32]) -> "EncoderOutput":
+        """Return encoder output of another engine, shape (rows, positions, d_model)."""
+        view = ctranslate2.StorageView.from_array(np.ascontiguousarray(output))
+        return cls(len(output), view)
 
 
 def check_output(encoded: Encoded) -> EncoderOutput:
@@ -71,7 +70,7 @@ def join_rows(views: Sequence[ctranslate2.StorageView]) -> ctranslate2.StorageVi
     return joined if dtype == joined.dtype else joined.to(dtype)
 
 
-def generation_settings(options: DecodeOptions, prompts: Sequence[Sequence[int]]) -> dict[str, Any]:
+def generation_settings(options: SearchOptions, prompt_length: int) -> dict[str, Any]:
     """Return the arguments of CTranslate2's `generate` that search and sampling share."""
     return {
         "repetition_penalty": options.repetition_penalty,
@@ -79,7 +78,7 @@ def generation_settings(options: DecodeOptions, prompts: Sequence[Sequence[int]]
         "suppress_blank": options.suppress_blank,
         "suppress_tokens": list(options.suppress_tokens),
         "max_initial_timestamp_index": round(options.max_initial_timestamp / SECONDS_PER_POSITION),
-        "max_length": _max_length(options.max_new_tokens, len(prompts[0])),
+        "max_length": _max_length(options.max_new_tokens, prompt_length),
         "return_scores": True,
         "return_no_speech_prob": True,
     }
@@ -101,23 +100,14 @@ def to_hypothesis(result: Any, length_penalty: float, prefix: Sequence[int] = ()
     Args:
         result: from CTranslate2's `generate`; its score is divided by the length penalty.
         length_penalty: exponent of the length by which the score was divided.
-        prefix: see `prefix_of`. CTranslate2 returns the prefix as part of the text.
+        prefix: the last tokens of the prompt that belong to the text. CTranslate2 returns them as
+            part of the text.
     """
     tokens = tuple(result.sequences_ids[0])
     total_logprob = result.scores[0] * max(len(tokens), 1) ** length_penalty
     avg_logprob = total_logprob / (len(tokens) + 1)
     start = len(prefix) if tokens[: len(prefix)] == tuple(prefix) else 0
     return Hypothesis(tokens[start:], avg_logprob, result.no_speech_prob)
-
-
-def prefix_of(prompt: Sequence[int], tokenizer: Tokenizer) -> Sequence[int]:
-    """Return the tokens of a prompt after its special tokens: text that the row must begin with."""
-    # every prompt was built from these tokens, so the tokenizer has them
-    names = ("<|startoftranscript|>", "<|notimestamps|>")
-    first, last = (cast("int", tokenizer.token_to_id(name)) for name in names)
-    start = list(prompt).index(first)
-    special = range(first, last + 1)
-    return list(dropwhile(lambda token: token in special, prompt[start:]))
 
 
 def to_alignment(result: Any) -> Alignment:  # noqa: ANN401 - untyped

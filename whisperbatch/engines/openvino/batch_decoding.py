@@ -23,6 +23,7 @@ from whisperbatch.engines.search.beam_search import (
     Integers,
     SearchResult,
 )
+from whisperbatch.engines.search.suppression import blocked_by_ngrams
 
 MIN_PROJECTED: Final = 5
 """Hidden states in one call of the vocabulary projection; fewer are padded with zeros.
@@ -122,16 +123,32 @@ class BatchDecoding:
             sources = np.array([[(0, *results[row].beams)[-1]] for row in cut_off])
             self(tokens, sources, [self._rows.index(row) for row in cut_off])
 
-    def trace(self, row: int, result: SearchResult) -> DecodingTrace:
-        """Return the queries and keys of a row's hypothesis."""
+    def text_trace(
+        self, row: int, tokens: Sequence[int], logprobs: Sequence[float]
+    ) -> DecodingTrace:
+        """Return the queries and keys of a text that was read as the end of the row's prompt."""
+        queries, keys = self._prompt_queries[row], self._alignment_keys[row]
+        return DecodingTrace(tuple(tokens), tuple(logprobs), queries, keys)
+
+    def trace(
+        self, row: int, result: SearchResult, prefix: Sequence[int], logprobs: Sequence[float]
+    ) -> DecodingTrace:
+        """Return the queries and keys of a row's prefix and hypothesis.
+
+        Args:
+            row: number of the row in the batch.
+            result: the hypothesis.
+            prefix: the last tokens of the prompt that belong to the text.
+            logprobs: natural-log probability of each token of the prefix.
+        """
         beams = (*result.beams, 0)[: len(result.tokens)]
         queries = [
             step_queries[rows.index(row), :, beam, None]
             for (rows, step_queries), beam in zip(self._step_queries, beams, strict=False)
         ]
         return DecodingTrace(
-            result.tokens,
-            result.logprobs,
+            (*prefix, *result.tokens),
+            (*logprobs, *result.logprobs),
             np.concatenate((self._prompt_queries[row], *queries), axis=1),
             self._alignment_keys[row],
         )
@@ -149,9 +166,13 @@ class BatchDecoding:
         logprobs = logits - log_sums
         return Candidates(tokens.reshape(shape).astype(np.int64), logprobs.reshape(shape))
 
-    def token_logprobs(self, hidden: Floats, token: int) -> Floats:
-        """Return the log-probability of one token after hidden states (rows, d_model)."""
-        tokens = np.full(len(hidden), token)
+    def token_logprobs(self, hidden: Floats, tokens: Integers) -> Floats:
+        """Return the log-probability of a token after each hidden state.
+
+        Args:
+            hidden: shape (n, d_model).
+            tokens: shape (n,).
+        """
         _, _, log_sums, logits = self._project(hidden, np.zeros_like(self._biases), tokens)
         logprobs: Floats = (logits - log_sums)[:, 0]
         return logprobs
@@ -247,12 +268,3 @@ class BatchDecoding:
         )
         request.infer()
         return request.get_output_tensor(0).data, request.get_output_tensor(1).data
-
-
-def blocked_by_ngrams(text: Sequence[int], size: int) -> list[int]:
-    """Return the tokens that would complete an n-gram of `size` tokens that `text` contains."""
-    last = tuple(text[len(text) - size + 1 :])
-    starts = range(len(text) - size + 1)
-    return [
-        text[start + size - 1] for start in starts if tuple(text[start : start + size - 1]) == last
-    ]

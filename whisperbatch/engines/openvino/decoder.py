@@ -10,11 +10,12 @@ bfloat16; the beams of a row share them; they are laid out in the order in which
 finished rows leave the batch. The keys and values of the tokens decoded so far are the state of the
 infer request of `decoder_layers`.
 
-While it decodes, the decoder keeps the queries of the alignment heads, so that a text is aligned
-afterwards without being read again.
+While it decodes, the decoder keeps the queries of the alignment heads, so that the text is then
+aligned without being read again.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from queue import LifoQueue
 from typing import Any, Final
 
@@ -27,10 +28,11 @@ from whisperbatch.engines.openvino.compiler import GraphCompiler
 from whisperbatch.engines.openvino.decoder_graphs import DecoderGraphs
 from whisperbatch.engines.openvino.embeddings import TokenEmbeddings
 from whisperbatch.engines.openvino.graph import Precision
-from whisperbatch.engines.search.alignment import DecodingTrace
 from whisperbatch.engines.search.beam_search import Floats, search
-from whisperbatch.engines.special_tokens import SpecialTokens, logit_biases
-from whisperbatch.options import MAX_NEW_TOKENS, DecodeOptions
+from whisperbatch.engines.search.suppression import logit_biases
+from whisperbatch.engines.special_tokens import SpecialTokens
+from whisperbatch.options import MAX_NEW_TOKENS, SearchOptions
+from whisperbatch.protocols import Alignment, AlignRequest, Decoded, DecodeRequest
 from whisperbatch.types import Hypothesis
 
 MAX_BEAMS: Final = 5
@@ -44,7 +46,7 @@ class OpenVinoDecoder:
         compiler: compiles the graphs.
         arrays: the arrays "decoder/..." of model.bin, as stored.
         config: config.json of the weights.
-        tokens: ids of the special tokens.
+        special: ids of the special tokens.
         precision: the precision to compute in.
         int8_weights: store the matrices in 8 bits.
 
@@ -58,14 +60,14 @@ class OpenVinoDecoder:
         compiler: GraphCompiler,
         arrays: Arrays,
         config: Mapping[str, Any],
-        tokens: SpecialTokens,
+        special: SpecialTokens,
         *,
         precision: Precision,
         int8_weights: bool,
     ) -> None:
         self._embeddings = TokenEmbeddings(arrays)
         self.vocabulary_size = self._embeddings.vocabulary_size
-        self._config, self._tokens = config, tokens
+        self._config, self._special = config, special
         self.layout = Layout.from_arrays(arrays, "decoder")
         self._heads = alignment_heads(self.layout, config)
         graphs = DecoderGraphs(arrays, self._heads, precision, int8_weights=int8_weights)
@@ -89,65 +91,45 @@ class OpenVinoDecoder:
             buffers = DecoderBuffers(*requests, layout=self.layout, precision=precision)
             self._free_buffers.put(buffers)
 
-    def supports(self, prompts: Sequence[Sequence[int]], options: DecodeOptions) -> bool:
-        """Return whether this decoder can decode with these prompts and options.
-
-        CTranslate2 decodes the rest: searches whose logits depend on the text so far (repetition
-        penalty, timestamps), and beams that are wider than anyone uses except for a retry.
-        """
-        return (
-            options.beam_size <= MAX_BEAMS
-            and options.repetition_penalty == 1
-            and all(self._tokens.no_timestamps in prompt for prompt in prompts)
-        )
-
-    def generate(
-        self, output: Floats, prompts: Sequence[Sequence[int]], options: DecodeOptions
-    ) -> tuple[list[Hypothesis], list[DecodingTrace]]:
-        """Decode a batch.
+    def decode(
+        self, output: Floats, requests: Sequence[DecodeRequest], options: SearchOptions
+    ) -> list[Decoded]:
+        """Decode a batch by greedy or beam search.
 
         Args:
             output: of the encoder, shape (rows, positions, d_model).
-            prompts: all of one length.
-            options: that `supports` accepts.
-
-        Returns:
-            The hypothesis of each row, and its trace.
+            requests: all prompts have one length and contain the no-timestamps token.
+            options: at most `MAX_BEAMS` beams, and no repetition penalty.
         """
-        max_tokens = min(
-            options.max_new_tokens or MAX_NEW_TOKENS,
-            self._embeddings.max_length - len(prompts[0]),
-        )
+        prompts = np.array([request.prompt for request in requests])
+        start = requests[0].prompt.index(self._special.start_of_transcript)
         biases, first_biases = logit_biases(
-            options, self._config, self._tokens, self.vocabulary_size
+            options, self._config, self._special, self.vocabulary_size
         )
-        buffers = self._free_buffers.get()
-        try:
-            decoding = BatchDecoding(
-                self._embeddings,
-                buffers,
-                output,
-                heads=self._heads,
-                biases=biases,
-                no_repeat_ngram_size=options.no_repeat_ngram_size,
-            )
-            start = list(prompts[0]).index(self._tokens.start_of_transcript)
-            hidden = decoding.read_prompts(np.array(prompts), start)
+        with self._batch(output, biases, options.no_repeat_ngram_size) as decoding:
+            hidden = decoding.read_prompts(prompts, start)
             results = search(
                 decoding,
                 decoding.most_probable(hidden[:, -1], first_biases[None]),
                 beam_size=options.beam_size,
                 patience=options.patience if options.beam_size > 1 else 1.0,
                 length_penalty=options.length_penalty,
-                max_tokens=max_tokens,
-                end_of_text=self._tokens.end_of_text,
+                max_tokens=self._max_tokens(options, prompts.shape[1]),
+                end_of_text=self._special.end_of_text,
             )
             decoding.read_last_tokens(results)
-            no_speech_logprobs = decoding.token_logprobs(hidden[:, start], self._tokens.no_speech)
-            traces = [decoding.trace(row, result) for row, result in enumerate(results)]
-        finally:
-            self._free_buffers.put(buffers)
-            self._embeddings.release()
+            no_speech = np.full(len(requests), self._special.no_speech)
+            no_speech_logprobs = decoding.token_logprobs(hidden[:, start], no_speech)
+            prefixes = [
+                text_logprobs(decoding, hidden[row], request.prompt, len(request.prefix))
+                for row, request in enumerate(requests)
+            ]
+            traces = [
+                decoding.trace(row, result, request.prefix, prefix_logprobs)
+                for row, (result, request, prefix_logprobs) in enumerate(
+                    zip(results, requests, prefixes, strict=True)
+                )
+            ]
         hypotheses = [
             Hypothesis(
                 result.tokens,
@@ -156,7 +138,24 @@ class OpenVinoDecoder:
             )
             for result, no_speech_logprob in zip(results, no_speech_logprobs, strict=True)
         ]
-        return hypotheses, traces
+        return [
+            Decoded(hypothesis, trace.alignment(request.frames, self._special.end_of_text))
+            for hypothesis, trace, request in zip(hypotheses, traces, requests, strict=True)
+        ]
+
+    def align(self, output: Floats, text: AlignRequest) -> Alignment:
+        """Return the times of a given text.
+
+        Args:
+            output: of the encoder, shape (1, positions, d_model).
+            text: the text of this row.
+        """
+        prompt = (*text.start, self._special.no_timestamps, *text.tokens)
+        with self._batch(output, np.zeros(self.vocabulary_size, np.float32)) as decoding:
+            hidden = decoding.read_prompts(np.array([prompt]), 0)
+            logprobs = text_logprobs(decoding, hidden[0], prompt, len(text.tokens))
+            trace = decoding.text_trace(0, text.tokens, logprobs)
+        return trace.alignment(text.frames, self._special.end_of_text)
 
     def languages(self, output: Floats, tokens: Sequence[int]) -> Floats:
         """Return the probability of each language.
@@ -168,19 +167,56 @@ class OpenVinoDecoder:
         Returns:
             Shape (rows, languages); each row sums to 1.
         """
-        biases = np.zeros(self.vocabulary_size, np.float32)
-        buffers = self._free_buffers.get()
-        try:
-            decoding = BatchDecoding(
-                self._embeddings, buffers, output, heads=self._heads, biases=biases
-            )
-            prompts = np.full((len(output), 1), self._tokens.start_of_transcript)
+        with self._batch(output, np.zeros(self.vocabulary_size, np.float32)) as decoding:
+            prompts = np.full((len(output), 1), self._special.start_of_transcript)
             hidden = decoding.read_prompts(prompts, 0)[:, 0]
-        finally:
-            self._free_buffers.put(buffers)
         embeddings = self._embeddings(np.array(tokens)).T
         # a product for each row: NumPy rounds a product of five and more rows otherwise
         logits = np.concatenate([row[None] @ embeddings for row in hidden])
         powers = np.exp(logits - logits.max(axis=1, keepdims=True))
         probabilities: Floats = powers / powers.sum(axis=1, keepdims=True)
         return probabilities
+
+    @contextmanager
+    def _batch(
+        self, output: Floats, biases: Floats, no_repeat_ngram_size: int = 0
+    ) -> Iterator[BatchDecoding]:
+        """Give a batch free buffers until the `with` block ends; wait until there are any."""
+        buffers = self._free_buffers.get()
+        try:
+            yield BatchDecoding(
+                self._embeddings,
+                buffers,
+                output,
+                heads=self._heads,
+                biases=biases,
+                no_repeat_ngram_size=no_repeat_ngram_size,
+            )
+        finally:
+            self._free_buffers.put(buffers)
+            self._embeddings.release()
+
+    def _max_tokens(self, options: SearchOptions, prompt_length: int) -> int:
+        """Return the maximum number of tokens after a prompt."""
+        free_positions = self._embeddings.max_length - prompt_length
+        return min(options.max_new_tokens or MAX_NEW_TOKENS, free_positions)
+
+
+def text_logprobs(
+    decoding: BatchDecoding, hidden: Floats, prompt: Sequence[int], length: int
+) -> list[float]:
+    """Return the log-probability of each of the last tokens of a prompt.
+
+    Args:
+        decoding: the batch that has read the prompt.
+        hidden: hidden states of the prompt's tokens, shape (prompt, d_model).
+        prompt: the prompt of one row.
+        length: number of last tokens.
+    """
+    if not length:
+        return []
+    first = len(prompt) - length
+    tokens = np.array(prompt[first:])
+    # the hidden state of the token before predicts a token
+    logprobs: list[float] = decoding.token_logprobs(hidden[first - 1 : -1], tokens).tolist()
+    return logprobs

@@ -13,6 +13,9 @@ from whisperbatch.protocols import Alignment
 SECONDS_PER_POSITION: Final = 0.02  # seconds of audio per encoder position
 FRAMES_PER_POSITION: Final = 2  # feature frames per encoder position
 
+NO_TOKENS: Final = Alignment(np.zeros(0), np.zeros(0), np.zeros(0))
+"""The alignment of an empty text."""
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class DecodingTrace:
@@ -21,11 +24,11 @@ class DecodingTrace:
     Alignment heads are the cross-attention heads whose attention follows the speech.
 
     Attributes:
-        tokens: the tokens of the hypothesis, without prompt and end of text.
+        tokens: the tokens of the text, without start of transcript and end of text.
         logprobs: the natural-log probability of each token.
-        queries: one query for each token that the decoder read: the prompt from the start of
-            transcript on, then `tokens`. Divided by sqrt(head_size). Shape (alignment heads,
-            prompt + tokens, head_size).
+        queries: one query for each token that the decoder read, from the start of transcript on,
+            with `tokens` at the end. Divided by sqrt(head_size). Shape (alignment heads, tokens
+            read, head_size).
         keys: one key for each encoder position; shape (alignment heads, positions, head_size),
             float32, or bfloat16 as its bits (uint16).
     """
@@ -35,12 +38,15 @@ class DecodingTrace:
     queries: Floats
     keys: npt.NDArray[Any]
 
-    def alignment(self, frames: int) -> Alignment:
-        """Return start, end and probability of each token, in seconds from the start of the row.
+    def alignment(self, frames: int, end_of_text: int) -> Alignment:
+        """Return start, end and probability of each text token.
 
         Args:
             frames: number of feature frames of the row, without padding.
+            end_of_text: the end-of-text token; the ids of text tokens are smaller.
         """
+        if not self.tokens:
+            return NO_TOKENS
         positions = max(frames // FRAMES_PER_POSITION, 1)
         scores = self.queries @ _as_float32(self.keys[:, :positions]).transpose(0, 2, 1)
         # Each query belongs to the next token, which it predicts: the last query of the prompt to
@@ -48,7 +54,9 @@ class DecodingTrace:
         # the token after the text is the end of the text.
         prompt_length = len(scores[0]) - len(self.tokens) - 1  # prompt tokens that are predicted
         times = token_starts(scores, prompt_length).astype(np.float64) * SECONDS_PER_POSITION
-        return Alignment(times[:-1], times[1:], np.exp(np.array(self.logprobs, np.float64)))
+        is_text = np.array(self.tokens) < end_of_text
+        probabilities = np.exp(np.array(self.logprobs, np.float64))
+        return Alignment(times[:-1][is_text], times[1:][is_text], probabilities[is_text])
 
 
 def _as_float32(keys: npt.NDArray[Any]) -> Floats:

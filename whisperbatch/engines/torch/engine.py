@@ -13,18 +13,14 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
+from whisperbatch.engines.devices import choose_device
+from whisperbatch.engines.search.alignment import NO_TOKENS
+from whisperbatch.engines.settings import TorchSettings
 from whisperbatch.engines.torch.model import TorchModel, load_model
-from whisperbatch.engines.torch.quantization import (
-    GROUP_SIZE,
-    GROUP_SIZES,
-    QUANTIZATIONS,
-    Quantization,
-)
 from whisperbatch.errors import ClosedError, EngineError, OptionError
 from whisperbatch.models.model_bin import fingerprint
-from whisperbatch.options import DecodeOptions
-from whisperbatch.protocols import Alignment, Encoded, Sampling
-from whisperbatch.types import Hypothesis
+from whisperbatch.options import SearchOptions
+from whisperbatch.protocols import Alignment, AlignRequest, Decoded, DecodeRequest, Encoded
 
 Tensor: TypeAlias = torch.Tensor
 
@@ -36,8 +32,6 @@ COMPUTE_TYPES: Final = {
 ROWS_PER_CALL: Final = {"cpu": 1, "cuda": 16}
 """Rows that are encoded or aligned in one call, by device. On a CPU one row uses all cores, and its
 result then does not depend on the other rows of the batch."""
-
-NO_TOKENS: Final = Alignment(np.zeros(0), np.zeros(0), np.zeros(0))
 
 log = logging.getLogger(__name__)
 
@@ -59,17 +53,12 @@ class TorchEngine:
         directory: directory of CTranslate2 or transformers weights.
         name: name of the model, for messages.
         device: "cpu", "cuda", or "auto".
-        device_index: number of the CUDA device.
-        compute_type: "float32", "bfloat16", "float16", or "auto".
-        compiled: compile encoder and decoder at their first use; for CUDA.
-        quantization: "hqq4" or "int8" for the decoder, or None.
-        group_size: for "hqq4": number of weights that share a scale, 32, 64 or 128.
-        draft_model: directory of a smaller model with the same vocabulary, which guesses tokens in
-            greedy search (speculative decoding).
+        settings: see `TorchSettings`.
+        draft_model: directory of the draft model that `settings` names.
 
     Raises:
-        OptionError: the device, compute type, quantization or group size is not available, or the
-            draft model has another vocabulary or another number of mel bands.
+        OptionError: the device or a setting is not available, or the draft model has another
+            vocabulary or another number of mel bands.
         ModelError: the weights do not load.
     """
 
@@ -81,30 +70,31 @@ class TorchEngine:
         *,
         name: str,
         device: str = "auto",
-        device_index: int = 0,
-        compute_type: str = "auto",
-        compiled: bool = False,
-        quantization: Quantization | None = None,
-        group_size: int = GROUP_SIZE,
+        settings: TorchSettings | None = None,
         draft_model: Path | None = None,
     ) -> None:
-        check_quantization(quantization, group_size)
-        self._device = choose_device(device, device_index)
-        if compiled and self._device.type == "cpu":
+        self._settings = settings = settings or TorchSettings()
+        kind = choose_device(
+            device,
+            (settings.device_index,),
+            device_count=torch.cuda.device_count(),
+            library="PyTorch",
+        )
+        self._device = torch.device("cpu" if kind == "cpu" else f"cuda:{settings.device_index}")
+        if settings.compile and kind == "cpu":
             raise OptionError(
                 "compile=True needs CUDA: PyTorch 2.13 cannot compile the model for a CPU; "
                 "leave out compile"
             )
-        self._dtype = choose_dtype(compute_type, self._device)
+        self._dtype = choose_dtype(settings.compute_type, self._device)
         self.name = name
-        self._directory, self._compiled = directory, compiled
-        self._quantization, self._group_size = quantization, group_size
+        self._directory = directory
         self._draft_model_directory = draft_model
         load = functools.partial(
-            load_model, dtype=self._dtype, device=self._device, compiled=compiled
+            load_model, dtype=self._dtype, device=self._device, compiled=settings.compile
         )
         self._model: TorchModel | None = load(
-            directory, quantization=quantization, group_size=group_size
+            directory, quantization=settings.quantization, group_size=settings.group_size
         )
         self._draft_model: TorchModel | None = None
         if draft_model:
@@ -124,13 +114,21 @@ class TorchEngine:
             f"{self._device.type} {self._dtype}",
             f"torch {torch.__version__}",
         ]
-        if self._quantization:
-            parts.append(f"decoder in {self._quantization}, {self._group_size}")
-        if self._compiled:
+        if self._settings.quantization:
+            parts.append(f"decoder in {self._settings.quantization}, {self._settings.group_size}")
+        if self._settings.compile:
             parts.append("compiled")
         if self._draft_model_directory:
-            parts.append(f"assisted by {fingerprint(self._draft_model_directory)}")
+            parts.append(f"drafted by {fingerprint(self._draft_model_directory)}")
         return ", ".join(parts)
+
+    def check(self, options: SearchOptions) -> None:
+        """See `protocols.Engine`. A draft model needs greedy search."""
+        if self._draft_model_directory and options.beam_size > 1:
+            raise OptionError(
+                f"beam_size={options.beam_size}: draft_model works with greedy search only; "
+                "give beam_size=1, or leave out draft_model"
+            )
 
     def encode(self, features: npt.NDArray[np.float32]) -> Encoded:
         """See `protocols.Engine`."""
@@ -173,50 +171,49 @@ class TorchEngine:
         with self._exclusive_model() as model:
             return model.detect_language(_checked(encoded).output)
 
-    def generate(
-        self,
-        encoded: Encoded,
-        prompts: Sequence[Sequence[int]],
-        options: DecodeOptions,
-        sampling: Sequence[Sampling] | None = None,
-    ) -> list[Hypothesis]:
-        """See `protocols.Engine`. Sampling does not use the draft model."""
+    def decode(
+        self, encoded: Encoded, requests: Sequence[DecodeRequest], options: SearchOptions
+    ) -> list[Decoded]:
+        """See `protocols.Engine`. Sampling and beam search do not use the draft model."""
         batch = _checked(encoded)
         with self._exclusive_model() as model:
-            if not self._draft_model or batch.draft_encoder_output is None or sampling:
-                return model.generate(batch.output, prompts, options, sampling)
-            if options.beam_size > 1:
-                raise OptionError(
-                    f"beam_size={options.beam_size}: draft_model works with greedy search only; "
-                    "give beam_size=1, or leave out draft_model"
+            draft_model, draft_output = self._draft_model, batch.draft_encoder_output
+            is_greedy = options.beam_size == 1 and requests[0].sampling is None
+            if draft_model and draft_output is not None and is_greedy:
+                hypotheses = model.generate_speculatively(
+                    batch.output, draft_model, draft_output, requests, options
                 )
-            return model.generate_speculatively(
-                batch.output, self._draft_model, batch.draft_encoder_output, prompts, options
-            )
+            else:
+                hypotheses = model.generate(batch.output, requests, options)
+            texts = [
+                AlignRequest(
+                    request.start,
+                    model.special.text_tokens((*request.prefix, *hypothesis.tokens)),
+                    request.frames,
+                )
+                for request, hypothesis in zip(requests, hypotheses, strict=True)
+            ]
+            alignments = self._align(model, batch.output, texts)
+        return list(map(Decoded, hypotheses, alignments))
 
-    def align(
-        self,
-        encoded: Encoded,
-        prompts: Sequence[Sequence[int]],
-        tokens: Sequence[Sequence[int]],
-        frames: Sequence[int],
-    ) -> list[Alignment]:
+    def align(self, encoded: Encoded, texts: Sequence[AlignRequest]) -> list[Alignment]:
         """See `protocols.Engine`."""
         output = _checked(encoded).output
-        alignments = [NO_TOKENS] * len(prompts)
-        rows_with_tokens = [row for row in range(len(prompts)) if tokens[row]]
-        rows_per_call = ROWS_PER_CALL[self._device.type]
         with self._exclusive_model() as model:
-            for start in range(0, len(rows_with_tokens), rows_per_call):
-                rows = rows_with_tokens[start : start + rows_per_call]
-                block = model.align(
-                    output[rows],
-                    [prompts[row] for row in rows],
-                    [tokens[row] for row in rows],
-                    [frames[row] for row in rows],
-                )
-                for row, alignment in zip(rows, block, strict=True):
-                    alignments[row] = alignment
+            return self._align(model, output, texts)
+
+    def _align(
+        self, model: TorchModel, output: Tensor, texts: Sequence[AlignRequest]
+    ) -> list[Alignment]:
+        """Align the texts of encoder output (rows, positions, d_model)."""
+        alignments = [NO_TOKENS] * len(texts)
+        rows_with_tokens = [row for row, text in enumerate(texts) if text.tokens]
+        rows_per_call = ROWS_PER_CALL[self._device.type]
+        for start in range(0, len(rows_with_tokens), rows_per_call):
+            rows = rows_with_tokens[start : start + rows_per_call]
+            block = model.align(output[rows], [texts[row] for row in rows])
+            for row, alignment in zip(rows, block, strict=True):
+                alignments[row] = alignment
         return alignments
 
     def close(self) -> None:
@@ -240,50 +237,6 @@ class TorchEngine:
                     yield self._model
             except RuntimeError as error:
                 raise EngineError(f"model {self.name}: {error}") from error
-
-
-def choose_device(device: str, index: int) -> torch.device:
-    """Return the device to run on. "auto" is CUDA if PyTorch finds a GPU, else the CPU.
-
-    Raises:
-        OptionError: the device is unknown or does not exist.
-    """
-    if device not in ("auto", "cpu", "cuda"):
-        raise OptionError(f"device={device!r} is none of auto, cpu, cuda")
-    gpu_count = torch.cuda.device_count()
-    if device == "cpu" or (device == "auto" and not gpu_count):
-        if index:
-            raise OptionError(
-                f"device_index={index} needs CUDA, but the model would run on the CPU; "
-                "leave out device_index"
-            )
-        return torch.device("cpu")
-    if not 0 <= index < gpu_count:
-        available = (
-            f"give a device_index from 0 to {gpu_count - 1}"
-            if gpu_count
-            else "PyTorch finds no GPU; give device='cpu'"
-        )
-        raise OptionError(f"device='cuda' with device_index={index}: {available}")
-    return torch.device("cuda", index)
-
-
-def check_quantization(quantization: str | None, group_size: int) -> None:
-    """Check the values of the two options, and that they do not contradict each other.
-
-    Raises:
-        OptionError: a value is unknown, or `group_size` has no effect.
-    """
-    if quantization not in (None, *QUANTIZATIONS):
-        raise OptionError(
-            f"quantization={quantization!r} is none of None, {', '.join(QUANTIZATIONS)}"
-        )
-    if group_size not in GROUP_SIZES:
-        raise OptionError(
-            f"group_size={group_size!r} is none of {', '.join(map(str, GROUP_SIZES))}"
-        )
-    if quantization != "hqq4" and group_size != GROUP_SIZE:
-        raise OptionError(f"group_size={group_size} has no effect without quantization='hqq4'")
 
 
 def check_draft_model(model: TorchModel, draft_model: TorchModel, directory: Path) -> None:

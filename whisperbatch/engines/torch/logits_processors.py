@@ -12,8 +12,9 @@ from typing import Any, Final, TypeAlias
 import torch
 
 from whisperbatch.engines.search.alignment import SECONDS_PER_POSITION
-from whisperbatch.engines.special_tokens import SpecialTokens, logit_biases
-from whisperbatch.options import DecodeOptions
+from whisperbatch.engines.search.suppression import blocked_by_ngrams, logit_biases
+from whisperbatch.engines.special_tokens import SpecialTokens
+from whisperbatch.options import SearchOptions
 
 PADDING: Final = -1  # no token id
 
@@ -52,12 +53,11 @@ class NoRepeatedNgrams:
         """See the module."""
         if texts.shape[1] < self.size:
             return logits
-        ngrams = texts.unfold(1, self.size, 1)  # (n, ngrams, size)
-        ending = texts[:, texts.shape[1] - self.size + 1 :]
-        matches = (ngrams[..., :-1] == ending[:, None]).all(-1) & (ngrams != PADDING).all(-1)
-        match_counts = torch.zeros_like(logits, dtype=torch.int32)
-        match_counts.scatter_add_(1, ngrams[..., -1].clamp(min=0), matches.int())
-        return logits.masked_fill(match_counts > 0, -torch.inf)
+        blocked = torch.zeros_like(logits, dtype=torch.bool)
+        for row, padded in enumerate(texts.tolist()):
+            text = [token for token in padded if token != PADDING]
+            blocked[row, blocked_by_ngrams(text, self.size)] = True
+        return logits.masked_fill(blocked, -torch.inf)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -121,7 +121,7 @@ class TimestampRules:
 
 
 def make_logits_processors(
-    options: DecodeOptions,
+    options: SearchOptions,
     config: Mapping[str, Any],
     special: SpecialTokens,
     vocabulary_size: int,

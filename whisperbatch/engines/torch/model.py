@@ -11,6 +11,7 @@ import torch
 from tokenizers import Tokenizer
 
 from whisperbatch.engines.layout import Arrays, alignment_heads
+from whisperbatch.engines.model_info import MIN_MULTILINGUAL_VOCABULARY
 from whisperbatch.engines.search.alignment import DecodingTrace
 from whisperbatch.engines.search.beam_search import (
     Candidates,
@@ -20,14 +21,10 @@ from whisperbatch.engines.search.beam_search import (
     sample,
     search,
 )
-from whisperbatch.engines.special_tokens import (
-    MIN_MULTILINGUAL_VOCABULARY,
-    SpecialTokens,
-    language_tokens,
-)
+from whisperbatch.engines.settings import GROUP_SIZE, Quantization
+from whisperbatch.engines.special_tokens import SpecialTokens, language_tokens
 from whisperbatch.engines.torch.logits_processors import LogitsProcessor, make_logits_processors
 from whisperbatch.engines.torch.network import Network, build_network
-from whisperbatch.engines.torch.quantization import GROUP_SIZE, Quantization
 from whisperbatch.engines.torch.speculative import CachedModel, SpeculativeDecoding
 from whisperbatch.engines.torch.steps import (
     CandidateSelector,
@@ -38,8 +35,8 @@ from whisperbatch.engines.torch.steps import (
 from whisperbatch.engines.torch.transformers_weights import SafetensorsArrays, read_settings
 from whisperbatch.errors import ModelError
 from whisperbatch.models.model_bin import read_arrays
-from whisperbatch.options import MAX_NEW_TOKENS, DecodeOptions
-from whisperbatch.protocols import Alignment, Sampling
+from whisperbatch.options import MAX_NEW_TOKENS, SearchOptions
+from whisperbatch.protocols import Alignment, AlignRequest, DecodeRequest
 from whisperbatch.types import Hypothesis
 
 Tensor: TypeAlias = torch.Tensor
@@ -74,7 +71,7 @@ class TorchModel:
         return self.vocabulary_size >= MIN_MULTILINGUAL_VOCABULARY
 
     def logits_processors(
-        self, options: DecodeOptions, prompt: Sequence[int]
+        self, options: SearchOptions, prompt: Sequence[int]
     ) -> list[LogitsProcessor]:
         """Return the processors for texts after `prompt`, which decides about timestamps."""
         return make_logits_processors(
@@ -86,7 +83,7 @@ class TorchModel:
             timestamps=self.special.no_timestamps not in prompt,
         )
 
-    def max_tokens(self, options: DecodeOptions, prompt: Sequence[int]) -> int:
+    def max_tokens(self, options: SearchOptions, prompt: Sequence[int]) -> int:
         """Return the maximum number of tokens of a text after `prompt`."""
         free_positions = len(self.network.decoder.positions) - len(prompt)
         return min(options.max_new_tokens or MAX_NEW_TOKENS, free_positions)
@@ -107,29 +104,28 @@ class TorchModel:
         ]
 
     def generate(
-        self,
-        encoder_output: Tensor,
-        prompts: Sequence[Sequence[int]],
-        options: DecodeOptions,
-        sampling: Sequence[Sampling] | None,
+        self, encoder_output: Tensor, requests: Sequence[DecodeRequest], options: SearchOptions
     ) -> list[Hypothesis]:
-        """Return the hypothesis of each row of encoder output. See `protocols.Engine`."""
-        max_tokens = self.max_tokens(options, prompts[0])
+        """Return the hypothesis of each row of encoder output. See `protocols.Engine.decode`."""
+        prompt = requests[0].prompt
+        sampling = [request.sampling for request in requests if request.sampling]
+        max_tokens = self.max_tokens(options, prompt)
         beams = sampling[0].best_of if sampling else options.beam_size
         select: CandidateSelector = (
             SampledTokens(sampling, max_tokens, encoder_output.device)
             if sampling
             else TopTokens(2 * options.beam_size)
         )
-        max_length = len(prompts[0]) + max_tokens
         steps = DecodingSteps(
-            self.network.kv_cache(encoder_output, beams=beams, max_length=max_length),
+            self.network.kv_cache(encoder_output, beams=beams, max_length=len(prompt) + max_tokens),
             self.network.logits,
-            self.logits_processors(options, prompts[0]),
+            self.logits_processors(options, prompt),
             select,
         )
-        start = list(prompts[0]).index(self.special.start_of_transcript)
-        first, logits_at_start = steps.prefill(np.array(prompts), start)
+        first, logits_at_start = steps.prefill(
+            np.array([request.prompt for request in requests]),
+            prompt.index(self.special.start_of_transcript),
+        )
         end = self.special.end_of_text
         if sampling:
             results = sample(steps, first, max_tokens=max_tokens, end_of_text=end)
@@ -144,23 +140,25 @@ class TorchModel:
         encoder_output: Tensor,
         draft_model: "TorchModel",
         draft_encoder_output: Tensor,
-        prompts: Sequence[Sequence[int]],
-        options: DecodeOptions,
+        requests: Sequence[DecodeRequest],
+        options: SearchOptions,
     ) -> list[Hypothesis]:
         """Return the hypotheses of `generate` for greedy search, with a draft model's guesses."""
-        max_tokens = self.max_tokens(options, prompts[0])
-        max_length = len(prompts[0]) + max_tokens
+        prompt = requests[0].prompt
+        max_tokens = self.max_tokens(options, prompt)
         cached_models = [
             CachedModel(
-                model.network.kv_cache(output, beams=1, max_length=max_length),
+                model.network.kv_cache(output, beams=1, max_length=len(prompt) + max_tokens),
                 model.network.logits,
-                model.logits_processors(options, prompts[0]),
+                model.logits_processors(options, prompt),
             )
             for model, output in ((self, encoder_output), (draft_model, draft_encoder_output))
         ]
         steps = SpeculativeDecoding(*cached_models)
-        start = list(prompts[0]).index(self.special.start_of_transcript)
-        first, logits_at_start = steps.prefill(np.array(prompts), start)
+        first, logits_at_start = steps.prefill(
+            np.array([request.prompt for request in requests]),
+            prompt.index(self.special.start_of_transcript),
+        )
         results = search_with_options(
             steps,
             first,
@@ -181,45 +179,39 @@ class TorchModel:
         logits = self.network.logits(hidden[:, 0, 0])[:, list(token_ids.values())]
         return [dict(zip(token_ids, row, strict=True)) for row in logits.softmax(-1).tolist()]
 
-    def align(
-        self,
-        encoder_output: Tensor,
-        prompts: Sequence[Sequence[int]],
-        tokens: Sequence[Sequence[int]],
-        frames: Sequence[int],
-    ) -> list[Alignment]:
-        """Return the alignment of each row's tokens. See `protocols.Engine`.
+    def align(self, encoder_output: Tensor, texts: Sequence[AlignRequest]) -> list[Alignment]:
+        """Return the alignment of each row's tokens. See `protocols.Engine.align`.
 
         One call of the decoder processes the complete texts. Shorter texts are padded at the end,
         where attention is causal and the padding has no effect.
         """
-        prompt_length, max_length = len(prompts[0]), max(map(len, tokens))
         no_timestamps, end = self.special.no_timestamps, self.special.end_of_text
-        texts = np.full((len(tokens), prompt_length + 1 + max_length), end)
-        for text, prompt, row_tokens in zip(texts, prompts, tokens, strict=True):
-            text[: prompt_length + 1 + len(row_tokens)] = [*prompt, no_timestamps, *row_tokens]
+        prompts = [(*text.start, no_timestamps, *text.tokens) for text in texts]
+        tokens = np.full((len(texts), max(map(len, prompts))), end)
+        for row_tokens, prompt in zip(tokens, prompts, strict=True):
+            row_tokens[: len(prompt)] = prompt
         heads = alignment_heads(self.network.decoder.layout, self.config)
-        kv_cache = self.network.kv_cache(encoder_output, max_length=texts.shape[1])
-        hidden, queries, keys = kv_cache.forward_with_attention(texts, heads)
+        kv_cache = self.network.kv_cache(encoder_output, max_length=tokens.shape[1])
+        hidden, queries, keys = kv_cache.forward_with_attention(tokens, heads)
         alignments = []
-        for row, row_tokens in enumerate(tokens):
-            end_position = prompt_length + len(row_tokens)
-            logits = self.network.logits(hidden[row, prompt_length:end_position])[:, :end]
-            logprobs = logits.log_softmax(-1)[range(len(row_tokens)), list(row_tokens)]
+        for row, text in enumerate(texts):
+            first, last = len(text.start), len(text.start) + len(text.tokens)
+            logits = self.network.logits(hidden[row, first:last])[:, :end]
+            logprobs = logits.log_softmax(-1)[range(len(text.tokens)), list(text.tokens)]
             trace = DecodingTrace(
-                tuple(row_tokens),
+                text.tokens,
                 tuple(logprobs.tolist()),
-                queries[row, :, : end_position + 1].cpu().numpy(),
+                queries[row, :, : last + 1].cpu().numpy(),
                 keys[row].cpu().numpy(),
             )
-            alignments.append(trace.alignment(frames[row]))
+            alignments.append(trace.alignment(text.frames, end))
         return alignments
 
 
 def search_with_options(
     step: StepFunction,
     first: Candidates,
-    options: DecodeOptions,
+    options: SearchOptions,
     *,
     max_tokens: int,
     end_of_text: int,

@@ -7,14 +7,10 @@ from typing import Any, TypeAlias, cast
 import torch
 
 from whisperbatch.engines.layout import Arrays, Layout
+from whisperbatch.engines.settings import GROUP_SIZE, Quantization
 from whisperbatch.engines.torch.kv_cache import DecoderForward, KVCache, TensorPool
 from whisperbatch.engines.torch.modules import Decoder, Encoder, ModuleBuilder, TokenEmbedding
-from whisperbatch.engines.torch.quantization import (
-    GROUP_SIZE,
-    Quantization,
-    TokenEmbedding8Bit,
-    linear_chooser,
-)
+from whisperbatch.engines.torch.quantization import TokenEmbedding8Bit, linear_chooser
 from whisperbatch.engines.torch.steps import LogitsProjection
 
 Tensor: TypeAlias = torch.Tensor

@@ -12,12 +12,13 @@ dequantized for each product, which saves memory but no time.
 """
 
 import functools
-from typing import Final, Literal, TypeAlias, get_args
+from typing import Final, TypeAlias
 
 import torch
 from torch import nn
 from torch.nn import functional
 
+from whisperbatch.engines.settings import GROUP_SIZE, Quantization
 from whisperbatch.engines.torch.modules import (
     Linear,
     LinearChooser,
@@ -26,11 +27,7 @@ from whisperbatch.engines.torch.modules import (
 )
 
 Tensor: TypeAlias = torch.Tensor
-Quantization: TypeAlias = Literal["hqq4", "int8"]
 
-QUANTIZATIONS: Final[tuple[str, ...]] = get_args(Quantization)
-GROUP_SIZES: Final = (32, 64, 128)
-GROUP_SIZE: Final = 64
 MAX_LEVEL: Final = 15  # of four bits
 ZERO_LEVEL: Final = 8  # the level that PyTorch's int4 product takes as zero
 ITERATIONS: Final = 10  # of HQQ; 20 give the same result to four digits

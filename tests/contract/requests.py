@@ -1,0 +1,19 @@
+"""Decode requests for the contract tests."""
+
+from collections.abc import Sequence
+
+from whisperbatch.decoding.tokenizer import WhisperTokenizer
+from whisperbatch.options import Options
+from whisperbatch.protocols import DecodeRequest, Engine
+
+
+def requests_for(engine: Engine, frames: Sequence[int], options: Options) -> list[DecodeRequest]:
+    """One request for each row; English, with timestamp tokens if the options say so."""
+    tokenizer = whisper_tokenizer(engine)
+    start = tuple(tokenizer.prompt("en", "transcribe"))
+    prompt = (*start, tokenizer.no_timestamps) if options.timestamps == "alignment" else start
+    return [DecodeRequest(prompt, start, (), count) for count in frames]
+
+
+def whisper_tokenizer(engine: Engine) -> WhisperTokenizer:
+    return WhisperTokenizer(engine.tokenizer, multilingual=engine.is_multilingual)

@@ -1,0 +1,164 @@
+"""The keywords of `load` that set an engine; the engine that "auto" stands for.
+
+Importing this file loads no large package.
+"""
+
+import inspect
+import logging
+from collections.abc import Mapping
+from dataclasses import fields
+from importlib.metadata import PackageNotFoundError, version
+from os import PathLike
+from typing import Any, Final, Literal, TypeAlias, TypedDict, get_args
+
+from whisperbatch.engines.settings import (
+    SETTINGS,
+    EngineSettings,
+    GroupSize,
+    OpenVinoComputeType,
+    Quantization,
+)
+from whisperbatch.errors import MissingExtraError, OptionError
+from whisperbatch.options import documented_fields
+
+MIN_OPENVINO: Final = (2026, 4)
+"""In older versions, the result of a row depends on the other rows of its batch."""
+
+EngineName: TypeAlias = Literal["auto", "ctranslate2", "openvino", "torch"]
+Device: TypeAlias = Literal["auto", "cpu", "cuda"]
+
+log = logging.getLogger(__name__)
+
+
+class EngineKeywords(TypedDict, total=False):
+    """The settings of all engines as keywords, for type checkers. A test compares the two."""
+
+    device_index: int | tuple[int, ...]
+    compute_type: str
+    inter_threads: int
+    intra_threads: int
+    flash_attention: bool
+    quantization: Quantization | None
+    group_size: GroupSize
+    draft_model: str | PathLike[str] | None
+    compile: bool
+
+
+class LoadKeywords(EngineKeywords, total=False):
+    """The keywords of `load`; the functions that load and free the model accept them, too."""
+
+    device: Device
+    engine: EngineName | EngineSettings
+
+
+def setting_parameters() -> dict[str, inspect.Parameter]:
+    """Return the settings of all engines as parameters of a function, by name."""
+    return {
+        field.name: inspect.Parameter(
+            field.name,
+            inspect.Parameter.KEYWORD_ONLY,
+            default=field.default,
+            annotation=EngineKeywords.__annotations__[field.name],
+        )
+        for settings in SETTINGS.values()
+        for field in reversed(fields(settings))
+    }
+
+
+def setting_descriptions() -> dict[str, str]:
+    """Return what each setting does, by name, and which engines have the setting."""
+    engines: dict[str, dict[str, list[str]]] = {}
+    for engine, settings in SETTINGS.items():
+        for name, text in documented_fields(settings).items():
+            engines.setdefault(name, {}).setdefault(text, []).append(engine)
+    descriptions = {}
+    for name, texts in engines.items():
+        if len(texts) == 1:
+            [(text, names)] = texts.items()
+            descriptions[name] = f"{text} Only for {' and '.join(names)}."
+        else:
+            descriptions[name] = " ".join(
+                f"For {' and '.join(names)}: {text}" for text, names in texts.items()
+            )
+    return descriptions
+
+
+def choose_settings(
+    engine: str | EngineSettings, device: str, keywords: Mapping[str, Any]
+) -> EngineSettings:
+    """Return the settings to load with.
+
+    "auto" is "openvino" on a CPU, if OpenVINO is installed and the keywords are settings of
+    "openvino"; otherwise "ctranslate2".
+
+    Raises:
+        OptionError: see `load_engine`.
+    """
+    if isinstance(engine, EngineSettings):
+        if keywords:
+            raise OptionError(f"{next(iter(keywords))}: give this setting in the settings object")
+        return engine
+    if engine == "auto":
+        engine = "openvino" if openvino_fits(device, keywords) else "ctranslate2"
+    if not isinstance(engine, str) or engine not in SETTINGS:
+        raise OptionError(f"engine={engine!r} is none of auto, {', '.join(SETTINGS)}")
+    for name, value in keywords.items():
+        if name not in _names(engine):
+            others = [repr(other) for other in SETTINGS if name in _names(other)]
+            hint = f"; give engine={' or '.join(others)}" if others else ""
+            raise OptionError(f"{name}={value!r} has no effect with engine={engine!r}{hint}")
+    return SETTINGS[engine](**keywords)
+
+
+def settings_of(keywords: Mapping[str, Any]) -> EngineSettings:
+    """Return the settings that `load` uses with these keywords. See `choose_settings`."""
+    settings = dict(keywords)
+    engine, device = settings.pop("engine", "auto"), settings.pop("device", "auto")
+    return choose_settings(engine, device, settings)
+
+
+def openvino_fits(device: str, keywords: Mapping[str, Any]) -> bool:
+    """Return whether "auto" is OpenVINO with these keywords."""
+    if keywords.keys() - _names("openvino") or is_cuda(device):
+        return False
+    if keywords.get("compute_type", "auto") not in get_args(OpenVinoComputeType):
+        return False
+    try:
+        check_openvino()
+    except MissingExtraError as error:
+        log.info("engine: ctranslate2, because %s", error)
+        return False
+    return True
+
+
+def is_cuda(device: str) -> bool:
+    """Return whether "cuda" or "auto" is CUDA on this machine."""
+    if device != "auto":
+        return device == "cuda"
+    import ctranslate2  # noqa: PLC0415 - heavy
+
+    return bool(ctranslate2.get_cuda_device_count())
+
+
+def check_openvino() -> None:
+    """Check that OpenVINO is installed, in a version whose results are reproducible.
+
+    Raises:
+        MissingExtraError: OpenVINO is missing or too old.
+    """
+    try:
+        installed = version("openvino")
+    except PackageNotFoundError:
+        raise MissingExtraError(
+            "OpenVINO is not installed: pip install 'whisperbatch[openvino]'"
+        ) from None
+    numbers = tuple(int(part) for part in installed.split(".")[:2] if part.isdigit())
+    if numbers < MIN_OPENVINO:
+        raise MissingExtraError(
+            f"OpenVINO {installed} is too old: pip install --upgrade 'whisperbatch[openvino]'"
+        )
+
+
+def _names(engine: str) -> set[str]:
+    """Return the names of an engine's settings."""
+    return {field.name for field in fields(SETTINGS[engine])}

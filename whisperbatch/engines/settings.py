@@ -1,0 +1,181 @@
+"""The settings of each engine, declared once.
+
+`load` accepts a settings object, or an engine's name and single settings as keywords
+(engines/keywords.py).
+"""
+
+from dataclasses import dataclass
+from os import PathLike
+from typing import ClassVar, Final, Literal, TypeAlias, get_args
+
+from whisperbatch.errors import OptionError
+from whisperbatch.options import SearchOptions
+
+Quantization: TypeAlias = Literal["hqq4", "int8"]
+GroupSize: TypeAlias = Literal[32, 64, 128]
+OpenVinoComputeType: TypeAlias = Literal["auto", "int8", "int8_float32", "bfloat16", "float32"]
+
+GROUP_SIZE: Final = 64  # the default
+
+
+@dataclass(frozen=True, kw_only=True)
+class EngineSettings:
+    """Base class of the settings of an engine.
+
+    Attributes:
+        reads_transformers: whether the engine also reads weights that transformers saved.
+    """
+
+    reads_transformers: ClassVar[bool] = False
+
+    def check(self, options: SearchOptions) -> None:
+        """Check that an engine with these settings honours these options.
+
+        Raises:
+            OptionError: the engine does not support an option; the message names the option.
+        """
+
+
+@dataclass(frozen=True, kw_only=True)
+class CTranslate2Settings(EngineSettings):
+    """Settings of the engine "ctranslate2", for CPU and CUDA.
+
+    Attributes:
+        device_index: number of the CUDA device. A tuple of numbers loads a copy of the weights on
+            each device.
+        compute_type: type of the weights and of the arithmetic: "int8", "float16", "float32", or
+            another type of CTranslate2. "auto": float16 on CUDA and int8 on a CPU, if the device
+            supports the type.
+        inter_threads: number of batches computed at a time on each device.
+        intra_threads: CPU threads for each batch; 0 divides the cores between the batches. Refused
+            on CUDA.
+        flash_attention: compute attention with the Flash Attention 2 kernels, on CUDA only.
+
+    Raises:
+        OptionError: a value has the wrong type or is out of range.
+    """
+
+    device_index: int | tuple[int, ...] = 0
+    compute_type: str = "auto"
+    inter_threads: int = 1
+    intra_threads: int = 0
+    flash_attention: bool = False
+
+    def __post_init__(self) -> None:
+        if not self.devices or not all(type(index) is int for index in self.devices):
+            raise OptionError(
+                f"device_index={self.device_index!r} must be one device number or several"
+            )
+        _check_threads(self.inter_threads, self.intra_threads)
+        _check_boolean("flash_attention", self.flash_attention)
+
+    @property
+    def devices(self) -> tuple[int, ...]:
+        """The numbers of the CUDA devices."""
+        return self.device_index if isinstance(self.device_index, tuple) else (self.device_index,)
+
+
+@dataclass(frozen=True, kw_only=True)
+class OpenVinoSettings(EngineSettings):
+    """Settings of the engine "openvino", the fastest on a CPU. Needs the extra `openvino`.
+
+    Attributes:
+        compute_type: "int8" stores the weights in 8 bits; "bfloat16" stores the weights as they
+            are. Both compute in bfloat16 if the processor supports bfloat16, otherwise in float32.
+            "int8_float32" and "float32" always compute in float32. "auto": int8.
+        inter_threads: number of batches computed at a time on each device.
+        intra_threads: CPU threads for each batch; 0 divides the cores between the batches. Refused
+            on CUDA.
+
+    Raises:
+        OptionError: a value has the wrong type or is out of range.
+    """
+
+    compute_type: OpenVinoComputeType = "auto"
+    inter_threads: int = 1
+    intra_threads: int = 0
+
+    def __post_init__(self) -> None:
+        _check_choice("compute_type", self.compute_type, get_args(OpenVinoComputeType))
+        _check_threads(self.inter_threads, self.intra_threads)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TorchSettings(EngineSettings):
+    """Settings of the engine "torch", for CPU and CUDA. Needs the extra `torch`.
+
+    Attributes:
+        device_index: number of the CUDA device.
+        compute_type: "float32", "bfloat16" or "float16". "auto": float16 on CUDA, bfloat16 on a CPU
+            that supports bfloat16, otherwise float32.
+        quantization: store the decoder's weights in 4 bits ("hqq4") or 8 bits ("int8").
+        group_size: for "hqq4": number of weights that share a scale: 32, 64 or 128. Smaller groups
+            are more accurate and need more memory.
+        draft_model: a smaller model with the same vocabulary, which guesses tokens in greedy search
+            (speculative decoding). Needs `beam_size=1`.
+        compile: compile the encoder and the decoder at their first use, on CUDA only.
+
+    Raises:
+        OptionError: a value has the wrong type or is out of range, or has no effect.
+    """
+
+    reads_transformers: ClassVar[bool] = True
+
+    device_index: int = 0
+    compute_type: Literal["auto", "float32", "bfloat16", "float16"] = "auto"
+    quantization: Quantization | None = None
+    group_size: GroupSize = GROUP_SIZE
+    draft_model: str | PathLike[str] | None = None
+    compile: bool = False
+
+    def __post_init__(self) -> None:
+        if type(self.device_index) is not int:
+            raise OptionError(
+                f"device_index={self.device_index!r}: engine='torch' runs on one device"
+            )
+        _check_choice("compute_type", self.compute_type, ("auto", "float32", "bfloat16", "float16"))
+        if self.quantization is not None:
+            _check_choice("quantization", self.quantization, get_args(Quantization))
+        if self.group_size not in get_args(GroupSize):
+            choices = ", ".join(map(str, get_args(GroupSize)))
+            raise OptionError(f"group_size={self.group_size!r} is none of {choices}")
+        if self.quantization != "hqq4" and self.group_size != GROUP_SIZE:
+            raise OptionError(
+                f"group_size={self.group_size} has no effect without quantization='hqq4'"
+            )
+        _check_boolean("compile", self.compile)
+
+    def check(self, options: SearchOptions) -> None:
+        """See `EngineSettings`. A draft model guesses tokens of a greedy search only."""
+        if self.draft_model is not None and options.beam_size > 1:
+            raise OptionError(
+                f"beam_size={options.beam_size}: draft_model works with greedy search only; "
+                "give beam_size=1, or leave out draft_model"
+            )
+
+
+SETTINGS: Final[dict[str, type[EngineSettings]]] = {
+    "ctranslate2": CTranslate2Settings,
+    "openvino": OpenVinoSettings,
+    "torch": TorchSettings,
+}
+"""The engines by name, each with the class of its settings."""
+
+
+def _check_choice(name: str, value: object, choices: tuple[str, ...]) -> None:
+    if value not in choices:
+        raise OptionError(f"{name}={value!r} is none of {', '.join(choices)}")
+
+
+def _check_boolean(name: str, value: object) -> None:
+    if not isinstance(value, bool):
+        raise OptionError(f"{name} must be True or False, not {value!r}")
+
+
+def _check_threads(inter_threads: object, intra_threads: object) -> None:
+    for name, value, minimum in (
+        ("inter_threads", inter_threads, 1),
+        ("intra_threads", intra_threads, 0),
+    ):
+        if isinstance(value, bool) or not isinstance(value, int) or value < minimum:
+            raise OptionError(f"{name}={value!r} must be a whole number, at least {minimum}")
