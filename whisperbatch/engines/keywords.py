@@ -61,7 +61,7 @@ def setting_parameters() -> dict[str, inspect.Parameter]:
             annotation=EngineKeywords.__annotations__[field.name],
         )
         for settings in SETTINGS.values()
-        for field in reversed(fields(settings))
+        for field in fields(settings)
     }
 
 

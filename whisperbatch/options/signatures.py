@@ -33,7 +33,7 @@ def documented_fields(documented: object) -> dict[str, str]:
     text = inspect.getdoc(documented) or ""
     section = re.search(r"^(?:Attributes|Args):\n(.*?)(?=^\S|\Z)", text, re.DOTALL | re.MULTILINE)
     entries = re.findall(
-        r"^    (\w+): (.*?)(?=^    \w+: |\Z)",
+        r"^    (\w+): (.*?)(?=^    \*{0,2}\w+: |\Z)",
         section.group(1) if section else "",
         re.DOTALL | re.MULTILINE,
     )
