@@ -19,7 +19,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
-from whisperbatch.engines import layout
+from whisperbatch.engines import layout, quantization
 from whisperbatch.engines.openvino.graph import Node
 
 CHECKSUM_BYTES: Final = 32  # at the start of a file
@@ -129,7 +129,10 @@ class GraphCompiler:
 
 def graph_sources() -> list[Path]:
     """Return the source files that determine what a graph computes."""
-    return [*sorted(Path(__file__).parent.glob("*.py")), Path(layout.__file__)]
+    return [
+        *sorted(Path(__file__).parent.glob("*.py")),
+        *(Path(str(module.__file__)) for module in (layout, quantization)),
+    ]
 
 
 @cache

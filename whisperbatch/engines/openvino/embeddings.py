@@ -3,6 +3,7 @@
 import numpy as np
 
 from whisperbatch.engines.layout import Arrays
+from whisperbatch.engines.quantization import stored_scales
 from whisperbatch.engines.search.beam_search import Floats, Integers
 from whisperbatch.models.model_bin import release_pages
 
@@ -20,7 +21,7 @@ class TokenEmbeddings:
 
     def __init__(self, arrays: Arrays) -> None:
         self._embeddings = arrays["decoder/embeddings/weight"]
-        self._scale = arrays.get("decoder/embeddings/weight_scale")
+        self._scales = stored_scales(arrays, "decoder/embeddings/weight")
         self._positions = arrays["decoder/position_encodings/encodings"].astype(np.float32)
         self.vocabulary_size = len(self._embeddings)
         self.max_length = len(self._positions)
@@ -28,10 +29,9 @@ class TokenEmbeddings:
     def __call__(self, tokens: Integers) -> Floats:
         """Return the embeddings of tokens (...), shape (..., d_model)."""
         embedded: Floats = self._embeddings[tokens].astype(np.float32)
-        if self._scale is not None:
-            # the scale has no dimension in int16, where all tokens share it
-            scale = self._scale[tokens][..., None] if self._scale.ndim else self._scale
-            embedded /= scale.astype(np.float32)
+        if self._scales is not None:
+            # in int16, all tokens share one scale
+            embedded *= self._scales[tokens] if len(self._scales) > 1 else self._scales[0]
         return embedded
 
     def with_positions(self, tokens: Integers, first: int) -> Floats:

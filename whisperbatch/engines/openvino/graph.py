@@ -10,13 +10,12 @@ import numpy as np
 import numpy.typing as npt
 
 from whisperbatch.engines.layout import Arrays, Layout
+from whisperbatch.engines.quantization import int8_levels, int8_scales, stored_scales
 from whisperbatch.errors import MissingExtraError
 
 LAYER_NORM_EPSILON: Final = 1e-5  # PyTorch's default
 MATRIX_NDIM: Final = 2
-INT8_MAX: Final = 127
 GROUP_SIZE: Final = 64  # weights that share a scale: half the error of one scale for a whole row
-MIN_MAGNITUDE: Final = 1e-30  # keeps the scale of a group of zeros above 0
 ROWS_AT_A_TIME: Final = 4096  # quantised together: a whole matrix is never copied to float32
 
 Precision = Literal["bf16", "f32"]
@@ -76,11 +75,8 @@ class NodeBuilder:
     def weights(self, name: str) -> Node:
         """Return an array in float32, stored as in model.bin or in 8 bits."""
         array = self._arrays[name]
-        if (scale := self._arrays.get(f"{name}_scale")) is not None:
-            # CTranslate2 multiplied by the scale: one for each row, or one for the whole array
-            ones = (1,) * (array.ndim - scale.ndim)
-            factor = 1 / scale.astype(np.float32).reshape(*scale.shape, *ones)
-            return self.ops.multiply(self.as_float32(array), self.ops.constant(factor))
+        if (scales := stored_scales(self._arrays, name)) is not None:
+            return self.ops.multiply(self.as_float32(array), self.ops.constant(scales))
         if not self._int8_weights or array.ndim != MATRIX_NDIM or array.shape[1] % GROUP_SIZE:
             return self.as_float32(array)
         quantized, scales = quantize_int8(array)
@@ -158,7 +154,6 @@ def quantize_int8(
     for start in range(0, len(weights), ROWS_AT_A_TIME):
         rows = slice(start, start + ROWS_AT_A_TIME)
         values = groups[rows].astype(np.float32)
-        magnitudes = np.maximum(np.abs(values).max(axis=2, keepdims=True), MIN_MAGNITUDE)
-        scales[rows] = magnitudes / INT8_MAX
-        quantized[rows] = np.rint(values / scales[rows])
+        scales[rows] = int8_scales(np.abs(values).max(axis=2, keepdims=True))
+        quantized[rows] = int8_levels(values, scales[rows])
     return quantized, scales

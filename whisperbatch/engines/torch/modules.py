@@ -24,6 +24,7 @@ from torch import nn
 from torch.nn import functional
 
 from whisperbatch.engines.layout import Arrays, Layout
+from whisperbatch.engines.quantization import stored_scales
 
 ROW_MULTIPLE: Final = 4
 EXACT_LOGITS: Final = 64  # number of most likely tokens whose logits are recomputed in float32
@@ -113,11 +114,10 @@ class ModuleBuilder:
         return torch.from_numpy(self.arrays[name].copy()).to(self.device)
 
     def float32(self, name: str) -> Tensor:
-        """Return an array in float32. Arrays of integers are divided by their stored scale."""
+        """Return an array in float32. Arrays of integers are multiplied by their scales."""
         tensor = torch.from_numpy(self.arrays[name].copy()).float()
-        if (stored_scale := self.arrays.get(f"{name}_scale")) is not None:
-            scale = torch.from_numpy(stored_scale.copy()).float()
-            tensor /= scale.reshape(*scale.shape, *(1,) * (tensor.ndim - scale.ndim))
+        if (scales := stored_scales(self.arrays, name)) is not None:
+            tensor *= torch.from_numpy(scales)
         return tensor.to(self.device)
 
     def weights(self, name: str) -> Tensor:

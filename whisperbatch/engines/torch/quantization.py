@@ -18,6 +18,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
+from whisperbatch.engines.quantization import int8_levels, int8_scales
 from whisperbatch.engines.settings import GROUP_SIZE, Quantization
 from whisperbatch.engines.torch.modules import (
     Linear,
@@ -36,7 +37,6 @@ ERROR_NORM: Final = (
 )
 BETA: Final = 10.0  # HQQ's beta: how near to the weights the first iteration stays
 BETA_GROWTH: Final = 1.01  # HQQ's kappa: factor on beta after each iteration
-MAX_INT8: Final = 127
 BLOCK_ROWS: Final = 64  # rows of a matrix that are quantized together: they stay in the cache
 EPSILON: Final = 1e-8
 
@@ -171,9 +171,9 @@ def quantize_int8(weight: Tensor) -> tuple[Tensor, Tensor]:
     Returns:
         Levels (out, in), int8 from -127 to 127, and the scale of each row, (out,).
     """
-    scale = (weight.float().abs().amax(1) / MAX_INT8).clamp(min=EPSILON).to(weight.dtype)
-    levels = (weight.float() / scale.float()[:, None]).round().clamp(-MAX_INT8, MAX_INT8).char()
-    return levels, scale
+    scale: Tensor = int8_scales(weight.float().abs().amax(1)).to(weight.dtype)
+    levels: Tensor = int8_levels(weight.float(), scale.float()[:, None])
+    return levels.char(), scale
 
 
 def _product_int8(flat: Tensor, weight: Tensor, scale: Tensor) -> Tensor:

@@ -8,8 +8,7 @@ import numpy as np
 import openvino
 import pytest
 
-from whisperbatch.engines import layout
-from whisperbatch.engines.openvino import decoder_graphs, encoder, graph
+from tests.unit.test_imports import imports, modules
 from whisperbatch.engines.openvino.compiler import (
     MAX_UNUSED_SECONDS,
     GraphCompiler,
@@ -71,8 +70,17 @@ def test_another_origin_name_or_setting_is_another_graph(
 
 
 def test_the_cache_depends_on_all_sources_of_graphs() -> None:
-    modules = (layout, graph, encoder, decoder_graphs)
-    assert {Path(str(module.__file__)) for module in modules} <= set(graph_sources())
+    imported = {"engines.openvino.encoder", "engines.openvino.decoder_graphs"}
+    files = {name: path for name, path in modules() if name.startswith("engines.")}
+    while new := {
+        module
+        for name in imported
+        for module, _ in imports(files[name])
+        if module in files and module not in imported
+    }:
+        imported |= new
+    assert "engines.quantization" in imported
+    assert {files[name] for name in imported} <= set(graph_sources())
 
 
 def test_a_damaged_file_is_replaced(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
