@@ -1,15 +1,22 @@
 """A program: does a row's result depend on the other rows of its batch? Exit status 1 if it does.
 
-    python tests/contract/row_independence.py ENGINE COMPUTE_TYPE
+    python -m tests.contract.row_independence ENGINE COMPUTE_TYPE
 
-The instruction set can be limited by the environment variable ONEDNN_MAX_CPU_ISA.
+Encoder output, language scores, hypotheses and alignments of 1 to 9 rows, and whole transcripts,
+are compared to the last bit. Environment variables limit the instruction set, for example
+ONEDNN_MAX_CPU_ISA. A third argument, "quick", leaves out most batches and the transcripts.
 """
 
 import sys
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
 
 import numpy as np
+import numpy.typing as npt
 
 from benchmarks import recordings
+from tests.contract.encoded import output_of
+from whisperbatch import Options, Transcriber, Transcript
 from whisperbatch.decoding.tokenizer import WhisperTokenizer
 from whisperbatch.engines.loading import load_engine
 from whisperbatch.features import feature_extractor
@@ -17,21 +24,39 @@ from whisperbatch.options import SearchOptions
 from whisperbatch.protocols import Alignment, AlignRequest, DecodeRequest, Encoded, Engine
 
 ROWS = 9
+FRAMES = 900  # of each row, without padding
 SEARCHES = (SearchOptions(beam_size=1), SearchOptions(beam_size=5, no_repeat_ngram_size=3))
-BATCHES = ((0,), (1, 0), (2, 3, 4), (8, 7, 6, 5), (0, 2, 4, 6, 8), (5, 4, 3, 2, 1, 0), range(1, 8))
+BATCHES = (
+    *((0,), (1, 0), (2, 3, 4), (8, 7, 6, 5), (0, 2, 4, 6, 8), (5, 4, 3, 2, 1, 0)),
+    *(range(1, 8), (7, 0, 6, 1, 5, 2, 4, 3), (4, 8, 0, 5, 1, 6, 2, 7, 3)),
+)
+# short chunks make many rows; noise and a strict threshold make retries
+OPTIONS = Options(language="en", beam_size=1, chunk_length=8, log_prob_threshold=-0.4)
 
 
-def results(engine: Engine, encoded: Encoded, options: SearchOptions) -> list[str]:
+def rows_of(engine: Engine, encoded: Encoded, options: SearchOptions) -> list[str]:
     """Everything that the engine says about each row, with every digit."""
     tokenizer = WhisperTokenizer(engine.tokenizer, multilingual=True)
     start = tuple(tokenizer.prompt("en", "transcribe"))
-    request = DecodeRequest((*start, tokenizer.no_timestamps), start, (), 900)
+    request = DecodeRequest((*start, tokenizer.no_timestamps), start, (), FRAMES)
     decoded = engine.decode(encoded, [request] * encoded.rows, options)
-    texts = [AlignRequest(start, row.hypothesis.tokens, 900) for row in decoded]
-    rows = zip(decoded, engine.align(encoded, texts), engine.detect_language(encoded), strict=True)
+    texts = [AlignRequest(start, row.hypothesis.tokens, FRAMES) for row in decoded]
+    rows = zip(
+        *(output_of(encoded), decoded),
+        *(engine.align(encoded, texts), engine.detect_language(encoded)),
+        strict=True,
+    )
     return [
-        repr((row.hypothesis, *map(columns, (row.alignment, alignment)), languages))
-        for row, alignment, languages in rows
+        repr(
+            (
+                output.tobytes(),
+                row.hypothesis,
+                columns(row.alignment),
+                columns(alignment),
+                languages,
+            )
+        )
+        for output, row, alignment, languages in rows
     ]
 
 
@@ -41,26 +66,58 @@ def columns(alignment: Alignment) -> list[list[float]]:
     ]
 
 
-def main(name: str, compute_type: str) -> int:
+def different_batches(
+    engine: Engine, features: npt.NDArray[np.float32], batches: Iterable[Sequence[int]] = BATCHES
+) -> Iterator[str]:
+    """Describe each batch in which a row has another result than among all rows."""
+    together = engine.encode(features)
+    rows = engine.split(together)
+    for options in SEARCHES:
+        expected = rows_of(engine, together, options)
+        for numbers in batches:
+            joined = engine.join([rows[number] for number in numbers])
+            encoded = engine.encode(features[list(numbers)])
+            for batch in (joined, encoded):
+                found = rows_of(engine, batch, options)
+                wrong = [n for n, row in zip(numbers, found, strict=True) if row != expected[n]]
+                if wrong:
+                    yield f"beam_size={options.beam_size}, rows {list(numbers)}: {wrong} differ"
+
+
+def different_transcripts(engine: Engine, samples: npt.NDArray[np.float32]) -> Iterator[str]:
+    """Describe each run in which a recording has another transcript than alone, row by row."""
+    noise = 0.02 * np.random.default_rng(0).standard_normal(len(samples)).astype(np.float32)
+    noisy = samples + noise
+    sources = [samples[: 20 * 16000], noisy[20 * 16000 : 45 * 16000], noisy[: 9 * 16000]]
+    asr = Transcriber(engine)
+    expected = [asr.transcribe(source, options=OPTIONS, batch_size=1) for source in sources]
+    if not any(transcript.redecoded for transcript in expected):
+        yield "no row was decoded again: choose other recordings"
+    for batch_size, order in ((3, (0, 1, 2)), (9, (2, 0, 1)), (16, (1, 2, 0))):
+        transcripts: Iterator[Transcript] = asr.transcribe_many(
+            [sources[number] for number in order], options=OPTIONS, batch_size=batch_size
+        )
+        for number, transcript in zip(order, transcripts, strict=True):
+            if repr(transcript) != repr(expected[number]):
+                yield f"batch_size={batch_size}: recording {number} differs"
+
+
+def main(name: str, compute_type: str, extent: str = "") -> int:
     samples = (recordings.dense("en", 60).samples / 32768).astype(np.float32)
     extract = feature_extractor("whisper", 80)
     seconds = [samples[number * 5 * 16000 :][: 9 * 16000] for number in range(ROWS)]
-    features = np.stack([extract(row)[:, :900] for row in seconds])
+    features = np.stack([extract(row)[:, :FRAMES] for row in seconds])
     features = np.pad(features, ((0, 0), (0, 0), (0, 100)), constant_values=features.min())
     engine = load_engine("base", engine=name, device="cpu", compute_type=compute_type)
-    together = engine.encode(features)
-    rows = engine.split(together)
     failures = 0
-    for options in SEARCHES:
-        expected = results(engine, together, options)
-        for numbers in BATCHES:
-            batch = engine.join([rows[number] for number in numbers])
-            encoded = engine.encode(features[list(numbers)])
-            for found in (results(engine, batch, options), results(engine, encoded, options)):
-                wrong = [n for n, row in zip(numbers, found, strict=True) if row != expected[n]]
-                failures += len(wrong)
-                if wrong:
-                    print(f"beam_size={options.beam_size}, rows {list(numbers)}: {wrong} differ")  # noqa: T201 - a program's output
+    lines = (
+        different_batches(engine, features, BATCHES[1:4])
+        if extent == "quick"
+        else chain(different_batches(engine, features), different_transcripts(engine, samples))
+    )
+    for line in lines:
+        print(line)  # noqa: T201 - a program's output
+        failures += 1
     return 1 if failures else 0
 
 

@@ -8,9 +8,10 @@ import numpy.typing as npt
 import pytest
 
 from benchmarks import recordings
+from tests.contract.encoded import output_of
 from whisperbatch.engines.loading import load_engine
 from whisperbatch.features import feature_extractor
-from whisperbatch.protocols import Encoded, Engine
+from whisperbatch.protocols import Engine
 
 MAX_ERROR = {"ctranslate2": 0.1, "openvino": 0.05}
 """Norm of the difference from float32, relative to the norm in float32."""
@@ -19,12 +20,6 @@ MAX_ERROR = {"ctranslate2": 0.1, "openvino": 0.05}
 def encode_rows(engine: Engine, features: npt.NDArray[np.float32]) -> npt.NDArray[Any]:
     rows = [engine.split(engine.encode(features))[n] for n in range(len(features))]
     return np.concatenate([output_of(row) for row in rows])
-
-
-def output_of(encoded: Encoded) -> npt.NDArray[Any]:
-    """The encoder output inside an engine's own object."""
-    output = getattr(encoded, "view" if hasattr(encoded, "view") else "output")
-    return np.array(output)
 
 
 @pytest.fixture(scope="module")

@@ -7,14 +7,17 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pytest
+from tokenizers import Tokenizer
 
 from benchmarks import recordings
+from tests.contract.known_text_engine import KnownTextEngine
 from tests.unit.fakes import MemoryStore
 from whisperbatch import ClosedError, EngineError
 from whisperbatch.decoding.tokenizer import WhisperTokenizer
 from whisperbatch.engines.loading import load_engine
 from whisperbatch.features import feature_extractor
 from whisperbatch.jobs.journal import JournaledEngine
+from whisperbatch.models import find_model
 from whisperbatch.options import SearchOptions
 from whisperbatch.protocols import AlignRequest, Decoded, DecodeRequest, Encoded, Engine, Sampling
 from whisperbatch.rows import Row, padded
@@ -30,8 +33,13 @@ ENGINES: dict[str, Callable[[], Engine]] = {
     "ctranslate2 base": lambda: load("base", "ctranslate2"),
     "openvino base": lambda: load("base", "openvino"),
     "openvino tiny.en": lambda: load("tiny.en", "openvino"),
+    "known text": lambda: KnownTextEngine(base_tokenizer()),
     "journaled base": lambda: JournaledEngine(load("base", "openvino"), MemoryStore()),
 }
+
+
+def base_tokenizer() -> Tokenizer:
+    return Tokenizer.from_file(str(find_model("base") / "tokenizer.json"))
 
 
 def load_torch(model: str, compute_type: str) -> Engine:

@@ -9,22 +9,46 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 FLAGS = Path("/proc/cpuinfo").read_text(encoding="utf-8") if sys.platform == "linux" else ""
-LIMITS = {
-    # oneDNN's limit: the processor's flag that it needs, and whether it includes bfloat16
-    "AVX2": ("avx2", False),
-    "AVX512_CORE": ("avx512bw", False),
-    "AVX512_CORE_VNNI": ("avx512_vnni", False),
-    "AVX512_CORE_BF16": ("avx512_bf16", True),
-    "AVX512_CORE_AMX": ("amx_bf16", True),
-}
+
+ONEDNN = {"AVX2": "avx2", "AVX512_CORE": "avx512bw", "AVX512_CORE_VNNI": "avx512_vnni"}
+"""oneDNN's limits without bfloat16, each with the processor's flag that it needs."""
+ONEDNN_BFLOAT16 = {"AVX512_CORE_BF16": "avx512_bf16", "AVX512_CORE_AMX": "amx_bf16"}
+
+# (engine, compute type, variable, limit, the processor's flag that the limit needs)
+CASES = (
+    *(
+        ("openvino", compute_type, "ONEDNN_MAX_CPU_ISA", limit, flag)
+        for limit, flag in ONEDNN.items()
+        for compute_type in ("int8_float32", "float32")
+    ),
+    *(
+        ("openvino", compute_type, "ONEDNN_MAX_CPU_ISA", limit, flag)
+        for limit, flag in ONEDNN_BFLOAT16.items()
+        for compute_type in ("int8", "bfloat16")
+    ),
+    *(
+        ("ctranslate2", compute_type, "CT2_FORCE_CPU_ISA", limit, flag)
+        for limit, flag in (("GENERIC", ""), ("AVX2", "avx2"), ("AVX512", "avx512bw"))
+        for compute_type in ("int8", "float32")
+    ),
+    ("ctranslate2", "int8", "MKL_ENABLE_INSTRUCTIONS", "AVX2", "avx2"),
+    *(
+        ("torch", compute_type, "ATEN_CPU_CAPABILITY", limit, flag)
+        for limit, flag in (("default", ""), ("avx2", "avx2"), ("avx512", "avx512bw"))
+        for compute_type in ("float32", "bfloat16")
+    ),
+    *(
+        ("torch", "bfloat16", "ONEDNN_MAX_CPU_ISA", limit, flag)
+        for limit, flag in (ONEDNN | ONEDNN_BFLOAT16).items()
+    ),
+)
 
 
-def check(engine: str, compute_type: str, **limits: str) -> None:
-    program = str(Path(__file__).with_name("row_independence.py"))
-    environment = os.environ | {"PYTHONPATH": str(ROOT), "HF_HUB_OFFLINE": "1"}
+def check(engine: str, compute_type: str, *arguments: str, **limits: str) -> None:
     done = subprocess.run(
-        [sys.executable, program, engine, compute_type],
-        env=environment | limits,
+        [sys.executable, "-m", "tests.contract.row_independence", engine, compute_type, *arguments],
+        cwd=ROOT,
+        env=os.environ | {"HF_HUB_OFFLINE": "1"} | limits,
         capture_output=True,
         text=True,
         check=False,
@@ -32,22 +56,36 @@ def check(engine: str, compute_type: str, **limits: str) -> None:
     assert done.returncode == 0, done.stdout + done.stderr[-2000:]
 
 
-@pytest.mark.parametrize(
-    "engine", ["openvino", pytest.param("ctranslate2", marks=pytest.mark.slow)]
-)
-def test_rows_are_independent(engine: str) -> None:
-    check(engine, "int8")
+def test_some_batches_give_equal_rows() -> None:
+    check("openvino", "int8", "quick")
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("compute_type", ["int8", "float32"])
-@pytest.mark.parametrize("limit", LIMITS)
-def test_rows_are_independent_with_fewer_instructions(limit: str, compute_type: str) -> None:
-    flag, bfloat16 = LIMITS[limit]
+@pytest.mark.parametrize(
+    ("engine", "compute_type"),
+    [
+        ("openvino", "int8"),
+        ("ctranslate2", "int8"),
+        pytest.param("torch", "bfloat16", marks=pytest.mark.torch),
+    ],
+)
+def test_rows_are_independent(engine: str, compute_type: str) -> None:
+    check(engine, compute_type)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("engine", "compute_type", "variable", "limit", "flag"),
+    [
+        pytest.param(*case, marks=[pytest.mark.torch] if case[0] == "torch" else [])
+        for case in CASES
+    ],
+)
+def test_rows_are_independent_with_fewer_instructions(
+    engine: str, compute_type: str, variable: str, limit: str, flag: str
+) -> None:
     if flag not in FLAGS:
         pytest.skip(f"this processor has no {flag}")
-    if (limit, compute_type) == ("AVX2", "int8"):
+    if (engine, compute_type, limit) == ("openvino", "int8_float32", "AVX2"):
         pytest.skip("OpenVINO selects 8-bit kernels by the processor and fails with this limit")
-    if not bfloat16 and compute_type == "int8":
-        compute_type = "int8_float32"
-    check("openvino", compute_type, ONEDNN_MAX_CPU_ISA=limit)
+    check(engine, compute_type, **{variable: limit})

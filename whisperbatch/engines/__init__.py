@@ -1,11 +1,16 @@
-"""Engines: each runs Whisper's encoder and decoder, and satisfies `protocols.Engine`.
+"""Engines: each runs a Whisper model, and satisfies `protocols.Engine`.
 
-devices.py          which device, compute type and backend "auto" stands for
-loading.py          which engine a model is loaded with
-layout.py           sizes of a model, read from its arrays
-special_tokens.py   ids of special tokens, and the biases that suppress tokens
-search/             greedy search, beam search, sampling and alignment, for all engines
+settings.py         the settings of each engine
+keywords.py         the settings as keywords of `load`; which engine "auto" stands for
+loading.py          loads a model into an engine
+devices.py          which device and compute type "auto" stands for
+model_info.py       tokenizer, special tokens and sizes of a model
+special_tokens.py   ids of special tokens
+layout.py           sizes of encoder and decoder, read from their arrays
+quantization.py     weights of eight bits
+calls.py            counts calls in progress, so that closing waits for them
+search/             greedy search, beam search, sampling, suppression and alignment, for all engines
 ctranslate2/        the engine for CPU and CUDA
-openvino/           a faster encoder and decoder for `ctranslate2/` on a CPU
+openvino/           the engine for CPUs, with CTranslate2 as its fallback
 torch/              the engine on PyTorch
 """

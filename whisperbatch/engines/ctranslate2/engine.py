@@ -1,7 +1,7 @@
 """Whisper on CTranslate2, for CPU and CUDA.
 
-features -> encode -> encoder output -> decode -> generate -> hypotheses
--> align    -> times of their tokens
+features -> encode -> encoder output -> decode: generate -> hypotheses
+align    -> times of their tokens
 """
 
 import functools

@@ -18,7 +18,7 @@ MMAP_THRESHOLD: Final = 512 << 10  # bytes; the features of a row take 960 KB
 class CTranslate2Weights:
     """A model on CTranslate2, loaded when `model` is first read.
 
-    If OpenVINO runs encoder and decoder, a run may never need CTranslate2's copy.
+    The fallback of OpenVINO's engine may never need its copy.
 
     Args:
         directory: of the weights.

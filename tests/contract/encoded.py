@@ -1,0 +1,17 @@
+"""The arrays inside the encoder output of each engine."""
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from whisperbatch.engines.ctranslate2.conversion import EncoderOutput, to_array
+from whisperbatch.protocols import Encoded
+
+
+def output_of(encoded: Encoded) -> npt.NDArray[np.float32]:
+    """Encoder output in float32, shape (rows, positions, d_model)."""
+    if isinstance(encoded, EncoderOutput):
+        return to_array(encoded.view)
+    output: Any = encoded.output  # type: ignore[attr-defined]  # OpenVINO's or PyTorch's
+    return np.asarray(output.float() if hasattr(output, "float") else output)
