@@ -189,6 +189,8 @@ class Engine(Protocol):
     Attributes:
         name: name of the model, for messages.
         is_multilingual: False for English-only models.
+        can_translate: False for models that were not trained to translate: English-only models,
+            turbo and Distil-Whisper.
         n_mels: number of mel bands that the encoder expects, 80 or 128.
         workers: number of batches that the engine computes at a time.
         tokenizer: tokenizer with the model's vocabulary.
@@ -196,6 +198,7 @@ class Engine(Protocol):
 
     name: str
     is_multilingual: bool
+    can_translate: bool
     n_mels: int
     workers: int
     tokenizer: Tokenizer

@@ -43,6 +43,7 @@ class KnownTextEngine:
     name = "known-text"
     n_mels = 80
     workers = 1
+    can_translate = False
 
     def __init__(self, tokenizer: Tokenizer, *, multilingual: bool = True) -> None:
         self.tokenizer = tokenizer
@@ -130,10 +131,9 @@ class KnownTextEngine:
         return Alignment(starts, ends, np.full(n_tokens, PROBABILITY))
 
     def _special(self, token: str) -> int:
-        number = self.tokenizer.token_to_id(token)
-        if number is None:
-            raise EngineError(f"the tokenizer has no token {token}")
-        return int(number)
+        if (number := self.tokenizer.token_to_id(token)) is not None:
+            return int(number)
+        raise EngineError(f"the tokenizer has no token {token}")
 
     def _own(self, encoded: Encoded) -> KnownRows:
         if isinstance(encoded, KnownRows) and encoded.engine is self:

@@ -124,6 +124,7 @@ class FakeEngine:
         decode: returns the text or the hypothesis of a row.
         align: returns the token times of a row.
         multilingual: whether the model is multilingual.
+        can_translate: whether a multilingual model can translate.
         workers: number of batches computed at a time.
         fingerprint: identity of the weights.
         failing: for a method, the numbers of the calls (from 0) that raise EngineError.
@@ -148,12 +149,14 @@ class FakeEngine:
         decode: Decode = numbered_sentence,
         align: Align = evenly_spaced,
         multilingual: bool = True,
+        can_translate: bool = True,
         workers: int = 1,
         fingerprint: str = "fake",
         failing: Mapping[str, Container[int]] | None = None,
         delay: Mapping[str, float] | None = None,
     ) -> None:
         self.is_multilingual = multilingual
+        self.can_translate = multilingual and can_translate
         self.workers = workers
         self.fingerprint = fingerprint
         self.tokenizer = multilingual_tokenizer() if multilingual else tokenizer()

@@ -171,11 +171,7 @@ def chunks(
     """
     limit = to_samples(options.chunk_length)
     max_silence = None if options.max_silence is None else to_samples(options.max_silence)
-    max_speech = min(options.max_speech_duration, options.chunk_length)
-    # without VAD, everything counts as speech: a clip shorter than min_speech_duration is kept
-    min_speech = options.min_speech_duration if options.vad else 0.0
-    span_options = replace(options, max_speech_duration=max_speech, min_speech_duration=min_speech)
-    finder = SpanFinder(span_options, hop)
+    finder = SpanFinder(_span_options(options), hop)
     # Until the chunks are yielded, positions are samples of the clip.
     buffer = AudioBuffer()
     spans: list[SpeechSpan] = []  # final spans that are not in a chunk yet
@@ -206,3 +202,11 @@ def chunks(
         buffer.discard(min(finder.settled, spans[0].start) if spans else finder.settled)
     spans.extend(finder.finish(buffer.end))
     yield from complete_chunks(buffer.end, at_end=True)
+
+
+def _span_options(options: Options) -> Options:
+    """Return the options of speech spans that fit into a chunk."""
+    max_speech = min(options.max_speech_duration, options.chunk_length)
+    # without VAD, everything counts as speech: a clip shorter than min_speech_duration is kept
+    min_speech = options.min_speech_duration if options.vad else 0.0
+    return replace(options, max_speech_duration=max_speech, min_speech_duration=min_speech)

@@ -112,6 +112,45 @@ Verbose = Annotated[
 ]
 
 
+Formats = Annotated[
+    str,
+    typer.Option(
+        "--format",
+        "-f",
+        help=f"Write files in these formats: {', '.join(FORMATS)}; several with commas, or all. "
+        "Without this flag, the text of one recording is printed, and several recordings are "
+        "written as txt.",
+        show_default=False,
+    ),
+]
+OutputDir = Annotated[
+    str,
+    typer.Option(
+        "--output-dir",
+        "-o",
+        help="Write the files into this directory instead of next to each recording.",
+        show_default=False,
+    ),
+]
+Resume = Annotated[
+    bool | None,
+    typer.Option(
+        "--resume/--no-resume",
+        help="Skip recordings that are already done with the same model and options, and continue "
+        "unfinished recordings. The default for directories. --no-resume transcribes everything "
+        "again and replaces existing files.",
+    ),
+]
+Plot = Annotated[
+    str,
+    typer.Option(
+        "--plot",
+        help="Also draw a timeline of loudness, speech, chunks and segments: png or html.",
+        show_default=False,
+    ),
+]
+
+
 @app.command("transcribe", cls=ListedCommand)
 @flags.with_flags(
     *flags.dataclass_flags(SubtitleOptions, "Subtitles"),
@@ -122,43 +161,10 @@ def transcribe(
     inputs: Inputs,
     *,
     model: Model = DEFAULT_MODEL,
-    formats: Annotated[
-        str,
-        typer.Option(
-            "--format",
-            "-f",
-            help=f"Write files in these formats: {', '.join(FORMATS)}; several with commas, or "
-            "all. Without this flag, the text of one recording is printed, and several recordings "
-            "are written as txt.",
-            show_default=False,
-        ),
-    ] = "",
-    output_dir: Annotated[
-        str,
-        typer.Option(
-            "--output-dir",
-            "-o",
-            help="Write the files into this directory instead of next to each recording.",
-            show_default=False,
-        ),
-    ] = "",
-    resume: Annotated[
-        bool | None,
-        typer.Option(
-            "--resume/--no-resume",
-            help="Skip recordings that are already done with the same model and options, and "
-            "continue unfinished recordings. The default for directories. --no-resume transcribes "
-            "everything again and replaces existing files.",
-        ),
-    ] = None,
-    plot: Annotated[
-        str,
-        typer.Option(
-            "--plot",
-            help="Also draw a timeline of loudness, speech, chunks and segments: png or html.",
-            show_default=False,
-        ),
-    ] = "",
+    formats: Formats = "",
+    output_dir: OutputDir = "",
+    resume: Resume = None,
+    plot: Plot = "",
     json_lines: Annotated[
         bool, typer.Option("--json-lines", help="Print each segment as a line of JSON.")
     ] = False,

@@ -34,6 +34,7 @@ def options_for(engine: Engine, options: Options) -> Options:
                         f"{name}={code!r}: model {engine.name} does not know this language; "
                         "use a newer model such as 'large-v3'"
                     )
+        _check_translation(engine, options)
         return options
     if options.language not in (None, "en"):
         raise OptionError(
@@ -53,3 +54,18 @@ def options_for(engine: Engine, options: Options) -> Options:
     # no language is detected, so the options of language detection have no effect
     defaults = {name: checks.default(LanguageOptions, name) for name in LANGUAGE_DETECTION_OPTIONS}
     return replace(options, language="en", **defaults)  # type: ignore[arg-type]  # mixed types
+
+
+def _check_translation(engine: Engine, options: Options) -> None:
+    """Refuse translation by a multilingual model that was not trained to translate."""
+    if engine.can_translate:
+        return
+    for name, value in (
+        ("task", "translate"),
+        ("code_switching_output", "english"),
+    ):
+        if getattr(options, name) == value:
+            raise OptionError(
+                f"{name}={value!r}: model {engine.name} was trained for transcription only, as all "
+                "turbo and distil models; use a model such as 'large-v3' or 'medium'"
+            )

@@ -1,7 +1,8 @@
 """Sizes of Whisper's encoder and decoder, read from the arrays of model.bin."""
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from dataclasses import dataclass
+from itertools import count
 from typing import Any, TypeAlias
 
 import numpy.typing as npt
@@ -32,15 +33,32 @@ class Layout:
             arrays: by CTranslate2's names.
             part: "encoder" or "decoder".
         """
-        layers = 0
-        while f"{part}/layer_{layers}/ffn/linear_0/weight" in arrays:
-            layers += 1
-        return cls(layers, int(arrays[f"{part}/num_heads"]), len(arrays[f"{part}/layer_norm/beta"]))
+        return cls(
+            count_layers(arrays, part),
+            int(arrays[f"{part}/num_heads"]),
+            len(arrays[f"{part}/layer_norm/beta"]),
+        )
 
     @property
     def head_size(self) -> int:
         """Size of a query, key or value of one head."""
         return self.d_model // self.heads
+
+
+def count_layers(names: Container[str], part: str) -> int:
+    """Return the number of layers of the "encoder" or "decoder", from the names of the arrays."""
+    return next(
+        layer for layer in count() if f"{part}/layer_{layer}/ffn/linear_0/weight" not in names
+    )
+
+
+def was_distilled(names: Container[str]) -> bool:
+    """Return whether a model's decoder was shortened: turbo and Distil-Whisper.
+
+    All other Whisper models have as many layers in the decoder as in the encoder. The shortened
+    models were trained for transcription only: with the task "translate", they transcribe.
+    """
+    return count_layers(names, "decoder") < count_layers(names, "encoder")
 
 
 def alignment_heads(layout: Layout, config: Mapping[str, Any]) -> list[tuple[int, int]]:

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from tokenizers import Tokenizer
 
+from whisperbatch.engines.layout import was_distilled
 from whisperbatch.engines.special_tokens import SpecialTokens
 from whisperbatch.errors import EngineError, ModelError
 from whisperbatch.models.model_bin import fingerprint, read_shapes
@@ -28,6 +29,7 @@ class ModelInfo:
         config: config.json of the weights.
         vocabulary_size: number of tokens.
         n_mels: number of mel bands of the encoder's input.
+        distilled: see `layout.was_distilled`.
     """
 
     directory: Path
@@ -37,6 +39,7 @@ class ModelInfo:
     config: Mapping[str, Any]
     vocabulary_size: int
     n_mels: int
+    distilled: bool
 
     @classmethod
     def read(cls, directory: Path, name: str) -> "ModelInfo":
@@ -55,14 +58,20 @@ class ModelInfo:
             config = json.loads((directory / "config.json").read_text(encoding="utf-8"))
             vocabulary_size = shapes["decoder/embeddings/weight"][0]
             n_mels = shapes["encoder/conv1/weight"][1]
+            distilled = was_distilled(shapes)
         except (OSError, ValueError, LookupError) as error:
             raise ModelError(f"{directory}: is not a Whisper model: {error!r}") from error
-        return cls(directory, name, tokenizer, special, config, vocabulary_size, n_mels)
+        return cls(directory, name, tokenizer, special, config, vocabulary_size, n_mels, distilled)
 
     @property
     def is_multilingual(self) -> bool:
         """False for English-only models."""
         return self.vocabulary_size >= MIN_MULTILINGUAL_VOCABULARY
+
+    @property
+    def can_translate(self) -> bool:
+        """See `protocols.Engine`."""
+        return self.is_multilingual and not self.distilled
 
     @cached_property
     def fingerprint(self) -> str:

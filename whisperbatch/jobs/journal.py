@@ -101,6 +101,7 @@ class JournaledEngine:
         self.name = engine.name
         self.fingerprint = engine.fingerprint
         self.is_multilingual = engine.is_multilingual
+        self.can_translate = engine.can_translate
         self.n_mels = engine.n_mels
         self.workers = engine.workers
         self.tokenizer = engine.tokenizer

@@ -65,6 +65,7 @@ class CTranslate2Engine:
         self._compute_type = choose_compute_type(settings.compute_type, device, settings.devices)
         self.name, self.tokenizer = model.name, model.tokenizer
         self.is_multilingual, self.n_mels = model.is_multilingual, model.n_mels
+        self.can_translate = model.can_translate
         self.workers: int = settings.inter_threads * len(settings.devices)
         self._weights = CTranslate2Weights(
             model.directory,

@@ -82,6 +82,7 @@ class OpenVinoEngine:
         self._description = f"cpu, {'8-bit weights, ' if int8_weights else ''}{precision}"
         self.name, self.tokenizer = model.name, model.tokenizer
         self.is_multilingual, self.n_mels = model.is_multilingual, model.n_mels
+        self.can_translate = model.can_translate
         self.workers = settings.inter_threads
         compiler = GraphCompiler(
             core=core,

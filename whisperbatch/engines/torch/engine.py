@@ -102,6 +102,7 @@ class TorchEngine:
             check_draft_model(self._model, self._draft_model, draft_model)
         self.tokenizer = self._model.tokenizer
         self.is_multilingual: bool = self._model.is_multilingual
+        self.can_translate: bool = self.is_multilingual and not self._model.distilled
         self.n_mels: int = self._model.n_mels
         self._lock = threading.Lock()
         log.info("model %s on %s (%s), PyTorch", name, self._device, self._dtype)

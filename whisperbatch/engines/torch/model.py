@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from tokenizers import Tokenizer
 
-from whisperbatch.engines.layout import Arrays, alignment_heads
+from whisperbatch.engines.layout import Arrays, alignment_heads, was_distilled
 from whisperbatch.engines.model_info import MIN_MULTILINGUAL_VOCABULARY
 from whisperbatch.engines.search.alignment import DecodingTrace
 from whisperbatch.engines.search.beam_search import (
@@ -52,6 +52,7 @@ class TorchModel:
         tokenizer: the tokenizer of the vocabulary.
         special: ids of the special tokens.
         n_mels: number of mel bands of the encoder's input.
+        distilled: see `layout.was_distilled`.
     """
 
     network: Network
@@ -59,6 +60,7 @@ class TorchModel:
     tokenizer: Tokenizer
     special: SpecialTokens
     n_mels: int
+    distilled: bool
 
     @property
     def vocabulary_size(self) -> int:
@@ -261,6 +263,7 @@ def load_model(
             tokenizer=(tokenizer := Tokenizer.from_file(str(directory / "tokenizer.json"))),
             special=SpecialTokens.from_tokenizer(tokenizer),
             n_mels=arrays["encoder/conv1/weight"].shape[1],
+            distilled=was_distilled(arrays),
         )
     except ModelError:
         raise
