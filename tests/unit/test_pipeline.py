@@ -59,15 +59,15 @@ class ThreadsEngine(FakeEngine):
 
     def __init__(self, **keywords: Any) -> None:
         super().__init__(**keywords)
-        self.scoring: set[int] = set()
-        self.decoding: set[int] = set()
+        self.scoring: set[threading.Thread] = set()
+        self.decoding: set[threading.Thread] = set()
 
     def detect_language(self, encoded: Encoded) -> list[dict[str, float]]:
-        self.scoring.add(threading.get_ident())
+        self.scoring.add(threading.current_thread())
         return super().detect_language(encoded)
 
     def align(self, *arguments: Any) -> Any:
-        self.decoding.add(threading.get_ident())
+        self.decoding.add(threading.current_thread())
         return super().align(*arguments)
 
 
@@ -80,7 +80,7 @@ def english_then_french(seconds: float) -> Callable[[EncodedRow], dict[str, floa
 
 def live_states() -> int:
     gc.collect()
-    return sum(isinstance(item, RecordingState) for item in gc.get_objects())
+    return sum(type(item) is RecordingState for item in gc.get_objects())
 
 
 @pytest.mark.usefixtures("no_windows")
