@@ -2,34 +2,36 @@
 
     stage                                                       thread
     sources -> open_audio -> clips -> Vad -> chunks             one for each recording being read
-            -> features                                         a pool
-            -> language scores and code-switching, if enabled   the engine's workers
+            -> rows (features)                                  a pool
+            -> language scores, of rows that need them          the engine's workers
+            -> rows with their language                         one thread, in order
             -> batches -> BatchDecoder                          the engine's workers
             -> segments, sorted by recording                    the caller's
 
 Every arrow is a generator and every buffer is bounded: memory does not grow with the recording.
+Rows and `End` refer to the state of their recording (`recording.RecordingState`).
 """
 
 import logging
 import os
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from contextlib import ExitStack, closing
+from contextlib import closing
 from dataclasses import replace
 from itertools import chain, takewhile
 from typing import Final
 
 from whisperbatch.audio.clips import clips
 from whisperbatch.audio.reader import AudioReader
-from whisperbatch.batching import attach_voters, batches, in_order, in_sequence
+from whisperbatch.batching import batches, in_order, in_sequence
 from whisperbatch.chunking.merge import chunks
 from whisperbatch.decoding.batch_decoder import BatchDecoder, RowResult
 from whisperbatch.decoding.engine_options import options_for
 from whisperbatch.errors import EngineError, WhisperBatchError
 from whisperbatch.features import feature_extractor
-from whisperbatch.language.code_switching import CodeSwitching, with_language_scores
-from whisperbatch.language.decisions import LanguageDecisions
+from whisperbatch.language.code_switching import CodeSwitching
+from whisperbatch.language.decisions import VOTERS, decide_from_windows, needs_scores
 from whisperbatch.language.detect import NO_SPEECH, UNREADABLE, detection, english_only
-from whisperbatch.language.voting import Decision, decide, enough_to_decide
+from whisperbatch.language.stage import decide_languages, scoring_batches, with_language_scores
 from whisperbatch.language.windows import (
     find_windows,
     score_chunks,
@@ -39,7 +41,8 @@ from whisperbatch.language.windows import (
 from whisperbatch.options import Options
 from whisperbatch.prefetch import interleave, map_ordered
 from whisperbatch.protocols import Engine, Vad
-from whisperbatch.rows import FLUSH, End, Flush, Item, Row, RunStats
+from whisperbatch.recording import Decision, RecordingState
+from whisperbatch.rows import FLUSH, End, Flush, Item, Row
 from whisperbatch.types import Chunk, LanguageDetection, Samples, Segment, to_seconds
 from whisperbatch.vad import open_vad
 
@@ -48,7 +51,6 @@ log = logging.getLogger(__name__)
 Opener = Callable[[], AudioReader]
 
 FEATURE_WORKERS: Final = min(os.cpu_count() or 1, 4)
-VOTERS: Final = 4  # first chunks of a recording, which vote for its language
 READERS: Final = 4  # recordings read at a time, if recordings need not keep their order
 READ_AHEAD: Final = 2  # chunks read ahead from each recording
 
@@ -128,7 +130,11 @@ class PipelineRun:
     Yields:
         (recording, Segment), in order within a recording, and an `End` after the last segment of
         each recording. If a recording cannot be read, its `End` has the error; the other
-        recordings continue.
+        recordings continue. The state of the recording has the language, the counts and the
+        omissions as of this segment.
+
+    Attributes:
+        given_language: the language if it is given; None if it is to be detected.
     """
 
     def __init__(
@@ -148,57 +154,40 @@ class PipelineRun:
         self._isolate = isolate
         self._max_readers = readers
         self._ordered = ordered
-        self._failed: dict[int, EngineError] = {}
+        self.given_language = Decision(options.language, 1.0) if options.language else None
         self._stopped = False
-        self._readers: dict[int, AudioReader] = {}
-        self._stats: dict[int, RunStats] = {}
-        self._languages = LanguageDecisions(options)
+        self._recordings: dict[int, RecordingState] = {}  # that began and have not ended
         self._vad = open_vad(options)
         self._extractor = feature_extractor(options.features, engine.n_mels)
         self._code_switching = CodeSwitching(engine, self._extractor, options, self._fail)
-        self._decode = BatchDecoder(engine, self._extractor, options, self._languages)
+        self._decode = BatchDecoder(engine, self._extractor, options)
 
-    def __iter__(self) -> Generator[tuple[int, Segment] | End, None, None]:
+    def __iter__(self) -> Generator[tuple[RecordingState, Segment] | End, None, None]:
         workers = self._engine.workers
-        numbers: dict[int, int] = {}
         with closing(
             map_ordered(self._decode_batch, self._batches(), workers=workers, depth=workers)
         ) as decoded:
             results = chain.from_iterable(decoded)
             for result in in_order(results) if self._ordered else results:
                 if isinstance(result, End):
-                    error = result.error or self._failed.pop(result.recording, None)
-                    stats = self._stats.pop(result.recording, None) or RunStats()
-                    self._decode.ended(result.recording)
-                    yield replace(result, error=error, stats=stats)
-                    self._languages.forget(result.recording)
-                    numbers.pop(result.recording, None)
+                    recording = result.recording
+                    recording.published = recording.language.decision
+                    del self._recordings[recording.number]
+                    yield replace(result, error=result.error or recording.error)
                     continue
                 recording, row = result
-                self._count(recording, row)
+                _publish(recording, row)
                 for segment in row.segments:
-                    number = numbers[recording] = numbers.get(recording, -1) + 1
-                    yield recording, replace(segment, id=number)
+                    numbered = replace(segment, id=recording.segments)
+                    recording.segments += 1
+                    yield recording, numbered
 
     def stop(self) -> None:
         """Stop reading, so that a thread that waits for this run returns soon. Thread-safe."""
         self._stopped = True
-        for reader in list(self._readers.values()):
-            reader.close()
-
-    def language(self, recording: int) -> Decision | None:
-        """Return the latest decision for a recording; None if there is none yet, or no speech."""
-        return self._languages.latest(recording)
-
-    def stats(self, recording: int) -> RunStats:
-        """Return the counts and omissions so far of a recording that has not ended."""
-        return self._stats.get(recording) or RunStats()
-
-    def _count(self, recording: int, row: RowResult) -> None:
-        stats = self._stats.setdefault(recording, RunStats())
-        stats.omissions += row.omissions
-        stats.chunks += 1
-        stats.redecoded += row.redecoded
+        for recording in list(self._recordings.values()):
+            if reader := recording.reader:
+                reader.close()
 
     def _chunks(self) -> Generator[Chunk | End | Flush, None, None]:
         recordings = (
@@ -209,9 +198,11 @@ class PipelineRun:
             return in_sequence(recordings)
         return interleave(recordings, at_once=self._max_readers, depth=READ_AHEAD, idle=FLUSH)
 
-    def _recording(self, recording: int, opener: Opener) -> Generator[Chunk | End, None, None]:
+    def _recording(self, number: int, opener: Opener) -> Generator[Chunk | End, None, None]:
+        recording = RecordingState.beginning(number, self.given_language)
+        self._recordings[number] = recording
         try:
-            reader = self._readers[recording] = opener()
+            reader = recording.reader = opener()
             if self._stopped:  # by another thread, during the call of `opener`
                 reader.close()
         except WhisperBatchError as error:
@@ -220,16 +211,16 @@ class PipelineRun:
         failure: WhisperBatchError | None = None
         with closing(reader):
             try:
-                self._decide_language(recording, reader)
-                yield from chunk_recording(reader.blocks(), self._options, self._vad, recording)
+                self._decide_from_windows(recording, reader)
+                yield from chunk_recording(reader.blocks(), self._options, self._vad, number)
             except WhisperBatchError as error:
                 failure = error
-            del self._readers[recording]
+            recording.reader = None
             yield End(recording, reader.name, to_seconds(reader.position), failure)
 
-    def _decide_language(self, recording: int, reader: AudioReader) -> None:
+    def _decide_from_windows(self, recording: RecordingState, reader: AudioReader) -> None:
         """Decide the recording's language from windows spread over it, if it has random access."""
-        if self._languages.is_final(recording):
+        if self.given_language or self._options.multilingual:
             return
         with reader.random_access() as random_access:
             if (
@@ -241,101 +232,87 @@ class PipelineRun:
                 random_access, self._vad, self._options, lambda: self._stopped or reader.closed
             )
         scores = score_chunks(self._engine, self._extractor, windows)
-        if enough_to_decide(scores, self._options):
-            self._languages.set_decision(recording, decide(scores, self._options), final=True)
+        decide_from_windows(recording, scores, self._options)
+
+    def _rows(self) -> Generator[Item, None, None]:
+        """Yield the chunks as rows, with their features."""
+        workers = FEATURE_WORKERS
+        with closing(
+            map_ordered(self._extract_features, self._chunks(), workers=workers, depth=workers)
+        ) as items:
+            yield from items
 
     def _extract_features(self, item: Chunk | End | Flush) -> Item:
-        return Row.of(item, self._extractor) if isinstance(item, Chunk) else item
+        if not isinstance(item, Chunk):
+            return item
+        return Row.of(item, self._extractor, self._recordings[item.recording])
 
     def _batches(self) -> Generator[list[Item], None, None]:
         options = self._options
-        with ExitStack() as stack:
-            items: Iterable[Item] = stack.enter_context(
-                closing(
-                    map_ordered(
-                        self._extract_features,
-                        self._chunks(),
-                        workers=FEATURE_WORKERS,
-                        depth=FEATURE_WORKERS,
-                    )
-                )
-            )
-            if options.multilingual:
-                items = self._code_switching(
-                    stack.enter_context(closing(self._with_language_scores(items)))
-                )
-            elif not options.language:
-                items = attach_voters(items, VOTERS, self._languages.is_final)
-            # A small first batch gives the first segments soon. Without a given language it is
-            # twice as large: the rows that vote for the language are encoded anyway.
-            first = max(options.batch_size // (8 if options.language else 4), 1)
-            for batch in batches(items, options.batch_size, first):
-                for item in batch:
-                    if isinstance(item, Row) and item.voters:
-                        self._languages.expect_decision(item.chunk.recording)
-                    if isinstance(item, Row) and item.language and item.language_scores:
-                        self._languages.add_speech(
-                            item.chunk.recording, item.language, item.language_scores
-                        )
-                yield batch
+        # A small first batch gives the first segments soon. Without a given language it is twice as
+        # large: the rows that vote for the language are encoded anyway.
+        first = max(options.batch_size // (8 if options.language else 4), 1)
+        with closing(self._rows()) as rows, closing(self._with_languages(rows, first)) as items:
+            yield from batches(items, options.batch_size, first)
 
-    def _with_language_scores(self, items: Iterable[Item]) -> Generator[Item, None, None]:
-        """Yield the items, each row with its language scores and encoder output."""
-        workers = self._engine.workers
-        size = self._options.batch_size
+    def _with_languages(self, items: Iterable[Item], first: int) -> Generator[Item, None, None]:
+        """Yield the items, each row with its language."""
+        options, workers = self._options, self._engine.workers
+        if self.given_language:
+            yield from decide_languages(([item] for item in items), options)
+            return
+        to_score = scoring_batches(items, options, first)
         with closing(
-            map_ordered(
-                self._score_batch,
-                batches(items, size, max(size // 4, 1)),
-                workers=workers,
-                depth=workers,
-            )
+            map_ordered(self._score_batch, to_score, workers=workers, depth=workers)
         ) as scored:
-            yield from chain.from_iterable(scored)
+            if options.multilingual:
+                yield from self._code_switching(chain.from_iterable(scored))
+            else:
+                yield from decide_languages(scored, options)
 
-    def _score_batch(self, items: list[Item]) -> Sequence[Item]:
-        items = self._without_failed(items)
-        rows = [item for item in items if isinstance(item, Row)]
+    def _score_batch(self, items: list[Item]) -> list[Item]:
+        items = _without_failed(items)
         try:
-            scored = iter(with_language_scores(self._engine, rows) if rows else ())
+            return with_language_scores(self._engine, items, self._options)
         except EngineError as error:
-            return self._fail_rows(rows, items, error)
-        return [next(scored) if isinstance(item, Row) else item for item in items]
+            for item in items:
+                if isinstance(item, Row) and needs_scores(item, self._options):
+                    self._fail(item.recording, error)
+            return _without_failed(items)
 
-    def _decode_batch(self, items: list[Item]) -> Sequence[tuple[int, RowResult] | End]:
-        items = self._without_failed(items)
+    def _decode_batch(self, items: list[Item]) -> list[tuple[RecordingState, RowResult] | End]:
+        items = _without_failed(items)
         rows = [item for item in items if isinstance(item, Row)]
         try:
             decoded = iter(self._decode(rows) if rows else ())
         except EngineError as error:
-            return self._fail_rows(rows, items, error)
+            for row in rows:
+                self._fail(row.recording, error)
+            return [item for item in items if isinstance(item, End)]
         return [
-            (item.chunk.recording, next(decoded)) if isinstance(item, Row) else item
+            (item.recording, next(decoded)) if isinstance(item, Row) else item
             for item in items
             if not isinstance(item, Flush)
         ]
 
-    def _fail_rows(
-        self, rows: Sequence[Row], items: Sequence[Item], error: EngineError
-    ) -> list[End]:
-        """Record the failure of a batch's recordings; return the `End` markers of the batch."""
-        for row in rows:
-            self._fail(row.chunk.recording, error)
-        return [item for item in items if isinstance(item, End)]
-
-    def _fail(self, recording: int, error: EngineError) -> None:
+    def _fail(self, recording: RecordingState, error: EngineError) -> None:
         if not self._isolate:
             raise error
-        self._failed[recording] = error
+        recording.fail(error)
 
-    def _without_failed(self, items: Sequence[Item]) -> list[Item]:
-        """Remove the rows of recordings that have failed.
 
-        The engine may fail again on these rows, and a failure also ends the recordings of the other
-        rows of the batch.
-        """
-        failed = [
-            item for item in items if isinstance(item, Row) and item.chunk.recording in self._failed
-        ]
-        self._decode.skip(failed)
-        return [item for item in items if item not in failed] if failed else list(items)
+def _publish(recording: RecordingState, row: RowResult) -> None:
+    """Add the result of a row to the state that users see."""
+    recording.published = row.decision
+    recording.omissions += row.omissions
+    recording.chunks += 1
+    recording.redecoded += row.redecoded
+
+
+def _without_failed(items: Sequence[Item]) -> list[Item]:
+    """Remove the rows of recordings that have failed.
+
+    The engine may fail again on these rows, and a failure also ends the recordings of the other
+    rows of the batch.
+    """
+    return [item for item in items if not (isinstance(item, Row) and item.recording.error)]

@@ -10,7 +10,8 @@ from typing_extensions import Self
 
 from whisperbatch.errors import WhisperBatchError
 from whisperbatch.protocols import Encoded, FeatureExtractor
-from whisperbatch.types import WINDOW_FRAMES, Chunk, Features, LanguageScores, Omission
+from whisperbatch.recording import Decision, RecordingState
+from whisperbatch.types import WINDOW_FRAMES, Chunk, Features, LanguageScores
 
 # Whisper was trained on windows of 30 s. Measured on 80 clips of 7 to 12 s (in three languages, and
 # with up to 10 s of silence): 5 s of silence after the clip gave as few errors as padding to 30 s,
@@ -28,20 +29,21 @@ class Row:
         chunk: at most 30 s.
         features: shape (n_mels, n_frames).
         pad_value: feature value of silence, on the scale of `features`.
-        voters: the rows that decide the language of the recording, this row first. Empty except
-            for the first row of a recording whose language is to be detected.
+        recording: state of the row's recording, shared by all of its rows.
         language_scores: probability of each language, if the row was scored.
         encoded: encoder output of the row, if the row was scored.
-        language: language of the row, if rows may differ in language.
+        language: language of the row; set by the language stage.
+        decision: the decision for the recording as of this row; set by the language stage.
     """
 
     chunk: Chunk
     features: Features
     pad_value: float
-    voters: tuple["Row", ...] = ()
+    recording: RecordingState = field(repr=False)
     language_scores: LanguageScores | None = None
     encoded: Encoded | None = None
     language: str | None = None
+    decision: Decision | None = None
 
     @property
     def window(self) -> int:
@@ -53,10 +55,10 @@ class Row:
         return min(-(-size // WINDOW_STEP) * WINDOW_STEP, WINDOW_FRAMES)
 
     @classmethod
-    def of(cls, chunk: Chunk, extractor: FeatureExtractor) -> Self:
+    def of(cls, chunk: Chunk, extractor: FeatureExtractor, recording: RecordingState) -> Self:
         """Return the row of a chunk, with features computed by `extractor`."""
         features = extractor(chunk.samples)
-        return cls(chunk, features, extractor.pad_value(features))
+        return cls(chunk, features, extractor.pad_value(features), recording)
 
 
 def padded(rows: Sequence[Row], frames: int) -> npt.NDArray[np.float32]:
@@ -78,38 +80,21 @@ def grouped(keys: Sequence[object]) -> list[list[int]]:
     return list(groups.values())
 
 
-@dataclass(slots=True)
-class RunStats:
-    """Counts and omissions of one recording; updated until the recording ends.
-
-    Attributes:
-        omissions: removed text and speech without text.
-        chunks: number of chunks decoded.
-        redecoded: number of chunks that were retried because their text failed the audit.
-    """
-
-    omissions: list[Omission] = field(default_factory=list)
-    chunks: int = 0
-    redecoded: int = 0
-
-
 @dataclass(frozen=True, slots=True)
 class End:
     """The marker after the last row of a recording.
 
     Attributes:
-        recording: number of the recording.
+        recording: state of the recording.
         source: name of the recording.
         duration: seconds that were read.
         error: why the recording ended early; None if it was read completely.
-        stats: counts and omissions of the recording.
     """
 
-    recording: int
+    recording: RecordingState
     source: str
     duration: float
     error: WhisperBatchError | None = None
-    stats: RunStats = field(default_factory=RunStats)
 
 
 @dataclass(frozen=True, slots=True)

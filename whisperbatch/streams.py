@@ -8,6 +8,7 @@ from typing_extensions import Self
 
 from whisperbatch.errors import ClosedError, WhisperBatchError
 from whisperbatch.pipeline import PipelineRun
+from whisperbatch.recording import RecordingState
 from whisperbatch.rows import End
 from whisperbatch.types import Omission, Segment, Transcript
 
@@ -22,7 +23,8 @@ class SegmentStream(Iterator[Segment]):
         source: name of the recording.
         language: the language, given or detected. A detected language is None before the first
             segment, and if there is no speech. If the recording has no random access, later chunks
-            may change the language; segments that were returned before keep their language.
+            may change the language, which then changes with the first segment of these chunks;
+            segments that were returned before keep their language.
         language_probability: probability of the detected language; 1.0 for a given language.
         language_probabilities: probability of each language; empty for a given language.
         duration: seconds that were read, after the last segment; None before.
@@ -41,8 +43,7 @@ class SegmentStream(Iterator[Segment]):
         self.language_probability = 0.0
         self.language_probabilities: Mapping[str, float] = {}
         self.duration: float | None = None
-        self._stats = run.stats(0)
-        self._update()
+        self._update(RecordingState.beginning(0, run.given_language))  # replaced by the run's state
 
     def __iter__(self) -> Self:
         return self
@@ -62,11 +63,11 @@ class SegmentStream(Iterator[Segment]):
         if self._closed:  # by another thread, during `next`
             self.close()
             raise StopIteration
-        self._update()
         if not isinstance(item, End):
+            self._update(item[0])
             return item[1]
+        self._update(item.recording)
         self.duration = item.duration
-        self._stats = item.stats
         self.close()
         if item.error:
             raise item.error
@@ -75,17 +76,17 @@ class SegmentStream(Iterator[Segment]):
     @property
     def omissions(self) -> tuple[Omission, ...]:
         """See the attributes of the class."""
-        return tuple(self._stats.omissions)
+        return tuple(self._recording.omissions)
 
     @property
     def chunks(self) -> int:
         """See the attributes of the class."""
-        return self._stats.chunks
+        return self._recording.chunks
 
     @property
     def redecoded(self) -> int:
         """See the attributes of the class."""
-        return self._stats.redecoded
+        return self._recording.redecoded
 
     def call_on_close(self, function: Callable[[], None]) -> None:
         """Call `function` when the stream is closed, after the work has stopped."""
@@ -123,10 +124,10 @@ class SegmentStream(Iterator[Segment]):
         if hasattr(self, "_items"):
             self.close()
 
-    def _update(self) -> None:
-        """Copy the language and the counts so far from the run."""
-        self._stats = self._run.stats(0)
-        if decision := self._run.language(0):
+    def _update(self, recording: RecordingState) -> None:
+        """Copy the language from the state of the recording, which also has the counts so far."""
+        self._recording = recording
+        if decision := recording.published:
             self.language = decision.language
             self.language_probability = decision.probability
             self.language_probabilities = decision.probabilities
@@ -162,24 +163,27 @@ def segments_and_transcripts(
         stack.callback(run.stop)
         for item in items:
             if isinstance(item, End):
-                recording_segments = segments.pop(item.recording, [])
-                yield item.recording, item.error or _transcript(run, item, recording_segments)
+                number = item.recording.number
+                recording_segments = segments.pop(number, [])
+                yield number, item.error or _transcript(item, recording_segments)
             else:
-                segments.setdefault(item[0], []).append(item[1])
-                yield item
+                recording, segment = item
+                segments.setdefault(recording.number, []).append(segment)
+                yield recording.number, segment
 
 
-def _transcript(run: PipelineRun, end: End, segments: list[Segment]) -> Transcript:
-    decision = run.language(end.recording)
+def _transcript(end: End, segments: list[Segment]) -> Transcript:
+    recording = end.recording
+    decision = recording.published
     return Transcript(
         segments=tuple(segments),
         language=decision.language if decision else None,
         language_probability=decision.probability if decision else 0.0,
         duration=end.duration,
         source=end.source,
-        omissions=tuple(end.stats.omissions),
-        chunks=end.stats.chunks,
-        redecoded=end.stats.redecoded,
+        omissions=tuple(recording.omissions),
+        chunks=recording.chunks,
+        redecoded=recording.redecoded,
     )
 
 

@@ -20,6 +20,7 @@ from whisperbatch.jobs.journal import JournaledEngine
 from whisperbatch.models import find_model
 from whisperbatch.options import SearchOptions
 from whisperbatch.protocols import AlignRequest, Decoded, DecodeRequest, Encoded, Engine, Sampling
+from whisperbatch.recording import RecordingState
 from whisperbatch.rows import Row, padded
 from whisperbatch.types import Chunk, SpeechSpan
 
@@ -87,7 +88,8 @@ class Batch:
             spans = (SpeechSpan(0, len(samples)),)
             features = extract(samples)
             chunk = Chunk(0, number, spans, spans, samples)
-            self.rows.append(Row(chunk, features, extract.pad_value(features)))
+            pad_value = extract.pad_value(features)
+            self.rows.append(Row(chunk, features, pad_value, RecordingState(0)))
         self.tokenizer = WhisperTokenizer(engine.tokenizer, multilingual=engine.is_multilingual)
         self.features: npt.NDArray[Any] = padded(self.rows, 3000)
         self.frames = [row.features.shape[1] for row in self.rows]

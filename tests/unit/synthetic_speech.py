@@ -7,17 +7,17 @@ no duration. A test makes the engine err by passing a fault.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from tests.unit.fakes import Call, EncodedRow, FakeEngine, multilingual_tokenizer
 from whisperbatch.decoding.batch_decoder import BatchDecoder, RowResult
-from whisperbatch.language.decisions import LanguageDecisions
 from whisperbatch.options import Options
 from whisperbatch.options.keywords import resolve
 from whisperbatch.protocols import Alignment
+from whisperbatch.recording import RecordingState
 from whisperbatch.rows import Row
 from whisperbatch.types import (
     SAMPLING_RATE,
@@ -131,16 +131,19 @@ def chunk(speech: Sequence[tuple[float, float]], index: int = 0, recording: int 
 
 
 def rows(*chunks: Chunk) -> list[Row]:
+    """The rows of the chunks; rows of the same recording share its state."""
     extractor = RampExtractor()
-    return [Row(chunk, extractor(chunk.samples), 0.0) for chunk in chunks]
+    recordings = {chunk.recording: RecordingState(chunk.recording) for chunk in chunks}
+    return [
+        Row(chunk, extractor(chunk.samples), 0.0, recordings[chunk.recording]) for chunk in chunks
+    ]
 
 
 def decode(engine: FakeEngine, *chunks: Chunk, **options: Any) -> list[RowResult]:
     """Decode the chunks, in English and without margins: the spans are exactly the speech."""
     resolved = resolve(Options(language="en", speech_pad=0.0), **options)
-    return BatchDecoder(
-        engine, RampExtractor(), resolved, LanguageDecisions(Options(language="en"))
-    )(rows(*chunks))
+    english = [replace(row, language=resolved.language) for row in rows(*chunks)]
+    return BatchDecoder(engine, RampExtractor(), resolved)(english)
 
 
 def text(result: RowResult) -> str:

@@ -1,19 +1,24 @@
-"""Batches: their sizes and order, the voters of a recording, and the order of results."""
+"""Batches: their sizes and order, and the order of results."""
 
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Generator, Iterator
 
 import numpy as np
 import pytest
 
-from whisperbatch.batching import attach_voters, batches, in_order, in_sequence
-from whisperbatch.rows import FLUSH, End, Flush, Item, Row
+from whisperbatch.batching import batches, in_order, in_sequence
+from whisperbatch.recording import RecordingState
+from whisperbatch.rows import FLUSH, End, Item, Row
 from whisperbatch.types import Chunk, SpeechSpan
 
 
 def row(recording: int, index: int) -> Row:
     span = (SpeechSpan(0, 160),)
     chunk = Chunk(recording, index, span, span, np.zeros(160, np.float32))
-    return Row(chunk, np.zeros((80, 1), np.float32), -1.0)
+    return Row(chunk, np.zeros((80, 1), np.float32), -1.0, RecordingState(recording))
+
+
+def end(recording: int) -> End:
+    return End(RecordingState(recording), "", 1.0)
 
 
 def items(*counts: int) -> list[Item]:
@@ -21,7 +26,7 @@ def items(*counts: int) -> list[Item]:
     result: list[Item] = []
     for recording, count in enumerate(counts):
         result += [row(recording, index) for index in range(count)]
-        result.append(End(recording, f"{recording}.wav", float(count)))
+        result.append(end(recording))
     return result
 
 
@@ -66,9 +71,9 @@ def test_end_markers_are_not_counted_as_rows() -> None:
 
 
 def test_a_flush_completes_a_batch() -> None:
-    first, second, end = row(0, 0), row(0, 1), End(0, "", 0.0)
-    result = list(batches([FLUSH, first, FLUSH, second, end, FLUSH, FLUSH], 8, 8))
-    assert result == [[first, FLUSH], [second, end, FLUSH]]
+    first, second, last = row(0, 0), row(0, 1), end(0)
+    result = list(batches([FLUSH, first, FLUSH, second, last, FLUSH, FLUSH], 8, 8))
+    assert result == [[first, FLUSH], [second, last, FLUSH]]
 
 
 def test_recordings_without_speech_do_not_wait_for_rows() -> None:
@@ -78,7 +83,7 @@ def test_recordings_without_speech_do_not_wait_for_rows() -> None:
         nonlocal read
         while True:
             read += 1
-            yield End(read - 1, "silent.wav", 1.0)
+            yield end(read - 1)
 
     result = batches(silent(), 8, 1)
     assert [len(next(result)) for _ in range(6)] == [2, 4, 8, 16, 16, 16]
@@ -101,57 +106,6 @@ def test_a_batch_is_yielded_when_it_is_full() -> None:
     result = batches(endless(), 8, 2)
     assert len(next(result)) == read == 2
     assert len(next(result)) == read - 2 == 4
-
-
-def recording_items(recording: int, count: int) -> list[Item]:
-    return [*(row(recording, index) for index in range(count)), End(recording, "", 0.0)]
-
-
-def numbers(items: Iterable[Item]) -> list[tuple[int, int]]:
-    return [
-        (item.chunk.recording, item.chunk.index) if isinstance(item, Row) else (item.recording, -1)
-        for item in items
-        if not isinstance(item, Flush)
-    ]
-
-
-def never_final(recording: int) -> bool:
-    return False
-
-
-def test_recordings_with_a_final_language_have_no_voters() -> None:
-    items = [*recording_items(0, 5), *recording_items(1, 5)]
-    result = list(attach_voters(items, 4, lambda recording: recording == 0))
-    assert numbers(result) == numbers(items)
-    first_rows = [item for item in result if isinstance(item, Row) and item.voters]
-    assert numbers(first_rows) == [(1, 0)]
-
-
-@pytest.mark.parametrize(("count", "n_voters"), [(1, 1), (3, 3), (4, 4), (9, 4)])
-def test_the_first_row_has_the_voters(count: int, n_voters: int) -> None:
-    result = list(attach_voters(recording_items(0, count), 4, never_final))
-    assert numbers(result) == numbers(recording_items(0, count))
-    first, *later = [item for item in result if isinstance(item, Row)]
-    assert numbers(first.voters) == [(0, n) for n in range(n_voters)]
-    assert not any(later_row.voters for later_row in later)
-
-
-def test_voters_belong_to_the_recording_of_the_row() -> None:
-    items: list[Item] = [
-        row(0, 0),
-        row(1, 0),
-        row(0, 1),
-        *recording_items(2, 1),
-        row(1, 1),
-        End(0, "", 0.0),
-    ]
-    result = [item for item in attach_voters(items, 2, never_final) if isinstance(item, Row)]
-    assert {item.chunk.recording: numbers(item.voters) for item in result if item.voters} == {
-        0: [(0, 0), (0, 1)],
-        1: [(1, 0), (1, 1)],
-        2: [(2, 0)],
-    }
-    assert sorted(numbers(result)) == [(0, 0), (0, 1), (1, 0), (1, 1), (2, 0)]
 
 
 def closing_items(number: int, count: int, closed: list[int]) -> Generator[str, None, None]:
@@ -180,24 +134,25 @@ def test_closing_the_generator_closes_the_current_recording() -> None:
 
 
 def test_results_are_sorted_by_recording() -> None:
-    end = [End(number, "", 0.0) for number in range(3)]
-    results: list[tuple[int, str] | End] = [
-        (1, "b0"),
-        (0, "a0"),
-        (2, "c0"),
-        end[2],
-        (1, "b1"),
-        (0, "a1"),
-        end[0],
-        end[1],
+    a, b, c = (RecordingState(number) for number in range(3))
+    ends = [End(recording, "", 0.0) for recording in (a, b, c)]
+    results: list[tuple[RecordingState, str] | End] = [
+        (b, "b0"),
+        (a, "a0"),
+        (c, "c0"),
+        ends[2],
+        (b, "b1"),
+        (a, "a1"),
+        ends[0],
+        ends[1],
     ]
     assert list(in_order(results)) == [
-        (0, "a0"),
-        (0, "a1"),
-        end[0],
-        (1, "b0"),
-        (1, "b1"),
-        end[1],
-        (2, "c0"),
-        end[2],
+        (a, "a0"),
+        (a, "a1"),
+        ends[0],
+        (b, "b0"),
+        (b, "b1"),
+        ends[1],
+        (c, "c0"),
+        ends[2],
     ]

@@ -55,13 +55,14 @@ def test_the_language_is_detected_once_for_a_recording(
     assert all(prompt[1] == french for prompt in engine.prompts)
 
 
-def test_all_workers_wait_for_the_language() -> None:
-    """While the slow batch decides, no other batch continues with another language."""
+@pytest.mark.parametrize(("seconds", "detections"), [(100, 5), (600, 8)])
+def test_no_batch_is_decoded_before_the_language_is_decided(seconds: int, detections: int) -> None:
+    """The first chunks decide for 100 s, and language windows for 600 s."""
     engine = FakeEngine(workers=4, delay={"detect_language": 0.3})
     with Transcriber(engine) as asr:
-        transcript = asr.transcribe(noise(600), vad=False, batch_size=2)
+        transcript = asr.transcribe(noise(seconds), vad=False, batch_size=2)
     assert {segment.language for segment in transcript.segments} == {"fr"}
-    assert engine.detections == 8
+    assert engine.detections == detections
 
 
 def test_a_failed_language_detection_is_raised() -> None:

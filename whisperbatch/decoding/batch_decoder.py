@@ -2,7 +2,7 @@
 
 The steps for each batch:
 
-    encode --> detect languages --> decode --> second pass with context (optional)
+    encode --> decode --> second pass with context (optional)
            --> audit and retry --> remove prompt leakage and hallucinations --> segments
 """
 
@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from whisperbatch.decoding.audit import audit
-from whisperbatch.decoding.continuation import History, only_corrects_words
+from whisperbatch.decoding.continuation import advance, only_corrects_words
 from whisperbatch.decoding.decoded_row import DecodedRow, normalize_text, normalize_words
 from whisperbatch.decoding.hallucinations import filter_hallucinations, keep_words, omissions_of
 from whisperbatch.decoding.prompt_leakage import leaked_words, suspicious_words
@@ -20,16 +20,11 @@ from whisperbatch.decoding.row_decoder import RowDecoder, RowRequest, call_key
 from whisperbatch.decoding.segments import TimedText, segment_by_sentence
 from whisperbatch.decoding.tokenizer import WhisperTokenizer
 from whisperbatch.decoding.words import AlignedWord
-from whisperbatch.language.decisions import LanguageDecisions
-from whisperbatch.language.voting import decide
-from whisperbatch.language.windows import score_languages
 from whisperbatch.options import PROMPT_RESET_TEMPERATURE, Options
-from whisperbatch.protocols import Encoded, Engine, FeatureExtractor
+from whisperbatch.protocols import Engine, FeatureExtractor
+from whisperbatch.recording import Decision
 from whisperbatch.rows import Row, grouped
-from whisperbatch.types import LanguageScores, Omission, Segment, Word, to_seconds
-
-ScoresByChunk = dict[tuple[int, int], LanguageScores]
-"""Language scores by recording number and chunk index."""
+from whisperbatch.types import Omission, Segment, Word, to_seconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,11 +35,13 @@ class RowResult:
         segments: segments in order, all with id 0.
         omissions: removed text, and speech without text.
         redecoded: whether the row was retried because its text failed the audit.
+        decision: the language decision for the recording as of this row.
     """
 
     segments: tuple[Segment, ...]
     omissions: tuple[Omission, ...]
     redecoded: bool
+    decision: Decision | None
 
 
 class BatchDecoder:
@@ -54,33 +51,21 @@ class BatchDecoder:
         engine: runs the model.
         extractor: computes the features of chunks that are split or shifted for a retry.
         options: options of the run.
-        languages: language decisions of the run's recordings.
     """
 
-    def __init__(
-        self,
-        engine: Engine,
-        extractor: FeatureExtractor,
-        options: Options,
-        languages: LanguageDecisions,
-    ) -> None:
+    def __init__(self, engine: Engine, extractor: FeatureExtractor, options: Options) -> None:
         self._engine = engine
         self._options = options
-        self._languages = languages
         self._vocabulary = WhisperTokenizer(engine.tokenizer, multilingual=engine.is_multilingual)
         self._prompts = Prompts(options, self._vocabulary)
-        self._history = History()
         self._row_decoder = RowDecoder(engine, options, self._vocabulary)
         self._retry = Retry(self._row_decoder, extractor, options)
 
     def __call__(self, rows: Sequence[Row]) -> list[RowResult]:
         """Decode a batch and return one result for each row, in order.
 
-        A row with voters also decides the language of its recording. If the batch fails, the error
-        is raised here and in all threads that wait for the language of one of its recordings.
-
         Args:
-            rows: at least one row.
+            rows: at least one row, each with its language.
         """
         try:
             contexts = [self._prompts.context(first=not row.chunk.index) for row in rows]
@@ -89,34 +74,24 @@ class BatchDecoder:
                 decoded_rows = self._second_pass(decoded_rows, contexts)
             retried_rows = self._retry(decoded_rows, contexts)
             results = [
-                self._result(parts, context, redecoded=redecoded)
-                for (parts, redecoded), context in zip(retried_rows, contexts, strict=True)
+                self._result(row, parts, context, redecoded=redecoded)
+                for row, (parts, redecoded), context in zip(
+                    rows, retried_rows, contexts, strict=True
+                )
             ]
-        except BaseException as error:
-            for row in rows:
-                self._languages.fail(row.chunk.recording, error)
-            self.skip(rows)
+        except BaseException:
+            if self._options.condition_on_previous_text:
+                for row in rows:  # no row of another batch waits for the text of this batch
+                    advance(row.recording, row.chunk.index, ())
             raise
         return results
 
-    def ended(self, recording: int) -> None:
-        """Free the history of a recording whose rows have all been decoded."""
-        self._history.forget(recording)
-
-    def skip(self, rows: Sequence[Row]) -> None:
-        """Skip rows that will not be decoded, so that no later row waits for their text."""
-        if self._options.condition_on_previous_text:
-            for row in rows:
-                self._history.advance(row.chunk, ())
-
     def _first_pass(self, rows: Sequence[Row], contexts: Sequence[Context]) -> list[DecodedRow]:
-        """Encode the rows, detect their languages and decode them."""
-        groups = grouped([call_key(*pair) for pair in zip(rows, contexts, strict=True)])
-        encoded = [self._row_decoder.encode([rows[index] for index in group]) for group in groups]
-        self._detect_languages(rows, groups, encoded)
+        """Encode the rows, except rows that have their encoder output, and decode them."""
         decoded_rows: dict[int, DecodedRow] = {}
-        for group, output in zip(groups, encoded, strict=True):
+        for group in grouped([call_key(*pair) for pair in zip(rows, contexts, strict=True)]):
             group_rows = [rows[index] for index in group]
+            output = self._row_decoder.encode(group_rows)
             if self._options.condition_on_previous_text:
                 # most rows are decoded twice: keep their encoder output
                 outputs = self._engine.split(output)
@@ -146,7 +121,7 @@ class BatchDecoder:
             passed = audit(decoded, self._options).passed
             passed = passed and temperature <= PROMPT_RESET_TEMPERATURE
             tokens = self._vocabulary.text_tokens(decoded.hypothesis.tokens) if passed else ()
-            before = self._history.advance(decoded.chunk, tokens)
+            before = advance(decoded.row.recording, decoded.chunk.index, tokens)
             context = self._prompts.context(before)  # has no previous text if nothing fits
             if passed and before and context != contexts[index]:
                 requests[index] = RowRequest(decoded.row, decoded.language, decoded.task, context)
@@ -159,45 +134,15 @@ class BatchDecoder:
                 results[index] = decoded
         return results
 
-    def _detect_languages(
-        self, rows: Sequence[Row], groups: Sequence[Sequence[int]], encoded: Sequence[Encoded]
-    ) -> None:
-        """Score the languages of the rows, and decide for the recordings that begin here.
-
-        Voters that belong to other batches are encoded as well.
-        """
-        if not any(self._languages.needs_scores(*_key(row)) for row in rows):
-            return
-        scores: ScoresByChunk = {}
-        for group, output in zip(groups, encoded, strict=True):
-            scores |= self._score([rows[index] for index in group], output)
-        deciding = [row for row in rows if row.voters]
-        missing = [voter for row in deciding for voter in row.voters if _key(voter) not in scores]
-        size = self._options.batch_size
-        for group in grouped([row.window for row in missing]):
-            for start in range(0, len(group), size):
-                batch = [missing[index] for index in group[start : start + size]]
-                scores |= self._score(batch, self._row_decoder.encode(batch))
-        for row in deciding:
-            decision = decide([scores[_key(voter)] for voter in row.voters], self._options)
-            self._languages.set_decision(row.chunk.recording, decision)
-        for row in rows:
-            if self._languages.needs_scores(*_key(row)):
-                self._languages.add_scores(*_key(row), scores[_key(row)])
-
-    def _score(self, rows: Sequence[Row], encoded: Encoded) -> ScoresByChunk:
-        return dict(zip(map(_key, rows), score_languages(self._engine, rows, encoded), strict=True))
-
     def _request(self, row: Row, context: Context) -> RowRequest:
         language = row.language
         if language is None:
-            decision = self._languages.decision_for(*_key(row))
-            language = decision.language if decision else "en"
+            raise ValueError("BatchDecoder needs rows with their language")
         translated = self._options.code_switching_output == "english" and language != "en"
         return RowRequest(row, language, "translate" if translated else self._options.task, context)
 
     def _result(
-        self, parts: Sequence[DecodedRow], context: Context, *, redecoded: bool
+        self, row: Row, parts: Sequence[DecodedRow], context: Context, *, redecoded: bool
     ) -> RowResult:
         """Filter the parts of a row and divide them into segments."""
         segments: list[Segment] = []
@@ -208,7 +153,7 @@ class BatchDecoder:
             omissions += [*leaked, *filtered.omissions]
             segments += self._segments(decoded, filtered.timed_texts)
         omissions.sort(key=lambda omission: (omission.start, omission.end))
-        return RowResult(tuple(segments), tuple(omissions), redecoded)
+        return RowResult(tuple(segments), tuple(omissions), redecoded, row.decision)
 
     def _remove_prompt_leakage(
         self, decoded: DecodedRow, context: Context
@@ -259,10 +204,6 @@ class BatchDecoder:
             )
             for timed_text in timed_texts
         ]
-
-
-def _key(row: Row) -> tuple[int, int]:
-    return row.chunk.recording, row.chunk.index
 
 
 def _to_words(words: Sequence[AlignedWord]) -> tuple[Word, ...]:

@@ -12,12 +12,11 @@ changes more than a few words, the model has copied the context, or the context 
 ignore what is spoken.
 """
 
-import threading
 from collections.abc import Sequence
 from difflib import SequenceMatcher
 from typing import Final
 
-from whisperbatch.types import Chunk
+from whisperbatch.recording import RecordingState
 
 MAX_CONTEXT: Final = 64  # tokens of text before a chunk; 220 tokens made as few errors
 MAX_CHANGED_WORDS: Final = 5  # consecutive words that a context may change
@@ -26,45 +25,29 @@ MAX_CHANGED_WORDS: Final = 5  # consecutive words that a context may change
 MAX_LENGTH_CHANGE: Final = 2
 
 
-class History:
-    """The last tokens of each recording's text, added chunk by chunk.
+def advance(recording: RecordingState, index: int, tokens: Sequence[int]) -> tuple[int, ...]:
+    """Return the last tokens before a chunk, and add the tokens of the chunk.
 
-    The chunks of a recording come in order, but on several threads. Each chunk waits for the
-    previous chunk. The wait ends, because batches are started in order: the previous chunk is
-    already being decoded.
+    The chunks of a recording come in order, but on several threads. Each chunk waits until the
+    previous chunk has added its tokens. The wait ends, because batches are started in order: the
+    previous chunk is already being decoded, or its recording has failed.
+
+    Args:
+        recording: state of the recording, with the tokens of the previous chunks.
+        index: index of the chunk.
+        tokens: text tokens of the chunk; empty if the text must not be used as context.
+
+    Returns:
+        At most MAX_CONTEXT tokens.
     """
-
-    def __init__(self) -> None:
-        self._latest: dict[int, tuple[int, tuple[int, ...]]] = {}  # recording: (index, tokens)
-        self._changed = threading.Condition()
-
-    def advance(self, chunk: Chunk, tokens: Sequence[int]) -> tuple[int, ...]:
-        """Return the last tokens before a chunk, and add the tokens of the chunk.
-
-        Waits until the previous chunk has added its tokens.
-
-        Args:
-            chunk: a chunk whose previous chunks have all come or are being decoded.
-            tokens: text tokens of the chunk; empty if the text must not be used as context.
-
-        Returns:
-            At most MAX_CONTEXT tokens.
-        """
-        with self._changed:
-            self._changed.wait_for(lambda: self._last(chunk.recording)[0] >= chunk.index - 1)
-            index, before = self._last(chunk.recording)
-            if index < chunk.index:
-                self._latest[chunk.recording] = (chunk.index, (*before, *tokens)[-MAX_CONTEXT:])
-                self._changed.notify_all()
-            return before
-
-    def forget(self, recording: int) -> None:
-        """Free the tokens of a recording that has ended."""
-        with self._changed:
-            self._latest.pop(recording, None)
-
-    def _last(self, recording: int) -> tuple[int, tuple[int, ...]]:
-        return self._latest.get(recording, (-1, ()))
+    history = recording.history
+    with recording.changed:
+        recording.changed.wait_for(lambda: recording.error or history.index >= index - 1)
+        before = history.tokens
+        if history.index < index:
+            history.index, history.tokens = index, (*before, *tokens)[-MAX_CONTEXT:]
+            recording.changed.notify_all()
+        return before
 
 
 def only_corrects_words(without_context: Sequence[str], with_context: Sequence[str]) -> bool:

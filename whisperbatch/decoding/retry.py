@@ -166,15 +166,16 @@ class Retry:
             # the second part does not begin the recording, so it has no prefix
             contexts = (context, replace(context, prefix=()))
             return [
-                RowRequest(self._row(part), language, task, part_context)
+                RowRequest(self._row(part, decoded), language, task, part_context)
                 for part, part_context in zip(parts, contexts, strict=True)
             ]
         if remedy == "shift":
-            return [RowRequest(self._row(shift(decoded.chunk)), language, task, context)]
+            shifted = self._row(shift(decoded.chunk), decoded)
+            return [RowRequest(shifted, language, task, context)]
         return [RowRequest(decoded.row, language, task, context)]
 
-    def _row(self, chunk: Chunk) -> Row:
-        return Row.of(chunk, self._extractor)
+    def _row(self, chunk: Chunk, decoded: DecodedRow) -> Row:
+        return Row.of(chunk, self._extractor, decoded.row.recording)
 
     def _search_for(self, remedy: Remedy, decoded: DecodedRow) -> SearchOptions:
         search = self._options.search

@@ -16,17 +16,19 @@ language.
 import logging
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from itertools import groupby
 from typing import Final
 
 from whisperbatch.chunking.split import cut_out
 from whisperbatch.errors import EngineError
+from whisperbatch.language.decisions import add_speech
 from whisperbatch.language.voting import mean_scores, restrict_to
-from whisperbatch.language.windows import score_chunks, score_languages
+from whisperbatch.language.windows import score_chunks
 from whisperbatch.options import Options
 from whisperbatch.protocols import Engine, FeatureExtractor
-from whisperbatch.rows import End, Item, Row, grouped, padded
+from whisperbatch.recording import RecordingState
+from whisperbatch.rows import End, Item, Row
 from whisperbatch.types import Chunk, LanguageScores, SpeechSpan, to_samples, to_seconds
 
 log = logging.getLogger(__name__)
@@ -42,14 +44,15 @@ class CodeSwitching:
     """Gives each row its language, and cuts rows where the language changes.
 
     Rows come with `Row.language_scores` and leave with `Row.language`. Rows that are not cut keep
-    their encoder output. A row waits for the next two rows. Recordings may be interleaved.
+    their encoder output. A row waits for the next two rows. Recordings may be interleaved. The
+    language of a recording is the language of most of its speech so far.
 
     Args:
         engine: scores the windows.
         extractor: computes the features of windows and of cut rows.
         options: options of the run.
-        failed: called with the recording's number and the error if the engine fails to score the
-            windows of a row; the row is then dropped. The function may raise the error.
+        failed: called with the recording and the error if the engine fails to score the windows of
+            a row; the row is then dropped. The function may raise the error.
     """
 
     def __init__(
@@ -57,7 +60,7 @@ class CodeSwitching:
         engine: Engine,
         extractor: FeatureExtractor,
         options: Options,
-        failed: Callable[[int, EngineError], None],
+        failed: Callable[[RecordingState, EngineError], None],
     ) -> None:
         self._failed = failed
         self._engine = engine
@@ -66,27 +69,32 @@ class CodeSwitching:
 
     def __call__(self, items: Iterable[Item]) -> Iterator[Item]:
         """Yield the items in order, with cut rows in place of rows whose language changes."""
-        recordings: dict[int, _RecordingState] = {}
+        waiting: list[Row] = []
         for item in items:
             if isinstance(item, Row):
-                state = recordings.setdefault(item.chunk.recording, _RecordingState())
-                state.waiting.append(item)
-                if len(state.waiting) > 1:
-                    self._label(state, next_row=item)
-                if len(state.waiting) > 2:  # noqa: PLR2004 - the row and the next two
-                    yield from self._release(state)
+                waiting.append(item)
+                rows = [row for row in waiting if row.recording is item.recording]
+                if len(rows) > 1:
+                    self._label(rows, next_row=item)
+                if len(rows) > 2:  # noqa: PLR2004 - the row and the next two
+                    waiting.remove(rows[0])
+                    yield from self._release(rows[0])
                 continue
-            if isinstance(item, End) and item.recording in recordings:
-                state = recordings.pop(item.recording)
-                self._label(state, next_row=None)
-                while state.waiting:
-                    yield from self._release(state)
-                log.debug("recording %d: %d language window(s)", item.recording, state.windows)
+            if isinstance(item, End) and (
+                rows := [row for row in waiting if row.recording is item.recording]
+            ):
+                waiting = [row for row in waiting if row.recording is not item.recording]
+                self._label(rows, next_row=None)
+                for row in rows:
+                    yield from self._release(row)
+                windows = item.recording.switching.windows
+                log.debug("recording %d: %d language window(s)", item.recording.number, windows)
             yield item
 
-    def _label(self, state: "_RecordingState", next_row: Row | None) -> None:
+    def _label(self, waiting: Sequence[Row], next_row: Row | None) -> None:
         """Label the first unlabelled row, using the label before it and the row after it."""
-        rows = [row for row in (state.waiting[len(state.labels)], next_row) if row]
+        state = waiting[0].recording.switching
+        rows = [row for row in (waiting[len(state.labels)], next_row) if row]
         scores = [self._scores(row) for row in rows]
         probabilities = [score.probabilities for score in scores]
         if state.last_label:
@@ -96,9 +104,10 @@ class CodeSwitching:
         state.labels.append(labels[0])
         state.last_label = labels[0]
 
-    def _release(self, state: "_RecordingState") -> Iterator[Row]:
-        """Yield the first waiting row, whole or cut."""
-        row, label = state.waiting.pop(0), state.labels.pop(0)
+    def _release(self, row: Row) -> Iterator[Row]:
+        """Yield the first waiting row of a recording, whole or cut."""
+        recording, state = row.recording, row.recording.switching
+        label = state.labels.pop(0)
         next_label = state.labels[0] if state.labels else None
         labels = {state.previous_label or label, label, next_label or label}
         state.previous_label = label
@@ -107,19 +116,18 @@ class CodeSwitching:
             parts = [(row, label)]
         else:
             try:
-                parts = self._cut(state, row, label, next_label)
+                parts = self._cut(row, label, next_label)
             except EngineError as error:
-                self._failed(row.chunk.recording, error)
+                self._failed(recording, error)
                 return
         for part, language in parts:
             state.last_language = language
             chunk = replace(part.chunk, index=state.count)
             state.count += 1
-            yield replace(part, chunk=chunk, language=language)
+            decision = add_speech(recording, language, _language_scores(part), self._options)
+            yield replace(part, chunk=chunk, language=language, decision=decision)
 
-    def _cut(
-        self, state: "_RecordingState", row: Row, label: str, next_label: str | None
-    ) -> list[tuple[Row, str]]:
+    def _cut(self, row: Row, label: str, next_label: str | None) -> list[tuple[Row, str]]:
         """Score a row in windows and cut it where the language changes.
 
         Returns:
@@ -128,6 +136,7 @@ class CodeSwitching:
         windows = row_windows(row.chunk)
         if len(windows) < 2:  # noqa: PLR2004
             return [(row, label)]
+        state = row.recording.switching
         state.windows += len(windows)
         neighbours = [{code: 1.0} for code in (label, state.last_language, next_label) if code]
         scores = [
@@ -161,13 +170,11 @@ class CodeSwitching:
             to_seconds(chunk.end),
             language,
         )
-        part = Row.of(chunk, self._extractor)
+        part = Row.of(chunk, self._extractor, row.recording)
         return replace(part, language_scores=mean_scores([score for _, score in group]))
 
     def _scores(self, row: Row) -> LanguageScores:
-        if row.language_scores is None:
-            raise ValueError("CodeSwitching needs rows with language_scores")
-        return self._restricted(row.language_scores)
+        return self._restricted(_language_scores(row))
 
     def _restricted(self, scores: LanguageScores) -> LanguageScores:
         return replace(
@@ -175,41 +182,10 @@ class CodeSwitching:
         )
 
 
-@dataclass(slots=True)
-class _RecordingState:
-    """The rows of a recording that wait, and the labels given so far.
-
-    A label is the language of a row as a whole; a cut row has parts in other languages.
-
-    Attributes:
-        waiting: rows that were not yet yielded.
-        labels: labels of the first waiting rows.
-        last_label: the last label given.
-        previous_label: label of the row before the first waiting row.
-        last_language: language of the row or part yielded last.
-        count: number of rows yielded.
-        windows: number of windows scored.
-    """
-
-    waiting: list[Row] = field(default_factory=list)
-    labels: list[str] = field(default_factory=list)
-    last_label: str | None = None
-    previous_label: str | None = None
-    last_language: str | None = None
-    count: int = 0
-    windows: int = 0
-
-
-def with_language_scores(engine: Engine, rows: Sequence[Row]) -> list[Row]:
-    """Return the rows, each with its language scores and its encoder output."""
-    scored: dict[int, Row] = {}
-    for group in grouped([row.window for row in rows]):
-        batch = [rows[number] for number in group]
-        encoded = engine.encode(padded(batch, batch[0].window))
-        scores = score_languages(engine, batch, encoded)
-        for number, score, encoded_row in zip(group, scores, engine.split(encoded), strict=True):
-            scored[number] = replace(rows[number], language_scores=score, encoded=encoded_row)
-    return [scored[number] for number in range(len(rows))]
+def _language_scores(row: Row) -> LanguageScores:
+    if row.language_scores is None:
+        raise ValueError("CodeSwitching needs rows with language_scores")
+    return row.language_scores
 
 
 def row_windows(chunk: Chunk) -> list[Chunk]:

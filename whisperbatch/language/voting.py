@@ -9,29 +9,15 @@ vote, and the scores of later chunks can revise the decision (`whisperbatch.lang
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Final
 
 from whisperbatch.options import LanguageOptions
+from whisperbatch.recording import Decision
 from whisperbatch.types import LanguageScores
 
 NEAR_TIE: Final = 0.8  # fraction of the most votes from which a language competes with the winner
 MIN_WINDOWS: Final = 3  # windows for a final decision: fewer may all lie in a greeting
-
-
-@dataclass(frozen=True, slots=True)
-class Decision:
-    """The language decided for a recording.
-
-    Attributes:
-        language: Whisper's code.
-        probability: from 0 to 1; 1 for a given language.
-        probabilities: mean probability of each language over all voters.
-    """
-
-    language: str
-    probability: float
-    probabilities: Mapping[str, float] = field(default_factory=dict, compare=False)
 
 
 def restrict_to(probabilities: Mapping[str, float], languages: Sequence[str]) -> dict[str, float]:

@@ -19,6 +19,7 @@ from whisperbatch.audio.random_access import RandomAccess
 from whisperbatch.chunking.merge import chunks
 from whisperbatch.options import Options
 from whisperbatch.protocols import Encoded, Engine, FeatureExtractor, Vad
+from whisperbatch.recording import RecordingState
 from whisperbatch.rows import Row, padded
 from whisperbatch.types import (
     WINDOW_FRAMES,
@@ -170,7 +171,8 @@ def score_chunks(
     """
     if not chunks:
         return []
-    rows = [Row.of(chunk, extractor) for chunk in chunks]
+    recording = RecordingState(chunks[0].recording)  # windows do not belong to a run
+    rows = [Row.of(chunk, extractor, recording) for chunk in chunks]
     max_frames = max(row.features.shape[1] for row in rows)
     frames = min(-(-max_frames // FRAME_MULTIPLE) * FRAME_MULTIPLE + PADDING, WINDOW_FRAMES)
     scores: list[LanguageScores] = []

@@ -1,4 +1,5 @@
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any
 
@@ -12,9 +13,8 @@ from whisperbatch.decoding.batch_decoder import BatchDecoder
 from whisperbatch.decoding.decoded_row import compression_ratio
 from whisperbatch.decoding.tokenizer import WhisperTokenizer
 from whisperbatch.features import feature_extractor
-from whisperbatch.language.decisions import LanguageDecisions
-from whisperbatch.language.voting import Decision
 from whisperbatch.options.keywords import resolve
+from whisperbatch.recording import Decision, RecordingState
 from whisperbatch.rows import Row, padded
 from whisperbatch.types import Chunk, Hypothesis, SpeechSpan
 
@@ -25,7 +25,8 @@ def row(recording: int = 0, index: int = 0, length: int = 160_000) -> Row:
     """A row of speech that starts at 100 s * index."""
     span = (SpeechSpan(1_600_000 * index, 1_600_000 * index + length),)
     chunk = Chunk(recording, index, span, span, np.zeros(length, np.float32))
-    return Row(chunk, np.full((80, length // 160), float(index), np.float32), -1.0)
+    features = np.full((80, length // 160), float(index), np.float32)
+    return Row(chunk, features, -1.0, RecordingState(recording))
 
 
 def scripted_engine(
@@ -47,13 +48,11 @@ def scripted_engine(
     return FakeEngine(decode=scripted, multilingual=multilingual, **keywords)
 
 
-def decode(
-    engine: FakeEngine, rows: list[Row], languages: LanguageDecisions | None = None, **keywords: Any
-) -> list[tuple[Segment, ...]]:
-    """Decode rows without VAD, so that coverage is not checked."""
+def decode(engine: FakeEngine, rows: list[Row], **keywords: Any) -> list[tuple[Segment, ...]]:
+    """Decode rows in the given language, without VAD, so that coverage is not checked."""
     options = resolve(Options(language="en", vad=False), **keywords)
-    decoder = BatchDecoder(engine, EXTRACTOR, options, languages or LanguageDecisions(options))
-    return [result.segments for result in decoder(rows)]
+    labelled = [replace(row, language=options.language) for row in rows]
+    return [result.segments for result in BatchDecoder(engine, EXTRACTOR, options)(labelled)]
 
 
 def times(segments: Sequence[Segment]) -> list[tuple[str, float, float]]:
@@ -156,46 +155,49 @@ def test_a_translation_is_in_english() -> None:
     assert segment.language == "en"
 
 
-def test_each_recording_is_decoded_in_its_own_language() -> None:
-    languages = LanguageDecisions(Options())
-    languages.expect_decision(0)
-    languages.expect_decision(1)
-    scores = iter([{"en": 0.5, "it": 0.4}, {"en": 0.2, "it": 0.7}, {"en": 0.7, "it": 0.3}])
-    engine = scripted_engine([" One."], [" Deux."], [" Tre."], detect=lambda _: next(scores))
-    only = row(0, length=320_000 + 160)
-    first, second = row(1, length=360_000), row(1, index=1, length=400_000)
-    rows = [replace(only, voters=(only,)), replace(first, voters=(first, second)), second]
-    decoder = BatchDecoder(engine, EXTRACTOR, Options(vad=False), languages)
-    results = decoder(rows)
-    assert [result.segments[0].language for result in results] == ["en", "it", "it"]
-    assert engine.batch_sizes["detect_language"] == [3]
-    assert languages.decision_for(0) == Decision("en", 0.5)
-    decision = languages.decision_for(1)
-    assert decision is not None
-    assert decision.probability == pytest.approx((22.5 * 0.7 + 25 * 0.3) / 47.5)
+def test_each_row_is_decoded_in_its_own_language() -> None:
+    engine = scripted_engine([" One."], [" Deux."], [" Tre."])
+    italian = Decision("it", 0.8)
+    rows = [
+        replace(row(0), language="en"),
+        replace(row(1), language="fr", decision=italian),
+        replace(row(1, index=1), language="it", decision=italian),
+    ]
+    results = BatchDecoder(engine, EXTRACTOR, Options(vad=False))(rows)
+    assert [result.segments[0].language for result in results] == ["en", "fr", "it"]
+    assert [result.decision for result in results] == [None, italian, italian]
     languages_of_prompts = [engine.tokenizer.id_to_token(prompt[1]) for prompt in engine.prompts]
-    assert languages_of_prompts == ["<|en|>", "<|it|>", "<|it|>"]
-
-
-def test_a_decided_language_is_not_detected_again() -> None:
-    engine = scripted_engine([" One."])
-    decode(engine, [row()])
+    assert languages_of_prompts == ["<|en|>", "<|fr|>", "<|it|>"]
     assert engine.detections == 0
 
 
-@pytest.mark.parametrize("step", ["encode", "detect_language", "decode"])
-def test_a_failure_reaches_all_threads_that_wait_for_the_language(step: str) -> None:
-    engine = scripted_engine([" One."], detect=lambda _: {"en": 1.0}, failing={step: {0}})
-    languages = LanguageDecisions(Options())
-    languages.expect_decision(0)
-    only = row()
+def test_a_row_without_a_language_is_refused() -> None:
+    with pytest.raises(ValueError, match="rows with their language"):
+        BatchDecoder(scripted_engine([" One."]), EXTRACTOR, Options())([row()])
+
+
+def test_rows_that_were_scored_are_not_encoded_again() -> None:
+    engine = scripted_engine([" One."], [" Two."])
+    first, second = row(index=2), row(index=4)
+    encoded = engine.encode(padded([first], first.window))
+    engine.batch_sizes["encode"].clear()
+    decode(engine, [replace(first, encoded=encoded), second])
+    assert engine.batch_sizes["encode"] == [1]
+    assert [round(call.row.level, 2) for call in engine.calls] == [1.0, 2.33]
+
+
+@pytest.mark.parametrize("step", ["encode", "decode"])
+def test_after_a_failure_no_row_of_another_batch_waits_for_its_text(step: str) -> None:
+    engine = scripted_engine([" One."], failing={step: {0}})
+    options = Options(language="en", vad=False, condition_on_previous_text=True)
+    decoder = BatchDecoder(engine, EXTRACTOR, options)
+    first = replace(row(), language="en")
+    second = replace(row(index=1), language="en", recording=first.recording)
     with pytest.raises(EngineError, match=f"{step} failed"):
-        BatchDecoder(engine, EXTRACTOR, Options(), languages)([replace(only, voters=(only,))])
-    if step in ("encode", "detect_language"):
-        with pytest.raises(EngineError, match=f"{step} failed"):
-            languages.decision_for(0)
-    else:
-        assert languages.decision_for(0) == Decision("en", 1.0)
+        decoder([first])
+    with ThreadPoolExecutor(1) as pool:
+        [result] = pool.submit(decoder, [second]).result(5)
+    assert [segment.text for segment in result.segments] == ["One."]
 
 
 def test_repetition_has_a_high_compression_ratio() -> None:

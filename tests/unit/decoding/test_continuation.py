@@ -1,9 +1,9 @@
 """The second pass: chunks are decoded again with the previous text as context."""
 
+import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 
-import numpy as np
 import pytest
 
 from tests.unit import synthetic_speech
@@ -12,10 +12,11 @@ from tests.unit.synthetic_speech import DecodedWords, decode, sentence, text, wo
 from whisperbatch.decoding.continuation import (
     MAX_CHANGED_WORDS,
     MAX_CONTEXT,
-    History,
+    advance,
     only_corrects_words,
 )
-from whisperbatch.types import Chunk, SpeechSpan
+from whisperbatch.errors import EngineError
+from whisperbatch.recording import RecordingState
 
 FIRST = "the caller waits for an agent in this queue"
 SECOND = "send the caller on to voicemail please"
@@ -23,44 +24,44 @@ SPOKEN = [*sentence(FIRST, 0.0), *sentence(SECOND, 100.0)]
 CHUNKS = (synthetic_speech.chunk([(0.0, 3.6)]), synthetic_speech.chunk([(100.0, 102.8)], index=1))
 
 
-def chunk(index: int, recording: int = 0) -> Chunk:
-    span = (SpeechSpan(index * 10, index * 10 + 10),)
-    return Chunk(recording, index, span, span, np.zeros(10, np.float32))
-
-
-def test_a_chunk_waits_for_the_previous_chunk() -> None:
-    history = History()
-    assert history.advance(chunk(0, recording=1), [9]) == ()
+def test_a_chunk_waits_for_the_previous_chunk_of_its_recording() -> None:
+    first, second = RecordingState(0), RecordingState(1)
+    assert advance(second, 0, [9]) == ()
     with ThreadPoolExecutor(1) as pool:
-        waiting = pool.submit(history.advance, chunk(1), [3])
-        assert history.advance(chunk(1, recording=1), []) == (9,)
+        waiting = pool.submit(advance, first, 1, [3])
+        assert advance(second, 1, []) == (9,)
         assert not waiting.done()
-        assert history.advance(chunk(0), [1, 2]) == ()
+        assert advance(first, 0, [1, 2]) == ()
         assert waiting.result(5) == (1, 2)
-    assert history.advance(chunk(2), []) == (1, 2, 3)
+    assert advance(first, 2, []) == (1, 2, 3)
+
+
+def test_no_chunk_of_a_failed_recording_waits() -> None:
+    """The previous chunks of the recording may have been dropped."""
+    recording = RecordingState(0)
+    with ThreadPoolExecutor(2) as pool:
+        waiting = [pool.submit(advance, recording, index, [1]) for index in (3, 7)]
+        time.sleep(0.05)
+        assert not any(future.done() for future in waiting)
+        recording.fail(EngineError("out of memory"))
+        for future in waiting:
+            future.result(5)
+    advance(recording, 20, [])
 
 
 def test_history_keeps_the_last_tokens_up_to_the_maximum() -> None:
-    history = History()
-    history.advance(chunk(0), range(MAX_CONTEXT - 2))
-    history.advance(chunk(1), [7, 8, 9])
-    assert history.advance(chunk(2), []) == (*range(1, MAX_CONTEXT - 2), 7, 8, 9)
+    recording = RecordingState(0)
+    advance(recording, 0, range(MAX_CONTEXT - 2))
+    advance(recording, 1, [7, 8, 9])
+    assert advance(recording, 2, []) == (*range(1, MAX_CONTEXT - 2), 7, 8, 9)
 
 
 def test_a_chunk_adds_its_tokens_only_once() -> None:
     """A chunk that fails after it has added its tokens is also skipped."""
-    history = History()
-    history.advance(chunk(0), [1])
-    history.advance(chunk(0), [1])
-    assert history.advance(chunk(1), []) == (1,)
-
-
-def test_the_history_of_an_ended_recording_is_freed() -> None:
-    history = History()
-    history.advance(chunk(0), [1])
-    history.forget(0)
-    assert history.advance(chunk(0), [2]) == ()
-    assert history.advance(chunk(1), []) == (2,)
+    recording = RecordingState(0)
+    advance(recording, 0, [1])
+    advance(recording, 0, [1])
+    assert advance(recording, 1, []) == (1,)
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """Code-switching: rows are cut where the language changes."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,10 +13,11 @@ from whisperbatch.language.code_switching import (
     CodeSwitching,
     best_sequence,
     row_windows,
-    with_language_scores,
 )
+from whisperbatch.language.stage import with_language_scores
 from whisperbatch.options import Options
 from whisperbatch.options.keywords import resolve
+from whisperbatch.recording import RecordingState
 from whisperbatch.rows import End, Item, Row
 from whisperbatch.types import Chunk, LanguageScores, speech_seconds
 
@@ -45,18 +47,33 @@ def language_engine(
     return FakeEngine(detect=detect, **keywords)
 
 
-def refuse(recording: int, error: EngineError) -> None:
+MULTILINGUAL = Options(multilingual=True)
+
+
+def refuse(recording: RecordingState, error: EngineError) -> None:
     raise error
 
 
 def switched(engine: FakeEngine, items: Sequence[Item], **options: Any) -> list[Item]:
+    """The items after code-switching, with new states of their recordings."""
     resolved = resolve(None, multilingual=True, **options)
-    return list(CodeSwitching(engine, RampExtractor(), resolved, refuse)(items))
+    states: dict[RecordingState, RecordingState] = {}
+    fresh = [
+        replace(
+            item,
+            recording=states.setdefault(item.recording, RecordingState(item.recording.number)),
+        )
+        for item in items
+        if isinstance(item, (Row, End))
+    ]
+    return list(CodeSwitching(engine, RampExtractor(), resolved, refuse)(fresh))
 
 
 def scored_items(engine: FakeEngine, *chunks: Chunk) -> list[Item]:
     """A recording's rows with their language scores, and its end."""
-    return [*with_language_scores(engine, rows(*chunks)), End(chunks[0].recording, "", 0.0)]
+    items = rows(*chunks)
+    end = End(items[0].recording, "", 0.0)
+    return [*with_language_scores(engine, items, MULTILINGUAL), end]
 
 
 def languages_of(
@@ -205,7 +222,7 @@ def test_interleaved_recordings_are_independent() -> None:
     )
     first = scored_items(engine, *(chunk(phrases(20 * n, 4), n) for n in range(4)))
     second = scored_items(engine, *(chunk(phrases(100 + 20 * n, 4), n, 1) for n in range(3)))
-    empty = End(2, "", 0.0)
+    empty = End(RecordingState(2), "", 0.0)
     mixed = [first[0], second[0], first[1], second[1], empty, second[2], second[3], *first[2:]]
     labelled = switched(engine, mixed)
     for number, alone in ((0, first), (1, second)):
@@ -216,10 +233,10 @@ def test_interleaved_recordings_are_independent() -> None:
             row for row in labelled if isinstance(row, Row) and row.chunk.recording == number
         ]
         assert [row.chunk.index for row in recording_rows] == list(range(len(recording_rows)))
-    assert [item.recording for item in labelled if isinstance(item, End)] == [2, 1, 0]
+    assert [item.recording.number for item in labelled if isinstance(item, End)] == [2, 1, 0]
     for number, item in enumerate(labelled):
         if isinstance(item, End):
-            assert not languages_of(labelled[number:], item.recording)
+            assert not languages_of(labelled[number:], item.recording.number)
 
 
 def test_a_row_that_cannot_be_scored_is_dropped_and_reported() -> None:
@@ -229,8 +246,8 @@ def test_a_row_that_cannot_be_scored_is_dropped_and_reported() -> None:
     code_switching = CodeSwitching(
         language_engine(spoken, failing={"detect_language": range(100)}),
         RampExtractor(),
-        Options(multilingual=True),
-        lambda recording, error: failures.append((recording, str(error))),
+        MULTILINGUAL,
+        lambda recording, error: failures.append((recording.number, str(error))),
     )
     labelled = list(code_switching(items))
     assert set(failures) == {(0, "fake: detect_language failed")}
@@ -240,15 +257,13 @@ def test_a_row_that_cannot_be_scored_is_dropped_and_reported() -> None:
 
 def test_a_row_is_yielded_after_the_next_two_rows() -> None:
     engine = language_engine([(0, 200, "en")])
-    items = iter(
-        with_language_scores(engine, rows(*(chunk(phrases(20 * n, 2), n) for n in range(5))))
-    )
-    options = Options(multilingual=True)
-    labelled = CodeSwitching(engine, RampExtractor(), options, refuse)(items)
+    items = iter(scored_items(engine, *(chunk(phrases(20 * n, 2), n) for n in range(5))))
+    labelled = CodeSwitching(engine, RampExtractor(), MULTILINGUAL, refuse)(items)
     first = next(labelled)
     assert isinstance(first, Row)
     assert first.chunk.index == 0
     following = next(items)
+    assert isinstance(following, Row)
     assert following.chunk.index == 3
 
 
@@ -262,14 +277,12 @@ def test_only_candidate_languages_are_used() -> None:
     assert languages_of(only) == [(0, 26.5, "fr"), (40, 57.5, "fr")]
 
 
-def test_rows_keep_their_scores_and_encoder_output() -> None:
-    engine = language_engine([(0, 200, "en"), (200, 300, "fr")])
-    (row,) = with_language_scores(engine, rows(chunk([(0, 3), (5, 6)])))
-    assert row.language_scores is not None
-    assert row.language_scores.seconds == 4
-    assert (
-        max(row.language_scores.probabilities, key=row.language_scores.probabilities.__getitem__)
-        == "en"
-    )
-    assert row.encoded is not None
-    assert row.encoded.rows == 1
+def test_each_row_has_the_language_of_most_speech_so_far() -> None:
+    engine = language_engine([(0, 27, "en"), (27, 200, "fr")])
+    items = scored_items(engine, *(chunk(phrases(30 * n, 6), n) for n in range(3)))
+    labelled = [row for row in switched(engine, items) if isinstance(row, Row)]
+    assert [row.language for row in labelled] == ["en", "fr", "fr"]
+    decisions = [row.decision for row in labelled if row.decision]
+    assert [decision.language for decision in decisions] == ["en", "en", "fr"]
+    assert decisions[0] == decisions[1]
+    assert labelled[0].recording.language.decision == decisions[2]

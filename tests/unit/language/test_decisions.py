@@ -1,13 +1,22 @@
-"""Votes for the language of a recording, and decisions that threads share."""
+"""Votes for the language of a recording, and the decisions for its chunks."""
 
-from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 import pytest
 
-from whisperbatch.errors import EngineError
-from whisperbatch.language.decisions import LAST_REVISION, LanguageDecisions
-from whisperbatch.language.voting import Decision, decide, enough_to_decide, restrict_to
+from tests.unit.synthetic_speech import chunk, rows
+from whisperbatch.language.decisions import (
+    LAST_REVISION,
+    VOTERS,
+    add_speech,
+    decide_from_windows,
+    decision_for,
+    needs_scores,
+)
+from whisperbatch.language.voting import decide, enough_to_decide, restrict_to
 from whisperbatch.options import Options
+from whisperbatch.recording import Decision, LanguageState, RecordingState
+from whisperbatch.rows import End
 from whisperbatch.types import LanguageScores
 
 
@@ -77,104 +86,86 @@ def test_only_candidate_languages_count() -> None:
 ENGLISH, FRENCH = {"en": 0.9, "fr": 0.1}, {"en": 0.1, "fr": 0.9}
 
 
-def test_later_chunks_revise_the_first_decision() -> None:
-    languages = LanguageDecisions(Options())
-    languages.expect_decision(0)
-    languages.set_decision(0, Decision("en", 0.9))
-    for index in range(16):
-        assert languages.needs_scores(0, index)
-        probabilities = ENGLISH if index < 4 else FRENCH
-        seconds = 10.0 if index < 8 else 30.0
-        languages.add_scores(0, index, LanguageScores(probabilities, seconds))
-    decided = [decision.language for n in range(32) if (decision := languages.decision_for(0, n))]
+def recording_with(*rows: tuple[float, dict[str, float]]) -> RecordingState:
+    """A recording with the scores of its first chunks."""
+    return RecordingState(0, language=LanguageState(scores=dict(enumerate(scores(*rows)))))
+
+
+def test_later_chunks_revise_the_first_decision(caplog: pytest.LogCaptureFixture) -> None:
+    rows = [(10.0, ENGLISH)] * 4 + [(10.0, FRENCH)] * 4 + [(30.0, FRENCH)] * 8
+    recording = recording_with(*rows)
+    decisions = [decision_for(recording, index, Options()) for index in range(32)]
     # the first 8 chunks are a tie, with equal mean probabilities
-    assert decided == ["en"] * 16 + ["fr"] * 16
-    latest = languages.latest(0)
-    assert latest is not None
-    assert latest.language == "fr"
+    assert [decision.language for decision in decisions] == ["en"] * 16 + ["fr"] * 16
+    assert [decision.probability for decision in decisions[:8]] == pytest.approx([0.9] * 8)
+    assert [decision.probability for decision in decisions[8:16]] == pytest.approx([0.5] * 8)
+    assert recording.language.decision is decisions[31]
+    messages = [r.getMessage() for r in caplog.records if r.levelname == "WARNING"]
+    assert messages == ["recording 0: language fr from chunk 16 on; en before"]
 
 
-def test_a_revision_waits_for_its_scores() -> None:
-    languages = LanguageDecisions(Options())
-    languages.expect_decision(0)
-    languages.set_decision(0, Decision("en", 0.9))
-    for index in range(7):
-        languages.add_scores(0, index, LanguageScores(FRENCH, 10.0))
-    with ThreadPoolExecutor(1) as pool:
-        future = pool.submit(languages.decision_for, 0, 8)
-        first = languages.decision_for(0, 7)
-        assert first is not None
-        assert first.language == "en"
-        assert not future.done()
-        languages.add_scores(0, 7, LanguageScores(FRENCH, 10.0))
-        revised = future.result(5)
-        assert revised is not None
-        assert revised.language == "fr"
-    with ThreadPoolExecutor(1) as pool:
-        future = pool.submit(languages.decision_for, 0, 16)
-        languages.fail(0, EngineError("out of memory"))
-        with pytest.raises(EngineError, match="out of memory"):
-            future.result(5)
+@pytest.mark.parametrize("voters", [8, 16, 32, 64])
+def test_a_revision_uses_the_scores_of_exactly_the_first_chunks(voters: int) -> None:
+    """Scores of later chunks may already be there: they come in batches."""
+    rows = [(10.0, ENGLISH)] * 4 + [(100.0, FRENCH)] * (voters - 4) + [(9999.0, {"de": 1.0})] * 8
+    recording = recording_with(*((s, {"en": 0, "fr": 0, "de": 0, **p}) for s, p in rows))
+    decision = [decision_for(recording, index, Options()) for index in range(voters + 1)][-1]
+    total = 40 + 100 * (voters - 4)
+    assert decision.language == "fr"
+    assert decision.probability == pytest.approx((40 * 0.1 + (total - 40) * 0.9) / total)
 
 
-def test_no_scores_are_needed_after_the_last_revision_or_a_final_decision() -> None:
-    languages = LanguageDecisions(Options())
-    languages.expect_decision(0)
-    assert languages.needs_scores(0, LAST_REVISION - 1)
-    assert not languages.needs_scores(0, LAST_REVISION)
-    languages.set_decision(0, Decision("en", 0.9), final=True)
-    assert languages.is_final(0)
-    assert not languages.needs_scores(0, 1)
-    assert languages.decision_for(0, 1000) == Decision("en", 0.9)
-    assert not languages.is_final(1)
-    assert LanguageDecisions(Options(language="en")).is_final(0)
+def test_the_first_decision_uses_the_voters_only() -> None:
+    recording = recording_with(*[(5.0, ENGLISH)] * VOTERS, (99.0, FRENCH))
+    assert decision_for(recording, 0, Options()) == Decision("en", 0.9)
+    short = recording_with((5.0, FRENCH))
+    assert decision_for(short, 0, Options()) == Decision("fr", 0.9)
 
 
-def test_the_decision_for_an_ended_recording_is_deleted() -> None:
-    languages = LanguageDecisions(Options())
-    languages.set_decision(0, Decision("en", 0.9), final=True)
-    languages.forget(0)
-    languages.forget(1)
-    assert languages.decision_for(0) is None
+def test_chunks_after_the_last_revision_need_no_scores() -> None:
+    recording = recording_with(*[(5.0, ENGLISH)] * LAST_REVISION)
+    (row,) = rows(chunk([(0, 1)], index=LAST_REVISION - 1))
+    assert needs_scores(row, Options())
+    (row,) = rows(chunk([(0, 1)], index=LAST_REVISION))
+    assert not needs_scores(row, Options())
+    assert needs_scores(row, Options(multilingual=True))
+    assert not needs_scores(End(recording, "", 0.0), Options(multilingual=True))
+    decisions = [decision_for(recording, index, Options()) for index in range(1000)]
+    assert decisions[LAST_REVISION] is decisions[-1]
+    assert recording.language.voters == LAST_REVISION
 
 
-def test_a_given_language_is_the_decision_for_all_recordings() -> None:
-    languages = LanguageDecisions(Options(language="fr"))
-    assert languages.decision_for(0) == languages.decision_for(7) == Decision("fr", 1.0)
+def test_windows_make_a_final_decision() -> None:
+    recording = RecordingState(0)
+    decide_from_windows(recording, scores((5.0, FRENCH)), Options())
+    assert recording.language == LanguageState()  # too few windows
+    decide_from_windows(recording, scores(*[(5.0, FRENCH)] * 3), Options())
+    assert recording.language.final
+    (row,) = rows(chunk([(0, 1)]))
+    assert not needs_scores(replace(row, recording=recording), Options())
+    recording.language.scores |= dict(enumerate(scores(*[(5.0, ENGLISH)] * 8)))
+    assert decision_for(recording, 1000, Options()) == Decision("fr", 0.9)
 
 
-def test_a_recording_without_speech_has_no_language() -> None:
-    assert LanguageDecisions(Options()).decision_for(0) is None
+def test_a_given_language_is_final() -> None:
+    given = Decision("fr", 1.0)
+    recording = RecordingState.beginning(0, given)
+    assert recording.language.final
+    assert recording.published is given
+    assert decision_for(recording, 0, Options(language="fr")) is given
+    assert decision_for(recording, 99, Options(language="fr")) is given
+    unknown = RecordingState.beginning(0, None)
+    assert (unknown.published, unknown.language) == (None, LanguageState())
 
 
-def test_later_batches_wait_for_the_decision() -> None:
-    languages = LanguageDecisions(Options())
-    languages.expect_decision(0)
-    with ThreadPoolExecutor(4) as pool:
-        futures = [pool.submit(languages.decision_for, 0) for _ in range(4)]
-        assert not any(future.done() for future in futures)
-        languages.set_decision(0, Decision("de", 0.8))
-        assert [future.result(5) for future in futures] == [Decision("de", 0.8)] * 4
-    assert languages.decision_for(0) == Decision("de", 0.8)
-
-
-def test_a_failure_reaches_all_threads_that_wait_for_this_recording_only() -> None:
-    languages = LanguageDecisions(Options())
-    languages.expect_decision(0)
-    languages.expect_decision(1)
-    with ThreadPoolExecutor(2) as pool:
-        futures = [pool.submit(languages.decision_for, 0) for _ in range(2)]
-        languages.fail(0, EngineError("out of memory"))
-        for future in futures:
-            with pytest.raises(EngineError, match="out of memory"):
-                future.result(5)
-    languages.set_decision(1, Decision("en", 0.9))
-    assert languages.decision_for(1) == Decision("en", 0.9)
-
-
-def test_a_failure_after_the_decision_changes_nothing() -> None:
-    languages = LanguageDecisions(Options())
-    languages.expect_decision(0)
-    languages.set_decision(0, Decision("en", 0.9))
-    languages.fail(0, EngineError("later"))
-    assert languages.decision_for(0) == Decision("en", 0.9)
+def test_with_code_switching_the_language_is_that_of_most_speech() -> None:
+    recording = RecordingState(0)
+    spoken = [("en", 10.0, ENGLISH), ("fr", 8.0, FRENCH), ("fr", 4.0, {"en": 0.7, "fr": 0.3})]
+    decisions = [
+        add_speech(recording, language, LanguageScores(p, seconds), Options())
+        for language, seconds, p in spoken
+    ]
+    assert decisions[:2] == [Decision("en", 0.9)] * 2
+    assert decisions[2].language == "fr"
+    assert decisions[2].probability == pytest.approx((8 * 0.9 + 4 * 0.3) / 12)
+    assert recording.language.decision is decisions[2]

@@ -1,0 +1,147 @@
+"""The state of one recording: everything that a run knows about it, except its rows.
+
+`PipelineRun` creates the state when the recording begins. Every row of the recording and its `End`
+refer to the state, so no stage needs a table of recordings. The state is freed with the last of
+these references, after the recording has ended.
+
+Each field is changed by one stage only, in the order of the recording's rows:
+
+    reader                               the thread that reads the recording
+    language, switching                  the language stage
+    error, history                       the workers, with `changed`
+    published, counts and omissions      the caller's thread
+"""
+
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from whisperbatch.errors import EngineError
+from whisperbatch.types import LanguageScores, Omission
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """The language decided for a recording.
+
+    Attributes:
+        language: Whisper's code.
+        probability: from 0 to 1; 1 for a given language.
+        probabilities: mean probability of each language over all voters.
+    """
+
+    language: str
+    probability: float
+    probabilities: Mapping[str, float] = field(default_factory=dict, compare=False)
+
+
+@dataclass(slots=True)
+class LanguageState:
+    """The latest decision for a recording, and the scores that decisions are made from.
+
+    Attributes:
+        decision: the latest decision; None before the first.
+        final: whether later scores never revise the decision.
+        voters: number of first chunks whose scores made the latest revision; 0 before the first
+            revision.
+        scores: language scores of each chunk that was scored, by index.
+    """
+
+    decision: Decision | None = None
+    final: bool = False
+    voters: int = 0
+    scores: dict[int, LanguageScores] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class SwitchingState:
+    """The labels of a recording's rows (code-switching).
+
+    A label is the language of a row as a whole; a cut row has parts in other languages.
+
+    Attributes:
+        labels: labels of the first waiting rows.
+        last_label: the last label given.
+        previous_label: label of the row before the first waiting row.
+        last_language: language of the row or part yielded last.
+        count: number of rows yielded.
+        windows: number of windows scored.
+        seconds: seconds of speech of each language.
+        weighted_seconds: seconds of speech times the probability of the language.
+    """
+
+    labels: list[str] = field(default_factory=list)
+    last_label: str | None = None
+    previous_label: str | None = None
+    last_language: str | None = None
+    count: int = 0
+    windows: int = 0
+    seconds: dict[str, float] = field(default_factory=dict)
+    weighted_seconds: dict[str, float] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class History:
+    """The last tokens of a recording's text, added chunk by chunk.
+
+    Attributes:
+        index: index of the last chunk that has added its tokens; -1 before the first.
+        tokens: text tokens of the chunks so far; only the last tokens are stored.
+    """
+
+    index: int = -1
+    tokens: tuple[int, ...] = ()
+
+
+class Closable(Protocol):
+    """An open reader."""
+
+    def close(self) -> object:
+        """Stop reading. Thread-safe."""
+        ...
+
+
+@dataclass(slots=True, eq=False)
+class RecordingState:
+    """What a run knows about one recording.
+
+    Attributes:
+        number: number of the recording in the run.
+        reader: the open reader; None before the recording is opened and after it was read.
+        error: failure of the engine that ends this recording only.
+        language: decisions of the language stage, which is ahead of the results.
+        switching: labels of the rows, with `multilingual`.
+        history: text of the chunks so far, with `condition_on_previous_text`.
+        changed: notified when `history` or `error` changes.
+        published: the decision for the chunks whose results were returned so far. None before the
+            first result, unless the language is given.
+        segments: number of segments returned.
+        omissions: removed text and speech without text.
+        chunks: number of chunks decoded.
+        redecoded: number of chunks that were retried because their text failed the audit.
+    """
+
+    number: int
+    reader: Closable | None = None
+    error: EngineError | None = None
+    language: LanguageState = field(default_factory=LanguageState)
+    switching: SwitchingState = field(default_factory=SwitchingState)
+    history: History = field(default_factory=History)
+    changed: threading.Condition = field(default_factory=threading.Condition, repr=False)
+    published: Decision | None = None
+    segments: int = 0
+    omissions: list[Omission] = field(default_factory=list)
+    chunks: int = 0
+    redecoded: int = 0
+
+    @classmethod
+    def beginning(cls, number: int, given: Decision | None) -> "RecordingState":
+        """Return the state of a recording that begins; `given` is the decision of the user."""
+        return cls(number, language=LanguageState(given, given is not None), published=given)
+
+    def fail(self, error: EngineError) -> None:
+        """End the recording with an error. No thread waits for its rows any longer."""
+        with self.changed:
+            self.error = error
+            self.changed.notify_all()
