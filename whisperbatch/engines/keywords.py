@@ -137,7 +137,9 @@ def is_cuda(device: str) -> bool:
         return device == "cuda"
     import ctranslate2  # noqa: PLC0415 - heavy
 
-    return bool(ctranslate2.get_cuda_device_count())
+    from whisperbatch.engines.ctranslate2.cuda import usable_device  # noqa: PLC0415 - heavy
+
+    return bool(ctranslate2.get_cuda_device_count()) and usable_device(device, (0,)) != "cpu"
 
 
 def check_openvino() -> None:

@@ -62,10 +62,11 @@ def load_engine(
 def _load_ctranslate2(
     model: str | PathLike[str], device: str, settings: CTranslate2Settings
 ) -> Engine:
+    from whisperbatch.engines.ctranslate2.cuda import usable_device  # noqa: PLC0415 - heavy
     from whisperbatch.engines.ctranslate2.engine import CTranslate2Engine  # noqa: PLC0415 - heavy
 
     chosen = choose_device(
-        device,
+        usable_device(device, settings.devices),
         settings.devices,
         device_count=ctranslate2.get_cuda_device_count(),
         library="CTranslate2",

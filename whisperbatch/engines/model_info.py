@@ -13,6 +13,7 @@ from whisperbatch.engines.layout import was_distilled
 from whisperbatch.engines.special_tokens import SpecialTokens
 from whisperbatch.errors import EngineError, ModelError
 from whisperbatch.models.model_bin import fingerprint, read_shapes
+from whisperbatch.models.tokenizer import load_tokenizer
 
 MIN_MULTILINGUAL_VOCABULARY: Final = 51_865  # tokens; English-only models have fewer
 
@@ -50,17 +51,17 @@ class ModelInfo:
         """
         shapes = read_shapes(directory / "model.bin")
         try:
-            tokenizer = Tokenizer.from_file(str(directory / "tokenizer.json"))
-            special = SpecialTokens.from_tokenizer(tokenizer)
-        except Exception as error:  # tokenizers raises bare Exception
-            raise ModelError(f"{directory}: the tokenizer does not load: {error}") from error
-        try:
             config = json.loads((directory / "config.json").read_text(encoding="utf-8"))
             vocabulary_size = shapes["decoder/embeddings/weight"][0]
             n_mels = shapes["encoder/conv1/weight"][1]
             distilled = was_distilled(shapes)
         except (OSError, ValueError, LookupError) as error:
             raise ModelError(f"{directory}: is not a Whisper model: {error!r}") from error
+        tokenizer = load_tokenizer(directory, vocabulary_size)
+        try:
+            special = SpecialTokens.from_tokenizer(tokenizer)
+        except LookupError as error:
+            raise ModelError(f"{directory}: {error}") from error
         return cls(directory, name, tokenizer, special, config, vocabulary_size, n_mels, distilled)
 
     @property

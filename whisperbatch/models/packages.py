@@ -153,6 +153,26 @@ def packaged_model(name: str, cache: Path | None = None) -> Path | None:
     return target
 
 
+def packaged_file(name: str, file: str) -> Path | None:
+    """Return a small file of a model in its package; None if a package is not installed.
+
+    Unlike `packaged_model`, this neither assembles the weights nor needs a cache.
+
+    Args:
+        name: name of the model, such as "base".
+        file: name of a file that is not distributed in parts, such as "tokenizer.json".
+
+    Raises:
+        ModelError: the file is missing or damaged.
+    """
+    if name not in PACKAGES or (files := _installed_files(PACKAGES[name])) is None:
+        return None
+    [path] = files[file]
+    if _sha256(path) != PACKAGES[name].digests[file]:
+        raise _wrong_digest((path,), PACKAGES[name])
+    return path
+
+
 def package_folders(packaged: PackagedModel) -> dict[str, Path] | None:
     """Return the folder of each package of a model; None if a package is not installed.
 

@@ -60,7 +60,7 @@ TRANSFORMERS_FILES: Final = (
     "model-*.safetensors",
     "generation_config.json",
 )
-"""Files of a repository of transformers weights, besides config.json and tokenizer.json."""
+"""Files of a repository of transformers weights, besides those of `HUB_FILES`."""
 
 LAST_TOKEN: Final = b"<|30.00|>"  # timestamp at the end of Whisper's window
 
@@ -93,15 +93,16 @@ def locate_model(name: str) -> tuple[Literal["installed", "cached", "hub"], Path
 def find_model(
     name: str | os.PathLike[str], *, cache_dir: Path | None = None, transformers: bool = False
 ) -> Path:
-    """Return a directory with model.bin, config.json, tokenizer.json and vocabulary.json or .txt.
+    """Return a directory with model.bin, config.json and vocabulary.json or .txt.
+
+    A missing tokenizer.json is no error: see `models.tokenizer.load_tokenizer`.
 
     Args:
         name: a directory, a name out of `available_models()`, or a repository of the hub. If a
             directory has a name out of the list, it is used only if it contains a model.bin.
         cache_dir: directory in which packaged weights are assembled; by default
             $WHISPERBATCH_CACHE, $XDG_CACHE_HOME/whisperbatch or ~/.cache/whisperbatch.
-        transformers: also accept weights that transformers saved: *.safetensors, config.json and
-            tokenizer.json.
+        transformers: also accept weights that transformers saved: *.safetensors and config.json.
 
     Raises:
         ModelError: the model is not found, or a file is missing or damaged; the message names the
@@ -150,8 +151,7 @@ def check_directory(directory: Path, *, transformers: bool = False) -> Path:
     if not weights.is_file():
         saved = any(directory.glob("model*.safetensors"))
         if transformers and saved:
-            _check_json(directory / "config.json", dict)
-            _check_json(directory / "tokenizer.json", dict)
+            _check_settings(directory)
             return directory
         if saved or any(directory.glob("pytorch_model*.bin")):
             torch_hint = 'load them with engine="torch", or ' if saved else ""
@@ -162,8 +162,7 @@ def check_directory(directory: Path, *, transformers: bool = False) -> Path:
             )
         raise ModelError(f"{weights}: is missing; give a directory of CTranslate2 weights")
     check_weights(weights)
-    _check_json(directory / "config.json", dict)
-    _check_json(directory / "tokenizer.json", dict)
+    _check_settings(directory)
     if (directory / "vocabulary.json").exists():
         _check_json(directory / "vocabulary.json", list)
     elif (directory / "vocabulary.txt").is_file():
@@ -173,6 +172,13 @@ def check_directory(directory: Path, *, transformers: bool = False) -> Path:
     else:
         raise ModelError(f"{directory / 'vocabulary.json'}: is missing; download the model again")
     return directory
+
+
+def _check_settings(directory: Path) -> None:
+    """Check the files that weights of each format have."""
+    _check_json(directory / "config.json", dict)
+    if (directory / "tokenizer.json").exists():
+        _check_json(directory / "tokenizer.json", dict)
 
 
 def _check_json(path: Path, kind: type) -> None:

@@ -29,6 +29,7 @@ def use(monkeypatch: pytest.MonkeyPatch, *, openvino: str | None, cuda: int = 0)
 
     monkeypatch.setattr(keywords, "version", version)
     monkeypatch.setattr("ctranslate2.get_cuda_device_count", lambda: cuda)
+    monkeypatch.setattr("whisperbatch.engines.ctranslate2.cuda.cuda_problem", lambda _: None)
 
 
 INT16 = {"compute_type": "int16"}

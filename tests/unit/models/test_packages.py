@@ -18,6 +18,7 @@ from tests.unit.models.model_files import (
     sha256,
     write_model,
 )
+from whisperbatch.errors import ModelError
 from whisperbatch.models import packages
 from whisperbatch.models.packages import STAMP, PackagedModel, WeightsFile
 from whisperbatch.models.registry import find_model
@@ -203,3 +204,15 @@ def test_old_temporary_files_are_deleted(site: Path, cache: Path) -> None:
     assert find_model("base") == directory
     assert not old.exists()
     assert young.exists()  # another process may still write this file
+
+
+def test_a_small_file_of_a_package_needs_no_cache(site: Path, cache: Path) -> None:
+    path = packages.packaged_file("base", "tokenizer.json")
+    assert path == site / "fake_base_2" / "data" / "tokenizer.json"
+    assert not cache.exists()
+    path.write_bytes(b"{}")
+    with pytest.raises(ModelError, match=r"tokenizer\.json: SHA-256 is not the pinned value"):
+        packages.packaged_file("base", "tokenizer.json")
+    assert packages.packaged_file("medium", "tokenizer.json") is None
+    (site / "fake_base_1" / "__init__.py").unlink()
+    assert packages.packaged_file("base", "tokenizer.json") is None

@@ -46,10 +46,18 @@ def test_relative_directory_and_home(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert find_model("~/models/mine") == tmp_path / "models" / "mine"
 
 
-@pytest.mark.parametrize("file", ["config.json", "tokenizer.json", "vocabulary.json", "model.bin"])
+@pytest.mark.parametrize("file", ["config.json", "vocabulary.json", "model.bin"])
 def test_missing_file_is_named(tmp_path: Path, file: str) -> None:
     (write_model(tmp_path) / file).unlink()
     assert f"{tmp_path / file}: is missing" in error_message(tmp_path)
+
+
+def test_a_directory_may_lack_its_tokenizer(tmp_path: Path) -> None:
+    (write_model(tmp_path) / "tokenizer.json").unlink()
+    assert find_model(tmp_path) == tmp_path
+    (tmp_path / "model.bin").unlink()
+    (tmp_path / "model.safetensors").touch()
+    assert find_model(tmp_path, transformers=True) == tmp_path
 
 
 @pytest.mark.parametrize("file", ["config.json", "tokenizer.json", "vocabulary.json"])
@@ -238,7 +246,7 @@ def test_download(tmp_path: Path, online: Any, caplog: pytest.LogCaptureFixture)
 
 
 def test_incomplete_snapshot_is_completed(tmp_path: Path, online: Any) -> None:
-    incomplete = write_model(tmp_path / "one" / "snapshots" / "1", tokenizer_json=None)
+    incomplete = write_model(tmp_path / "one" / "snapshots" / "1", config_json=None)
     complete = write_model(tmp_path / "two")
     online(Network(complete, cache=incomplete))
     assert find_model("small") == complete

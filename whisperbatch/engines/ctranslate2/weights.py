@@ -9,6 +9,7 @@ from typing import Any, Final
 
 import ctranslate2
 
+from whisperbatch.engines.ctranslate2.model_files import with_alignment_heads
 from whisperbatch.errors import ModelError
 
 M_MMAP_THRESHOLD: Final = -3  # parameter of mallopt, from malloc.h
@@ -55,7 +56,10 @@ class CTranslate2Weights:
 
     def _load(self, settings: dict[str, Any]) -> Any:  # noqa: ANN401 - untyped
         try:
-            return ctranslate2.models.Whisper(str(self._directory), **settings)
+            with with_alignment_heads(self._directory) as directory:
+                return ctranslate2.models.Whisper(str(directory), **settings)
+        except ModelError:
+            raise
         except Exception as error:  # RuntimeError, and the errors of CTranslate2's bindings
             raise ModelError(f"{self._directory}: the weights do not load: {error}") from error
 

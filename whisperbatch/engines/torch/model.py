@@ -35,6 +35,7 @@ from whisperbatch.engines.torch.steps import (
 from whisperbatch.engines.torch.transformers_weights import SafetensorsArrays, read_settings
 from whisperbatch.errors import ModelError
 from whisperbatch.models.model_bin import read_arrays
+from whisperbatch.models.tokenizer import load_tokenizer
 from whisperbatch.options import MAX_NEW_TOKENS, SearchOptions
 from whisperbatch.protocols import Alignment, AlignRequest, DecodeRequest
 from whisperbatch.types import Hypothesis
@@ -250,6 +251,7 @@ def load_model(
     """
     try:
         arrays, config = read_weights(directory)
+        vocabulary_size = arrays["decoder/embeddings/weight"].shape[0]
         return TorchModel(
             network=build_network(
                 arrays,
@@ -260,7 +262,7 @@ def load_model(
                 group_size=group_size,
             ),
             config=config,
-            tokenizer=(tokenizer := Tokenizer.from_file(str(directory / "tokenizer.json"))),
+            tokenizer=(tokenizer := load_tokenizer(directory, vocabulary_size)),
             special=SpecialTokens.from_tokenizer(tokenizer),
             n_mels=arrays["encoder/conv1/weight"].shape[1],
             distilled=was_distilled(arrays),

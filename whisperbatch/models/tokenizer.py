@@ -1,0 +1,214 @@
+"""A model's tokenizer: from its directory, otherwise the one of OpenAI's with its vocabulary.
+
+Converted models often lack tokenizer.json. OpenAI's models have three vocabularies:
+
+    tokens    models               tokenizer
+    51,864    *.en                 package of tiny.en, or openai/whisper-tiny.en on the hub
+    51,865    large-v2 and older   package of base, or openai/whisper-tiny
+    51,866    large-v3 and newer   package of base with <|yue|> added, or openai/whisper-large-v3
+
+faster-whisper always takes the tokenizer of openai/whisper-tiny or tiny.en, whose token ids are
+wrong for large-v3 (SYSTRAN/faster-whisper#835).
+"""
+
+import json
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from tokenizers import Tokenizer
+
+from whisperbatch.errors import ModelError
+from whisperbatch.models.packages import packaged_file
+
+log = logging.getLogger(__name__)
+
+FILE: Final = "tokenizer.json"
+NO_TIMESTAMPS: Final = "<|notimestamps|>"  # the last token before the timestamps
+TIMESTAMPS: Final = 1501  # tokens, from 0 to 30 s in steps of 20 ms
+CANTONESE: Final = "<|yue|>"
+AFTER_LANGUAGES: Final = "<|translate|>"  # the first token after the languages
+
+
+@dataclass(frozen=True, slots=True)
+class TokenizerSource:
+    """Where to find a tokenizer of OpenAI's.
+
+    Attributes:
+        repository: on the Hugging Face hub.
+        package: name of the packaged model with the same text tokens.
+        with_cantonese: add the language that large-v3 introduced to the packaged tokenizer.
+    """
+
+    repository: str
+    package: str
+    with_cantonese: bool = False
+
+
+SOURCES: Final = {
+    51_864: TokenizerSource("openai/whisper-tiny.en", "tiny.en"),
+    51_865: TokenizerSource("openai/whisper-tiny", "base"),
+    51_866: TokenizerSource("openai/whisper-large-v3", "base", with_cantonese=True),
+}
+"""The tokenizers by the number of tokens, timestamps included."""
+
+
+def load_tokenizer(directory: Path, vocabulary_size: int) -> Tokenizer:
+    """Return the tokenizer of a model, with the token ids of its weights.
+
+    Args:
+        directory: of the model. If there is no tokenizer.json, the tokenizer comes from an
+            installed package, the Hugging Face cache or the hub (unless HF_HUB_OFFLINE is set), in
+            this order.
+        vocabulary_size: number of tokens of the weights.
+
+    Raises:
+        ModelError: the tokenizer is damaged, belongs to another model, or is missing and cannot be
+            downloaded; the message names the file to copy.
+    """
+    path = directory / FILE
+    vocabulary = _special_tokens(directory)
+    if path.is_file():
+        tokenizer = _read(path)
+    else:
+        # models with further tokens after the timestamps have the special tokens of one of OpenAI's
+        last = vocabulary.get(NO_TIMESTAMPS)
+        size = vocabulary_size if last is None else last + 1 + TIMESTAMPS
+        tokenizer = _standard_tokenizer(path, size)
+    _check(tokenizer, vocabulary_size, vocabulary, path)
+    return tokenizer
+
+
+def add_cantonese(content: dict[str, Any]) -> dict[str, Any]:
+    """Return a multilingual tokenizer with the token <|yue|>, as in large-v3.
+
+    The new token follows the other languages, and the ids after it grow by one. Both vocabularies
+    have the same text tokens (whisper/tokenizer.py of openai/whisper).
+
+    Args:
+        content: of the tokenizer.json of an older multilingual model.
+    """
+    tokens = content["added_tokens"]
+    place = next(n for n, token in enumerate(tokens) if token["content"] == AFTER_LANGUAGES)
+    first_id: int = tokens[place]["id"]
+
+    def shifted(token: int) -> int:
+        return token + 1 if token >= first_id else token
+
+    added = [{**token, "id": shifted(token["id"])} for token in tokens]
+    added.insert(place, {**tokens[place], "content": CANTONESE})
+    processor = content["post_processor"]
+    special_tokens = {
+        name: {**token, "ids": [shifted(number) for number in token["ids"]]}
+        for name, token in processor["special_tokens"].items()
+    }
+    return {
+        **content,
+        "added_tokens": added,
+        "post_processor": {**processor, "special_tokens": special_tokens},
+    }
+
+
+def _read(path: Path) -> Tokenizer:
+    try:
+        return Tokenizer.from_file(str(path))
+    except Exception as error:  # tokenizers raises bare Exception
+        raise ModelError(f"{path}: the tokenizer does not load: {error}") from error
+
+
+def _special_tokens(directory: Path) -> dict[str, int]:
+    """Return the ids of the special tokens and timestamps in CTranslate2's list of tokens.
+
+    The list is vocabulary.json or vocabulary.txt; weights of transformers have none.
+    """
+    try:
+        if (path := directory / "vocabulary.json").is_file():
+            tokens = json.loads(path.read_bytes())
+        elif (path := directory / "vocabulary.txt").is_file():
+            tokens = path.read_text(encoding="utf-8").split("\n")
+        else:
+            return {}
+    except (OSError, ValueError) as error:
+        raise ModelError(f"{path}: is damaged ({error}); download it again") from error
+    return {token: number for number, token in enumerate(tokens) if token.startswith("<|")}
+
+
+def _standard_tokenizer(path: Path, size: int) -> Tokenizer:
+    """Return OpenAI's tokenizer with `size` tokens, in place of the missing file `path`."""
+    if (source := SOURCES.get(size)) is None:
+        raise ModelError(
+            f"{path}: is missing, and the vocabulary of {size} tokens is not one of OpenAI's; "
+            "copy tokenizer.json from the source of the model"
+        )
+    if packaged := packaged_file(source.package, FILE):
+        log.info("%s: is missing; the tokenizer of %s takes its place", path, packaged)
+        if not source.with_cantonese:
+            return _read(packaged)
+        content = add_cantonese(json.loads(packaged.read_bytes()))
+        return Tokenizer.from_str(json.dumps(content))
+    downloaded = _from_hub(path, source.repository)
+    log.info("%s: is missing; the tokenizer of %s takes its place", path, source.repository)
+    return _read(downloaded)
+
+
+def _from_hub(path: Path, repository: str) -> Path:
+    """Return the path of a repository's tokenizer.json in the Hugging Face cache.
+
+    The hub is asked only if the file is not in the cache.
+
+    Args:
+        path: of the missing file, for messages.
+        repository: name of the repository.
+    """
+    from huggingface_hub import constants, hf_hub_download  # noqa: PLC0415 - slow to import
+    from huggingface_hub.errors import LocalEntryNotFoundError  # noqa: PLC0415
+
+    remedy = f'copy {FILE} of {repository} there, or pip install "whisperbatch[models]"'
+    try:
+        return Path(hf_hub_download(repository, FILE, local_files_only=True))
+    except LocalEntryNotFoundError as error:
+        if constants.HF_HUB_OFFLINE:
+            raise ModelError(f"{path}: is missing, and HF_HUB_OFFLINE is set; {remedy}") from error
+    log.info("downloading %s of %s from the Hugging Face hub", FILE, repository)
+    try:
+        return Path(hf_hub_download(repository, FILE))
+    except Exception as error:
+        reason = next(iter(str(error).strip().splitlines()), type(error).__name__)
+        raise ModelError(
+            f"{path}: is missing, and {repository} cannot be downloaded: {reason}; {remedy}"
+        ) from error
+
+
+def _check(
+    tokenizer: Tokenizer, vocabulary_size: int, vocabulary: Mapping[str, int], path: Path
+) -> None:
+    """Check that the tokenizer has the token ids of the weights.
+
+    Args:
+        tokenizer: the tokenizer.
+        vocabulary_size: number of tokens of the weights.
+        vocabulary: from `_special_tokens`.
+        path: of the tokenizer, for messages.
+
+    Raises:
+        ModelError: an id differs.
+    """
+    remedy = f"copy {FILE} from the source of the model"
+    last = tokenizer.token_to_id(NO_TIMESTAMPS)
+    if last is None:
+        raise ModelError(f"{path}: is not a Whisper tokenizer (no {NO_TIMESTAMPS}); {remedy}")
+    for token, number in vocabulary.items():
+        if tokenizer.token_to_id(token) not in (None, number):
+            raise ModelError(
+                f"{path}: is the tokenizer of another model: {token} is "
+                f"{tokenizer.token_to_id(token)} there, but {number} in the vocabulary; {remedy}"
+            )
+    listed = max(tokenizer.get_vocab().values()) + 1  # some lists end before the timestamps
+    size = max(last + 1 + TIMESTAMPS, listed)
+    if size > vocabulary_size or (vocabulary_size in SOURCES and size != vocabulary_size):
+        raise ModelError(
+            f"{path}: is the tokenizer of another model: it has {size} tokens, "
+            f"the weights have {vocabulary_size}; {remedy}"
+        )
