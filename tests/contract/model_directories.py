@@ -8,6 +8,7 @@ calls it once per session.
 import json
 import shutil
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -80,7 +81,7 @@ def settings(tokenizer: Tokenizer, sizes: RandomModel) -> dict[str, Any]:
     """The settings in config.json, by the token ids of this tokenizer."""
     packaged = find_model(TOKENIZERS[sizes.vocabulary_size])
     languages = [tokenizer.token_to_id(f"<|{code}|>") for code in LANGUAGES]
-    last_layer = sizes.layers - 1
+    last_layer = sizes.layers_of("decoder") - 1
     return {
         "suppress_ids": json.loads((packaged / "config.json").read_bytes())["suppress_ids"],
         "suppress_ids_begin": [220, tokenizer.token_to_id("<|endoftext|>")],
@@ -118,6 +119,9 @@ MODEL_DIRECTORIES: Final[Mapping[str, Callable[[Path], Path]]] = {
     "random, 51864 tokens, 80 mels": partial(random_model, sizes=ENGLISH),
     "random, 51865 tokens, 128 mels": partial(random_model, sizes=MULTILINGUAL),
     "random, 51866 tokens, 128 mels": partial(random_model, sizes=NEWEST),
+    "random, 51866 tokens, short decoder": partial(
+        random_model, sizes=replace(NEWEST, decoder_layers=1)
+    ),
     "random, 51866 tokens, no tokenizer, no alignment heads": partial(
         random_model,
         sizes=NEWEST,

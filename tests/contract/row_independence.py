@@ -4,7 +4,8 @@
 
 Encoder output, language scores, hypotheses and alignments of 1 to 9 rows, and whole transcripts,
 are compared to the last bit. Environment variables limit the instruction set, for example
-ONEDNN_MAX_CPU_ISA. A third argument, "quick", leaves out most batches and the transcripts.
+ONEDNN_MAX_CPU_ISA. A third argument, "quick", leaves out most batches and the transcripts; the size
+of a hidden state, for example 1280, takes a model of this size with random weights.
 """
 
 import sys
@@ -24,8 +25,12 @@ from whisperbatch.options import SearchOptions
 from whisperbatch.protocols import Alignment, AlignRequest, DecodeRequest, Encoded, Engine
 
 ROWS = 9
+HEAD_SIZE = 64  # of every Whisper model
 FRAMES = 900  # of each row, without padding
-SEARCHES = (SearchOptions(beam_size=1), SearchOptions(beam_size=5, no_repeat_ngram_size=3))
+SEARCHES = (
+    SearchOptions(beam_size=1, max_new_tokens=100),  # a random model never ends its text
+    SearchOptions(beam_size=5, no_repeat_ngram_size=3, max_new_tokens=50),
+)
 BATCHES = (
     *((0,), (1, 0), (2, 3, 4), (8, 7, 6, 5), (0, 2, 4, 6, 8), (5, 4, 3, 2, 1, 0)),
     *(range(1, 8), (7, 0, 6, 1, 5, 2, 4, 3), (4, 8, 0, 5, 1, 6, 2, 7, 3)),
@@ -108,13 +113,19 @@ def main(name: str, compute_type: str, extent: str = "") -> int:
     seconds = [samples[number * 5 * 16000 :][: 9 * 16000] for number in range(ROWS)]
     features = np.stack([extract(row)[:, :FRAMES] for row in seconds])
     features = np.pad(features, ((0, 0), (0, 0), (0, 100)), constant_values=features.min())
-    engine = load_engine("base", engine=name, device="cpu", compute_type=compute_type)
+    with TemporaryDirectory() as folder:
+        model = find_model("base")
+        if extent.isdecimal():
+            size = int(extent)
+            sizes = RandomModel(d_model=size, heads=size // HEAD_SIZE, decoder_layers=1)
+            model = random_model(Path(folder, "model"), sizes)
+        engine = load_engine(model, engine=name, device="cpu", compute_type=compute_type)
     failures = 0
-    lines = (
-        different_batches(engine, features, BATCHES[1:4])
-        if extent == "quick"
-        else chain(different_batches(engine, features), different_transcripts(engine, samples))
-    )
+    lines: Iterable[str] = different_batches(engine, features)
+    if extent == "quick":
+        lines = different_batches(engine, features, BATCHES[1:4])
+    elif not extent:
+        lines = chain(lines, different_transcripts(engine, samples))
     for line in lines:
         print(line)  # noqa: T201 - a program's output
         failures += 1

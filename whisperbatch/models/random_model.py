@@ -24,7 +24,8 @@ class RandomModel:
     Attributes:
         d_model: size of a hidden state.
         heads: number of heads in each attention.
-        layers: number of layers of the encoder and of the decoder.
+        layers: number of layers of the encoder.
+        decoder_layers: number of layers of the decoder; None: as many as the encoder has.
         vocabulary_size: number of tokens.
         text_tokens: number of text tokens, which come first in the vocabulary.
         n_mels: number of mel bands of the encoder's input.
@@ -37,6 +38,7 @@ class RandomModel:
     d_model: int = 64
     heads: int = 2
     layers: int = 2
+    decoder_layers: int | None = None
     vocabulary_size: int = 51_865
     text_tokens: int = 50_256
     n_mels: int = 80
@@ -44,6 +46,10 @@ class RandomModel:
     decoder_positions: int = 448
     seed: int = 0
     dtype: type[np.floating[Any]] = np.float16
+
+    def layers_of(self, part: str) -> int:
+        """Return the number of layers of the "encoder" or "decoder"."""
+        return self.layers if part == "encoder" else self.decoder_layers or self.layers
 
     def arrays(self) -> dict[str, Array]:
         """Return the arrays by CTranslate2's names, in the order of their creation."""
@@ -83,7 +89,7 @@ class RandomModel:
             ("encoder", {"self_attention": (3, 1)}),
             ("decoder", {"self_attention": (3, 1), "attention": (1, 2, 1)}),
         ):
-            for layer in range(self.layers):
+            for layer in range(self.layers_of(part)):
                 prefix = f"{part}/layer_{layer}"
                 for attention, blocks in attentions.items():
                     yield from _layer_norm(f"{prefix}/{attention}/layer_norm", size)
