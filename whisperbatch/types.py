@@ -185,21 +185,6 @@ class Chunk:
 
 
 @dataclass(frozen=True, slots=True)
-class Hypothesis:
-    """The tokens that the engine decoded from one row, with their score.
-
-    Attributes:
-        tokens: token ids, without the prompt and without the end-of-text token.
-        avg_logprob: mean natural-log probability per token, end-of-text token included.
-        no_speech_prob: probability of the no-speech token at the start of transcript.
-    """
-
-    tokens: tuple[int, ...]
-    avg_logprob: float
-    no_speech_prob: float
-
-
-@dataclass(frozen=True, slots=True)
 class Word:
     """A word with its times in the recording.
 
