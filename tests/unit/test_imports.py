@@ -27,7 +27,7 @@ ALLOWED: Final = {
     "vad": {"errors", "options", "protocols", "types"},
     "features": {"errors", "options", "protocols", "types"},
     "chunking": {"options", "types"},
-    "engines": {"errors", "models", "options", "protocols", "text", "types"},
+    "engines": {"errors", "models", "options", "protocols", "text"},
     "language": {
         *("audio", "batching", "chunking", "errors", "options", "protocols"),
         *("recording", "rows", "types"),
