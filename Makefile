@@ -2,6 +2,7 @@
 #   make demo              transcribe a recording in nine languages, shown as it is decoded
 #   make demo FILE=a.mp3   transcribe your own recording
 #   make test              checks and tests, in at most ten minutes on two cores
+#   make declarations      write the texts that repeat the declarations of options and settings
 #   make test-all          all tests, in at most an hour
 #   make oldest            tests with the oldest supported versions of the dependencies
 #   make beside            check that pip can install whisperbatch beside WhisperX and others
@@ -24,7 +25,7 @@ PYTEST = HF_HUB_OFFLINE=1 $(BIN)/python -m pytest --durations=15
 PARALLEL := -n 2 --dist loadfile
 SPEECH := en es fr it ru demo music librivox
 
-.PHONY: demo test test-all oldest beside lint bench rivals clean
+.PHONY: demo test test-all oldest beside lint declarations bench rivals clean
 .DEFAULT_GOAL := demo
 
 demo: $(VENV)/.demo
@@ -57,6 +58,11 @@ lint: $(VENV)/.test
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
+	$(BIN)/python -m tests.declarations --check
+
+# After a change of an option or setting: the types of keywords, docstrings and tables.
+declarations: $(VENV)/.test
+	$(BIN)/python -m tests.declarations
 
 # A short speed comparison, in under ten minutes; then the list of the other benchmarks.
 bench: $(VENV)/.speech

@@ -18,8 +18,7 @@ import numpy as np
 import whisperbatch as wb
 from benchmarks import corpora, recordings, scoring
 from whisperbatch.chunking import merge
-from whisperbatch.options import Options
-from whisperbatch.options.keywords import OptionKeywords, resolve
+from whisperbatch.options import OptionKeywords, Options, resolve
 from whisperbatch.types import SpeechSpan
 from whisperbatch.vad import open_vad
 

@@ -7,12 +7,16 @@ if TYPE_CHECKING:
     from whisperbatch.api import (
         chunk_audio,
         detect_language,
-        load,
         stream,
         transcribe,
         transcribe_many,
     )
     from whisperbatch.audio import AudioReader, open_audio
+    from whisperbatch.engines.settings import (
+        CTranslate2Settings,
+        OpenVinoSettings,
+        TorchSettings,
+    )
     from whisperbatch.errors import (
         AudioError,
         ClosedError,
@@ -23,6 +27,7 @@ if TYPE_CHECKING:
         WhisperBatchError,
         WriteError,
     )
+    from whisperbatch.loading import load
     from whisperbatch.models.registry import available_models
     from whisperbatch.options import Options
     from whisperbatch.streams import SegmentStream
@@ -43,6 +48,7 @@ __all__ = [
     "Audio",
     "AudioError",
     "AudioReader",
+    "CTranslate2Settings",
     "Chunk",
     "ClosedError",
     "EngineError",
@@ -51,11 +57,13 @@ __all__ = [
     "MissingExtraError",
     "ModelError",
     "Omission",
+    "OpenVinoSettings",
     "OptionError",
     "Options",
     "Segment",
     "SegmentStream",
     "SubtitleOptions",
+    "TorchSettings",
     "Transcriber",
     "Transcript",
     "WhisperBatchError",
@@ -72,26 +80,38 @@ __all__ = [
     "write",
 ]
 
-_MODULES = (
-    "errors",
-    "options",
-    "types",
-    "writers",
-    "models",
-    "audio",
-    "streams",
-    "transcriber",
-    "api",
-)
+_MODULES = {
+    "api": ("chunk_audio", "detect_language", "stream", "transcribe", "transcribe_many"),
+    "audio": ("AudioReader", "open_audio"),
+    "engines.settings": ("CTranslate2Settings", "OpenVinoSettings", "TorchSettings"),
+    "errors": (
+        *("AudioError", "ClosedError", "EngineError", "MissingExtraError", "ModelError"),
+        *("OptionError", "WhisperBatchError", "WriteError"),
+    ),
+    "loading": ("load",),
+    "models.registry": ("available_models",),
+    "options": ("Options",),
+    "streams": ("SegmentStream",),
+    "transcriber": ("Transcriber",),
+    "types": (
+        *("Audio", "Chunk", "LanguageDetection", "LanguageWindow", "Omission", "Segment"),
+        *("Transcript", "Word"),
+    ),
+    "writers": ("SubtitleOptions", "write"),
+}
+"""The module of each public name."""
 
 
 def __getattr__(name: str) -> object:
-    """Import a public name at its first use, so that `import whisperbatch` is fast."""
-    if name in __all__:
-        for module_name in _MODULES:
-            module = import_module(f"whisperbatch.{module_name}")
-            if name in getattr(module, "__all__", vars(module)):
-                return getattr(module, name)
+    """Import a public name at its first use, so that `import whisperbatch` is fast.
+
+    The name is then an attribute of the package, so Python calls this function once for each name.
+    """
+    for module, names in _MODULES.items():
+        if name in names:
+            value: object = getattr(import_module(f"whisperbatch.{module}"), name)
+            globals()[name] = value
+            return value
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

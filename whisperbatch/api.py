@@ -1,33 +1,30 @@
-"""The functions that users call: `load`, and functions that load, work and free in one call."""
+"""The functions that need no Transcriber: each loads a model, works and frees it in one call."""
 
-import inspect
 from collections.abc import Generator, Iterable, Iterator
 from contextlib import ExitStack, nullcontext
 from os import PathLike
-from typing import Final, Literal, TypeVar, cast, overload
+from typing import Literal, TypeVar, cast, overload
 
 from typing_extensions import Unpack
 
 from whisperbatch.audio.reader import AudioReader, open_audio
-from whisperbatch.engines.keywords import (
-    Device,
-    EngineKeywords,
-    EngineName,
-    LoadKeywords,
-    setting_parameters,
-    settings_of,
-)
-from whisperbatch.engines.settings import EngineSettings
+from whisperbatch.engines.keywords import LoadKeywords, settings_of
 from whisperbatch.errors import WhisperBatchError
-from whisperbatch.options import Options
-from whisperbatch.options.keywords import DetectionKeywords, OptionKeywords, for_detection, resolve
-from whisperbatch.options.signatures import DETECTION_PARAMETERS, OPTION_PARAMETERS, with_parameters
+from whisperbatch.loading import DEFAULT_MODEL, LOAD_PARAMETERS, load
+from whisperbatch.options import (
+    DETECTION_PARAMETERS,
+    OPTION_PARAMETERS,
+    DetectionKeywords,
+    OptionKeywords,
+    Options,
+    for_detection,
+    resolve,
+    with_parameters,
+)
 from whisperbatch.pipeline import chunk_recording
 from whisperbatch.streams import SegmentStream, collect
 from whisperbatch.transcriber import Transcriber, check_many
 from whisperbatch.types import Chunk, LanguageDetection, Source, Transcript
-
-DEFAULT_MODEL: Final = "base"
 
 T = TypeVar("T")
 
@@ -40,46 +37,7 @@ class Keywords(OptionKeywords, LoadKeywords, total=False):
     """The keywords of `transcribe`, `stream` and `transcribe_many`: `load`'s, and all options."""
 
 
-@with_parameters(*setting_parameters().values())
-def load(
-    model: str | PathLike[str] = DEFAULT_MODEL,
-    *,
-    device: Device = "auto",
-    engine: EngineName | EngineSettings = "auto",
-    **settings: Unpack[EngineKeywords],
-) -> Transcriber:
-    """Load a model once, to transcribe many recordings.
-
-    Args:
-        model: a name (for example "base"), a directory of CTranslate2 weights, or a Hugging Face
-            repository. "torch" also loads transformers' weights (*.safetensors) from a directory or
-            repository.
-        device: "auto" uses CUDA if there is a GPU that works, otherwise the CPU.
-        engine: the library that runs the model: "openvino" (extra `openvino`) is the fastest on a
-            CPU, "ctranslate2" runs on CPU and CUDA, and "torch" (extra `torch`) is PyTorch. "auto"
-            is "openvino" on a CPU if it is installed, otherwise "ctranslate2". Or a settings
-            object: `CTranslate2Settings`, `OpenVinoSettings` or `TorchSettings`.
-        **settings: single settings, if `engine` is a name. The settings classes document them.
-
-    Raises:
-        OptionError: a device or setting is not available on this machine, or a setting has no
-            effect with this engine.
-        MissingExtraError: the package of the engine is not installed.
-        ModelError: the weights are missing or damaged.
-    """
-    from whisperbatch.engines.loading import load_engine  # noqa: PLC0415 - heavy
-
-    return Transcriber(load_engine(model, device=device, engine=engine, **settings))
-
-
-_LOAD_PARAMETERS: Final = {
-    name: parameter
-    for name, parameter in inspect.signature(load).parameters.items()
-    if name != "model"
-}
-
-
-@with_parameters(*_LOAD_PARAMETERS.values(), *OPTION_PARAMETERS)
+@with_parameters(*LOAD_PARAMETERS.values(), *OPTION_PARAMETERS)
 def transcribe(
     source: Source | AudioReader,
     *,
@@ -89,12 +47,29 @@ def transcribe(
 ) -> Transcript:
     """Load a model, transcribe one recording, and free the model.
 
-    The keywords are those of `load` and all options. See `Transcriber.transcribe`.
+    Args:
+        source: a path, a URL, "-" for standard input, the bytes of a media file, an open binary
+            file or pipe, or samples (a float32 or int16 array, or an `Audio`). An open reader (see
+            `open_audio`) is closed at the end.
+        model: a name, directory or repository, as in `load`.
+        options: all options in one value.
+        **keywords: any field of `Options`, which replaces the field of `options`, and any keyword
+            of `load`.
+
+    Returns:
+        The transcript; it has no segments if the recording has no speech.
+
+    Raises:
+        OptionError: an option, or a keyword of `load`, is unknown or wrong, or has no effect.
+        AudioError: the recording cannot be read.
+        ModelError: the weights are missing or damaged.
+        MissingExtraError: the package of the engine or of an option is not installed.
+        EngineError: the engine failed on a batch.
     """
     return collect(stream(source, model=model, options=options, **keywords))
 
 
-@with_parameters(*_LOAD_PARAMETERS.values(), *OPTION_PARAMETERS)
+@with_parameters(*LOAD_PARAMETERS.values(), *OPTION_PARAMETERS)
 def stream(
     source: Source | AudioReader,
     *,
@@ -104,8 +79,24 @@ def stream(
 ) -> SegmentStream:
     """Load a model and stream one recording. The model is freed when the stream is closed.
 
-    The options and the recording are checked before the model is loaded. The keywords are those of
-    `load` and all options. See `Transcriber.stream`.
+    The options and the recording are checked before the model is loaded.
+
+    Args:
+        source: a recording, as in `transcribe`. An open reader is closed with the stream.
+        model: a name, directory or repository, as in `load`.
+        options: all options in one value.
+        **keywords: any field of `Options`, which replaces the field of `options`, and any keyword
+            of `load`.
+
+    Returns:
+        An iterator over the segments, each as soon as it is decoded.
+
+    Raises:
+        OptionError: an option, or a keyword of `load`, is unknown or wrong, or has no effect.
+        AudioError: the recording cannot be read; raised by the call, or while the stream is read.
+        ModelError: the weights are missing or damaged.
+        MissingExtraError: the package of the engine or of an option is not installed.
+        EngineError: raised while the stream is read: the engine failed on a batch.
     """
     load_keywords, resolved = _resolve(options, keywords)
     reader = open_audio(source, resolved)
@@ -142,7 +133,7 @@ def transcribe_many(
 ) -> Generator[Transcript | WhisperBatchError, None, None]: ...
 
 
-@with_parameters(*_LOAD_PARAMETERS.values(), *OPTION_PARAMETERS)
+@with_parameters(*LOAD_PARAMETERS.values(), *OPTION_PARAMETERS)
 def transcribe_many(
     sources: Iterable[Source],
     *,
@@ -154,7 +145,32 @@ def transcribe_many(
 ) -> Generator[Transcript | WhisperBatchError, None, None]:
     """Load a model, transcribe many recordings, and free the model.
 
-    The keywords are those of `load` and all options. See `Transcriber.transcribe_many`.
+    Batches are filled across recordings.
+
+    Args:
+        sources: recordings, each as in `transcribe`, but no open readers. Each source is taken from
+            the iterable when it is to be read.
+        model: a name, directory or repository, as in `load`.
+        on_error: "raise" stops at the first recording that fails; "yield" yields its error instead
+            of a transcript, and continues.
+        ordered: True reads one source after the other and yields transcripts in the order of the
+            sources. False reads four sources at a time and yields each transcript as soon as it is
+            complete; `Transcriber.transcribe_many` states the conditions.
+        options: all options in one value.
+        **keywords: any field of `Options`, which replaces the field of `options`, and any keyword
+            of `load`.
+
+    Yields:
+        The transcript of each recording, or with `on_error="yield"` the error of a recording.
+
+    Raises:
+        OptionError: raised by the call itself: an option, or a keyword of `load`, is unknown or
+            wrong, or has no effect.
+        ModelError: raised by the call itself: the weights are missing or damaged.
+        MissingExtraError: the package of the engine or of an option is not installed.
+        AudioError: with `on_error="raise"`, after the transcripts of the earlier recordings: a
+            recording cannot be read.
+        EngineError: with `on_error="raise"`: the engine failed on a batch.
     """
     check_many(sources, on_error)
     load_keywords, resolved = _resolve(options, keywords)
@@ -164,7 +180,7 @@ def transcribe_many(
     )
 
 
-@with_parameters(*_LOAD_PARAMETERS.values(), *DETECTION_PARAMETERS)
+@with_parameters(*LOAD_PARAMETERS.values(), *DETECTION_PARAMETERS)
 def detect_language(
     source: Source | AudioReader,
     *,
@@ -174,8 +190,23 @@ def detect_language(
 ) -> LanguageDetection:
     """Load a model, detect the language of one recording, and free the model.
 
-    The keywords are those of `load` and the options that have an effect on language detection. See
-    `Transcriber.detect_language`.
+    Args:
+        source: a recording, as in `transcribe`. An open reader stays open.
+        model: a name, directory or repository, as in `load`.
+        read_through: whether the whole recording may be read if the language windows are not
+            enough. With False, an open reader keeps its position and can be transcribed afterwards.
+        **keywords: the fields of `Options` that have an effect on language detection, and any
+            keyword of `load`.
+
+    Returns:
+        The language with its probability, and the language windows that were used.
+
+    Raises:
+        OptionError: an option, or a keyword of `load`, is unknown or wrong, or has no effect.
+        AudioError: the recording cannot be read.
+        ModelError: the weights are missing or damaged.
+        MissingExtraError: the package of the engine or of an option is not installed.
+        EngineError: the engine failed on a batch.
     """
     load_keywords, option_keywords = _split(cast("Keywords", keywords))
     options = cast("DetectionKeywords", option_keywords)
@@ -196,15 +227,17 @@ def chunk_audio(
 ) -> Generator[Chunk, None, None]:
     """Yield the chunks that a transcription with these options would decode. Needs no model.
 
-    Each chunk has its start, its end and its speech spans, in samples at 16 kHz.
-
     Args:
-        source: as in `transcribe`. An open reader (see `open_audio`) stays open.
+        source: a recording, as in `transcribe`. An open reader stays open.
         options: all options in one value.
-        **keywords: single options, which replace those in `options`.
+        **keywords: any field of `Options`, which replaces the field of `options`.
+
+    Yields:
+        Each chunk, with its start, its end and its speech spans, in samples at 16 kHz.
 
     Raises:
-        OptionError: raised by the call itself, before the first chunk is requested.
+        OptionError: raised by the call itself, before the first chunk is requested: an option is
+            unknown or wrong, or has no effect.
         AudioError: the recording cannot be read.
     """
     resolved = resolve(options, **keywords)
@@ -233,6 +266,6 @@ def _resolve(options: Options | None, keywords: Keywords) -> tuple[LoadKeywords,
 
 def _split(keywords: Keywords) -> tuple[LoadKeywords, OptionKeywords]:
     """Separate the keywords of `load` from the options."""
-    load_keywords = {name: value for name, value in keywords.items() if name in _LOAD_PARAMETERS}
-    options = {name: value for name, value in keywords.items() if name not in _LOAD_PARAMETERS}
+    load_keywords = {name: value for name, value in keywords.items() if name in LOAD_PARAMETERS}
+    options = {name: value for name, value in keywords.items() if name not in LOAD_PARAMETERS}
     return cast("LoadKeywords", load_keywords), cast("OptionKeywords", options)

@@ -23,7 +23,7 @@ import numpy.typing as npt
 from tokenizers import Tokenizer
 
 from whisperbatch.options import SearchOptions
-from whisperbatch.types import Features, Hypothesis, Samples, SpeechFrames
+from whisperbatch.types import Features, Samples, SpeechFrames
 
 
 @runtime_checkable
@@ -152,6 +152,21 @@ class Alignment:
     starts: npt.NDArray[np.float64]
     ends: npt.NDArray[np.float64]
     probabilities: npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class Hypothesis:
+    """The tokens that the engine decoded from one row, with their score.
+
+    Attributes:
+        tokens: token ids, without the prompt and without the end-of-text token.
+        avg_logprob: mean natural-log probability per token, end-of-text token included.
+        no_speech_prob: probability of the no-speech token at the start of transcript.
+    """
+
+    tokens: tuple[int, ...]
+    avg_logprob: float
+    no_speech_prob: float
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -75,21 +75,25 @@ class SegmentStream(Iterator[Segment]):
 
     @property
     def omissions(self) -> tuple[Omission, ...]:
-        """See the attributes of the class."""
+        """Removed text and speech without text, so far."""
         return tuple(self._recording.omissions)
 
     @property
     def chunks(self) -> int:
-        """See the attributes of the class."""
+        """Number of chunks decoded so far."""
         return self._recording.chunks
 
     @property
     def redecoded(self) -> int:
-        """See the attributes of the class."""
+        """Number of chunks retried so far, because their text failed the audit."""
         return self._recording.redecoded
 
     def call_on_close(self, function: Callable[[], None]) -> None:
-        """Call `function` when the stream is closed, after the work has stopped."""
+        """Call a function when the stream is closed, after the work has stopped.
+
+        Args:
+            function: is called after the functions that were given before.
+        """
         previous = self._on_close
 
         def call_all() -> None:

@@ -12,9 +12,16 @@ from typing_extensions import Self, Unpack
 
 from whisperbatch.audio.reader import AudioReader, open_audio
 from whisperbatch.errors import ClosedError, OptionError, WhisperBatchError
-from whisperbatch.options import Options
-from whisperbatch.options.keywords import DetectionKeywords, OptionKeywords, for_detection, resolve
-from whisperbatch.options.signatures import DETECTION_PARAMETERS, OPTION_PARAMETERS, with_parameters
+from whisperbatch.options import (
+    DETECTION_PARAMETERS,
+    OPTION_PARAMETERS,
+    DetectionKeywords,
+    OptionKeywords,
+    Options,
+    for_detection,
+    resolve,
+    with_parameters,
+)
 from whisperbatch.pipeline import READERS, PipelineRun, detect_language
 from whisperbatch.protocols import Engine
 from whisperbatch.streams import SegmentStream, collect, segments_and_transcripts, transcripts
@@ -47,12 +54,21 @@ class Transcriber:
         """Transcribe a recording and return its transcript.
 
         Args:
-            source: the recording. An open reader (see `open_audio`) is closed at the end.
+            source: a path, a URL, "-" for standard input, the bytes of a media file, an open binary
+                file or pipe, or samples (a float32 or int16 array, or an `Audio`). An open reader
+                (see `open_audio`) is closed at the end.
             options: all options in one value.
-            **keywords: single options, which replace those in `options`.
+            **keywords: any field of `Options`, which replaces the field of `options`.
+
+        Returns:
+            The transcript; it has no segments if the recording has no speech.
 
         Raises:
-            WhisperBatchError: see `whisperbatch.errors`.
+            OptionError: an option is unknown or wrong, or has no effect.
+            AudioError: the recording cannot be read.
+            MissingExtraError: the package that an option needs is not installed.
+            EngineError: the engine failed on a batch.
+            ClosedError: the Transcriber is closed.
         """
         return collect(self.stream(source, options=options, **keywords))
 
@@ -66,8 +82,23 @@ class Transcriber:
     ) -> SegmentStream:
         """Return a stream of the recording's segments, decoded while the recording is read.
 
-        The options and the recording are checked before `stream` returns. The arguments and errors
-        are those of `transcribe`.
+        The options and the recording are checked before `stream` returns.
+
+        Args:
+            source: a recording, as in `transcribe`. An open reader is closed with the stream.
+            options: all options in one value.
+            **keywords: any field of `Options`, which replaces the field of `options`.
+
+        Returns:
+            An iterator over the segments, each as soon as it is decoded.
+
+        Raises:
+            OptionError: an option is unknown or wrong, or has no effect.
+            AudioError: the recording cannot be read; raised by the call, or while the stream is
+                read.
+            MissingExtraError: the package that an option needs is not installed.
+            EngineError: raised while the stream is read: the engine failed on a batch.
+            ClosedError: the Transcriber is closed.
         """
         resolved = resolve(options, **keywords)
         reader = open_audio(source, resolved)
@@ -114,7 +145,8 @@ class Transcriber:
         """Yield the transcripts of many recordings; batches are filled across recordings.
 
         Args:
-            sources: the recordings. Each source is taken from the iterable when it is to be read.
+            sources: recordings, each as in `transcribe`, but no open readers. Each source is taken
+                from the iterable when it is to be read.
             on_error: "raise" stops at the first recording that fails; "yield" yields its error
                 instead of a transcript, and continues.
             ordered: True reads one source after the other and yields transcripts in the order of
@@ -122,12 +154,20 @@ class Transcriber:
                 delay the others, and yields each transcript as soon as it is complete;
                 `Transcript.source` is the name of its recording. With False, sources must not share
                 a file, and must stay open until their transcript has been yielded.
-            options: as in `transcribe`.
-            **keywords: as in `transcribe`.
+            options: all options in one value.
+            **keywords: any field of `Options`, which replaces the field of `options`.
+
+        Yields:
+            The transcript of each recording, or with `on_error="yield"` the error of a recording.
 
         Raises:
-            OptionError: raised by the call itself, before the first transcript is requested.
-            AudioError: with "raise", after the transcripts of the earlier recordings.
+            OptionError: raised by the call itself, before the first transcript is requested: an
+                option is unknown or wrong, or has no effect.
+            ClosedError: raised by the call itself: the Transcriber is closed.
+            AudioError: with `on_error="raise"`, after the transcripts of the earlier recordings: a
+                recording cannot be read.
+            MissingExtraError: the package that an option needs is not installed.
+            EngineError: with `on_error="raise"`: the engine failed on a batch.
         """
         check_many(sources, on_error)
         run = self._run_many(
@@ -149,7 +189,11 @@ class Transcriber:
     ) -> Generator[tuple[int, Segment | Transcript | WhisperBatchError], None, None]:
         """Yield the segments of many recordings as they are decoded, then each transcript.
 
-        The arguments are those of `transcribe_many`.
+        Args:
+            sources: the recordings, as in `transcribe_many`.
+            ordered: whether one source is read after the other, as in `transcribe_many`.
+            options: all options in one value.
+            **keywords: any field of `Options`, which replaces the field of `options`.
 
         Yields:
             (recording, item): the number of the recording among the sources, from 0, and a segment.
@@ -157,7 +201,10 @@ class Transcriber:
             With `ordered=False` the items of several recordings are mixed.
 
         Raises:
-            OptionError: raised by the call itself, before the first item is requested.
+            OptionError: raised by the call itself, before the first item is requested: an option is
+                unknown or wrong, or has no effect.
+            ClosedError: raised by the call itself: the Transcriber is closed.
+            MissingExtraError: the package that an option needs is not installed.
         """
         check_many(sources, "yield")
         resolved = resolve(options, **keywords)
@@ -179,14 +226,21 @@ class Transcriber:
         the language is "en", and `reason` gives this cause. Without speech the language is None.
 
         Args:
-            source: as in `transcribe`. An open reader (see `open_audio`) stays open.
+            source: a recording, as in `transcribe`. An open reader stays open.
             read_through: whether the whole recording may be read if the windows are not enough.
                 With False, an open reader keeps its position and can be transcribed afterwards; if
                 the language needs the whole recording, it is None, and `reason` gives this cause.
-            **keywords: the options that have an effect on language detection.
+            **keywords: the fields of `Options` that have an effect on language detection.
+
+        Returns:
+            The language with its probability, and the language windows that were used.
 
         Raises:
-            WhisperBatchError: see `whisperbatch.errors`.
+            OptionError: an option is unknown or wrong, or has no effect on language detection.
+            AudioError: the recording cannot be read.
+            MissingExtraError: the package that an option needs is not installed.
+            EngineError: the engine failed on a batch.
+            ClosedError: the Transcriber is closed.
         """
         options = for_detection(**keywords)
         with ExitStack() as stack:

@@ -54,8 +54,7 @@ class Audio:
 Source: TypeAlias = (
     str | Path | bytes | BinaryIO | Audio | npt.NDArray[np.float32] | npt.NDArray[np.int16]
 )
-"""A recording to transcribe: a path, "-" for standard input, the bytes of a media file, an open
-binary file or pipe, or samples."""
+"""A path, "-" (standard input), bytes of a media file, an open binary file or pipe, or samples."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,9 +153,13 @@ class Chunk:
         return self.pieces[-1].end
 
     def recording_time(self, sample: int) -> int:
-        """Return the position in the recording of a sample of the chunk: monotone and exact.
+        """Map a sample of the chunk to the recording: monotone and exact.
 
-        A joint maps to the start of the later piece, a sample outside to the nearest end.
+        Args:
+            sample: counted in the chunk. A sample outside is mapped as the nearest end.
+
+        Returns:
+            The sample, counted in the recording; for a joint, the start of the later piece.
         """
         if sample >= self.length:
             return self.end
@@ -165,28 +168,20 @@ class Chunk:
         return self.pieces[number].start + max(sample, 0) - joints[number]
 
     def chunk_time(self, sample: int) -> int:
-        """Return the position in the chunk of a sample of the recording; in a gap, the joint."""
+        """Map a sample of the recording to the chunk.
+
+        Args:
+            sample: counted in the recording.
+
+        Returns:
+            The sample, counted in the chunk; for a sample between two pieces, their joint.
+        """
         position = 0
         for piece in self.pieces:
             if sample < piece.end:
                 return position + max(sample - piece.start, 0)
             position += piece.length
         return position
-
-
-@dataclass(frozen=True, slots=True)
-class Hypothesis:
-    """The tokens that the engine decoded from one row, with their score.
-
-    Attributes:
-        tokens: token ids, without the prompt and without the end-of-text token.
-        avg_logprob: mean natural-log probability per token, end-of-text token included.
-        no_speech_prob: probability of the no-speech token at the start of transcript.
-    """
-
-    tokens: tuple[int, ...]
-    avg_logprob: float
-    no_speech_prob: float
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,8 +16,14 @@ from tokenizers import Tokenizer
 
 from whisperbatch.errors import ClosedError, EngineError, OptionError
 from whisperbatch.options import SearchOptions
-from whisperbatch.protocols import Alignment, AlignRequest, Decoded, DecodeRequest, Encoded
-from whisperbatch.types import Hypothesis
+from whisperbatch.protocols import (
+    Alignment,
+    AlignRequest,
+    Decoded,
+    DecodeRequest,
+    Encoded,
+    Hypothesis,
+)
 
 WORDS = ("one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven")
 PROBABILITY = 0.9  # of each token

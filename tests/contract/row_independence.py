@@ -11,16 +11,21 @@ of a hidden state, for example 1280, takes a model of this size with random weig
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import numpy as np
 import numpy.typing as npt
 
 from benchmarks import recordings
 from tests.contract.encoded import output_of
+from tests.contract.model_directories import random_model
 from whisperbatch import Options, Transcriber, Transcript
 from whisperbatch.decoding.tokenizer import WhisperTokenizer
 from whisperbatch.engines.loading import load_engine
 from whisperbatch.features import feature_extractor
+from whisperbatch.models import find_model
+from whisperbatch.models.random_model import RandomModel
 from whisperbatch.options import SearchOptions
 from whisperbatch.protocols import Alignment, AlignRequest, DecodeRequest, Encoded, Engine
 

@@ -11,8 +11,7 @@ from tests.contract.requests import requests_for
 from whisperbatch.engines.loading import load_engine
 from whisperbatch.features import feature_extractor
 from whisperbatch.options import Options
-from whisperbatch.protocols import Alignment, Engine
-from whisperbatch.types import Hypothesis
+from whisperbatch.protocols import Alignment, Engine, Hypothesis
 
 SETUPS = (
     # engine, compute type, maximum difference of avg_logprob and no_speech_prob from float32's

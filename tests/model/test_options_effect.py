@@ -18,7 +18,7 @@ import pytest
 
 import whisperbatch as wb
 from benchmarks import recordings
-from whisperbatch.options.keywords import OptionKeywords
+from whisperbatch.options import OptionKeywords
 
 BASIC: OptionKeywords = {"beam_size": 1, "language": "en"}
 

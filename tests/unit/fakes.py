@@ -26,9 +26,10 @@ from whisperbatch.protocols import (
     Decoded,
     DecodeRequest,
     Encoded,
+    Hypothesis,
     Sampling,
 )
-from whisperbatch.types import SAMPLING_RATE, Hypothesis
+from whisperbatch.types import SAMPLING_RATE
 
 
 def tokenizer() -> Tokenizer:

@@ -16,14 +16,13 @@ from tests.unit.fakes import Call, EncodedRow, FakeEngine, multilingual_tokenize
 from whisperbatch.decoding.batch_decoder import BatchDecoder, RowResult
 from whisperbatch.options import Options
 from whisperbatch.options.keywords import resolve
-from whisperbatch.protocols import Alignment
+from whisperbatch.protocols import Alignment, Hypothesis
 from whisperbatch.recording import RecordingState
 from whisperbatch.rows import Row
 from whisperbatch.types import (
     SAMPLING_RATE,
     Chunk,
     Features,
-    Hypothesis,
     Samples,
     SpeechSpan,
     to_samples,

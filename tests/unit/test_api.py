@@ -1,7 +1,10 @@
 """The functions and names of the package `whisperbatch`."""
 
+import ast
 import subprocess
 import sys
+from importlib import import_module
+from pathlib import Path
 
 import pytest
 
@@ -27,19 +30,55 @@ def test_import_loads_no_large_package() -> None:
     program = (
         "import sys, whisperbatch; "
         f"print([name for name in {large.split()} if name in sys.modules]); "
+        "whisperbatch.CTranslate2Settings(); whisperbatch.OpenVinoSettings(); "
+        "whisperbatch.TorchSettings(); "
+        f"print([name for name in {large.split()} if name in sys.modules]); "
         "whisperbatch.Options; whisperbatch.transcribe; "
         "print([n for n in ('torch', 'ctranslate2', 'onnxruntime') if n in sys.modules])"
     )
     result = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=True
     )
-    assert result.stdout == "[]\n[]\n"
+    assert result.stdout == "[]\n[]\n[]\n"
 
 
 def test_public_names_are_sorted_and_exist() -> None:
     assert sorted(wb.__all__) == list(wb.__all__)
     for name in wb.__all__:
         assert getattr(wb, name) is not None
+    imported = {
+        alias.name: import_module(str(node.module))
+        for node in ast.walk(ast.parse(Path(wb.__file__).read_text(encoding="utf-8")))
+        if isinstance(node, ast.ImportFrom) and str(node.module).startswith("whisperbatch.")
+        for alias in node.names
+    }
+    assert imported.keys() == set(wb.__all__)
+    for name, module in imported.items():  # what type checkers see is what the name is
+        assert getattr(wb, name) is getattr(module, name)
     assert set(wb.__all__) <= set(dir(wb))
     with pytest.raises(AttributeError, match="nothing"):
         _ = wb.nothing
+
+
+def test_a_public_name_is_imported_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(name: str) -> None:
+        pytest.fail(f"{name} is imported again")
+
+    monkeypatch.delitem(vars(wb), "Transcript", raising=False)
+    first = wb.Transcript
+    monkeypatch.setattr(wb, "__getattr__", fail)
+    assert wb.Transcript is first
+
+
+def test_type_checkers_refuse_wrong_keywords() -> None:
+    """Here the type checker is part of the test: an `ignore` that it does not need is an error."""
+    with pytest.raises(wb.OptionError, match="beam_size must be a whole number"):
+        wb.transcribe("a.wav", beam_size="x")  # type: ignore[arg-type]
+    with pytest.raises(wb.OptionError, match="did you mean beam_size"):
+        wb.stream("a.wav", beamsize=1)  # type: ignore[call-arg]
+    with pytest.raises(wb.OptionError, match="beam_size has no effect on detect_language"):
+        wb.detect_language("a.wav", beam_size=1)  # type: ignore[call-arg]
+    with pytest.raises(wb.OptionError, match="compile must be True or False"):
+        wb.load("tiny.en", engine="torch", compile=1)  # type: ignore[arg-type]
+    with pytest.raises(wb.OptionError, match="inter_threads='2' must be a whole number"):
+        wb.transcribe("a.wav", inter_threads="2")  # type: ignore[arg-type]

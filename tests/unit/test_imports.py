@@ -27,7 +27,7 @@ ALLOWED: Final = {
     "vad": {"errors", "options", "protocols", "types"},
     "features": {"errors", "options", "protocols", "types"},
     "chunking": {"options", "types"},
-    "engines": {"errors", "models", "options", "protocols", "text", "types"},
+    "engines": {"errors", "models", "options", "protocols", "text"},
     "language": {
         *("audio", "batching", "chunking", "errors", "options", "protocols"),
         *("recording", "rows", "types"),
@@ -42,8 +42,9 @@ ALLOWED: Final = {
     },
     "streams": {"errors", "pipeline", "recording", "rows", "types"},
     "transcriber": {"audio", "errors", "options", "pipeline", "protocols", "streams", "types"},
+    "loading": {"engines", "options", "transcriber"},
     "api": {
-        *("audio", "engines", "errors", "options"),
+        *("audio", "engines", "errors", "loading", "options"),
         *("pipeline", "streams", "transcriber", "types"),
     },
     "writers": {"errors", "options", "text", "types"},
@@ -52,8 +53,8 @@ ALLOWED: Final = {
 """The packages and root modules that each may import. `cli` and `compat` have a rule below."""
 
 PUBLIC: Final = {
-    *("audio", "engines.devices", "engines.keywords", "errors", "features", "jobs", "language"),
-    *("models", "options", "text", "types", "writers"),
+    *("audio", "engines.devices", "engines.keyword_types", "engines.keywords", "errors"),
+    *("features", "jobs", "language", "models", "options", "text", "types", "writers"),
 }
 """What the command line and the drop-in may import beside `whisperbatch` itself."""
 

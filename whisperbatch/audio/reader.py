@@ -77,6 +77,9 @@ class AudioReader:
 
         A recording can be read only once.
 
+        Yields:
+            Mono samples at 16 kHz, shape (n_samples,), float32.
+
         Raises:
             AudioError: reading fails, or the recording contains NaN or infinite samples.
         """
@@ -89,9 +92,12 @@ class AudioReader:
 
     @contextmanager
     def random_access(self) -> Iterator[RandomAccess | None]:
-        """Open random access to the recording; None if the recording does not support it.
+        """Open random access to the recording, for the time of a `with` block.
 
         Call this before `blocks()`, in the same thread.
+
+        Yields:
+            The access; None if the recording does not support random access.
         """
         with self._reading:
             access = None if self.closed else self._open_random_access()
@@ -129,9 +135,13 @@ def open_audio(source: Source | AudioReader, options: AudioOptions | None = None
     Media are decoded up to their first frame.
 
     Args:
-        source: see `types.Source`. An open file stays open; an array is not modified. An
-            `AudioReader` is returned unchanged.
+        source: a path, a URL, "-" for standard input, the bytes of a media file, an open binary
+            file or pipe, or samples (a float32 or int16 array, or an `Audio`). An open file stays
+            open; an array is not modified. An `AudioReader` is returned unchanged.
         options: the track, the channel and the sampling rate of an array; None for the defaults.
+
+    Returns:
+        The open recording; it must be closed.
 
     Raises:
         AudioError: the source is missing, empty or not audio, or lacks the track; or the type or

@@ -14,6 +14,7 @@ import logging
 import signal
 import sys
 from contextlib import suppress
+from dataclasses import fields
 from importlib.metadata import version
 from typing import Annotated, Any, Final, NoReturn
 
@@ -29,7 +30,7 @@ from whisperbatch.cli.interrupts import exit_now
 from whisperbatch.cli.inventory import fetch_model, show_info, show_models
 from whisperbatch.cli.screen import print_result
 from whisperbatch.cli.transcribe import TranscribeArguments, transcribe_all
-from whisperbatch.engines.keywords import EngineKeywords
+from whisperbatch.engines.keywords import setting_parameters
 from whisperbatch.errors import (
     MissingExtraError,
     ModelError,
@@ -37,14 +38,14 @@ from whisperbatch.errors import (
     WhisperBatchError,
     WriteError,
 )
-from whisperbatch.options import DetectionKeywords, OptionKeywords, Options, hint_for
+from whisperbatch.options import DETECTION_OPTIONS, Options, hint_for
 from whisperbatch.writers import FORMATS, SubtitleOptions
 
 USAGE_ERROR: Final[Any] = typer.BadParameter.__mro__[1]  # UsageError, which Typer does not export
+SETTINGS: Final = setting_parameters()
 SWITCHES: Final = {
     **flags.boolean_fields(Options, SubtitleOptions),
-    "compile": True,
-    "flash_attention": True,
+    **{name: True for name, setting in SETTINGS.items() if setting.annotation is bool},
     "resume": True,
     "verbose": False,
     "quiet": False,
@@ -57,11 +58,11 @@ STATUSES: Final[tuple[tuple[type[WhisperBatchError], int], ...]] = (
     (MissingExtraError, 4),
     (WriteError, 5),
 )
-LOAD_KEYWORDS: Final = ("device", "engine", *EngineKeywords.__annotations__)
+LOAD_KEYWORDS: Final = ("device", "engine", *SETTINGS)
 """Keywords of `load` that are flags."""
 FOR_ARRAYS: Final = {"sampling_rate"}  # options for samples in memory, which have no flag
-OPTIONS: Final = OptionKeywords.__annotations__.keys() - FOR_ARRAYS
-DETECTION: Final = DetectionKeywords.__annotations__.keys() - FOR_ARRAYS
+OPTIONS: Final = {field.name for field in fields(Options)} - FOR_ARRAYS
+DETECTION: Final = set(DETECTION_OPTIONS) - FOR_ARRAYS
 DEFAULT_MODEL: Final[str] = inspect.signature(wb.load).parameters["model"].default
 INTRODUCTION: Final = """Transcribe long recordings with Whisper.
 

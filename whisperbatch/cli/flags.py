@@ -22,8 +22,8 @@ from whisperbatch.cli.flag_values import (
     parser_of,
     without_none,
 )
-from whisperbatch.engines.keywords import setting_descriptions
 from whisperbatch.options import documented_fields, with_parameters
+from whisperbatch.writers import SubtitleOptions
 
 T = TypeVar("T")
 
@@ -45,102 +45,29 @@ ALIASES: Final = {
 }
 """Names of other Whisper command lines, and the names of the same flags here."""
 
-FLAG_NAMES: Final = (
-    options.OptionKeywords.__annotations__.keys() | inspect.signature(load).parameters
-)
+FLAG_NAMES: Final = {
+    *(field.name for cls in (options.Options, SubtitleOptions) for field in fields(cls)),
+    *inspect.signature(load).parameters,
+}
 """Names in docstrings that become flags in help texts."""
 
 TRUTH_VALUES: Final = {"true": True, "false": False}
 
+PYTHON_SENTENCE: Final = re.compile(r" (?:In Python|An array)\b.*?\.(?= |$)")
+"""A sentence in a docstring that has no meaning on the command line."""
+
 HELP_TEXTS: Final = {
-    "track": "Number of the audio track to read, counted from 0.",
-    "channel": (
-        "Channels to read: left, right, or mix. mix averages two channels, or more than eight; "
-        "FFmpeg mixes three to eight channels by their positions."
-    ),
     "clip_timestamps": (
         "Time ranges to transcribe, in seconds: start,end,start,end,... in ascending order and "
         "without overlap. Without the last end, the last range lasts to the end of the recording."
     ),
-    "language": (
-        'Spoken language: Whisper\'s code (en) or English name (english); "none" detects the '
-        "language."
-    ),
-    "vad": (
-        "Find speech with the voice activity detector (VAD). --no-vad treats the whole recording "
-        "as speech and cuts it where it is quietest; --vad-onset, --vad-offset, "
-        "--min-silence-duration and --speech-pad are then refused."
-    ),
-    "patience": (
-        "Beam search ends when beam size * patience hypotheses are finished; from 0.01 to 100. "
-        "Refused with --beam-size 1."
-    ),
-    "length_penalty": (
-        "Exponent of the length by which the score of a hypothesis is divided; from -10 to 10. "
-        "Refused with --beam-size 1."
-    ),
-    "temperature": (
-        "0 is beam search or greedy search; a value above 0 (up to 10) samples. Several ascending "
-        "values (0,0.2,0.4) are a fallback: a chunk whose text is still repetitive or improbable "
-        "after all other retries is decoded again with the next value."
-    ),
-    "max_initial_timestamp": (
-        "Largest first timestamp of a chunk, in seconds, from 0 to 30. Needs --timestamps tokens."
-    ),
-    "max_new_tokens": (
-        "Largest number of tokens decoded for a chunk, from 1 to 224. Without it 224, Whisper's "
-        "own limit."
-    ),
-    "compression_ratio_threshold": (
-        "A chunk whose text has a higher compression ratio repeats itself and is decoded again; "
-        '--hallucination-filter then removes remaining repetitions. "none" switches this check '
-        "off."
-    ),
-    "log_prob_threshold": (
-        "A chunk with a lower average log-probability of its tokens (0 or less) is decoded again. "
-        '"none" switches this check off.'
-    ),
-    "no_speech_threshold": (
-        "A chunk with a higher no-speech probability (0 to 1) and an average log-probability below "
-        '--log-prob-threshold is silence: its text is removed. "none" switches this check off.'
-    ),
-    "coverage_threshold": (
-        "If no word covers a stretch of more than this many seconds of speech, the chunk is split "
-        'at another point and decoded again. "none" switches this check off. Not possible with '
-        "--no-vad or --task translate."
-    ),
-    "hallucination_filter": (
-        "Remove loops, text faster than a person can speak, text on silence, boilerplate on music "
-        "and noise, and prompt leakage."
-    ),
-    "initial_prompt": (
-        "Text that precedes every chunk as context: names, spelling, style. --hotwords, "
-        "--initial-prompt and --prefix together have at most 219 tokens."
-    ),
-    "word_timestamps": "Give each segment its words, with their times and probabilities.",
-    "latin_names": (
-        "With --multilingual, allow words in Latin letters (brand names) in languages with another "
-        "script. Otherwise only letters of the language's own scripts are allowed."
-    ),
-    "max_silence": (
-        "Longest pause inside a chunk, in seconds; a longer pause is shortened to this length. "
-        "Without it, all pauses stay unchanged."
-    ),
-    "max_line_width": (
-        "Maximum width of a line in columns. East Asian wide characters take two columns. A word "
-        'that is wider gets a line to itself. "none" sets no limit.'
-    ),
-    "max_line_count": (
-        "Maximum number of lines in a cue. A longer segment becomes several cues. "
+    "max_words_per_line": (
+        "Maximum number of words of a line; with --max-line-count 1, also of a cue. "
         '"none" sets no limit.'
     ),
-    "max_words_per_line": (
-        "Maximum number of words in a line. With --max-line-count 1 this also limits the words of "
-        "a cue."
-    ),
-    "highlight_words": "Show each word in a separate cue, where the word is underlined.",
+    "highlight_words": "Show a separate cue for each word, in which this word is underlined.",
 }
-"""Help texts of flags whose docstring describes Python values."""
+"""Help texts of flags that are written in another way, or need less, than in Python."""
 
 
 def option_flags(names: Iterable[str] | None = None) -> Iterator[inspect.Parameter]:
@@ -164,7 +91,7 @@ def dataclass_flags(group: type[Any], panel: str) -> Iterator[inspect.Parameter]
 
 def load_flags(names: Iterable[str], panel: str) -> Iterator[inspect.Parameter]:
     """Yield a flag for each of these keywords of `load`."""
-    descriptions = documented_fields(load) | setting_descriptions()
+    descriptions = documented_fields(load)
     parameters = inspect.signature(load).parameters
     for name in names:
         parameter = parameters[name]
@@ -185,7 +112,7 @@ def make_flag(
     """
     spelling = dashed(name)
     stated = "" if default in (None, "", ()) else f" Default: {_default_text(default)}."
-    text = HELP_TEXTS.get(name, _as_sentence(description)) + stated
+    text = HELP_TEXTS.get(name, _as_sentence(description, name)) + stated
     settings: dict[str, Any] = {"help": text, "rich_help_panel": panel}
     value_type = without_none(annotation)
     optional = accepts_none(annotation)
@@ -290,9 +217,16 @@ def _default_text(default: object) -> str:
     return ",".join(map(str, default)) if isinstance(default, tuple) else str(default)
 
 
-def _as_sentence(description: str) -> str:
-    """Return a docstring entry as a help text: "`beam_size=1`" becomes "--beam-size 1"."""
-    text = re.sub(r"`(\w+)(?:=\"?([\w.]+)\"?)?`", _as_flag, description)
+def _as_sentence(description: str, name: str) -> str:
+    """Return the docstring entry of an option as a help text.
+
+    "`beam_size=1`" becomes "--beam-size 1". None becomes "none", and False becomes the `--no-` form
+    of the flag. Sentences about Python are left out.
+    """
+    text = PYTHON_SENTENCE.sub("", description)
+    text = re.sub(r"`(\w+)(?:=\"?([\w.]+)\"?)?`", _as_flag, text)
+    text = re.sub(r"\bNone\b", '"none"', text)
+    text = re.sub(r"\bFalse\b", f"--no-{dashed(name)[2:]}", text)
     text = text[:1].upper() + text[1:]
     return text.replace("`", "").replace("[", "(").replace("]", ")")
 

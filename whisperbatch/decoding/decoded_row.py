@@ -8,8 +8,9 @@ from functools import cached_property
 from whisperbatch.decoding.segments import TimedText
 from whisperbatch.decoding.words import AlignedWord
 from whisperbatch.options import Task
+from whisperbatch.protocols import Hypothesis
 from whisperbatch.rows import Row
-from whisperbatch.types import Chunk, Hypothesis
+from whisperbatch.types import Chunk
 
 
 @dataclass(frozen=True, eq=False)  # no slots: cached properties need a __dict__

@@ -16,9 +16,17 @@ from whisperbatch.decoding.segments import (
 from whisperbatch.decoding.tokenizer import WhisperTokenizer
 from whisperbatch.decoding.words import place_words
 from whisperbatch.options import MAX_NEW_TOKENS, Options, SearchOptions, Task
-from whisperbatch.protocols import Alignment, Decoded, DecodeRequest, Encoded, Engine, Sampling
+from whisperbatch.protocols import (
+    Alignment,
+    Decoded,
+    DecodeRequest,
+    Encoded,
+    Engine,
+    Hypothesis,
+    Sampling,
+)
 from whisperbatch.rows import Row, grouped, padded
-from whisperbatch.types import Chunk, Hypothesis
+from whisperbatch.types import Chunk
 
 
 @dataclass(frozen=True, slots=True, eq=False)

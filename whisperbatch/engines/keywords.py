@@ -8,18 +8,11 @@ import logging
 from collections.abc import Mapping
 from dataclasses import fields
 from importlib.metadata import PackageNotFoundError, version
-from os import PathLike
-from typing import Any, Final, Literal, TypeAlias, TypedDict, get_args
+from typing import Any, Final, Literal, TypeAlias, get_args
 
-from whisperbatch.engines.settings import (
-    SETTINGS,
-    EngineSettings,
-    GroupSize,
-    OpenVinoComputeType,
-    Quantization,
-)
+from whisperbatch.engines.keyword_types import EngineKeywords
+from whisperbatch.engines.settings import SETTINGS, EngineSettings, OpenVinoComputeType
 from whisperbatch.errors import MissingExtraError, OptionError
-from whisperbatch.options import documented_fields
 
 MIN_OPENVINO: Final = (2026, 4)
 """In older versions, the result of a row depends on the other rows of its batch."""
@@ -28,20 +21,6 @@ EngineName: TypeAlias = Literal["auto", "ctranslate2", "openvino", "torch"]
 Device: TypeAlias = Literal["auto", "cpu", "cuda"]
 
 log = logging.getLogger(__name__)
-
-
-class EngineKeywords(TypedDict, total=False):
-    """The settings of all engines as keywords, for type checkers. A test compares the two."""
-
-    device_index: int | tuple[int, ...]
-    compute_type: str
-    inter_threads: int
-    intra_threads: int
-    flash_attention: bool
-    quantization: Quantization | None
-    group_size: GroupSize
-    draft_model: str | PathLike[str] | None
-    compile: bool
 
 
 class LoadKeywords(EngineKeywords, total=False):
@@ -53,34 +32,17 @@ class LoadKeywords(EngineKeywords, total=False):
 
 def setting_parameters() -> dict[str, inspect.Parameter]:
     """Return the settings of all engines as parameters of a function, by name."""
-    return {
-        field.name: inspect.Parameter(
-            field.name,
-            inspect.Parameter.KEYWORD_ONLY,
-            default=field.default,
-            annotation=EngineKeywords.__annotations__[field.name],
-        )
-        for settings in SETTINGS.values()
-        for field in fields(settings)
-    }
-
-
-def setting_descriptions() -> dict[str, str]:
-    """Return what each setting does, by name, and which engines have the setting."""
-    engines: dict[str, dict[str, list[str]]] = {}
-    for engine, settings in SETTINGS.items():
-        for name, text in documented_fields(settings).items():
-            engines.setdefault(name, {}).setdefault(text, []).append(engine)
-    descriptions = {}
-    for name, texts in engines.items():
-        if len(texts) == 1:
-            [(text, names)] = texts.items()
-            descriptions[name] = f"{text} Only for {' and '.join(names)}."
-        else:
-            descriptions[name] = " ".join(
-                f"For {' and '.join(names)}: {text}" for text, names in texts.items()
+    parameters: dict[str, inspect.Parameter] = {}
+    for settings in SETTINGS.values():
+        for field in fields(settings):
+            parameter = inspect.Parameter(
+                field.name,
+                inspect.Parameter.KEYWORD_ONLY,
+                default=field.default,
+                annotation=field.type,
             )
-    return descriptions
+            parameters.setdefault(field.name, parameter)
+    return parameters
 
 
 def choose_settings(

@@ -1,7 +1,9 @@
 """The settings of each engine, declared once.
 
 `load` accepts a settings object, or an engine's name and single settings as keywords
-(engines/keywords.py).
+(engines/keywords.py). The declaration of a setting is a field of its class: name, type, default,
+an entry under "Attributes" and a check. `make declarations` writes the texts that repeat a part of
+it: the types of keywords (keyword_types.py), the docstring of `load` and docs/reference/options.md.
 """
 
 from dataclasses import dataclass
@@ -14,6 +16,7 @@ from whisperbatch.options import SearchOptions
 Quantization: TypeAlias = Literal["hqq4", "int8"]
 GroupSize: TypeAlias = Literal[32, 64, 128]
 OpenVinoComputeType: TypeAlias = Literal["auto", "int8", "int8_float32", "bfloat16", "float32"]
+TorchComputeType: TypeAlias = Literal["auto", "float32", "bfloat16", "float16"]
 
 GROUP_SIZE: Final = 64  # the default
 
@@ -30,6 +33,9 @@ class EngineSettings:
 
     def check(self, options: SearchOptions) -> None:
         """Check that an engine with these settings honours these options.
+
+        Args:
+            options: of the search.
 
         Raises:
             OptionError: the engine does not support an option; the message names the option.
@@ -122,7 +128,7 @@ class TorchSettings(EngineSettings):
     reads_transformers: ClassVar[bool] = True
 
     device_index: int = 0
-    compute_type: Literal["auto", "float32", "bfloat16", "float16"] = "auto"
+    compute_type: TorchComputeType = "auto"
     quantization: Quantization | None = None
     group_size: GroupSize = GROUP_SIZE
     draft_model: str | PathLike[str] | None = None
@@ -133,7 +139,7 @@ class TorchSettings(EngineSettings):
             raise OptionError(
                 f"device_index={self.device_index!r}: engine='torch' runs on one device"
             )
-        _check_choice("compute_type", self.compute_type, ("auto", "float32", "bfloat16", "float16"))
+        _check_choice("compute_type", self.compute_type, get_args(TorchComputeType))
         if self.quantization is not None:
             _check_choice("quantization", self.quantization, get_args(Quantization))
         if self.group_size not in get_args(GroupSize):
@@ -146,7 +152,14 @@ class TorchSettings(EngineSettings):
         _check_boolean("compile", self.compile)
 
     def check(self, options: SearchOptions) -> None:
-        """See `EngineSettings`. A draft model guesses tokens of a greedy search only."""
+        """Check that an engine with these settings honours these options.
+
+        Args:
+            options: of the search.
+
+        Raises:
+            OptionError: there is a draft model, which guesses tokens of a greedy search only.
+        """
         if self.draft_model is not None and options.beam_size > 1:
             raise OptionError(
                 f"beam_size={options.beam_size}: draft_model works with greedy search only; "
@@ -159,7 +172,10 @@ SETTINGS: Final[dict[str, type[EngineSettings]]] = {
     "openvino": OpenVinoSettings,
     "torch": TorchSettings,
 }
-"""The engines by name, each with the class of its settings."""
+"""The engines by name, each with the class of its settings.
+
+If several engines have a setting, the type in the first of them includes the types in the others.
+"""
 
 
 def _check_choice(name: str, value: object, choices: tuple[str, ...]) -> None:

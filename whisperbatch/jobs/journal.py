@@ -31,8 +31,8 @@ from whisperbatch.protocols import (
     DecodeRequest,
     Encoded,
     Engine,
+    Hypothesis,
 )
-from whisperbatch.types import Hypothesis
 
 T = TypeVar("T")
 

@@ -66,7 +66,11 @@ LAST_TOKEN: Final = b"<|30.00|>"  # timestamp at the end of Whisper's window
 
 
 def available_models() -> tuple[str, ...]:
-    """Return the model names that `load` accepts besides directories and hub repositories."""
+    """Return the model names that `load` accepts besides directories and hub repositories.
+
+    Returns:
+        The names in alphabetical order.
+    """
     return tuple(sorted(REPOSITORIES))
 
 

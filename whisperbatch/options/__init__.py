@@ -1,5 +1,9 @@
 """All options: each is declared, documented and checked in one place.
 
+The declaration of an option is a field of its group: name, type, default, an entry under
+"Attributes" and a check. `make declarations` writes the texts that repeat a part of it: the types
+of keywords (keyword_types.py), the docstring of `Options` and the tables in docs/reference/.
+
 Options are grouped by the stage that reads them. `Options` inherits the fields of all groups, so a
 stage can declare its group as the type of a parameter and accept an `Options` value:
 
@@ -22,6 +26,7 @@ from whisperbatch.options.decoding import (
     Timestamps,
 )
 from whisperbatch.options.groups import (
+    DETECTION_OPTIONS,
     LANGUAGE_DETECTION_OPTIONS,
     AudioOptions,
     Channel,
@@ -33,12 +38,8 @@ from whisperbatch.options.groups import (
     VadOptions,
 )
 from whisperbatch.options.hints import hint_for
-from whisperbatch.options.keywords import (
-    DetectionKeywords,
-    OptionKeywords,
-    for_detection,
-    resolve,
-)
+from whisperbatch.options.keyword_types import DetectionKeywords, OptionKeywords
+from whisperbatch.options.keywords import for_detection, resolve
 from whisperbatch.options.options import Options
 from whisperbatch.options.search import MAX_NEW_TOKENS, SearchOptions
 from whisperbatch.options.signatures import (
@@ -49,6 +50,7 @@ from whisperbatch.options.signatures import (
 )
 
 __all__ = [
+    "DETECTION_OPTIONS",
     "DETECTION_PARAMETERS",
     "LANGUAGE_DETECTION_OPTIONS",
     "MAX_NEW_TOKENS",

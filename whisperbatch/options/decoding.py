@@ -1,4 +1,4 @@
-"""The options of decoding: how the text of a row is chosen, checked and timed."""
+"""The options of decoding: how the text of a chunk is chosen, checked and timed."""
 
 from dataclasses import dataclass
 from itertools import pairwise
@@ -20,35 +20,35 @@ class DecodeOptions:
 
     Attributes:
         task: "transcribe" writes the spoken language; "translate" writes English.
-        batch_size: number of rows that are decoded together, at least 1. A larger batch needs
-            more memory. The text does not depend on it.
-        temperature: 0 is beam search or greedy search; a value above 0 (up to 10) samples. A
-            tuple of ascending values is a fallback: all rows are decoded with the first value; a
-            row that is still repetitive or improbable after all other retries is decoded again
-            with the next value.
-        best_of: number of hypotheses sampled for a row, from 1 to 100; the most probable
+        batch_size: number of chunks that are decoded together, at least 1. A larger batch needs
+            more memory. The text does not depend on the batch size.
+        temperature: 0 selects beam search or greedy search; a value above 0 (up to 10) selects
+            sampling. Several ascending values are a fallback: all chunks are decoded with the
+            first value; a chunk whose text is still repetitive or improbable after all other
+            retries is decoded again with the next value. In Python, several values are a tuple.
+        best_of: number of hypotheses sampled for a chunk, from 1 to 100; the most probable
             hypothesis is used. Refused without a temperature above 0.
         seed: seed of the random numbers for sampling, from 0 to 2**32 - 1. Refused without a
             temperature above 0.
-        compression_ratio_threshold: a row whose text has a higher compression ratio repeats
+        compression_ratio_threshold: a chunk whose text has a higher compression ratio repeats
             itself and is decoded again; `hallucination_filter` then removes remaining
             repetitions. None switches this check off.
-        log_prob_threshold: a row with a lower average log-probability of its tokens (0 or less)
-            is decoded again. None switches this check off.
-        no_speech_threshold: a row with a higher no-speech probability (0 to 1) and an average
-            log-probability below `log_prob_threshold` is silence: its text is removed. If
-            `log_prob_threshold` is None, the no-speech probability alone decides. None switches
-            this check off.
+        log_prob_threshold: a chunk is decoded again if the average log-probability of its tokens is
+            below this value (0 or less). None switches this check off.
+        no_speech_threshold: a chunk is silence if its no-speech probability is higher than this
+            value (0 to 1) and its average log-probability is below `log_prob_threshold`. After all
+            retries, its text is removed. If `log_prob_threshold` is None, the no-speech probability
+            alone decides. None switches this check off.
         coverage_threshold: if no word covers a stretch of more than this many seconds of speech,
-            the chunk is split at another point and decoded again. None switches this check off.
-            No effect without `vad` or with `task="translate"`: a value other than the default is
-            refused then.
+            the chunk is split in two and decoded again. None switches this check off. No effect
+            without `vad` or with `task="translate"`: a value other than the default is refused
+            then.
         hallucination_filter: remove loops, text faster than a person can speak, text on silence,
-            boilerplate on music and noise, and prompt leakage. `Transcript.omissions` lists the
-            removed text.
-        initial_prompt: text, or its token ids, that precedes every chunk as context: names,
-            spelling, style. `hotwords`, `initial_prompt` and `prefix` together have at most 219
-            tokens.
+            boilerplate on music and noise, and prompt leakage. The transcript's `omissions` list
+            the removed text.
+        initial_prompt: text that precedes every chunk as context: names, spelling, style. In
+            Python, also the token ids of this text. `hotwords`, `initial_prompt` and `prefix`
+            together have at most 219 tokens.
         hotwords: words and phrases to expect; they precede `initial_prompt` in the context of
             every chunk.
         prefix: text that the first chunk of the recording must begin with.
@@ -57,8 +57,7 @@ class DecodeOptions:
             differs in a few words here and there. Cannot be combined with `multilingual`.
         timestamps: "alignment" decodes text without timestamps and finds the time of each word
             from the cross-attention; "tokens" lets Whisper predict timestamp tokens.
-        word_timestamps: give each segment its words with their times and probabilities
-            (`Segment.words`).
+        word_timestamps: give each segment its `words`, with their times and probabilities.
     """
 
     task: Task = "transcribe"

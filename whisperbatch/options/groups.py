@@ -1,6 +1,6 @@
 """The options of the stages before decoding: one group for each stage."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Final, Literal, get_args
 
 from whisperbatch.errors import OptionError
@@ -25,13 +25,13 @@ class AudioOptions:
 
     Attributes:
         track: number of the audio track to read, counted from 0. An array has only track 0.
-        channel: "mix" mixes all channels: two, or more than eight, are averaged, and FFmpeg mixes
-            three to eight by their positions. "left" and "right" read only the first or the
-            second channel. An array has one channel, so "right" is refused.
+        channel: "mix" mixes all channels: FFmpeg mixes three to eight channels by their positions;
+            two channels, or more than eight, are averaged. "left" reads only the first channel,
+            "right" only the second. An array has one channel, so "right" is refused.
         sampling_rate: sampling rate of an array, in Hz, from 1000 to 768000; None means 16000. A
             media file states its own rate, so a value given with a file is refused.
-        clip_timestamps: time ranges (start, end) to transcribe, in seconds, in ascending order
-            and without overlap. The end of the last range may be None: the end of the recording.
+        clip_timestamps: time ranges (start, end) to transcribe, in seconds, in ascending order and
+            without overlap. The end of the last range may be None: the end of the recording.
             Empty: the whole recording.
     """
 
@@ -50,7 +50,7 @@ class AudioOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class VadOptions:
-    """How speech is found. Durations are in seconds.
+    """How speech is found; durations are in seconds.
 
     Attributes:
         vad: find speech with the voice activity detector (VAD). False treats the whole recording
@@ -142,16 +142,16 @@ class LanguageOptions:
             detects the language.
         languages: the languages that detection chooses from, as codes or English names. Empty:
             all languages of the model. Refused with `language`.
-        language_detection_segments: number of language windows, from 1 to 1000: stretches spread
-            over the recording that vote for its language. A recording without random access (a
-            pipe), or not longer than four times `chunk_length`, has no windows: its first four
+        language_detection_segments: number of language windows, from 1 to 1000: stretches from all
+            parts of the recording, which vote for its language. A recording without random access
+            (a pipe), or not longer than four times `chunk_length`, has no windows: its first four
             chunks vote, and later chunks may revise the decision. Refused with `language` or
             `multilingual`.
         language_detection_length: length of a language window, in seconds, from 2 to 30. Refused
             with `language` or `multilingual`.
-        language_detection_threshold: smallest probability, from 0 to 1, that the best language of
-            a window or chunk needs for a vote. With `multilingual`, an uncertain chunk takes the
-            language of the chunks next to it. Refused with `language`.
+        language_detection_threshold: a window or chunk votes only if its most probable language
+            has at least this probability, from 0 to 1. With `multilingual`, an uncertain chunk
+            takes the language of the chunks next to it. Refused with `language`.
         multilingual: allow the language to change within the recording (code-switching): detect
             the language of each chunk, and split chunks where the language changes. Cannot be
             combined with `language`, `task="translate"` or `condition_on_previous_text`.
@@ -214,3 +214,18 @@ class LanguageOptions:
             )
         if self.code_switching_output == "english":
             checks.without_effect(self, ("latin_names",), "with code_switching_output='english'")
+
+
+def _names(group: type) -> tuple[str, ...]:
+    return tuple(field.name for field in fields(group))
+
+
+DETECTION_OPTIONS: Final = (
+    *_names(AudioOptions),
+    *("vad", "vad_onset", "vad_offset", "min_speech_duration", "min_silence_duration"),
+    "speech_pad",
+    *_names(FeatureOptions),
+    "languages",
+    *LANGUAGE_DETECTION_OPTIONS,
+)
+"""The options that have an effect on `detect_language`."""

@@ -1,4 +1,7 @@
-"""All options of a transcription in one value."""
+"""All options of a transcription in one value.
+
+`make declarations` writes the attributes in the docstring of `Options` from the option groups.
+"""
 
 from dataclasses import dataclass, fields
 
@@ -27,8 +30,142 @@ class Options(
 ):
     """All options of a transcription as the fields of one value: `Options(language="en")`.
 
-    The option groups document the fields. An Options value is frozen; `dataclasses.replace`
-    returns a changed copy.
+    An Options value is frozen; `dataclasses.replace` returns a changed copy. "Refused" means: the
+    option has no effect in this combination, so every value other than the default raises an
+    OptionError.
+
+    Attributes:
+        Which part of a recording is read:
+
+        track: number of the audio track to read, counted from 0. An array has only track 0.
+        channel: "mix" mixes all channels: FFmpeg mixes three to eight channels by their positions;
+            two channels, or more than eight, are averaged. "left" reads only the first channel,
+            "right" only the second. An array has one channel, so "right" is refused.
+        sampling_rate: sampling rate of an array, in Hz, from 1000 to 768000; None means 16000. A
+            media file states its own rate, so a value given with a file is refused.
+        clip_timestamps: time ranges (start, end) to transcribe, in seconds, in ascending order and
+            without overlap. The end of the last range may be None: the end of the recording. Empty:
+            the whole recording.
+
+        How speech is found; durations are in seconds:
+
+        vad: find speech with the voice activity detector (VAD). False treats the whole recording as
+            speech and cuts it where it is quietest; `vad_onset`, `vad_offset`,
+            `min_silence_duration` and `speech_pad` are refused then.
+        vad_onset: speech starts where its probability reaches this value, from 0 to 1.
+        vad_offset: speech ends where its probability falls below this value for at least
+            `min_silence_duration`; from 0 to `vad_onset`.
+        min_speech_duration: speech spans shorter than this are ignored. Margins do not count. No
+            effect without `vad`.
+        min_silence_duration: silence shorter than this does not end a speech span.
+        speech_pad: margin before and after each speech span, from 0 to 5; at most half of the pause
+            between two spans.
+        max_speech_duration: longest speech span with its margins, from 1 to 30. A longer span is
+            cut where speech is least probable and the audio is quietest. If `chunk_length` is
+            smaller, `chunk_length` is the limit.
+
+        How speech spans are joined to chunks:
+
+        chunk_length: longest chunk, in seconds, from 1 to 30 (Whisper's window). It must leave at
+            least 1 s between two margins of `speech_pad`.
+        max_silence: longest pause inside a chunk, in seconds; a longer pause is shortened to this
+            length. None keeps all pauses unchanged.
+
+        The input of the encoder:
+
+        features: "whisper" is Whisper's log-mel spectrogram. "kaldi-mel" applies Whisper's mel
+            filters to Kaldi's spectrogram. "kaldi-fbank" is Kaldi's filter bank, normalised;
+            Whisper was not trained on these features. "kaldi" is an alias of "kaldi-mel". All but
+            "whisper" need the extra `kaldi`.
+
+        How the language of a recording is decided:
+
+        language: the spoken language, as Whisper's code ("en") or English name ("english"). None
+            detects the language.
+        languages: the languages that detection chooses from, as codes or English names. Empty: all
+            languages of the model. Refused with `language`.
+        language_detection_segments: number of language windows, from 1 to 1000: stretches from all
+            parts of the recording, which vote for its language. A recording without random access
+            (a pipe), or not longer than four times `chunk_length`, has no windows: its first four
+            chunks vote, and later chunks may revise the decision. Refused with `language` or
+            `multilingual`.
+        language_detection_length: length of a language window, in seconds, from 2 to 30. Refused
+            with `language` or `multilingual`.
+        language_detection_threshold: a window or chunk votes only if its most probable language has
+            at least this probability, from 0 to 1. With `multilingual`, an uncertain chunk takes
+            the language of the chunks next to it. Refused with `language`.
+        multilingual: allow the language to change within the recording (code-switching): detect the
+            language of each chunk, and split chunks where the language changes. Cannot be combined
+            with `language`, `task="translate"` or `condition_on_previous_text`.
+        code_switching_output: with `multilingual`, "hybrid" writes each chunk in its spoken
+            language; "english" translates all chunks that are not English. Refused without
+            `multilingual`.
+        latin_names: with `multilingual`, allow words in Latin letters (brand names) in languages
+            with another script. False allows only letters of the language's own scripts. Refused
+            without `multilingual` and with `code_switching_output="english"`.
+
+        How the decoder searches for the tokens of a chunk:
+
+        beam_size: number of beams, from 1 to 100; 1 is greedy search. Sampling (`temperature` above
+            0) does not use it.
+        patience: beam search ends when `beam_size` times `patience` hypotheses are finished; from
+            0.01 to 100. Refused with `beam_size=1`.
+        length_penalty: the score of a hypothesis is divided by its length raised to this power;
+            from -10 to 10. Refused with `beam_size=1`.
+        repetition_penalty: a value above 1 makes tokens that the text of the chunk already contains
+            less probable; a value below 1 makes them more probable. From 0.01 to 100; 1 has no
+            effect.
+        no_repeat_ngram_size: a sequence of this many tokens never occurs more than once in the text
+            of a chunk; from 0 to 224. 0 allows all repetitions.
+        suppress_blank: forbid a blank or the end of the text as the first token of a chunk.
+        suppress_tokens: token ids that are never decoded; -1 stands for the model's own list of
+            symbols.
+        max_initial_timestamp: maximum of the first timestamp of a chunk, in seconds, from 0 to 30.
+            Only for `timestamps="tokens"`, otherwise refused.
+        max_new_tokens: maximum number of tokens decoded for a chunk, from 1 to 224. None sets
+            Whisper's own limit, 224.
+
+        How the text of a chunk is chosen, checked and timed:
+
+        task: "transcribe" writes the spoken language; "translate" writes English.
+        batch_size: number of chunks that are decoded together, at least 1. A larger batch needs
+            more memory. The text does not depend on the batch size.
+        temperature: 0 selects beam search or greedy search; a value above 0 (up to 10) selects
+            sampling. Several ascending values are a fallback: all chunks are decoded with the first
+            value; a chunk whose text is still repetitive or improbable after all other retries is
+            decoded again with the next value. In Python, several values are a tuple.
+        best_of: number of hypotheses sampled for a chunk, from 1 to 100; the most probable
+            hypothesis is used. Refused without a temperature above 0.
+        seed: seed of the random numbers for sampling, from 0 to 2**32 - 1. Refused without a
+            temperature above 0.
+        compression_ratio_threshold: a chunk whose text has a higher compression ratio repeats
+            itself and is decoded again; `hallucination_filter` then removes remaining repetitions.
+            None switches this check off.
+        log_prob_threshold: a chunk is decoded again if the average log-probability of its tokens is
+            below this value (0 or less). None switches this check off.
+        no_speech_threshold: a chunk is silence if its no-speech probability is higher than this
+            value (0 to 1) and its average log-probability is below `log_prob_threshold`. After all
+            retries, its text is removed. If `log_prob_threshold` is None, the no-speech probability
+            alone decides. None switches this check off.
+        coverage_threshold: if no word covers a stretch of more than this many seconds of speech,
+            the chunk is split in two and decoded again. None switches this check off. No effect
+            without `vad` or with `task="translate"`: a value other than the default is refused
+            then.
+        hallucination_filter: remove loops, text faster than a person can speak, text on silence,
+            boilerplate on music and noise, and prompt leakage. The transcript's `omissions` list
+            the removed text.
+        initial_prompt: text that precedes every chunk as context: names, spelling, style. In
+            Python, also the token ids of this text. `hotwords`, `initial_prompt` and `prefix`
+            together have at most 219 tokens.
+        hotwords: words and phrases to expect; they precede `initial_prompt` in the context of every
+            chunk.
+        prefix: text that the first chunk of the recording must begin with.
+        condition_on_previous_text: decode each chunk a second time, with the text of the preceding
+            chunks (up to 64 tokens) as context. The second text is used only if it differs in a few
+            words here and there. Cannot be combined with `multilingual`.
+        timestamps: "alignment" decodes text without timestamps and finds the time of each word from
+            the cross-attention; "tokens" lets Whisper predict timestamp tokens.
+        word_timestamps: give each segment its `words`, with their times and probabilities.
 
     Raises:
         OptionError: a value has the wrong type or is out of range, or an option has no effect

@@ -1,4 +1,4 @@
-"""The options of the search for a row's tokens: the only options that engines read."""
+"""The options of the search for a chunk's tokens: the only options that engines read."""
 
 from dataclasses import dataclass
 from typing import Final
@@ -6,33 +6,34 @@ from typing import Final
 from whisperbatch.options import checks
 
 MAX_NEW_TOKENS: Final = 224
-"""Tokens that Whisper decodes for a row at most: half of its text context."""
+"""Tokens that Whisper decodes for a chunk at most: half of its text context."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class SearchOptions:
-    """How the decoder searches for the tokens of a row.
+    """How the decoder searches for the tokens of a chunk.
 
     Every engine honours all of these options, or raises an OptionError that names the option.
 
     Attributes:
         beam_size: number of beams, from 1 to 100; 1 is greedy search. Sampling (`temperature`
             above 0) does not use it.
-        patience: beam search ends when beam_size * patience hypotheses are finished; from 0.01 to
-            100. Refused with `beam_size=1`.
-        length_penalty: exponent of the length by which the score of a hypothesis is divided; from
-            -10 to 10. Refused with `beam_size=1`.
-        repetition_penalty: a value above 1 makes tokens less probable that the text of the row
-            already contains, a value below 1 more probable; from 0.01 to 100. 1: no effect.
+        patience: beam search ends when `beam_size` times `patience` hypotheses are finished; from
+            0.01 to 100. Refused with `beam_size=1`.
+        length_penalty: the score of a hypothesis is divided by its length raised to this power;
+            from -10 to 10. Refused with `beam_size=1`.
+        repetition_penalty: a value above 1 makes tokens that the text of the chunk already contains
+            less probable; a value below 1 makes them more probable. From 0.01 to 100; 1 has no
+            effect.
         no_repeat_ngram_size: a sequence of this many tokens never occurs more than once in the
-            text of a row; from 0 to 224. 0 allows all repetitions.
-        suppress_blank: forbid a blank or the end of the text as the first token of a row.
+            text of a chunk; from 0 to 224. 0 allows all repetitions.
+        suppress_blank: forbid a blank or the end of the text as the first token of a chunk.
         suppress_tokens: token ids that are never decoded; -1 stands for the model's own list of
             symbols.
-        max_initial_timestamp: largest first timestamp of a row, in seconds, from 0 to 30. Only
-            for `timestamps="tokens"`, otherwise refused.
-        max_new_tokens: largest number of tokens decoded for a row, from 1 to 224. None: 224,
-            Whisper's own limit.
+        max_initial_timestamp: maximum of the first timestamp of a chunk, in seconds, from 0 to 30.
+            Only for `timestamps="tokens"`, otherwise refused.
+        max_new_tokens: maximum number of tokens decoded for a chunk, from 1 to 224. None sets
+            Whisper's own limit, 224.
     """
 
     beam_size: int = 5

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import fields
 from typing import Final, TypeVar
 
-from whisperbatch.options.keywords import DetectionKeywords
+from whisperbatch.options.groups import DETECTION_OPTIONS
 from whisperbatch.options.options import Options
 
 F = TypeVar("F", bound=Callable[..., object])
@@ -29,11 +29,14 @@ def with_parameters(*keywords: inspect.Parameter) -> Callable[[F], F]:
 
 
 def documented_fields(documented: object) -> dict[str, str]:
-    """Return the entries of a docstring's "Attributes" or "Args" section, each on one line."""
+    """Return the entries of a docstring's "Attributes" or "Args" section, each on one line.
+
+    An entry ends at the next entry or at an empty line.
+    """
     text = inspect.getdoc(documented) or ""
     section = re.search(r"^(?:Attributes|Args):\n(.*?)(?=^\S|\Z)", text, re.DOTALL | re.MULTILINE)
     entries = re.findall(
-        r"^    (\w+): (.*?)(?=^    \*{0,2}\w+: |\Z)",
+        r"^    (\w+): (.*?)(?=^    \*{0,2}\w+: |^$|\Z)",
         section.group(1) if section else "",
         re.DOTALL | re.MULTILINE,
     )
@@ -49,8 +52,6 @@ OPTION_PARAMETERS: Final = tuple(
 """All options."""
 
 DETECTION_PARAMETERS: Final = tuple(
-    parameter
-    for parameter in OPTION_PARAMETERS
-    if parameter.name in DetectionKeywords.__annotations__
+    parameter for parameter in OPTION_PARAMETERS if parameter.name in DETECTION_OPTIONS
 )
 """The options that have an effect on `detect_language`."""

@@ -27,18 +27,19 @@ LAYOUT_OPTIONS: Final = MappingProxyType(
 class SubtitleOptions:
     """The layout of subtitles.
 
-    Raises OptionError, naming the option, if a value has the wrong type, is out of range, or has
-    no effect because of another option.
-
     Attributes:
-        max_line_width: maximum width of a line in columns. East Asian wide characters take two
-            columns. A word that is wider gets a line to itself. None sets no limit.
-        max_line_count: maximum number of lines in a cue. A longer segment becomes several cues.
-            None sets no limit. Needs a limit on the width or the words of a line.
-        max_words_per_line: maximum number of words in a line. With max_line_count=1 this also
-            limits the words of a cue. None sets no limit. Needs word timestamps.
-        highlight_words: show each word in a separate cue, where the word is underlined. Needs
+        max_line_width: maximum width of a line, in columns. East Asian wide characters take two
+            columns. A word that is wider gets its own line. None sets no limit.
+        max_line_count: maximum number of lines of a cue. A longer segment becomes several cues.
+            None sets no limit. Needs `max_line_width` or `max_words_per_line`.
+        max_words_per_line: maximum number of words of a line; with `max_line_count=1`, also of a
+            cue. None sets no limit. Needs word timestamps.
+        highlight_words: show a separate cue for each word, in which this word is underlined. Needs
             word timestamps.
+
+    Raises:
+        OptionError: a value has the wrong type, is out of range, or has no effect because of
+            another option; the message names the option.
     """
 
     max_line_width: int | None = 42
@@ -62,7 +63,15 @@ class SubtitleOptions:
         return tuple(n for n in ("max_words_per_line", "highlight_words") if getattr(self, n))
 
     def fitted(self, format: str) -> "SubtitleOptions":  # noqa: A002 - as in `write`
-        """Return a copy in which options without effect on the format have their defaults."""
+        """Return a copy in which options without effect on the format have their defaults.
+
+        Args:
+            format: a name from `FORMATS`; for a format without layout, all options have their
+                defaults.
+
+        Returns:
+            The copy.
+        """
         defaults = {
             field.name: field.default
             for field in fields(self)

@@ -138,6 +138,12 @@ def test_option_names_in_help_texts_are_flags() -> None:
     assert typer_option(flag).help == expected
 
 
+def test_values_of_python_in_help_texts_are_values_of_flags() -> None:
+    text = "how it is. In Python, a tuple of 0.5. None or False is the end. An array has none."
+    flag = flags.make_flag("a_name", bool | None, None, text, "Panel")
+    assert typer_option(flag).help == 'How it is. "none" or --no-a-name is the end.'
+
+
 def test_the_entries_of_docstrings_are_found() -> None:
     entries = documented_fields(SearchOptions)
     assert "1 is greedy search" in entries["beam_size"]

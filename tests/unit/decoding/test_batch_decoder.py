@@ -14,9 +14,10 @@ from whisperbatch.decoding.decoded_row import compression_ratio
 from whisperbatch.decoding.tokenizer import WhisperTokenizer
 from whisperbatch.features import feature_extractor
 from whisperbatch.options.keywords import resolve
+from whisperbatch.protocols import Hypothesis
 from whisperbatch.recording import Decision, RecordingState
 from whisperbatch.rows import Row, padded
-from whisperbatch.types import Chunk, Hypothesis, SpeechSpan
+from whisperbatch.types import Chunk, SpeechSpan
 
 EXTRACTOR = feature_extractor("whisper", 80)
 

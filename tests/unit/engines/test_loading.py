@@ -2,14 +2,16 @@ import sys
 from collections.abc import Mapping
 from dataclasses import fields
 from importlib.metadata import PackageNotFoundError
-from typing import Any
+from types import UnionType
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 import pytest
 
 import whisperbatch as wb
 from whisperbatch import MissingExtraError, OptionError
 from whisperbatch.engines import keywords
-from whisperbatch.engines.keywords import EngineKeywords, choose_settings, setting_descriptions
+from whisperbatch.engines.keyword_types import EngineKeywords
+from whisperbatch.engines.keywords import choose_settings, setting_parameters
 from whisperbatch.engines.settings import (
     SETTINGS,
     CTranslate2Settings,
@@ -160,9 +162,23 @@ def test_settings_that_this_machine_lacks_are_refused(
         wb.load("tiny.en", engine="ctranslate2", **given)
 
 
+def members(annotation: object) -> tuple[object, ...]:
+    """Return the members of a union."""
+    is_union = get_origin(annotation) in (Union, UnionType)
+    return get_args(annotation) if is_union else (annotation,)
+
+
 def test_the_keywords_are_the_settings_of_all_engines() -> None:
+    hints = get_type_hints(EngineKeywords)
     names = {field.name for settings in SETTINGS.values() for field in fields(settings)}
-    assert names == set(EngineKeywords.__annotations__) == set(setting_descriptions())
+    assert names == set(hints) == set(setting_parameters())
+    assert {name: p.annotation for name, p in setting_parameters().items()} == hints
+    for settings in SETTINGS.values():
+        for name, annotation in get_type_hints(settings).items():
+            if name in names:
+                wider = members(hints[name])
+                for member in members(annotation):  # a choice of texts is a kind of text
+                    assert member in wider or (get_origin(member) is Literal and str in wider)
 
 
 def test_the_error_names_pytorchs_extra(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,8 +12,15 @@ from tests.unit.fakes import Call, EncodedRow, FakeEngine, MemoryStore
 from whisperbatch.errors import EngineError
 from whisperbatch.jobs.journal import JournaledEngine
 from whisperbatch.options import SearchOptions
-from whisperbatch.protocols import Alignment, AlignRequest, DecodeRequest, Encoded, Engine, Sampling
-from whisperbatch.types import Hypothesis
+from whisperbatch.protocols import (
+    Alignment,
+    AlignRequest,
+    DecodeRequest,
+    Encoded,
+    Engine,
+    Hypothesis,
+    Sampling,
+)
 
 PROMPT = (50258, 50363)
 OPTIONS = SearchOptions()

@@ -60,7 +60,7 @@ def test_hints_name_options_and_keywords_of_load() -> None:
     [
         ("beamsize", "beamsize is not an option; did you mean beam_size?"),
         ("diarize", "diarize is not an option; speaker labels are not supported yet"),
-        ("zzz", "zzz is not an option; help(whisperbatch.transcribe) lists all options"),
+        ("zzz", "zzz is not an option; help(whisperbatch.Options) lists all options"),
     ],
 )
 def test_unknown_keywords_are_refused_with_a_hint(name: str, message: str) -> None:

@@ -14,12 +14,15 @@ from whisperbatch.options import (
     AudioOptions,
     ChunkOptions,
     DecodeOptions,
+    DetectionKeywords,
     FeatureOptions,
     LanguageOptions,
+    OptionKeywords,
     SearchOptions,
     VadOptions,
+    for_detection,
+    resolve,
 )
-from whisperbatch.options.keywords import DetectionKeywords, OptionKeywords, for_detection, resolve
 
 GROUPS = (
     *(AudioOptions, VadOptions, ChunkOptions, FeatureOptions, LanguageOptions),

@@ -15,6 +15,7 @@ from whisperbatch.compat.faster_whisper._results import TranscriptionOptions
 from whisperbatch.compat.faster_whisper.vad import vad_keywords
 from whisperbatch.errors import OptionError
 from whisperbatch.options import (
+    DETECTION_OPTIONS,
     PROMPT_RESET_TEMPERATURE,
     DetectionKeywords,
     OptionKeywords,
@@ -167,7 +168,7 @@ def detection_keywords(options: Options) -> DetectionKeywords:
     defaults = Options()
     keywords = {
         name: getattr(options, name)
-        for name in DetectionKeywords.__annotations__
+        for name in DETECTION_OPTIONS
         if getattr(options, name) != getattr(defaults, name)
     }
     return cast("DetectionKeywords", keywords)

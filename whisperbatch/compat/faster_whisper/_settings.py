@@ -3,7 +3,8 @@
 from collections.abc import Sequence
 from typing import Any, cast
 
-from whisperbatch.engines.keywords import EngineKeywords, is_cuda, setting_parameters
+from whisperbatch.engines.keyword_types import EngineKeywords
+from whisperbatch.engines.keywords import is_cuda, setting_parameters
 
 
 def engine_settings(

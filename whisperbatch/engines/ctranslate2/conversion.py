@@ -11,8 +11,7 @@ import numpy.typing as npt
 from whisperbatch.engines.search.alignment import SECONDS_PER_POSITION
 from whisperbatch.errors import EngineError
 from whisperbatch.options import MAX_NEW_TOKENS, SearchOptions
-from whisperbatch.protocols import Alignment, Encoded
-from whisperbatch.types import Hypothesis
+from whisperbatch.protocols import Alignment, Encoded, Hypothesis
 
 
 @dataclass(frozen=True, slots=True, eq=False)

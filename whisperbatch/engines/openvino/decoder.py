@@ -32,8 +32,7 @@ from whisperbatch.engines.search.beam_search import Floats, search
 from whisperbatch.engines.search.suppression import logit_biases
 from whisperbatch.engines.special_tokens import SpecialTokens
 from whisperbatch.options import MAX_NEW_TOKENS, SearchOptions
-from whisperbatch.protocols import Alignment, AlignRequest, Decoded, DecodeRequest
-from whisperbatch.types import Hypothesis
+from whisperbatch.protocols import Alignment, AlignRequest, Decoded, DecodeRequest, Hypothesis
 
 MAX_BEAMS: Final = 5
 """The number of tokens that `vocabulary_projection` returns is fixed at twice this number."""

@@ -37,8 +37,7 @@ from whisperbatch.errors import ModelError
 from whisperbatch.models.model_bin import read_arrays
 from whisperbatch.models.tokenizer import load_tokenizer
 from whisperbatch.options import MAX_NEW_TOKENS, SearchOptions
-from whisperbatch.protocols import Alignment, AlignRequest, DecodeRequest
-from whisperbatch.types import Hypothesis
+from whisperbatch.protocols import Alignment, AlignRequest, DecodeRequest, Hypothesis
 
 Tensor: TypeAlias = torch.Tensor
 

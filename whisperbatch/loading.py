@@ -1,0 +1,84 @@
+"""`load`: a model by name, on the best engine and device of this machine.
+
+`make declarations` writes the settings in the docstring of `load` from engines/settings.py.
+"""
+
+import inspect
+from os import PathLike
+from typing import Final
+
+from typing_extensions import Unpack
+
+from whisperbatch.engines.keyword_types import EngineKeywords
+from whisperbatch.engines.keywords import Device, EngineName, setting_parameters
+from whisperbatch.engines.settings import EngineSettings
+from whisperbatch.options import with_parameters
+from whisperbatch.transcriber import Transcriber
+
+DEFAULT_MODEL: Final = "base"
+
+
+@with_parameters(*setting_parameters().values())
+def load(
+    model: str | PathLike[str] = DEFAULT_MODEL,
+    *,
+    device: Device = "auto",
+    engine: EngineName | EngineSettings = "auto",
+    **settings: Unpack[EngineKeywords],
+) -> Transcriber:
+    """Load a model once, to transcribe many recordings.
+
+    Args:
+        model: a name (for example "base"), a directory of CTranslate2 weights, or a Hugging Face
+            repository. "torch" also loads transformers' weights (*.safetensors) from a directory or
+            repository.
+        device: "auto" uses CUDA if there is a GPU that works, otherwise the CPU.
+        engine: the library that runs the model: "openvino" (extra `openvino`) is the fastest on a
+            CPU, "ctranslate2" runs on CPU and CUDA, and "torch" (extra `torch`) is PyTorch. "auto"
+            is "openvino" on a CPU if it is installed, otherwise "ctranslate2". Or a settings
+            object: `CTranslate2Settings`, `OpenVinoSettings` or `TorchSettings`.
+        **settings: these keywords, if `engine` is a name:
+        device_index: For ctranslate2: number of the CUDA device. A tuple of numbers loads a copy of
+            the weights on each device. For torch: number of the CUDA device.
+        compute_type: For ctranslate2: type of the weights and of the arithmetic: "int8", "float16",
+            "float32", or another type of CTranslate2. "auto": float16 on CUDA and int8 on a CPU, if
+            the device supports the type. For openvino: "int8" stores the weights in 8 bits;
+            "bfloat16" stores the weights as they are. Both compute in bfloat16 if the processor
+            supports bfloat16, otherwise in float32. "int8_float32" and "float32" always compute in
+            float32. "auto": int8. For torch: "float32", "bfloat16" or "float16". "auto": float16 on
+            CUDA, bfloat16 on a CPU that supports bfloat16, otherwise float32.
+        inter_threads: number of batches computed at a time on each device. Only for ctranslate2 and
+            openvino.
+        intra_threads: CPU threads for each batch; 0 divides the cores between the batches. Refused
+            on CUDA. Only for ctranslate2 and openvino.
+        flash_attention: compute attention with the Flash Attention 2 kernels, on CUDA only. Only
+            for ctranslate2.
+        quantization: store the decoder's weights in 4 bits ("hqq4") or 8 bits ("int8"). Only for
+            torch.
+        group_size: for "hqq4": number of weights that share a scale: 32, 64 or 128. Smaller groups
+            are more accurate and need more memory. Only for torch.
+        draft_model: a smaller model with the same vocabulary, which guesses tokens in greedy search
+            (speculative decoding). Needs `beam_size=1`. Only for torch.
+        compile: compile the encoder and the decoder at their first use, on CUDA only. Only for
+            torch.
+
+    Returns:
+        The loaded model. `Transcriber.close`, or the end of a `with` block, frees the weights.
+
+    Raises:
+        OptionError: a device or setting is not available on this machine, or a setting is wrong or
+            has no effect with this engine.
+        MissingExtraError: the package of the engine is not installed.
+        ModelError: the weights are missing or damaged.
+    """
+    from whisperbatch.engines.loading import load_engine  # noqa: PLC0415 - heavy
+
+    return Transcriber(load_engine(model, device=device, engine=engine, **settings))
+
+
+LOAD_PARAMETERS: Final = {
+    name: parameter
+    for name, parameter in inspect.signature(load).parameters.items()
+    if name != "model"
+}
+"""The keywords of `load`: the parameters that the functions of `api` also have."""
