@@ -3,10 +3,10 @@
     python kill_and_resume.py SEED KILLS OUTPUTS ARGUMENTS...
 
 Runs `whisperbatch ARGUMENTS`, which writes to OUTPUTS, once without interruption: these outputs are
-the expected outputs. Then kills the same command KILLS times, each time at a random moment of the
-duration of the first run. After every kill, each output that exists must be equal to the expected
-output. Whenever a run reaches its end, all outputs are compared and deleted, and the job starts
-again. Prints the counts as JSON.
+the expected outputs. Then kills the same command KILLS times, at random moments of the duration of
+the first run, and every fifth time as soon as an output exists. After every kill, each output that
+exists must be equal to the expected output. Whenever a run reaches its end, all outputs are
+compared and deleted, and the job starts again. Prints the counts as JSON.
 """
 
 import json
@@ -17,7 +17,9 @@ import signal
 import sqlite3
 import sys
 import time
+from collections.abc import Callable
 from contextlib import closing
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 
@@ -50,8 +52,19 @@ def count_journal_entries(directory: Path) -> int:
         return int(count)
 
 
-def run_command(arguments: list[str], seconds: float | None) -> int | None:
-    """Return the exit status; None if the command was killed after `seconds`."""
+def wait_for_output(directory: Path, child: int) -> None:
+    """Wait until an output exists or the child has ended. The child stays a zombie."""
+    flags = os.WEXITED | os.WNOHANG | os.WNOWAIT
+    while not read_outputs(directory) and os.waitid(os.P_PID, child, flags) is None:
+        time.sleep(0.002)
+
+
+def wait_for_seconds(seconds: float, _: int) -> None:
+    time.sleep(seconds)
+
+
+def run_command(arguments: list[str], wait: Callable[[int], object] | None) -> int | None:
+    """Return the exit status; None if the command was killed when `wait` returned."""
     if not (child := os.fork()):
         sys.argv = ["whisperbatch", *arguments]
         try:
@@ -59,8 +72,8 @@ def run_command(arguments: list[str], seconds: float | None) -> int | None:
         except SystemExit as error:
             os._exit(int(error.code or 0))
         os._exit(99)
-    if seconds is not None:
-        time.sleep(seconds)
+    if wait is not None:
+        wait(child)
         os.kill(child, signal.SIGKILL)
     status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
     return None if status == -signal.SIGKILL else status
@@ -79,7 +92,10 @@ def main() -> None:
     counts = {"threads": len(list(Path("/proc/self/task").iterdir())), "outputs": len(expected)}
     counts |= {"killed": 0, "finished": 0, "with_journal": 0, "with_some_outputs": 0}
     while counts["killed"] < int(kills):
-        status = run_command(arguments, rng.uniform(0, duration))
+        wait = partial(wait_for_output, directory)
+        if counts["killed"] % 5 != 4:
+            wait = partial(wait_for_seconds, rng.uniform(0, duration))
+        status = run_command(arguments, wait)
         written = read_outputs(directory)
         assert written.items() <= expected.items(), "an output differs from the expected output"
         if status is None:
