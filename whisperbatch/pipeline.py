@@ -26,7 +26,7 @@ from whisperbatch.batching import batches, in_order, in_sequence
 from whisperbatch.chunking.merge import chunks
 from whisperbatch.decoding.batch_decoder import BatchDecoder, RowResult
 from whisperbatch.decoding.engine_options import options_for
-from whisperbatch.errors import EngineError, WhisperBatchError
+from whisperbatch.errors import EngineError, OptionError, WhisperBatchError
 from whisperbatch.features import feature_extractor
 from whisperbatch.language.code_switching import CodeSwitching
 from whisperbatch.language.decisions import VOTERS, decide_from_windows, needs_scores
@@ -41,7 +41,7 @@ from whisperbatch.language.windows import (
 from whisperbatch.options import Options
 from whisperbatch.prefetch import interleave, map_ordered
 from whisperbatch.protocols import Engine, Vad
-from whisperbatch.recording import Decision, RecordingState
+from whisperbatch.recording import Decision, EngineFailure, RecordingState
 from whisperbatch.rows import FLUSH, End, Flush, Item, Row
 from whisperbatch.types import Chunk, LanguageDetection, Samples, Segment, to_seconds
 from whisperbatch.vad import open_vad
@@ -274,7 +274,7 @@ class PipelineRun:
         items = _without_failed(items)
         try:
             return with_language_scores(self._engine, items, self._options)
-        except EngineError as error:
+        except (EngineError, OptionError) as error:
             for item in items:
                 if isinstance(item, Row) and needs_scores(item, self._options):
                     self._fail(item.recording, error)
@@ -285,7 +285,7 @@ class PipelineRun:
         rows = [item for item in items if isinstance(item, Row)]
         try:
             decoded = iter(self._decode(rows) if rows else ())
-        except EngineError as error:
+        except (EngineError, OptionError) as error:
             for row in rows:
                 self._fail(row.recording, error)
             return [item for item in items if isinstance(item, End)]
@@ -295,7 +295,7 @@ class PipelineRun:
             if not isinstance(item, Flush)
         ]
 
-    def _fail(self, recording: RecordingState, error: EngineError) -> None:
+    def _fail(self, recording: RecordingState, error: EngineFailure) -> None:
         if not self._isolate:
             raise error
         recording.fail(error)

@@ -15,10 +15,13 @@ Each field is changed by one stage only, in the order of the recording's rows:
 import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
-from whisperbatch.errors import EngineError
+from whisperbatch.errors import EngineError, OptionError
 from whisperbatch.types import LanguageScores, Omission
+
+EngineFailure: TypeAlias = EngineError | OptionError
+"""An error of a call of the engine: the model failed, or cannot honour an option for these rows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +127,7 @@ class RecordingState:
 
     number: int
     reader: Closable | None = None
-    error: EngineError | None = None
+    error: EngineFailure | None = None
     language: LanguageState = field(default_factory=LanguageState)
     switching: SwitchingState = field(default_factory=SwitchingState)
     history: History = field(default_factory=History)
@@ -140,7 +143,7 @@ class RecordingState:
         """Return the state of a recording that begins; `given` is the decision of the user."""
         return cls(number, language=LanguageState(given, given is not None), published=given)
 
-    def fail(self, error: EngineError) -> None:
+    def fail(self, error: EngineFailure) -> None:
         """End the recording with an error. No thread waits for its rows any longer."""
         with self.changed:
             self.error = error

@@ -18,7 +18,7 @@ from tokenizers import Tokenizer
 
 from tests.unit.small_tokenizers import small_tokenizer
 from whisperbatch.engines.special_tokens import SpecialTokens
-from whisperbatch.errors import ClosedError, EngineError
+from whisperbatch.errors import ClosedError, EngineError, WhisperBatchError
 from whisperbatch.options import SearchOptions
 from whisperbatch.protocols import (
     Alignment,
@@ -128,7 +128,8 @@ class FakeEngine:
         can_translate: whether a multilingual model can translate.
         workers: number of batches computed at a time.
         fingerprint: identity of the weights.
-        failing: for a method, the numbers of the calls (from 0) that raise EngineError.
+        failing: for a method, the numbers of the calls (from 0) that raise an error.
+        error: class of this error.
         delay: for a method, the seconds that a call takes.
 
     Attributes:
@@ -154,6 +155,7 @@ class FakeEngine:
         workers: int = 1,
         fingerprint: str = "fake",
         failing: Mapping[str, Container[int]] | None = None,
+        error: type[WhisperBatchError] = EngineError,
         delay: Mapping[str, float] | None = None,
     ) -> None:
         self.is_multilingual = multilingual
@@ -170,7 +172,7 @@ class FakeEngine:
         self.features: npt.NDArray[np.float32] = np.zeros((0, 80, 0), np.float32)
         self.closed = False
         self._detect, self._decode, self._align = detect, decode, align
-        self._failing, self._delay = failing or {}, delay or {}
+        self._failing, self._error, self._delay = failing or {}, error, delay or {}
         self._call_counts = dict.fromkeys(methods, 0)
         self._lock = threading.Lock()
 
@@ -266,7 +268,7 @@ class FakeEngine:
             number = self._call_counts[method]
             self._call_counts[method] += 1
             if number in self._failing.get(method, ()):
-                raise EngineError(f"fake: {method} failed")
+                raise self._error(f"fake: {method} failed")
             self.batch_sizes[method].append(rows)
 
     def _hypothesis(self, text: str | Hypothesis) -> Hypothesis:

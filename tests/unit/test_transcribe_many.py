@@ -112,17 +112,18 @@ def test_a_failed_recording_does_not_end_the_next(workers: int, options: dict[st
     assert names == ["EngineError", *["Transcript"] * 3]
 
 
-def test_a_failed_batch_ends_only_its_recordings() -> None:
+@pytest.mark.parametrize("error", [wb.EngineError, wb.OptionError])
+def test_a_failed_batch_ends_only_its_recordings(error: type[wb.WhisperBatchError]) -> None:
     sources = [noise(5, seed) for seed in range(6)]
-    with Transcriber(FakeEngine(failing={"decode": {1}})) as asr:
+    with Transcriber(FakeEngine(failing={"decode": {1}}, error=error)) as asr:
         results = list(
             asr.transcribe_many(sources, on_error="yield", vad=False, language="en", batch_size=8)
         )
     types = [type(result) for result in results]
-    assert types == [wb.Transcript, wb.EngineError, wb.EngineError, *[wb.Transcript] * 3]
-    with Transcriber(FakeEngine(failing={"decode": {1}})) as asr:
+    assert types == [wb.Transcript, error, error, *[wb.Transcript] * 3]
+    with Transcriber(FakeEngine(failing={"decode": {1}}, error=error)) as asr:
         items = asr.transcribe_many(sources, vad=False, language="en", batch_size=8)
-        with pytest.raises(wb.EngineError):
+        with pytest.raises(error):
             list(items)
 
 

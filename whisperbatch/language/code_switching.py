@@ -21,13 +21,13 @@ from itertools import groupby
 from typing import Final
 
 from whisperbatch.chunking.split import cut_out
-from whisperbatch.errors import EngineError
+from whisperbatch.errors import EngineError, OptionError
 from whisperbatch.language.decisions import add_speech
 from whisperbatch.language.voting import mean_scores, restrict_to
 from whisperbatch.language.windows import score_chunks
 from whisperbatch.options import Options
 from whisperbatch.protocols import Engine, FeatureExtractor
-from whisperbatch.recording import RecordingState
+from whisperbatch.recording import EngineFailure, RecordingState
 from whisperbatch.rows import End, Item, Row
 from whisperbatch.types import Chunk, LanguageScores, SpeechSpan, to_samples, to_seconds
 
@@ -60,7 +60,7 @@ class CodeSwitching:
         engine: Engine,
         extractor: FeatureExtractor,
         options: Options,
-        failed: Callable[[RecordingState, EngineError], None],
+        failed: Callable[[RecordingState, EngineFailure], None],
     ) -> None:
         self._failed = failed
         self._engine = engine
@@ -117,7 +117,7 @@ class CodeSwitching:
         else:
             try:
                 parts = self._cut(row, label, next_label)
-            except EngineError as error:
+            except (EngineError, OptionError) as error:
                 self._failed(recording, error)
                 return
         for part, language in parts:

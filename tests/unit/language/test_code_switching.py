@@ -8,7 +8,6 @@ import numpy as np
 
 from tests.unit.fakes import EncodedRow, FakeEngine
 from tests.unit.synthetic_speech import RampExtractor, chunk, ramp, rows
-from whisperbatch.errors import EngineError
 from whisperbatch.language.code_switching import (
     CodeSwitching,
     best_sequence,
@@ -17,7 +16,7 @@ from whisperbatch.language.code_switching import (
 from whisperbatch.language.stage import with_language_scores
 from whisperbatch.options import Options
 from whisperbatch.options.keywords import resolve
-from whisperbatch.recording import RecordingState
+from whisperbatch.recording import EngineFailure, RecordingState
 from whisperbatch.rows import End, Item, Row
 from whisperbatch.types import Chunk, LanguageScores, speech_seconds
 
@@ -50,7 +49,7 @@ def language_engine(
 MULTILINGUAL = Options(multilingual=True)
 
 
-def refuse(recording: RecordingState, error: EngineError) -> None:
+def refuse(recording: RecordingState, error: EngineFailure) -> None:
     raise error
 
 
