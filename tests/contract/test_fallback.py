@@ -1,0 +1,96 @@
+"""OpenVINO's engine passes rows that its decoder lacks to CTranslate2, already encoded."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+from benchmarks import recordings
+from tests.contract.encoded import output_of
+from tests.contract.requests import requests_for
+from whisperbatch import Options
+from whisperbatch.engines.ctranslate2.conversion import EncoderOutput
+from whisperbatch.engines.loading import load_engine
+from whisperbatch.engines.openvino.engine import OpenVinoEngine
+from whisperbatch.features import feature_extractor
+from whisperbatch.protocols import DecodeRequest, Sampling
+
+FRAMES = (800, 500)
+GREEDY = Options(beam_size=1)
+SAMPLING = Sampling(temperature=0.5, best_of=2, seed=3)
+
+
+@pytest.fixture
+def engine(monkeypatch: pytest.MonkeyPatch) -> Iterator[OpenVinoEngine]:
+    """An engine whose fallback cannot encode."""
+    loaded = load_engine("tiny.en", engine="openvino", device="cpu")
+    assert isinstance(loaded, OpenVinoEngine)
+
+    def refuse(_: Any) -> None:
+        pytest.fail("the row was encoded again")
+
+    monkeypatch.setattr(loaded.fallback, "encode", refuse)
+    yield loaded
+    loaded.close()
+
+
+@pytest.fixture(scope="module")
+def features() -> npt.NDArray[np.float32]:
+    samples = (recordings.prompts("en", duration=20).samples / 32768).astype(np.float32)
+    extract = feature_extractor("whisper", 80)
+    rows = [extract(samples[: frames * 160]) for frames in FRAMES]
+    return np.stack(
+        [np.pad(row, ((0, 0), (0, 1500 - row.shape[1])), constant_values=row.min()) for row in rows]
+    )
+
+
+@pytest.mark.parametrize(
+    ("options", "sampling"),
+    [
+        (GREEDY, SAMPLING),
+        (Options(beam_size=6), None),
+        (Options(beam_size=1, repetition_penalty=1.2), None),
+        (Options(beam_size=1, timestamps="tokens"), None),
+    ],
+)
+def test_the_fallback_decodes_from_openvinos_encoder_output(
+    engine: OpenVinoEngine,
+    features: npt.NDArray[np.float32],
+    options: Options,
+    sampling: Sampling | None,
+) -> None:
+    requests = [
+        DecodeRequest(request.prompt, request.start, (), request.frames, sampling)
+        for request in requests_for(engine, FRAMES, options)
+    ]
+    encoded = engine.encode(features)
+    decoded = engine.decode(encoded, requests, options.search)
+    expected = engine.fallback.decode(
+        EncoderOutput.from_array(output_of(encoded)), requests, options.search
+    )
+    assert [row.hypothesis for row in decoded] == [row.hypothesis for row in expected]
+    assert all(len(row.hypothesis.tokens) > 3 for row in decoded)
+
+
+def test_the_weights_of_the_fallback_are_loaded_when_they_are_needed(
+    engine: OpenVinoEngine,
+    features: npt.NDArray[np.float32],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    loads: list[str] = []
+    load = engine.fallback._weights._load
+
+    def counted(settings: dict[str, Any]) -> Any:
+        loads.append("load")
+        return load(settings)
+
+    monkeypatch.setattr(engine.fallback._weights, "_load", counted)
+    encoded = engine.encode(features)
+    requests = requests_for(engine, FRAMES, GREEDY)
+    engine.decode(encoded, requests, GREEDY.search)
+    engine.decode(encoded, requests, Options(beam_size=5, no_repeat_ngram_size=3).search)
+    assert loads == []
+    engine.decode(encoded, requests, Options(beam_size=6).search)
+    assert loads == ["load"]
