@@ -26,10 +26,10 @@ CASES = (
         for limit, flag in ONEDNN_BFLOAT16.items()
         for compute_type in ("int8", "bfloat16")
     ),
+    # in float32, CTranslate2's matrix products depend on the number of rows in the seventh digit
     *(
-        ("ctranslate2", compute_type, "CT2_FORCE_CPU_ISA", limit, flag)
+        ("ctranslate2", "int8", "CT2_FORCE_CPU_ISA", limit, flag)
         for limit, flag in (("GENERIC", ""), ("AVX2", "avx2"), ("AVX512", "avx512bw"))
-        for compute_type in ("int8", "float32")
     ),
     ("ctranslate2", "int8", "MKL_ENABLE_INSTRUCTIONS", "AVX2", "avx2"),
     *(
