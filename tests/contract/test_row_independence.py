@@ -34,12 +34,12 @@ CASES = (
     ("ctranslate2", "int8", "MKL_ENABLE_INSTRUCTIONS", "AVX2", "avx2"),
     *(
         ("torch", compute_type, "ATEN_CPU_CAPABILITY", limit, flag)
-        for limit, flag in (("default", ""), ("avx2", "avx2"), ("avx512", "avx512bw"))
+        for limit, flag in (("default", ""), ("avx2", "avx2"))
         for compute_type in ("float32", "bfloat16")
     ),
     *(
         ("torch", "bfloat16", "ONEDNN_MAX_CPU_ISA", limit, flag)
-        for limit, flag in (ONEDNN | ONEDNN_BFLOAT16).items()
+        for limit, flag in ({"AVX2": "avx2"} | ONEDNN_BFLOAT16).items()
     ),
 )
 
@@ -88,4 +88,5 @@ def test_rows_are_independent_with_fewer_instructions(
         pytest.skip(f"this processor has no {flag}")
     if (engine, compute_type, limit) == ("openvino", "int8_float32", "AVX2"):
         pytest.skip("OpenVINO selects 8-bit kernels by the processor and fails with this limit")
-    check(engine, compute_type, **{variable: limit})
+    extent = ["quick"] if engine == "torch" else []  # PyTorch takes minutes for all batches
+    check(engine, compute_type, *extent, **{variable: limit})
