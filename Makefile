@@ -40,7 +40,7 @@ test: lint $(VENV)/.speech
 test-all: lint $(VENV)/.speech
 	$(PYTEST) $(PARALLEL) -m "not kaldi and not torch"
 	@$(MAKE) --no-print-directory $(VENV)/.kaldi
-	$(PYTEST) -m "kaldi or torch"
+	OMP_NUM_THREADS=1 $(PYTEST) $(PARALLEL) -m "kaldi or torch"
 	@$(MAKE) --no-print-directory oldest beside
 
 # The oldest versions of Python and of the dependencies: unit tests, contracts, the drop-in, the

@@ -2,6 +2,7 @@
 
 from collections.abc import Generator, Iterable, Iterator
 from contextlib import ExitStack, nullcontext
+from dataclasses import fields
 from os import PathLike
 from typing import Literal, TypeVar, cast, overload
 
@@ -9,7 +10,7 @@ from typing_extensions import Unpack
 
 from whisperbatch.audio.reader import AudioReader, open_audio
 from whisperbatch.engines.keywords import LoadKeywords, settings_of
-from whisperbatch.errors import WhisperBatchError
+from whisperbatch.errors import OptionError, WhisperBatchError
 from whisperbatch.loading import DEFAULT_MODEL, LOAD_PARAMETERS, load
 from whisperbatch.options import (
     DETECTION_PARAMETERS,
@@ -18,6 +19,7 @@ from whisperbatch.options import (
     OptionKeywords,
     Options,
     for_detection,
+    hint_for,
     resolve,
     with_parameters,
 )
@@ -265,7 +267,16 @@ def _resolve(options: Options | None, keywords: Keywords) -> tuple[LoadKeywords,
 
 
 def _split(keywords: Keywords) -> tuple[LoadKeywords, OptionKeywords]:
-    """Separate the keywords of `load` from the options."""
+    """Separate the keywords of `load` from the options.
+
+    Raises:
+        OptionError: a keyword is neither.
+    """
+    names = LOAD_PARAMETERS.keys() | {field.name for field in fields(Options)}
+    for name in keywords:
+        if name not in names:
+            hint = hint_for(name, names) or "help(whisperbatch.transcribe) lists all options"
+            raise OptionError(f"{name} is not an option; {hint}")
     load_keywords = {name: value for name, value in keywords.items() if name in LOAD_PARAMETERS}
     options = {name: value for name, value in keywords.items() if name not in LOAD_PARAMETERS}
     return cast("LoadKeywords", load_keywords), cast("OptionKeywords", options)

@@ -32,14 +32,16 @@ def load(
         model: a name (for example "base"), a directory of CTranslate2 weights, or a Hugging Face
             repository. "torch" also loads transformers' weights (*.safetensors) from a directory or
             repository.
-        device: "auto" uses CUDA if there is a GPU that works, otherwise the CPU.
+        device: "auto" uses CUDA if there is a GPU that works, otherwise the CPU. "openvino" always
+            runs on the CPU.
         engine: the library that runs the model: "openvino" (extra `openvino`) is the fastest on a
             CPU, "ctranslate2" runs on CPU and CUDA, and "torch" (extra `torch`) is PyTorch. "auto"
-            is "openvino" on a CPU if it is installed, otherwise "ctranslate2". Or a settings
-            object: `CTranslate2Settings`, `OpenVinoSettings` or `TorchSettings`.
+            is "openvino" on a CPU if it is installed, otherwise "ctranslate2". In Python, `engine`
+            is a name or a settings object (`CTranslate2Settings`, `OpenVinoSettings`,
+            `TorchSettings`).
         **settings: these keywords, if `engine` is a name:
-        device_index: For ctranslate2: number of the CUDA device. A tuple of numbers loads a copy of
-            the weights on each device. For torch: number of the CUDA device.
+        device_index: For ctranslate2: number of the CUDA device, or several numbers. Each device
+            gets a copy of the weights. For torch: number of the CUDA device.
         compute_type: For ctranslate2: type of the weights and of the arithmetic: "int8", "float16",
             "float32", or another type of CTranslate2. "auto": float16 on CUDA and int8 on a CPU, if
             the device supports the type. For openvino: "int8" stores the weights in 8 bits;
@@ -47,10 +49,11 @@ def load(
             supports bfloat16, otherwise in float32. "int8_float32" and "float32" always compute in
             float32. "auto": int8. For torch: "float32", "bfloat16" or "float16". "auto": float16 on
             CUDA, bfloat16 on a CPU that supports bfloat16, otherwise float32.
-        inter_threads: number of batches computed at a time on each device. Only for ctranslate2 and
-            openvino.
-        intra_threads: CPU threads for each batch; 0 divides the cores between the batches. Refused
-            on CUDA. Only for ctranslate2 and openvino.
+        inter_threads: For ctranslate2: number of batches computed at a time on each device. For
+            openvino: number of batches computed at a time.
+        intra_threads: For ctranslate2: CPU threads for each batch; 0 divides the cores between the
+            batches. Refused on CUDA. For openvino: CPU threads for each batch; 0 divides the cores
+            between the batches.
         flash_attention: compute attention with the Flash Attention 2 kernels, on CUDA only. Only
             for ctranslate2.
         quantization: store the decoder's weights in 4 bits ("hqq4") or 8 bits ("int8"). Only for

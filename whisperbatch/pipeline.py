@@ -148,6 +148,7 @@ class PipelineRun:
         ordered: bool = True,
     ) -> None:
         options = options_for(engine, options)
+        engine.check(options.search)
         self._engine = engine
         self._openers = openers
         self._options = options

@@ -1,13 +1,14 @@
 """The state of one recording: everything that a run knows about it, except its rows.
 
-`PipelineRun` creates the state when the recording begins. Every row of the recording and its `End`
-refer to the state, so no stage needs a table of recordings. The state is freed with the last of
+`PipelineRun` creates the state when the recording begins, and has the only table of recordings.
+Every row of the recording and its `End` refer to the state. The state is freed with the last of
 these references, after the recording has ended.
 
-Each field is changed by one stage only, in the order of the recording's rows:
+Who changes which field, in the order of the recording's rows:
 
     reader                               the thread that reads the recording
-    language, switching                  the language stage
+    language                             this thread (language windows), then the language stage
+    switching                            the language stage
     error, history                       the workers, with `changed`
     published, counts and omissions      the caller's thread
 """

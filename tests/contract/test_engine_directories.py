@@ -65,7 +65,8 @@ def test_an_engine_decodes_and_aligns(directory: Path, name: str) -> None:
         )
         # with these small sizes the last digits may differ; see test_row_independence.py
         assert alone.hypothesis.tokens == expected.hypothesis.tokens
-        assert alone.hypothesis.avg_logprob == pytest.approx(expected.hypothesis.avg_logprob)
+        score = expected.hypothesis.avg_logprob
+        assert alone.hypothesis.avg_logprob == pytest.approx(score, abs=1e-4)
     texts = [AlignRequest(request.start, (1, 2, 3), request.frames) for request in requests]
     assert [len(row.starts) for row in engine.align(encoded, texts)] == [3, 3, 3]
     if engine.is_multilingual:

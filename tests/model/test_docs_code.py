@@ -15,7 +15,7 @@ BLOCKS = [
     pytest.param(
         block,
         id=f"{page.relative_to(ROOT)}-{number}",
-        marks=[pytest.mark.torch] if 'engine="torch"' in block else [],
+        marks=[pytest.mark.torch] if 'engine="torch"' in block or "TorchSettings" in block else [],
     )
     for page in PAGES
     for number, block in enumerate(

@@ -15,9 +15,10 @@ import pytest
 import whisperbatch as wb
 from tests.unit.fakes import EncodedRow, FakeEngine, noise, worker_threads
 from tests.unit.synthetic_speech import RampExtractor, ramp
-from whisperbatch import Options, Transcriber
+from whisperbatch import OptionError, Options, Transcriber
 from whisperbatch.audio.reader import open_audio
 from whisperbatch.decoding.batch_decoder import BatchDecoder, RowResult
+from whisperbatch.options import SearchOptions
 from whisperbatch.pipeline import PipelineRun
 from whisperbatch.protocols import Encoded
 from whisperbatch.recording import RecordingState
@@ -259,3 +260,16 @@ def test_the_state_of_a_recording_is_freed_after_its_end(
     assert ended == 60
     assert live_states() == before
     run.stop()
+
+
+def test_an_option_that_the_engine_cannot_honour_is_refused_before_a_recording_is_read() -> None:
+    class GreedyEngine(FakeEngine):
+        def check(self, options: SearchOptions) -> None:
+            if options.beam_size > 1:
+                raise OptionError(f"beam_size={options.beam_size} needs another engine")
+
+    with Transcriber(GreedyEngine()) as asr:
+        with pytest.raises(OptionError, match="beam_size=5 needs another engine"):
+            asr.transcribe_many(iter(()))
+        assert asr.transcribe(ramp(3), vad=False, beam_size=1).segments
+        assert asr.detect_language(ramp(3), vad=False).language == "fr"  # no search

@@ -58,6 +58,11 @@ def _parse_integers(text: str) -> tuple[int, ...]:
     return tuple(int(part) for part in _parts(text))
 
 
+def _parse_devices(text: str) -> int | tuple[int, ...]:
+    values = _parse_integers(text)
+    return values if len(values) != 1 else values[0]
+
+
 def _parse_temperatures(text: str) -> float | tuple[float, ...]:
     values = tuple(float(part) for part in _parts(text))
     return values if len(values) != 1 else values[0]
@@ -84,7 +89,7 @@ PARSERS: Final[dict[object, Callable[[str], Any]]] = {
     float: float,
     tuple[int, ...]: _parse_integers,
     tuple[str, ...]: lambda text: tuple(_parts(text)),
-    int | tuple[int, ...]: _parse_integers,
+    int | tuple[int, ...]: _parse_devices,
     TEMPERATURES: _parse_temperatures,
     RANGES: _parse_ranges,
 }

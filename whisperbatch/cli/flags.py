@@ -22,6 +22,7 @@ from whisperbatch.cli.flag_values import (
     parser_of,
     without_none,
 )
+from whisperbatch.engines.keywords import EngineName
 from whisperbatch.options import documented_fields, with_parameters
 from whisperbatch.writers import SubtitleOptions
 
@@ -95,7 +96,9 @@ def load_flags(names: Iterable[str], panel: str) -> Iterator[inspect.Parameter]:
     parameters = inspect.signature(load).parameters
     for name in names:
         parameter = parameters[name]
-        yield make_flag(name, parameter.annotation, parameter.default, descriptions[name], panel)
+        # a settings object cannot be written as text
+        annotation = EngineName if name == "engine" else parameter.annotation
+        yield make_flag(name, annotation, parameter.default, descriptions[name], panel)
 
 
 def make_flag(

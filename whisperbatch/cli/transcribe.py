@@ -207,13 +207,14 @@ def _plan(arguments: TranscribeArguments) -> _Plan:
         make_folder(output_dir)
     # a run without --resume updates a ledger that exists, but creates none
     has_ledger = arguments.resumes or (ledger_dir / LEDGER_NAME).exists()
-    transformers = settings_of(arguments.load_keywords).reads_transformers
+    engine = settings_of(arguments.load_keywords)
+    engine.check(options.search)
     return _Plan(
         items=items,
         options=options,
         text=not many and not arguments.json_lines,
         ledger_dir=ledger_dir if has_ledger and items[0].outputs else None,
-        weights=fingerprint(find_model(arguments.model, transformers=transformers)),
+        weights=fingerprint(find_model(arguments.model, transformers=engine.reads_transformers)),
     )
 
 

@@ -51,7 +51,7 @@ def advance(recording: RecordingState, index: int, tokens: Sequence[int]) -> tup
 
 
 def only_corrects_words(without_context: Sequence[str], with_context: Sequence[str]) -> bool:
-    """Return whether the two texts differ in single words at most.
+    """Return whether the two texts differ in a few words here and there at most.
 
     Args:
         without_context: normalised words of the text that was decoded without context.

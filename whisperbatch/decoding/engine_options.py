@@ -17,7 +17,6 @@ def options_for(engine: Engine, options: Options) -> Options:
     Raises:
         OptionError: the model does not support an option.
     """
-    engine.check(options.search)
     vocabulary = WhisperTokenizer(engine.tokenizer, multilingual=engine.is_multilingual)
     Prompts(options, vocabulary)
     for token in options.suppress_tokens:

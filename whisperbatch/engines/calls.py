@@ -4,7 +4,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from whisperbatch.errors import ClosedError, EngineError
+from whisperbatch.errors import ClosedError, EngineError, ModelError, WhisperBatchError
 
 
 class Calls:
@@ -26,7 +26,8 @@ class Calls:
 
         Raises:
             ClosedError: the engine is closed.
-            EngineError: the block raised a RuntimeError or ValueError.
+            EngineError: the block raised a ModelError (weights that are loaded late), a
+                RuntimeError or a ValueError.
         """
         with self._changed:
             if self._closed:
@@ -34,9 +35,11 @@ class Calls:
             self._active += 1
         try:
             yield
+        except ModelError as error:
+            raise EngineError(str(error)) from error
+        except WhisperBatchError:
+            raise
         except (RuntimeError, ValueError) as error:
-            if isinstance(error, ClosedError):
-                raise
             raise EngineError(f"model {self._name}: {error}") from error
         finally:
             with self._changed:

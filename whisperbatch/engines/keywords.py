@@ -5,6 +5,7 @@ Importing this file loads no large package.
 
 import inspect
 import logging
+import re
 from collections.abc import Mapping
 from dataclasses import fields
 from importlib.metadata import PackageNotFoundError, version
@@ -13,6 +14,7 @@ from typing import Any, Final, Literal, TypeAlias, get_args
 from whisperbatch.engines.keyword_types import EngineKeywords
 from whisperbatch.engines.settings import SETTINGS, EngineSettings, OpenVinoComputeType
 from whisperbatch.errors import MissingExtraError, OptionError
+from whisperbatch.options import Options, hint_for
 
 MIN_OPENVINO: Final = (2026, 4)
 """In older versions, the result of a row depends on the other rows of its batch."""
@@ -56,6 +58,8 @@ def choose_settings(
     Raises:
         OptionError: see `load_engine`.
     """
+    check_names(keywords)
+    keywords = {name: value for name, value in keywords.items() if value != _default(name)}
     if isinstance(engine, EngineSettings):
         if keywords:
             raise OptionError(f"{next(iter(keywords))}: give this setting in the settings object")
@@ -63,13 +67,31 @@ def choose_settings(
     if engine == "auto":
         engine = "openvino" if openvino_fits(device, keywords) else "ctranslate2"
     if not isinstance(engine, str) or engine not in SETTINGS:
-        raise OptionError(f"engine={engine!r} is none of auto, {', '.join(SETTINGS)}")
+        hint = "; a settings class needs parentheses" if isinstance(engine, type) else ""
+        raise OptionError(f"engine={engine!r} is none of auto, {', '.join(SETTINGS)}{hint}")
     for name, value in keywords.items():
         if name not in _names(engine):
-            others = [repr(other) for other in SETTINGS if name in _names(other)]
-            hint = f"; give engine={' or '.join(others)}" if others else ""
-            raise OptionError(f"{name}={value!r} has no effect with engine={engine!r}{hint}")
+            others = " or ".join(repr(other) for other in SETTINGS if name in _names(other))
+            raise OptionError(
+                f"{name}={value!r} has no effect with engine={engine!r}; give engine={others}"
+            )
     return SETTINGS[engine](**keywords)
+
+
+def check_names(keywords: Mapping[str, Any]) -> None:
+    """Check that each keyword is a setting of an engine.
+
+    Raises:
+        OptionError: the message says how to correct the name.
+    """
+    names = {name for engine in SETTINGS for name in _names(engine)}
+    for name in keywords:
+        if name in names:
+            continue
+        if name in {field.name for field in fields(Options)}:
+            raise OptionError(f"{name} is not a keyword of load; give {name} to transcribe")
+        hint = hint_for(name, names) or "help(whisperbatch.load) lists all keywords"
+        raise OptionError(f"{name} is not a keyword of load; {hint}")
 
 
 def settings_of(keywords: Mapping[str, Any]) -> EngineSettings:
@@ -81,9 +103,13 @@ def settings_of(keywords: Mapping[str, Any]) -> EngineSettings:
 
 def openvino_fits(device: str, keywords: Mapping[str, Any]) -> bool:
     """Return whether "auto" is OpenVINO with these keywords."""
-    if keywords.keys() - _names("openvino") or is_cuda(device):
+    if is_cuda(device):
         return False
+    other = [name for name in keywords if name not in _names("openvino")]
     if keywords.get("compute_type", "auto") not in get_args(OpenVinoComputeType):
+        other.append("compute_type")
+    if other:
+        log.info("engine: not openvino, because of %s", ", ".join(other))
         return False
     try:
         check_openvino()
@@ -116,11 +142,17 @@ def check_openvino() -> None:
         raise MissingExtraError(
             "OpenVINO is not installed: pip install 'whisperbatch[openvino]'"
         ) from None
-    numbers = tuple(int(part) for part in installed.split(".")[:2] if part.isdigit())
-    if numbers < MIN_OPENVINO:
+    numbers = re.match(r"(\d+)\.(\d+)", installed)
+    if numbers and tuple(map(int, numbers.groups())) < MIN_OPENVINO:
+        needed = ".".join(map(str, MIN_OPENVINO))
         raise MissingExtraError(
-            f"OpenVINO {installed} is too old: pip install --upgrade 'whisperbatch[openvino]'"
+            f"OpenVINO {installed} is older than {needed}: "
+            "pip install --upgrade 'whisperbatch[openvino]'"
         )
+
+
+def _default(name: str) -> object:
+    return setting_parameters()[name].default
 
 
 def _names(engine: str) -> set[str]:

@@ -2,7 +2,7 @@
 
 import logging
 from os import PathLike
-from typing import Any
+from typing import Any, cast
 
 import ctranslate2
 
@@ -46,22 +46,22 @@ def load_engine(
     settings = choose_settings(engine, device, keywords)
     if isinstance(settings, TorchSettings):
         return _load_torch(model, device, settings)
+    info = ModelInfo.read(find_model(model), str(model))
     if isinstance(settings, CTranslate2Settings):
-        return _load_ctranslate2(model, device, settings)
+        return _load_ctranslate2(info, device, settings)
     if not isinstance(settings, OpenVinoSettings):
         raise OptionError(f"engine={engine!r} is not the settings of an engine")
     try:
-        return _load_openvino(model, device, settings)
-    except ModelError as error:
+        return _load_openvino(info, device, settings)
+    except (ModelError, MissingExtraError) as error:
         if engine != "auto":
             raise
         log.info("OpenVINO cannot run the model, so CTranslate2 runs it: %s", error)
-        return _load_ctranslate2(model, device, CTranslate2Settings(**keywords))
+        settings = choose_settings("ctranslate2", device, keywords)
+        return _load_ctranslate2(info, device, cast("CTranslate2Settings", settings))
 
 
-def _load_ctranslate2(
-    model: str | PathLike[str], device: str, settings: CTranslate2Settings
-) -> Engine:
+def _load_ctranslate2(info: ModelInfo, device: str, settings: CTranslate2Settings) -> Engine:
     from whisperbatch.engines.ctranslate2.cuda import usable_device  # noqa: PLC0415 - heavy
     from whisperbatch.engines.ctranslate2.engine import CTranslate2Engine  # noqa: PLC0415 - heavy
 
@@ -71,18 +71,17 @@ def _load_ctranslate2(
         device_count=ctranslate2.get_cuda_device_count(),
         library="CTranslate2",
     )
-    info = ModelInfo.read(find_model(model), str(model))
     return CTranslate2Engine(info, device=chosen, settings=settings)
 
 
-def _load_openvino(model: str | PathLike[str], device: str, settings: OpenVinoSettings) -> Engine:
+def _load_openvino(info: ModelInfo, device: str, settings: OpenVinoSettings) -> Engine:
     if device == "cuda":
         raise OptionError("engine='openvino' runs on the CPU; leave out device='cuda'")
     check_openvino()
     from whisperbatch.engines.openvino.engine import OpenVinoEngine  # noqa: PLC0415 - an extra
 
     choose_device(device, (0,), device_count=0, library="OpenVINO")
-    return OpenVinoEngine(ModelInfo.read(find_model(model), str(model)), settings=settings)
+    return OpenVinoEngine(info, settings=settings)
 
 
 def _load_torch(model: str | PathLike[str], device: str, settings: TorchSettings) -> Engine:

@@ -47,8 +47,8 @@ class CTranslate2Settings(EngineSettings):
     """Settings of the engine "ctranslate2", for CPU and CUDA.
 
     Attributes:
-        device_index: number of the CUDA device. A tuple of numbers loads a copy of the weights on
-            each device.
+        device_index: number of the CUDA device, or several numbers. Each device gets a copy of the
+            weights.
         compute_type: type of the weights and of the arithmetic: "int8", "float16", "float32", or
             another type of CTranslate2. "auto": float16 on CUDA and int8 on a CPU, if the device
             supports the type.
@@ -68,10 +68,16 @@ class CTranslate2Settings(EngineSettings):
     flash_attention: bool = False
 
     def __post_init__(self) -> None:
-        if not self.devices or not all(type(index) is int for index in self.devices):
+        if isinstance(self.device_index, list):
+            object.__setattr__(self, "device_index", tuple(self.device_index))
+        numbers = {index for index in self.devices if type(index) is int}
+        if not numbers or len(numbers) < len(self.devices):
             raise OptionError(
-                f"device_index={self.device_index!r} must be one device number or several"
+                f"device_index={self.device_index!r} must be a device number, or several different "
+                "numbers"
             )
+        if not isinstance(self.compute_type, str):
+            raise OptionError(f"compute_type={self.compute_type!r} must be a name such as 'int8'")
         _check_threads(self.inter_threads, self.intra_threads)
         _check_boolean("flash_attention", self.flash_attention)
 
@@ -89,9 +95,8 @@ class OpenVinoSettings(EngineSettings):
         compute_type: "int8" stores the weights in 8 bits; "bfloat16" stores the weights as they
             are. Both compute in bfloat16 if the processor supports bfloat16, otherwise in float32.
             "int8_float32" and "float32" always compute in float32. "auto": int8.
-        inter_threads: number of batches computed at a time on each device.
-        intra_threads: CPU threads for each batch; 0 divides the cores between the batches. Refused
-            on CUDA.
+        inter_threads: number of batches computed at a time.
+        intra_threads: CPU threads for each batch; 0 divides the cores between the batches.
 
     Raises:
         OptionError: a value has the wrong type or is out of range.
@@ -149,6 +154,8 @@ class TorchSettings(EngineSettings):
             raise OptionError(
                 f"group_size={self.group_size} has no effect without quantization='hqq4'"
             )
+        if not isinstance(self.draft_model, str | PathLike | None):
+            raise OptionError(f"draft_model={self.draft_model!r} must be a name or a directory")
         _check_boolean("compile", self.compile)
 
     def check(self, options: SearchOptions) -> None:

@@ -143,8 +143,13 @@ class Job:
             make_folder(output.parent)
             if self.ledger:
                 self.ledger.begin(output)
-            write(transcript, output)
-            if self.ledger and fingerprint:
+            try:
+                write(transcript, output)
+            except BaseException:
+                if self.ledger:  # an existing file of this name is unchanged
+                    self.ledger.finish(output, None)
+                raise
+            if self.ledger:
                 self.ledger.finish(output, fingerprint)
 
 

@@ -215,7 +215,10 @@ def _checked(encoded: Encoded) -> _Batch:
 
 
 def _changed(options: SearchOptions) -> dict[str, object]:
-    """Return the options that are not at their defaults: a new option changes no stored key."""
+    """Return the options that are not at their defaults.
+
+    A new option with a default therefore changes no key, as long as the version stays the same.
+    """
     return {
         field.name: getattr(options, field.name)
         for field in fields(SearchOptions)

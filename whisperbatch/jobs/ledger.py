@@ -30,7 +30,7 @@ TABLES: Final = """
 CREATE TABLE IF NOT EXISTS finished (
     output BLOB PRIMARY KEY, -- path of the file, relative to the ledger's directory if inside it
     made   TEXT NOT NULL,    -- fingerprint of the recording, the model and the options
-    stamp  TEXT NOT NULL     -- size and time of the file after it was written
+    stamp  TEXT NOT NULL     -- size and time of the file after it was written; empty before
 ) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS journal (
     number INTEGER PRIMARY KEY AUTOINCREMENT,
@@ -47,11 +47,13 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """The ledger's entry for a finished output.
+    """The ledger's entry for an output that is finished or was being written.
 
     Attributes:
-        fingerprint: of the recording, the model and the options that the output was made with.
-        unmodified: whether the file still has the size and time that it was written with.
+        fingerprint: of the recording, the model and the options that the output was made with;
+            empty if the process was killed while it wrote the output.
+        unmodified: whether the file still has the size and time that it was written with, or was
+            being written.
     """
 
     fingerprint: str
@@ -116,16 +118,26 @@ class Ledger:
         self.close()
 
     def entry(self, output: Path) -> Entry | None:
-        """Return the entry of an output; None if the output was never finished."""
+        """Return the entry of an output; None if no run has written the output."""
         rows = self._read("SELECT made, stamp FROM finished WHERE output = ?", self._name(output))
-        return Entry(rows[0][0], rows[0][1] == _stamp(output)) if rows else None
+        if not rows:
+            return None
+        [(fingerprint, stamp)] = rows
+        return Entry(fingerprint, not stamp or stamp == _stamp(output))
 
     def begin(self, output: Path) -> None:
-        """Delete the entry of an output that is about to be written."""
-        self._write("DELETE FROM finished WHERE output = ?", self._name(output))
+        """Note that an output is about to be written.
 
-    def finish(self, output: Path, fingerprint: str) -> None:
-        """List an output as finished."""
+        If the process is killed before `finish`, a file of this name is not taken for a file of
+        other origin.
+        """
+        self._write("INSERT OR REPLACE INTO finished VALUES (?, '', '')", self._name(output))
+
+    def finish(self, output: Path, fingerprint: str | None) -> None:
+        """List an output as finished. None deletes its entry: the output is made each time."""
+        if fingerprint is None:
+            self._write("DELETE FROM finished WHERE output = ?", self._name(output))
+            return
         values = (self._name(output), fingerprint, _stamp(output))
         self._write("INSERT OR REPLACE INTO finished VALUES (?, ?, ?)", *values)
 

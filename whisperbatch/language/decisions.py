@@ -23,7 +23,7 @@ LAST_REVISION: Final = 64  # chunks scored before the last revision; later chunk
 
 
 def needs_scores(item: Item, options: LanguageOptions) -> bool:
-    """Whether an item is a row whose language scores the language stage needs."""
+    """Return whether an item is a row whose language scores the language stage needs."""
     if not isinstance(item, Row):
         return False
     if options.multilingual:

@@ -115,6 +115,6 @@ def decide_languages(batches: Iterable[Sequence[Item]], options: LanguageOptions
 
 
 def _is_voter(item: Item, options: LanguageOptions) -> bool:
-    """Whether an item is a row that makes the first decision for its recording."""
+    """Return whether an item is a row that makes the first decision for its recording."""
     votes = not options.multilingual and needs_scores(item, options)
     return votes and isinstance(item, Row) and item.chunk.index < VOTERS

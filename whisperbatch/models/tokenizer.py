@@ -1,4 +1,4 @@
-"""A model's tokenizer: from its directory, otherwise the one of OpenAI's with its vocabulary.
+"""A model's tokenizer: from its directory, otherwise OpenAI's tokenizer for the same vocabulary.
 
 Converted models often lack tokenizer.json. OpenAI's models have three vocabularies:
 

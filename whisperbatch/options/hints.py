@@ -35,6 +35,10 @@ OTHER_NAMES: Final[Mapping[str, tuple[str, str]]] = MappingProxyType(
         "hallucination_silence_threshold": ("hallucination_filter", ""),
         "cpu_threads": ("intra_threads", LOAD),
         "num_workers": ("inter_threads", LOAD),
+        # earlier versions of whisperbatch
+        "encoder": ("engine", LOAD),
+        "decoder": ("engine", LOAD),
+        "assistant": ("draft_model", LOAD),
         # transformers
         "num_beams": ("beam_size", ""),
         "chunk_length_s": ("chunk_length", SECONDS),

@@ -4,6 +4,7 @@ from typing import Annotated, Any, get_args, get_origin
 
 import pytest
 import typer
+from typer.testing import CliRunner
 
 from whisperbatch.cli import flag_values, flags
 from whisperbatch.cli.app import DETECTION, LOAD_KEYWORDS, OPTIONS, SWITCHES
@@ -149,3 +150,29 @@ def test_the_entries_of_docstrings_are_found() -> None:
     assert "1 is greedy search" in entries["beam_size"]
     assert entries.keys() == {field.name for field in fields(SearchOptions)}
     assert documented_fields(object()) == {}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        ("--engine torch --draft-model tiny", {"engine": "torch", "draft_model": "tiny"}),
+        ("--engine openvino --intra-threads 2", {"engine": "openvino", "intra_threads": 2}),
+        ("--device-index 1 --flash-attention", {"device_index": 1, "flash_attention": True}),
+        ("--device-index 0,1 --device cuda", {"device_index": (0, 1), "device": "cuda"}),
+        ("--quantization hqq4 --group-size 32", {"quantization": "hqq4", "group_size": 32}),
+        ("--quantization int8 --compile", {"quantization": "int8", "compile": True}),
+        ("--compute-type int8 --inter-threads 3", {"compute_type": "int8", "inter_threads": 3}),
+    ],
+)
+def test_the_flags_of_load_are_parsed(arguments: str, expected: dict[str, Any]) -> None:
+    found: dict[str, Any] = {}
+    app = typer.Typer()
+
+    @app.command()
+    @flags.with_flags(*flags.load_flags(LOAD_KEYWORDS, "Model"))
+    def command(**keywords: Any) -> None:
+        found.update(flags.given_flags(keywords))
+
+    result = CliRunner().invoke(app, arguments.split())
+    assert result.exit_code == 0, result.output
+    assert found == expected

@@ -5,7 +5,6 @@ import pytest
 from tests.unit.fakes import FakeEngine
 from whisperbatch import OptionError, Options
 from whisperbatch.decoding.engine_options import options_for
-from whisperbatch.options import SearchOptions
 
 
 @pytest.mark.parametrize(
@@ -19,17 +18,6 @@ def test_translation_by_a_model_that_only_transcribes_is_refused(given: Any, nam
     with pytest.raises(OptionError, match=f"{name}.*model fake was trained for transcription only"):
         options_for(FakeEngine(can_translate=False), Options(**given))
     assert options_for(FakeEngine(), Options(**given)) == Options(**given)
-
-
-def test_an_option_that_the_engine_cannot_honour_is_refused_before_decoding() -> None:
-    class GreedyEngine(FakeEngine):
-        def check(self, options: SearchOptions) -> None:
-            if options.beam_size > 1:
-                raise OptionError(f"beam_size={options.beam_size} needs another engine")
-
-    with pytest.raises(OptionError, match="beam_size=5 needs another engine"):
-        options_for(GreedyEngine(), Options())
-    assert options_for(GreedyEngine(), Options(beam_size=1)) == Options(beam_size=1)
 
 
 def test_an_english_only_model_gets_english() -> None:

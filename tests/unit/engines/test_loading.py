@@ -123,8 +123,11 @@ def test_a_settings_object_is_used_as_it_is() -> None:
 @pytest.mark.parametrize(
     ("engine", "given", "message"),
     [
-        (CTranslate2Settings, {"device_index": ()}, "must be one device number or several"),
-        (CTranslate2Settings, {"device_index": "0"}, "must be one device number or several"),
+        (CTranslate2Settings, {"device_index": ()}, "must be a device number, or several"),
+        (CTranslate2Settings, {"device_index": "0"}, "must be a device number, or several"),
+        (CTranslate2Settings, {"device_index": (0, 0)}, "must be a device number, or several"),
+        (CTranslate2Settings, {"compute_type": ["int8"]}, "must be a name such as 'int8'"),
+        (TorchSettings, {"draft_model": 5}, "draft_model=5 must be a name or a directory"),
         (CTranslate2Settings, {"inter_threads": 0}, "inter_threads=0 must be a whole number"),
         (CTranslate2Settings, {"intra_threads": True}, "intra_threads=True must be a whole"),
         (CTranslate2Settings, {"flash_attention": 1}, "flash_attention must be True or False"),
@@ -200,3 +203,55 @@ def test_the_error_names_pytorchs_extra(monkeypatch: pytest.MonkeyPatch) -> None
 def test_settings_that_pytorch_cannot_honour_are_refused(given: Any, message: str) -> None:
     with pytest.raises(OptionError, match=message):
         wb.load("tiny.en", engine="torch", **given)
+
+
+@pytest.mark.parametrize(
+    ("engine", "given", "expected"),
+    [
+        ("auto", {"device_index": 0, "quantization": None}, OpenVinoSettings()),
+        ("torch", {"inter_threads": 1}, TorchSettings()),
+        ("ctranslate2", {"device_index": [1, 0]}, CTranslate2Settings(device_index=(1, 0))),
+    ],
+)
+def test_keywords_at_their_defaults_have_no_effect_and_lists_are_tuples(
+    monkeypatch: pytest.MonkeyPatch, engine: str, given: Any, expected: EngineSettings
+) -> None:
+    use(monkeypatch, openvino="2026.4.0")
+    assert choose_settings(engine, "auto", given) == expected
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        (
+            {"compute_typ": "int8"},
+            r"compute_typ is not a keyword of load; did you mean compute_type",
+        ),
+        ({"beam_size": 1}, "beam_size is not a keyword of load; give beam_size to transcribe"),
+        ({"encoder": "openvino"}, "encoder is not a keyword of load; use engine"),
+        ({"cpu_threads": 4}, "cpu_threads is not a keyword of load; use intra_threads"),
+        ({"xyzzy": 4}, r"help\(whisperbatch.load\) lists all keywords"),
+    ],
+)
+def test_the_error_of_an_unknown_keyword_says_how_to_correct_it(given: Any, message: str) -> None:
+    with pytest.raises(OptionError, match=message):
+        wb.load("tiny.en", **given)
+    if "beam_size" not in given:
+        with pytest.raises(
+            OptionError, match=message.split(" ", maxsplit=1)[0] if "xyzzy" not in given else "x"
+        ):
+            wb.transcribe("missing.wav", **given)
+
+
+def test_a_settings_class_without_parentheses_is_refused() -> None:
+    with pytest.raises(OptionError, match="a settings class needs parentheses"):
+        wb.load("tiny.en", engine=TorchSettings)  # type: ignore[arg-type]
+
+
+def test_a_missing_model_is_looked_for_only_once(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    use(monkeypatch, openvino="2026.4.0")
+    with caplog.at_level("INFO"), pytest.raises(wb.ModelError, match="'bas'"):
+        wb.load("bas")
+    assert "CTranslate2 runs it" not in caplog.text

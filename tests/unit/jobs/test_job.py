@@ -142,6 +142,38 @@ def test_files_of_other_origin_are_replaced_only_with_redo(
     assert "was modified after it was written" in str(modified.error)
 
 
+@pytest.mark.parametrize("moment", ["before the file is there", "after the file is there"])
+def test_a_kill_while_an_output_is_written_does_not_make_it_foreign(
+    recordings: list[Path], ledger: Ledger, moment: str
+) -> None:
+    [item, *_] = items_of(recordings)
+    [output] = item.outputs
+    run_events(level_engine(), [item], ledger)
+    text = output.read_text()
+    output.write_text(text if moment.startswith("after") else "the output of other settings")
+    ledger.begin(output)  # and then the process is killed
+    remaining = job(ledger).remaining(item)
+    assert remaining == item
+    run_events(level_engine(), [item], ledger)
+    assert output.read_text() == text
+    assert done(item, ledger)
+
+
+def test_a_failed_write_leaves_a_file_of_other_origin_foreign(
+    recordings: list[Path], ledger: Ledger
+) -> None:
+    [item, *_] = items_of(recordings)
+    item.outputs[0].write_text("my notes")
+
+    def fail(*_: object) -> None:
+        raise WriteError("disk full")
+
+    with Transcriber(level_engine()) as asr:
+        events = list(run_job(asr, [item], OPTIONS, job(ledger, redo=True), write=fail))
+    assert isinstance(events[-1], Failed)
+    assert isinstance(job(ledger).remaining(item), Failed)
+
+
 def test_the_digest_depends_on_everything_but_the_batch_size() -> None:
     expected = digest("weights", OPTIONS, ("srt",))
     assert expected == digest("weights", Options(**{**vars(OPTIONS), "batch_size": 7}), ("srt",))

@@ -35,7 +35,7 @@ def test_a_finished_output_stays_listed(directory: Path, output: Path) -> None:
         assert ledger.entry(directory / "b.srt") is None
 
 
-def test_an_entry_shows_a_modified_file_and_is_deleted_when_the_output_is_written_again(
+def test_an_entry_shows_a_modified_file_and_a_file_that_was_being_written(
     directory: Path, output: Path
 ) -> None:
     with Ledger(directory) as ledger:
@@ -43,6 +43,9 @@ def test_an_entry_shows_a_modified_file_and_is_deleted_when_the_output_is_writte
         output.write_text("edited")
         assert ledger.entry(output) == Entry("one", unmodified=False)
         ledger.begin(output)
+        output.write_text("written, and then the process was killed")
+        assert ledger.entry(output) == Entry("", unmodified=True)
+        ledger.finish(output, None)
         assert ledger.entry(output) is None
 
 

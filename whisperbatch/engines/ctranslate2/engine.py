@@ -89,10 +89,14 @@ class CTranslate2Engine:
     @functools.cached_property
     def fingerprint(self) -> str:
         """See `protocols.Engine`."""
+        return f"{self._model.fingerprint}, {self.description}"
+
+    @property
+    def description(self) -> str:
+        """Device, types and library, for fingerprints."""
         device = f"{self._device} {self._compute_type}"
         attention = ["flash attention"] if self._settings.flash_attention else []
-        library = f"ctranslate2 {version('ctranslate2')}"
-        return ", ".join([self._model.fingerprint, device, *attention, library])
+        return ", ".join([device, *attention, f"ctranslate2 {version('ctranslate2')}"])
 
     def check(self, options: SearchOptions) -> None:
         """See `protocols.Engine`: CTranslate2 honours all options."""
@@ -192,9 +196,9 @@ class CTranslate2Engine:
         """See `protocols.Engine`.
 
         CTranslate2 pads the rows of a call to the longest text. Padding changes the last digits of
-        the attention, and sometimes a time. On a CPU each row therefore has a call of its own,
-        which also takes a third less time. On CUDA there is a call for each start sequence, since
-        a call takes only one.
+        the attention, and sometimes a time. On a CPU each row is therefore aligned in a separate
+        call, which also takes a third less time. On CUDA there is a call for each start sequence,
+        since a call takes only one.
         """
         output = check_output(encoded)
         rows = [row for row, text in enumerate(texts) if text.tokens]

@@ -76,8 +76,11 @@ class OpenVinoEngine:
     def __init__(self, model: ModelInfo, *, settings: OpenVinoSettings | None = None) -> None:
         settings = settings or OpenVinoSettings()
         compute_type = "int8" if settings.compute_type == "auto" else settings.compute_type
-        core, precision = open_core(exact=compute_type.endswith("float32"))
         int8_weights = compute_type.startswith("int8")
+        try:
+            core, precision = open_core(exact=compute_type.endswith("float32"))
+        except RuntimeError as error:
+            raise ModelError(f"OpenVINO does not work on this machine: {error}") from error
         self._model = model
         self._description = f"cpu, {'8-bit weights, ' if int8_weights else ''}{precision}"
         self.name, self.tokenizer = model.name, model.tokenizer
@@ -125,7 +128,8 @@ class OpenVinoEngine:
     def fingerprint(self) -> str:
         """See `protocols.Engine`."""
         library = f"openvino {version('openvino')}"
-        return f"{self._description}, {library}; {self.fallback.fingerprint}"
+        fallback = f"fallback on {self.fallback.description}"
+        return f"{self._model.fingerprint}, {self._description}, {library}, {fallback}"
 
     def check(self, options: SearchOptions) -> None:
         """See `protocols.Engine`: the engine and its fallback together honour all options."""
@@ -165,7 +169,7 @@ class OpenVinoEngine:
         return decoded
 
     def align(self, encoded: Encoded, texts: Sequence[AlignRequest]) -> list[Alignment]:
-        """See `protocols.Engine`. Each row has a call of its own, independent of the other rows."""
+        """See `protocols.Engine`. Each row is aligned in a separate call."""
         output = _output(encoded)
         with self._calls():
             return [

@@ -125,11 +125,7 @@ class TorchEngine:
 
     def check(self, options: SearchOptions) -> None:
         """See `protocols.Engine`. A draft model needs greedy search."""
-        if self._draft_model_directory and options.beam_size > 1:
-            raise OptionError(
-                f"beam_size={options.beam_size}: draft_model works with greedy search only; "
-                "give beam_size=1, or leave out draft_model"
-            )
+        self._settings.check(options)
 
     def encode(self, features: npt.NDArray[np.float32]) -> Encoded:
         """See `protocols.Engine`."""
@@ -221,6 +217,8 @@ class TorchEngine:
         """See `protocols.Engine`. Waits for the call that is in progress."""
         with self._lock:
             self._model = self._draft_model = None
+            if self._device.type == "cuda":
+                torch.cuda.empty_cache()
 
     @contextmanager
     def _exclusive_model(self) -> Iterator[TorchModel]:
