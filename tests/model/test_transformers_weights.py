@@ -139,12 +139,22 @@ def test_ctranslate2_says_what_to_do(saved: Path) -> None:
         wb.load(saved)
 
 
-@pytest.mark.parametrize("name", ["config.json", "tokenizer.json"])
-def test_a_file_that_is_missing_is_named(saved: Path, tmp_path: Path, name: str) -> None:
+def test_missing_settings_are_named(saved: Path, tmp_path: Path) -> None:
     broken = Path(shutil.copytree(saved, tmp_path / "broken"))
-    (broken / name).unlink()
-    with pytest.raises(wb.ModelError, match=rf"{name}: is missing"):
+    (broken / "config.json").unlink()
+    with pytest.raises(wb.ModelError, match=r"config\.json: is missing"):
         wb.load(broken, engine="torch")
+
+
+def test_a_missing_tokenizer_is_that_of_the_vocabulary(saved: Path, tmp_path: Path) -> None:
+    """The packaged model of the same vocabulary has the tokenizer."""
+    incomplete = Path(shutil.copytree(saved, tmp_path / "incomplete"))
+    (incomplete / "tokenizer.json").unlink()
+    vocabularies = []
+    for directory in (saved, incomplete):
+        with wb.load(directory, engine="torch") as asr:
+            vocabularies.append(asr.engine.tokenizer.get_vocab())
+    assert vocabularies[0] == vocabularies[1]
 
 
 def test_another_model_is_refused(saved: Path, tmp_path: Path) -> None:
