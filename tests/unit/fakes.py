@@ -164,7 +164,7 @@ class FakeEngine:
         self.fingerprint = fingerprint
         self.tokenizer = multilingual_tokenizer() if multilingual else tokenizer()
         methods = ("encode", "detect_language", "decode", "align")
-        self._end_of_text: int = SpecialTokens.from_tokenizer(self.tokenizer).end_of_text
+        self._special = SpecialTokens.from_tokenizer(self.tokenizer)
         self.batch_sizes: dict[str, list[int]] = {method: [] for method in methods}
         self.scored: list[EncodedRow] = []
         self.calls: list[Call] = []
@@ -238,14 +238,7 @@ class FakeEngine:
             ]
             self.calls += calls
         hypotheses = [self._hypothesis(self._decode(call)) for call in calls]
-        texts = [
-            AlignRequest(
-                request.start,
-                tuple(t for t in (*request.prefix, *hypothesis.tokens) if t < self._end_of_text),
-                request.frames,
-            )
-            for request, hypothesis in zip(requests, hypotheses, strict=True)
-        ]
+        texts = list(map(self._special.text_of, requests, hypotheses))
         return list(map(Decoded, hypotheses, self._alignments(encoded, texts)))
 
     def align(self, encoded: Encoded, texts: Sequence[AlignRequest]) -> list[Alignment]:

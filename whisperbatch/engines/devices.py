@@ -6,9 +6,8 @@ from typing import Final, Literal, get_args
 
 import ctranslate2
 
+from whisperbatch.engines.keywords import Device
 from whisperbatch.errors import OptionError
-
-Device = Literal["auto", "cpu", "cuda"]
 
 PREFERRED_COMPUTE_TYPES: Final = {
     # int8 is the fastest on a CPU, and its word error rate equals float32's within rounding

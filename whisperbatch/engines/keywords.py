@@ -3,6 +3,7 @@
 Importing this file loads no large package.
 """
 
+import functools
 import inspect
 import logging
 import re
@@ -32,6 +33,7 @@ class LoadKeywords(EngineKeywords, total=False):
     engine: EngineName | EngineSettings
 
 
+@functools.cache
 def setting_parameters() -> dict[str, inspect.Parameter]:
     """Return the settings of all engines as parameters of a function, by name."""
     parameters: dict[str, inspect.Parameter] = {}
@@ -95,10 +97,17 @@ def check_names(keywords: Mapping[str, Any]) -> None:
 
 
 def settings_of(keywords: Mapping[str, Any]) -> EngineSettings:
-    """Return the settings that `load` uses with these keywords. See `choose_settings`."""
+    """Return the settings of these keywords of `load`, to be checked before a model is loaded.
+
+    For "auto" these are the settings of "ctranslate2", which has all settings that "auto" accepts:
+    no library is imported, and no GPU is tried.
+
+    Raises:
+        OptionError: see `load_engine`.
+    """
     settings = dict(keywords)
     engine, device = settings.pop("engine", "auto"), settings.pop("device", "auto")
-    return choose_settings(engine, device, settings)
+    return choose_settings("ctranslate2" if engine == "auto" else engine, device, settings)
 
 
 def openvino_fits(device: str, keywords: Mapping[str, Any]) -> bool:

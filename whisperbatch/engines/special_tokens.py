@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from tokenizers import Tokenizer
 
+from whisperbatch.protocols import AlignRequest, DecodeRequest, Hypothesis
 from whisperbatch.text.languages import LANGUAGES
 
 
@@ -42,6 +43,11 @@ class SpecialTokens:
     def text_tokens(self, tokens: Sequence[int]) -> tuple[int, ...]:
         """Return the text tokens, without special tokens and timestamp tokens."""
         return tuple(token for token in tokens if token < self.end_of_text)
+
+    def text_of(self, request: DecodeRequest, hypothesis: Hypothesis) -> AlignRequest:
+        """Return the text of a row, to be aligned: the text tokens of prefix and hypothesis."""
+        tokens = self.text_tokens((*request.prefix, *hypothesis.tokens))
+        return AlignRequest(request.start, tokens, request.frames)
 
 
 def language_tokens(tokenizer: Tokenizer) -> dict[str, int]:

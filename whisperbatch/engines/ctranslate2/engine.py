@@ -1,7 +1,8 @@
 """Whisper on CTranslate2, for CPU and CUDA.
 
-features -> encode -> encoder output -> decode: generate -> hypotheses
-align    -> times of their tokens
+    features -> encode -> encoder output -> decode -> hypotheses with the times of their tokens
+
+`decode` calls CTranslate2 twice: `generate` decodes the rows, and `align` finds the times.
 """
 
 import functools
@@ -140,14 +141,7 @@ class CTranslate2Engine:
             to_hypothesis(result, length_penalty, request.prefix)
             for result, request in zip(results, requests, strict=True)
         ]
-        texts = [
-            AlignRequest(
-                request.start,
-                self._model.special.text_tokens((*request.prefix, *hypothesis.tokens)),
-                request.frames,
-            )
-            for request, hypothesis in zip(requests, hypotheses, strict=True)
-        ]
+        texts = list(map(self._model.special.text_of, requests, hypotheses))
         return list(map(Decoded, hypotheses, self.align(output, texts)))
 
     def _search(

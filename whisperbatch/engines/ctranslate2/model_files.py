@@ -18,7 +18,7 @@ from typing import Any, Final
 
 from whisperbatch.engines.layout import Layout, alignment_heads
 from whisperbatch.errors import ModelError
-from whisperbatch.models.model_bin import read_arrays, read_shapes
+from whisperbatch.models.model_bin import read_arrays
 
 log = logging.getLogger(__name__)
 
@@ -31,9 +31,9 @@ LOADED_FILES: Final = ("model.bin", "vocabulary.json", "vocabulary.txt")
 def with_alignment_heads(directory: Path) -> Iterator[Path]:
     """Give a directory from which CTranslate2 can load a model that aligns.
 
-    It is the model's own directory if its config.json lists the alignment heads. Otherwise, it is a
-    temporary directory, in which config.json lists all heads of the upper half of the decoder's
-    layers; the directory is deleted when the `with` block ends. CTranslate2 keeps no file open.
+    A directory whose config.json lists the alignment heads is used unchanged. Otherwise the `with`
+    block gets a temporary directory, in which config.json lists all heads of the upper half of the
+    decoder's layers; it is deleted when the block ends. CTranslate2 keeps no file open.
 
     Args:
         directory: of the model.
@@ -80,14 +80,9 @@ def _read_config(path: Path) -> dict[str, Any]:
 
 
 def _decoder_layout(path: Path) -> Layout:
-    """Return the sizes of the decoder of a model.bin, without reading the weights."""
-    shapes = read_shapes(path)
-    layers = 0
-    while f"decoder/layer_{layers}/ffn/linear_0/weight" in shapes:
-        layers += 1
+    """Return the sizes of the decoder of a model.bin."""
     try:
-        heads = read_arrays(path, "decoder/num_heads")["decoder/num_heads"]
-        return Layout(layers, int(heads), shapes["decoder/layer_norm/beta"][0])
+        return Layout.from_arrays(read_arrays(path, "decoder/"), "decoder")
     except LookupError as error:
         raise ModelError(f"{path}: has no {error}; convert the model again") from error
 

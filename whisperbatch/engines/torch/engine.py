@@ -182,14 +182,7 @@ class TorchEngine:
                 )
             else:
                 hypotheses = model.generate(batch.output, requests, options)
-            texts = [
-                AlignRequest(
-                    request.start,
-                    model.special.text_tokens((*request.prefix, *hypothesis.tokens)),
-                    request.frames,
-                )
-                for request, hypothesis in zip(requests, hypotheses, strict=True)
-            ]
+            texts = list(map(model.special.text_of, requests, hypotheses))
             alignments = self._align(model, batch.output, texts)
         return list(map(Decoded, hypotheses, alignments))
 
