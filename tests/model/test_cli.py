@@ -13,6 +13,7 @@ import pytest
 
 from benchmarks import recordings
 from tests.model.command_line import FAST, command, run, write_media
+from whisperbatch.vad.weights import find_weights
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -188,6 +189,24 @@ def test_outputs_of_other_options_are_made_again_and_edited_files_are_kept(
     result = run(*arguments, "--clip-timestamps", "0,8", cwd=media, status=1)
     assert "a.txt: was modified after it was written; --no-resume replaces it" in result.stderr
     assert (tmp_path / "a.txt").read_text() == "by hand"
+
+
+def test_outputs_of_other_vad_weights_are_made_again(
+    media: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    arguments = ("transcribe", "talks", "-o", str(tmp_path / "texts"), *FAST)
+    run(*arguments, cwd=media)
+    assert "2 already done" in run(*arguments, cwd=media).stderr
+    package = tmp_path / "silero_vad"  # found before the weights that ran
+    (package / "data").mkdir(parents=True)
+    (package / "__init__.py").touch()
+    comment = b"\x32\x05other"  # the field doc_string of ONNX's ModelProto
+    (package / "data" / "silero_vad_16k_sequence.onnx").write_bytes(
+        find_weights().read_bytes() + comment
+    )
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    assert "2 transcribed" in run(*arguments, cwd=media).stderr
+    assert "2 already done" in run(*arguments, cwd=media).stderr
 
 
 def test_ctrl_c_during_the_start_prints_no_traceback(media: Path) -> None:

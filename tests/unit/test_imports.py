@@ -54,7 +54,7 @@ ALLOWED: Final = {
 
 PUBLIC: Final = {
     *("audio", "engines.devices", "engines.keyword_types", "engines.keywords", "errors"),
-    *("features", "jobs", "language", "models", "options", "text", "types", "writers"),
+    *("features", "jobs", "language", "models", "options", "text", "types", "vad", "writers"),
 }
 """What the command line and the drop-in may import beside `whisperbatch` itself."""
 

@@ -36,6 +36,7 @@ from whisperbatch.jobs import (
 from whisperbatch.models import find_model, fingerprint
 from whisperbatch.options import Options, resolve
 from whisperbatch.types import Transcript
+from whisperbatch.vad import vad_fingerprint
 from whisperbatch.writers import FORMATS, SubtitleOptions, check_layout, make_folder, write
 
 
@@ -133,6 +134,7 @@ class _Plan:
         text: whether the text of segments is printed.
         ledger_dir: directory of the ledger; None if the run has no ledger.
         weights: fingerprint of the model.
+        speech_detector: fingerprint of the voice activity detector.
     """
 
     items: tuple[WorkItem, ...]
@@ -140,6 +142,7 @@ class _Plan:
     text: bool
     ledger_dir: Path | None
     weights: str
+    speech_detector: str
 
 
 def transcribe_all(arguments: TranscribeArguments) -> int:
@@ -159,7 +162,7 @@ def transcribe_all(arguments: TranscribeArguments) -> int:
 
     def settings(output: Path) -> str:
         layout = layouts.get(output.suffix[1:])
-        return digest(plan.weights, plan.options, load_keywords, layout)
+        return digest(plan.weights, plan.speech_detector, plan.options, load_keywords, layout)
 
     with _ledger(plan.ledger_dir) as ledger:
         job = Job(settings, ledger, redo=not arguments.resumes)
@@ -215,6 +218,7 @@ def _plan(arguments: TranscribeArguments) -> _Plan:
         text=not many and not arguments.json_lines,
         ledger_dir=ledger_dir if has_ledger and items[0].outputs else None,
         weights=fingerprint(find_model(arguments.model, transformers=engine.reads_transformers)),
+        speech_detector=vad_fingerprint(options),
     )
 
 

@@ -7,8 +7,9 @@ from whisperbatch.protocols import Vad
 from whisperbatch.vad.calibration import CalibratedVad
 from whisperbatch.vad.gain_control import GainControlledVad
 from whisperbatch.vad.no_vad import NoVad
+from whisperbatch.vad.weights import vad_fingerprint
 
-__all__ = ["NoVad", "open_vad"]
+__all__ = ["NoVad", "open_vad", "vad_fingerprint"]
 
 
 def open_vad(options: VadOptions) -> Vad:

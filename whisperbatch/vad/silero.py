@@ -7,10 +7,8 @@ from the start of the recording. Therefore rounding does not depend on the sizes
 blocks.
 """
 
-import importlib.util
 import logging
 from collections.abc import Iterable, Iterator
-from pathlib import Path
 from typing import Final
 
 import numpy as np
@@ -19,15 +17,10 @@ import onnxruntime
 from whisperbatch.errors import EngineError, ModelError
 from whisperbatch.types import Samples, SpeechFrames
 from whisperbatch.vad.framing import FRAME, reblock
+from whisperbatch.vad.weights import find_weights
 
 CONTEXT: Final = 64  # samples before a VAD frame that are part of the network's input
 CELLS: Final = 128  # of the network's LSTM
-
-WEIGHTS: Final = (
-    ("silero_vad", "data/silero_vad_16k_sequence.onnx"),
-    ("faster_whisper", "assets/silero_vad_v6.onnx"),
-)
-"""Packages that contain the sequence form of the network. The first installed package is used."""
 
 log = logging.getLogger(__name__)
 
@@ -75,21 +68,3 @@ class SileroVad:
                 raise EngineError(f"voice activity detection failed: {error}") from error
             context = audio[-CONTEXT:]
             yield SpeechFrames(samples, np.ravel(probabilities))
-
-
-def find_weights() -> Path:
-    """Return the path of the network's ONNX file, without importing the package that contains it.
-
-    (The import of silero_vad would import PyTorch.)
-
-    Raises:
-        ModelError: no installed package contains the file.
-    """
-    for package, file in WEIGHTS:
-        spec = importlib.util.find_spec(package)
-        for folder in (spec and spec.submodule_search_locations) or ():
-            path = Path(folder, file)
-            if path.is_file():
-                return path
-    names = " or ".join(package for package, _ in WEIGHTS)
-    raise ModelError(f"no installed package contains Silero's weights; reinstall {names}")

@@ -10,9 +10,10 @@ import pytest
 from whisperbatch.errors import ModelError
 from whisperbatch.options import VadOptions
 from whisperbatch.types import Samples, SpeechFrames
-from whisperbatch.vad import NoVad, open_vad, silero
+from whisperbatch.vad import NoVad, open_vad, silero, vad_fingerprint, weights
 from whisperbatch.vad.calibration import CalibratedVad
-from whisperbatch.vad.silero import SileroVad, find_weights
+from whisperbatch.vad.silero import SileroVad
+from whisperbatch.vad.weights import find_weights
 
 
 def test_options_select_the_vad() -> None:
@@ -30,15 +31,32 @@ def test_the_first_installed_package_is_used(
     (tmp_path / "late_vad" / "net.onnx").touch()
     monkeypatch.syspath_prepend(str(tmp_path))
     packages = ("no_such_vad", "early_vad", "late_vad")
-    monkeypatch.setattr(silero, "WEIGHTS", [(package, "net.onnx") for package in packages])
+    monkeypatch.setattr(weights, "WEIGHTS", [(package, "net.onnx") for package in packages])
     assert find_weights() == tmp_path / "late_vad" / "net.onnx"
     (tmp_path / "early_vad" / "net.onnx").touch()
     assert find_weights() == tmp_path / "early_vad" / "net.onnx"
     assert "early_vad" not in sys.modules
 
 
+def test_the_fingerprint_records_which_weights_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "net.onnx"
+    monkeypatch.setattr(weights, "find_weights", lambda: path)
+    fingerprints = set[str]()
+    for content in (b"weights of one package", b"weights of another", b"weights of another"):
+        path.write_bytes(content)
+        fingerprints.add(vad_fingerprint(VadOptions()))
+    assert len(fingerprints) == 2
+    assert vad_fingerprint(VadOptions(vad=False)) not in fingerprints
+    path.unlink()
+    with pytest.raises(ModelError, match=r"net\.onnx: cannot be read"):
+        vad_fingerprint(VadOptions())
+    assert vad_fingerprint(VadOptions(vad=False))  # reads no weights
+
+
 def test_missing_weights_name_what_to_reinstall(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(silero, "WEIGHTS", [("no_such_vad", "a"), ("faster_whisper", "no/such")])
+    monkeypatch.setattr(weights, "WEIGHTS", [("no_such_vad", "a"), ("faster_whisper", "no/such")])
     with pytest.raises(ModelError, match="reinstall no_such_vad or faster_whisper"):
         SileroVad()
 
