@@ -53,7 +53,8 @@ ALLOWED: Final = {
 """The packages and root modules that each may import. `cli` and `compat` have a rule below."""
 
 PUBLIC: Final = {
-    *("audio", "engines.devices", "engines.keyword_types", "engines.keywords", "errors"),
+    *("audio", "errors", "engines.devices", "engines.keyword_types", "engines.keywords"),
+    "engines.memory",
     *("features", "jobs", "language", "models", "options", "text", "types", "vad", "writers"),
 }
 """What the command line and the drop-in may import beside `whisperbatch` itself."""

@@ -31,6 +31,7 @@ from whisperbatch.cli.inventory import fetch_model, show_info, show_models
 from whisperbatch.cli.screen import print_result
 from whisperbatch.cli.transcribe import TranscribeArguments, transcribe_all
 from whisperbatch.engines.keywords import setting_parameters
+from whisperbatch.engines.memory import return_large_arrays_at_once
 from whisperbatch.errors import (
     MissingExtraError,
     ModelError,
@@ -248,7 +249,8 @@ def start(
         ),
     ] = False,
 ) -> None:
-    """Handle the flags before a command."""
+    """Handle the flags before a command, and configure this process."""
+    return_large_arrays_at_once()
 
 
 def run() -> NoReturn:

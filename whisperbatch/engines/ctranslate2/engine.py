@@ -26,8 +26,9 @@ from whisperbatch.engines.ctranslate2.conversion import (
     to_alignment,
     to_hypothesis,
 )
-from whisperbatch.engines.ctranslate2.weights import CTranslate2Weights, return_memory_to_system
+from whisperbatch.engines.ctranslate2.weights import CTranslate2Weights
 from whisperbatch.engines.devices import choose_compute_type, share_cores
+from whisperbatch.engines.memory import return_freed_memory
 from whisperbatch.engines.model_info import ModelInfo
 from whisperbatch.engines.search.alignment import NO_TOKENS
 from whisperbatch.engines.settings import CTranslate2Settings
@@ -225,7 +226,7 @@ class CTranslate2Engine:
 
     def _free(self) -> None:
         self._weights.free()
-        return_memory_to_system()
+        return_freed_memory()
 
 
 def check_effect(settings: CTranslate2Settings, device: Literal["cpu", "cuda"]) -> None:

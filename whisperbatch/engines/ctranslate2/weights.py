@@ -1,19 +1,13 @@
-"""CTranslate2's copy of a model's weights, and the release of memory that loading leaves behind."""
+"""CTranslate2's copy of a model's weights."""
 
-import ctypes
-import sys
 import threading
-from contextlib import suppress
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import ctranslate2
 
 from whisperbatch.engines.ctranslate2.model_files import with_alignment_heads
 from whisperbatch.errors import ModelError
-
-M_MMAP_THRESHOLD: Final = -3  # parameter of mallopt, from malloc.h
-MMAP_THRESHOLD: Final = 512 << 10  # bytes; the features of a row take 960 KB
 
 
 class CTranslate2Weights:
@@ -62,19 +56,3 @@ class CTranslate2Weights:
             raise
         except Exception as error:  # RuntimeError, and the errors of CTranslate2's bindings
             raise ModelError(f"{self._directory}: the weights do not load: {error}") from error
-
-
-def return_memory_to_system() -> None:
-    """Make glibc return freed memory to the operating system, on Linux.
-
-    With the model base in int8, glibc otherwise keeps 190 MB of freed memory.
-
-    The call also fixes the size from which glibc returns an array as soon as it is freed. glibc
-    raises this size while a program runs; the gaps that large arrays then leave in memory make
-    three hours of audio take more memory than ten minutes.
-    """
-    if sys.platform == "linux":
-        with suppress(AttributeError):  # another C library than glibc
-            library = ctypes.CDLL(None)
-            library.mallopt(M_MMAP_THRESHOLD, MMAP_THRESHOLD)
-            library.malloc_trim(0)

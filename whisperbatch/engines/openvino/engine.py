@@ -22,8 +22,8 @@ import numpy.typing as npt
 from whisperbatch.engines.calls import Calls
 from whisperbatch.engines.ctranslate2.conversion import EncoderOutput
 from whisperbatch.engines.ctranslate2.engine import CTranslate2Engine
-from whisperbatch.engines.ctranslate2.weights import return_memory_to_system
 from whisperbatch.engines.devices import share_cores
+from whisperbatch.engines.memory import return_freed_memory
 from whisperbatch.engines.model_info import ModelInfo
 from whisperbatch.engines.openvino.compiler import GraphCompiler
 from whisperbatch.engines.openvino.decoder import MAX_BEAMS, OpenVinoDecoder
@@ -114,7 +114,7 @@ class OpenVinoEngine:
             raise ModelError(
                 f"{model.directory}: OpenVINO cannot use the weights: {error}"
             ) from error
-        return_memory_to_system()
+        return_freed_memory()
         self.fallback = CTranslate2Engine(
             model,
             device="cpu",
@@ -165,7 +165,7 @@ class OpenVinoEngine:
             return self.fallback.decode(EncoderOutput.from_array(output), requests, options)
         with self._calls():
             decoded = self._decoder.decode(output, requests, options)
-        return_memory_to_system()
+        return_freed_memory()
         return decoded
 
     def align(self, encoded: Encoded, texts: Sequence[AlignRequest]) -> list[Alignment]:
@@ -196,7 +196,7 @@ class OpenVinoEngine:
     def _free(self) -> None:
         del self._encoder, self._decoder
         self.fallback.close()
-        return_memory_to_system()
+        return_freed_memory()
 
 
 def _fallback_settings(settings: OpenVinoSettings, *, int8_weights: bool) -> CTranslate2Settings:
