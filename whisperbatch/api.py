@@ -9,6 +9,7 @@ from typing import Literal, TypeVar, cast, overload
 from typing_extensions import Unpack
 
 from whisperbatch.audio.reader import AudioReader, open_audio
+from whisperbatch.boundary import boundary
 from whisperbatch.engines.keywords import LoadKeywords, settings_of
 from whisperbatch.errors import OptionError, WhisperBatchError
 from whisperbatch.loading import DEFAULT_MODEL, LOAD_PARAMETERS, load
@@ -67,6 +68,7 @@ def transcribe(
         ModelError: the weights are missing or damaged.
         MissingExtraError: the package of the engine or of an option is not installed.
         EngineError: the engine failed on a batch.
+        InternalError: an unexpected exception, which is a bug.
     """
     return collect(stream(source, model=model, options=options, **keywords))
 
@@ -173,6 +175,7 @@ def transcribe_many(
         AudioError: with `on_error="raise"`, after the transcripts of the earlier recordings: a
             recording cannot be read.
         EngineError: with `on_error="raise"`: the engine failed on a batch.
+        InternalError: with `on_error="raise"`: an unexpected exception, which is a bug.
     """
     check_many(sources, on_error)
     load_keywords, resolved = _resolve(options, keywords)
@@ -209,6 +212,7 @@ def detect_language(
         ModelError: the weights are missing or damaged.
         MissingExtraError: the package of the engine or of an option is not installed.
         EngineError: the engine failed on a batch.
+        InternalError: an unexpected exception, which is a bug.
     """
     load_keywords, option_keywords = _split(cast("Keywords", keywords))
     options = cast("DetectionKeywords", option_keywords)
@@ -249,7 +253,7 @@ def chunk_audio(
 def _chunks(
     source: Source | AudioReader, reader: AudioReader, options: Options
 ) -> Generator[Chunk, None, None]:
-    with nullcontext() if reader is source else reader:
+    with nullcontext() if reader is source else reader, boundary(reader.name):
         yield from chunk_recording(reader.blocks(), options)
 
 

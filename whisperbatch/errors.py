@@ -7,6 +7,7 @@
     ├── MissingExtraError (ImportError) an optional dependency that is not installed
     ├── EngineError                     the engine failed on a batch
     ├── WriteError                      an output file cannot be written
+    ├── InternalError                   an unexpected exception: a bug in whisperbatch
     └── ClosedError (RuntimeError)      a Transcriber was used after close()
 
 Each message is one line: what is wrong, where, and how to fix the problem.
@@ -16,6 +17,7 @@ __all__ = [
     "AudioError",
     "ClosedError",
     "EngineError",
+    "InternalError",
     "MissingExtraError",
     "ModelError",
     "OptionError",
@@ -58,6 +60,13 @@ class MissingExtraError(WhisperBatchError, ImportError):
 
 class EngineError(WhisperBatchError):
     """The inference engine failed; the original error is chained."""
+
+
+class InternalError(WhisperBatchError):
+    """An unexpected exception, which is chained: a bug in whisperbatch. Please report it.
+
+    The traceback is logged by the logger `whisperbatch.boundary`.
+    """
 
 
 class ClosedError(WhisperBatchError, RuntimeError):

@@ -18,15 +18,16 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import replace
 from itertools import chain, takewhile
-from typing import Final
+from typing import Final, TypeVar
 
 from whisperbatch.audio.clips import clips
 from whisperbatch.audio.reader import AudioReader
 from whisperbatch.batching import batches, in_order, in_sequence
+from whisperbatch.boundary import as_error
 from whisperbatch.chunking.merge import chunks
 from whisperbatch.decoding.batch_decoder import BatchDecoder, RowResult
 from whisperbatch.decoding.engine_options import options_for
-from whisperbatch.errors import EngineError, OptionError, WhisperBatchError
+from whisperbatch.errors import ClosedError, WhisperBatchError
 from whisperbatch.features import feature_extractor
 from whisperbatch.language.code_switching import CodeSwitching
 from whisperbatch.language.decisions import VOTERS, decide_from_windows, needs_scores
@@ -41,13 +42,14 @@ from whisperbatch.language.windows import (
 from whisperbatch.options import Options
 from whisperbatch.prefetch import interleave, map_ordered
 from whisperbatch.protocols import Engine, Vad
-from whisperbatch.recording import Decision, EngineFailure, RecordingState
-from whisperbatch.rows import FLUSH, End, Flush, Item, Row
+from whisperbatch.recording import Decision, RecordingState
+from whisperbatch.rows import FLUSH, End, Flush, Item, Row, without_failed
 from whisperbatch.types import Chunk, LanguageDetection, Samples, Segment, to_seconds
 from whisperbatch.vad import open_vad
 
 log = logging.getLogger(__name__)
 
+T = TypeVar("T")
 Opener = Callable[[], AudioReader]
 
 FEATURE_WORKERS: Final = min(os.cpu_count() or 1, 4)
@@ -118,8 +120,8 @@ class PipelineRun:
         engine: runs the model.
         openers: functions that open the recordings, each called when its recording is to be read.
         options: as the user gave them.
-        isolate: whether a failure of the engine ends only the recordings of the failed batch.
-            Otherwise the failure ends the run.
+        isolate: whether a failure ends only its recording, and a failure of the engine only the
+            recordings of the failed batch. Otherwise the failure ends the run.
         readers: number of recordings read at a time.
         ordered: whether the results keep the order of the recordings. A slow recording then delays
             the results of later recordings.
@@ -206,16 +208,18 @@ class PipelineRun:
             reader = recording.reader = opener()
             if self._stopped:  # by another thread, during the call of `opener`
                 reader.close()
-        except WhisperBatchError as error:
-            yield End(recording, error.source or "", 0.0, error)
+        except Exception as error:  # noqa: BLE001 - ends this recording only
+            refusal = as_error(error, None)
+            yield End(recording, refusal.source or "", 0.0, refusal)
             return
+        recording.source = reader.name
         failure: WhisperBatchError | None = None
         with closing(reader):
             try:
                 self._decide_from_windows(recording, reader)
                 yield from chunk_recording(reader.blocks(), self._options, self._vad, number)
-            except WhisperBatchError as error:
-                failure = error
+            except Exception as error:  # noqa: BLE001 - ends this recording only
+                failure = as_error(error, reader.name)
             recording.reader = None
             yield End(recording, reader.name, to_seconds(reader.position), failure)
 
@@ -241,12 +245,20 @@ class PipelineRun:
         with closing(
             map_ordered(self._extract_features, self._chunks(), workers=workers, depth=workers)
         ) as items:
-            yield from items
+            yield from (item for item in items if item is not None)
 
-    def _extract_features(self, item: Chunk | End | Flush) -> Item:
+    def _extract_features(self, item: Chunk | End | Flush) -> Item | None:
+        """Return the row of a chunk; None if its recording has failed."""
         if not isinstance(item, Chunk):
             return item
-        return Row.of(item, self._extractor, self._recordings[item.recording])
+        recording = self._recordings[item.recording]
+        if recording.error:
+            return None
+        try:
+            return Row.of(item, self._extractor, recording)
+        except Exception as error:  # noqa: BLE001 - ends this recording only
+            self._fail(recording, error)
+            return None
 
     def _batches(self) -> Generator[list[Item], None, None]:
         options = self._options
@@ -260,7 +272,7 @@ class PipelineRun:
         """Yield the items, each row with its language."""
         options, workers = self._options, self._engine.workers
         if self.given_language:
-            yield from decide_languages(([item] for item in items), options)
+            yield from decide_languages(([item] for item in items), options, self._fail)
             return
         to_score = scoring_batches(items, options, first)
         with closing(
@@ -269,37 +281,59 @@ class PipelineRun:
             if options.multilingual:
                 yield from self._code_switching(chain.from_iterable(scored))
             else:
-                yield from decide_languages(scored, options)
+                yield from decide_languages(scored, options, self._fail)
 
     def _score_batch(self, items: list[Item]) -> list[Item]:
-        items = _without_failed(items)
-        try:
-            return with_language_scores(self._engine, items, self._options)
-        except (EngineError, OptionError) as error:
-            for item in items:
-                if isinstance(item, Row) and needs_scores(item, self._options):
-                    self._fail(item.recording, error)
-            return _without_failed(items)
+        items = without_failed(items)
+        scored = self._isolated(
+            lambda rows: with_language_scores(self._engine, rows, self._options),
+            [item for item in items if isinstance(item, Row) and needs_scores(item, self._options)],
+        )
+        items = [scored.get(item, item) if isinstance(item, Row) else item for item in items]
+        return without_failed(items)
 
     def _decode_batch(self, items: list[Item]) -> list[tuple[RecordingState, RowResult] | End]:
-        items = _without_failed(items)
-        rows = [item for item in items if isinstance(item, Row)]
-        try:
-            decoded = iter(self._decode(rows) if rows else ())
-        except (EngineError, OptionError) as error:
-            for row in rows:
-                self._fail(row.recording, error)
-            return [item for item in items if isinstance(item, End)]
+        items = without_failed(items)
+        decoded = self._isolated(self._decode, [item for item in items if isinstance(item, Row)])
         return [
-            (item.recording, next(decoded)) if isinstance(item, Row) else item
+            (item.recording, decoded[item]) if isinstance(item, Row) else item
             for item in items
-            if not isinstance(item, Flush)
+            if isinstance(item, End) or item in decoded
         ]
 
-    def _fail(self, recording: RecordingState, error: EngineFailure) -> None:
-        if not self._isolate:
+    def _isolated(
+        self, function: Callable[[list[Row]], Sequence[T]], rows: list[Row]
+    ) -> dict[Row, T]:
+        """Return the result of `function` for each row, without rows whose recording has failed.
+
+        An error of the engine ends all recordings of the batch. An unexpected exception may come
+        from one row, so the rows of each recording are tried again, apart from the other rows.
+        """
+        try:
+            return dict(zip(rows, function(rows), strict=True)) if rows else {}
+        except Exception as error:  # noqa: BLE001 - ends these recordings only
+            recordings = list(dict.fromkeys(row.recording for row in rows))
+            # the context of a row is lost when its batch fails
+            lost_context = self._options.condition_on_previous_text
+            known = isinstance(error, WhisperBatchError | MemoryError)
+            if len(recordings) == 1 or known or lost_context:
+                for recording in recordings:
+                    self._fail(recording, error)
+                return {}
+        results: dict[Row, T] = {}
+        for recording in recordings:
+            results |= self._isolated(function, [row for row in rows if row.recording is recording])
+        return results
+
+    def _fail(self, recording: RecordingState, error: Exception) -> None:
+        """End a recording with an error; raise the error if a failure ends the run."""
+        if isinstance(error, ClosedError):
             raise error
-        recording.fail(error)
+        if recording.error is None:
+            failure = as_error(error, recording.source)
+            if not self._isolate:
+                raise failure
+            recording.fail(failure)
 
 
 def _publish(recording: RecordingState, row: RowResult) -> None:
@@ -308,12 +342,3 @@ def _publish(recording: RecordingState, row: RowResult) -> None:
     recording.omissions += row.omissions
     recording.chunks += 1
     recording.redecoded += row.redecoded
-
-
-def _without_failed(items: Sequence[Item]) -> list[Item]:
-    """Remove the rows of recordings that have failed.
-
-    The engine may fail again on these rows, and a failure also ends the recordings of the other
-    rows of the batch.
-    """
-    return [item for item in items if not (isinstance(item, Row) and item.recording.error)]

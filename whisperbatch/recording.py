@@ -6,7 +6,7 @@ these references, after the recording has ended.
 
 Who changes which field, in the order of the recording's rows:
 
-    reader                               the thread that reads the recording
+    reader, source                       the thread that reads the recording
     language                             this thread (language windows), then the language stage
     switching                            the language stage
     error, history                       the workers, with `changed`
@@ -16,13 +16,10 @@ Who changes which field, in the order of the recording's rows:
 import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Protocol, TypeAlias
+from typing import Protocol
 
-from whisperbatch.errors import EngineError, OptionError
+from whisperbatch.errors import WhisperBatchError
 from whisperbatch.types import LanguageScores, Omission
-
-EngineFailure: TypeAlias = EngineError | OptionError
-"""An error of a call of the engine: the model failed, or cannot honour an option for these rows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +110,8 @@ class RecordingState:
     Attributes:
         number: number of the recording in the run.
         reader: the open reader; None before the recording is opened and after it was read.
-        error: failure of the engine that ends this recording only.
+        source: name of the recording; None before it is opened.
+        error: failure of a stage that ends this recording only.
         language: decisions of the language stage, which is ahead of the results.
         switching: labels of the rows, with `multilingual`.
         history: text of the chunks so far, with `condition_on_previous_text`.
@@ -128,7 +126,8 @@ class RecordingState:
 
     number: int
     reader: Closable | None = None
-    error: EngineFailure | None = None
+    source: str | None = None
+    error: WhisperBatchError | None = None
     language: LanguageState = field(default_factory=LanguageState)
     switching: SwitchingState = field(default_factory=SwitchingState)
     history: History = field(default_factory=History)
@@ -144,8 +143,8 @@ class RecordingState:
         """Return the state of a recording that begins; `given` is the decision of the user."""
         return cls(number, language=LanguageState(given, given is not None), published=given)
 
-    def fail(self, error: EngineFailure) -> None:
-        """End the recording with an error. No thread waits for its rows any longer."""
+    def fail(self, error: WhisperBatchError) -> None:
+        """End the recording with its first error. No thread waits for its rows any longer."""
         with self.changed:
-            self.error = error
+            self.error = self.error or error
             self.changed.notify_all()

@@ -11,6 +11,7 @@ import numpy as np
 from typing_extensions import Self, Unpack
 
 from whisperbatch.audio.reader import AudioReader, open_audio
+from whisperbatch.boundary import boundary
 from whisperbatch.errors import ClosedError, OptionError, WhisperBatchError
 from whisperbatch.options import (
     DETECTION_PARAMETERS,
@@ -68,6 +69,7 @@ class Transcriber:
             AudioError: the recording cannot be read.
             MissingExtraError: the package that an option needs is not installed.
             EngineError: the engine failed on a batch.
+            InternalError: an unexpected exception, which is a bug.
             ClosedError: the Transcriber is closed.
         """
         return collect(self.stream(source, options=options, **keywords))
@@ -98,14 +100,16 @@ class Transcriber:
                 read.
             MissingExtraError: the package that an option needs is not installed.
             EngineError: raised while the stream is read: the engine failed on a batch.
+            InternalError: an unexpected exception, which is a bug.
             ClosedError: the Transcriber is closed.
         """
         resolved = resolve(options, **keywords)
         reader = open_audio(source, resolved)
         try:
-            self._check_open()
-            run = PipelineRun(self._engine, [lambda: reader], resolved)
-            return SegmentStream(run, reader.name, reader.close)
+            with boundary(reader.name):
+                self._check_open()
+                run = PipelineRun(self._engine, [lambda: reader], resolved)
+                return SegmentStream(run, reader.name, reader.close)
         except BaseException:
             reader.close()
             raise
@@ -168,6 +172,7 @@ class Transcriber:
                 recording cannot be read.
             MissingExtraError: the package that an option needs is not installed.
             EngineError: with `on_error="raise"`: the engine failed on a batch.
+            InternalError: with `on_error="raise"`: an unexpected exception, which is a bug.
         """
         check_many(sources, on_error)
         run = self._run_many(
@@ -240,6 +245,7 @@ class Transcriber:
             AudioError: the recording cannot be read.
             MissingExtraError: the package that an option needs is not installed.
             EngineError: the engine failed on a batch.
+            InternalError: an unexpected exception, which is a bug.
             ClosedError: the Transcriber is closed.
         """
         options = for_detection(**keywords)
@@ -248,7 +254,8 @@ class Transcriber:
             if reader is not source:
                 stack.enter_context(reader)
             self._check_open()
-            return detect_language(self._engine, reader, options, read_through=read_through)
+            with boundary(reader.name):
+                return detect_language(self._engine, reader, options, read_through=read_through)
 
     def close(self) -> None:
         """Free the weights. Safe to call twice. Streams that are still open raise ClosedError."""

@@ -7,7 +7,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.unit.fakes import EncodedRow, FakeEngine
+from tests.unit.fakes import EncodedRow, FakeEngine, refuse
 from whisperbatch.language.stage import decide_languages, scoring_batches, with_language_scores
 from whisperbatch.options import Options
 from whisperbatch.recording import RecordingState
@@ -42,7 +42,7 @@ def languages(items: Sequence[Item], batch_size: int) -> dict[int, list[str | No
     )
     result: dict[int, list[str | None]] = {}
     ended: set[int] = set()
-    for item in decide_languages(scored, options):
+    for item in decide_languages(scored, options, refuse):
         if isinstance(item, Row):
             rows = result.setdefault(item.recording.number, [])
             assert item.chunk.index == len(rows)

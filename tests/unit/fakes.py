@@ -29,6 +29,7 @@ from whisperbatch.protocols import (
     Hypothesis,
     Sampling,
 )
+from whisperbatch.recording import RecordingState
 from whisperbatch.types import SAMPLING_RATE
 
 
@@ -287,6 +288,11 @@ class MemoryStore:
 
     def keep(self, values: Mapping[bytes, bytes]) -> None:
         self.values |= values
+
+
+def refuse(recording: RecordingState, error: Exception) -> None:
+    """The callback of a language stage that must not fail."""
+    raise error
 
 
 def noise(seconds: float, seed: int = 0) -> npt.NDArray[Any]:

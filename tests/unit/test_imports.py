@@ -14,6 +14,7 @@ PACKAGE: Final = ROOT / "whisperbatch"
 
 ALLOWED: Final = {
     "errors": set[str](),
+    "boundary": {"errors"},
     "text": {"errors"},
     "models": {"errors"},
     "options": {"errors", "text"},
@@ -23,13 +24,13 @@ ALLOWED: Final = {
     "rows": {"errors", "protocols", "recording", "types"},
     "batching": {"recording", "rows"},
     "prefetch": set[str](),
-    "audio": {"errors", "options", "types"},
+    "audio": {"boundary", "errors", "options", "types"},
     "vad": {"errors", "options", "protocols", "types"},
     "features": {"errors", "options", "protocols", "types"},
     "chunking": {"options", "types"},
     "engines": {"errors", "models", "options", "protocols", "text"},
     "language": {
-        *("audio", "batching", "chunking", "errors", "options", "protocols"),
+        *("audio", "batching", "chunking", "options", "protocols"),
         *("recording", "rows", "types"),
     },
     "decoding": {
@@ -37,22 +38,32 @@ ALLOWED: Final = {
         *("rows", "text", "types"),
     },
     "pipeline": {
-        *("audio", "batching", "chunking", "decoding", "errors", "features", "language"),
-        *("options", "prefetch", "protocols", "recording", "rows", "types", "vad"),
+        *("audio", "batching", "boundary", "chunking", "decoding", "errors", "features"),
+        *("language", "options", "prefetch", "protocols", "recording", "rows", "types", "vad"),
     },
     "streams": {"errors", "pipeline", "recording", "rows", "types"},
-    "transcriber": {"audio", "errors", "options", "pipeline", "protocols", "streams", "types"},
+    "transcriber": {
+        "audio",
+        "boundary",
+        "errors",
+        "options",
+        "pipeline",
+        "protocols",
+        "streams",
+        "types",
+    },
     "loading": {"engines", "options", "transcriber"},
     "api": {
-        *("audio", "engines", "errors", "loading", "options"),
+        *("audio", "boundary", "engines", "errors", "loading", "options"),
         *("pipeline", "streams", "transcriber", "types"),
     },
     "writers": {"errors", "options", "text", "types"},
-    "jobs": {"errors", "options", "protocols", "transcriber", "types", "writers"},
+    "jobs": {"boundary", "errors", "options", "protocols", "transcriber", "types", "writers"},
 }
 """The packages and root modules that each may import. `cli` and `compat` have a rule below."""
 
 PUBLIC: Final = {
+    "boundary",
     *("audio", "errors", "engines.devices", "engines.keyword_types", "engines.keywords"),
     "engines.memory",
     *("features", "jobs", "language", "models", "options", "text", "types", "vad", "writers"),

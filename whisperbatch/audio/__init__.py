@@ -1,7 +1,7 @@
 """Recordings as blocks of mono samples at 16 kHz."""
 
 from whisperbatch.audio.decode import decode_audio
-from whisperbatch.audio.media import stated_duration
 from whisperbatch.audio.reader import AudioReader, open_audio
+from whisperbatch.audio.track import stated_duration
 
 __all__ = ["AudioReader", "decode_audio", "open_audio", "stated_duration"]

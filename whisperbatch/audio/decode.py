@@ -3,16 +3,18 @@
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from os import PathLike, fspath
-from typing import BinaryIO
+from typing import TYPE_CHECKING, BinaryIO
 
-import av
 import numpy as np
-from av.audio.frame import AudioFrame
 
-from whisperbatch.audio.media import find_track, open_container
+from whisperbatch.audio.file_objects import FileObject
 from whisperbatch.audio.resampling import Resampler
+from whisperbatch.audio.track import Track, frames_of
 from whisperbatch.options import Channel
 from whisperbatch.types import SAMPLING_RATE, Samples
+
+if TYPE_CHECKING:
+    from av.audio.frame import AudioFrame
 
 
 def decode_audio(
@@ -34,9 +36,12 @@ def decode_audio(
     Raises:
         AudioError: the file cannot be read or has no audio track.
     """
-    resamplers = [Resampler(channel, sampling_rate) for channel in channels]
+    path = fspath(file) if isinstance(file, PathLike) else file
+    name = path if isinstance(path, str) else str(getattr(path, "name", "<file>"))
+    opened = path if isinstance(path, str) else FileObject(name, path)
+    resamplers = [Resampler(name, channel, sampling_rate) for channel in channels]
     blocks: list[list[Samples]] = [[np.zeros(0, np.float32)] for _ in channels]
-    for frame in _frames(file):
+    for frame in _frames(name, opened):
         for channel_blocks, resampler in zip(blocks, resamplers, strict=True):
             channel_blocks.extend(resampler.push(frame))
     for channel_blocks, resampler in zip(blocks, resamplers, strict=True):
@@ -44,16 +49,8 @@ def decode_audio(
     return [np.concatenate(channel_blocks) for channel_blocks in blocks]
 
 
-def _frames(file: str | PathLike[str] | BinaryIO) -> Iterator[AudioFrame]:
+def _frames(name: str, file: str | FileObject) -> Iterator["AudioFrame"]:
     """Yield the frames of the first audio track; frames that cannot be decoded are skipped."""
-    path = fspath(file) if isinstance(file, PathLike) else file
-    name = path if isinstance(path, str) else str(getattr(path, "name", "<file>"))
-    with closing(open_container(name, path)) as container:
-        for packet in container.demux(find_track(name, container, 0)):
-            try:
-                frames = packet.decode()
-            except (av.FFmpegError, ValueError):
-                continue
-            for frame in frames:
-                if isinstance(frame, AudioFrame) and frame.samples:
-                    yield frame
+    with closing(Track(name, file)) as track:
+        for packet in track.packets():
+            yield from frames_of(packet) or ()

@@ -7,18 +7,21 @@ Language detection reads its windows in this way:
 
 import logging
 from collections.abc import Iterator
-from typing import BinaryIO, Protocol
+from typing import TYPE_CHECKING, Protocol
 
-import av
 import numpy as np
 import numpy.typing as npt
-from av.audio.frame import AudioFrame
 
-from whisperbatch.audio.media import MAX_LEVEL, find_track, open_container, start_time
+from whisperbatch.audio.file_objects import FileObject
+from whisperbatch.audio.media import MAX_LEVEL
 from whisperbatch.audio.resampling import Resampler, to_mono
+from whisperbatch.audio.track import Track, frames_of
 from whisperbatch.errors import AudioError
 from whisperbatch.options import AudioOptions, Channel
 from whisperbatch.types import Samples, to_samples
+
+if TYPE_CHECKING:
+    from av.audio.frame import AudioFrame
 
 log = logging.getLogger(__name__)
 
@@ -58,7 +61,7 @@ class MediaRandomAccess:
 
     Args:
         name: name of the recording, for messages.
-        file: a path, or an open binary file, which stays open.
+        file: a path, or a file object, which stays open.
         options: the track and the channel.
 
     Attributes:
@@ -69,17 +72,11 @@ class MediaRandomAccess:
         AudioError: the file cannot be read.
     """
 
-    def __init__(self, name: str, file: str | BinaryIO, options: AudioOptions) -> None:
+    def __init__(self, name: str, file: str | FileObject, options: AudioOptions) -> None:
         self._name = name
         self._channel: Channel = options.channel
-        self._container = open_container(name, file)
-        try:
-            self._stream = find_track(name, self._container, options.track)
-        except BaseException:
-            self.close()
-            raise
-        self._start = start_time(self._container)
-        self.duration = (self._container.duration or 0) / av.time_base
+        self._track = Track(name, file, options.track)
+        self.duration = self._track.duration
 
     def read(self, start: float, length: float) -> tuple[float, Samples]:
         """Read a stretch; see `RandomAccess.read`.
@@ -88,20 +85,18 @@ class MediaRandomAccess:
             AudioError: reading from the caller's file object failed.
         """
         blocks: list[Samples] = []
-        resampler = Resampler(self._channel)
+        resampler = Resampler(self._name, self._channel)
         true_start: float | None = None
         try:
-            self._container.seek(int((start + self._start) * av.time_base))
             for time, frame in self._frames(start):
                 if time >= start + length:
                     break
                 true_start = time if true_start is None else true_start
                 blocks.extend(resampler.push(frame))
-        except (av.FFmpegError, ValueError, IndexError, OverflowError):
-            log.debug("%s: random access at %.1f s failed", self._name, start)
-        except Exception as error:  # a file object of the caller may raise anything
-            raise AudioError(f"cannot be read: {error}", source=self._name) from error
-        blocks.extend(resampler.flush())
+            blocks.extend(resampler.flush())
+        except AudioError as error:
+            self._track.check()
+            log.debug("random access at %.1f s failed: %s", start, error)
         samples = np.concatenate(blocks) if blocks else np.zeros(0, np.float32)
         finite = np.where(np.isfinite(samples), samples, 0)
         true_start = start if true_start is None else true_start
@@ -109,21 +104,15 @@ class MediaRandomAccess:
 
     def close(self) -> None:
         """Close the container. Safe to call twice."""
-        self._container.close()
+        self._track.close()
 
-    def _frames(self, start: float) -> Iterator[tuple[float, AudioFrame]]:
+    def _frames(self, start: float) -> Iterator[tuple[float, "AudioFrame"]]:
         """Yield the frames from `start` on that can be decoded, each with its time in seconds."""
         time = start
-        for packet in self._container.demux(self._stream):
-            try:
-                frames = packet.decode()
-            except (av.FFmpegError, ValueError):
-                continue
-            for frame in frames:
-                if not isinstance(frame, AudioFrame) or not frame.samples:
-                    continue
+        for packet in self._track.packets() if self._track.seek(start) else ():
+            for frame in frames_of(packet) or ():
                 if frame.pts is not None and frame.time_base is not None:
-                    time = float(frame.pts * frame.time_base) - self._start
+                    time = float(frame.pts * frame.time_base) - self._track.start
                 if time + frame.samples / frame.sample_rate > start:
                     yield time, frame
                 time += frame.samples / frame.sample_rate
@@ -132,10 +121,11 @@ class MediaRandomAccess:
 class SharedFileRandomAccess(MediaRandomAccess):
     """Random access to an open file that a decoder reads too; `close` restores its position."""
 
-    def __init__(self, name: str, file: BinaryIO, options: AudioOptions) -> None:
-        self._file = file
+    def __init__(self, name: str, file: FileObject, options: AudioOptions) -> None:
+        self._shared_file = file
         self._position: int | None = file.tell()
         file.seek(0)
+        file.check()
         try:
             super().__init__(name, file, options)
         except BaseException:
@@ -144,10 +134,10 @@ class SharedFileRandomAccess(MediaRandomAccess):
 
     def close(self) -> None:
         """See `RandomAccess`."""
-        if hasattr(self, "_container"):
+        if hasattr(self, "_track"):
             super().close()
         if self._position is not None:
-            self._file.seek(self._position)
+            self._shared_file.seek(self._position)  # if this fails, the decoder raises the error
             self._position = None
 
 

@@ -13,23 +13,27 @@ from contextlib import contextmanager
 from os import PathLike, fspath
 from pathlib import Path
 from types import TracebackType
-from typing import BinaryIO
+from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 from typing_extensions import Self
 
-from whisperbatch.audio.media import MAX_RATE, MIN_RATE, MediaDecoder
+from whisperbatch.audio.arrays import check_array, not_finite
+from whisperbatch.audio.file_objects import FileObject
+from whisperbatch.audio.media import MediaDecoder
 from whisperbatch.audio.random_access import (
     ArrayRandomAccess,
     MediaRandomAccess,
     RandomAccess,
     SharedFileRandomAccess,
 )
-from whisperbatch.audio.resampling import BLOCK, to_mono
+from whisperbatch.audio.resampling import to_mono
+from whisperbatch.boundary import boundary, describe
 from whisperbatch.errors import AudioError, OptionError
 from whisperbatch.options import AudioOptions, checks
 from whisperbatch.types import SAMPLING_RATE, Audio, Samples, Source, to_seconds
+
+ARRAY_NAME: Final = "<array>"
 
 
 class AudioReader:
@@ -86,7 +90,7 @@ class AudioReader:
         while (block := self._next()) is not None:
             if not np.isfinite(block).all():
                 time = to_seconds(self.position + int(np.argmin(np.isfinite(block))))
-                raise _not_finite(self.name, time)
+                raise not_finite(self.name, time)
             self.position += len(block)
             yield block
 
@@ -121,7 +125,7 @@ class AudioReader:
             self._reading.release()
 
     def _next(self) -> Samples | None:
-        with self._reading:
+        with self._reading, boundary(self.name):
             block = None if self.closed else next(self._blocks, None)
             if self.closed:
                 self._close()
@@ -151,29 +155,33 @@ def open_audio(source: Source | AudioReader, options: AudioOptions | None = None
     options = options or AudioOptions()
     if isinstance(source, AudioReader):
         return _opened(source, options)
-    if isinstance(source, np.ndarray):
-        rate = SAMPLING_RATE if options.sampling_rate is None else options.sampling_rate
-        return _open_array(Audio(source, rate), options)
-    if isinstance(source, Audio):
-        if options.sampling_rate not in (None, source.sampling_rate):
-            raise OptionError(
-                f"sampling_rate={options.sampling_rate} contradicts the Audio, which states "
-                f"{source.sampling_rate}; leave the option out"
-            )
-        return _open_array(source, options)
-    name, file = _file(source)
+    name = _name(source)
+    with boundary(name):
+        if isinstance(source, np.ndarray):
+            rate = SAMPLING_RATE if options.sampling_rate is None else options.sampling_rate
+            return _open_array(Audio(source, rate), options)
+        if isinstance(source, Audio):
+            if options.sampling_rate not in (None, source.sampling_rate):
+                raise OptionError(
+                    f"sampling_rate={options.sampling_rate} contradicts the Audio, which states "
+                    f"{source.sampling_rate}; leave the option out"
+                )
+            return _open_array(source, options)
+        return _open_media(name, source, options)
+
+
+def _open_media(name: str, source: object, options: AudioOptions) -> AudioReader:
+    file = _file(name, source)
     if options.sampling_rate is not None:
         raise OptionError(
             f"sampling_rate is only for arrays, and {name} states its own rate; leave it out"
         )
-    # FFmpeg reads an open file from its position, so times would not be times of the file
-    has_offset = not isinstance(file, str) and _offset(file)
     decoder = MediaDecoder(name, file, options)
     return AudioReader(
         name,
         decoder.blocks(),
         decoder.close,
-        lambda: None if has_offset else _media_random_access(name, file, options),
+        lambda: _media_random_access(name, file, options),
         options,
     )
 
@@ -190,28 +198,22 @@ def _opened(reader: AudioReader, options: AudioOptions) -> AudioReader:
     return reader
 
 
-def _offset(file: BinaryIO) -> int:
-    """Return the position of an open file in bytes; 0 if the file cannot seek."""
-    try:
-        return file.tell() if file.seekable() else 0
-    except (AttributeError, OSError, ValueError):
-        return 0
-
-
 def _media_random_access(
-    name: str, file: str | BinaryIO, options: AudioOptions
+    name: str, file: str | FileObject, options: AudioOptions
 ) -> RandomAccess | None:
     """Open random access; None for pipes, streams and recordings of unknown duration."""
+    access: MediaRandomAccess
     try:
-        if isinstance(file, str):
-            if not Path(file).is_file():  # a pipe, a device, a URL
+        if isinstance(file, FileObject):
+            # FFmpeg reads an open file from its position, so times would not be times of the file
+            if file.start or not file.seekable():
                 return None
-            access = MediaRandomAccess(name, file, options)
-        elif not file.seekable():
-            return None
-        else:
             access = SharedFileRandomAccess(name, file, options)
-    except (AudioError, AttributeError, OSError, ValueError):
+        elif Path(file).is_file():
+            access = MediaRandomAccess(name, file, options)
+        else:  # a pipe, a device, a URL
+            return None
+    except (AudioError, OSError, ValueError):
         return None
     if access.duration <= 0:
         access.close()
@@ -219,43 +221,50 @@ def _media_random_access(
     return access
 
 
-def _file(source: object) -> tuple[str, str | BinaryIO]:
-    """Return the name of a source for messages, and the path, URL or file for FFmpeg."""
+def _file(name: str, source: object) -> str | FileObject:
+    """Return the path, URL or file object that FFmpeg reads."""
     if isinstance(source, str | PathLike):
         path = fspath(source)
         if path == "-":
-            return "<stdin>", _binary("<stdin>", getattr(sys.stdin, "buffer", sys.stdin))
+            return FileObject(name, _standard_input(name))
         if not isinstance(path, str):
             raise AudioError(f"the path {path!r} is bytes; give a str or a pathlib.Path")
         if "://" not in path:
             _check_path(Path(path))
-        return path, path
+        return path
     if isinstance(source, bytes | bytearray | memoryview):
-        if not len(source):
-            raise AudioError("is empty; give the bytes of a media file", source="<bytes>")
-        return "<bytes>", io.BytesIO(source)
+        data = source.tobytes() if isinstance(source, memoryview) else source
+        if not data:
+            raise AudioError("is empty; give the bytes of a media file", source=name)
+        return FileObject(name, io.BytesIO(data))
     if callable(getattr(source, "read", None)):
-        return _name(source), _binary(_name(source), source)
+        return FileObject(name, source)
     raise AudioError(
         f"{type(source).__name__} is not a recording; give a path, bytes, an open binary file, "
         "an Audio, or a float32 or int16 array"
     )
 
 
-def _binary(name: str, file: object) -> BinaryIO:
-    """Return the file if it can be read and returns bytes."""
+def _standard_input(name: str) -> object:
+    if sys.stdin is None or sys.stdin.closed:
+        raise AudioError("standard input is closed; give a file, or connect a pipe", source=name)
+    return getattr(sys.stdin, "buffer", sys.stdin)
+
+
+def _name(source: object) -> str:
+    """Return the name of a source for messages."""
+    if isinstance(source, str | PathLike):
+        path = fspath(source)
+        return "<stdin>" if path == "-" else str(path)
+    if isinstance(source, np.ndarray | Audio):
+        return ARRAY_NAME
+    if isinstance(source, bytes | bytearray | memoryview):
+        return "<bytes>"
     try:
-        empty = file.read(0)  # type: ignore[attr-defined]
-    except Exception as error:  # a file object of the caller may raise anything
-        raise AudioError(f"cannot be read: {error}", source=name) from error
-    if isinstance(empty, str):
-        raise AudioError("is open as text; open it with mode 'rb'", source=name)
-    return file  # type: ignore[return-value]  # an object that reads bytes
-
-
-def _name(file: object) -> str:
-    name = getattr(file, "name", None)
-    return name if isinstance(name, str) else f"<{type(file).__name__}>"
+        name = getattr(source, "name", None)
+    except Exception:  # noqa: BLE001 - any object of the caller
+        name = None
+    return name if isinstance(name, str) else f"<{type(source).__name__}>"
 
 
 def _check_path(path: Path) -> None:
@@ -268,58 +277,16 @@ def _check_path(path: Path) -> None:
         if not path.exists():
             raise AudioError("there is no such file; check the path", source=str(path))
     except (OSError, ValueError) as error:
-        raise AudioError(f"cannot be opened: {error}", source=str(path)) from error
+        raise AudioError(f"cannot be opened: {describe(error)}", source=str(path)) from error
 
 
 def _open_array(audio: Audio, options: AudioOptions) -> AudioReader:
-    name, samples, rate = "<array>", audio.samples, audio.sampling_rate
-    if isinstance(rate, bool) or not isinstance(rate, int | np.integer):
-        raise OptionError(f"sampling_rate must be a whole number of Hz, not {rate!r}")
-    if not MIN_RATE <= rate <= MAX_RATE:
-        raise OptionError(f"sampling_rate={rate} is out of range: {MIN_RATE} to {MAX_RATE} Hz")
-    if options.track:
-        raise OptionError(f"track={options.track}: an array has only track 0; leave track out")
-    if options.channel == "right":
-        raise OptionError(
-            "channel='right': an array has one channel; give the right channel itself, such as "
-            "samples[:, 1]"
-        )
-    if not isinstance(samples, np.ndarray) or samples.dtype not in (np.float32, np.int16):
-        kind = samples.dtype if isinstance(samples, np.ndarray) else type(samples).__name__
-        raise AudioError(
-            f"samples must be a float32 or int16 array, not {kind}; convert with "
-            "samples.astype(np.float32), scaled to the range from -1 to 1",
-            source=name,
-        )
-    if samples.ndim != 1:
-        raise AudioError(
-            f"samples have shape {samples.shape}, not (n_samples,); choose a channel, such as "
-            "samples[:, 0], or the mean of all channels",
-            source=name,
-        )
-    if not len(samples):
-        raise AudioError("has no samples; give at least one", source=name)
-    _check_finite(name, samples, int(rate))
+    check_array(audio, options, ARRAY_NAME)
+    samples, rate = audio.samples, int(audio.sampling_rate)
     return AudioReader(
-        name,
-        to_mono(samples, int(rate)),
+        ARRAY_NAME,
+        to_mono(samples, rate),
         lambda: None,
-        lambda: ArrayRandomAccess(samples, int(rate)),
+        lambda: ArrayRandomAccess(samples, rate),
         options,
-    )
-
-
-def _check_finite(name: str, samples: npt.NDArray[np.float32 | np.int16], rate: int) -> None:
-    if samples.dtype == np.int16:
-        return
-    for start in range(0, len(samples), BLOCK):
-        finite = np.isfinite(samples[start : start + BLOCK])
-        if not finite.all():
-            raise _not_finite(name, (start + int(np.argmin(finite))) / rate)
-
-
-def _not_finite(name: str, time: float) -> AudioError:
-    return AudioError(
-        f"has NaN or infinite samples at {time:.3f} s; replace them, for example by silence",
-        source=name,
     )

@@ -3,27 +3,43 @@
 from collections.abc import Iterator
 from typing import Final
 
+import av
 import numpy as np
 import numpy.typing as npt
 from av.audio.frame import AudioFrame
+from av.audio.plane import AudioPlane
 from av.audio.resampler import AudioResampler
 
+from whisperbatch.boundary import describe
+from whisperbatch.errors import AudioError
 from whisperbatch.options import Channel
 from whisperbatch.types import SAMPLING_RATE, Samples
 
 BLOCK: Final = SAMPLING_RATE  # samples of a block
 MAX_MIXED: Final = 8  # channels: FFmpeg cannot mix down more
+MAX_CONVERTED: Final = 64  # channels: FFmpeg cannot convert frames with more
+SAMPLE_FORMATS: Final = {
+    "u8": ("u1", 128, 2**7),
+    "s16": ("i2", 0, 2**15),
+    "s32": ("i4", 0, 2**31),
+    "s64": ("i8", 0, 2**63),
+    "flt": ("f4", 0, 1),
+    "dbl": ("f8", 0, 1),
+}
+"""FFmpeg's packed formats: type of a sample in native byte order, and its zero and full scale."""
 
 
 class Resampler:
     """Streaming converter of frames to blocks of mono samples at one rate.
 
     Args:
+        name: name of the recording, for messages.
         channel: "mix", or the channel to take.
         rate: sampling rate of the blocks, in Hz.
     """
 
-    def __init__(self, channel: Channel, rate: int = SAMPLING_RATE) -> None:
+    def __init__(self, name: str, channel: Channel, rate: int = SAMPLING_RATE) -> None:
+        self._name = name
         self._channel = channel
         self._rate = rate
         self._resampler: AudioResampler | None = None
@@ -35,7 +51,12 @@ class Resampler:
 
         If the format of the track changes, a shorter block with the last samples of the old
         format comes first.
+
+        Raises:
+            AudioError: FFmpeg cannot convert the frame.
         """
+        if frame.layout.nb_channels > MAX_CONVERTED:
+            frame = self._mono_frame(frame)
         source = (frame.format.name, frame.layout.name, frame.sample_rate)
         if source != self._source:
             yield from self.flush()
@@ -46,9 +67,7 @@ class Resampler:
 
     def push_samples(self, samples: Samples, rate: int) -> Iterator[Samples]:
         """Yield the blocks that mono float32 samples complete; see `push`."""
-        frame = AudioFrame.from_ndarray(samples[None], format="fltp", layout="mono")
-        frame.sample_rate = rate
-        yield from self.push(frame)
+        yield from self.push(_frame_of(samples, rate))
 
     def flush(self) -> Iterator[Samples]:
         """Yield the samples that the resampler still holds, and reset the resampler."""
@@ -72,23 +91,64 @@ class Resampler:
     def _resample(self, frame: AudioFrame | None) -> Iterator[Samples]:
         if self._resampler is None:
             return
-        for resampled in self._resampler.resample(frame):
-            packed = resampled.to_ndarray().astype(np.float32, copy=False)
+        try:
+            blocks = [block.to_ndarray() for block in self._resampler.resample(frame)]
+        except (av.FFmpegError, ValueError) as error:
+            self._resampler = self._source = None
+            raise AudioError(
+                f"cannot be converted to {self._rate} Hz: {describe(error)}", source=self._name
+            ) from error
+        for block in blocks:
+            packed = block.astype(np.float32, copy=False)
             if packed.size:
                 yield self._choose(packed.reshape(-1, self._channels))
 
     def _choose(self, packed: npt.NDArray[np.float32]) -> Samples:
         """Average the channels, or take one. `packed` has the shape (n_samples, n_channels)."""
-        if self._channel == "mix" and self._channels > 1:
+        channels = packed.shape[1]
+        if self._channel == "mix" and channels > 1:
             samples: Samples = packed.mean(axis=1, dtype=np.float32)
             return samples
-        index = 1 if self._channel == "right" and self._channels > 1 else 0
+        index = 1 if self._channel == "right" and channels > 1 else 0
         return np.ascontiguousarray(packed[:, index])
+
+    def _mono_frame(self, frame: AudioFrame) -> AudioFrame:
+        """Return a frame with too many channels for FFmpeg as a mono frame."""
+        try:
+            packed = _packed(frame)
+        except (KeyError, ValueError) as error:
+            raise AudioError(
+                f"has {frame.layout.nb_channels} channels, in the format {frame.format.name}, "
+                "which cannot be converted; give a file with fewer channels",
+                source=self._name,
+            ) from error
+        return _frame_of(self._choose(packed), frame.sample_rate)
+
+
+def _frame_of(samples: Samples, rate: int) -> AudioFrame:
+    frame = AudioFrame.from_ndarray(samples[None], format="fltp", layout="mono")
+    frame.sample_rate = rate
+    return frame
+
+
+def _packed(frame: AudioFrame) -> npt.NDArray[np.float32]:
+    """Return the samples of a frame, from -1 to 1; shape (n_samples, n_channels)."""
+    channels, planar = frame.layout.nb_channels, frame.format.is_planar
+    kind, zero, scale = SAMPLE_FORMATS[frame.format.packed.name]
+    # `frame.planes` would read beyond the planes if there are more than eight
+    planes = [
+        np.frombuffer(bytes(AudioPlane(frame, index)), kind)[
+            : frame.samples * (1 if planar else channels)
+        ]
+        for index in range(channels if planar else 1)
+    ]
+    samples = np.stack(planes, axis=1) if planar else planes[0].reshape(-1, channels)
+    return ((samples.astype(np.float64) - zero) / scale).astype(np.float32)
 
 
 def to_mono(samples: npt.NDArray[np.float32 | np.int16], rate: int) -> Iterator[Samples]:
     """Yield samples from memory as blocks at 16 kHz. The samples are copied, not modified."""
-    resampler = Resampler("mix")
+    resampler = Resampler("<array>", "mix")
     for start in range(0, len(samples), BLOCK):
         block = samples[start : start + BLOCK]
         scaled = block.astype(

@@ -6,6 +6,7 @@
 3    the model cannot be found or loaded
 4    a required package is not installed
 5    outputs cannot be written
+6    an unexpected error: a bug; --verbose prints the traceback
 130  stopped by Ctrl-C
 """
 
@@ -23,6 +24,7 @@ from rich.console import Console
 from rich.logging import RichHandler
 
 import whisperbatch as wb
+from whisperbatch.boundary import as_error
 from whisperbatch.cli import flags
 from whisperbatch.cli.detect_language import detect_languages
 from whisperbatch.cli.help_page import ListedCommand
@@ -33,6 +35,7 @@ from whisperbatch.cli.transcribe import TranscribeArguments, transcribe_all
 from whisperbatch.engines.keywords import setting_parameters
 from whisperbatch.engines.memory import return_large_arrays_at_once
 from whisperbatch.errors import (
+    InternalError,
     MissingExtraError,
     ModelError,
     OptionError,
@@ -53,11 +56,13 @@ SWITCHES: Final = {
     "json_lines": False,
 }
 """Boolean flags, and whether each has a `--no-` form."""
+INTERNAL_STATUS: Final = 6
 STATUSES: Final[tuple[tuple[type[WhisperBatchError], int], ...]] = (
     (OptionError, 2),
     (ModelError, 3),
     (MissingExtraError, 4),
     (WriteError, 5),
+    (InternalError, INTERNAL_STATUS),
 )
 LOAD_KEYWORDS: Final = ("device", "engine", *SETTINGS)
 """Keywords of `load` that are flags."""
@@ -255,6 +260,8 @@ def start(
 
 def run() -> NoReturn:
     """Run the command line. An error prints one line, and the exit status shows its kind."""
+    # without a handler, Python prints the traceback of an InternalError
+    logging.getLogger("whisperbatch").addHandler(logging.NullHandler())
     try:
         arguments = flags.normalized(sys.argv[1:] or ["--help"], SWITCHES)
         sys.exit(app(arguments, standalone_mode=False))
@@ -270,6 +277,8 @@ def run() -> NoReturn:
         _exit_with(_usage_message(error), 2)
     except OSError as error:  # a closed terminal or a full disk
         _exit_with(str(error), 5)
+    except Exception as error:  # noqa: BLE001 - users never see a traceback by default
+        _exit_with(str(as_error(error, None)), INTERNAL_STATUS)
 
 
 def _usage_message(error: Any) -> str:  # noqa: ANN401 - Typer does not export its type
@@ -298,12 +307,14 @@ def _exit_with(message: str, status: int) -> NoReturn:
 
 
 def _configure_logging(*, verbose: bool) -> None:
-    """Print warnings to standard error; with `verbose`, print all INFO messages, too."""
+    """Print warnings to standard error; with `verbose`, print INFO and tracebacks, too."""
     handler: logging.Handler = logging.StreamHandler()
     if sys.stderr.isatty():  # RichHandler prints above the progress bars
         console = Console(stderr=True)
         handler = RichHandler(console=console, show_time=False, show_path=False, show_level=False)
     handler.setLevel(logging.INFO if verbose else logging.WARNING)
+    if not verbose:  # the line of the error is printed anyway
+        handler.addFilter(lambda record: not record.exc_info)
     log = logging.getLogger("whisperbatch")
     log.addHandler(handler)
     log.setLevel(logging.INFO)  # `cli.loading` reads INFO messages, printed or not

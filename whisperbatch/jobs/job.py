@@ -14,7 +14,8 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Final
 
-from whisperbatch.errors import EngineError, WhisperBatchError, WriteError
+from whisperbatch.boundary import as_error
+from whisperbatch.errors import EngineError, InternalError, WhisperBatchError, WriteError
 from whisperbatch.jobs.inputs import WorkItem
 from whisperbatch.jobs.journal import JournaledEngine
 from whisperbatch.jobs.ledger import Ledger
@@ -23,8 +24,9 @@ from whisperbatch.transcriber import Transcriber
 from whisperbatch.types import Segment, Transcript
 from whisperbatch.writers.files import make_folder
 
-TEMPORARY_ERRORS: Final = (WriteError, EngineError)
-"""Full disk, no memory: the journal of the recording stays, and the next run resumes from it."""
+TEMPORARY_ERRORS: Final = (WriteError, EngineError, InternalError)
+"""Full disk, no memory, a bug that may be fixed: the journal of the recording stays, and the next
+run resumes from it."""
 
 WriteTranscript = Callable[[Transcript, Path], object]
 OutputSettings = Callable[[Path], str]
@@ -116,7 +118,7 @@ class Job:
             return None
         try:
             status = path.stat()
-        except OSError:
+        except (OSError, ValueError):
             return None
         name = os.fsencode(path.absolute())
         return digest(name, status.st_size, status.st_mtime_ns, self.settings(output))
@@ -214,8 +216,8 @@ def _event(
         return Failed(item, result)
     try:
         job.write(item, fingerprints, result, write)
-    except WhisperBatchError as error:
-        return Failed(item, error)
+    except Exception as error:  # noqa: BLE001 - ends this recording only
+        return Failed(item, as_error(error, item.source))
     return Finished(item, result)
 
 

@@ -21,14 +21,13 @@ from itertools import groupby
 from typing import Final
 
 from whisperbatch.chunking.split import cut_out
-from whisperbatch.errors import EngineError, OptionError
 from whisperbatch.language.decisions import add_speech
 from whisperbatch.language.voting import mean_scores, restrict_to
 from whisperbatch.language.windows import score_chunks
 from whisperbatch.options import Options
 from whisperbatch.protocols import Engine, FeatureExtractor
-from whisperbatch.recording import EngineFailure, RecordingState
-from whisperbatch.rows import End, Item, Row
+from whisperbatch.recording import RecordingState
+from whisperbatch.rows import End, Flush, Item, Row
 from whisperbatch.types import Chunk, LanguageScores, SpeechSpan, to_samples, to_seconds
 
 log = logging.getLogger(__name__)
@@ -37,6 +36,7 @@ CHANGE_PENALTY: Final = 1.5  # natural-log probability
 FULL_SPEECH: Final = 4.0  # seconds of speech with full weight; less speech has proportional weight
 MIN_PROBABILITY: Final = 1e-3  # floor of a language's probability: one row is not a proof
 SURE_PROBABILITY: Final = 0.8  # rows whose language is less probable are scored in windows
+WAITING_ROWS: Final = 2  # rows of a recording that wait for the rows after them
 MAX_WINDOW: Final = to_samples(5.0)  # longer windows contain changes, shorter ones are unreliable
 
 
@@ -51,8 +51,8 @@ class CodeSwitching:
         engine: scores the windows.
         extractor: computes the features of windows and of cut rows.
         options: options of the run.
-        failed: called with the recording and the error if the engine fails to score the windows of
-            a row; the row is then dropped. The function may raise the error.
+        failed: called with a recording and the exception if the languages of its rows cannot be
+            found; the rows of a failed recording are dropped. The function may raise the error.
     """
 
     def __init__(
@@ -60,7 +60,7 @@ class CodeSwitching:
         engine: Engine,
         extractor: FeatureExtractor,
         options: Options,
-        failed: Callable[[RecordingState, EngineFailure], None],
+        failed: Callable[[RecordingState, Exception], None],
     ) -> None:
         self._failed = failed
         self._engine = engine
@@ -71,25 +71,42 @@ class CodeSwitching:
         """Yield the items in order, with cut rows in place of rows whose language changes."""
         waiting: list[Row] = []
         for item in items:
-            if isinstance(item, Row):
-                waiting.append(item)
+            if not isinstance(item, Flush):
+                if isinstance(item, Row):
+                    waiting.append(item)
                 rows = [row for row in waiting if row.recording is item.recording]
-                if len(rows) > 1:
-                    self._label(rows, next_row=item)
-                if len(rows) > 2:  # noqa: PLR2004 - the row and the next two
+                try:
+                    parts = self._advance(rows, item)
+                except Exception as error:  # noqa: BLE001 - ends this recording only
+                    self._failed(item.recording, error)
+                    parts = []
+                yield from parts
+                if isinstance(item, End) or item.recording.error:
+                    waiting = [row for row in waiting if row.recording is not item.recording]
+                elif len(rows) > WAITING_ROWS:
                     waiting.remove(rows[0])
-                    yield from self._release(rows[0])
-                continue
-            if isinstance(item, End) and (
-                rows := [row for row in waiting if row.recording is item.recording]
-            ):
-                waiting = [row for row in waiting if row.recording is not item.recording]
-                self._label(rows, next_row=None)
-                for row in rows:
-                    yield from self._release(row)
-                windows = item.recording.switching.windows
-                log.debug("recording %d: %d language window(s)", item.recording.number, windows)
-            yield item
+            if not isinstance(item, Row):
+                yield item
+
+    def _advance(self, rows: Sequence[Row], item: Row | End) -> list[Row]:
+        """Label the next row of a recording, and return the rows that leave, whole or cut.
+
+        Args:
+            rows: the waiting rows of the recording; the last is `item`, unless it is the end.
+            item: a row, which the row before it has waited for, or the end of the recording.
+        """
+        if item.recording.error:
+            return []
+        if isinstance(item, Row):
+            if len(rows) > 1:
+                self._label(rows, next_row=item)
+            return self._release(rows[0]) if len(rows) > WAITING_ROWS else []
+        if rows:
+            self._label(rows, next_row=None)
+        parts = [part for row in rows for part in self._release(row)]
+        windows = item.recording.switching.windows
+        log.debug("recording %d: %d language window(s)", item.recording.number, windows)
+        return parts
 
     def _label(self, waiting: Sequence[Row], next_row: Row | None) -> None:
         """Label the first unlabelled row, using the label before it and the row after it."""
@@ -104,8 +121,8 @@ class CodeSwitching:
         state.labels.append(labels[0])
         state.last_label = labels[0]
 
-    def _release(self, row: Row) -> Iterator[Row]:
-        """Yield the first waiting row of a recording, whole or cut."""
+    def _release(self, row: Row) -> list[Row]:
+        """Return the first waiting row of a recording, whole or cut."""
         recording, state = row.recording, row.recording.switching
         label = state.labels.pop(0)
         next_label = state.labels[0] if state.labels else None
@@ -115,17 +132,15 @@ class CodeSwitching:
         if len(labels) == 1 and probabilities.get(label, 0.0) >= SURE_PROBABILITY:
             parts = [(row, label)]
         else:
-            try:
-                parts = self._cut(row, label, next_label)
-            except (EngineError, OptionError) as error:
-                self._failed(recording, error)
-                return
+            parts = self._cut(row, label, next_label)
+        released = []
         for part, language in parts:
             state.last_language = language
             chunk = replace(part.chunk, index=state.count)
             state.count += 1
             decision = add_speech(recording, language, _language_scores(part), self._options)
-            yield replace(part, chunk=chunk, language=language, decision=decision)
+            released.append(replace(part, chunk=chunk, language=language, decision=decision))
+        return released
 
     def _cut(self, row: Row, label: str, next_label: str | None) -> list[tuple[Row, str]]:
         """Score a row in windows and cut it where the language changes.

@@ -9,7 +9,7 @@ is decoded from it. The voters of a recording wait for each other before they ar
 scored in the same batch. So no row waits for a decision after its batch was scored.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from whisperbatch.batching import BatchSizes
@@ -17,6 +17,7 @@ from whisperbatch.language.decisions import VOTERS, decision_for, needs_scores
 from whisperbatch.language.windows import score_languages
 from whisperbatch.options import LanguageOptions, Options
 from whisperbatch.protocols import Engine
+from whisperbatch.recording import RecordingState
 from whisperbatch.rows import End, Flush, Item, Row, grouped, padded
 
 
@@ -93,13 +94,19 @@ def with_language_scores(engine: Engine, items: Sequence[Item], options: Options
     return results
 
 
-def decide_languages(batches: Iterable[Sequence[Item]], options: LanguageOptions) -> Iterator[Item]:
+def decide_languages(
+    batches: Iterable[Sequence[Item]],
+    options: LanguageOptions,
+    failed: Callable[[RecordingState, Exception], None],
+) -> Iterator[Item]:
     """Yield the items in order, each row with its language. Rows of failed recordings are dropped.
 
     Args:
         batches: items; rows that need scores have them. The voters of a recording are in the same
             batch.
         options: the candidate languages and the threshold.
+        failed: called with a recording and the exception if no language can be decided for one of
+            its rows; the row is dropped. The function may raise the error.
     """
     for batch in batches:
         rows = [item for item in batch if isinstance(item, Row)]
@@ -110,7 +117,11 @@ def decide_languages(batches: Iterable[Sequence[Item]], options: LanguageOptions
             if not isinstance(item, Row):
                 yield item
             elif item.recording.error is None:
-                decision = decision_for(item.recording, item.chunk.index, options)
+                try:
+                    decision = decision_for(item.recording, item.chunk.index, options)
+                except Exception as error:  # noqa: BLE001 - ends this recording only
+                    failed(item.recording, error)
+                    continue
                 yield replace(item, language=decision.language, decision=decision)
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from tests.unit.fakes import EncodedRow, FakeEngine
+from tests.unit.fakes import EncodedRow, FakeEngine, refuse
 from tests.unit.synthetic_speech import RampExtractor, chunk, ramp, rows
 from whisperbatch.language.code_switching import (
     CodeSwitching,
@@ -16,7 +16,7 @@ from whisperbatch.language.code_switching import (
 from whisperbatch.language.stage import with_language_scores
 from whisperbatch.options import Options
 from whisperbatch.options.keywords import resolve
-from whisperbatch.recording import EngineFailure, RecordingState
+from whisperbatch.recording import RecordingState
 from whisperbatch.rows import End, Item, Row
 from whisperbatch.types import Chunk, LanguageScores, speech_seconds
 
@@ -47,10 +47,6 @@ def language_engine(
 
 
 MULTILINGUAL = Options(multilingual=True)
-
-
-def refuse(recording: RecordingState, error: EngineFailure) -> None:
-    raise error
 
 
 def switched(engine: FakeEngine, items: Sequence[Item], **options: Any) -> list[Item]:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.unit.fakes import EncodedRow, FakeEngine
+from tests.unit.fakes import EncodedRow, FakeEngine, refuse
 from whisperbatch.batching import batches
 from whisperbatch.errors import EngineError
 from whisperbatch.language.decisions import LAST_REVISION, VOTERS
@@ -158,7 +158,7 @@ def decided(engine: FakeEngine, stream: Sequence[Item], **keywords: Any) -> list
         with_language_scores(engine, batch, options)
         for batch in scoring_batches(stream, options, options.batch_size)
     )
-    return list(decide_languages(scored, options))
+    return list(decide_languages(scored, options, refuse))
 
 
 def changing(row: EncodedRow) -> dict[str, float]:
@@ -226,4 +226,4 @@ def test_rows_of_failed_recordings_are_dropped() -> None:
     a, b = items(0, 4), items(1, 4)
     a[0].recording.fail(EngineError("out of memory"))  # type: ignore[union-attr]
     scored = with_language_scores(FakeEngine(), b, Options())
-    assert names(list(decide_languages([a, scored], Options()))) == "a. b0 b1 b2 b3 b."
+    assert names(list(decide_languages([a, scored], Options(), refuse))) == "a. b0 b1 b2 b3 b."

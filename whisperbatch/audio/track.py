@@ -1,0 +1,174 @@
+"""An audio track of a media file, opened by PyAV (FFmpeg).
+
+All calls of FFmpeg that open, demux, seek and decode are here. Errors of FFmpeg become AudioError,
+or mark a damaged packet.
+"""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Final
+
+import av
+from av.audio.frame import AudioFrame
+from av.container import InputContainer
+
+from whisperbatch.audio.file_objects import FileObject
+from whisperbatch.boundary import describe
+from whisperbatch.errors import AudioError
+
+if TYPE_CHECKING:
+    from av.audio.stream import AudioStream
+    from av.packet import Packet
+
+MAX_RESTARTS: Final = 1000  # of demuxing, in a row
+
+
+class Track:
+    """An audio track of an open media file.
+
+    Args:
+        name: name of the recording, for messages.
+        file: a path, a URL, or a file object.
+        number: number of the track, counted from 0.
+
+    Attributes:
+        format: FFmpeg's names of the container's format, separated by commas.
+        start: time stamp at which the container starts, in seconds: players count from it.
+        duration: duration in seconds that the container states or FFmpeg estimates; 0 if unknown.
+        cut_off: the error of FFmpeg that ended `packets` early; None before.
+
+    Raises:
+        AudioError: the file cannot be opened, is not media, or has no such track.
+    """
+
+    def __init__(self, name: str, file: str | FileObject, number: int = 0) -> None:
+        self._name = name
+        self._file = file
+        self._container = _open_container(name, file)
+        try:
+            self._stream = self._find(number)
+            self.format: str = self._container.format.name
+            start = self._container.start_time
+            self.start = start / av.time_base if start is not None else 0.0
+            self.duration = (self._container.duration or 0) / av.time_base
+        except BaseException:
+            self.close()
+            raise
+        self.cut_off: av.FFmpegError | None = None
+
+    def packets(self) -> Iterator["Packet[AudioStream]"]:
+        """Yield the packets from the current position on, until the file ends or is cut off.
+
+        Raises:
+            AudioError: reading failed.
+        """
+        packets = self._container.demux(self._stream)
+        restarts = 0
+        while True:
+            try:
+                packet = next(packets, None)
+            except (IndexError, av.BlockingIOError) as error:
+                # IndexError: PyAV 18 met a track that did not exist at the start of the file.
+                # BlockingIOError: FFmpeg asks to continue with the next packet.
+                self.check()
+                restarts += 1
+                if restarts > MAX_RESTARTS:
+                    raise self._cannot_be_read(error) from error
+                packets = self._container.demux(self._stream)
+                continue
+            except Exception as error:
+                self.check()
+                if not isinstance(error, av.FFmpegError) or isinstance(error, OSError):
+                    raise self._cannot_be_read(error) from error
+                self.cut_off = error
+                return
+            self.check()
+            if packet is None:
+                return
+            restarts = 0
+            yield packet
+
+    def seek(self, seconds: float) -> bool:
+        """Continue at the packet before a time; return whether that is possible."""
+        try:
+            self._container.seek(int((seconds + self.start) * av.time_base))
+        except (av.FFmpegError, ValueError, OverflowError):  # the time is not in the file
+            self.check()
+            return False
+        self.check()
+        return True
+
+    def close(self) -> None:
+        """Close the container; a file object stays open. Safe to call twice."""
+        self._container.close()
+
+    def check(self) -> None:
+        """Raise the exception of the file object, if there was one; see `FileObject.check`."""
+        if isinstance(self._file, FileObject):
+            self._file.check()
+
+    def _cannot_be_read(self, error: Exception) -> AudioError:
+        return AudioError(f"cannot be read: {describe(error)}", source=self._name)
+
+    def _find(self, number: int) -> "AudioStream":
+        tracks = self._container.streams.audio
+        if not tracks:
+            raise AudioError("has no audio track; give a recording with sound", source=self._name)
+        if number >= len(tracks):
+            raise AudioError(
+                f"track={number} does not exist: the file has {len(tracks)} audio track(s), "
+                "counted from 0",
+                source=self._name,
+            )
+        return tracks[number]
+
+
+def frames_of(packet: "Packet[AudioStream]") -> list[AudioFrame] | None:
+    """Return the frames of a packet that have samples; None if the packet is damaged."""
+    try:
+        frames = packet.decode()
+    except (av.FFmpegError, ValueError, RuntimeError):  # ValueError: an impossible rate or layout
+        return None
+    return [
+        frame
+        for frame in frames
+        if isinstance(frame, AudioFrame) and frame.samples and frame.sample_rate
+    ]
+
+
+def stated_duration(path: str) -> float | None:
+    """Return the duration that a file states, in seconds; None if it is unknown or unreadable."""
+    try:
+        with _open_container(path, path) as container:
+            return container.duration / av.time_base if container.duration else None
+    except AudioError:
+        return None
+
+
+def _open_container(name: str, file: str | FileObject) -> InputContainer:
+    """Open a media file with FFmpeg.
+
+    Raises:
+        AudioError: the file cannot be opened or is not media.
+    """
+    try:
+        # "file:", because FFmpeg takes the text before a colon for a protocol: "12:30 notes.mp3"
+        url = f"file:{file}" if isinstance(file, str) and "://" not in file else file
+        container = av.open(url, mode="r", metadata_errors="ignore")
+    except Exception as error:
+        if isinstance(file, FileObject):
+            file.check()
+        if isinstance(error, av.InvalidDataError | av.EOFError):
+            hint = "; if the file was read before, call seek(0) first"
+            raise AudioError(
+                "is not media that FFmpeg can read, or is cut off at its start"
+                f"{'' if isinstance(file, str) else hint}",
+                source=name,
+            ) from error
+        raise AudioError(f"cannot be opened: {describe(error)}", source=name) from error
+    try:
+        if isinstance(file, FileObject):
+            file.check()
+    except BaseException:
+        container.close()
+        raise
+    return container
