@@ -329,11 +329,12 @@ class PipelineRun:
         """End a recording with an error; raise the error if a failure ends the run."""
         if isinstance(error, ClosedError):
             raise error
-        if recording.error is None:
-            failure = as_error(error, recording.source)
-            if not self._isolate:
-                raise failure
-            recording.fail(failure)
+        with recording.changed:  # several workers may fail at the same time
+            if recording.error is None:
+                failure = as_error(error, recording.source)
+                if not self._isolate:
+                    raise failure
+                recording.fail(failure)
 
 
 def _publish(recording: RecordingState, row: RowResult) -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, BinaryIO
 
 import numpy as np
 
-from whisperbatch.audio.file_objects import FileObject
+from whisperbatch.audio.file_objects import FileObject, given_name
 from whisperbatch.audio.resampling import Resampler
 from whisperbatch.audio.track import Track, frames_of
 from whisperbatch.options import Channel
@@ -37,7 +37,7 @@ def decode_audio(
         AudioError: the file cannot be read or has no audio track.
     """
     path = fspath(file) if isinstance(file, PathLike) else file
-    name = path if isinstance(path, str) else str(getattr(path, "name", "<file>"))
+    name = path if isinstance(path, str) else str(given_name(path) or "<file>")
     opened = path if isinstance(path, str) else FileObject(name, path)
     resamplers = [Resampler(name, channel, sampling_rate) for channel in channels]
     blocks: list[list[Samples]] = [[np.zeros(0, np.float32)] for _ in channels]

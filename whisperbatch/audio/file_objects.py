@@ -42,7 +42,7 @@ class FileObject:
         self._source = source
         self._file: Any = file
         self._error: BaseException | None = None
-        self.name = str(getattr(file, "name", "<none>"))
+        self.name = str(given_name(file))
         self.read(0)
         self.check()
         start = _start(file)
@@ -115,6 +115,14 @@ class FileObject:
 
     def _failure(self, message: str) -> AudioError:
         return AudioError(message, source=self._source)
+
+
+def given_name(file: object) -> object:
+    """Return the attribute `name` of an object; None if there is none."""
+    try:
+        return getattr(file, "name", None)
+    except Exception:  # noqa: BLE001 - any object of the caller
+        return None
 
 
 def _start(file: Any) -> int | None:  # noqa: ANN401 - any object of the caller

@@ -19,7 +19,7 @@ import numpy as np
 from typing_extensions import Self
 
 from whisperbatch.audio.arrays import check_array, not_finite
-from whisperbatch.audio.file_objects import FileObject
+from whisperbatch.audio.file_objects import FileObject, given_name
 from whisperbatch.audio.media import MediaDecoder
 from whisperbatch.audio.random_access import (
     ArrayRandomAccess,
@@ -260,10 +260,7 @@ def _name(source: object) -> str:
         return ARRAY_NAME
     if isinstance(source, bytes | bytearray | memoryview):
         return "<bytes>"
-    try:
-        name = getattr(source, "name", None)
-    except Exception:  # noqa: BLE001 - any object of the caller
-        name = None
+    name = given_name(source)
     return name if isinstance(name, str) else f"<{type(source).__name__}>"
 
 

@@ -127,6 +127,42 @@ def test_unsuitable_arrays(samples: npt.NDArray[Any], message: str) -> None:
         assert "\n" not in str(caught.value)
 
 
+SCALES: dict[str, tuple[npt.NDArray[Any], int]] = {
+    "int16 as float32": ((tone(440, 2) * 32768).astype(np.int16), 16_000),
+    "resampled": (tone(440, 2) * 32768 + 0.3, 44_100),
+    "faint speech after silence": (np.r_[np.zeros(600_000), np.arange(-90, 90)], 16_000),
+    "int32 as float32": (tone(440, 2) * 2.0**31, 16_000),
+}
+
+
+@pytest.mark.parametrize(("samples", "rate"), SCALES.values(), ids=SCALES)
+def test_float_samples_in_the_range_of_integers(samples: npt.NDArray[Any], rate: int) -> None:
+    samples = samples.astype(np.float32)
+    peak = round(float(np.abs(samples).max()))
+    for source in (Audio(samples, rate), Audio(samples[::-1], rate)):
+        with pytest.raises(AudioError, match=rf"^<array>: has float32 samples up to {peak}, ") as e:
+            read(source)
+        assert "by 32768, or give them as int16" in str(e.value)
+    with pytest.raises(AudioError, match=r"float32 samples up to"):
+        read(samples)
+
+
+LOUD: dict[str, npt.NDArray[Any]] = {
+    "full scale": np.tile([1.0, -1.0], 9000),
+    "overshoot": tone(440, 2) * 4 / 0.3,
+    "20 dB too loud": tone(440, 2) * 10 / 0.3,
+    "clicks": np.r_[tone(440, 2), 30_000.5, tone(440, 2), -1e30],
+    "whole numbers": np.tile([0.0, 1.0, -1.0, 2.0], 4000),
+    "silence": np.zeros(16_000),
+}
+
+
+@pytest.mark.parametrize("samples", LOUD.values(), ids=LOUD)
+def test_loud_float_samples_are_read(samples: npt.NDArray[Any]) -> None:
+    samples = samples.astype(np.float32)
+    np.testing.assert_array_equal(read(samples), samples)
+
+
 @pytest.mark.parametrize(
     ("rate", "message"),
     [
@@ -187,3 +223,37 @@ def test_file_opened_as_text(tmp_path: Path) -> None:
 def test_impossible_sampling_rates_of_files(rate: int) -> None:
     with pytest.raises(AudioError, match=f"<bytes>: states a sampling rate of {rate} Hz"):
         open_audio(wav(rate, 1, 2, bytes(2000)), AudioOptions())
+
+
+def test_closed_standard_input(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stdin", None)
+    message = "<stdin>: standard input is closed; give a file, or connect a pipe"
+    with pytest.raises(AudioError, match=message):
+        read("-")
+    stdin = io.TextIOWrapper(io.BytesIO())
+    stdin.close()
+    monkeypatch.setattr("sys.stdin", stdin)
+    with pytest.raises(AudioError, match=message):
+        read("-")
+
+
+def test_every_message_has_a_reason(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise TimeoutError
+
+    path = tmp_path / "talk.wav"
+    path.write_bytes(wav(16_000, 1, 2, bytes(1000)))
+    monkeypatch.setattr("av.open", refuse)
+    with pytest.raises(AudioError, match=r"talk\.wav: cannot be opened: TimeoutError$"):
+        read(path)
+    monkeypatch.setattr(Path, "is_dir", refuse)
+    with pytest.raises(AudioError, match=r"talk\.wav: cannot be opened: TimeoutError$"):
+        read(path)
+
+
+def test_strided_bytes_are_read() -> None:
+    media = wav(16_000, 1, 2, bytes(2000))
+    strided = memoryview(bytes(byte for pair in zip(media, media, strict=True) for byte in pair))
+    assert len(read(strided[::2])) == 1000
+    with pytest.raises(AudioError, match="<bytes>: is empty"):
+        read(strided[:0])

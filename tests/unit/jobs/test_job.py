@@ -6,7 +6,7 @@ import pytest
 
 from tests.unit.fakes import FakeEngine, noise
 from tests.unit.media_files import encode
-from whisperbatch.errors import AudioError, EngineError, WriteError
+from whisperbatch.errors import AudioError, EngineError, InternalError, WriteError
 from whisperbatch.jobs.inputs import WorkItem, find_inputs, plan_outputs
 from whisperbatch.jobs.job import Event, Failed, Finished, Job, SegmentReady, digest, run_job
 from whisperbatch.jobs.ledger import Ledger
@@ -85,6 +85,31 @@ def test_a_broken_recording_does_not_affect_the_others(recordings: list[Path]) -
     assert {Path(event.item.source).name for event in failed} == {"1.wav", "missing.wav"}
     assert all(isinstance(event.error, AudioError) for event in failed)
     assert sum(isinstance(event, Finished) for event in ends) == 2
+
+
+def test_an_unexpected_exception_of_a_writer_fails_its_recording_only(
+    recordings: list[Path], ledger: Ledger
+) -> None:
+    def write(transcript: Transcript, path: Path) -> None:
+        if path.name == "1.txt":
+            raise KeyError("no such cue")
+        write_text(transcript, path)
+
+    items = items_of(recordings)
+    ends = [
+        event
+        for event in run_events(level_engine(), items, ledger, write)
+        if not isinstance(event, SegmentReady)
+    ]
+    (failed,) = (event for event in ends if isinstance(event, Failed))
+    assert isinstance(failed.error, InternalError)
+    assert failed.error.source == failed.item.source == str(recordings[1])
+    assert isinstance(failed.error.__cause__, KeyError)
+    assert [done(item, ledger) for item in items] == [True, False, True]
+    engine = level_engine()
+    run_events(engine, [items[1]], ledger)
+    assert done(items[1], ledger)
+    assert engine.calls == []  # all rows come from the journal
 
 
 def test_finished_means_same_recording_same_settings_and_all_outputs_there(
