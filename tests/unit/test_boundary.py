@@ -15,7 +15,7 @@ from tests.unit.media_files import encode
 from whisperbatch import Transcriber, Transcript
 from whisperbatch.boundary import MAX_REASON, as_error, boundary, describe
 from whisperbatch.decoding.batch_decoder import BatchDecoder
-from whisperbatch.language import code_switching, stage
+from whisperbatch.language import code_switching, decisions, stage, windows
 from whisperbatch.rows import Row
 from whisperbatch.types import Chunk
 
@@ -63,12 +63,10 @@ def features_fail(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def decisions_fail(monkeypatch: pytest.MonkeyPatch) -> None:
-    decide = stage.decision_for
-
     def decision_for(recording: Any, *arguments: Any) -> Any:
         if recording.number == FAILS:
             raise IndexError("a hole in the list")
-        return decide(recording, *arguments)
+        return decisions.decision_for(recording, *arguments)
 
     monkeypatch.setattr(stage, "decision_for", decision_for)
 
@@ -77,9 +75,8 @@ def scores_fail(monkeypatch: pytest.MonkeyPatch) -> None:
     def score(engine: Any, rows: Sequence[Row], encoded: Any) -> Any:
         if any(fails(row.chunk) for row in rows):
             raise IndexError("a hole in the list")
-        return original(engine, rows, encoded)
+        return windows.score_languages(engine, rows, encoded)
 
-    original = stage.score_languages
     monkeypatch.setattr(stage, "score_languages", score)
 
 
@@ -175,7 +172,7 @@ def test_an_exception_while_a_recording_is_opened_ends_it(monkeypatch: pytest.Mo
     with Transcriber(FakeEngine()) as asr:
         results = list(asr.transcribe_many([wav, noise(3), wav], on_error="yield", vad=False))
     assert [type(result) for result in results] == [Transcript, wb.InternalError, Transcript]
-    assert results[1].source == "<array>"  # type: ignore[union-attr]
+    assert results[1].source == "<array>"
 
 
 def test_chunks_without_a_model_have_the_boundary_too(monkeypatch: pytest.MonkeyPatch) -> None:

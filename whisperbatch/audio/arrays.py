@@ -67,14 +67,14 @@ def not_finite(name: str, time: float) -> AudioError:
     )
 
 
-def _check_finite(samples: npt.NDArray[np.float32], rate: int, name: str) -> None:
+def _check_finite(samples: npt.NDArray[np.float32 | np.int16], rate: int, name: str) -> None:
     for start in range(0, len(samples), BLOCK):
         finite = np.isfinite(samples[start : start + BLOCK])
         if not finite.all():
             raise not_finite(name, (start + int(np.argmin(finite))) / rate)
 
 
-def _check_scale(samples: npt.NDArray[np.float32], name: str) -> None:
+def _check_scale(samples: npt.NDArray[np.float32 | np.int16], name: str) -> None:
     """Refuse samples in the range of int16, whose text would be nonsense.
 
     A few clicks, and recordings that are far too loud, are accepted.

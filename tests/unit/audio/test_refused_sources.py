@@ -253,7 +253,9 @@ def test_every_message_has_a_reason(monkeypatch: pytest.MonkeyPatch, tmp_path: P
 
 def test_strided_bytes_are_read() -> None:
     media = wav(16_000, 1, 2, bytes(2000))
-    strided = memoryview(bytes(byte for pair in zip(media, media, strict=True) for byte in pair))
+    strided: Any = memoryview(
+        bytes(byte for pair in zip(media, media, strict=True) for byte in pair)
+    )
     assert len(read(strided[::2])) == 1000
     with pytest.raises(AudioError, match="<bytes>: is empty"):
         read(strided[:0])

@@ -2,7 +2,7 @@
 
 import io
 import struct
-from typing import cast
+from typing import BinaryIO, cast
 
 import numpy as np
 import psutil
@@ -10,7 +10,7 @@ import pytest
 
 from tests.unit.media_files import BURST, BURST_TONE, bursts, onset, read, tone
 from whisperbatch import chunk_audio, open_audio
-from whisperbatch.types import SAMPLING_RATE, Samples, to_samples
+from whisperbatch.types import SAMPLING_RATE, to_samples
 
 HOURS = 10
 SECONDS = 3600 * HOURS
@@ -76,12 +76,16 @@ class LongWav(io.RawIOBase):
         return bytes(data)
 
 
+def long_wav(kind: str) -> BinaryIO:
+    return cast("BinaryIO", LongWav(kind))
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["right", "rf64"])
 def test_ten_hours_are_read_completely_in_bounded_memory(kind: str) -> None:
     process = psutil.Process()
     sounds: list[float] = []
-    with open_audio(LongWav(kind)) as reader:
+    with open_audio(long_wav(kind)) as reader:
         blocks = reader.blocks()
         next(blocks)
         before = process.memory_info().rss
@@ -96,15 +100,15 @@ def test_ten_hours_are_read_completely_in_bounded_memory(kind: str) -> None:
 
 @pytest.mark.slow
 def test_the_end_of_ten_hours_is_found() -> None:
-    with open_audio(LongWav("right")) as reader, reader.random_access() as recording:
+    with open_audio(long_wav("right")) as reader, reader.random_access() as recording:
         assert recording is not None
         assert recording.duration == SECONDS
         start, samples = recording.read(SPEECH[1] - 1, 3.0)
         assert start + onset(samples) == pytest.approx(SPEECH[1], abs=0.02)
-    options = {"vad": False, "clip_timestamps": ((SECONDS - 3.0, None),)}
-    (chunk,) = chunk_audio(LongWav("right"), **options)  # type: ignore[arg-type]
+    ranges = ((SECONDS - 3.0, None),)
+    (chunk,) = chunk_audio(long_wav("right"), vad=False, clip_timestamps=ranges)
     assert (chunk.start, chunk.end) == (to_samples(SECONDS - 3.0), to_samples(SECONDS))
-    assert onset(cast("Samples", chunk.samples)) == pytest.approx(1.0, abs=0.02)
+    assert onset(chunk.samples) == pytest.approx(1.0, abs=0.02)
 
 
 @pytest.mark.parametrize("kind", HEADERS)
