@@ -25,7 +25,7 @@ from typing import Final
 
 from whisperbatch.engines.settings import SETTINGS
 from whisperbatch.options import DETECTION_OPTIONS, Options, documented_fields
-from whisperbatch.writers import SubtitleOptions
+from whisperbatch.writers import SubtitleOptions, TableOptions
 
 ROOT: Final = Path(__file__).parents[1]
 GROUPS: Final = Options.__bases__
@@ -199,7 +199,7 @@ def class_rows(owner: type) -> Iterator[tuple[str, object, str]]:
 
 def with_tables(page: str) -> str:
     """Return a page with the tables of the classes that its comments name."""
-    owners = {owner.__name__: owner for owner in (*GROUPS, SubtitleOptions)}
+    owners = {owner.__name__: owner for owner in (*GROUPS, SubtitleOptions, TableOptions)}
 
     def table(match: re.Match[str]) -> str:
         name = match[2]

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
         Transcript,
         Word,
     )
-    from whisperbatch.writers import SubtitleOptions, write
+    from whisperbatch.writers import SubtitleOptions, TableOptions, write
 
 __all__ = [
     "Audio",
@@ -65,6 +65,7 @@ __all__ = [
     "Segment",
     "SegmentStream",
     "SubtitleOptions",
+    "TableOptions",
     "TorchSettings",
     "Transcriber",
     "Transcript",
@@ -99,7 +100,7 @@ _MODULES = {
         *("Audio", "Chunk", "LanguageDetection", "LanguageWindow", "Omission", "Segment"),
         *("Transcript", "Word"),
     ),
-    "writers": ("SubtitleOptions", "write"),
+    "writers": ("SubtitleOptions", "TableOptions", "write"),
 }
 """The module of each public name."""
 

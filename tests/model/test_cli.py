@@ -155,14 +155,7 @@ def test_a_file_name_may_contain_any_characters(media: Path, tmp_path: Path) -> 
             assert (tmp_path / "texts" / name.replace(".mp3", suffix)).stat().st_size > 100
 
 
-def test_output_streams_may_be_closed_full_or_limited_to_ascii(media: Path) -> None:
-    line = shlex.join(command("transcribe", "talk.mp3", *FAST))
-    for ending, status in ((">&-", 0), ("2>&-", 0), (">/dev/full", 5), ("| head -c 5", 0)):
-        result = subprocess.run(
-            ["/bin/bash", "-c", f"{line} {ending}"], cwd=media, capture_output=True, check=False
-        )
-        assert result.returncode == status, ending
-        assert b"Traceback" not in result.stderr
+def test_output_may_be_limited_to_ascii(media: Path) -> None:
     result = subprocess.run(
         command("transcribe", "talk.mp3", "--json-lines", *FAST),
         cwd=media,

@@ -11,100 +11,19 @@ from xml.etree import ElementTree as ET
 
 import pysubs2
 import webvtt
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from tests.property.random_transcripts import fewer_examples, layouts, transcripts
 from whisperbatch.text.languages import UNSPACED
-from whisperbatch.types import Segment, Transcript, Word
-from whisperbatch.writers import SubtitleOptions, render
+from whisperbatch.types import Transcript
+from whisperbatch.writers import SubtitleOptions, TableOptions, render
 from whisperbatch.writers.breaks import measure
 from whisperbatch.writers.cues import Cue, cues
 from whisperbatch.writers.text_cleaning import columns, is_visible, one_line
 from whisperbatch.writers.timestamps import milliseconds
 
-fewer_examples = settings(max_examples=120, deadline=None, derandomize=True)
-
-LANGUAGES = ("en", "ar", "ja", "th", "km", "bo", "zh")
-DIFFICULT = (
-    *(
-        "\n",
-        "\n\n",
-        "\r",
-        "\r\n",
-        "\u2028",
-        "\x85",
-        "\t",
-        " ",
-        "\u00a0",
-        "\u3000",
-        "\u200b",
-        "\ufeff",
-    ),
-    *("-->", "<", ">", "&", "&amp;", "<i>", "</i>", "{\\an8}", "[00:01.00]", '"', ",", ";", "\\N"),
-    *("\0", "\x1b", "\ufffe", "\ud800", "NOTE", "STYLE", "WEBVTT", "-", ".", "?", "。", "、", "…"),
-    *(
-        "a",
-        "word",
-        "well-known",
-        "漢字",
-        "ひらがな",
-        "カタカナ",
-        "ー",
-        "ไป",
-        "ខ្មែរ",
-        "བོད་",
-        "שלום",
-        "é",
-        "👍🏽",
-    ),
-)
-
 HAS_DIGITS = re.compile(r"\d")  # pysubs2 takes a line of digits as a cue number
-
-difficult_parts = st.lists(st.one_of(st.sampled_from(DIFFICULT), st.text(max_size=8)), max_size=12)
-texts = st.one_of(
-    difficult_parts.map("".join),
-    difficult_parts.map(" ".join),
-    st.lists(st.sampled_from(("one", "three,", "seven.", "a", "thirteen")), max_size=60).map(
-        " ".join
-    ),
-    st.text("漢字かな、。ABC", max_size=120),
-)
-seconds = st.floats(0, 500_000, allow_subnormal=False)
-
-
-@st.composite
-def segments(draw: st.DrawFn, *, with_words: bool = False) -> Segment:
-    text = draw(texts)
-    start, length = draw(seconds), draw(st.floats(0, 40, allow_subnormal=False))
-    words = None
-    if with_words or draw(st.booleans()):
-        bounds = sorted(draw(st.sets(st.integers(0, len(text)), max_size=10)) | {0, len(text)})
-        times = draw(
-            st.lists(st.floats(start, start + length), min_size=len(bounds), max_size=len(bounds))
-        )
-        times = sorted(times) if draw(st.booleans()) else times
-        words = tuple(
-            Word(times[n], times[n + 1], text[first:last], 0.5)
-            for n, (first, last) in enumerate(pairwise(bounds))
-        )
-    language = draw(st.sampled_from(LANGUAGES))
-    return Segment(0, start, start + length, text, language, -0.1, 0.0, 1.2, 0.0, words)
-
-
-@st.composite
-def transcripts(draw: st.DrawFn, *, with_words: bool = False) -> Transcript:
-    drawn = draw(st.lists(segments(with_words=with_words), max_size=5))
-    if draw(st.booleans()):
-        drawn.sort(key=lambda segment: segment.start)
-    return Transcript(tuple(drawn), "en", 1.0, 60.0, "talk.mp3")
-
-
-layouts = st.builds(
-    SubtitleOptions,
-    max_line_width=st.one_of(st.integers(1, 60), st.just(42)),
-    max_line_count=st.one_of(st.none(), st.integers(1, 4)),
-)
 
 
 def visible(text: str) -> str:
@@ -277,12 +196,13 @@ def test_tables_have_one_row_for_each_segment(transcript: Transcript) -> None:
         (milliseconds(segment.start), milliseconds(segment.end), one_line(segment.text))
         for segment in transcript.segments
     ]
-    header, *table = csv.reader(io.StringIO(render(transcript, "csv"), newline=""))
+    unsafe = TableOptions(spreadsheet_safe=False)
+    header, *table = csv.reader(io.StringIO(render(transcript, "csv", unsafe), newline=""))
     assert header == ["id", "start", "end", "language", "text"]
     assert [
         (round(float(a) * 1000), round(float(b) * 1000), text) for _, a, b, _, text in table
     ] == rows
-    lines = render(transcript, "tsv").split("\n")
+    lines = render(transcript, "tsv", unsafe).split("\n")
     assert lines[0] == "start\tend\ttext"
     assert lines[1:-1] == ["\t".join(map(str, row)) for row in rows]
     assert render(transcript, "txt").split("\n")[:-1] == [

@@ -28,9 +28,10 @@ def test_every_option_is_in_the_table_with_its_default() -> None:
     assert rows("docs/reference/options.md") == expected
 
 
-def test_every_option_of_subtitles_is_in_the_table_with_its_default() -> None:
+def test_every_option_of_files_is_in_the_tables_with_its_default() -> None:
     found = rows("docs/reference/writers.md")
-    assert found == {field.name: repr(field.default) for field in fields(wb.SubtitleOptions)}
+    options = (*fields(wb.SubtitleOptions), *fields(wb.TableOptions))
+    assert found == {field.name: repr(field.default) for field in options}
 
 
 def test_every_format_is_in_the_table() -> None:

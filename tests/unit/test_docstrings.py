@@ -15,7 +15,7 @@ from whisperbatch.options import documented_fields
 NO_ERRORS: Final = {
     *("available_models", "AudioReader.close", "AudioReader.random_access"),
     *("Chunk.chunk_time", "Chunk.recording_time", "SegmentStream.call_on_close"),
-    *("SegmentStream.close", "SubtitleOptions.fitted", "Transcriber.close"),
+    *("SegmentStream.close", "Transcriber.close"),
 }
 """Functions that raise no error of whisperbatch."""
 

@@ -11,9 +11,8 @@ def main() -> None:
     handler = signal.getsignal(signal.SIGINT)
     if handler == signal.default_int_handler:  # Ctrl-C during imports: no traceback
         signal.signal(signal.SIGINT, lambda *_: os._exit(130))
+    _open_closed_streams()
     for name in ("stdout", "stderr"):
-        if getattr(sys, name) is None:  # the parent process has closed the stream
-            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: PTH123, SIM115 - stays open
         with suppress(AttributeError):  # a stream that was replaced, for example by a test
             getattr(sys, name).reconfigure(errors="backslashreplace")
     try:
@@ -28,3 +27,21 @@ def main() -> None:
         sys.exit(4)
     signal.signal(signal.SIGINT, handler)
     run()
+
+
+def _open_closed_streams() -> None:
+    """Replace standard streams that the parent process has closed.
+
+    Otherwise the next file that is opened, such as a ledger, would get the descriptor, and
+    messages of libraries would be written into this file. The replaced standard input cannot be
+    read, and the replaced standard output cannot be written. Messages to a closed standard error
+    are discarded.
+    """
+    for descriptor, mode in ((0, os.O_WRONLY), (1, os.O_RDONLY), (2, os.O_WRONLY)):
+        try:
+            os.fstat(descriptor)
+        except OSError:
+            os.open(os.devnull, mode)  # the lowest free descriptor: this one
+    for name, descriptor in (("stdout", 1), ("stderr", 2)):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(descriptor, "w", encoding="utf-8"))  # noqa: PTH123, SIM115 - stays open

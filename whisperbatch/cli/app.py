@@ -8,13 +8,13 @@
 5    outputs cannot be written
 6    an unexpected error: a bug; --verbose prints the traceback
 130  stopped by Ctrl-C
+141  the reader of a pipe has ended, as in "| head": 128 plus SIGPIPE, as from cat, grep and git
 """
 
 import inspect
 import logging
 import signal
 import sys
-from contextlib import suppress
 from dataclasses import fields
 from importlib.metadata import version
 from typing import Annotated, Any, Final, NoReturn
@@ -30,7 +30,7 @@ from whisperbatch.cli.detect_language import detect_languages
 from whisperbatch.cli.help_page import ListedCommand
 from whisperbatch.cli.interrupts import exit_now
 from whisperbatch.cli.inventory import fetch_model, show_info, show_models
-from whisperbatch.cli.screen import print_result
+from whisperbatch.cli.printing import print_note, print_result, reason_of
 from whisperbatch.cli.transcribe import TranscribeArguments, transcribe_all
 from whisperbatch.engines.keywords import setting_parameters
 from whisperbatch.engines.memory import return_large_arrays_at_once
@@ -43,12 +43,13 @@ from whisperbatch.errors import (
     WriteError,
 )
 from whisperbatch.options import DETECTION_OPTIONS, Options, hint_for
-from whisperbatch.writers import FORMATS, SubtitleOptions
+from whisperbatch.text import escape_controls
+from whisperbatch.writers import FORMATS, SubtitleOptions, TableOptions
 
 USAGE_ERROR: Final[Any] = typer.BadParameter.__mro__[1]  # UsageError, which Typer does not export
 SETTINGS: Final = setting_parameters()
 SWITCHES: Final = {
-    **flags.boolean_fields(Options, SubtitleOptions),
+    **flags.boolean_fields(Options, SubtitleOptions, TableOptions),
     **{name: True for name, setting in SETTINGS.items() if setting.annotation is bool},
     "resume": True,
     "verbose": False,
@@ -64,6 +65,7 @@ STATUSES: Final[tuple[tuple[type[WhisperBatchError], int], ...]] = (
     (WriteError, 5),
     (InternalError, INTERNAL_STATUS),
 )
+READER_ENDED: Final = 128 + 13  # SIGPIPE, which Windows does not define
 LOAD_KEYWORDS: Final = ("device", "engine", *SETTINGS)
 """Keywords of `load` that are flags."""
 FOR_ARRAYS: Final = {"sampling_rate"}  # options for samples in memory, which have no flag
@@ -161,6 +163,7 @@ Plot = Annotated[
 @app.command("transcribe", cls=ListedCommand)
 @flags.with_flags(
     *flags.dataclass_flags(SubtitleOptions, "Subtitles"),
+    *flags.dataclass_flags(TableOptions, "Tables"),
     *flags.load_flags(LOAD_KEYWORDS, "Model"),
     *flags.option_flags(OPTIONS),
 )
@@ -195,6 +198,7 @@ def transcribe(
         json_lines=json_lines,
         quiet=quiet,
         layout=flags.pop_group(given, SubtitleOptions),
+        tables=flags.pop_group(given, TableOptions),
         load_keywords=flags.pop_keywords(given, LOAD_KEYWORDS),
         options=given,
     )
@@ -267,8 +271,12 @@ def run() -> NoReturn:
         sys.exit(app(arguments, standalone_mode=False))
     except (KeyboardInterrupt, typer.Abort):
         exit_now(128 + signal.SIGINT)
-    except BrokenPipeError:  # the reader of the output has ended, as in "| head"
-        exit_now(128 + getattr(signal, "SIGPIPE", 13))
+    except BrokenPipeError:
+        exit_now(READER_ENDED)
+    except SystemExit as exit_:
+        if isinstance(exit_.__context__, BrokenPipeError):  # Typer and Rich exit with status 1
+            exit_now(READER_ENDED)
+        raise
     except WhisperBatchError as error:
         _exit_with(
             str(error), next((status for kind, status in STATUSES if isinstance(error, kind)), 1)
@@ -276,7 +284,7 @@ def run() -> NoReturn:
     except USAGE_ERROR as error:
         _exit_with(_usage_message(error), 2)
     except OSError as error:  # a closed terminal or a full disk
-        _exit_with(str(error), 5)
+        _exit_with(f"the output cannot be written: {reason_of(error)}", 5)
     except Exception as error:  # noqa: BLE001 - users never see a traceback by default
         _exit_with(str(as_error(error, None)), INTERNAL_STATUS)
 
@@ -300,10 +308,15 @@ def _usage_message(error: Any) -> str:  # noqa: ANN401 - Typer does not export i
 
 
 def _exit_with(message: str, status: int) -> NoReturn:
-    with suppress(OSError):
-        print(f"whisperbatch: {' '.join(message.split())}", file=sys.stderr)  # noqa: T201 - a message of the command line
-        sys.stdout.flush()
+    print_note(f"whisperbatch: {' '.join(message.splitlines())}")
     exit_now(status)
+
+
+class _OneLineFormatter(logging.Formatter):
+    """Formats a record so that file names in it cannot control the terminal."""
+
+    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - of the base class
+        return escape_controls(super().formatMessage(record))
 
 
 def _configure_logging(*, verbose: bool) -> None:
@@ -312,6 +325,7 @@ def _configure_logging(*, verbose: bool) -> None:
     if sys.stderr.isatty():  # RichHandler prints above the progress bars
         console = Console(stderr=True)
         handler = RichHandler(console=console, show_time=False, show_path=False, show_level=False)
+    handler.setFormatter(_OneLineFormatter())
     handler.setLevel(logging.INFO if verbose else logging.WARNING)
     if not verbose:  # the line of the error is printed anyway
         handler.addFilter(lambda record: not record.exc_info)

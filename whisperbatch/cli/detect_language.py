@@ -7,9 +7,9 @@ from typing import Any, Final
 
 import whisperbatch as wb
 from whisperbatch.cli.loading import loading_status
-from whisperbatch.cli.screen import print_error, print_note_on_terminal, print_result
-from whisperbatch.errors import OptionError, WhisperBatchError
-from whisperbatch.jobs import find_inputs
+from whisperbatch.cli.printing import print_error, print_note_on_terminal, print_result
+from whisperbatch.cli.recordings import find_recordings
+from whisperbatch.errors import WhisperBatchError
 from whisperbatch.options import for_detection
 from whisperbatch.text import LANGUAGES
 from whisperbatch.types import LanguageDetection
@@ -29,14 +29,14 @@ def detect_languages(
     """Print the language of each recording, and return the exit status.
 
     Raises:
-        WhisperBatchError: the options are invalid, there are no recordings, or the model does not
-            load.
+        WhisperBatchError: the options are invalid, there are no recordings, the model does not
+            load, or standard output cannot be written.
     """
     for_detection(**options)
-    files = tuple(find_inputs(inputs))
-    if not files:
-        raise OptionError(f"no recordings in {', '.join(inputs)}")
-    failed = 0
+    files, folder_errors = find_recordings(inputs)
+    for folder_error in folder_errors:
+        print_error(folder_error)
+    failed = len(folder_errors)
     with loading_status(model, print_note_on_terminal):
         asr = wb.load(model, **load_keywords)
     with asr:

@@ -24,7 +24,7 @@ from whisperbatch.cli.flag_values import (
 )
 from whisperbatch.engines.keywords import EngineName
 from whisperbatch.options import documented_fields, with_parameters
-from whisperbatch.writers import SubtitleOptions
+from whisperbatch.writers import SubtitleOptions, TableOptions
 
 T = TypeVar("T")
 
@@ -47,7 +47,11 @@ ALIASES: Final = {
 """Names of other Whisper command lines, and the names of the same flags here."""
 
 FLAG_NAMES: Final = {
-    *(field.name for cls in (options.Options, SubtitleOptions) for field in fields(cls)),
+    *(
+        field.name
+        for cls in (options.Options, SubtitleOptions, TableOptions)
+        for field in fields(cls)
+    ),
     *inspect.signature(load).parameters,
 }
 """Names in docstrings that become flags in help texts."""

@@ -13,7 +13,7 @@ from rich.table import Table
 
 import whisperbatch as wb
 from whisperbatch.cli.loading import loading_status
-from whisperbatch.cli.screen import print_note_on_terminal, print_result
+from whisperbatch.cli.printing import print_note_on_terminal, print_result
 from whisperbatch.engines.devices import available_cores, describe_devices
 from whisperbatch.models import available_models, find_model, locate_model
 

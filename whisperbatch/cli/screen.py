@@ -22,9 +22,12 @@ from rich.progress import (
 from rich.text import Text
 
 from whisperbatch.audio import stated_duration
+from whisperbatch.cli.printing import print_error, print_note, print_result
 from whisperbatch.errors import WhisperBatchError
 from whisperbatch.jobs import Event, Failed, Finished, SegmentReady, WorkItem
+from whisperbatch.text import escape_controls, escape_controls_in_json
 from whisperbatch.types import Segment
+from whisperbatch.writers import one_line
 
 MAX_PROBED: Final = 200
 """Recordings whose duration is read at the start; the duration of more is estimated."""
@@ -82,7 +85,7 @@ class Lines(_WithoutTerminal):
     def show(self, event: Event) -> None:
         """See `Screen`."""
         if isinstance(event, SegmentReady) and self._text:
-            print_result(event.segment.text)
+            print_result(one_line(event.segment.text))
         elif isinstance(event, Failed) and self._errors:
             print_error(event.error)
 
@@ -113,7 +116,8 @@ class JsonLines(_WithoutTerminal):
             if self._errors:
                 print_error(event.error)
         ascii_only = (sys.stdout.encoding or "").lower() != "utf-8"
-        print_result(json.dumps(record, ensure_ascii=ascii_only))
+        line = json.dumps(record, ensure_ascii=ascii_only)
+        print_result(escape_controls_in_json(line))
 
 
 class Terminal:
@@ -182,7 +186,8 @@ class Terminal:
             self._bars.remove_task(self._status_bar)
             self._status_bar = None
         if text:
-            self._status_bar = self._bars.add_task(text, total=None, is_status=True)
+            status = escape_controls(text)
+            self._status_bar = self._bars.add_task(status, total=None, is_status=True)
 
     def close(self) -> None:
         """See `Screen`."""
@@ -259,28 +264,6 @@ def open_screen(items: Sequence[WorkItem], *, json_lines: bool, text: bool, quie
     return Terminal(console, items, text=text)
 
 
-def print_result(line: str) -> None:
-    """Print a line of the result to standard output, without delay."""
-    sys.stdout.write(f"{line}\n")
-    sys.stdout.flush()
-
-
-def print_error(error: WhisperBatchError) -> None:
-    """Print the error of a recording to standard error, on one line."""
-    print_note(f"failed: {error}")
-
-
-def print_note(line: str) -> None:
-    """Print a line to standard error, apart from the results."""
-    print(line, file=sys.stderr, flush=True)  # noqa: T201 - a message of the command line
-
-
-def print_note_on_terminal(line: str) -> None:
-    """Print a line to standard error if it is a terminal; an empty line is not printed."""
-    if line and sys.stderr.isatty():
-        print_note(line)
-
-
 def clock(seconds: float) -> str:
     """Format seconds as "1:02:03", or "2:03"."""
     minutes, second = divmod(int(seconds), 60)
@@ -290,7 +273,7 @@ def clock(seconds: float) -> str:
 
 def _segment_line(segment: Segment) -> Text:
     times = f"{clock(segment.start)}".rjust(8)
-    return Text.assemble((times, "dim"), "  ", segment.text)
+    return Text.assemble((times, "dim"), "  ", one_line(segment.text))
 
 
 def _finished_line(event: Finished) -> Text:
@@ -302,15 +285,15 @@ def _finished_line(event: Finished) -> Text:
     omissions = f", {count} omission{'s' if count > 1 else ''}" if count else ""
     return Text.assemble(
         ("done ", "green"),
-        f"{_name(event.item.source)} ",
+        escape_controls(f"{_name(event.item.source)} "),
         (f"{clock(transcript.duration)} {transcript.language or 'no speech'}", "dim"),
         (omissions, "yellow"),
-        (f" -> {paths}" if paths else "", "dim"),
+        (escape_controls(f" -> {paths}") if paths else "", "dim"),
     )
 
 
 def _failed_line(error: WhisperBatchError) -> Text:
-    return Text.assemble(("failed ", "bold red"), str(error))
+    return Text.assemble(("failed ", "bold red"), escape_controls(str(error)))
 
 
 def _name(source: str) -> str:

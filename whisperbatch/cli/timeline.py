@@ -28,6 +28,7 @@ from whisperbatch import chunk_audio
 from whisperbatch.audio import AudioReader, open_audio
 from whisperbatch.errors import MissingExtraError, OptionError
 from whisperbatch.options import Options
+from whisperbatch.text import escape_controls
 from whisperbatch.types import (
     HOP,
     Omission,
@@ -38,7 +39,7 @@ from whisperbatch.types import (
     Transcript,
     to_seconds,
 )
-from whisperbatch.writers import write_atomically
+from whisperbatch.writers import one_line, write_atomically
 
 PLOT_FORMATS: Final = ("png", "html")
 POINT: Final = 10 * HOP  # samples in a point of the loudness: a tenth of a second
@@ -194,12 +195,12 @@ td:first-child {{ color: #777; white-space: nowrap }}
 def _segment_row(segment: Segment) -> str:
     return (
         f"<tr><td>{_clock(segment.start)}</td><td>{segment.language}</td>"
-        f"<td>{confidence(segment):.0%}</td><td>{html.escape(segment.text)}</td></tr>"
+        f"<td>{confidence(segment):.0%}</td><td>{html.escape(one_line(segment.text))}</td></tr>"
     )
 
 
 def _omission_row(omission: Omission) -> str:
-    content = html.escape(omission.text) or f"{omission.end - omission.start:.1f} s"
+    content = html.escape(one_line(omission.text)) or f"{omission.end - omission.start:.1f} s"
     return (
         f'<tr class="omissions"><td>{_clock(omission.start)}</td><td></td><td></td>'
         f"<td>{omission.reason}: {content}</td></tr>"
@@ -300,8 +301,8 @@ def _in_seconds(span: SpeechSpan) -> tuple[float, float]:
 
 
 def _printable(name: str) -> str:
-    """Return a file name, which may contain any bytes, as text."""
-    return name.encode(errors="replace").decode()
+    """Return a file name, which may contain any bytes, as text on one line."""
+    return escape_controls(name.encode(errors="replace").decode())
 
 
 def _clock(seconds: float) -> str:

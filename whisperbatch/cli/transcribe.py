@@ -16,7 +16,9 @@ from typing import Any
 import whisperbatch as wb
 from whisperbatch.cli.interrupts import ExitOnSignal
 from whisperbatch.cli.loading import loading_status
-from whisperbatch.cli.screen import Screen, clock, open_screen, print_note
+from whisperbatch.cli.printing import is_output_closed, print_note
+from whisperbatch.cli.recordings import find_recordings
+from whisperbatch.cli.screen import Screen, clock, open_screen
 from whisperbatch.cli.timeline import PLOT_FORMATS, check_plot, write_timeline
 from whisperbatch.engines.keywords import settings_of
 from whisperbatch.errors import OptionError
@@ -29,7 +31,6 @@ from whisperbatch.jobs import (
     Ledger,
     WorkItem,
     digest,
-    find_inputs,
     plan_outputs,
     run_job,
 )
@@ -37,7 +38,16 @@ from whisperbatch.models import find_model, fingerprint
 from whisperbatch.options import Options, resolve
 from whisperbatch.types import Transcript
 from whisperbatch.vad import vad_fingerprint
-from whisperbatch.writers import FORMATS, SubtitleOptions, check_layout, make_folder, write
+from whisperbatch.writers import (
+    FORMATS,
+    TABLE_FORMATS,
+    FileOptions,
+    SubtitleOptions,
+    TableOptions,
+    check_file_options,
+    make_folder,
+    write,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,6 +64,7 @@ class TranscribeArguments:
         json_lines: print segments as JSON.
         quiet: show no progress bars.
         layout: of subtitles.
+        tables: the content of csv and tsv files.
         load_keywords: keywords of `load`.
         options: keywords of `transcribe`.
     """
@@ -67,6 +78,7 @@ class TranscribeArguments:
     json_lines: bool
     quiet: bool
     layout: SubtitleOptions
+    tables: TableOptions
     load_keywords: Mapping[str, Any]
     options: Mapping[str, Any]
 
@@ -74,6 +86,10 @@ class TranscribeArguments:
     def directories(self) -> list[Path]:
         """The inputs that are directories."""
         return [Path(name) for name in self.inputs if os.path.isdir(name)]  # noqa: PTH112 - Path raises for long names
+
+    def file_options(self, name: str) -> FileOptions:
+        """Return the options that have an effect on a format; other options have their defaults."""
+        return (self.tables if name in TABLE_FORMATS else self.layout).fitted(name)
 
     @property
     def resumes(self) -> bool:
@@ -130,6 +146,7 @@ class _Plan:
 
     Attributes:
         items: all recordings and their outputs.
+        failures: the folders that cannot be searched.
         options: of the transcription.
         text: whether the text of segments is printed.
         ledger_dir: directory of the ledger; None if the run has no ledger.
@@ -138,6 +155,7 @@ class _Plan:
     """
 
     items: tuple[WorkItem, ...]
+    failures: tuple[Failed, ...]
     options: Options
     text: bool
     ledger_dir: Path | None
@@ -152,7 +170,7 @@ def transcribe_all(arguments: TranscribeArguments) -> int:
         WhisperBatchError: an argument is invalid, or the model does not load.
     """
     plan = _plan(arguments)
-    layouts = {name: arguments.layout.fitted(name) for name in FORMATS}
+    file_options = {name: arguments.file_options(name) for name in FORMATS}
     # the number of threads does not change the text
     load_keywords = [
         (name, value)
@@ -161,12 +179,12 @@ def transcribe_all(arguments: TranscribeArguments) -> int:
     ]
 
     def settings(output: Path) -> str:
-        layout = layouts.get(output.suffix[1:])
-        return digest(plan.weights, plan.speech_detector, plan.options, load_keywords, layout)
+        options = file_options.get(output.suffix[1:])
+        return digest(plan.weights, plan.speech_detector, plan.options, load_keywords, options)
 
     with _ledger(plan.ledger_dir) as ledger:
         job = Job(settings, ledger, redo=not arguments.resumes)
-        remaining = [job.remaining(item) for item in plan.items]
+        remaining = [*plan.failures, *(job.remaining(item) for item in plan.items)]
         tally = _Tally(already_done=remaining.count(None))
         screen = open_screen(
             [entry if isinstance(entry, WorkItem) else entry.item for entry in remaining if entry],
@@ -185,9 +203,7 @@ def transcribe_all(arguments: TranscribeArguments) -> int:
 
 def _plan(arguments: TranscribeArguments) -> _Plan:
     formats = _formats(arguments)
-    files = tuple(find_inputs(arguments.inputs, {f".{name}" for name in FORMATS}))
-    if not files:
-        raise OptionError(f"no recordings in {', '.join(arguments.inputs)}")
+    files, errors = find_recordings(arguments.inputs, {f".{name}" for name in FORMATS})
     directories = arguments.directories
     many = len(files) > 1 or bool(directories)
     if many and not formats and not arguments.json_lines:
@@ -199,27 +215,33 @@ def _plan(arguments: TranscribeArguments) -> _Plan:
     if arguments.resume and not items[0].outputs:
         raise OptionError("--resume has no effect if no files are written; add --format")
     if arguments.plot:
-        for item in items:
-            if item.path is None or (item.path.exists() and not item.path.is_file()):
-                raise OptionError(
-                    f"--plot reads a recording twice, and {item.source} can be read only once; "
-                    "give a file"
-                )
+        _check_read_twice(items)
     ledger_dir = output_dir or next(iter(directories), files[0].directory or Path())
     if output_dir:
         make_folder(output_dir)
     # a run without --resume updates a ledger that exists, but creates none
-    has_ledger = arguments.resumes or (ledger_dir / LEDGER_NAME).exists()
+    has_ledger = arguments.resumes or os.path.exists(ledger_dir / LEDGER_NAME)  # noqa: PTH110 - Path raises without rights
     engine = settings_of(arguments.load_keywords)
     engine.check(options.search)
     return _Plan(
         items=items,
+        failures=tuple(Failed(WorkItem(error.source or "", ()), error) for error in errors),
         options=options,
-        text=not many and not arguments.json_lines,
+        text=not many and not arguments.json_lines and not (formats and is_output_closed()),
         ledger_dir=ledger_dir if has_ledger and items[0].outputs else None,
         weights=fingerprint(find_model(arguments.model, transformers=engine.reads_transformers)),
         speech_detector=vad_fingerprint(options),
     )
+
+
+def _check_read_twice(items: Sequence[WorkItem]) -> None:
+    """Refuse recordings that can be read only once. A missing file fails when it is read."""
+    for item in items:
+        if item.path is None or (os.path.exists(item.path) and not os.path.isfile(item.path)):  # noqa: PTH110, PTH113 - Path raises for long names
+            raise OptionError(
+                f"--plot reads a recording twice, and {item.source} can be read only once; "
+                "give a file"
+            )
 
 
 def _transcribe(
@@ -238,7 +260,7 @@ def _transcribe(
         if suffix in PLOT_FORMATS:
             write_timeline(transcript, path, plan.options)
         else:
-            write(transcript, path, options=arguments.layout.fitted(suffix))
+            write(transcript, path, options=arguments.file_options(suffix))
 
     def show(event: Event) -> None:
         tally.count(event)
@@ -278,7 +300,8 @@ def _options(arguments: TranscribeArguments, formats: Sequence[str]) -> Options:
 
     Layouts that need words switch word timestamps on.
     """
-    check_layout(arguments.layout, formats)
+    for file_options in (arguments.layout, arguments.tables):
+        check_file_options(file_options, formats)
     given = dict(arguments.options)
     needs_words = arguments.layout.needs_words
     if needs_words:

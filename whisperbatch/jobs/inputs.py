@@ -10,15 +10,15 @@ talks/                      --output-dir text        without --output-dir
 import glob
 import logging
 import os
+import stat
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import chain
 from pathlib import Path, PurePosixPath
-from typing import Final
-from urllib.parse import unquote, urlsplit
+from typing import Final, TypeAlias
 
-from whisperbatch.errors import OptionError
+from whisperbatch.errors import AudioError, OptionError
+from whisperbatch.jobs.file_names import name_of_url, output_name
 
 log = logging.getLogger(__name__)
 
@@ -35,6 +35,12 @@ VIDEO: Final = (
 )
 MEDIA_SUFFIXES: Final = frozenset(AUDIO + VIDEO)
 """Suffixes of recordings in a directory. A file that is named explicitly may have any suffix."""
+
+OnError: TypeAlias = Callable[[AudioError], object]
+
+
+def _warn(error: AudioError) -> None:
+    log.warning("%s", error)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,32 +78,39 @@ class WorkItem:
 
 
 def find_inputs(
-    inputs: Iterable[str], output_suffixes: Collection[str] = ()
+    inputs: Iterable[str], output_suffixes: Collection[str] = (), *, on_error: OnError = _warn
 ) -> Iterator[InputFile]:
     """Find the recordings that the inputs name, in order, each recording once.
 
     Directories are searched with all their subfolders. In directories and patterns, hidden files
-    and files without the suffix of a recording are ignored. A file that does not exist is
-    yielded, too: reading it raises the error.
+    and files without the suffix of a recording are ignored. Pipes, sockets and devices with this
+    suffix are skipped with a warning, because reading them may never end. A file that does not
+    exist, cannot be read, or is a broken link is yielded, too: reading it raises the error.
 
     Args:
         inputs: files, directories, patterns (such as "talks/**/*.mp3"), URLs, or "-".
         output_suffixes: the suffixes of transcripts, with the dot. A file with such a suffix is
             ignored if the recording of the same name is an input, too. This happens when a shell
             expands "talks/*".
+        on_error: called with the error of each folder that cannot be searched; the default logs a
+            warning. The other folders are searched.
 
     Raises:
         OptionError: an input is empty.
     """
     files: dict[str, InputFile] = {}
-    for file in chain.from_iterable(map(_find, inputs)):
-        files.setdefault(_identity(file.source), file)
-    recording_stems = {
-        _stem(file.source) for file in files.values() if _suffix(file.source) not in output_suffixes
+    for name in inputs:
+        for file in _find(name, on_error):
+            files.setdefault(_identity(file.source), file)
+    outputs = {
+        _output_identity(file.source, suffix)
+        for file in files.values()
+        if _suffix(file.source) not in output_suffixes
+        for suffix in output_suffixes
     }
     for file in files.values():
-        is_output = _suffix(file.source) in output_suffixes
-        if not is_output or _stem(file.source) not in recording_stems:
+        suffix = _suffix(file.source)
+        if suffix not in output_suffixes or _stem(file.source) + suffix not in outputs:
             yield file
 
 
@@ -107,7 +120,7 @@ def plan_outputs(
     """Choose the path of each output.
 
     Recordings whose names differ only in the suffix keep the suffix in the name of their outputs,
-    so that neither overwrites the other.
+    so that neither overwrites the other. A name that is too long is shortened by `output_name`.
 
     Args:
         files: all recordings of the job.
@@ -123,29 +136,30 @@ def plan_outputs(
         output_dir / file.subfolder if output_dir else file.directory or Path() for file in files
     ]
     names = [_name(file.source) for file in files]
-    stems = [
-        str(folder / PurePosixPath(name).stem) for folder, name in zip(folders, names, strict=True)
-    ]
-    counts = Counter(stem.casefold() for stem in stems)
+    stems = [folder / PurePosixPath(name).stem for folder, name in zip(folders, names, strict=True)]
+    counts = Counter(str(stem).casefold() for stem in stems)
     bases = [
-        str(folder / name) if counts[stem.casefold()] > 1 else stem
+        folder / name if counts[str(stem).casefold()] > 1 else stem
         for folder, name, stem in zip(folders, names, stems, strict=True)
     ]
     owners: dict[str, str] = {}
     for file, base in zip(files, bases, strict=True):
-        owner = owners.setdefault(base.casefold(), file.source)
+        owner = owners.setdefault(str(base).casefold(), file.source)
         if owner != file.source and formats:
             raise OptionError(
                 f"{owner} and {file.source} would both be written to {base}.{formats[0]}; "
                 "transcribe them in separate runs, or into different directories"
             )
     return tuple(
-        WorkItem(file.source, tuple(Path(f"{base}.{suffix}") for suffix in formats))
+        WorkItem(
+            file.source,
+            tuple(base.parent / output_name(base.name, f".{suffix}") for suffix in formats),
+        )
         for file, base in zip(files, bases, strict=True)
     )
 
 
-def _find(name: str) -> Iterator[InputFile]:
+def _find(name: str, on_error: OnError) -> Iterator[InputFile]:
     """Yield the recordings of one input."""
     if not name:
         raise OptionError("the name of a recording is empty; give a file or a directory")
@@ -155,28 +169,29 @@ def _find(name: str) -> Iterator[InputFile]:
     path = Path(name)
     # os.path functions return False for names that are too long; those of Path raise
     if os.path.isdir(name):  # noqa: PTH112 - see above
-        yield from _search(path)
-    elif not os.path.exists(name) and glob.has_magic(name):  # noqa: PTH110 - see above
+        yield from _search(path, on_error)
+    elif not os.path.lexists(name) and glob.has_magic(name):
         matches = sorted(glob.glob(name, recursive=True))  # noqa: PTH207 - takes absolute patterns
         for match in matches or (name,):
-            if match == name or (_suffix(match) in MEDIA_SUFFIXES and Path(match).is_file()):
+            if match == name or _is_recording(match):
                 yield InputFile(match, PurePosixPath(), Path(match).parent)
     else:
         yield InputFile(name, PurePosixPath(), path.parent)
 
 
-def _search(directory: Path) -> Iterator[InputFile]:
+def _search(directory: Path, on_error: OnError) -> Iterator[InputFile]:
     """Yield the recordings in a directory and its subfolders, sorted by path.
 
     Symbolic links are followed, and no folder is searched twice.
     """
     searched: set[str] = set()
 
-    def warn(error: OSError) -> None:
-        log.warning("%s: the folder cannot be searched: %s", error.filename, error.strerror)
+    def report(error: OSError) -> None:
+        message = f"the folder cannot be searched: {error.strerror}"
+        on_error(AudioError(message, source=str(error.filename)))
 
     paths: list[Path] = []
-    for folder, subfolders, names in os.walk(directory, followlinks=True, onerror=warn):
+    for folder, subfolders, names in os.walk(directory, followlinks=True, onerror=report):
         real = os.path.realpath(folder)
         if real in searched:
             subfolders[:] = []
@@ -185,14 +200,33 @@ def _search(directory: Path) -> Iterator[InputFile]:
         subfolders[:] = [name for name in subfolders if not name.startswith(".")]
         paths += [Path(folder, name) for name in names if not name.startswith(".")]
     for path in sorted(paths):
-        if path.suffix.lower() in MEDIA_SUFFIXES and path.is_file():
+        if _is_recording(str(path)):
             subfolder = path.relative_to(directory).parent
             yield InputFile(str(path), PurePosixPath(subfolder.as_posix()), path.parent)
+
+
+def _is_recording(name: str) -> bool:
+    """Return whether a file in a directory is to be read; see `find_inputs`."""
+    if _suffix(name) not in MEDIA_SUFFIXES:
+        return False
+    try:
+        mode = os.stat(name).st_mode  # noqa: PTH116 - see `_find`
+    except OSError:  # reading the file reports the error
+        return True
+    if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
+        log.warning("%s: ignored, because it is not a file; name it explicitly to read it", name)
+    return stat.S_ISREG(mode)
 
 
 def _identity(source: str) -> str:
     """Return the same text for all spellings of a path. Symbolic links are not resolved."""
     return source if _has_no_path(source) else os.path.abspath(source)  # noqa: PTH100 - links stay
+
+
+def _output_identity(source: str, suffix: str) -> str:
+    """Return the identity of the output next to a recording."""
+    folder, name = os.path.split(_stem(source))
+    return os.path.join(folder, output_name(name, suffix))  # noqa: PTH118 - as `_identity`
 
 
 def _stem(source: str) -> str:
@@ -212,9 +246,5 @@ def _name(source: str) -> str:
     if source == STANDARD_INPUT:
         return "stdin"
     if "://" in source:
-        try:
-            parts = urlsplit(source)
-        except ValueError:  # FFmpeg will report the malformed URL
-            return "recording"
-        return unquote(PurePosixPath(parts.path).name) or parts.netloc or "recording"
+        return name_of_url(source)
     return Path(source).name

@@ -22,7 +22,7 @@ from whisperbatch.jobs.ledger import Ledger
 from whisperbatch.options import Options
 from whisperbatch.transcriber import Transcriber
 from whisperbatch.types import Segment, Transcript
-from whisperbatch.writers.files import make_folder
+from whisperbatch.writers.files import make_folder, write_error
 
 TEMPORARY_ERRORS: Final = (WriteError, EngineError, InternalError)
 """Full disk, no memory, a bug that may be fixed: the journal of the recording stays, and the next
@@ -93,14 +93,17 @@ class Job:
 
         Without a ledger, or with `redo`, the whole work item is returned. Otherwise a file that
         whisperbatch did not write, or that was modified after it was written, is never replaced:
-        the work item fails.
+        the work item fails. It fails, too, if the outputs cannot be checked.
         """
         if self.ledger is None or self.redo:
             return item
         unfinished: list[Path] = []
         for output in item.outputs:
+            try:
+                exists = output.exists()
+            except (OSError, ValueError) as error:  # ValueError: a NUL in the path
+                return Failed(item, write_error(output, "cannot be checked", error))
             entry = self.ledger.entry(output)
-            exists = output.exists()
             if entry and entry.fingerprint == self.fingerprint(item, output) and exists:
                 continue
             if exists and not (entry and entry.unmodified):
@@ -118,7 +121,7 @@ class Job:
             return None
         try:
             status = path.stat()
-        except (OSError, ValueError):
+        except (OSError, ValueError):  # reading the recording reports the error
             return None
         name = os.fsencode(path.absolute())
         return digest(name, status.st_size, status.st_mtime_ns, self.settings(output))
@@ -132,6 +135,8 @@ class Job:
     ) -> None:
         """Write the outputs of a work item, and list each in the ledger.
 
+        An output that cannot be written does not affect the others.
+
         Args:
             item: the recording and its outputs.
             fingerprints: one for each output, taken before the recording was read.
@@ -139,20 +144,39 @@ class Job:
             write: writes a transcript to a path.
 
         Raises:
-            WhisperBatchError: an output cannot be written.
+            WhisperBatchError: some outputs cannot be written; the error is that of the first.
         """
+        errors: list[WhisperBatchError] = []
         for output, fingerprint in zip(item.outputs, fingerprints, strict=True):
-            make_folder(output.parent)
-            if self.ledger:
-                self.ledger.begin(output)
             try:
-                write(transcript, output)
-            except BaseException:
-                if self.ledger:  # an existing file of this name is unchanged
-                    self.ledger.finish(output, None)
-                raise
-            if self.ledger:
-                self.ledger.finish(output, fingerprint)
+                self._write_output(output, fingerprint, transcript, write)
+            except WhisperBatchError as error:
+                errors.append(error)
+        if len(errors) == 1:
+            raise errors[0]
+        if errors:
+            count = len(errors) - 1
+            files = "one more file" if count == 1 else f"{count} more files"
+            raise WriteError(f"{errors[0]}; and {files} of this recording") from errors[0]
+
+    def _write_output(
+        self,
+        output: Path,
+        fingerprint: str | None,
+        transcript: Transcript,
+        write: WriteTranscript,
+    ) -> None:
+        make_folder(output.parent)
+        if self.ledger:
+            self.ledger.begin(output)
+        try:
+            write(transcript, output)
+        except BaseException:
+            if self.ledger:  # an existing file of this name is unchanged
+                self.ledger.finish(output, None)
+            raise
+        if self.ledger:
+            self.ledger.finish(output, fingerprint)
 
 
 def run_job(

@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from typing_extensions import Self
 
@@ -40,6 +40,7 @@ CREATE TABLE IF NOT EXISTS journal (
     day    INTEGER NOT NULL  -- the day when this run wrote or read it
 );
 """
+_Statement: TypeAlias = tuple[str, tuple[object, ...]]
 TODAY: Final = "CAST(julianday('now') AS INTEGER)"
 
 log = logging.getLogger(__name__)
@@ -63,8 +64,10 @@ class Entry:
 class Ledger:
     """The ledger of a directory. A context manager; thread-safe.
 
-    It is the store of a `JournaledEngine`. If the file cannot be written any more (full disk), the
-    ledger logs one warning and ignores later writes, so that the job continues.
+    It is the store of a `JournaledEngine`. If the journal can no longer be written or read (full
+    disk, I/O error), the ledger logs one warning, and the job continues without the journal. An
+    output that cannot be listed is not written: the next run would take it for a file of other
+    origin. A ledger that was deleted during the job is created again with the next output.
 
     Args:
         directory: contains the file `LEDGER_NAME`, which is created if necessary.
@@ -76,35 +79,40 @@ class Ledger:
     def __init__(self, directory: Path) -> None:
         self._directory = directory.absolute()
         self.path = self._directory / LEDGER_NAME
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._run = secrets.randbits(62)
         self._broken = False
+        self._database = self._open()
+
+    def _open(self) -> sqlite3.Connection:
+        """Open the file, which is created if necessary."""
         try:
-            self._database = sqlite3.connect(
+            database = sqlite3.connect(
                 self.path, timeout=LOCK_TIMEOUT, check_same_thread=False, isolation_level=None
             )
             try:
-                self._open()
+                self._prepare(database)
             except BaseException:
-                self._database.close()
+                database.close()
                 raise
         except sqlite3.Error as error:
             raise WriteError(
                 f"{self.path}: the ledger of the job cannot be used: {error}"
             ) from error
+        return database
 
-    def _open(self) -> None:
-        self._database.execute(f"PRAGMA busy_timeout={round(LOCK_TIMEOUT * 1000)}")
-        self._database.execute("PRAGMA journal_mode=WAL")
-        self._database.execute("PRAGMA synchronous=NORMAL")
-        [(version,)] = self._database.execute("PRAGMA user_version")
+    def _prepare(self, database: sqlite3.Connection) -> None:
+        database.execute(f"PRAGMA busy_timeout={round(LOCK_TIMEOUT * 1000)}")
+        database.execute("PRAGMA journal_mode=WAL")
+        database.execute("PRAGMA synchronous=NORMAL")
+        [(version,)] = database.execute("PRAGMA user_version")
         if version not in (0, VERSION):
             raise WriteError(
                 f"{self.path}: the ledger was written by another version of whisperbatch; "
                 "delete the file to start again"
             )
-        self._database.executescript(f"{TABLES} PRAGMA user_version={VERSION};")
-        self._database.execute(f"DELETE FROM journal WHERE day < {TODAY} - {JOURNAL_DAYS}")  # noqa: S608 - constants
+        database.executescript(f"{TABLES} PRAGMA user_version={VERSION};")
+        database.execute(f"DELETE FROM journal WHERE day < {TODAY} - {JOURNAL_DAYS}")  # noqa: S608 - constants
 
     def __enter__(self) -> Self:
         return self
@@ -128,18 +136,31 @@ class Ledger:
     def begin(self, output: Path) -> None:
         """Note that an output is about to be written.
 
-        If the process is killed before `finish`, a file of this name is not taken for a file of
-        other origin.
+        If the process is killed before `finish`, or `finish` fails, a file of this name is not
+        taken for a file of other origin: the next run makes it again.
+
+        Raises:
+            WriteError: the ledger cannot be written; the output must not be written, either.
         """
-        self._write("INSERT OR REPLACE INTO finished VALUES (?, '', '')", self._name(output))
+        try:
+            with self._lock:
+                if not os.path.exists(self.path):  # noqa: PTH110 - Path.exists may raise
+                    # deleted with its directory, which is created again for the output
+                    deleted, self._database = self._database, self._open()
+                    deleted.close()
+                self._execute(
+                    ("INSERT OR REPLACE INTO finished VALUES (?, '', '')", (self._name(output),))
+                )
+        except sqlite3.Error as error:
+            raise WriteError(f"{output}: cannot be listed in {self.path}: {error}") from error
 
     def finish(self, output: Path, fingerprint: str | None) -> None:
         """List an output as finished. None deletes its entry: the output is made each time."""
         if fingerprint is None:
-            self._write("DELETE FROM finished WHERE output = ?", self._name(output))
+            self._write(("DELETE FROM finished WHERE output = ?", (self._name(output),)))
             return
         values = (self._name(output), fingerprint, _stamp(output))
-        self._write("INSERT OR REPLACE INTO finished VALUES (?, ?, ?)", *values)
+        self._write(("INSERT OR REPLACE INTO finished VALUES (?, ?, ?)", values))
 
     def find(self, keys: Sequence[bytes]) -> Mapping[bytes, bytes]:
         """Return the stored values. See `JournalStore`."""
@@ -147,26 +168,25 @@ class Ledger:
         for start in range(0, len(keys), KEYS_PER_QUERY):
             some = keys[start : start + KEYS_PER_QUERY]
             condition = f"key IN ({', '.join('?' * len(some))})"
-            values |= dict(self._read(f"SELECT key, value FROM journal WHERE {condition}", *some))  # noqa: S608 - question marks
+            query = f"SELECT key, value FROM journal WHERE {condition}"  # noqa: S608 - question marks
+            values |= dict(self._read_journal(query, *some))
             if values:  # in a first run most queries return nothing, and need no update
-                self._write(
-                    f"UPDATE journal SET run = ?, day = {TODAY} WHERE run != ? AND {condition}",  # noqa: S608 - question marks
-                    *(self._run, self._run, *some),
-                )
+                update = f"UPDATE journal SET run = ?, day = {TODAY} WHERE run != ? AND {condition}"  # noqa: S608 - question marks
+                self._write((update, (self._run, self._run, *some)))
         return values
 
     def keep(self, values: Mapping[bytes, bytes]) -> None:
         """Store values. See `JournalStore`."""
         rows = [(key, value, self._run) for key, value in values.items()]
-        self._write(
-            f"INSERT OR IGNORE INTO journal (key, value, run, day) VALUES (?, ?, ?, {TODAY})",  # noqa: S608 - a constant
-            many=rows,
+        statement = (
+            f"INSERT OR IGNORE INTO journal (key, value, run, day) VALUES (?, ?, ?, {TODAY})"  # noqa: S608 - a constant
         )
+        self._write(*((statement, row) for row in rows))
 
     def mark(self) -> int:
-        """Return the number that the journal's next entry will have."""
-        [(last,)] = self._read("SELECT coalesce(max(seq), 0) FROM sqlite_sequence")
-        return int(last) + 1
+        """Return the number that the journal's next entry will have; 0 if it cannot be read."""
+        rows = self._read_journal("SELECT coalesce(max(seq), 0) FROM sqlite_sequence")
+        return int(rows[0][0]) + 1 if rows else 0
 
     def forget(self, start: int = 0, end: int | None = None) -> None:
         """Delete journal entries that this run wrote or read.
@@ -176,10 +196,8 @@ class Ledger:
             end: the mark after the last entry; None for all.
         """
         stop = self.mark() if end is None else end
-        self._write(
-            "DELETE FROM journal WHERE run = ? AND number >= ? AND number < ?",
-            *(self._run, start, stop),
-        )
+        delete = "DELETE FROM journal WHERE run = ? AND number >= ? AND number < ?"
+        self._write((delete, (self._run, start, stop)))
 
     def count(self) -> int:
         """Return the number of entries in the journal."""
@@ -200,41 +218,61 @@ class Ledger:
         inside = path.is_relative_to(self._directory)
         return os.fsencode((path.relative_to(self._directory) if inside else path).as_posix())
 
-    def _read(self, query: str, *values: object) -> list[Any]:
+    def _query(self, query: str, *values: object) -> list[Any]:
         with self._lock:
-            try:
-                return self._database.execute(query, values).fetchall()
-            except sqlite3.Error as error:
-                raise WriteError(f"{self.path}: the ledger cannot be read: {error}") from error
+            return self._database.execute(query, values).fetchall()
 
-    def _write(
-        self, statement: str, *values: object, many: Sequence[tuple[object, ...]] = ()
-    ) -> None:
-        """Run a statement in a transaction: with `values`, or once for each row of `many`."""
+    def _read(self, query: str, *values: object) -> list[Any]:
+        try:
+            return self._query(query, *values)
+        except sqlite3.Error as error:
+            raise WriteError(f"{self.path}: the ledger cannot be read: {error}") from error
+
+    def _read_journal(self, query: str, *values: object) -> list[Any]:
+        """Return the rows; none if the file cannot be read, because the job can do without."""
+        try:
+            return self._query(query, *values)
+        except sqlite3.Error as error:
+            self._warn(error)
+            return []
+
+    def _write(self, *statements: _Statement) -> None:
+        """Run statements in one transaction; if this fails, log one warning."""
+        try:
+            self._execute(*statements)
+        except sqlite3.Error as error:
+            self._warn(error)
+
+    def _execute(self, *statements: _Statement) -> None:
+        """Run statements in one transaction.
+
+        Raises:
+            sqlite3.Error: the file cannot be written, and is unchanged.
+        """
         with self._lock:
-            if self._broken:
-                return
+            self._database.execute("BEGIN IMMEDIATE")
             try:
-                self._database.execute("BEGIN IMMEDIATE")
-                try:
-                    self._database.executemany(statement, many or [values])
-                    self._database.execute("COMMIT")
-                except BaseException:
+                for statement, values in statements:
+                    self._database.execute(statement, values)
+                self._database.execute("COMMIT")
+            except BaseException:
+                if self._database.in_transaction:
                     self._database.execute("ROLLBACK")
-                    raise
-            except sqlite3.Error as error:
-                self._broken = True
-                log.warning(
-                    "%s: %s; the job continues, but its progress is no longer saved",
-                    self.path,
-                    error,
-                )
+                raise
+
+    def _warn(self, error: sqlite3.Error) -> None:
+        """Log the first error."""
+        if not self._broken:
+            self._broken = True
+            log.warning(
+                "%s: %s; the job continues, but its progress is not saved", self.path, error
+            )
 
 
 def _stamp(output: Path) -> str:
     """Return the size and time of a file; empty if there is no file."""
     try:
         status = output.stat()
-    except OSError:
+    except (OSError, ValueError):  # ValueError: a NUL in the path
         return ""
     return f"{status.st_size} {status.st_mtime_ns}"

@@ -5,6 +5,7 @@ transcript -> tables, verbose_json                      txt, tsv, csv, json
                 |- character_times   when each character is spoken
                 |- breaks            where a line may end, and the cost of a line break
                 `- layout            the text of each cue and its lines
+           -> contents                                  the check that all fields can be written
            -> files                                     written completely, or not at all
 """
 
@@ -18,17 +19,30 @@ from typing import Final
 from whisperbatch.errors import OptionError
 from whisperbatch.types import Transcript
 from whisperbatch.writers import subtitles, tables
+from whisperbatch.writers.contents import check_contents
 from whisperbatch.writers.files import make_folder, write_atomically, write_text_atomically
-from whisperbatch.writers.options import LAYOUT_OPTIONS, SubtitleOptions, check_layout
+from whisperbatch.writers.options import (
+    FORMAT_OPTIONS,
+    TABLE_FORMATS,
+    FileOptions,
+    SubtitleOptions,
+    TableOptions,
+    check_file_options,
+)
+from whisperbatch.writers.text_cleaning import one_line
 from whisperbatch.writers.ttml import ttml
 from whisperbatch.writers.verbose_json import verbose_json
 
 __all__ = [
     "FORMATS",
-    "LAYOUT_OPTIONS",
+    "FORMAT_OPTIONS",
+    "TABLE_FORMATS",
+    "FileOptions",
     "SubtitleOptions",
-    "check_layout",
+    "TableOptions",
+    "check_file_options",
     "make_folder",
+    "one_line",
     "render",
     "write",
     "write_atomically",
@@ -37,8 +51,11 @@ __all__ = [
 FORMATS: Final = ("txt", "srt", "vtt", "tsv", "json", "csv", "lrc", "ttml")
 """Names of the formats; each is also the suffix of its files."""
 
-_RENDER_WITHOUT_LAYOUT: Final[Mapping[str, Callable[[Transcript], str]]] = MappingProxyType(
-    {"txt": tables.txt, "tsv": tables.tsv, "csv": tables.csv_table, "json": verbose_json}
+_RENDER: Final[Mapping[str, Callable[[Transcript], str]]] = MappingProxyType(
+    {"txt": tables.txt, "json": verbose_json}
+)
+_RENDER_TABLE: Final[Mapping[str, Callable[[Transcript, TableOptions], str]]] = MappingProxyType(
+    {"tsv": tables.tsv, "csv": tables.csv_table}
 )
 _RENDER_SUBTITLES: Final[Mapping[str, Callable[[Transcript, SubtitleOptions], str]]] = (
     MappingProxyType(
@@ -50,14 +67,15 @@ _RENDER_SUBTITLES: Final[Mapping[str, Callable[[Transcript, SubtitleOptions], st
 def render(
     transcript: Transcript,
     format: str,  # noqa: A002 - the usual name of this parameter
-    options: SubtitleOptions | None = None,
+    options: FileOptions | None = None,
 ) -> str:
     """Return a transcript as the text of a file.
 
     Args:
         transcript: any transcript; silence gives a file without cues or rows.
         format: a name from `FORMATS`.
-        options: the layout of subtitles; None for the defaults.
+        options: `SubtitleOptions` for subtitles, `TableOptions` for csv and tsv; None for the
+            defaults.
 
     Returns:
         The text; every line ends with a line feed.
@@ -65,20 +83,21 @@ def render(
     Raises:
         OptionError: the format is unknown, or an option has no effect on the format or needs
             words that the transcript does not have.
+        WriteError: a field of the transcript has the wrong type, or a time is not finite.
     """
     if not isinstance(transcript, Transcript):
         raise OptionError(f"transcript must be a Transcript, not {type(transcript).__name__}")
     _check_format(format, f"format={format!r}")
-    layout = SubtitleOptions() if options is None else options
-    check_layout(layout, (format,))
-    segments = transcript.segments
-    if segments and layout.needs_words and not any(segment.words for segment in segments):
-        raise OptionError(
-            f"{layout.needs_words[0]} has no effect without words; "
-            "transcribe with word_timestamps=True"
-        )
-    if format in _RENDER_WITHOUT_LAYOUT:
-        return _RENDER_WITHOUT_LAYOUT[format](transcript)
+    if options is not None:
+        check_file_options(options, (format,))
+    check_contents(transcript)
+    if format in _RENDER:
+        return _RENDER[format](transcript)
+    if format in _RENDER_TABLE:
+        table = options if isinstance(options, TableOptions) else TableOptions()
+        return _RENDER_TABLE[format](transcript, table)
+    layout = options if isinstance(options, SubtitleOptions) else SubtitleOptions()
+    _check_words(transcript, layout)
     return _RENDER_SUBTITLES[format](transcript, layout)
 
 
@@ -86,7 +105,7 @@ def write(
     transcript: Transcript,
     path: str | os.PathLike[str],
     format: str | None = None,  # noqa: A002 - the usual name of this parameter
-    options: SubtitleOptions | None = None,
+    options: FileOptions | None = None,
 ) -> Path:
     """Write a transcript to a file, in UTF-8.
 
@@ -96,7 +115,8 @@ def write(
         transcript: any transcript.
         path: of the file; an existing file is replaced.
         format: a name from `FORMATS`; None takes the suffix of the path.
-        options: the layout of subtitles; None for the defaults.
+        options: `SubtitleOptions` for subtitles, `TableOptions` for csv and tsv; None for the
+            defaults.
 
     Returns:
         The path.
@@ -104,7 +124,8 @@ def write(
     Raises:
         OptionError: the format is unknown, or an option has no effect on the format or needs
             words that the transcript does not have.
-        WriteError: the file cannot be written.
+        WriteError: the file cannot be written, a field of the transcript has the wrong type, or a
+            time is not finite.
     """
     if not isinstance(path, str | os.PathLike):
         raise OptionError(f"path must be a path, not {path!r}")
@@ -112,6 +133,16 @@ def write(
         format = Path(path).suffix[1:].lower()  # noqa: A001 - the name of the parameter
         _check_format(format, f"the suffix of {os.fspath(path)!r}")
     return write_text_atomically(path, render(transcript, format, options))
+
+
+def _check_words(transcript: Transcript, layout: SubtitleOptions) -> None:
+    """Refuse options that need words if the transcript has none. Silence is not an error."""
+    segments = transcript.segments
+    if segments and layout.needs_words and not any(segment.words for segment in segments):
+        raise OptionError(
+            f"{layout.needs_words[0]} has no effect without words; "
+            "transcribe with word_timestamps=True"
+        )
 
 
 def _check_format(format: object, subject: str) -> None:  # noqa: A002 - as in `write`

@@ -29,10 +29,20 @@ def make_folder(folder: Path) -> None:
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise WriteError(
-            f"{folder}: the directory cannot be created: {error.strerror or error}"
-        ) from error
+    except (OSError, ValueError) as error:
+        raise write_error(folder, "the directory cannot be created", error) from error
+
+
+def write_error(path: str | os.PathLike[str], problem: str, error: Exception) -> WriteError:
+    """Return the error that states the path, the problem and the reason on one line.
+
+    Args:
+        path: of a file or directory.
+        problem: what cannot be done.
+        error: an OSError, or the ValueError of a path that contains a NUL.
+    """
+    reason = (isinstance(error, OSError) and error.strerror) or error
+    return WriteError(" ".join(f"{os.fspath(path)}: {problem}: {reason}".splitlines()))
 
 
 def write_text_atomically(path: str | os.PathLike[str], text: str) -> Path:
@@ -69,10 +79,8 @@ def write_atomically(path: str | os.PathLike[str], data: bytes) -> Path:
             with suppress(OSError):  # already renamed, or never created
                 temporary.unlink()
         _sync_directory(target.parent)
-    except (OSError, ValueError) as error:  # ValueError: a NUL in the path
-        reason = (isinstance(error, OSError) and error.strerror) or error
-        message = f"{os.fspath(path)}: cannot be written: {reason}"
-        raise WriteError(" ".join(message.splitlines())) from error
+    except (OSError, ValueError) as error:
+        raise write_error(path, "cannot be written", error) from error
     return Path(path)
 
 

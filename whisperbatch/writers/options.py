@@ -1,30 +1,60 @@
-"""The layout options of subtitles, and the formats that each option has an effect on."""
+"""The options of files, and the formats that each option has an effect on."""
 
 from collections.abc import Collection
 from dataclasses import dataclass, fields, replace
 from types import MappingProxyType
-from typing import Final
+from typing import Final, TypeAlias
+
+from typing_extensions import Self
 
 from whisperbatch.errors import OptionError
 from whisperbatch.options import checks
 
 MAX_LIMIT: Final = 1000  # columns, lines, words: more than any screen shows
 
-_ALL: Final = ("max_line_width", "max_line_count", "max_words_per_line", "highlight_words")
+_LAYOUT: Final = ("max_line_width", "max_line_count", "max_words_per_line", "highlight_words")
+_TABLE: Final = ("spreadsheet_safe",)
 
-LAYOUT_OPTIONS: Final = MappingProxyType(
+FORMAT_OPTIONS: Final = MappingProxyType(
     {
-        "srt": _ALL,
-        "vtt": _ALL,
-        "ttml": _ALL,
+        "srt": _LAYOUT,
+        "vtt": _LAYOUT,
+        "ttml": _LAYOUT,
         "lrc": ("max_line_width", "max_words_per_line"),  # a cue of lyrics has only one line
+        "tsv": _TABLE,
+        "csv": _TABLE,
     }
 )
-"""For each format of subtitles, the options that have an effect on the format."""
+"""For each format, the options that have an effect on the format; other formats have no options."""
+
+TABLE_FORMATS: Final = ("tsv", "csv")
+"""The formats that `TableOptions` has an effect on."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SubtitleOptions:
+class _FormatOptions:
+    """Base of the option classes."""
+
+    def fitted(self, format: str) -> Self:  # noqa: A002 - as in `write`
+        """Return a copy in which options without effect on the format have their defaults.
+
+        Args:
+            format: a name from `FORMATS`; for a format without options, all options have their
+                defaults.
+
+        Returns:
+            The copy.
+        """
+        defaults = {
+            field.name: field.default
+            for field in fields(self)
+            if field.name not in FORMAT_OPTIONS.get(format, ())
+        }
+        return replace(self, **defaults)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SubtitleOptions(_FormatOptions):
     """The layout of subtitles.
 
     Attributes:
@@ -62,33 +92,40 @@ class SubtitleOptions:
         """Names of the options that are set and have no effect without `word_timestamps=True`."""
         return tuple(n for n in ("max_words_per_line", "highlight_words") if getattr(self, n))
 
-    def fitted(self, format: str) -> "SubtitleOptions":  # noqa: A002 - as in `write`
-        """Return a copy in which options without effect on the format have their defaults.
 
-        Args:
-            format: a name from `FORMATS`; for a format without layout, all options have their
-                defaults.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableOptions(_FormatOptions):
+    """The content of tables.
 
-        Returns:
-            The copy.
-        """
-        defaults = {
-            field.name: field.default
-            for field in fields(self)
-            if field.name not in LAYOUT_OPTIONS.get(format, ())
-        }
-        return replace(self, **defaults)  # type: ignore[arg-type]  # each value fits its field
+    Attributes:
+        spreadsheet_safe: put an apostrophe before a text that a spreadsheet would evaluate as a
+            formula, because it begins with "=", "+", "-" or "@". False leaves such texts unchanged.
+
+    Raises:
+        OptionError: a value has the wrong type; the message names the option.
+    """
+
+    spreadsheet_safe: bool = True
+
+    def __post_init__(self) -> None:
+        checks.boolean("spreadsheet_safe", self.spreadsheet_safe)
 
 
-def check_layout(options: SubtitleOptions, formats: Collection[str]) -> None:
+FileOptions: TypeAlias = SubtitleOptions | TableOptions
+
+
+def check_file_options(options: FileOptions, formats: Collection[str]) -> None:
     """Check that each option that is set has an effect on at least one of the formats.
 
     Raises:
         OptionError: an option has no effect; the message names the option.
     """
-    if not isinstance(options, SubtitleOptions):
-        raise OptionError(f"options must be a SubtitleOptions value, not {options!r}")
-    where = f"on {' or '.join(formats)}" if formats else "without a file of subtitles"
-    for name in _ALL:
-        if not any(name in LAYOUT_OPTIONS.get(format, ()) for format in formats):  # noqa: A001 - as in `write`
-            checks.without_effect(options, (name,), where)
+    if not isinstance(options, SubtitleOptions | TableOptions):
+        raise OptionError(
+            f"options must be a SubtitleOptions or TableOptions value, not {type(options).__name__}"
+        )
+    kind = "a table" if isinstance(options, TableOptions) else "a file of subtitles"
+    where = f"on {' or '.join(formats)}" if formats else f"without {kind}"
+    for field in fields(options):
+        if not any(field.name in FORMAT_OPTIONS.get(format, ()) for format in formats):  # noqa: A001 - as in `write`
+            checks.without_effect(options, (field.name,), where)

@@ -7,6 +7,7 @@ from xml.etree import ElementTree as ET
 from whisperbatch.types import Transcript
 from whisperbatch.writers.cues import Cue, cues
 from whisperbatch.writers.options import SubtitleOptions
+from whisperbatch.writers.text_cleaning import one_line
 from whisperbatch.writers.timestamps import clock
 
 _ROOT: Final = {
@@ -61,4 +62,4 @@ def _add_paragraph(division: ET.Element, cue: Cue, language: dict[str, str]) -> 
 
 def _language_tag(language: str) -> str:
     """Return the BCP 47 tag of a Whisper language code: Whisper writes "jw" for Javanese, "jv"."""
-    return "jv" if language == "jw" else language
+    return "jv" if language == "jw" else one_line(language)

@@ -1,10 +1,12 @@
 """JSON with the keys of OpenAI's `verbose_json`, and additional keys of whisperbatch."""
 
 import json
+import math
 import re
 from dataclasses import asdict
 from typing import Any, Final
 
+from whisperbatch.text.control_characters import escape_controls_in_json
 from whisperbatch.text.languages import LANGUAGES
 from whisperbatch.types import HOP, Segment, Transcript, Word, to_samples
 
@@ -12,7 +14,10 @@ _SURROGATES: Final = re.compile("[\ud800-\udfff]")  # JSON can escape them; UTF-
 
 
 def verbose_json(transcript: Transcript) -> str:
-    """Return OpenAI's keys in OpenAI's order, then those of `docs/reference/writers.md`."""
+    """Return OpenAI's keys in OpenAI's order, then those of `docs/reference/writers.md`.
+
+    Every text keeps its characters; control characters are escaped.
+    """
     words = [word for segment in transcript.segments for word in segment.words or ()]
     value: dict[str, Any] = {
         "task": _task(transcript),
@@ -31,8 +36,20 @@ def verbose_json(transcript: Transcript) -> str:
         "chunks": transcript.chunks,
         "redecoded": transcript.redecoded,
     }
-    text = json.dumps(value, ensure_ascii=False, indent=2)
+    text = json.dumps(_without_nan(value), ensure_ascii=False, indent=2)
+    text = escape_controls_in_json(text)
     return _SURROGATES.sub(lambda match: f"\\u{ord(match[0]):04x}", text) + "\n"
+
+
+def _without_nan(value: Any) -> Any:  # noqa: ANN401 - any value of JSON
+    """Return a value in which None replaces NaN and infinite scores: JSON has no such numbers."""
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, dict):
+        return {key: _without_nan(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_without_nan(item) for item in value]
+    return value
 
 
 def _task(transcript: Transcript) -> str:

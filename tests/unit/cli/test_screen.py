@@ -4,7 +4,8 @@ import sys
 import pytest
 from rich.console import Console
 
-from whisperbatch.cli.screen import JsonLines, Lines, Terminal, open_screen, print_note_on_terminal
+from whisperbatch.cli.printing import print_note_on_terminal
+from whisperbatch.cli.screen import JsonLines, Lines, Terminal, open_screen
 from whisperbatch.jobs import WorkItem
 
 ITEM = WorkItem("-", ())

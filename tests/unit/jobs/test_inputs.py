@@ -1,3 +1,5 @@
+import os
+import socket
 from pathlib import Path
 
 import pytest
@@ -70,6 +72,36 @@ class TestFindInputs:
         assert "talks/link/e.wav" in sources("talks")
         assert len(sources("talks")) == 4
 
+    def test_pipes_sockets_and_devices_in_a_directory_are_skipped_with_a_warning(
+        self, talks: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.chdir(talks / "talks" / "monday")  # the path of a socket must be short
+        os.mkfifo("pipe.mp3")
+        Path("device.mp3").symlink_to(os.devnull)
+        with socket.socket(socket.AF_UNIX) as server:
+            server.bind("socket.mp3")
+        Path("folder.mp3").mkdir()
+        assert sources(".") == sources("*") == ["a.wav"]
+        warned = {record.getMessage().partition(":")[0] for record in caplog.records}
+        assert warned == {"pipe.mp3", "socket.mp3", "device.mp3"}
+        assert sources("pipe.mp3") == ["pipe.mp3"]  # named explicitly
+
+    def test_broken_and_circular_links_are_yielded_so_that_the_reader_reports_them(
+        self, talks: Path
+    ) -> None:
+        (talks / "talks" / "c.mp3").symlink_to("nowhere.mp3")
+        (talks / "talks" / "d.mp3").symlink_to("d.mp3")
+        assert sources("talks")[2:4] == ["talks/c.mp3", "talks/d.mp3"]
+        assert sources("talks/[cd].mp3") == ["talks/c.mp3", "talks/d.mp3"]
+
+    def test_a_shortened_output_next_to_its_recording_is_ignored(self, talks: Path) -> None:
+        recording = talks / "talks" / ("z" * 251 + ".mp3")
+        recording.write_bytes(b"x")
+        [output] = outputs(str(recording), formats=("json",))
+        Path(output).write_text("{}")
+        names = [str(recording), output]
+        assert [file.source for file in find_inputs(names, {".json"})] == [str(recording)]
+
     @pytest.mark.parametrize("name", ["x" * 300, "http://[bad/x.mp3", "a\0b"])
     def test_invalid_names_are_yielded_so_that_the_reader_reports_them(self, name: str) -> None:
         assert sources(name) == [name]
@@ -114,6 +146,20 @@ class TestPlanOutputs:
         assert outputs("-") == ["stdin.srt"]
         assert outputs("https://example.org/talks/a%20b.mp3?x=1", into="out") == ["out/a b.srt"]
         assert outputs("https://example.org/") == ["example.srt"]
+        assert outputs("https://example.org/..%2Fa.mp3", into="out") == ["out/.._a.srt"]
+
+    def test_names_that_are_too_long_are_shortened(self) -> None:
+        for name in ("z" * 251 + ".mp3", f"https://example.org/{'%C3%A9' * 200}.mp3"):
+            srt, json = (Path(path) for path in outputs(name, into="out", formats=("srt", "json")))
+            assert srt.parent == json.parent == Path("out")
+            assert json.suffix == ".json"
+            for path in (srt, json):
+                assert len(os.fsencode(path.name)) <= 255
+                assert not Path(path.name).exists()  # raises if the name is too long
+
+    def test_long_names_that_differ_only_in_their_suffix_get_different_outputs(self) -> None:
+        paths = outputs("z" * 251 + ".mp3", "z" * 251 + ".wav", formats=("srt", "json"))
+        assert len(set(paths)) == 4
 
     def test_a_work_item_has_the_path_of_its_recording(self) -> None:
         assert WorkItem("talks/b.mp3", ()).path == Path("talks/b.mp3")

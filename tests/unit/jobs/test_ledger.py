@@ -124,11 +124,69 @@ def test_a_failed_write_is_logged_once_and_raises_nothing(
         database.execute("DROP TABLE finished")
         database.close()
         ledger.finish(output, "one")
-        ledger.keep({b"2": b""})
-        ledger.forget()
+        ledger.finish(output, "two")
         assert set(ledger.find([b"1", b"2"])) == {b"1"}
+    [message] = [record.getMessage() for record in caplog.records]
+    assert "no such table: finished; the job continues, but its progress is not saved" in message
+
+
+def fill(ledger: Ledger) -> None:
+    """Let the ledger grow no further, as on a full disk: SQLite then reports SQLITE_FULL."""
+    [(pages,)] = ledger._database.execute("PRAGMA page_count")
+    ledger._database.execute(f"PRAGMA max_page_count={pages}")
+    for size in (2000, 200, 20):
+        for n in range(100):
+            ledger.keep({f"{size} {n}".encode(): bytes(size)})
+
+
+def test_an_output_that_a_full_disk_cannot_list_is_refused_until_there_is_space(
+    directory: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    paths = [directory / f"{number:0200}.srt" for number in range(50)]
+    with Ledger(directory) as ledger:
+        fill(ledger)
+        with pytest.raises(WriteError) as caught:
+            list(map(ledger.begin, paths))
+        assert "database or disk is full" in str(caught.value)
+        assert "\n" not in str(caught.value)
+        assert len(caplog.records) == 1  # of the journal
+        assert ledger.entry(paths[-1]) is None
+        assert ledger.mark() > 0
+        ledger._database.execute("PRAGMA max_page_count=100000")  # the disk has space again
+        for path in paths:
+            ledger.begin(path)
+            ledger.finish(path, "one")
+    with Ledger(directory) as ledger:
+        assert all(ledger.entry(path) == Entry("one", unmodified=True) for path in paths)
+
+
+def test_a_ledger_that_cannot_be_read_does_not_stop_the_job(
+    directory: Path, output: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with Ledger(directory) as ledger:
+        ledger.keep({b"1": b""})
+        ledger._database.close()  # every statement now fails
+        assert ledger.find([b"1"]) == {}
+        assert ledger.mark() == 0
+        ledger.forget()
+        with pytest.raises(WriteError, match="cannot be read"):
+            ledger.entry(output)
     assert len(caplog.records) == 1
-    assert "progress is no longer saved" in caplog.text
+
+
+def test_a_deleted_ledger_is_created_again(directory: Path) -> None:
+    job = directory / "job"
+    job.mkdir()
+    with Ledger(job) as ledger:
+        ledger.finish(job / "a.srt", "one")
+        shutil.rmtree(job)
+        ledger.keep({b"1": b""})
+        job.mkdir()
+        ledger.begin(job / "b.srt")
+        ledger.finish(job / "b.srt", "two")
+    with Ledger(job) as ledger:
+        assert ledger.entry(job / "a.srt") is None
+        assert ledger.entry(job / "b.srt") == Entry("two", unmodified=True)
 
 
 def test_threads_may_share_a_ledger(directory: Path) -> None:

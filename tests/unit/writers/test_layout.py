@@ -289,7 +289,9 @@ def test_invisible_text_makes_no_cue(text: str) -> None:
         ("a \0 b", "a b"),
         ("half \ud83d pair", "half \ufffd pair"),
         ("1\u00a0000\u3000\u202f?", "1\u00a0000\u3000\u202f?"),
-        ("\u202bשלם\u202c", "\u202bשלם\u202c"),
+        ("\u202bשלם\u202c \u202eabc", "שלם abc"),
+        ("\u2066a\u2067b\u2068c\u2069\u202a\u202d", "abc"),
+        ("שלם\u200f! \u200e\u061c.", "שלם\u200f! \u200e\u061c."),
     ],
 )
 def test_text_is_cleaned_and_put_on_one_line(text: str, line: str) -> None:

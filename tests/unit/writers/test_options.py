@@ -9,10 +9,11 @@ import whisperbatch as wb
 from tests.unit.transcripts import segment, segment_with_words, transcript
 from whisperbatch.errors import OptionError
 from whisperbatch.writers import (
+    FORMAT_OPTIONS,
     FORMATS,
-    LAYOUT_OPTIONS,
+    TABLE_FORMATS,
     SubtitleOptions,
-    check_layout,
+    check_file_options,
     render,
     write,
 )
@@ -33,12 +34,25 @@ TRANSCRIPT = transcript(
 @pytest.mark.parametrize("name", EFFECTIVE)
 def test_an_option_has_an_effect_or_is_refused(format: str, name: str) -> None:  # noqa: A002
     options = SubtitleOptions(**EFFECTIVE[name])
-    if name in LAYOUT_OPTIONS.get(format, ()):
+    if name in FORMAT_OPTIONS.get(format, ()):
         assert render(TRANSCRIPT, format, options) != render(TRANSCRIPT, format)
     else:
         with pytest.raises(OptionError, match=f"{name} has no effect on {format}; leave it out"):
             render(TRANSCRIPT, format, options)
     assert render(TRANSCRIPT, format, SubtitleOptions()) == render(TRANSCRIPT, format)
+
+
+@pytest.mark.parametrize("format", FORMATS)
+def test_the_option_of_tables_has_an_effect_or_is_refused(format: str) -> None:  # noqa: A002
+    formula = transcript(segment("=1+1"))
+    unsafe = wb.TableOptions(spreadsheet_safe=False)
+    if format in TABLE_FORMATS:
+        assert render(formula, format, unsafe) != render(formula, format)
+    else:
+        message = f"spreadsheet_safe has no effect on {format}; leave it out"
+        with pytest.raises(OptionError, match=message):
+            render(formula, format, unsafe)
+    assert render(formula, format, wb.TableOptions()) == render(formula, format)
 
 
 @pytest.mark.parametrize(
@@ -59,6 +73,12 @@ def test_the_message_names_the_invalid_option(options: dict[str, Any], message: 
     with pytest.raises(OptionError) as caught:
         SubtitleOptions(**options)
     assert str(caught.value).startswith(message)
+
+
+def test_an_option_of_tables_must_be_true_or_false() -> None:
+    wrong: Any = 1
+    with pytest.raises(OptionError, match="spreadsheet_safe must be True or False, not 1"):
+        wb.TableOptions(spreadsheet_safe=wrong)
 
 
 def test_limits_can_be_lifted() -> None:
@@ -83,12 +103,16 @@ def test_options_that_need_words_are_refused_without_words(name: str) -> None:
 
 def test_an_option_must_affect_at_least_one_of_several_formats() -> None:
     narrow = SubtitleOptions(max_line_width=20)
-    check_layout(narrow, ("txt", "srt"))
+    check_file_options(narrow, ("txt", "srt"))
     with pytest.raises(OptionError, match="max_line_width has no effect on txt or json"):
-        check_layout(narrow, ("txt", "json"))
+        check_file_options(narrow, ("txt", "json"))
     with pytest.raises(OptionError, match="max_line_width has no effect without a file"):
-        check_layout(narrow, ())
-    check_layout(SubtitleOptions(), ())
+        check_file_options(narrow, ())
+    check_file_options(SubtitleOptions(), ())
+    unsafe = wb.TableOptions(spreadsheet_safe=False)
+    check_file_options(unsafe, ("txt", "csv"))
+    with pytest.raises(OptionError, match="spreadsheet_safe has no effect without a table"):
+        check_file_options(unsafe, ())
 
 
 def test_fitted_resets_options_without_effect() -> None:
@@ -96,13 +120,16 @@ def test_fitted_resets_options_without_effect() -> None:
     assert options.fitted("srt") == options
     assert options.fitted("lrc") == SubtitleOptions(max_line_width=20)
     assert options.fitted("txt") == SubtitleOptions()
+    unsafe = wb.TableOptions(spreadsheet_safe=False)
+    assert [unsafe.fitted(name) == unsafe for name in ("csv", "tsv", "txt")] == [True, True, False]
     for format in FORMATS:  # noqa: A001 - as in `render`
-        check_layout(options.fitted(format), (format,))
+        check_file_options(options.fitted(format), (format,))
 
 
 def test_a_dictionary_of_options_is_refused() -> None:
     wrong: Any = {"max_line_width": 20}
-    with pytest.raises(OptionError, match=r"options must be a SubtitleOptions value, not \{"):
+    message = "options must be a SubtitleOptions or TableOptions value, not dict"
+    with pytest.raises(OptionError, match=message):
         render(TRANSCRIPT, "srt", wrong)
 
 

@@ -3,13 +3,14 @@
 import csv
 import io
 import json
+import re
 from dataclasses import replace
 
 import pytest
 
 from tests.unit.transcripts import segment, segment_with_words, transcript
 from whisperbatch.types import Omission, Transcript
-from whisperbatch.writers import render
+from whisperbatch.writers import TableOptions, one_line, render
 
 DIFFICULT = transcript(
     segment("One\ttwo\nthree", 0.0004, 1.5),
@@ -40,6 +41,91 @@ def test_csv_has_times_in_seconds() -> None:
         ["2", "3724.000", "3725.000", "en", "\u200b"],
     ]
     assert "\r" not in text
+
+
+FORMULAS = (
+    *("=1+1", "+1", "-2 degrees", "@SUM(A1)", "- Yes.", "=cmd|' /C calc'!A0"),
+    *(
+        "\t=1",
+        "\r=1",
+        "\n @x",
+        " =1",
+        "\u3000=1",
+        "\u200b=1",
+        "\u200e=1",
+        "\0=1",
+        "\ufeff=1",
+        "\u202e=1",
+    ),
+    *(
+        "\uff1d1",
+        "\uff0b1",
+        "\uff0d1",
+        "\uff20x",
+        "\ufe661",
+        "'=1",
+        "''=1",
+        "' =1",
+        "'\u200b\uff1d1",
+    ),
+)
+TEXTS = (
+    "Yes - no.",
+    "1 = 1",
+    "'tis",
+    "''",
+    "'a=1",
+    "— Yes.",
+    "\u22125",
+    "a@b",
+    '"=1"',
+    "(=1)",
+    "",
+    "\u200b",
+)
+
+
+def text_cells(text: str, options: TableOptions | None = None) -> list[str]:
+    """Return the text in csv and in tsv, as a program reads it."""
+    written = transcript(segment(text))
+    csv_row = list(csv.reader(io.StringIO(render(written, "csv", options))))[1]
+    tsv_row = render(written, "tsv", options).split("\n")[1].split("\t")
+    assert len(tsv_row) == 3
+    return [csv_row[4], tsv_row[2]]
+
+
+@pytest.mark.parametrize("text", FORMULAS)
+def test_formulas_of_spreadsheets_get_an_apostrophe(text: str) -> None:
+    line = one_line(text)
+    assert text_cells(text) == [f"'{line}"] * 2
+    assert text_cells(text, TableOptions(spreadsheet_safe=False)) == [line] * 2
+
+
+@pytest.mark.parametrize("text", TEXTS)
+def test_other_texts_in_tables_stay_unchanged(text: str) -> None:
+    assert text_cells(text) == [text] * 2
+
+
+@pytest.mark.parametrize("text", [*FORMULAS, *TEXTS])
+def test_the_original_text_of_a_cell_can_be_restored(text: str) -> None:
+    """As docs/reference/writers.md states."""
+    for cell in text_cells(text):
+        restored = (
+            cell[1:]
+            if re.match(r"'['\s\u200b\u200e]*[-=+@\uff1d\uff0b\uff0d\uff20\ufe66]", cell)
+            else cell
+        )
+        assert restored == one_line(text)
+
+
+def test_times_and_numbers_in_tables_have_no_apostrophe() -> None:
+    rows = render(transcript(segment("a", -2.0, 1.5, id=-1)), "csv").splitlines()
+    assert rows[1] == "-1,0.000,1.500,en,a"
+
+
+def test_the_language_in_a_table_is_a_text_cell() -> None:
+    rows = render(transcript(segment("a", language="=1\n")), "csv").splitlines()
+    assert rows[1] == "0,0.000,1.000,'=1,a"
 
 
 def read_json(transcript: Transcript) -> dict[str, object]:
@@ -129,6 +215,7 @@ def test_json_of_silence() -> None:
 
 
 def test_json_keeps_text_unchanged() -> None:
-    text = 'a\n\t"\\ \0 \u2028 é 漢 \ud83d'
+    text = 'a\n\t"\\ \0 \u2028 \x9b \u202e é 漢 \ud83d'
     assert read_json(transcript(segment(text)))["text"] == text
     assert "é 漢" in render(transcript(segment(text)), "json")
+    assert "\\u202e" in render(transcript(segment(text)), "json")
