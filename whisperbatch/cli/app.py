@@ -312,11 +312,17 @@ def _exit_with(message: str, status: int) -> NoReturn:
     exit_now(status)
 
 
-class _OneLineFormatter(logging.Formatter):
-    """Formats a record so that file names in it cannot control the terminal."""
+class _PrintableFormatter(logging.Formatter):
+    """Formats a record so that file names in it cannot control the terminal.
+
+    The message is on one line; a traceback keeps its lines.
+    """
 
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - of the base class
         return escape_controls(super().formatMessage(record))
+
+    def formatException(self, ei: Any) -> str:  # noqa: ANN401, N802 - of the base class
+        return "\n".join(map(escape_controls, super().formatException(ei).split("\n")))
 
 
 def _configure_logging(*, verbose: bool) -> None:
@@ -325,7 +331,7 @@ def _configure_logging(*, verbose: bool) -> None:
     if sys.stderr.isatty():  # RichHandler prints above the progress bars
         console = Console(stderr=True)
         handler = RichHandler(console=console, show_time=False, show_path=False, show_level=False)
-    handler.setFormatter(_OneLineFormatter())
+    handler.setFormatter(_PrintableFormatter())
     handler.setLevel(logging.INFO if verbose else logging.WARNING)
     if not verbose:  # the line of the error is printed anyway
         handler.addFilter(lambda record: not record.exc_info)
