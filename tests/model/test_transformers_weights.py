@@ -86,7 +86,8 @@ def test_every_array_is_that_of_ctranslate2(model: str, shards: int, tmp_path: P
     wanted = {
         name: array
         for name, array in read_arrays(directory / "model.bin", "").items()
-        if array.dtype.kind == "f" or name.endswith("num_heads")
+        if (array.dtype.kind == "f" or name.endswith("num_heads"))
+        and name != "decoder/projection/weight"  # an alias
     }
     assert sorted(found) == sorted(wanted)
     assert len(found) == len(wanted)
