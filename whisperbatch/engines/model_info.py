@@ -126,10 +126,11 @@ class ModelInfo:
     def missing_settings(self) -> dict[str, Any]:
         """Return the settings that CTranslate2 needs and config.json lacks.
 
-        `align` needs the alignment heads. `detect_language` needs the tokens of the languages;
-        conversions of models without a list of languages also list <|nospeech|> and others.
+        CTranslate2 reads a missing list from undefined memory. `align` needs the alignment heads.
+        `detect_language` needs the tokens of the languages; conversions of models without a list of
+        languages also list <|nospeech|> and others.
         """
-        settings: dict[str, Any] = {}
+        settings: dict[str, Any] = {field: [] for field in self.config.missing}
         if not self.config.alignment_heads:
             layout = Layout.of(self.architecture, "decoder")
             settings["alignment_heads"] = alignment_heads(layout, self.config)

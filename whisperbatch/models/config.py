@@ -28,12 +28,14 @@ class ModelConfig:
         lang_ids: tokens of the languages, as listed.
         alignment_heads: the decoder's heads whose cross-attention follows the speech, as
             (layer, head); empty if the file lists none for this decoder.
+        missing: names of fields that the file does not have.
     """
 
     suppress_ids: tuple[int, ...] = ()
     suppress_ids_begin: tuple[int, ...] = ()
     lang_ids: tuple[int, ...] = ()
     alignment_heads: tuple[tuple[int, int], ...] = ()
+    missing: tuple[str, ...] = ()
 
 
 def check_config(
@@ -62,6 +64,7 @@ def check_config(
         suppress_ids_begin=checker.tokens("suppress_ids_begin"),
         lang_ids=checker.tokens("lang_ids"),
         alignment_heads=checker.heads("alignment_heads"),
+        missing=tuple(field for field in FIELDS if field not in content),
     )
 
 

@@ -25,6 +25,8 @@ LOADED_FILES: Final = ("model.bin", "vocabulary.json", "vocabulary.txt")
 """The files that CTranslate2 reads besides config.json."""
 
 SUBSTITUTES: Final = {
+    "suppress_ids": "lists no tokens to suppress",
+    "suppress_ids_begin": "lists no tokens to suppress at the start of a text",
     "alignment_heads": (
         "lists no alignment heads of this decoder; times of words come from all heads of the upper "
         "half of the decoder's layers"
