@@ -254,6 +254,7 @@ def test_what_ctranslate2_refuses_is_one_line(tmp_path: Path) -> None:
     [
         ("config.json", "decoder_layers", 10**9),
         ("config.json", "decoder_layers", 3),
+        ("config.json", "decoder_layers", 1),
         ("config.json", "encoder_layers", -1),
         ("config.json", "encoder_layers", 2.0),
         ("config.json", "decoder_attention_heads", 0),

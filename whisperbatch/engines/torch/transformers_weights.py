@@ -24,6 +24,7 @@ import numpy.typing as npt
 import torch
 from safetensors import safe_open
 
+from whisperbatch.engines.layout import count_layers
 from whisperbatch.errors import ModelError
 from whisperbatch.models.files import one_line, open_regular, read_json
 from whisperbatch.models.model_bin import Variable
@@ -104,7 +105,7 @@ class SafetensorsArrays(Mapping[str, npt.NDArray[Any]]):
     """
 
     def __init__(self, directory: Path) -> None:
-        path = directory / "config.json"
+        self._config = path = directory / "config.json"
         config = read_json(path, dict)
         if (kind := config.get("model_type")) != "whisper":
             raise ModelError(f"{directory}: holds a {str(kind)[:40]!r} model, not Whisper's")
@@ -125,21 +126,35 @@ class SafetensorsArrays(Mapping[str, npt.NDArray[Any]]):
     def headers(self) -> dict[str, Variable]:
         """Return shape and type of each array. An array of another type than floats has type 3.
 
-        An array that the files lack is missing here, too.
+        Raises:
+            ModelError: the files lack an array, or have more layers than config.json says.
         """
+        for part in PARTS:
+            layers = count_layers(self._sources, part)
+            if f"model.{part}.layers.{layers}.fc1.weight" in self._files:
+                raise ModelError(
+                    f"{self._config}: {part}_layers={layers} is less than the weights have; copy "
+                    "the file from the source of the model"
+                )
         headers = {
             name: Variable(name, (), TYPE_NUMBERS["int"], value=float(heads))
             for name, heads in self._heads.items()
         }
         for name, sources in self._sources.items():
             stored = [source for source in sources if source in self._files]
-            if len(stored) < len([source for source in sources if not _is_optional(source)]):
-                continue
+            if missing := [s for s in sources if s not in stored and not _is_optional(s)]:
+                raise ModelError(
+                    f"{self._config.parent}: the weights have no {missing[0]!r}; download or "
+                    "convert the model again"
+                )
             slices = [self._files[source].get_slice(source) for source in stored]
             types = {TYPE_NUMBERS.get(part.get_dtype(), TYPE_NUMBERS["int"]) for part in slices}
             shapes = [tuple(part.get_shape()) for part in slices]
             if len({shape[1:] for shape in shapes}) > 1 or not all(shapes):
-                raise ModelError(f"{sources[0]!r} has shapes that cannot be stacked: {shapes}")
+                raise ModelError(
+                    f"{self._config.parent}: {sources[0]!r} has a wrong shape, one of {shapes}; "
+                    "download or convert the model again"
+                )
             rows = sum(shape[0] for shape in shapes) * len(sources) // len(stored)
             headers[name] = Variable(name, (rows, *shapes[0][1:]), max(types))
         return headers
