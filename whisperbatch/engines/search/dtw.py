@@ -14,6 +14,8 @@ from typing import Final, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from whisperbatch.errors import EngineError
+
 MEDIAN_WIDTH: Final = 7  # encoder positions
 
 Floats: TypeAlias = npt.NDArray[np.float32]
@@ -31,6 +33,9 @@ def token_starts(scores: Floats, prompt_length: int = 0) -> npt.NDArray[np.int64
 
     Returns:
         Shape (tokens - prompt_length,), not decreasing; the first value is 0.
+
+    Raises:
+        EngineError: the scores are not numbers.
     """
     weights = np.zeros((scores.shape[1] - prompt_length, scores.shape[2]), np.float32)
     for head_scores in scores:  # the arrays of a single head fit into the processor's cache
@@ -40,6 +45,10 @@ def token_starts(scores: Floats, prompt_length: int = 0) -> npt.NDArray[np.int64
         # the standard deviation is 0 if there is only one token
         attention /= np.maximum(np.sqrt(np.square(attention).mean(axis=0)), 1e-30)
         weights += median_filter(attention[prompt_length:])
+    if np.isnan(weights).any():
+        raise EngineError(
+            "the attention is not a number: the weights are damaged; download the model again"
+        )
     return _dtw_starts(-weights.astype(np.float64))
 
 
