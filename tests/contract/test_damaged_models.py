@@ -114,7 +114,7 @@ def test_values_of_another_model_are_refused(tmp_path: Path, engine: str, name: 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no named pipes")
 @pytest.mark.parametrize("engine", ENGINES)
 def test_a_named_pipe_does_not_block(tmp_path: Path, engine: str) -> None:
-    """In a process of its own, which is killed if it waits."""
+    """The engine loads in another process, which is killed if it waits."""
     directory = tiny_model(tmp_path / "model")
     code = (
         "import os, sys\n"

@@ -87,7 +87,7 @@ def read_headers(path: Path) -> dict[str, Variable]:
 def variables(file: BinaryIO, path: Path) -> Iterator[Variable]:
     """Yield the headers of all arrays of an open model.bin, then its aliases; check the file.
 
-    CTranslate2 ignores an alias of an array that the file lacks, and so does this function.
+    An alias of an array that the file lacks is ignored, as in CTranslate2.
 
     Args:
         file: the file, at its start.

@@ -1,4 +1,4 @@
-"""Files that cannot be read, or do not contain what they should."""
+"""Files that cannot be read, and files with wrong content."""
 
 import errno
 import os

@@ -33,7 +33,7 @@ SUBSTITUTES: Final = {
     ),
     "lang_ids": "lists no languages, or other tokens as languages; the tokenizer's are used",
 }
-"""What is logged about each setting that is replaced."""
+"""The log message for each setting that is replaced."""
 
 
 @contextmanager

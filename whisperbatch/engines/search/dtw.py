@@ -39,16 +39,17 @@ def token_starts(scores: Floats, prompt_length: int = 0) -> npt.NDArray[np.int64
     """
     weights = np.zeros((scores.shape[1] - prompt_length, scores.shape[2]), np.float32)
     for head_scores in scores:  # the arrays of a single head fit into the processor's cache
-        attention = np.exp(head_scores - head_scores.max(axis=1, keepdims=True))
+        peaks = head_scores.max(axis=1, keepdims=True)
+        if not np.isfinite(peaks).all():
+            raise EngineError(
+                "the attention is not a number: the weights are damaged; download the model again"
+            )
+        attention = np.exp(head_scores - peaks)
         attention /= attention.sum(axis=1, keepdims=True)
         attention -= attention.mean(axis=0)
         # the standard deviation is 0 if there is only one token
         attention /= np.maximum(np.sqrt(np.square(attention).mean(axis=0)), 1e-30)
         weights += median_filter(attention[prompt_length:])
-    if np.isnan(weights).any():
-        raise EngineError(
-            "the attention is not a number: the weights are damaged; download the model again"
-        )
     return _dtw_starts(-weights.astype(np.float64))
 
 
