@@ -14,10 +14,9 @@ from tests.contract.model_directories import (
     token_id,
     write_model_directory,
 )
-from whisperbatch.engines.ctranslate2.model_files import with_alignment_heads
-from whisperbatch.models.model_bin import read_shapes
+from whisperbatch.engines.ctranslate2.model_files import with_settings
+from whisperbatch.engines.model_info import ModelInfo
 from whisperbatch.models.registry import find_model
-from whisperbatch.models.tokenizer import load_tokenizer
 
 __all__ = ["write_model_directory"]  # a fixture
 
@@ -29,16 +28,16 @@ class LoadedModel:
     """A model in CTranslate2, with its tokenizer and the encoder output of two rows of noise."""
 
     def __init__(self, directory: Path, **settings: Any) -> None:
-        shapes = read_shapes(directory / "model.bin")
-        self.vocabulary_size = shapes["decoder/embeddings/weight"][0]
-        self.is_multilingual = self.vocabulary_size > 51_864
-        self.tokenizer = load_tokenizer(directory, self.vocabulary_size)
-        with with_alignment_heads(directory) as complete:
+        info = ModelInfo.read(directory, "model")
+        self.vocabulary_size = info.vocabulary_size
+        self.is_multilingual = info.is_multilingual
+        self.tokenizer = info.tokenizer
+        with with_settings(directory, info.missing_settings()) as complete:
             self.folder = complete
             self.model = ctranslate2.models.Whisper(
                 str(complete), device="cpu", intra_threads=1, **settings
             )
-        shape = (2, shapes["encoder/conv1/weight"][1], FRAMES)
+        shape = (2, info.n_mels, FRAMES)
         noise = np.random.default_rng(0).standard_normal(shape, np.float32)
         self.encoded = self.model.encode(ctranslate2.StorageView.from_array(noise))
 
@@ -137,7 +136,8 @@ def test_missing_heads_are_those_of_the_upper_half(
         ("random, 51866 tokens, no tokenizer, no alignment heads", (1, 2), 4),
     ):
         directory = write_model_directory(name)
-        with with_alignment_heads(directory) as complete:
+        settings = ModelInfo.read(directory, name).missing_settings()
+        with with_settings(directory, settings) as complete:
             config = json.loads((complete / "config.json").read_text())
         expected = [[layer, head] for layer in layers for head in range(heads)]
         assert config.pop("alignment_heads") == expected

@@ -86,7 +86,8 @@ def test_every_array_is_that_of_ctranslate2(model: str, shards: int, tmp_path: P
     wanted = {
         name: array
         for name, array in read_arrays(directory / "model.bin", "").items()
-        if array.dtype.kind == "f" or name.endswith("num_heads")
+        if (array.dtype.kind == "f" or name.endswith("num_heads"))
+        and name != "decoder/projection/weight"  # an alias
     }
     assert sorted(found) == sorted(wanted)
     assert len(found) == len(wanted)
@@ -168,7 +169,7 @@ def test_damaged_weights_are_named(saved: Path, tmp_path: Path) -> None:
     broken = Path(shutil.copytree(saved, tmp_path / "broken"))
     weights = broken / "model.safetensors"
     weights.write_bytes(weights.read_bytes()[:1_000_000])
-    with pytest.raises(wb.ModelError, match="broken: the weights do not load"):
+    with pytest.raises(wb.ModelError, match=r"broken/model\.safetensors: is damaged"):
         wb.load(broken, engine="torch")
 
 

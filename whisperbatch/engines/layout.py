@@ -7,6 +7,9 @@ from typing import Any, TypeAlias
 
 import numpy.typing as npt
 
+from whisperbatch.models.architecture import Architecture
+from whisperbatch.models.config import ModelConfig
+
 Arrays: TypeAlias = Mapping[str, npt.NDArray[Any]]
 
 
@@ -39,6 +42,11 @@ class Layout:
             len(arrays[f"{part}/layer_norm/beta"]),
         )
 
+    @classmethod
+    def of(cls, architecture: Architecture, part: str) -> "Layout":
+        """Return the layout of the "encoder" or "decoder" of a model."""
+        return cls(architecture.layers[part], architecture.heads[part], architecture.d_model)
+
     @property
     def head_size(self) -> int:
         """Size of a query, key or value of one head."""
@@ -52,22 +60,13 @@ def count_layers(names: Container[str], part: str) -> int:
     )
 
 
-def was_distilled(names: Container[str]) -> bool:
-    """Return whether a model's decoder was shortened: turbo and Distil-Whisper.
-
-    All other Whisper models have as many layers in the decoder as in the encoder. The shortened
-    models were trained for transcription only: with the task "translate", they transcribe.
-    """
-    return count_layers(names, "decoder") < count_layers(names, "encoder")
-
-
-def alignment_heads(layout: Layout, config: Mapping[str, Any]) -> list[tuple[int, int]]:
+def alignment_heads(layout: Layout, config: ModelConfig) -> list[tuple[int, int]]:
     """Return the decoder's heads whose cross-attention follows the speech: (layer, head), sorted.
 
     If `config` does not list them, all heads of the upper half of the layers are taken, as in
     openai/whisper.
     """
-    if heads := config.get("alignment_heads"):
-        return sorted((layer, head) for layer, head in heads)
+    if config.alignment_heads:
+        return sorted(config.alignment_heads)
     upper_half = range(layout.layers // 2, layout.layers)
     return [(layer, head) for layer in upper_half for head in range(layout.heads)]

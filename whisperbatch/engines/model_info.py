@@ -1,68 +1,91 @@
-"""What the engines need to know about a model besides its weights: tokenizer, sizes, settings."""
+"""What the engines need to know about a model besides its weights: tokenizer, sizes, settings.
 
-import json
-from collections.abc import Mapping
+    model.bin        -> names, shapes and types of the arrays -> Architecture --.
+    config.json      -> ModelConfig, in the range of the architecture           |-> ModelInfo
+    tokenizer.json,                                                             |
+    vocabulary.*     -> tokenizer, with the ids of the weights -----------------'
+
+Every number that an engine uses as an index or a size is checked here, once for all engines.
+"""
+
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Final
 
+import numpy as np
 from tokenizers import Tokenizer
 
-from whisperbatch.engines.layout import was_distilled
-from whisperbatch.engines.special_tokens import SpecialTokens
+from whisperbatch.engines.layout import Layout, alignment_heads
+from whisperbatch.engines.special_tokens import SpecialTokens, language_tokens
 from whisperbatch.errors import EngineError, ModelError
-from whisperbatch.models.model_bin import fingerprint, read_shapes
-from whisperbatch.models.tokenizer import load_tokenizer
+from whisperbatch.models.architecture import (
+    EMBEDDINGS,
+    PROJECTION,
+    Architecture,
+    read_architecture,
+)
+from whisperbatch.models.config import ModelConfig, check_config
+from whisperbatch.models.files import read_json
+from whisperbatch.models.model_bin import fingerprint, read_arrays, read_headers
+from whisperbatch.models.tokenizer import AFTER_LANGUAGES, TIMESTAMPS, load_tokenizer
 
 MIN_MULTILINGUAL_VOCABULARY: Final = 51_865  # tokens; English-only models have fewer
 
 
 @dataclass(frozen=True)  # no slots: a cached property needs a __dict__
 class ModelInfo:
-    """A model in a directory of CTranslate2 weights.
+    """A checked model.
 
     Attributes:
         directory: of the weights.
         name: of the model, for messages.
         tokenizer: tokenizer with the model's vocabulary.
         special: ids of the special tokens.
-        config: config.json of the weights.
-        vocabulary_size: number of tokens.
-        n_mels: number of mel bands of the encoder's input.
-        distilled: see `layout.was_distilled`.
+        config: the settings of the weights.
+        architecture: sizes of the model.
     """
 
     directory: Path
     name: str
     tokenizer: Tokenizer
     special: SpecialTokens
-    config: Mapping[str, Any]
-    vocabulary_size: int
-    n_mels: int
-    distilled: bool
+    config: ModelConfig
+    architecture: Architecture
 
     @classmethod
     def read(cls, directory: Path, name: str) -> "ModelInfo":
-        """Read the model in a directory.
+        """Read the model in a directory of CTranslate2 weights.
 
         Raises:
-            ModelError: a file is missing, damaged, or not of a Whisper model.
+            ModelError: a file is missing, damaged, of another model, or not of a Whisper model.
         """
-        shapes = read_shapes(directory / "model.bin")
-        try:
-            config = json.loads((directory / "config.json").read_text(encoding="utf-8"))
-            vocabulary_size = shapes["decoder/embeddings/weight"][0]
-            n_mels = shapes["encoder/conv1/weight"][1]
-            distilled = was_distilled(shapes)
-        except (OSError, ValueError, LookupError) as error:
-            raise ModelError(f"{directory}: is not a Whisper model: {error!r}") from error
-        tokenizer = load_tokenizer(directory, vocabulary_size)
+        weights, settings = directory / "model.bin", directory / "config.json"
+        architecture = read_architecture(read_headers(weights), weights)
+        config = check_config(read_json(settings, dict), settings, architecture)
+        return cls.with_tokenizer(directory, name, architecture, config)
+
+    @classmethod
+    def with_tokenizer(
+        cls, directory: Path, name: str, architecture: Architecture, config: ModelConfig
+    ) -> "ModelInfo":
+        """Read the tokenizer of a model whose other files are checked. See `read`."""
+        tokenizer = load_tokenizer(directory, architecture.vocabulary_size)
         try:
             special = SpecialTokens.from_tokenizer(tokenizer)
         except LookupError as error:
             raise ModelError(f"{directory}: {error}") from error
-        return cls(directory, name, tokenizer, special, config, vocabulary_size, n_mels, distilled)
+        return cls(directory, name, tokenizer, special, config, architecture)
+
+    @property
+    def vocabulary_size(self) -> int:
+        """Number of tokens of the weights."""
+        return self.architecture.vocabulary_size
+
+    @property
+    def n_mels(self) -> int:
+        """Number of mel bands of the encoder's input."""
+        return self.architecture.n_mels
 
     @property
     def is_multilingual(self) -> bool:
@@ -72,7 +95,7 @@ class ModelInfo:
     @property
     def can_translate(self) -> bool:
         """See `protocols.Engine`."""
-        return self.is_multilingual and not self.distilled
+        return self.is_multilingual and not self.architecture.is_distilled
 
     @cached_property
     def fingerprint(self) -> str:
@@ -83,3 +106,50 @@ class ModelInfo:
         """Raise an EngineError if the model is English-only."""
         if not self.is_multilingual:
             raise EngineError(f"model {self.name} is English-only: it cannot detect languages")
+
+    def check_projection(self) -> None:
+        """Check that the logits are computed with the token embeddings, as in all Whisper models.
+
+        Raises:
+            ModelError: the weights have another projection, which only CTranslate2 can use.
+        """
+        path = self.directory / "model.bin"
+        if self.architecture.ties_projection:
+            return
+        arrays = read_arrays(path, "decoder/")
+        if not np.array_equal(arrays[EMBEDDINGS], arrays[PROJECTION]):
+            raise ModelError(
+                f"{path}: {PROJECTION!r} differs from {EMBEDDINGS!r}; "
+                'load the model with engine="ctranslate2"'
+            )
+
+    def missing_settings(self) -> dict[str, Any]:
+        """Return the settings that CTranslate2 needs and config.json lacks.
+
+        CTranslate2 reads a missing list from undefined memory. `align` needs the alignment heads.
+        `detect_language` needs the tokens of the languages; conversions of models without a list of
+        languages also list <|nospeech|> and others.
+        """
+        settings: dict[str, Any] = {field: [] for field in self.config.missing}
+        if not self.config.alignment_heads:
+            layout = Layout.of(self.architecture, "decoder")
+            settings["alignment_heads"] = alignment_heads(layout, self.config)
+        if self.is_multilingual:
+            tokens = self._language_ids()
+            if tokens != list(self.config.lang_ids):
+                settings["lang_ids"] = tokens
+        return settings
+
+    def _language_ids(self) -> list[int]:
+        """Return the listed tokens of languages, otherwise those of the tokenizer.
+
+        A language stands before <|translate|>, or was added after the timestamps.
+        """
+        after_languages = self.tokenizer.token_to_id(AFTER_LANGUAGES) or 0
+        last_timestamp = self.special.no_timestamps + TIMESTAMPS
+        listed = [
+            token
+            for token in self.config.lang_ids
+            if self.special.start_of_transcript < token < after_languages or token > last_timestamp
+        ]
+        return listed or sorted(language_tokens(self.tokenizer).values())

@@ -5,9 +5,12 @@
     u32 count of aliases | (string alias, string name) each
 
 A string is a u16 length, which includes the final NUL, and its bytes. All numbers are
-little-endian. Reading the headers of the 214 variables of base takes 1 ms. The file must be checked
-before CTranslate2 opens it: CTranslate2 allocates the memory for a variable's shape, and then reads
-as many bytes into it as the file states.
+little-endian. An alias is another name of an array; CTranslate2's converter stores equal arrays
+once. Reading the headers of the 214 variables of base takes 1 ms.
+
+The file must be checked before CTranslate2 opens it: CTranslate2 allocates the memory for a
+variable's shape, and then reads as many bytes into it as the file states. architecture.py checks
+the names and shapes.
 """
 
 import hashlib
@@ -15,7 +18,7 @@ import math
 import mmap
 import struct
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, BinaryIO, Final
 
@@ -23,10 +26,12 @@ import numpy as np
 import numpy.typing as npt
 
 from whisperbatch.errors import ModelError
+from whisperbatch.models.files import open_regular
 
 VERSIONS: Final = range(4, 7)  # binary versions of this format; CTranslate2 4 writes 6
 ITEM_BYTES: Final = {0: 4, 1: 1, 2: 2, 3: 4, 4: 2, 5: 2}  # f32, i8, i16, i32, f16, bf16
 NUMPY_TYPES: Final = {0: "<f4", 1: "i1", 2: "<i2", 3: "<i4", 4: "<f2"}  # numpy has no bf16
+MAX_VARIABLES: Final = 65_536  # arrays, or aliases; large-v3 in int8 has about 2,000
 FINGERPRINTED: Final = (
     *("config.json", "model.bin", "tokenizer.json", "vocabulary.*"),
     *("generation_config.json", "model*.safetensors"),
@@ -46,38 +51,50 @@ class Variable:
         dtype: 0 f32, 1 i8, 2 i16, 3 i32, 4 f16, 5 bf16.
         offset: position of the data in the file, in bytes.
         size: size of the data, in bytes.
+        value: the value of an array without dimensions; None for other arrays and for bfloat16.
     """
 
     name: str
     shape: tuple[int, ...]
     dtype: int
-    offset: int
-    size: int
+    offset: int = 0
+    size: int = 0
+    value: float | None = None
 
 
-def check_weights(path: Path) -> None:
-    """Check that a model.bin is complete.
+def read_headers(path: Path) -> dict[str, Variable]:
+    """Return the headers of a model.bin by the names of the arrays, aliases included.
 
     Raises:
-        ModelError: the file is not a Whisper model.bin, is cut short, or is too long.
+        ModelError: the file is not a Whisper model.bin, is cut short, is too long, or contradicts
+            itself.
     """
-    try:
-        with path.open("rb") as file:
-            for _ in variables(file, path):
-                pass
-    except OSError as error:
-        raise ModelError(f"{path}: cannot be read: {error.strerror}") from error
+    headers: dict[str, Variable] = {}
+    with open_regular(path) as file:
+        try:
+            for header in variables(file, path):
+                if header.name in headers:
+                    raise ModelError(
+                        f"{path}: is damaged (two variables {header.name[:60]!r}); "
+                        "download it again"
+                    )
+                headers[header.name] = header
+        except OSError as error:
+            raise ModelError(f"{path}: cannot be read: {error.strerror or error}") from error
+    return headers
 
 
 def variables(file: BinaryIO, path: Path) -> Iterator[Variable]:
-    """Yield the headers of all arrays of an open model.bin, and check the file.
+    """Yield the headers of all arrays of an open model.bin, then its aliases; check the file.
+
+    An alias of an array that the file lacks is ignored, as in CTranslate2.
 
     Args:
         file: the file, at its start.
         path: the path of the file.
 
     Raises:
-        ModelError: see `check_weights`.
+        ModelError: see `read_headers`.
     """
     size = path.stat().st_size
     if file.read(len(LFS_POINTER)) == LFS_POINTER:
@@ -94,11 +111,16 @@ def variables(file: BinaryIO, path: Path) -> Iterator[Variable]:
     if spec != "WhisperSpec":
         raise ModelError(f"{path}: contains a {spec[:40]!r} model; give a Whisper model")
     reader.number("<I")  # revision
-    for _ in range(reader.number("<I")):
-        yield reader.variable()
-    for _ in range(reader.number("<I")):
-        reader.string()
-        reader.string()
+    arrays: dict[str, Variable] = {}
+    for _ in range(reader.count()):
+        array = reader.variable()
+        arrays[array.name] = array
+        yield array
+    for _ in range(reader.count()):
+        alias, name = reader.string(), reader.string()
+        if name in arrays:
+            arrays[alias] = replace(arrays[name], name=alias)
+            yield arrays[alias]
     if file.tell() != size:
         raise ModelError(
             f"{path}: is damaged ({size - file.tell()} bytes after the end); download it again"
@@ -109,12 +131,12 @@ def read_arrays(path: Path, prefix: str) -> dict[str, npt.NDArray[Any]]:
     """Map the arrays whose names begin with `prefix` into memory. No data are read here.
 
     Raises:
-        ModelError: see `check_weights`; or an array is bfloat16, which numpy does not support.
+        ModelError: see `read_headers`; or an array is bfloat16, which numpy does not support.
     """
     arrays: dict[str, npt.NDArray[Any]] = {}
-    with path.open("rb") as file:
-        selected = [header for header in variables(file, path) if header.name.startswith(prefix)]
-    for header in selected:
+    for header in read_headers(path).values():
+        if not header.name.startswith(prefix):
+            continue
         if header.dtype not in NUMPY_TYPES:
             raise ModelError(
                 f"{path}: {header.name} is bfloat16, which is not supported here; convert the "
@@ -136,16 +158,6 @@ def release_pages(array: npt.NDArray[Any]) -> None:
         array.base.madvise(mmap.MADV_DONTNEED)
 
 
-def read_shapes(path: Path) -> dict[str, tuple[int, ...]]:
-    """Return the shape of every array by the array's name.
-
-    Raises:
-        ModelError: see `check_weights`.
-    """
-    with path.open("rb") as file:
-        return {header.name: header.shape for header in variables(file, path)}
-
-
 def fingerprint(directory: Path) -> str:
     """Return a hash that identifies a model: of its small files and of blocks of its weights.
 
@@ -157,6 +169,8 @@ def fingerprint(directory: Path) -> str:
     digest = hashlib.blake2b(digest_size=16)
     try:
         for path in sorted(path for name in FINGERPRINTED for path in directory.glob(name)):
+            if not path.is_file():
+                continue  # a folder or a named pipe, which no engine reads
             with path.open("rb") as file:
                 size = path.stat().st_size
                 digest.update(f"{path.name} {size} ".encode())
@@ -182,27 +196,39 @@ class _Reader:
             raise self._cut_short()
         return int(struct.unpack(code, data)[0])
 
+    def count(self) -> int:
+        """Read the number of arrays or aliases."""
+        count = self.number("<I")
+        if count > MAX_VARIABLES:
+            raise ModelError(f"{self._path}: is damaged ({count} variables); download it again")
+        return count
+
     def string(self) -> str:
         length = self.number("<H")
         data = self._file.read(length)
         if len(data) < length:
             raise self._cut_short()
-        return data.rstrip(b"\0").decode(errors="replace")
+        if not data.endswith(b"\0"):
+            raise ModelError(f"{self._path}: is damaged (a name does not end); download it again")
+        return data[:-1].decode(errors="replace")
 
     def variable(self) -> Variable:
         """Read the header of an array, and skip its data."""
         name = self.string()
         shape = tuple(self.number("<I") for _ in range(self.number("<B")))
         dtype, size = self.number("<B"), self.number("<I")
-        if size != math.prod(shape) * ITEM_BYTES.get(dtype, -1):
+        if dtype not in ITEM_BYTES or size != math.prod(shape) * ITEM_BYTES[dtype]:
             raise ModelError(
                 f"{self._path}: variable {name[:60]!r} is damaged; download the file again"
             )
         offset = self._file.tell()
         if offset + size > self._size:
             raise self._cut_short()
-        self._file.seek(size, 1)
-        return Variable(name, shape, dtype, offset, size)
+        value = None
+        if not shape and dtype in NUMPY_TYPES:
+            value = float(np.frombuffer(self._file.read(size), NUMPY_TYPES[dtype])[0])
+        self._file.seek(offset + size)
+        return Variable(name, shape, dtype, offset, size, value)
 
     def _cut_short(self) -> ModelError:
         return ModelError(f"{self._path}: is cut short at {self._size} bytes; download it again")

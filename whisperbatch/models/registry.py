@@ -9,7 +9,6 @@ A name is searched in this order:
 """
 
 import difflib
-import json
 import logging
 import os
 from collections.abc import Mapping
@@ -18,7 +17,8 @@ from types import MappingProxyType
 from typing import Final, Literal
 
 from whisperbatch.errors import ModelError
-from whisperbatch.models.model_bin import check_weights
+from whisperbatch.models.files import read_json, read_text
+from whisperbatch.models.model_bin import read_headers
 from whisperbatch.models.packages import PACKAGES, package_folders, packaged_model
 
 __all__ = ["available_models", "find_model"]
@@ -62,7 +62,7 @@ TRANSFORMERS_FILES: Final = (
 )
 """Files of a repository of transformers weights, besides those of `HUB_FILES`."""
 
-LAST_TOKEN: Final = b"<|30.00|>"  # timestamp at the end of Whisper's window
+LAST_TIMESTAMP: Final = "<|30.00|>"  # the end of Whisper's window
 
 
 def available_models() -> tuple[str, ...]:
@@ -152,7 +152,7 @@ def check_directory(directory: Path, *, transformers: bool = False) -> Path:
         ModelError: a file is missing or damaged, or the weights have another format.
     """
     weights = directory / "model.bin"
-    if not weights.is_file():
+    if not weights.exists():
         saved = any(directory.glob("model*.safetensors"))
         if transformers and saved:
             _check_settings(directory)
@@ -165,13 +165,13 @@ def check_directory(directory: Path, *, transformers: bool = False) -> Path:
                 "--copy_files tokenizer.json preprocessor_config.json"
             )
         raise ModelError(f"{weights}: is missing; give a directory of CTranslate2 weights")
-    check_weights(weights)
+    read_headers(weights)
     _check_settings(directory)
     if (directory / "vocabulary.json").exists():
-        _check_json(directory / "vocabulary.json", list)
-    elif (directory / "vocabulary.txt").is_file():
+        read_json(directory / "vocabulary.json", list)
+    elif (directory / "vocabulary.txt").exists():
         # the only sign of a complete file: the converter writes the timestamps last
-        if LAST_TOKEN not in (directory / "vocabulary.txt").read_bytes():
+        if LAST_TIMESTAMP not in read_text(directory / "vocabulary.txt"):
             raise ModelError(f"{directory / 'vocabulary.txt'}: is cut short; download it again")
     else:
         raise ModelError(f"{directory / 'vocabulary.json'}: is missing; download the model again")
@@ -180,20 +180,9 @@ def check_directory(directory: Path, *, transformers: bool = False) -> Path:
 
 def _check_settings(directory: Path) -> None:
     """Check the files that weights of each format have."""
-    _check_json(directory / "config.json", dict)
+    read_json(directory / "config.json", dict)
     if (directory / "tokenizer.json").exists():
-        _check_json(directory / "tokenizer.json", dict)
-
-
-def _check_json(path: Path, kind: type) -> None:
-    try:
-        content = json.loads(path.read_bytes())
-    except FileNotFoundError as error:
-        raise ModelError(f"{path}: is missing; copy it from the source of the model") from error
-    except (OSError, ValueError, RecursionError) as error:
-        raise ModelError(f"{path}: is damaged ({error}); download it again") from error
-    if not isinstance(content, kind):
-        raise ModelError(f"{path}: is damaged (not a JSON {kind.__name__}); download it again")
+        read_json(directory / "tokenizer.json", dict)
 
 
 def _from_hub(name: str, *, transformers: bool) -> Path:

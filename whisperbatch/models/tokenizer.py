@@ -21,7 +21,9 @@ from typing import Any, Final
 from tokenizers import Tokenizer
 
 from whisperbatch.errors import ModelError
+from whisperbatch.models.files import one_line, read_text
 from whisperbatch.models.packages import packaged_file
+from whisperbatch.models.vocabulary import Vocabulary, check_vocabulary, read_vocabulary
 
 log = logging.getLogger(__name__)
 
@@ -30,6 +32,16 @@ NO_TIMESTAMPS: Final = "<|notimestamps|>"  # the last token before the timestamp
 TIMESTAMPS: Final = 1501  # tokens, from 0 to 30 s in steps of 20 ms
 CANTONESE: Final = "<|yue|>"
 AFTER_LANGUAGES: Final = "<|translate|>"  # the first token after the languages
+SPECIAL_TOKENS: Final = (
+    ("<|endoftext|>",),
+    ("<|startoftranscript|>",),
+    (AFTER_LANGUAGES,),
+    ("<|transcribe|>",),
+    ("<|startofprev|>",),
+    ("<|nospeech|>", "<|nocaptions|>"),
+    (NO_TIMESTAMPS,),
+)
+"""The tokens after the text tokens, in the order of their ids; two have an older name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,15 +81,18 @@ def load_tokenizer(directory: Path, vocabulary_size: int) -> Tokenizer:
             downloaded; the message names the file to copy.
     """
     path = directory / FILE
-    vocabulary = _special_tokens(directory)
-    if path.is_file():
+    vocabulary = read_vocabulary(directory)
+    if path.exists():
         tokenizer = _read(path)
     else:
         # models with further tokens after the timestamps have the special tokens of one of OpenAI's
-        last = vocabulary.get(NO_TIMESTAMPS)
+        last = vocabulary.special.get(NO_TIMESTAMPS)
         size = vocabulary_size if last is None else last + 1 + TIMESTAMPS
         tokenizer = _standard_tokenizer(path, size)
     _check(tokenizer, vocabulary_size, vocabulary, path)
+    # a file may ask for padding to any length, and for cutting texts
+    tokenizer.no_padding()
+    tokenizer.no_truncation()
     return tokenizer
 
 
@@ -112,27 +127,14 @@ def add_cantonese(content: dict[str, Any]) -> dict[str, Any]:
 
 
 def _read(path: Path) -> Tokenizer:
+    text = read_text(path)
     try:
-        return Tokenizer.from_file(str(path))
-    except Exception as error:  # tokenizers raises bare Exception
-        raise ModelError(f"{path}: the tokenizer does not load: {error}") from error
-
-
-def _special_tokens(directory: Path) -> dict[str, int]:
-    """Return the ids of the special tokens and timestamps in CTranslate2's list of tokens.
-
-    The list is vocabulary.json or vocabulary.txt; weights of transformers have none.
-    """
-    try:
-        if (path := directory / "vocabulary.json").is_file():
-            tokens = json.loads(path.read_bytes())
-        elif (path := directory / "vocabulary.txt").is_file():
-            tokens = path.read_text(encoding="utf-8").split("\n")
-        else:
-            return {}
-    except (OSError, ValueError) as error:
-        raise ModelError(f"{path}: is damaged ({error}); download it again") from error
-    return {token: number for number, token in enumerate(tokens) if token.startswith("<|")}
+        return Tokenizer.from_str(text)
+    except BaseException as error:
+        # tokenizers raises bare Exception; a panic of its Rust code derives from BaseException
+        if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
+            raise
+        raise ModelError(f"{path}: the tokenizer does not load: {one_line(error)}") from error
 
 
 def _standard_tokenizer(path: Path, size: int) -> Tokenizer:
@@ -181,34 +183,59 @@ def _from_hub(path: Path, repository: str) -> Path:
         ) from error
 
 
-def _check(
-    tokenizer: Tokenizer, vocabulary_size: int, vocabulary: Mapping[str, int], path: Path
-) -> None:
-    """Check that the tokenizer has the token ids of the weights.
+def _check(tokenizer: Tokenizer, vocabulary_size: int, vocabulary: Vocabulary, path: Path) -> None:
+    """Check that the tokenizer and the list of tokens have the token ids of the weights.
 
     Args:
         tokenizer: the tokenizer.
         vocabulary_size: number of tokens of the weights.
-        vocabulary: from `_special_tokens`.
+        vocabulary: CTranslate2's list of tokens.
         path: of the tokenizer, for messages.
 
     Raises:
         ModelError: an id differs.
     """
     remedy = f"copy {FILE} from the source of the model"
-    last = tokenizer.token_to_id(NO_TIMESTAMPS)
+    token_ids = tokenizer.get_vocab()
+    last = token_ids.get(NO_TIMESTAMPS)
     if last is None:
         raise ModelError(f"{path}: is not a Whisper tokenizer (no {NO_TIMESTAMPS}); {remedy}")
-    for token, number in vocabulary.items():
-        if tokenizer.token_to_id(token) not in (None, number):
+    for token, number in vocabulary.special.items():
+        if token_ids.get(token) not in (None, number):
             raise ModelError(
                 f"{path}: is the tokenizer of another model: {token} is "
-                f"{tokenizer.token_to_id(token)} there, but {number} in the vocabulary; {remedy}"
+                f"{token_ids[token]} there, but {number} in the vocabulary; {remedy}"
             )
-    listed = max(tokenizer.get_vocab().values()) + 1  # some lists end before the timestamps
+    listed = max(token_ids.values()) + 1  # some lists end before the timestamps
     size = max(last + 1 + TIMESTAMPS, listed)
     if size > vocabulary_size or (vocabulary_size in SOURCES and size != vocabulary_size):
         raise ModelError(
             f"{path}: is the tokenizer of another model: it has {size} tokens, "
             f"the weights have {vocabulary_size}; {remedy}"
         )
+    for file, ids in ((path, token_ids), (vocabulary.path, vocabulary.special)):
+        if ids and (problem := _wrong_order(ids, last + 1)):
+            raise ModelError(
+                f"{file}: does not belong to a Whisper model: {problem}; copy it from the source "
+                "of the model"
+            )
+    check_vocabulary(
+        vocabulary, token_ids, min_size=last + 1 + TIMESTAMPS, max_size=vocabulary_size
+    )
+
+
+def _wrong_order(token_ids: Mapping[str, int], first_timestamp: int) -> str:
+    """Return which special token or timestamp has a wrong id; empty if there is none."""
+    previous, previous_id = "the text tokens", -1
+    for names in SPECIAL_TOKENS:
+        number = next((token_ids[name] for name in names if name in token_ids), None)
+        if number is None:
+            return f"it has no {names[0]}"
+        if number <= previous_id:
+            return f"{names[0]} is {number}, but {previous} is {previous_id}"
+        previous, previous_id = names[0], number
+    for step in range(TIMESTAMPS):
+        token = f"<|{step / 50:.2f}|>"
+        if token_ids.get(token, first_timestamp + step) != first_timestamp + step:
+            return f"{token} is {token_ids[token]} instead of {first_timestamp + step}"
+    return ""

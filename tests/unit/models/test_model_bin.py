@@ -1,5 +1,6 @@
 """The headers of model.bin, and damaged files."""
 
+import struct
 from contextlib import suppress
 from pathlib import Path
 
@@ -12,7 +13,7 @@ from tests.unit.models.model_files import (
     write_model,
 )
 from whisperbatch.errors import ModelError
-from whisperbatch.models.model_bin import check_weights, read_arrays, release_pages, variables
+from whisperbatch.models.model_bin import read_arrays, read_headers, release_pages, variables
 
 
 def test_headers_of_variables(tmp_path: Path) -> None:
@@ -23,7 +24,11 @@ def test_headers_of_variables(tmp_path: Path) -> None:
         ("decoder/scale", (), 0, 4),
         ("decoder/weight", (3, 5), 4, 30),
         ("encoder/weight", (2, 3), 1, 6),
+        ("encoder/same", (2, 3), 1, 6),  # an alias
     ]
+    assert headers[3].offset == headers[2].offset
+    assert struct.pack("<f", headers[0].value or 0) == b"abcd"
+    assert headers[1].value is None
     data = path.read_bytes()
     assert data[headers[1].offset :][: headers[1].size] == bytes(range(30))
 
@@ -42,17 +47,17 @@ def test_every_truncation_is_detected(tmp_path: Path) -> None:
     for length in range(len(data)):
         path.write_bytes(data[:length])
         with pytest.raises(ModelError, match=r"model\.bin: is (cut short|not a CTranslate2)"):
-            check_weights(path)
+            read_headers(path)
         with path.open("rb") as file, suppress(ModelError):
             for array in variables(file, path):
                 assert array.offset + array.size <= length  # its data are in the file
     path.write_bytes(data)
-    check_weights(path)
+    read_headers(path)
 
 
 @pytest.mark.parametrize("version", [4, 5, 6])
 def test_supported_binary_versions(tmp_path: Path, version: int) -> None:
-    check_weights(write_model(tmp_path, model_bin=encode_model_bin(version=version)) / "model.bin")
+    read_headers(write_model(tmp_path, model_bin=encode_model_bin(version=version)) / "model.bin")
 
 
 @pytest.mark.parametrize(
@@ -73,7 +78,7 @@ def test_supported_binary_versions(tmp_path: Path, version: int) -> None:
             encode_model_bin(arrays=[encode_variable("w", (4,), 9, bytes(4))]),
             "variable 'w' is damaged",
         ),
-        (encode_model_bin(arrays=[encode_variable("w", (9,), 1, b"", size=9)]), "is cut short"),
+        (encode_model_bin(arrays=[encode_variable("w", (9,), 1, b"", size=9)]), "variables)"),
         (encode_model_bin(arrays=[b"\xff" * 100]), "is cut short"),
     ],
 )

@@ -277,6 +277,39 @@ def test_a_tokenizer_that_is_not_whispers_is_refused(
     assert "is not a Whisper tokenizer (no <|notimestamps|>)" in error_message(directory, SIZE)
 
 
+@pytest.mark.parametrize(
+    ("old", "new", "expected"),
+    [
+        ("<|startofprev|>", "<|other|>", "it has no <|startofprev|>"),
+        ("<|transcribe|>", "<|other|>", "it has no <|transcribe|>"),
+        ("<|nospeech|>", "<|other|>", "it has no <|nospeech|>"),
+        ("<|startoflm|>", "<|0.00|>", "<|0.00|> is "),
+    ],
+)
+def test_special_tokens_and_timestamps_have_whispers_places(
+    sources: Sources, write: Callable[..., Path], old: str, new: str, expected: str
+) -> None:
+    directory = write(Tokenizer.from_str(MULTILINGUAL.to_str().replace(old, new)))
+    message = error_message(directory, SIZE)
+    assert f"tokenizer.json: does not belong to a Whisper model: {expected}" in message
+
+
+def test_special_tokens_have_whispers_order(sources: Sources, write: Callable[..., Path]) -> None:
+    text = MULTILINGUAL.to_str().replace("<|transcribe|>", "<|other|>")
+    text = text.replace("<|startofprev|>", "<|transcribe|>").replace("<|other|>", "<|startofprev|>")
+    message = error_message(write(Tokenizer.from_str(text)), SIZE)
+    assert "<|startofprev|> is " in message
+    assert ", but <|transcribe|> is " in message
+
+
+def test_padding_and_truncation_are_off(sources: Sources, write: Callable[..., Path]) -> None:
+    tokenizer = Tokenizer.from_str(MULTILINGUAL.to_str())
+    tokenizer.enable_padding(length=1000)
+    tokenizer.enable_truncation(2)
+    loaded = load_tokenizer(write(tokenizer), SIZE)
+    assert loaded.encode(" One two three.").ids == MULTILINGUAL.encode(" One two three.").ids
+
+
 @pytest.mark.parametrize("file", ["tokenizer.json", "vocabulary.json"])
 def test_damaged_files_are_named(sources: Sources, write: Callable[..., Path], file: str) -> None:
     directory = write(MULTILINGUAL)

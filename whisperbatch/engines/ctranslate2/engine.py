@@ -70,7 +70,7 @@ class CTranslate2Engine:
         self.can_translate = model.can_translate
         self.workers: int = settings.inter_threads * len(settings.devices)
         self._weights = CTranslate2Weights(
-            model.directory,
+            model,
             device=device,
             device_index=list(settings.devices),
             compute_type=self._compute_type,

@@ -11,14 +11,12 @@ import logging
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final
 
-from whisperbatch.engines.layout import Layout, alignment_heads
-from whisperbatch.errors import ModelError
-from whisperbatch.models.model_bin import read_arrays
+from whisperbatch.models.files import read_json
 
 log = logging.getLogger(__name__)
 
@@ -26,27 +24,38 @@ CONFIG: Final = "config.json"
 LOADED_FILES: Final = ("model.bin", "vocabulary.json", "vocabulary.txt")
 """The files that CTranslate2 reads besides config.json."""
 
+SUBSTITUTES: Final = {
+    "suppress_ids": "lists no tokens to suppress",
+    "suppress_ids_begin": "lists no tokens to suppress at the start of a text",
+    "alignment_heads": (
+        "lists no alignment heads of this decoder; times of words come from all heads of the upper "
+        "half of the decoder's layers"
+    ),
+    "lang_ids": "lists no languages, or other tokens as languages; the tokenizer's are used",
+}
+"""The log message for each setting that is replaced."""
+
 
 @contextmanager
-def with_alignment_heads(directory: Path) -> Iterator[Path]:
-    """Give a directory from which CTranslate2 can load a model that aligns.
+def with_settings(directory: Path, settings: Mapping[str, Any]) -> Iterator[Path]:
+    """Give a directory from which CTranslate2 loads a model with these settings.
 
-    A directory whose config.json lists the alignment heads is used unchanged. Otherwise the `with`
-    block gets a temporary directory, in which config.json lists all heads of the upper half of the
-    decoder's layers; it is deleted when the block ends. CTranslate2 keeps no file open.
+    Without settings, the directory is used unchanged. Otherwise the `with` block gets a temporary
+    directory, in which the settings replace those of config.json; it is deleted when the block
+    ends. CTranslate2 keeps no file open.
 
     Args:
         directory: of the model.
+        settings: see `ModelInfo.missing_settings`.
 
     Raises:
-        ModelError: a file of the model cannot be read.
+        ModelError: config.json cannot be read.
     """
-    config = _read_config(directory / CONFIG)
-    if config.get("alignment_heads"):
+    if not settings:
         yield directory
         return
-    heads = alignment_heads(_decoder_layout(directory / "model.bin"), config)
-    _log_once(directory)
+    config = read_json(directory / CONFIG, dict)
+    _log_once(directory, tuple(settings))
     with tempfile.TemporaryDirectory(
         prefix="whisperbatch-", ignore_cleanup_errors=True
     ) as temporary:
@@ -54,37 +63,14 @@ def with_alignment_heads(directory: Path) -> Iterator[Path]:
         for path in (directory / name for name in LOADED_FILES):
             if path.is_file():
                 _link(path.resolve(), complete / path.name)
-        (complete / CONFIG).write_text(
-            json.dumps({**config, "alignment_heads": heads}), encoding="utf-8"
-        )
+        (complete / CONFIG).write_text(json.dumps({**config, **settings}), encoding="utf-8")
         yield complete
 
 
 @functools.cache
-def _log_once(directory: Path) -> None:
-    log.info(
-        "%s: lists no alignment heads; times of words come from all heads of the upper half of the "
-        "decoder's layers",
-        directory / CONFIG,
-    )
-
-
-def _read_config(path: Path) -> dict[str, Any]:
-    try:
-        config = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise ModelError(f"{path}: cannot be read ({error}); download it again") from error
-    if not isinstance(config, dict):
-        raise ModelError(f"{path}: is damaged (not a JSON dict); download it again")
-    return config
-
-
-def _decoder_layout(path: Path) -> Layout:
-    """Return the sizes of the decoder of a model.bin."""
-    try:
-        return Layout.from_arrays(read_arrays(path, "decoder/"), "decoder")
-    except LookupError as error:
-        raise ModelError(f"{path}: has no {error}; convert the model again") from error
+def _log_once(directory: Path, settings: tuple[str, ...]) -> None:
+    for setting in settings:
+        log.info("%s: %s", directory / CONFIG, SUBSTITUTES[setting])
 
 
 def _link(source: Path, target: Path) -> None:

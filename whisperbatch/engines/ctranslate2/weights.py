@@ -1,13 +1,14 @@
 """CTranslate2's copy of a model's weights."""
 
 import threading
-from pathlib import Path
 from typing import Any
 
 import ctranslate2
 
-from whisperbatch.engines.ctranslate2.model_files import with_alignment_heads
+from whisperbatch.engines.ctranslate2.model_files import with_settings
+from whisperbatch.engines.model_info import ModelInfo
 from whisperbatch.errors import ModelError
+from whisperbatch.models.files import one_line
 
 
 class CTranslate2Weights:
@@ -16,12 +17,12 @@ class CTranslate2Weights:
     The fallback of OpenVINO's engine may never need its copy.
 
     Args:
-        directory: of the weights.
+        model: the model.
         **settings: CTranslate2's settings, such as device and compute_type.
     """
 
-    def __init__(self, directory: Path, **settings: Any) -> None:  # noqa: ANN401 - CTranslate2's
-        self._directory, self._settings = directory, settings
+    def __init__(self, model: ModelInfo, **settings: Any) -> None:  # noqa: ANN401 - CTranslate2's
+        self._model, self._settings = model, settings
         self._lock = threading.Lock()
         self._loaded: Any = None
 
@@ -49,10 +50,13 @@ class CTranslate2Weights:
                 self._loaded.unload_model()
 
     def _load(self, settings: dict[str, Any]) -> Any:  # noqa: ANN401 - untyped
+        model = self._model
         try:
-            with with_alignment_heads(self._directory) as directory:
+            with with_settings(model.directory, model.missing_settings()) as directory:
                 return ctranslate2.models.Whisper(str(directory), **settings)
         except ModelError:
             raise
         except Exception as error:  # RuntimeError, and the errors of CTranslate2's bindings
-            raise ModelError(f"{self._directory}: the weights do not load: {error}") from error
+            raise ModelError(
+                f"{model.directory}: the weights do not load: {one_line(error)}"
+            ) from error

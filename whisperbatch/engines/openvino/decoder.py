@@ -14,10 +14,10 @@ While it decodes, the decoder keeps the queries of the alignment heads, so that 
 aligned without being read again.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from queue import LifoQueue
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 
@@ -31,6 +31,7 @@ from whisperbatch.engines.openvino.graph import Precision
 from whisperbatch.engines.search.beam_search import Floats, search
 from whisperbatch.engines.search.suppression import logit_biases
 from whisperbatch.engines.special_tokens import SpecialTokens
+from whisperbatch.models.config import ModelConfig
 from whisperbatch.options import MAX_NEW_TOKENS, SearchOptions
 from whisperbatch.protocols import Alignment, AlignRequest, Decoded, DecodeRequest, Hypothesis
 
@@ -44,7 +45,7 @@ class OpenVinoDecoder:
     Args:
         compiler: compiles the graphs.
         arrays: the arrays "decoder/..." of model.bin, as stored.
-        config: config.json of the weights.
+        config: settings of the weights.
         special: ids of the special tokens.
         precision: the precision to compute in.
         int8_weights: store the matrices in 8 bits.
@@ -58,7 +59,7 @@ class OpenVinoDecoder:
         self,
         compiler: GraphCompiler,
         arrays: Arrays,
-        config: Mapping[str, Any],
+        config: ModelConfig,
         special: SpecialTokens,
         *,
         precision: Precision,

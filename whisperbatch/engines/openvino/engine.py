@@ -34,6 +34,7 @@ from whisperbatch.engines.search.beam_search import Floats
 from whisperbatch.engines.settings import CTranslate2Settings, OpenVinoSettings
 from whisperbatch.engines.special_tokens import language_tokens
 from whisperbatch.errors import EngineError, ModelError
+from whisperbatch.models.files import one_line
 from whisperbatch.models.model_bin import read_arrays
 from whisperbatch.models.packages import default_cache
 from whisperbatch.options import SearchOptions
@@ -80,7 +81,9 @@ class OpenVinoEngine:
         try:
             core, precision = open_core(exact=compute_type.endswith("float32"))
         except RuntimeError as error:
-            raise ModelError(f"OpenVINO does not work on this machine: {error}") from error
+            raise ModelError(
+                f"OpenVINO does not work on this machine: {one_line(error)}"
+            ) from error
         self._model = model
         self._description = f"cpu, {'8-bit weights, ' if int8_weights else ''}{precision}"
         self.name, self.tokenizer = model.name, model.tokenizer
@@ -95,6 +98,7 @@ class OpenVinoEngine:
             folder=_cache_folder(),
         )
         path = model.directory / "model.bin"
+        model.check_projection()
         try:
             self._encoder = OpenVinoEncoder(
                 compiler,
@@ -112,7 +116,7 @@ class OpenVinoEngine:
             )
         except (RuntimeError, LookupError, ValueError) as error:
             raise ModelError(
-                f"{model.directory}: OpenVINO cannot use the weights: {error}"
+                f"{model.directory}: OpenVINO cannot use the weights: {one_line(error)}"
             ) from error
         return_freed_memory()
         self.fallback = CTranslate2Engine(

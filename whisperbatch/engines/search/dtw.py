@@ -14,6 +14,8 @@ from typing import Final, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from whisperbatch.errors import EngineError
+
 MEDIAN_WIDTH: Final = 7  # encoder positions
 
 Floats: TypeAlias = npt.NDArray[np.float32]
@@ -31,10 +33,18 @@ def token_starts(scores: Floats, prompt_length: int = 0) -> npt.NDArray[np.int64
 
     Returns:
         Shape (tokens - prompt_length,), not decreasing; the first value is 0.
+
+    Raises:
+        EngineError: the scores are not numbers.
     """
     weights = np.zeros((scores.shape[1] - prompt_length, scores.shape[2]), np.float32)
     for head_scores in scores:  # the arrays of a single head fit into the processor's cache
-        attention = np.exp(head_scores - head_scores.max(axis=1, keepdims=True))
+        peaks = head_scores.max(axis=1, keepdims=True)
+        if not np.isfinite(peaks).all():
+            raise EngineError(
+                "the attention is not a number: the weights are damaged; download the model again"
+            )
+        attention = np.exp(head_scores - peaks)
         attention /= attention.sum(axis=1, keepdims=True)
         attention -= attention.mean(axis=0)
         # the standard deviation is 0 if there is only one token

@@ -1,12 +1,13 @@
 """Tokens that must not be decoded: suppressed tokens, and repetitions of n-grams."""
 
-from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Sequence
+from typing import Final
 
 import numpy as np
 
 from whisperbatch.engines.search.beam_search import Floats
 from whisperbatch.engines.special_tokens import SpecialTokens
+from whisperbatch.models.config import ModelConfig
 from whisperbatch.options import SearchOptions
 
 CONFIGURED_TOKENS: Final = -1  # in `suppress_tokens`: the tokens that config.json lists
@@ -14,7 +15,7 @@ CONFIGURED_TOKENS: Final = -1  # in `suppress_tokens`: the tokens that config.js
 
 def logit_biases(
     options: SearchOptions,
-    config: Mapping[str, Any],
+    config: ModelConfig,
     special_tokens: SpecialTokens,
     vocabulary_size: int,
     *,
@@ -24,7 +25,7 @@ def logit_biases(
 
     Args:
         options: suppress_tokens and suppress_blank.
-        config: config.json of the weights.
+        config: settings of the weights.
         special_tokens: ids of the special tokens.
         vocabulary_size: number of tokens.
         timestamps: allow timestamp tokens.
@@ -36,13 +37,13 @@ def logit_biases(
     biases = np.zeros(vocabulary_size, np.float32)
     suppressed = set(options.suppress_tokens)
     if CONFIGURED_TOKENS in suppressed:
-        suppressed |= set(config.get("suppress_ids", ()))
+        suppressed |= set(config.suppress_ids)
     biases[sorted(suppressed - {CONFIGURED_TOKENS})] = -np.inf
     no_timestamps = special_tokens.no_timestamps  # timestamp tokens follow it in the vocabulary
     biases[no_timestamps : no_timestamps + 1 if timestamps else None] = -np.inf
     first_biases = biases.copy()
     if options.suppress_blank:
-        first_biases[config.get("suppress_ids_begin", [])] = -np.inf
+        first_biases[list(config.suppress_ids_begin)] = -np.inf
     return biases, first_biases
 
 

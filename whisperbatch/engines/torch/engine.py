@@ -14,6 +14,7 @@ import numpy.typing as npt
 import torch
 
 from whisperbatch.engines.devices import choose_device
+from whisperbatch.engines.model_info import ModelInfo
 from whisperbatch.engines.search.alignment import NO_TOKENS
 from whisperbatch.engines.settings import TorchSettings
 from whisperbatch.engines.torch.model import TorchModel, load_model
@@ -99,11 +100,12 @@ class TorchEngine:
         self._draft_model: TorchModel | None = None
         if draft_model:
             self._draft_model = load(draft_model)
-            check_draft_model(self._model, self._draft_model, draft_model)
-        self.tokenizer = self._model.tokenizer
-        self.is_multilingual: bool = self._model.is_multilingual
-        self.can_translate: bool = self.is_multilingual and not self._model.distilled
-        self.n_mels: int = self._model.n_mels
+            check_draft_model(self._model.info, self._draft_model.info, draft_model)
+        info = self._model.info
+        self.tokenizer = info.tokenizer
+        self.is_multilingual: bool = info.is_multilingual
+        self.can_translate: bool = info.can_translate
+        self.n_mels: int = info.n_mels
         self._lock = threading.Lock()
         log.info("model %s on %s (%s), PyTorch", name, self._device, self._dtype)
 
@@ -231,7 +233,7 @@ class TorchEngine:
                 raise EngineError(f"model {self.name}: {error}") from error
 
 
-def check_draft_model(model: TorchModel, draft_model: TorchModel, directory: Path) -> None:
+def check_draft_model(model: ModelInfo, draft_model: ModelInfo, directory: Path) -> None:
     """Check that the draft model has the model's vocabulary and number of mel bands.
 
     Raises:

@@ -5,15 +5,16 @@ returns changed logits. Texts are token ids aligned to the right, with `PADDING`
 that must not come next gets the logit -inf.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Final, TypeAlias
+from typing import Final, TypeAlias
 
 import torch
 
 from whisperbatch.engines.search.alignment import SECONDS_PER_POSITION
 from whisperbatch.engines.search.suppression import blocked_by_ngrams, logit_biases
 from whisperbatch.engines.special_tokens import SpecialTokens
+from whisperbatch.models.config import ModelConfig
 from whisperbatch.options import SearchOptions
 
 PADDING: Final = -1  # no token id
@@ -122,7 +123,7 @@ class TimestampRules:
 
 def make_logits_processors(
     options: SearchOptions,
-    config: Mapping[str, Any],
+    config: ModelConfig,
     special: SpecialTokens,
     vocabulary_size: int,
     device: torch.device,
@@ -133,7 +134,7 @@ def make_logits_processors(
 
     Args:
         options: options of the decoding.
-        config: config.json of the weights.
+        config: settings of the weights.
         special: ids of the special tokens.
         vocabulary_size: number of tokens.
         device: where the logits are.

@@ -1,17 +1,15 @@
 """A Whisper model in PyTorch, with its tokenizer and settings, loaded from a directory."""
 
-import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 import torch
-from tokenizers import Tokenizer
 
-from whisperbatch.engines.layout import Arrays, alignment_heads, was_distilled
-from whisperbatch.engines.model_info import MIN_MULTILINGUAL_VOCABULARY
+from whisperbatch.engines.layout import Arrays, alignment_heads
+from whisperbatch.engines.model_info import ModelInfo
 from whisperbatch.engines.search.alignment import DecodingTrace
 from whisperbatch.engines.search.beam_search import (
     Candidates,
@@ -32,10 +30,18 @@ from whisperbatch.engines.torch.steps import (
     SampledTokens,
     TopTokens,
 )
-from whisperbatch.engines.torch.transformers_weights import SafetensorsArrays, read_settings
+from whisperbatch.engines.torch.transformers_weights import (
+    SETTINGS,
+    SafetensorsArrays,
+    read_settings,
+    settings_file,
+    weight_files,
+)
 from whisperbatch.errors import ModelError
+from whisperbatch.models.architecture import read_architecture
+from whisperbatch.models.config import check_config
+from whisperbatch.models.files import one_line
 from whisperbatch.models.model_bin import read_arrays
-from whisperbatch.models.tokenizer import load_tokenizer
 from whisperbatch.options import MAX_NEW_TOKENS, SearchOptions
 from whisperbatch.protocols import Alignment, AlignRequest, DecodeRequest, Hypothesis
 
@@ -48,29 +54,16 @@ class TorchModel:
 
     Attributes:
         network: encoder and decoder.
-        config: the settings, by the names of CTranslate2's config.json.
-        tokenizer: the tokenizer of the vocabulary.
-        special: ids of the special tokens.
-        n_mels: number of mel bands of the encoder's input.
-        distilled: see `layout.was_distilled`.
+        info: tokenizer, sizes and settings.
     """
 
     network: Network
-    config: Mapping[str, Any]
-    tokenizer: Tokenizer
-    special: SpecialTokens
-    n_mels: int
-    distilled: bool
+    info: ModelInfo
 
     @property
-    def vocabulary_size(self) -> int:
-        """Number of tokens."""
-        return len(self.network.decoder.embedding.weight)
-
-    @property
-    def is_multilingual(self) -> bool:
-        """See `protocols.Engine`."""
-        return self.vocabulary_size >= MIN_MULTILINGUAL_VOCABULARY
+    def special(self) -> SpecialTokens:
+        """Ids of the special tokens."""
+        return self.info.special
 
     def logits_processors(
         self, options: SearchOptions, prompt: Sequence[int]
@@ -78,9 +71,9 @@ class TorchModel:
         """Return the processors for texts after `prompt`, which decides about timestamps."""
         return make_logits_processors(
             options,
-            self.config,
+            self.info.config,
             self.special,
-            self.vocabulary_size,
+            self.info.vocabulary_size,
             self.network.pool.device,
             timestamps=self.special.no_timestamps not in prompt,
         )
@@ -177,7 +170,7 @@ class TorchModel:
         tokens = np.full((len(encoder_output), 1, 1), self.special.start_of_transcript)
         kv_cache = self.network.kv_cache(encoder_output, max_length=1)
         hidden = kv_cache.forward(tokens, np.zeros_like(tokens))
-        token_ids = language_tokens(self.tokenizer)
+        token_ids = language_tokens(self.info.tokenizer)
         logits = self.network.logits(hidden[:, 0, 0])[:, list(token_ids.values())]
         return [dict(zip(token_ids, row, strict=True)) for row in logits.softmax(-1).tolist()]
 
@@ -192,7 +185,7 @@ class TorchModel:
         tokens = np.full((len(texts), max(map(len, prompts))), end)
         for row_tokens, prompt in zip(tokens, prompts, strict=True):
             row_tokens[: len(prompt)] = prompt
-        heads = alignment_heads(self.network.decoder.layout, self.config)
+        heads = alignment_heads(self.network.decoder.layout, self.info.config)
         kv_cache = self.network.kv_cache(encoder_output, max_length=tokens.shape[1])
         hidden, queries, keys = kv_cache.forward_with_attention(tokens, heads)
         alignments = []
@@ -249,8 +242,7 @@ def load_model(
         ModelError: the weights do not load.
     """
     try:
-        arrays, config = read_weights(directory)
-        vocabulary_size = arrays["decoder/embeddings/weight"].shape[0]
+        arrays, info = read_model(directory)
         return TorchModel(
             network=build_network(
                 arrays,
@@ -260,28 +252,31 @@ def load_model(
                 quantization=quantization,
                 group_size=group_size,
             ),
-            config=config,
-            tokenizer=(tokenizer := load_tokenizer(directory, vocabulary_size)),
-            special=SpecialTokens.from_tokenizer(tokenizer),
-            n_mels=arrays["encoder/conv1/weight"].shape[1],
-            distilled=was_distilled(arrays),
+            info=info,
         )
     except ModelError:
         raise
-    except Exception as error:  # tokenizers raises bare Exception
+    except Exception as error:  # PyTorch raises many types
         raise ModelError(
-            f"{directory}: the weights do not load ({error}); download or convert the model again"
+            f"{directory}: the weights do not load ({one_line(error)}); download or convert the "
+            "model again"
         ) from error
 
 
-def read_weights(directory: Path) -> tuple[Arrays, Mapping[str, Any]]:
-    """Return the arrays and the settings of a model, both by CTranslate2's names.
+def read_model(directory: Path) -> tuple[Arrays, ModelInfo]:
+    """Return the arrays of a model by CTranslate2's names, and the checked model.
 
     Raises:
-        ModelError: model.bin is damaged. A damaged file of transformers raises other errors.
+        ModelError: a file is missing or damaged, or belongs to another model.
     """
-    path = directory / "model.bin"
-    if not path.exists():
-        return SafetensorsArrays(directory), read_settings(directory)
-    settings: dict[str, Any] = json.loads((directory / "config.json").read_bytes())
-    return read_arrays(path, ""), settings
+    weights, name = directory / "model.bin", str(directory)
+    if weights.exists():
+        info = ModelInfo.read(directory, name)
+        info.check_projection()
+        return read_arrays(weights, ""), info
+    arrays = SafetensorsArrays(directory)
+    architecture = read_architecture(arrays.headers(), weight_files(directory)[0])
+    config = check_config(
+        read_settings(directory), settings_file(directory), architecture, SETTINGS
+    )
+    return arrays, ModelInfo.with_tokenizer(directory, name, architecture, config)

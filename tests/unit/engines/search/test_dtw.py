@@ -9,6 +9,7 @@ from whisperbatch.engines.search.dtw import (
     median_filter,
     token_starts,
 )
+from whisperbatch.errors import EngineError
 
 
 def slow_path_cost(costs: np.ndarray) -> float:
@@ -69,6 +70,14 @@ def test_tokens_begin_where_their_attention_begins() -> None:
         scores[:, token, start:end] += 6
     starts = token_starts(scores)
     assert np.abs(starts - [start for start, _ in spans]).max() <= MEDIAN_WIDTH // 2
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_scores_of_damaged_weights(value: float) -> None:
+    scores = np.zeros((2, 3, 50), np.float32)
+    scores[1, 2, 7] = value
+    with pytest.raises(EngineError, match="the weights are damaged"):
+        token_starts(scores)
 
 
 def test_one_token_or_one_position_begins_at_0() -> None:
