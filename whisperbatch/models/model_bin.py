@@ -31,7 +31,7 @@ from whisperbatch.models.files import open_regular
 VERSIONS: Final = range(4, 7)  # binary versions of this format; CTranslate2 4 writes 6
 ITEM_BYTES: Final = {0: 4, 1: 1, 2: 2, 3: 4, 4: 2, 5: 2}  # f32, i8, i16, i32, f16, bf16
 NUMPY_TYPES: Final = {0: "<f4", 1: "i1", 2: "<i2", 3: "<i4", 4: "<f2"}  # numpy has no bf16
-MAX_VARIABLES: Final = 65_536  # arrays, or aliases; large-v3 in int8 has about 2,000
+MAX_VARIABLES: Final = 65_536  # arrays, or aliases; large-v3 in int8 has fewer than 2,000
 FINGERPRINTED: Final = (
     *("config.json", "model.bin", "tokenizer.json", "vocabulary.*"),
     *("generation_config.json", "model*.safetensors"),
