@@ -1,7 +1,7 @@
 """The commands: their flags and their exit statuses. Other files of this package do the work.
 
 0    everything is done
-1    some recordings failed; a line for each states the reason
+1    some recordings failed, or doctor found a problem; a line for each states the reason
 2    a flag or option is unknown, or cannot be used
 3    the model cannot be found or loaded
 4    a required package is not installed
@@ -27,6 +27,7 @@ import whisperbatch as wb
 from whisperbatch.boundary import as_error
 from whisperbatch.cli import flags
 from whisperbatch.cli.detect_language import detect_languages
+from whisperbatch.cli.doctor import run_doctor
 from whisperbatch.cli.help_page import ListedCommand
 from whisperbatch.cli.interrupts import exit_now
 from whisperbatch.cli.inventory import fetch_model, show_info, show_models
@@ -80,6 +81,7 @@ whisperbatch transcribe talk.mp3 --format srt   write subtitles to talk.srt
 whisperbatch transcribe talks -o texts -f all   a directory; can be resumed
 whisperbatch detect-language talk.mp3           print the spoken language
 whisperbatch models                             list the models
+whisperbatch doctor                             check this machine
 """
 
 
@@ -247,6 +249,16 @@ def info(model: Model = DEFAULT_MODEL) -> None:
     """Print versions, devices and automatic choices, for a bug report."""
     _configure_logging(verbose=False)
     show_info(model)
+
+
+@app.command(
+    "doctor",
+    add_help_option=False,
+    context_settings={"allow_extra_args": True, "ignore_unknown_options": True},
+)
+def doctor(context: typer.Context) -> None:
+    """Check the installation and this machine, and print how to fix each problem."""
+    run_doctor(context.args)
 
 
 @app.callback()
