@@ -80,7 +80,9 @@ def _groups(root: Path, controller: str) -> Iterator[Path]:
     """Yield the folders of the control groups that limit this process, of both versions."""
     mount = root / "sys/fs/cgroup"
     for line in _read(root / "proc/self/cgroup").splitlines():
-        _, controllers, path = line.split(":", 2)
+        controllers, separator, path = line.partition(":")[2].partition(":")
+        if not separator:
+            continue
         if not controllers:
             mounts = [mount, mount / "unified"]
         elif controller in controllers.split(","):

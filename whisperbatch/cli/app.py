@@ -72,6 +72,8 @@ LOAD_KEYWORDS: Final = ("device", "engine", *SETTINGS)
 FOR_ARRAYS: Final = {"sampling_rate"}  # options for samples in memory, which have no flag
 OPTIONS: Final = {field.name for field in fields(Options)} - FOR_ARRAYS
 DETECTION: Final = set(DETECTION_OPTIONS) - FOR_ARRAYS
+PASS_FLAGS: Final = {"allow_extra_args": True, "ignore_unknown_options": True}
+"""`cli.doctor` parses the flags of `doctor`, which must run without Typer."""
 DEFAULT_MODEL: Final[str] = inspect.signature(wb.load).parameters["model"].default
 INTRODUCTION: Final = """Transcribe long recordings with Whisper.
 
@@ -251,11 +253,7 @@ def info(model: Model = DEFAULT_MODEL) -> None:
     show_info(model)
 
 
-@app.command(
-    "doctor",
-    add_help_option=False,
-    context_settings={"allow_extra_args": True, "ignore_unknown_options": True},
-)
+@app.command("doctor", add_help_option=False, context_settings=PASS_FLAGS)
 def doctor(context: typer.Context) -> None:
     """Check the installation and this machine, and print how to fix each problem."""
     run_doctor(context.args)

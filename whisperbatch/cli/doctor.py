@@ -5,7 +5,6 @@ Typer.
 """
 
 import argparse
-import math
 import signal
 import sys
 from collections.abc import Sequence
@@ -29,6 +28,7 @@ A recording with known text is transcribed with each installed engine on each de
 ok, a warning (transcription works, but slower or without a part) or a problem. The exit status is 1
 if there is a problem, otherwise 0.
 """
+MAX_TIME_LIMIT: Final = 86400  # seconds
 CLEAR_LINE: Final = "\r\033[K"
 
 
@@ -118,6 +118,8 @@ def _parser() -> argparse.ArgumentParser:
 def _seconds(text: str) -> float:
     """Return a time limit; argparse turns the exception into a usage error."""
     with suppress(ValueError):
-        if 0 < float(text) < math.inf:
+        if 0 < float(text) <= MAX_TIME_LIMIT:
             return float(text)
-    raise argparse.ArgumentTypeError(f"{text!r} must be a number of seconds above 0")
+    raise argparse.ArgumentTypeError(
+        f"{text!r} must be a number of seconds, above 0 and up to {MAX_TIME_LIMIT}"
+    )

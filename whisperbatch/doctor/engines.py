@@ -134,7 +134,7 @@ def trials(devices: Devices, device: str, *, ctranslate2: bool = True) -> list[l
             groups.append([Trial("ctranslate2", compute_type=name) for name in devices.cpu])
         if devices.torch_gpus is not None:
             groups.append([Trial("torch")])
-    return groups
+    return [group for group in groups if group]
 
 
 def check_engines(

@@ -22,7 +22,7 @@ from whisperbatch.errors import WhisperBatchError
 
 CLIPS: Final = 4  # in a batch
 MAX_FIRST_SECONDS: Final = 5.0
-"""If the first transcription takes longer, no batch is transcribed. base takes 0.6 s on two cores."""
+"""If the first transcription takes longer, no batch follows. base takes 0.7 s on two cores."""
 
 # The imports are inside the functions: each probe loads only the libraries that it checks.
 # ruff: noqa: PLC0415

@@ -11,8 +11,8 @@ REMEDIES: Final = (
     (
         r"cudnn",
         (
-            "install one cuDNN 9 with pip install --upgrade nvidia-cudnn-cu12, and remove other copies "
-            "from LD_LIBRARY_PATH"
+            "install one cuDNN 9 with pip install --upgrade nvidia-cudnn-cu12, and remove other "
+            "copies from LD_LIBRARY_PATH"
         ),
     ),
     (
@@ -22,8 +22,8 @@ REMEDIES: Final = (
     (
         r"no kernel image|not compiled for|unsupported gpu architecture",
         (
-            "this build does not support the GPU: pip install --upgrade ctranslate2, or for PyTorch "
-            "install a build for a newer CUDA"
+            "this build does not support the GPU: pip install --upgrade ctranslate2, or for "
+            "PyTorch install a build for a newer CUDA"
         ),
     ),
     (
@@ -45,8 +45,8 @@ REMEDIES: Final = (
     (
         r"GLIBC(XX)?_[\d.]+",
         (
-            "the package was built for a newer Linux: install an older version of the package, or use "
-            "a newer Linux"
+            "the package was built for a newer Linux: install an older version of the package, or "
+            "use a newer Linux"
         ),
     ),
     (
