@@ -61,6 +61,9 @@ def cpu_quota(root: Path = ROOT) -> float | None:
 def available_memory(root: Path = ROOT) -> int | None:
     """Return the bytes of memory that this process can still use; None if they are unknown.
 
+    The limit of a container counts as a whole: the memory that the container uses includes the file
+    cache, which the system can free.
+
     Args:
         root: folder that contains `proc` and `sys`.
     """

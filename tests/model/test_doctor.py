@@ -4,6 +4,7 @@ import json
 import os
 import shutil
 import subprocess
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import whisperbatch
 from tests.model.command_line import command
 from whisperbatch.models import find_model
 from whisperbatch.models.model_bin import read_arrays, variables
@@ -169,6 +171,22 @@ def test_a_required_package_that_does_not_import(
         problem.startswith(f"packages: {module} does not import") and message in problem
         for problem in problems(findings)
     )
+
+
+def test_without_any_package(tmp_path: Path) -> None:
+    """The command needs no library, not even those of the command line."""
+    (tmp_path / "whisperbatch").symlink_to(Path(whisperbatch.__file__).parent)
+    process = subprocess.run(
+        [sys.executable, "-S", "-m", "whisperbatch", "doctor", "--json"],
+        env={**os.environ, "PYTHONPATH": str(tmp_path)},
+        cwd=tmp_path,
+        capture_output=True,
+        check=False,
+    )
+    assert (process.returncode, process.stderr) == (1, b"")
+    found = problems(json.loads(process.stdout)["findings"])
+    for module in ("numpy", "ctranslate2", "av", "onnxruntime", "tokenizers", "huggingface_hub"):
+        assert f"packages: {module} does not import: ModuleNotFoundError" in "\n".join(found)
 
 
 def test_old_packages(site: Path, tiny_model: str) -> None:

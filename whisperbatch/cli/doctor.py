@@ -5,13 +5,13 @@ Typer.
 """
 
 import argparse
+import os
 import signal
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
 from typing import Final, NoReturn
 
-from whisperbatch.cli.interrupts import exit_now
 from whisperbatch.doctor import (
     TIME_LIMIT,
     Diagnosis,
@@ -40,11 +40,11 @@ def run_doctor(arguments: Sequence[str]) -> NoReturn:
     """
     flags = _parser().parse_args(arguments)
     try:
-        exit_now(_diagnose(flags))
+        sys.exit(_diagnose(flags))
     except KeyboardInterrupt:
-        exit_now(128 + signal.SIGINT)
+        os._exit(128 + signal.SIGINT)
     except BrokenPipeError:  # the reader of the output has ended, as in "| head"
-        exit_now(128 + getattr(signal, "SIGPIPE", 13))
+        os._exit(128 + getattr(signal, "SIGPIPE", 13))
 
 
 def _diagnose(flags: argparse.Namespace) -> int:

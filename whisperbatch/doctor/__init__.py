@@ -11,7 +11,7 @@
     clip.py         a recording with known text
     findings.py     the result of a check
     report.py       findings as lines or as JSON
-    processes.py    runs a probe in a process of its own
+    processes.py    runs a probe in a separate process
       probes.py     functions that call libraries
     remedies.py     fixes for messages of libraries
 

@@ -25,7 +25,7 @@ class Diagnosis:
     Args:
         model: the model to transcribe with; "" is the default model or another local model.
         device: "auto", "cpu" or "cuda": the devices to check.
-        time_limit: seconds for each check that runs in a process of its own.
+        time_limit: seconds for each check that runs in a separate process.
         root: folder that contains `dev`, `proc`, `sys` and `usr`.
         show_status: is called with the name of each check before the check.
     """

@@ -1,4 +1,4 @@
-"""Checks of the engines: each transcribes the clip on each device, in a process of its own."""
+"""Checks of the engines: each transcribes the clip on each device, in a separate process."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -13,7 +13,10 @@ from whisperbatch.doctor.weights import Weights
 
 SHOWN: Final = 60  # characters of a wrong transcript
 CPU: Final = "cpu"
-REINSTALL: Final = "pip install --upgrade --force-reinstall ctranslate2"
+REINSTALL: Final = "pip install --upgrade --force-reinstall"
+INSTALL_OPENVINO: Final = (
+    "pip install --upgrade 'whisperbatch[openvino]', for the fastest engine on a CPU"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,21 +97,22 @@ def find_devices(device: str, time_limit: float) -> tuple[Devices, list[Finding]
     """
     findings: list[Finding] = []
 
-    def call(probe: str, level: Level) -> ProbeResult:
+    def call(probe: str, level: Level, fix: str) -> ProbeResult:
         result = run_probe(probe, time_limit=time_limit)
         if result.failure:
-            fix = result.fix or remedy_for(f"{result.failure} {result.details}") or REINSTALL
-            findings.append(Finding(level, "engines", result.failure, fix, result.details))
+            remedy = remedy_for(f"{result.failure} {result.details}") or fix
+            message = result.failure.partition(": pip install")[0]
+            findings.append(Finding(level, "engines", message, remedy, result.details))
         return result
 
-    ctranslate2 = call("find_devices", "problem").values
+    ctranslate2 = call("find_devices", "problem", f"{REINSTALL} ctranslate2").values
     types, gpus = ctranslate2.get("cpu", ()), ctranslate2.get("cuda", ())
     torch_gpus: int | None = None
     if find_spec("torch") is not None:
-        torch_gpus = call("find_torch_devices", "warning").values.get("cuda")
-    # beside a GPU, OpenVINO brings little
+        torch_gpus = call("find_torch_devices", "warning", f"{REINSTALL} torch").values.get("cuda")
+    # "auto" prefers a GPU to OpenVINO
     uses_cpu = device == CPU or (device == "auto" and not gpus)
-    openvino = uses_cpu and not call("check_openvino", "warning").failure
+    openvino = uses_cpu and not call("check_openvino", "warning", INSTALL_OPENVINO).failure
     return Devices(types, gpus, torch_gpus, openvino), findings
 
 
@@ -153,7 +157,7 @@ def check_engines(
         groups: from `trials`.
         weights: the model.
         time_limit: seconds for each trial.
-        show_status: shows what is being tried.
+        show_status: shows the name of the trial.
     """
     for group in groups:
         outcomes: list[Outcome] = []
@@ -193,7 +197,7 @@ def run_trial(trial: Trial, weights: Weights, time_limit: float) -> Outcome:
 
 
 def _wrong_text(texts: Sequence[str]) -> str:
-    """Return what is wrong with the worst transcript of the clip; "" if all are correct."""
+    """Return the fault of the worst transcript of the clip; "" if all are correct."""
     text = max(texts, key=word_errors).strip()
     if not text:
         return "the text is empty"
@@ -248,4 +252,4 @@ def _fix(outcome: Outcome, group: Sequence[Outcome]) -> str:
             "if all engines fail, the weights are damaged or do not transcribe English: try "
             f"--model tiny.en; otherwise update {outcome.trial.engine}, or use another engine"
         )
-    return f"pip install --upgrade --force-reinstall {outcome.trial.engine}, or use another engine"
+    return f"{REINSTALL} {outcome.trial.engine}, or use another engine"

@@ -80,7 +80,7 @@ class _Need:
     level: Level
 
     def finding(self) -> Finding | None:
-        """Return what is wrong with the installed version; None if the requirement is met."""
+        """Return a finding about the installed version; None if it meets the requirement."""
         installed = _version(self.requirement.name)
         if installed is None:
             state = "is not installed"

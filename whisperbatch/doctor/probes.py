@@ -1,4 +1,4 @@
-"""The probes: functions that call whisperbatch and its libraries, each in a process of its own.
+"""The probes: functions that call whisperbatch and its libraries, each in a separate process.
 
 `processes.run_probe` starts the process. A probe takes and returns values that JSON can represent.
 """

@@ -1,4 +1,4 @@
-"""Probes run in processes of their own: a library that crashes or hangs ends only its probe.
+"""Probes run in separate processes: a library that crashes or hangs ends only its probe.
 
 doctor   ── name, arguments, sys.path ──►  probes.main in a new process
          ◄── a line of JSON ─────────────  the probe's result, or its exception

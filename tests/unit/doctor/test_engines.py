@@ -179,6 +179,8 @@ def test_a_missing_openvino_is_a_warning_without_a_gpu(monkeypatch: pytest.Monke
         devices, found = find_devices(device, 60)
         assert [finding.level for finding in found] == levels
         assert not devices.openvino
+        assert all(finding.message == "OpenVINO is not installed" for finding in found)
+        assert all("pip install --upgrade 'whisperbatch[openvino]'" in f.fix for f in found)
 
 
 def test_an_engine_whose_devices_are_unknown_is_a_problem(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -187,4 +189,5 @@ def test_an_engine_whose_devices_are_unknown_is_a_problem(monkeypatch: pytest.Mo
     monkeypatch.setattr(engines, "run_probe", lambda name, **_: results[name])
     devices, (finding,) = find_devices("auto", 60)
     assert finding.level == "problem"
+    assert finding.fix == "pip install --upgrade --force-reinstall ctranslate2"
     assert devices.cpu == ()
