@@ -8,7 +8,6 @@ other load on the machine affects all extractors equally. The table shows median
 """
 
 import argparse
-import os
 import statistics
 import time
 from collections.abc import Callable
@@ -21,6 +20,7 @@ from faster_whisper.feature_extractor import FeatureExtractor as Reference
 
 from whisperbatch.errors import MissingExtraError
 from whisperbatch.features import feature_extractor
+from whisperbatch.machine import available_cpus
 from whisperbatch.options import FeatureKind
 from whisperbatch.types import SAMPLING_RATE, WINDOW, Features, Samples
 
@@ -90,7 +90,7 @@ def main() -> None:
     parser.add_argument("file", nargs="?")
     parser.add_argument("--seconds", type=int, default=300)
     parser.add_argument("--rounds", type=int, default=7)
-    parser.add_argument("--threads", type=int, default=os.cpu_count())
+    parser.add_argument("--threads", type=int, default=available_cpus())
     parser.add_argument("--n-mels", type=int, default=80)
     arguments = parser.parse_args()
     chunks = load(arguments)

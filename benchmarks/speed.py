@@ -21,7 +21,6 @@ installs all of them in .venv-rivals; then run .venv-rivals/bin/python -m benchm
 
 import argparse
 import json
-import os
 import platform
 import statistics
 import tempfile
@@ -34,6 +33,7 @@ from typing import Any
 
 from benchmarks import corpora, plots, recordings, rivals, scoring, timing
 from benchmarks.recordings import SAMPLING_RATE
+from whisperbatch.machine import available_cpus
 
 PACKAGES = (
     *("whisperbatch", "faster-whisper", "ctranslate2", "openvino", "numpy", "av"),
@@ -131,8 +131,7 @@ def about() -> dict[str, Any]:
             versions[name] = version(name)
         except PackageNotFoundError:
             continue
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    return {"machine": platform.machine(), "cores": cores, "versions": versions}
+    return {"machine": platform.machine(), "cores": available_cpus(), "versions": versions}
 
 
 def arguments() -> argparse.Namespace:

@@ -13,7 +13,6 @@ Rows and `End` refer to the state of their recording (`recording.RecordingState`
 """
 
 import logging
-import os
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import replace
@@ -39,6 +38,7 @@ from whisperbatch.language.windows import (
     spread_windows,
     window_options,
 )
+from whisperbatch.machine import available_cpus
 from whisperbatch.options import Options
 from whisperbatch.prefetch import interleave, map_ordered
 from whisperbatch.protocols import Engine, Vad
@@ -52,7 +52,7 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 Opener = Callable[[], AudioReader]
 
-FEATURE_WORKERS: Final = min(os.cpu_count() or 1, 4)
+FEATURE_WORKERS: Final = min(available_cpus(), 4)
 READERS: Final = 4  # recordings read at a time, if recordings need not keep their order
 READ_AHEAD: Final = 2  # chunks read ahead from each recording
 

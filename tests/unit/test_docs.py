@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 import whisperbatch as wb
+from whisperbatch.engines.ctranslate2.cuda_libraries import install_hint
 from whisperbatch.errors import __all__ as error_names
 from whisperbatch.writers import FORMATS
 
@@ -99,7 +100,9 @@ def test_shell_commands_name_what_exists(command: str) -> None:
         assert re.search(rf"^{match[1]}:", (ROOT / "Makefile").read_text(), re.MULTILINE)
     elif match := re.match(r"(?:\.venv(?:-rivals)?/bin/)?python -m benchmarks\.(\w+)", command):
         assert (ROOT / "benchmarks" / f"{match[1]}.py").is_file()
-    elif match := re.match(r"whisperbatch ([a-z-]+)", command):
+    elif match := re.fullmatch(r"pip install ((?: ?nvidia-\w+-cu12)+)", command):
+        assert all(package in install_hint("libcudnn.so.9") for package in match[1].split())
+    elif match := re.match(r"(?:CUDA_VISIBLE_DEVICES=\d )?whisperbatch ([a-z-]+)", command):
         assert f'@app.command("{match[1]}"' in (ROOT / "whisperbatch/cli/app.py").read_text()
     else:
         pytest.fail(f"no rule for {command!r}")

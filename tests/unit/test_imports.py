@@ -15,6 +15,7 @@ PACKAGE: Final = ROOT / "whisperbatch"
 ALLOWED: Final = {
     "errors": set[str](),
     "boundary": {"errors"},
+    "machine": set[str](),
     "text": {"errors"},
     "models": {"errors"},
     "options": {"errors", "text"},
@@ -28,7 +29,7 @@ ALLOWED: Final = {
     "vad": {"errors", "options", "protocols", "types"},
     "features": {"errors", "options", "protocols", "types"},
     "chunking": {"options", "types"},
-    "engines": {"errors", "models", "options", "protocols", "text"},
+    "engines": {"errors", "machine", "models", "options", "protocols", "text"},
     "language": {
         *("audio", "batching", "chunking", "options", "protocols"),
         *("recording", "rows", "types"),
@@ -39,7 +40,8 @@ ALLOWED: Final = {
     },
     "pipeline": {
         *("audio", "batching", "boundary", "chunking", "decoding", "errors", "features"),
-        *("language", "options", "prefetch", "protocols", "recording", "rows", "types", "vad"),
+        *("language", "machine", "options", "prefetch", "protocols", "recording", "rows"),
+        *("types", "vad"),
     },
     "streams": {"errors", "pipeline", "recording", "rows", "types"},
     "transcriber": {
@@ -63,15 +65,21 @@ ALLOWED: Final = {
         *("text", "transcriber", "types", "writers"),
     },
 }
-"""The packages and root modules that each may import. `cli` and `compat` have a rule below."""
+"""The packages and root modules that each may import.
+
+`cli`, `compat` and `doctor` have a rule below.
+"""
 
 PUBLIC: Final = {
     "boundary",
     *("audio", "errors", "engines.devices", "engines.keyword_types", "engines.keywords"),
     "engines.memory",
-    *("features", "jobs", "language", "models", "options", "text", "types", "vad", "writers"),
+    *("features", "jobs", "language", "machine", "models", "options", "text", "types", "vad"),
+    "writers",
+    # of the doctor only
+    *("doctor", "engines.ctranslate2.cuda_libraries", "models.packages"),
 }
-"""What the command line and the drop-in may import beside `whisperbatch` itself."""
+"""What the command line, the drop-in and the doctor may import beside `whisperbatch` itself."""
 
 STAGES: Final = {"audio", "vad", "chunking", "features", "language", "decoding"}
 
@@ -112,7 +120,7 @@ def edges() -> Iterator[tuple[str, str, str]]:
 
 def test_the_rules_name_every_package_and_have_no_cycle() -> None:
     packages = {name.partition(".")[0] for name, _ in modules()}
-    assert packages - {"", "__main__", "cli", "compat"} == set(ALLOWED)
+    assert packages - {"", "__main__", "cli", "compat", "doctor"} == set(ALLOWED)
     assert list(TopologicalSorter(ALLOWED).static_order())
 
 
@@ -129,8 +137,8 @@ def test_imports_point_in_one_direction() -> None:
     assert allowed - used == set(), "rules that no import needs"
 
 
-@pytest.mark.parametrize("package", ["cli", "compat"])
-def test_the_command_line_and_the_drop_in_use_the_public_api(package: str) -> None:
+@pytest.mark.parametrize("package", ["cli", "compat", "doctor"])
+def test_the_command_line_the_drop_in_and_the_doctor_use_the_public_api(package: str) -> None:
     for name, path in modules(PACKAGE / package):
         for module, symbol in imports(path):
             if module.partition(".")[0] == package:

@@ -15,6 +15,11 @@ def main() -> None:
     for name in ("stdout", "stderr"):
         with suppress(AttributeError):  # a stream that was replaced, for example by a test
             getattr(sys, name).reconfigure(errors="backslashreplace")
+    if sys.argv[1:2] == ["doctor"]:  # this command runs even if a library does not import
+        from whisperbatch.cli.doctor import run_doctor  # noqa: PLC0415 - rarely used
+
+        signal.signal(signal.SIGINT, handler)
+        run_doctor(sys.argv[2:])
     try:
         from whisperbatch.cli.app import run  # noqa: PLC0415 - an extra
     except ImportError as error:

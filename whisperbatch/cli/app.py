@@ -1,7 +1,7 @@
 """The commands: their flags and their exit statuses. Other files of this package do the work.
 
 0    everything is done
-1    some recordings failed; a line for each states the reason
+1    some recordings failed, or doctor found a problem; a line for each states the reason
 2    a flag or option is unknown, or cannot be used
 3    the model cannot be found or loaded
 4    a required package is not installed
@@ -27,6 +27,7 @@ import whisperbatch as wb
 from whisperbatch.boundary import as_error
 from whisperbatch.cli import flags
 from whisperbatch.cli.detect_language import detect_languages
+from whisperbatch.cli.doctor import run_doctor
 from whisperbatch.cli.help_page import ListedCommand
 from whisperbatch.cli.interrupts import exit_now
 from whisperbatch.cli.inventory import fetch_model, show_info, show_models
@@ -71,6 +72,8 @@ LOAD_KEYWORDS: Final = ("device", "engine", *SETTINGS)
 FOR_ARRAYS: Final = {"sampling_rate"}  # options for samples in memory, which have no flag
 OPTIONS: Final = {field.name for field in fields(Options)} - FOR_ARRAYS
 DETECTION: Final = set(DETECTION_OPTIONS) - FOR_ARRAYS
+PASS_FLAGS: Final = {"allow_extra_args": True, "ignore_unknown_options": True}
+"""`cli.doctor` parses the flags of `doctor`, which must run without Typer."""
 DEFAULT_MODEL: Final[str] = inspect.signature(wb.load).parameters["model"].default
 INTRODUCTION: Final = """Transcribe long recordings with Whisper.
 
@@ -80,6 +83,7 @@ whisperbatch transcribe talk.mp3 --format srt   write subtitles to talk.srt
 whisperbatch transcribe talks -o texts -f all   a directory; can be resumed
 whisperbatch detect-language talk.mp3           print the spoken language
 whisperbatch models                             list the models
+whisperbatch doctor                             check this machine
 """
 
 
@@ -247,6 +251,12 @@ def info(model: Model = DEFAULT_MODEL) -> None:
     """Print versions, devices and automatic choices, for a bug report."""
     _configure_logging(verbose=False)
     show_info(model)
+
+
+@app.command("doctor", add_help_option=False, context_settings=PASS_FLAGS)
+def doctor(context: typer.Context) -> None:
+    """Check the installation and this machine, and print how to fix each problem."""
+    run_doctor(context.args)
 
 
 @app.callback()

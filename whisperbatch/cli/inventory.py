@@ -14,7 +14,8 @@ from rich.table import Table
 import whisperbatch as wb
 from whisperbatch.cli.loading import loading_status
 from whisperbatch.cli.printing import print_note_on_terminal, print_result
-from whisperbatch.engines.devices import available_cores, describe_devices
+from whisperbatch.engines.devices import describe_devices
+from whisperbatch.machine import available_cpus
 from whisperbatch.models import available_models, find_model, locate_model
 
 PARAMETERS: Final = MappingProxyType(
@@ -98,7 +99,7 @@ def _facts(model: str) -> Iterator[tuple[str, str]]:
         yield f"[{extra}]", f"{names[0]} {version(names[0])}" if names else "not installed"
     yield "Python", platform.python_version()
     yield "system", platform.platform()
-    yield "processor", f"{_processor()}, {available_cores()} core(s)"
+    yield "processor", f"{_processor()}, {available_cpus()} core(s)"
     yield from describe_devices()
     directory = find_model(model)
     with loading_status(model, print_note_on_terminal):

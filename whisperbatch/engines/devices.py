@@ -1,6 +1,5 @@
 """The device, the compute type and the number of threads that "auto" or 0 stand for."""
 
-import os
 from collections.abc import Iterator
 from typing import Final, Literal, get_args
 
@@ -8,6 +7,7 @@ import ctranslate2
 
 from whisperbatch.engines.keywords import Device
 from whisperbatch.errors import OptionError
+from whisperbatch.machine import available_cpus
 
 PREFERRED_COMPUTE_TYPES: Final = {
     # int8 is the fastest on a CPU, and its word error rate equals float32's within rounding
@@ -90,12 +90,5 @@ def describe_devices() -> Iterator[tuple[str, str]]:
 
 
 def share_cores(inter_threads: int, intra_threads: int) -> int:
-    """Return `intra_threads`; 0 becomes an equal share of the cores for each batch in progress."""
-    return intra_threads or max(available_cores() // inter_threads, 1)
-
-
-def available_cores() -> int:
-    """Return the number of processor cores that this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1  # macOS and Windows have no affinity
+    """Return `intra_threads`; 0 becomes an equal share of the CPUs for each batch in progress."""
+    return intra_threads or max(available_cpus() // inter_threads, 1)

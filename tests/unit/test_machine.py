@@ -1,0 +1,118 @@
+"""Processors and memory of containers, from trees of files as the kernel shows them."""
+
+from pathlib import Path
+
+import pytest
+
+from whisperbatch.engines.devices import share_cores
+from whisperbatch.machine import available_cpus, available_memory, cpu_quota
+
+V1 = "3:cpuset:/\n4:cpu,cpuacct:{0}\n5:memory:{0}\n0::/\n"
+
+
+def tree(root: Path, files: dict[str, str]) -> Path:
+    for name, content in files.items():
+        path = root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(content)
+    return root
+
+
+@pytest.fixture(autouse=True)
+def _eight_processors(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("os.sched_getaffinity", lambda _: set(range(8)), raising=False)
+
+
+def test_without_control_groups_there_is_no_quota(tmp_path: Path) -> None:
+    assert cpu_quota(tmp_path) is None
+    assert available_memory(tmp_path) is None
+    assert available_cpus(tmp_path) == 8
+
+
+@pytest.mark.parametrize(
+    ("files", "quota", "cpus"),
+    [
+        ({"proc/self/cgroup": "0::/\n", "sys/fs/cgroup/cpu.max": "max 100000\n"}, None, 8),
+        ({"proc/self/cgroup": "0::/\n", "sys/fs/cgroup/cpu.max": "150000 100000\n"}, 1.5, 2),
+        ({"proc/self/cgroup": "0::/\n", "sys/fs/cgroup/cpu.max": "10000 100000\n"}, 0.1, 1),
+        ({"proc/self/cgroup": "0::/\n", "sys/fs/cgroup/cpu.max": "1600000 100000\n"}, 16, 8),
+        # the smallest limit of all groups counts
+        (
+            {
+                "proc/self/cgroup": "0::/a/b\n",
+                "sys/fs/cgroup/a/b/cpu.max": "max 100000\n",
+                "sys/fs/cgroup/a/cpu.max": "300000 100000\n",
+                "sys/fs/cgroup/cpu.max": "400000 100000\n",
+            },
+            3,
+            3,
+        ),
+        # the path of the host, which does not exist in the container
+        (
+            {"proc/self/cgroup": "0::/kube/pod\n", "sys/fs/cgroup/cpu.max": "200000 100000\n"},
+            2,
+            2,
+        ),
+        ({"proc/self/cgroup": "0::/../x\n", "sys/fs/cgroup/x/cpu.max": "200000 100000\n"}, 2, 2),
+        # version 1
+        (
+            {
+                "proc/self/cgroup": V1.format("/docker/1"),
+                "sys/fs/cgroup/cpu,cpuacct/cpu.cfs_quota_us": "50000\n",
+                "sys/fs/cgroup/cpu,cpuacct/cpu.cfs_period_us": "100000\n",
+            },
+            0.5,
+            1,
+        ),
+        (
+            {
+                "proc/self/cgroup": V1.format("/a"),
+                "sys/fs/cgroup/cpu/a/cpu.cfs_quota_us": "-1\n",
+                "sys/fs/cgroup/cpu/a/cpu.cfs_period_us": "100000\n",
+            },
+            None,
+            8,
+        ),
+        # damaged files
+        ({"proc/self/cgroup": "0::/\n", "sys/fs/cgroup/cpu.max": "100000 0\n"}, None, 8),
+        ({"proc/self/cgroup": "0::/\n", "sys/fs/cgroup/cpu.max": "many\n"}, None, 8),
+        ({"proc/self/cgroup": "nonsense\n"}, None, 8),
+    ],
+)
+def test_the_quota_limits_the_number_of_threads(
+    tmp_path: Path, files: dict[str, str], quota: float | None, cpus: int
+) -> None:
+    root = tree(tmp_path, files)
+    assert cpu_quota(root) == quota
+    assert available_cpus(root) == cpus
+
+
+@pytest.mark.parametrize(
+    ("files", "expected"),
+    [
+        ({}, 4096 * 1024),
+        ({"proc/self/cgroup": "0::/\n", "sys/fs/cgroup/memory.max": "max\n"}, 4096 * 1024),
+        ({"proc/self/cgroup": "0::/a\n", "sys/fs/cgroup/a/memory.max": "1000\n"}, 1000),
+        (
+            {
+                "proc/self/cgroup": V1.format("/a"),
+                "sys/fs/cgroup/memory/a/memory.limit_in_bytes": "2000\n",
+                "sys/fs/cgroup/memory/memory.limit_in_bytes": "9223372036854771712\n",
+            },
+            2000,
+        ),
+    ],
+)
+def test_the_smallest_limit_of_memory_counts(
+    tmp_path: Path, files: dict[str, str], expected: int
+) -> None:
+    meminfo = "MemTotal: 9999 kB\nMemAvailable:    4096 kB\n"
+    assert available_memory(tree(tmp_path, {"proc/meminfo": meminfo, **files})) == expected
+
+
+def test_engines_share_the_available_processors(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("whisperbatch.engines.devices.available_cpus", lambda: 3)
+    assert share_cores(1, 0) == 3
+    assert share_cores(2, 0) == 1
+    assert share_cores(4, 0) == 1
+    assert share_cores(1, 7) == 7
