@@ -19,13 +19,16 @@ from whisperbatch.options import (
     DetectionKeywords,
     OptionKeywords,
     Options,
+    checks,
     for_detection,
     hint_for,
+    plain,
     resolve,
     with_parameters,
 )
 from whisperbatch.pipeline import chunk_recording
 from whisperbatch.streams import SegmentStream, collect
+from whisperbatch.text.messages import one_line
 from whisperbatch.transcriber import Transcriber, check_many
 from whisperbatch.types import Chunk, LanguageDetection, Source, Transcript
 
@@ -177,7 +180,7 @@ def transcribe_many(
         EngineError: with `on_error="raise"`: the engine failed on a batch.
         InternalError: with `on_error="raise"`: an unexpected exception, which is a bug.
     """
-    check_many(sources, on_error)
+    check_many(sources, on_error, ordered=ordered)
     load_keywords, resolved = _resolve(options, keywords)
     asr = load(model, **load_keywords)
     return _closing(
@@ -214,7 +217,9 @@ def detect_language(
         EngineError: the engine failed on a batch.
         InternalError: an unexpected exception, which is a bug.
     """
+    checks.boolean("read_through", plain(read_through))
     load_keywords, option_keywords = _split(cast("Keywords", keywords))
+    settings_of(load_keywords)
     options = cast("DetectionKeywords", option_keywords)
     with ExitStack() as stack:
         reader = open_audio(source, for_detection(**options))
@@ -280,7 +285,7 @@ def _split(keywords: Keywords) -> tuple[LoadKeywords, OptionKeywords]:
     for name in keywords:
         if name not in names:
             hint = hint_for(name, names) or "help(whisperbatch.transcribe) lists all options"
-            raise OptionError(f"{name} is not an option; {hint}")
+            raise OptionError(f"{one_line(name)} is not an option; {hint}")
     load_keywords = {name: value for name, value in keywords.items() if name in LOAD_PARAMETERS}
     options = {name: value for name, value in keywords.items() if name not in LOAD_PARAMETERS}
     return cast("LoadKeywords", load_keywords), cast("OptionKeywords", options)

@@ -49,11 +49,11 @@ def load(
             supports bfloat16, otherwise in float32. "int8_float32" and "float32" always compute in
             float32. "auto": int8. For torch: "float32", "bfloat16" or "float16". "auto": float16 on
             CUDA, bfloat16 on a CPU that supports bfloat16, otherwise float32.
-        inter_threads: For ctranslate2: number of batches computed at a time on each device. For
-            openvino: number of batches computed at a time.
-        intra_threads: For ctranslate2: CPU threads for each batch; 0 divides the cores between the
-            batches. Refused on CUDA. For openvino: CPU threads for each batch; 0 divides the cores
-            between the batches.
+        inter_threads: For ctranslate2: number of batches computed at a time on each device, from 1
+            to 64. For openvino: number of batches computed at a time, from 1 to 64.
+        intra_threads: For ctranslate2: CPU threads for each batch, from 0 to 1024; 0 divides the
+            cores between the batches. Refused on CUDA. For openvino: CPU threads for each batch,
+            from 0 to 1024; 0 divides the cores between the batches.
         flash_attention: compute attention with the Flash Attention 2 kernels, on CUDA only. Only
             for ctranslate2.
         quantization: store the decoder's weights in 4 bits ("hqq4") or 8 bits ("int8"). Only for

@@ -19,7 +19,7 @@ from dataclasses import replace
 from itertools import chain, takewhile
 from typing import Final, TypeVar
 
-from whisperbatch.audio.clips import clips
+from whisperbatch.audio.clips import clips, min_clip
 from whisperbatch.audio.reader import AudioReader
 from whisperbatch.batching import batches, in_order, in_sequence
 from whisperbatch.boundary import as_error
@@ -70,7 +70,7 @@ def chunk_recording(
     """
     vad = vad or open_vad(options)
     index = 0
-    for offset, clip in clips(blocks, options.clip_timestamps):
+    for offset, clip in clips(blocks, options.clip_timestamps, min_clip(options, vad.hop)):
         for chunk in chunks(
             vad(clip), options, vad.hop, recording=recording, index=index, offset=offset
         ):

@@ -10,6 +10,7 @@ Who changes which field, in the order of the recording's rows:
     language                             this thread (language windows), then the language stage
     switching                            the language stage
     error, history                       the workers, with `changed`
+    limited_chunks                       the workers
     published, counts and omissions      the caller's thread
 """
 
@@ -122,6 +123,7 @@ class RecordingState:
         omissions: removed text and speech without text.
         chunks: number of chunks decoded.
         redecoded: number of chunks that were retried because their text failed the audit.
+        limited_chunks: number of chunks whose retries were stopped by the limit of work.
     """
 
     number: int
@@ -137,6 +139,7 @@ class RecordingState:
     omissions: list[Omission] = field(default_factory=list)
     chunks: int = 0
     redecoded: int = 0
+    limited_chunks: int = 0
 
     @classmethod
     def beginning(cls, number: int, given: Decision | None) -> "RecordingState":

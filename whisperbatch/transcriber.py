@@ -19,7 +19,9 @@ from whisperbatch.options import (
     DetectionKeywords,
     OptionKeywords,
     Options,
+    checks,
     for_detection,
+    plain,
     resolve,
     with_parameters,
 )
@@ -174,7 +176,7 @@ class Transcriber:
             EngineError: with `on_error="raise"`: the engine failed on a batch.
             InternalError: with `on_error="raise"`: an unexpected exception, which is a bug.
         """
-        check_many(sources, on_error)
+        check_many(sources, on_error, ordered=ordered)
         run = self._run_many(
             sources,
             resolve(options, **keywords),
@@ -211,7 +213,7 @@ class Transcriber:
             ClosedError: raised by the call itself: the Transcriber is closed.
             MissingExtraError: the package that an option needs is not installed.
         """
-        check_many(sources, "yield")
+        check_many(sources, "yield", ordered=ordered)
         resolved = resolve(options, **keywords)
         return segments_and_transcripts(
             self._run_many(sources, resolved, isolate=True, ordered=ordered)
@@ -248,6 +250,7 @@ class Transcriber:
             InternalError: an unexpected exception, which is a bug.
             ClosedError: the Transcriber is closed.
         """
+        checks.boolean("read_through", plain(read_through))
         options = for_detection(**keywords)
         with ExitStack() as stack:
             reader = open_audio(source, options)
@@ -288,14 +291,15 @@ class Transcriber:
             raise ClosedError("this Transcriber is closed; load the model again")
 
 
-def check_many(sources: object, on_error: str) -> None:
+def check_many(sources: object, on_error: object, *, ordered: object) -> None:
     """Check the arguments of `transcribe_many` before any work.
 
     Raises:
-        OptionError: `on_error` is unknown, or `sources` is a single recording or no iterable.
+        OptionError: `on_error` is unknown, `ordered` is not a bool, or `sources` is a single
+            recording or no iterable.
     """
-    if on_error not in ("raise", "yield"):
-        raise OptionError(f'on_error={on_error!r} is not supported; use "raise" or "yield"')
+    checks.choice("on_error", plain(on_error), ("raise", "yield"))
+    checks.boolean("ordered", plain(ordered))
     single_source = (str, bytes, bytearray, memoryview, PathLike, np.ndarray, Audio)
     if isinstance(sources, single_source) or hasattr(sources, "read"):
         raise OptionError(

@@ -80,5 +80,5 @@ def test_type_checkers_refuse_wrong_keywords() -> None:
         wb.detect_language("a.wav", beam_size=1)  # type: ignore[call-arg]
     with pytest.raises(wb.OptionError, match="compile must be True or False"):
         wb.load("tiny.en", engine="torch", compile=1)  # type: ignore[arg-type]
-    with pytest.raises(wb.OptionError, match="inter_threads='2' must be a whole number"):
+    with pytest.raises(wb.OptionError, match="inter_threads must be a whole number, not '2'"):
         wb.transcribe("a.wav", inter_threads="2")  # type: ignore[arg-type]

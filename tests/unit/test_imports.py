@@ -17,7 +17,7 @@ ALLOWED: Final = {
     "boundary": {"errors"},
     "machine": set[str](),
     "text": {"errors"},
-    "models": {"errors"},
+    "models": {"errors", "text"},
     "options": {"errors", "text"},
     "types": {"text"},
     "protocols": {"options", "types"},
@@ -25,7 +25,7 @@ ALLOWED: Final = {
     "rows": {"errors", "protocols", "recording", "types"},
     "batching": {"recording", "rows"},
     "prefetch": set[str](),
-    "audio": {"boundary", "errors", "options", "types"},
+    "audio": {"boundary", "errors", "options", "text", "types"},
     "vad": {"errors", "options", "protocols", "types"},
     "features": {"errors", "options", "protocols", "types"},
     "chunking": {"options", "types"},
@@ -57,7 +57,7 @@ ALLOWED: Final = {
     "loading": {"engines", "options", "transcriber"},
     "api": {
         *("audio", "boundary", "engines", "errors", "loading", "options"),
-        *("pipeline", "streams", "transcriber", "types"),
+        *("pipeline", "streams", "text", "transcriber", "types"),
     },
     "writers": {"errors", "options", "text", "types"},
     "jobs": {

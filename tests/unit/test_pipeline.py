@@ -5,6 +5,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -17,12 +18,15 @@ from tests.unit.fakes import EncodedRow, FakeEngine, noise, worker_threads
 from tests.unit.synthetic_speech import RampExtractor, ramp
 from whisperbatch import OptionError, Options, Transcriber
 from whisperbatch.audio.reader import open_audio
+from whisperbatch.chunking.merge import chunks
 from whisperbatch.decoding.batch_decoder import BatchDecoder, RowResult
 from whisperbatch.options import SearchOptions
-from whisperbatch.pipeline import PipelineRun
+from whisperbatch.pipeline import PipelineRun, chunk_recording
 from whisperbatch.protocols import Encoded
 from whisperbatch.recording import RecordingState
 from whisperbatch.rows import End, Row
+from whisperbatch.types import to_samples
+from whisperbatch.vad import NoVad
 
 pytestmark = pytest.mark.usefixtures("no_threads_left")
 
@@ -273,3 +277,35 @@ def test_an_option_that_the_engine_cannot_honour_is_refused_before_a_recording_i
             asr.transcribe_many(iter(()))
         assert asr.transcribe(ramp(3), vad=False, beam_size=1).segments
         assert asr.detect_language(ramp(3), vad=False).language == "fr"  # no search
+
+
+def test_many_clips_are_checked_only_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The check of all clips for each clip took quadratic time: minutes for 40,000 clips."""
+    checked: list[object] = []
+    monkeypatch.setattr("whisperbatch.options.checks.clips", checked.append)
+    ranges = tuple((0.1 * n, 0.1 * n + 0.05) for n in range(100))
+    assert len(list(wb.chunk_audio(noise(10), vad=False, clip_timestamps=ranges))) == 100
+    assert len(checked) <= 3
+
+
+@pytest.mark.parametrize("minimum", [0.0, 0.02, 0.1, 0.128])
+def test_skipped_clips_have_no_speech_for_any_vad(minimum: float) -> None:
+    """A VAD that takes all frames for speech finds the same speech in the clips that it gets."""
+    vad, options = NoVad(), Options(min_speech_duration=minimum, speech_pad=0.0)
+    lengths = [round(0.004 * n, 3) for n in range(3, 45)]
+    ranges = tuple((0.5 * n, 0.5 * n + length) for n, length in enumerate(lengths))
+    audio = noise(len(lengths) / 2)
+    options = replace(options, clip_timestamps=ranges)
+    found = [chunk.start for chunk in chunk_recording([audio], options, vad)]
+    expected = [
+        chunk.start
+        for start, end in ranges
+        for chunk in chunks(
+            vad([audio[to_samples(start) : to_samples(end)]]),
+            options,
+            vad.hop,
+            offset=to_samples(start),
+        )
+    ]
+    assert found == expected
+    assert 0 < len(found) <= len(ranges)

@@ -1,14 +1,19 @@
 """Checks of samples in memory: their type, shape, sampling rate and scale."""
 
-from typing import Final
+from typing import Final, cast
 
 import numpy as np
 import numpy.typing as npt
 
-from whisperbatch.audio.media import MAX_RATE, MIN_RATE
 from whisperbatch.audio.resampling import BLOCK
 from whisperbatch.errors import AudioError, OptionError
-from whisperbatch.options import AudioOptions
+from whisperbatch.options import (
+    MAX_SAMPLING_RATE,
+    MIN_SAMPLING_RATE,
+    AudioOptions,
+    checks,
+    plain,
+)
 from whisperbatch.types import Audio
 
 MAX_LOUD: Final = 16.0  # 24 dB above full scale; float32 samples are from -1 to 1
@@ -27,11 +32,13 @@ def check_array(audio: Audio, options: AudioOptions, name: str) -> None:
         AudioError: the samples have the wrong type, shape or scale, or are not finite.
         OptionError: the sampling rate is impossible, or an option does not fit an array.
     """
-    samples, rate = audio.samples, audio.sampling_rate
-    if isinstance(rate, bool) or not isinstance(rate, int | np.integer):
-        raise OptionError(f"sampling_rate must be a whole number of Hz, not {rate!r}")
-    if not MIN_RATE <= rate <= MAX_RATE:
-        raise OptionError(f"sampling_rate={rate} is out of range: {MIN_RATE} to {MAX_RATE} Hz")
+    samples, rate = audio.samples, cast("int", plain(audio.sampling_rate))
+    checks.integer("sampling_rate", rate, minimum=MIN_SAMPLING_RATE, maximum=MAX_SAMPLING_RATE)
+    if options.sampling_rate not in (None, rate):
+        raise OptionError(
+            f"sampling_rate={options.sampling_rate} contradicts the Audio, which states {rate}; "
+            "leave the option out"
+        )
     if options.track:
         raise OptionError(f"track={options.track}: an array has only track 0; leave track out")
     if options.channel == "right":
@@ -55,7 +62,7 @@ def check_array(audio: Audio, options: AudioOptions, name: str) -> None:
     if not len(samples):
         raise AudioError("has no samples; give at least one", source=name)
     if samples.dtype == np.float32:
-        _check_finite(samples, int(rate), name)
+        _check_finite(samples, rate, name)
         _check_scale(samples, name)
 
 

@@ -3,13 +3,16 @@
 import logging
 from collections.abc import Iterable, Iterator
 
+from whisperbatch.options import VadOptions
 from whisperbatch.types import Samples, to_samples, to_seconds
 
 log = logging.getLogger(__name__)
 
 
 def clips(
-    blocks: Iterable[Samples], ranges: tuple[tuple[float, float | None], ...]
+    blocks: Iterable[Samples],
+    ranges: tuple[tuple[float, float | None], ...],
+    min_length: int = 0,
 ) -> Iterator[tuple[int, Iterator[Samples]]]:
     """Yield the first sample and the audio of each range; without ranges, the whole recording.
 
@@ -19,6 +22,7 @@ def clips(
     Args:
         blocks: the recording.
         ranges: (start, end) in seconds, in ascending order and without overlap.
+        min_length: ranges with fewer samples are skipped, because they cannot contain speech.
 
     Yields:
         The number of the range's first sample, and the range's audio in blocks.
@@ -36,7 +40,23 @@ def clips(
                 to_seconds(cursor.position),
             )
             return
-        yield first, cursor.until(None if end is None else to_samples(end))
+        last = None if end is None else to_samples(end)
+        if last is None or last - first >= min_length:
+            yield first, cursor.until(last)
+
+
+def min_clip(options: VadOptions, hop: int) -> int:
+    """Return the samples that a clip needs at least, so that its VAD frames can be speech.
+
+    Thousands of clips that are shorter need no run of the VAD for each of them.
+
+    Args:
+        options: of the VAD.
+        hop: samples per VAD frame; the last frame of a clip may be incomplete.
+    """
+    if not options.vad:
+        return 0
+    return (to_samples(options.min_speech_duration) - 1) // hop * hop + 1
 
 
 class _Cursor:

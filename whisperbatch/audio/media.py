@@ -21,11 +21,9 @@ from whisperbatch.audio.file_objects import FileObject
 from whisperbatch.audio.resampling import BLOCK, Resampler
 from whisperbatch.audio.track import Track, frames_of
 from whisperbatch.errors import AudioError, OptionError
-from whisperbatch.options import AudioOptions, Channel
+from whisperbatch.options import MAX_SAMPLING_RATE, MIN_SAMPLING_RATE, AudioOptions, Channel
 from whisperbatch.types import Samples, to_samples
 
-MIN_RATE: Final = 1_000  # Hz: a lower sampling rate is an error
-MAX_RATE: Final = 768_000  # Hz: a higher sampling rate is an error
 JITTER: Final = 0.1  # seconds: a smaller deviation of a frame's time is not a gap
 JITTER_AFTER_DAMAGE: Final = 0.01  # seconds: less than a frame, which lasts 20 ms in most codecs
 MAX_GAP: Final = 86_400.0  # seconds: a larger gap comes from an absurd time stamp
@@ -161,10 +159,11 @@ class MediaDecoder:
         frame = next(self._frames, None)
         if frame is None:
             raise AudioError(self._no_sound(), source=self._name) from self._track.cut_off
-        if not MIN_RATE <= frame.sample_rate <= MAX_RATE:
+        if not MIN_SAMPLING_RATE <= frame.sample_rate <= MAX_SAMPLING_RATE:
             raise AudioError(
-                f"states a sampling rate of {frame.sample_rate} Hz, which is not between "
-                f"{MIN_RATE} and {MAX_RATE} Hz; check whether the header is damaged",
+                f"states a sampling rate of {frame.sample_rate} Hz, which is not "
+                f"between {MIN_SAMPLING_RATE} and {MAX_SAMPLING_RATE} Hz; check whether the header "
+                "is damaged",
                 source=self._name,
             )
         channels = frame.layout.nb_channels

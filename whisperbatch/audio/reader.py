@@ -31,9 +31,11 @@ from whisperbatch.audio.resampling import to_mono
 from whisperbatch.boundary import boundary, describe
 from whisperbatch.errors import AudioError, OptionError
 from whisperbatch.options import AudioOptions, checks
+from whisperbatch.text.messages import shown
 from whisperbatch.types import SAMPLING_RATE, Audio, Samples, Source, to_seconds
 
 ARRAY_NAME: Final = "<array>"
+MAX_PATH: Final = 4096  # characters: Linux's limit; other systems have lower limits
 
 
 class AudioReader:
@@ -161,11 +163,6 @@ def open_audio(source: Source | AudioReader, options: AudioOptions | None = None
             rate = SAMPLING_RATE if options.sampling_rate is None else options.sampling_rate
             return _open_array(Audio(source, rate), options)
         if isinstance(source, Audio):
-            if options.sampling_rate not in (None, source.sampling_rate):
-                raise OptionError(
-                    f"sampling_rate={options.sampling_rate} contradicts the Audio, which states "
-                    f"{source.sampling_rate}; leave the option out"
-                )
             return _open_array(source, options)
         return _open_media(name, source, options)
 
@@ -224,16 +221,23 @@ def _media_random_access(
 def _file(name: str, source: object) -> str | FileObject:
     """Return the path, URL or file object that FFmpeg reads."""
     if isinstance(source, str | PathLike):
-        path = fspath(source)
+        path = _path(source)
         if path == "-":
             return FileObject(name, _standard_input(name))
         if not isinstance(path, str):
-            raise AudioError(f"the path {path!r} is bytes; give a str or a pathlib.Path")
+            raise AudioError(f"the path {shown(path)} is bytes; give a str or a pathlib.Path")
+        if len(path) > MAX_PATH and "://" not in path:
+            too_long = AudioError(f"{shown(path)}: cannot be opened: it has {len(path)} characters")
+            too_long.source = path
+            raise too_long
         if "://" not in path:
             _check_path(Path(path))
         return path
     if isinstance(source, bytes | bytearray | memoryview):
-        data = source.tobytes() if isinstance(source, memoryview) else source
+        try:
+            data = source.tobytes() if isinstance(source, memoryview) else source
+        except ValueError as error:
+            raise AudioError(f"cannot be read: {describe(error)}", source=name) from error
         if not data:
             raise AudioError("is empty; give the bytes of a media file", source=name)
         return FileObject(name, io.BytesIO(data))
@@ -245,6 +249,13 @@ def _file(name: str, source: object) -> str | FileObject:
     )
 
 
+def _path(source: str | PathLike[str]) -> object:
+    try:
+        return fspath(source)
+    except Exception as error:  # an object of the caller may raise anything
+        raise AudioError(f"{shown(source)} is not a path") from error
+
+
 def _standard_input(name: str) -> object:
     if sys.stdin is None or sys.stdin.closed:
         raise AudioError("standard input is closed; give a file, or connect a pipe", source=name)
@@ -254,7 +265,7 @@ def _standard_input(name: str) -> object:
 def _name(source: object) -> str:
     """Return the name of a source for messages."""
     if isinstance(source, str | PathLike):
-        path = fspath(source)
+        path = _path(source)
         return "<stdin>" if path == "-" else str(path)
     if isinstance(source, np.ndarray | Audio):
         return ARRAY_NAME

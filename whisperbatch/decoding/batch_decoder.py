@@ -16,10 +16,11 @@ from whisperbatch.decoding.hallucinations import filter_hallucinations, keep_wor
 from whisperbatch.decoding.prompt_leakage import leaked_words, suspicious_words
 from whisperbatch.decoding.prompts import Context, Prompts
 from whisperbatch.decoding.retry import Retry
-from whisperbatch.decoding.row_decoder import RowDecoder, RowRequest, call_key
+from whisperbatch.decoding.row_decoder import RowDecoder, RowRequest, call_key, limited
 from whisperbatch.decoding.segments import TimedText, segment_by_sentence
 from whisperbatch.decoding.tokenizer import WhisperTokenizer
 from whisperbatch.decoding.words import AlignedWord
+from whisperbatch.decoding.work import first_limit
 from whisperbatch.options import PROMPT_RESET_TEMPERATURE, Options
 from whisperbatch.protocols import Engine, FeatureExtractor
 from whisperbatch.recording import Decision
@@ -89,10 +90,15 @@ class BatchDecoder:
     def _first_pass(self, rows: Sequence[Row], contexts: Sequence[Context]) -> list[DecodedRow]:
         """Encode the rows, except rows that have their encoder output, and decode them."""
         decoded_rows: dict[int, DecodedRow] = {}
-        for group in grouped([call_key(*pair) for pair in zip(rows, contexts, strict=True)]):
+        options = self._options
+        temperature = options.temperatures[0]
+        hypotheses = options.best_of if temperature else options.beam_size
+        limits = [first_limit(row.chunk, hypotheses) for row in rows]
+        keys = [call_key(*pair) for pair in zip(rows, contexts, strict=True)]
+        for group in grouped(list(zip(keys, limits, strict=True))):
             group_rows = [rows[index] for index in group]
             output = self._row_decoder.encode(group_rows)
-            if self._options.condition_on_previous_text:
+            if options.condition_on_previous_text:
                 # most rows are decoded twice: keep their encoder output
                 outputs = self._engine.split(output)
                 group_rows = [
@@ -103,7 +109,8 @@ class BatchDecoder:
                 self._request(row, contexts[index])
                 for row, index in zip(group_rows, group, strict=True)
             ]
-            results = self._row_decoder(output, requests, temperature=self._options.temperatures[0])
+            search = limited(options.search, limits[group[0]])
+            results = self._row_decoder(output, requests, search, temperature)
             decoded_rows |= dict(zip(group, results, strict=True))
         return [decoded_rows[index] for index in range(len(rows))]
 

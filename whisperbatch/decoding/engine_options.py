@@ -1,12 +1,15 @@
 """Options checked and completed for the model of one engine."""
 
 from dataclasses import replace
+from typing import Final
 
 from whisperbatch.decoding.prompts import Prompts
 from whisperbatch.decoding.tokenizer import WhisperTokenizer
 from whisperbatch.errors import OptionError
 from whisperbatch.options import LANGUAGE_DETECTION_OPTIONS, LanguageOptions, Options, checks
 from whisperbatch.protocols import Engine
+
+MIN_TEXT_TOKENS: Final = 10  # digits alone are a sensible vocabulary
 
 
 def options_for(engine: Engine, options: Options) -> Options:
@@ -19,12 +22,7 @@ def options_for(engine: Engine, options: Options) -> Options:
     """
     vocabulary = WhisperTokenizer(engine.tokenizer, multilingual=engine.is_multilingual)
     Prompts(options, vocabulary)
-    for token in options.suppress_tokens:
-        if token >= vocabulary.size:
-            raise OptionError(
-                f"suppress_tokens: model {engine.name} has no token {token}; "
-                f"the last token is {vocabulary.size - 1}"
-            )
+    _check_suppressed(engine, options, vocabulary)
     if engine.is_multilingual:
         for name, codes in (("language", (options.language,)), ("languages", options.languages)):
             for code in filter(None, codes):
@@ -53,6 +51,27 @@ def options_for(engine: Engine, options: Options) -> Options:
     # no language is detected, so the options of language detection have no effect
     defaults = {name: checks.default(LanguageOptions, name) for name in LANGUAGE_DETECTION_OPTIONS}
     return replace(options, language="en", **defaults)  # type: ignore[arg-type]  # mixed types
+
+
+def _check_suppressed(engine: Engine, options: Options, vocabulary: WhisperTokenizer) -> None:
+    """Refuse tokens that the model does not have, and tokens that every text needs."""
+    suppressed = set(options.suppress_tokens)
+    if (largest := max(suppressed, default=0)) >= vocabulary.size:
+        raise OptionError(
+            f"suppress_tokens: model {engine.name} has no token {largest}; "
+            f"the last token is {vocabulary.size - 1}"
+        )
+    if vocabulary.end_of_text in suppressed:
+        raise OptionError(
+            f"suppress_tokens contains {vocabulary.end_of_text}, the end of the text, without "
+            "which no text ends; leave it out"
+        )
+    text_tokens = sum(0 <= token < vocabulary.end_of_text for token in suppressed)
+    if vocabulary.end_of_text - text_tokens < MIN_TEXT_TOKENS:
+        raise OptionError(
+            f"suppress_tokens contains {text_tokens} of the {vocabulary.end_of_text} tokens of "
+            f"text; leave at least {MIN_TEXT_TOKENS}"
+        )
 
 
 def _check_translation(engine: Engine, options: Options) -> None:

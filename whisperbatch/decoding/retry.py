@@ -9,6 +9,9 @@ together:
     shift             the same speech at another place in Whisper's window, if too short to split
     no_repeat_ngram   no n-gram twice, if the text repeats itself
     sample            sampling at the next temperature, if Whisper's own thresholds fail
+
+The work of all retries of a chunk has a limit (work.py), so that no option can make a program stop
+for hours. The best text so far is used then, and the log says so.
 """
 
 import logging
@@ -21,6 +24,7 @@ from whisperbatch.decoding.audit import Audit, audit
 from whisperbatch.decoding.decoded_row import DecodedRow
 from whisperbatch.decoding.prompts import Context
 from whisperbatch.decoding.row_decoder import RowDecoder, RowRequest
+from whisperbatch.decoding.work import RetryBudget, request_work
 from whisperbatch.options import Options, SearchOptions
 from whisperbatch.protocols import FeatureExtractor
 from whisperbatch.rows import Row
@@ -84,12 +88,16 @@ class Retry:
             for decoded, context in zip(decoded_rows, contexts, strict=True)
         ]
         retried = [False] * len(decoded_rows)
-        while tries := self._next_tries(chunks):
+        budgets = [RetryBudget(decoded.chunk) for decoded in decoded_rows]
+        while tries := self._next_tries(chunks, budgets):
             for number, _, _ in tries:
                 retried[number] = True
             results = self._try([(row, step) for _, row, step in tries])
             for (number, row, step), new_rows in zip(tries, results, strict=True):
                 _replace_if_better(chunks[number], row, step, new_rows)
+        for decoded, budget in zip(decoded_rows, budgets, strict=True):
+            if budget.spent:
+                _report_limit(decoded)
         return [
             (tuple(row.decoded for row in rows), again)
             for rows, again in zip(chunks, retried, strict=True)
@@ -105,15 +113,29 @@ class Retry:
         return row
 
     def _next_tries(
-        self, chunks: Sequence[Sequence[_AuditedRow]]
+        self, chunks: Sequence[Sequence[_AuditedRow]], budgets: Sequence[RetryBudget]
     ) -> list[tuple[int, _AuditedRow, Step]]:
-        """Return the next remedy of every row that has one, with the number of the chunk."""
+        """Return the next remedy of every row that has one, with the number of the chunk.
+
+        A row whose chunk has spent its budget has no further remedy.
+        """
         tries = [
             (number, row, next(row.remedies, None))
             for number, rows in enumerate(chunks)
             for row in rows
         ]
-        return [(number, row, step) for number, row, step in tries if step]
+        return [
+            (number, row, step)
+            for number, row, step in tries
+            if step and budgets[number].take(self._work(row, step))
+        ]
+
+    def _work(self, row: _AuditedRow, step: Step) -> int:
+        """Return the work of a remedy; each part of a split can have the work of the whole row."""
+        remedy, temperature = step
+        hypotheses = self._options.best_of if temperature else self._beams(remedy)
+        work = request_work(row.decoded.chunk, hypotheses, self._options.max_new_tokens)
+        return 2 * work if remedy == "split" else work
 
     def _remedies(self, row: _AuditedRow) -> Iterator[Step]:
         """Yield the remedies for a row in order.
@@ -177,17 +199,36 @@ class Retry:
     def _row(self, chunk: Chunk, decoded: DecodedRow) -> Row:
         return Row.of(chunk, self._extractor, decoded.row.recording)
 
+    def _beams(self, remedy: Remedy) -> int:
+        beams = self._options.beam_size
+        return max(beams, RETRY_BEAMS) if remedy in ("beam", "no_repeat_ngram") else beams
+
     def _search_for(self, remedy: Remedy, decoded: DecodedRow) -> SearchOptions:
         search = self._options.search
         if remedy == "own_script":
             foreign = self._row_decoder.foreign_tokens(decoded.text_language)
             search = replace(search, suppress_tokens=(*search.suppress_tokens, *foreign))
-        if remedy in ("beam", "no_repeat_ngram"):
-            search = replace(search, beam_size=max(search.beam_size, RETRY_BEAMS))
+        if (beams := self._beams(remedy)) != search.beam_size:
+            search = replace(search, beam_size=beams)
         if remedy == "no_repeat_ngram":
             size = min(search.no_repeat_ngram_size or RETRY_NGRAM, RETRY_NGRAM)
             search = replace(search, no_repeat_ngram_size=size)
         return search
+
+
+def _report_limit(decoded: DecodedRow) -> None:
+    """Log that the retries of a chunk were stopped: as a warning once for each recording."""
+    recording = decoded.row.recording
+    log.log(
+        logging.INFO if recording.limited_chunks else logging.WARNING,
+        "recording %d, %.2f s to %.2f s: no more retries, because they reached the limit of work "
+        "for a chunk; the best text so far is used. Options that make every text fail, or ask for "
+        "very many beams or samples, cause this",
+        decoded.chunk.recording,
+        to_seconds(decoded.chunk.start),
+        to_seconds(decoded.chunk.end),
+    )
+    recording.limited_chunks += 1
 
 
 def _split_target(row: _AuditedRow) -> int:

@@ -102,8 +102,8 @@ class RowDecoder:
                 indices = group[start : start + size]
                 batch = [requests[index] for index in indices]
                 encoded = self.encode([request.row for request in batch])
-                limited = _limited(search, max_tokens_for(batch[0].row.chunk))
-                results = self(encoded, batch, limited, temperature)
+                limited_search = limited(search, max_tokens_for(batch[0].row.chunk))
+                results = self(encoded, batch, limited_search, temperature)
                 decoded_rows |= dict(zip(indices, results, strict=True))
         return [decoded_rows[index] for index in range(len(requests))]
 
@@ -194,7 +194,8 @@ class RowDecoder:
         return tuple(timed_texts)
 
 
-def _limited(search: SearchOptions, max_tokens: int) -> SearchOptions:
+def limited(search: SearchOptions, max_tokens: int) -> SearchOptions:
+    """Return the search with a lower maximum number of tokens, if `max_tokens` is lower."""
     if max_tokens < (search.max_new_tokens or MAX_NEW_TOKENS):
         return replace(search, max_new_tokens=max_tokens)
     return search

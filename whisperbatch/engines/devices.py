@@ -1,13 +1,14 @@
 """The device, the compute type and the number of threads that "auto" or 0 stand for."""
 
 from collections.abc import Iterator
-from typing import Final, Literal, get_args
+from typing import Final, Literal
 
 import ctranslate2
 
-from whisperbatch.engines.keywords import Device
+from whisperbatch.engines.keywords import check_device
 from whisperbatch.errors import OptionError
 from whisperbatch.machine import available_cpus
+from whisperbatch.text.messages import one_line, shown
 
 PREFERRED_COMPUTE_TYPES: Final = {
     # int8 is the fastest on a CPU, and its word error rate equals float32's within rounding
@@ -32,12 +33,12 @@ def choose_device(
     Raises:
         OptionError: the device is unknown or not present.
     """
-    if device not in get_args(Device):
-        raise OptionError(f"device={device!r} is none of {', '.join(get_args(Device))}")
+    check_device(device)
     if device == "cpu" or (device == "auto" and not device_count):
         if indexes != (0,):
             raise OptionError(
-                f"device_index={', '.join(map(str, indexes))} needs CUDA; the CPU has no index"
+                f"device_index={one_line(', '.join(map(str, indexes)))} needs CUDA; "
+                "the CPU has no index"
             )
         return "cpu"
     if not device_count:
@@ -72,7 +73,7 @@ def choose_compute_type(compute_type: str, device: str, indexes: tuple[int, ...]
         if compute_type not in names:
             number = f" {index}" if len(indexes) > 1 else ""
             raise OptionError(
-                f"compute_type={compute_type!r} is not supported by this machine's {device} "
+                f"compute_type={shown(compute_type)} is not supported by this machine's {device} "
                 f"device{number}; use auto, {', '.join(sorted(common))}"
             )
     return compute_type

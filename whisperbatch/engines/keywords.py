@@ -10,12 +10,13 @@ import re
 from collections.abc import Mapping
 from dataclasses import fields
 from importlib.metadata import PackageNotFoundError, version
-from typing import Any, Final, Literal, TypeAlias, get_args
+from typing import Any, Final, Literal, TypeAlias, cast, get_args
 
 from whisperbatch.engines.keyword_types import EngineKeywords
 from whisperbatch.engines.settings import SETTINGS, EngineSettings, OpenVinoComputeType
 from whisperbatch.errors import MissingExtraError, OptionError
-from whisperbatch.options import Options, hint_for
+from whisperbatch.options import Options, checks, hint_for, is_same, plain
+from whisperbatch.text.messages import one_line, shown
 
 MIN_OPENVINO: Final = (2026, 4)
 """In older versions, the result of a row depends on the other rows of its batch."""
@@ -61,23 +62,42 @@ def choose_settings(
         OptionError: see `load_engine`.
     """
     check_names(keywords)
-    keywords = {name: value for name, value in keywords.items() if value != _default(name)}
-    if isinstance(engine, EngineSettings):
+    device = check_device(device)
+    keywords = {name: plain(value) for name, value in keywords.items()}
+    keywords = {name: value for name, value in keywords.items() if not is_default(name, value)}
+    engine = cast("str | EngineSettings", plain(engine))
+    if issubclass(type(engine), EngineSettings):
         if keywords:
             raise OptionError(f"{next(iter(keywords))}: give this setting in the settings object")
-        return engine
+        return cast("EngineSettings", engine)
+    if type(engine) is not str or engine not in {"auto", *SETTINGS}:
+        hint = "; a settings class needs parentheses" if issubclass(type(engine), type) else ""
+        raise OptionError(f"engine={shown(engine)} is none of auto, {', '.join(SETTINGS)}{hint}")
     if engine == "auto":
         engine = "openvino" if openvino_fits(device, keywords) else "ctranslate2"
-    if not isinstance(engine, str) or engine not in SETTINGS:
-        hint = "; a settings class needs parentheses" if isinstance(engine, type) else ""
-        raise OptionError(f"engine={engine!r} is none of auto, {', '.join(SETTINGS)}{hint}")
     for name, value in keywords.items():
         if name not in _names(engine):
             others = " or ".join(repr(other) for other in SETTINGS if name in _names(other))
             raise OptionError(
-                f"{name}={value!r} has no effect with engine={engine!r}; give engine={others}"
+                f"{name}={shown(value)} has no effect with engine={engine!r}; give engine={others}"
             )
     return SETTINGS[engine](**keywords)
+
+
+def is_default(name: str, value: object) -> bool:
+    """Return whether a value is the default of a setting; 0 is not the default False."""
+    return is_same(value, setting_parameters()[name].default)
+
+
+def check_device(device: object) -> str:
+    """Return the device as a str.
+
+    Raises:
+        OptionError: the value is not the name of a device.
+    """
+    device = plain(device)
+    checks.choice("device", device, get_args(Device))
+    return cast("str", device)
 
 
 def check_names(keywords: Mapping[str, Any]) -> None:
@@ -93,7 +113,7 @@ def check_names(keywords: Mapping[str, Any]) -> None:
         if name in {field.name for field in fields(Options)}:
             raise OptionError(f"{name} is not a keyword of load; give {name} to transcribe")
         hint = hint_for(name, names) or "help(whisperbatch.load) lists all keywords"
-        raise OptionError(f"{name} is not a keyword of load; {hint}")
+        raise OptionError(f"{one_line(name)} is not a keyword of load; {hint}")
 
 
 def settings_of(keywords: Mapping[str, Any]) -> EngineSettings:
@@ -106,8 +126,10 @@ def settings_of(keywords: Mapping[str, Any]) -> EngineSettings:
         OptionError: see `load_engine`.
     """
     settings = dict(keywords)
-    engine, device = settings.pop("engine", "auto"), settings.pop("device", "auto")
-    return choose_settings("ctranslate2" if engine == "auto" else engine, device, settings)
+    engine, device = plain(settings.pop("engine", "auto")), settings.pop("device", "auto")
+    if type(engine) is str and engine == "auto":
+        engine = "ctranslate2"
+    return choose_settings(cast("str | EngineSettings", engine), device, settings)
 
 
 def openvino_fits(device: str, keywords: Mapping[str, Any]) -> bool:
@@ -115,7 +137,8 @@ def openvino_fits(device: str, keywords: Mapping[str, Any]) -> bool:
     if is_cuda(device):
         return False
     other = [name for name in keywords if name not in _names("openvino")]
-    if keywords.get("compute_type", "auto") not in get_args(OpenVinoComputeType):
+    compute_type = keywords.get("compute_type", "auto")
+    if type(compute_type) is str and compute_type not in get_args(OpenVinoComputeType):
         other.append("compute_type")
     if other:
         log.info("engine: not openvino, because of %s", ", ".join(other))
@@ -158,10 +181,6 @@ def check_openvino() -> None:
             f"OpenVINO {installed} is older than {needed}: "
             "pip install --upgrade 'whisperbatch[openvino]'"
         )
-
-
-def _default(name: str) -> object:
-    return setting_parameters()[name].default
 
 
 def _names(engine: str) -> set[str]:

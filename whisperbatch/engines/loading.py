@@ -7,7 +7,7 @@ from typing import Any, cast
 import ctranslate2
 
 from whisperbatch.engines.devices import choose_device
-from whisperbatch.engines.keywords import check_openvino, choose_settings
+from whisperbatch.engines.keywords import check_device, check_openvino, choose_settings
 from whisperbatch.engines.model_info import ModelInfo
 from whisperbatch.engines.settings import (
     CTranslate2Settings,
@@ -18,6 +18,7 @@ from whisperbatch.engines.settings import (
 from whisperbatch.errors import MissingExtraError, ModelError, OptionError
 from whisperbatch.models.registry import find_model
 from whisperbatch.protocols import Engine
+from whisperbatch.text.messages import shown
 
 log = logging.getLogger(__name__)
 
@@ -43,6 +44,7 @@ def load_engine(
         MissingExtraError: the engine's package is not installed.
         ModelError: the weights are missing or damaged.
     """
+    device = check_device(device)
     settings = choose_settings(engine, device, keywords)
     if isinstance(settings, TorchSettings):
         return _load_torch(model, device, settings)
@@ -50,7 +52,7 @@ def load_engine(
     if isinstance(settings, CTranslate2Settings):
         return _load_ctranslate2(info, device, settings)
     if not isinstance(settings, OpenVinoSettings):
-        raise OptionError(f"engine={engine!r} is not the settings of an engine")
+        raise OptionError(f"engine={shown(engine)} is not the settings of an engine")
     try:
         return _load_openvino(info, device, settings)
     except (ModelError, MissingExtraError) as error:

@@ -8,10 +8,11 @@ it: the types of keywords (keyword_types.py), the docstring of `load` and docs/r
 
 from dataclasses import dataclass
 from os import PathLike
-from typing import ClassVar, Final, Literal, TypeAlias, get_args
+from typing import Any, ClassVar, Final, Literal, TypeAlias, cast, get_args
 
 from whisperbatch.errors import OptionError
-from whisperbatch.options import SearchOptions
+from whisperbatch.options import SearchOptions, checks, convert_fields
+from whisperbatch.text.messages import shown
 
 Quantization: TypeAlias = Literal["hqq4", "int8"]
 GroupSize: TypeAlias = Literal[32, 64, 128]
@@ -19,6 +20,9 @@ OpenVinoComputeType: TypeAlias = Literal["auto", "int8", "int8_float32", "bfloat
 TorchComputeType: TypeAlias = Literal["auto", "float32", "bfloat16", "float16"]
 
 GROUP_SIZE: Final = 64  # the default
+MAX_DEVICE: Final = 1023  # number of a CUDA device
+MAX_INTER_THREADS: Final = 64  # batches at a time: more wait for each other, and need more memory
+MAX_INTRA_THREADS: Final = 1024  # more than any machine's cores
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,9 +56,9 @@ class CTranslate2Settings(EngineSettings):
         compute_type: type of the weights and of the arithmetic: "int8", "float16", "float32", or
             another type of CTranslate2. "auto": float16 on CUDA and int8 on a CPU, if the device
             supports the type.
-        inter_threads: number of batches computed at a time on each device.
-        intra_threads: CPU threads for each batch; 0 divides the cores between the batches. Refused
-            on CUDA.
+        inter_threads: number of batches computed at a time on each device, from 1 to 64.
+        intra_threads: CPU threads for each batch, from 0 to 1024; 0 divides the cores between the
+            batches. Refused on CUDA.
         flash_attention: compute attention with the Flash Attention 2 kernels, on CUDA only.
 
     Raises:
@@ -68,23 +72,29 @@ class CTranslate2Settings(EngineSettings):
     flash_attention: bool = False
 
     def __post_init__(self) -> None:
-        if isinstance(self.device_index, list):
-            object.__setattr__(self, "device_index", tuple(self.device_index))
-        numbers = {index for index in self.devices if type(index) is int}
-        if not numbers or len(numbers) < len(self.devices):
+        indexes = cast("Any", self.device_index)
+        if type(indexes) is list:
+            object.__setattr__(self, "device_index", tuple(indexes))
+        convert_fields(self, CTranslate2Settings)
+        for index in self.devices:
+            checks.integer("device_index", index, minimum=0, maximum=MAX_DEVICE)
+        if not self.devices or len(set(self.devices)) < len(self.devices):
             raise OptionError(
-                f"device_index={self.device_index!r} must be a device number, or several different "
-                "numbers"
+                f"device_index={shown(self.device_index)} must be a device number, or several "
+                "different numbers"
             )
-        if not isinstance(self.compute_type, str):
-            raise OptionError(f"compute_type={self.compute_type!r} must be a name such as 'int8'")
+        if type(self.compute_type) is not str:
+            raise OptionError(
+                f"compute_type={shown(self.compute_type)} must be a name such as 'int8'"
+            )
         _check_threads(self.inter_threads, self.intra_threads)
-        _check_boolean("flash_attention", self.flash_attention)
+        checks.boolean("flash_attention", self.flash_attention)
 
     @property
     def devices(self) -> tuple[int, ...]:
         """The numbers of the CUDA devices."""
-        return self.device_index if isinstance(self.device_index, tuple) else (self.device_index,)
+        indexes = cast("Any", self.device_index)
+        return indexes if type(indexes) is tuple else (indexes,)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,8 +105,9 @@ class OpenVinoSettings(EngineSettings):
         compute_type: "int8" stores the weights in 8 bits; "bfloat16" stores the weights as they
             are. Both compute in bfloat16 if the processor supports bfloat16, otherwise in float32.
             "int8_float32" and "float32" always compute in float32. "auto": int8.
-        inter_threads: number of batches computed at a time.
-        intra_threads: CPU threads for each batch; 0 divides the cores between the batches.
+        inter_threads: number of batches computed at a time, from 1 to 64.
+        intra_threads: CPU threads for each batch, from 0 to 1024; 0 divides the cores between the
+            batches.
 
     Raises:
         OptionError: a value has the wrong type or is out of range.
@@ -107,7 +118,8 @@ class OpenVinoSettings(EngineSettings):
     intra_threads: int = 0
 
     def __post_init__(self) -> None:
-        _check_choice("compute_type", self.compute_type, get_args(OpenVinoComputeType))
+        convert_fields(self, OpenVinoSettings)
+        checks.choice("compute_type", self.compute_type, get_args(OpenVinoComputeType))
         _check_threads(self.inter_threads, self.intra_threads)
 
 
@@ -140,23 +152,24 @@ class TorchSettings(EngineSettings):
     compile: bool = False
 
     def __post_init__(self) -> None:
+        convert_fields(self, TorchSettings)
         if type(self.device_index) is not int:
             raise OptionError(
-                f"device_index={self.device_index!r}: engine='torch' runs on one device"
+                f"device_index={shown(self.device_index)}: engine='torch' runs on one device; "
+                "give its number"
             )
-        _check_choice("compute_type", self.compute_type, get_args(TorchComputeType))
+        checks.integer("device_index", self.device_index, minimum=0, maximum=MAX_DEVICE)
+        checks.choice("compute_type", self.compute_type, get_args(TorchComputeType))
         if self.quantization is not None:
-            _check_choice("quantization", self.quantization, get_args(Quantization))
-        if self.group_size not in get_args(GroupSize):
-            choices = ", ".join(map(str, get_args(GroupSize)))
-            raise OptionError(f"group_size={self.group_size!r} is none of {choices}")
+            checks.choice("quantization", self.quantization, get_args(Quantization))
+        checks.choice("group_size", self.group_size, get_args(GroupSize))
         if self.quantization != "hqq4" and self.group_size != GROUP_SIZE:
             raise OptionError(
                 f"group_size={self.group_size} has no effect without quantization='hqq4'"
             )
-        if not isinstance(self.draft_model, str | PathLike | None):
-            raise OptionError(f"draft_model={self.draft_model!r} must be a name or a directory")
-        _check_boolean("compile", self.compile)
+        if self.draft_model is not None:
+            checks.path("draft_model", self.draft_model)
+        checks.boolean("compile", self.compile)
 
     def check(self, options: SearchOptions) -> None:
         """Check that an engine with these settings honours these options.
@@ -185,20 +198,6 @@ If several engines have a setting, the type in the first of them includes the ty
 """
 
 
-def _check_choice(name: str, value: object, choices: tuple[str, ...]) -> None:
-    if value not in choices:
-        raise OptionError(f"{name}={value!r} is none of {', '.join(choices)}")
-
-
-def _check_boolean(name: str, value: object) -> None:
-    if not isinstance(value, bool):
-        raise OptionError(f"{name} must be True or False, not {value!r}")
-
-
 def _check_threads(inter_threads: object, intra_threads: object) -> None:
-    for name, value, minimum in (
-        ("inter_threads", inter_threads, 1),
-        ("intra_threads", intra_threads, 0),
-    ):
-        if isinstance(value, bool) or not isinstance(value, int) or value < minimum:
-            raise OptionError(f"{name}={value!r} must be a whole number, at least {minimum}")
+    checks.integer("inter_threads", inter_threads, minimum=1, maximum=MAX_INTER_THREADS)
+    checks.integer("intra_threads", intra_threads, minimum=0, maximum=MAX_INTRA_THREADS)

@@ -12,6 +12,7 @@ import difflib
 import logging
 import os
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from types import MappingProxyType
 from typing import Final, Literal
@@ -20,6 +21,7 @@ from whisperbatch.errors import ModelError
 from whisperbatch.models.files import read_json, read_text
 from whisperbatch.models.model_bin import read_headers
 from whisperbatch.models.packages import PACKAGES, package_folders, packaged_model
+from whisperbatch.text.messages import shown
 
 __all__ = ["available_models", "find_model"]
 
@@ -45,6 +47,8 @@ REPOSITORIES: Final[Mapping[str, str]] = MappingProxyType(
     }
 )
 """Name -> repository on the hub, as in faster-whisper."""
+
+MAX_PATH: Final = 4096  # characters of a directory
 
 HUB_FILES: Final = (
     "config.json",
@@ -112,11 +116,7 @@ def find_model(
         ModelError: the model is not found, or a file is missing or damaged; the message names the
             file and the remedy.
     """
-    text = os.fspath(name) if isinstance(name, str | os.PathLike) else ""
-    if not isinstance(text, str) or not text or "\0" in text:
-        raise ModelError(
-            f"model={name!r} is not a name; give a name such as 'base', or a directory"
-        )
+    text = _text(name)
     try:
         if (directory := _directory(name, Path(text))) is not None:
             log.info("model %s: a directory", text)
@@ -127,6 +127,18 @@ def find_model(
     except OSError as error:  # no permission for the directory, or the name is too long
         raise ModelError(f"model={text!r} cannot be read: {error.strerror or error}") from error
     return _from_hub(text, transformers=transformers)
+
+
+def _text(name: object) -> str:
+    """Return a name or path as text."""
+    with suppress(Exception):  # an object of the caller may raise anything
+        text = os.fspath(name)  # type: ignore[call-overload]  # any value
+        os.fsencode(text)  # a lone surrogate is no name
+        if isinstance(text, str) and text.strip() and len(text) <= MAX_PATH and "\0" not in text:
+            return text
+    raise ModelError(
+        f"model={shown(name)} is not a name; give a name such as 'base', or a directory"
+    )
 
 
 def _directory(name: str | os.PathLike[str], path: Path) -> Path | None:
@@ -215,7 +227,7 @@ def _from_hub(name: str, *, transformers: bool) -> Path:
                 )
             ) from error
     except HFValidationError as error:
-        raise ModelError(f"model={name!r} is neither a directory nor a repository") from error
+        raise ModelError(f"model={shown(name)} is neither a directory nor a repository") from error
     except Exception as error:
         raise ModelError(f"model {name}: Hugging Face cache: {_reason(error)}") from error
     log.info("model %s: downloading %s from the Hugging Face hub", name, repository)
@@ -252,7 +264,7 @@ def _unknown(name: str) -> ModelError:
     close = difflib.get_close_matches(name.lower(), REPOSITORIES, n=3)
     hint = f"did you mean {' or '.join(close)}? " if close else ""
     return ModelError(
-        f"model={name!r} is neither a directory nor a known name; {hint}"
+        f"model={shown(name)} is neither a directory nor a known name; {hint}"
         f"The names are {', '.join(available_models())}"
     )
 

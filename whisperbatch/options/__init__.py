@@ -20,6 +20,7 @@ The groups are dataclasses without slots: Python cannot inherit from several cla
 
 from whisperbatch.options import checks
 from whisperbatch.options.decoding import (
+    MAX_TEMPERATURE,
     PROMPT_RESET_TEMPERATURE,
     DecodeOptions,
     Task,
@@ -28,6 +29,8 @@ from whisperbatch.options.decoding import (
 from whisperbatch.options.groups import (
     DETECTION_OPTIONS,
     LANGUAGE_DETECTION_OPTIONS,
+    MAX_SAMPLING_RATE,
+    MIN_SAMPLING_RATE,
     AudioOptions,
     Channel,
     ChunkOptions,
@@ -48,12 +51,16 @@ from whisperbatch.options.signatures import (
     documented_fields,
     with_parameters,
 )
+from whisperbatch.options.values import convert_fields, is_number, is_same, plain
 
 __all__ = [
     "DETECTION_OPTIONS",
     "DETECTION_PARAMETERS",
     "LANGUAGE_DETECTION_OPTIONS",
     "MAX_NEW_TOKENS",
+    "MAX_SAMPLING_RATE",
+    "MAX_TEMPERATURE",
+    "MIN_SAMPLING_RATE",
     "OPTION_PARAMETERS",
     "PROMPT_RESET_TEMPERATURE",
     "AudioOptions",
@@ -72,9 +79,13 @@ __all__ = [
     "Timestamps",
     "VadOptions",
     "checks",
+    "convert_fields",
     "documented_fields",
     "for_detection",
     "hint_for",
+    "is_number",
+    "is_same",
+    "plain",
     "resolve",
     "with_parameters",
 ]

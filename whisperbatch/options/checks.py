@@ -1,13 +1,20 @@
-"""Checks of option values. Each check raises an OptionError that names the option."""
+"""Checks of option values. Each check raises an OptionError that names the option.
+
+The values have been converted by `values.plain`: the checks accept exact types only.
+"""
 
 import math
+import os
 from dataclasses import fields
 from typing import Final
 
 from whisperbatch.errors import OptionError
 from whisperbatch.text.languages import check_language
+from whisperbatch.text.messages import shown
 
 MAX_DURATION: Final = 1e9  # seconds: 30 years, longer than every recording
+MIN_CLIP: Final = 0.01  # seconds: one feature frame; the encoder sees nothing of a shorter clip
+MAX_TOKEN: Final = 99_999  # Whisper's vocabularies have up to 51,866 tokens
 
 
 def default(group: type, name: str) -> object:
@@ -31,36 +38,64 @@ def without_effect(group: object, names: tuple[str, ...], where: str) -> None:
             raise OptionError(f"{name} has no effect {where}; leave it out")
 
 
-def number(name: str, value: object, *, minimum: float, maximum: float = MAX_DURATION) -> None:
+def number(name: str, value: object, *, minimum: float, maximum: float) -> None:
     """Check for a finite number in a range."""
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise OptionError(f"{name} must be a number, not {value!r}")
-    if not minimum <= value <= maximum:
-        raise OptionError(f"{name}={value!r} is out of range: {_range(minimum, maximum)}")
+    if type(value) not in {int, float}:
+        raise OptionError(f"{name} must be a number, not {shown(value)}")
+    _in_range(name, value, minimum, maximum)
 
 
-def integer(name: str, value: object, *, minimum: int, maximum: float = math.inf) -> None:
+def integer(name: str, value: object, *, minimum: int, maximum: int) -> None:
     """Check for a whole number in a range."""
-    if isinstance(value, bool) or not isinstance(value, int):
-        raise OptionError(f"{name} must be a whole number, not {value!r}")
-    if not minimum <= value <= maximum:
-        raise OptionError(f"{name}={value!r} is out of range: {_range(minimum, maximum)}")
+    if type(value) is not int:
+        raise OptionError(f"{name} must be a whole number, not {shown(value)}")
+    _in_range(name, value, minimum, maximum)
 
 
-def _range(minimum: float, maximum: float) -> str:
-    return f"at least {minimum:g}" if maximum == math.inf else f"from {minimum:g} to {maximum:g}"
+def _in_range(name: str, value: object, minimum: float, maximum: float) -> None:
+    if not minimum <= value <= maximum:  # type: ignore[operator]  # a number
+        raise OptionError(
+            f"{name}={shown(value)} is out of range: from {minimum:.12g} to {maximum:.12g}"
+        )
 
 
 def boolean(name: str, value: object) -> None:
     """Check for True or False."""
-    if not isinstance(value, bool):
-        raise OptionError(f"{name} must be True or False, not {value!r}")
+    if type(value) is not bool:
+        raise OptionError(f"{name} must be True or False, not {shown(value)}")
 
 
-def choice(name: str, value: object, choices: tuple[str, ...]) -> None:
+def choice(name: str, value: object, choices: tuple[str | int, ...]) -> None:
     """Check for a value out of `choices`."""
-    if value not in choices:
-        raise OptionError(f"{name}={value!r} is none of {', '.join(choices)}")
+    if type(value) not in {str, int} or value not in choices:
+        raise OptionError(f"{name}={shown(value)} is none of {', '.join(map(str, choices))}")
+
+
+def text(name: str, value: object, *, max_length: int) -> None:
+    """Check for text that is not blank and that UTF-8 can encode."""
+    if type(value) is not str:
+        raise OptionError(f"{name} must be text, not {shown(value)}")
+    if len(value) > max_length:
+        raise OptionError(f"{name} has {len(value)} characters; give at most {max_length}")
+    if not value.strip():
+        raise OptionError(f"{name} is empty; leave it out")
+    try:
+        value.encode()
+    except UnicodeEncodeError as error:
+        raise OptionError(
+            f"{name}={shown(value)}: character {error.start} is a lone surrogate, which is not "
+            "text; decode the text as UTF-8"
+        ) from error
+
+
+def path(name: str, value: object) -> None:
+    """Check for the path of a file or directory: text, or an object with a path."""
+    try:
+        valid = type(os.fspath(value)) is str  # type: ignore[call-overload]  # any value
+    except Exception as error:  # a foreign object may raise anything
+        raise OptionError(f"{name}={shown(value)} must be a name or a path") from error
+    if not valid:
+        raise OptionError(f"{name}={shown(value)} must be a name or a path")
 
 
 def room_for_speech(name: str, duration: float, pad: float) -> None:
@@ -89,41 +124,53 @@ def beam(beam_size: int, patience: float, length_penalty: float) -> None:
 
 def tokens(name: str, tokens: object, *, minimum: int) -> None:
     """Check for a tuple of token ids; `minimum` is -1 where -1 stands for the model's list."""
-    if not isinstance(tokens, tuple) or not all(type(token) is int for token in tokens):
-        raise OptionError(f"{name} must be a tuple of token ids, not {tokens!r}")
-    if any(token < minimum for token in tokens):
-        exception = ", or -1 for the model's own list" if minimum < 0 else ""
-        raise OptionError(f"{name}: a token id must be at least 0{exception}")
+    if type(tokens) is not tuple or not all(type(token) is int for token in tokens):
+        raise OptionError(f"{name} must be a tuple of token ids, not {shown(tokens)}")
+    for token in tokens:
+        if not minimum <= token <= MAX_TOKEN:
+            exception = ", or -1 for the model's own list" if minimum < 0 else ""
+            raise OptionError(
+                f"{name}: {shown(token)} is no token id: from 0 to {MAX_TOKEN}{exception}"
+            )
 
 
 def clips(clips: object) -> None:
     """Check for time ranges in seconds, in ascending order and without overlap."""
     form = "clip_timestamps must be a tuple of (start, end) pairs in seconds"
-    if not isinstance(clips, tuple):
-        raise OptionError(f"{form}, not {clips!r}")
+    if type(clips) is not tuple:
+        raise OptionError(f"{form}, not {shown(clips)}")
     position = 0.0
     for index, clip in enumerate(clips):
-        if not isinstance(clip, tuple) or len(clip) != 2:  # noqa: PLR2004 - a pair
-            raise OptionError(f"{form}; number {index} is {clip!r}")
+        if type(clip) is not tuple or len(clip) != 2:  # noqa: PLR2004 - a pair
+            raise OptionError(f"{form}; number {index} is {shown(clip)}")
         start, end = clip
-        number(f"clip_timestamps[{index}] start", start, minimum=0)
-        if end is None and index < len(clips) - 1:
-            raise OptionError("clip_timestamps: only the last range may have None as its end")
-        if end is not None:
-            number(f"clip_timestamps[{index}] end", end, minimum=0)
-        if start < position or (end is not None and end <= start):
+        number(f"clip_timestamps[{index}] start", start, minimum=0, maximum=MAX_DURATION)
+        if end is None:
+            if index < len(clips) - 1:
+                raise OptionError("clip_timestamps: only the last range may have None as its end")
+            end = math.inf
+        else:
+            number(f"clip_timestamps[{index}] end", end, minimum=0, maximum=MAX_DURATION)
+        if start < position or end <= start:
             raise OptionError(
-                f"clip_timestamps[{index}]={clip!r}: the end of a range must be after its start, "
-                "and ranges must be in ascending order, without overlap"
+                f"clip_timestamps[{index}]={shown(clip)}: the end of a range must be after its "
+                "start, and ranges must be in ascending order, without overlap"
             )
-        position = end if end is not None else math.inf
+        if round((end - start) / MIN_CLIP, 6) < 1:
+            raise OptionError(
+                f"clip_timestamps[{index}]={shown(clip)} is shorter than {MIN_CLIP} s, one frame "
+                "of the model's input; give a longer range"
+            )
+        position = end
 
 
 def languages(names: object) -> tuple[str, ...]:
     """Return the codes of languages given by code or English name; each may occur only once."""
-    if not isinstance(names, tuple):
-        raise OptionError(f"languages must be a tuple of codes such as ('en', 'fr'), not {names!r}")
+    if type(names) is not tuple:
+        raise OptionError(
+            f"languages must be a tuple of codes such as ('en', 'fr'), not {shown(names)}"
+        )
     codes = tuple(check_language(name, "languages") for name in names)
     if len(set(codes)) < len(codes):
-        raise OptionError(f"languages={names!r} contains a language twice; remove one of them")
+        raise OptionError(f"languages={shown(names)} contains a language twice; remove one of them")
     return codes

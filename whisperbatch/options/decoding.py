@@ -2,13 +2,19 @@
 
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Final, Literal, get_args
+from typing import Any, Final, Literal, cast, get_args
 
 from whisperbatch.errors import OptionError
 from whisperbatch.options import checks
+from whisperbatch.options.values import convert_fields
+from whisperbatch.text.messages import shown
 
 PROMPT_RESET_TEMPERATURE: Final = 0.5
 """Text sampled above this temperature is never the context of the next chunk (openai/whisper)."""
+
+MAX_TEMPERATURE: Final = 2.0  # above it, sampled tokens are all but unrelated to the speech
+MAX_TEMPERATURES: Final = 20
+MAX_CONTEXT_LENGTH: Final = 30_000  # characters: 219 tokens of at most 128 characters
 
 Timestamps = Literal["alignment", "tokens"]
 Task = Literal["transcribe", "translate"]
@@ -20,29 +26,30 @@ class DecodeOptions:
 
     Attributes:
         task: "transcribe" writes the spoken language; "translate" writes English.
-        batch_size: number of chunks that are decoded together, at least 1. A larger batch needs
+        batch_size: number of chunks that are decoded together, from 1 to 1024. A larger batch needs
             more memory. The text does not depend on the batch size.
-        temperature: 0 selects beam search or greedy search; a value above 0 (up to 10) selects
-            sampling. Several ascending values are a fallback: all chunks are decoded with the
-            first value; a chunk whose text is still repetitive or improbable after all other
-            retries is decoded again with the next value. In Python, several values are a tuple.
+        temperature: 0 selects beam search or greedy search; a value above 0 (up to 2) selects
+            sampling. Several ascending values (up to 20) are a fallback: all chunks are decoded
+            with the first value; a chunk whose text is still repetitive or improbable after all
+            other retries is decoded again with the next value. In Python, several values are a
+            tuple.
         best_of: number of hypotheses sampled for a chunk, from 1 to 100; the most probable
             hypothesis is used. Refused without a temperature above 0.
         seed: seed of the random numbers for sampling, from 0 to 2**32 - 1. Refused without a
             temperature above 0.
-        compression_ratio_threshold: a chunk whose text has a higher compression ratio repeats
-            itself and is decoded again; `hallucination_filter` then removes remaining
+        compression_ratio_threshold: a chunk whose text has a higher compression ratio (0 to 1000)
+            repeats itself and is decoded again; `hallucination_filter` then removes remaining
             repetitions. None switches this check off.
         log_prob_threshold: a chunk is decoded again if the average log-probability of its tokens is
-            below this value (0 or less). None switches this check off.
+            below this value (-1000 to 0). None switches this check off.
         no_speech_threshold: a chunk is silence if its no-speech probability is higher than this
             value (0 to 1) and its average log-probability is below `log_prob_threshold`. After all
             retries, its text is removed. If `log_prob_threshold` is None, the no-speech probability
             alone decides. None switches this check off.
-        coverage_threshold: if no word covers a stretch of more than this many seconds of speech,
-            the chunk is split in two and decoded again. None switches this check off. No effect
-            without `vad` or with `task="translate"`: a value other than the default is refused
-            then.
+        coverage_threshold: if no word covers a stretch of more than this many seconds of speech
+            (0 to 30), the chunk is split in two and decoded again. None switches this check off. No
+            effect without `vad` or with `task="translate"`: a value other than the default is
+            refused then.
         hallucination_filter: remove loops, text faster than a person can speak, text on silence,
             boilerplate on music and noise, and prompt leakage. The transcript's `omissions` list
             the removed text.
@@ -78,8 +85,9 @@ class DecodeOptions:
     word_timestamps: bool = False
 
     def __post_init__(self) -> None:
+        convert_fields(self, DecodeOptions)
         checks.choice("task", self.task, get_args(Task))
-        checks.integer("batch_size", self.batch_size, minimum=1)
+        checks.integer("batch_size", self.batch_size, minimum=1, maximum=1024)
         self._check_sampling()
         self._check_thresholds()
         self._check_context()
@@ -89,18 +97,20 @@ class DecodeOptions:
     @property
     def temperatures(self) -> tuple[float, ...]:
         """All temperatures: of the first decoding, then of the retries in their order."""
-        if isinstance(self.temperature, tuple):
-            return self.temperature
-        return (self.temperature,)
+        temperature = cast("Any", self.temperature)
+        return temperature if type(temperature) is tuple else (temperature,)
 
     def _check_sampling(self) -> None:
-        if not self.temperatures:
-            raise OptionError("temperature=() is empty; leave it out, or give (0.0,)")
+        if not 1 <= len(self.temperatures) <= MAX_TEMPERATURES:
+            raise OptionError(
+                f"temperature has {len(self.temperatures)} values; give from 1 to "
+                f"{MAX_TEMPERATURES}, for example (0.0, 0.2, 0.4)"
+            )
         for temperature in self.temperatures:
-            checks.number("temperature", temperature, minimum=0, maximum=10)
+            checks.number("temperature", temperature, minimum=0, maximum=MAX_TEMPERATURE)
         if any(later <= earlier for earlier, later in pairwise(self.temperatures)):
             raise OptionError(
-                f"temperature={self.temperature!r}: the values must be in ascending order"
+                f"temperature={shown(self.temperature)}: the values must be in ascending order"
             )
         checks.integer("best_of", self.best_of, minimum=1, maximum=100)
         checks.integer("seed", self.seed, minimum=0, maximum=2**32 - 1)
@@ -112,28 +122,31 @@ class DecodeOptions:
     def _check_thresholds(self) -> None:
         if self.compression_ratio_threshold is not None:
             checks.number(
-                "compression_ratio_threshold", self.compression_ratio_threshold, minimum=0
+                "compression_ratio_threshold",
+                self.compression_ratio_threshold,
+                minimum=0,
+                maximum=1000,  # zlib's limit is 1032
             )
         if self.log_prob_threshold is not None:
             checks.number(
                 "log_prob_threshold",
                 self.log_prob_threshold,
-                minimum=-checks.MAX_DURATION,
+                minimum=-1000,
                 maximum=0,
             )
         if self.no_speech_threshold is not None:
             checks.number("no_speech_threshold", self.no_speech_threshold, minimum=0, maximum=1)
         if self.coverage_threshold is not None:
-            checks.number("coverage_threshold", self.coverage_threshold, minimum=0)
+            checks.number("coverage_threshold", self.coverage_threshold, minimum=0, maximum=30)
         checks.boolean("hallucination_filter", self.hallucination_filter)
 
     def _check_context(self) -> None:
         for name in ("initial_prompt", "hotwords", "prefix"):
             text = getattr(self, name)
-            if name == "initial_prompt" and isinstance(text, tuple):
+            if name == "initial_prompt" and type(text) is tuple:
                 checks.tokens(name, text, minimum=0)
-            elif text is not None and not isinstance(text, str):
-                raise OptionError(f"{name} must be text, not {text!r}")
-            if text is not None and not (text.strip() if isinstance(text, str) else text):
-                raise OptionError(f"{name} is empty; leave it out")
+                if not text:
+                    raise OptionError(f"{name} is empty; leave it out")
+            elif text is not None:
+                checks.text(name, text, max_length=MAX_CONTEXT_LENGTH)
         checks.boolean("condition_on_previous_text", self.condition_on_previous_text)

@@ -5,6 +5,7 @@ from typing import Final, Literal, get_args
 
 from whisperbatch.errors import OptionError
 from whisperbatch.options import checks
+from whisperbatch.options.values import convert_fields
 from whisperbatch.text.languages import check_language
 
 LANGUAGE_DETECTION_OPTIONS: Final = (
@@ -13,6 +14,10 @@ LANGUAGE_DETECTION_OPTIONS: Final = (
     "language_detection_threshold",
 )
 """The options of language detection, which have no effect if the language is given."""
+
+MAX_TRACK: Final = 999  # FFmpeg reads at most 1000 streams of a file
+MIN_SAMPLING_RATE: Final = 1_000  # Hz
+MAX_SAMPLING_RATE: Final = 768_000  # Hz
 
 Channel = Literal["mix", "left", "right"]
 FeatureKind = Literal["whisper", "kaldi", "kaldi-mel", "kaldi-fbank"]
@@ -24,15 +29,15 @@ class AudioOptions:
     """Which part of a recording is read.
 
     Attributes:
-        track: number of the audio track to read, counted from 0. An array has only track 0.
+        track: number of the audio track to read, from 0 to 999. An array has only track 0.
         channel: "mix" mixes all channels: FFmpeg mixes three to eight channels by their positions;
             two channels, or more than eight, are averaged. "left" reads only the first channel,
             "right" only the second. An array has one channel, so "right" is refused.
         sampling_rate: sampling rate of an array, in Hz, from 1000 to 768000; None means 16000. A
             media file states its own rate, so a value given with a file is refused.
         clip_timestamps: time ranges (start, end) to transcribe, in seconds, in ascending order and
-            without overlap. The end of the last range may be None: the end of the recording.
-            Empty: the whole recording.
+            without overlap, each at least 0.01 s long. The end of the last range may be None: the
+            end of the recording. Empty: the whole recording.
     """
 
     track: int = 0
@@ -41,10 +46,16 @@ class AudioOptions:
     clip_timestamps: tuple[tuple[float, float | None], ...] = ()
 
     def __post_init__(self) -> None:
-        checks.integer("track", self.track, minimum=0)
+        convert_fields(self, AudioOptions)
+        checks.integer("track", self.track, minimum=0, maximum=MAX_TRACK)
         checks.choice("channel", self.channel, get_args(Channel))
         if self.sampling_rate is not None:
-            checks.integer("sampling_rate", self.sampling_rate, minimum=1)
+            checks.integer(
+                "sampling_rate",
+                self.sampling_rate,
+                minimum=MIN_SAMPLING_RATE,
+                maximum=MAX_SAMPLING_RATE,
+            )
         checks.clips(self.clip_timestamps)
 
 
@@ -59,9 +70,9 @@ class VadOptions:
         vad_onset: speech starts where its probability reaches this value, from 0 to 1.
         vad_offset: speech ends where its probability falls below this value for at least
             `min_silence_duration`; from 0 to `vad_onset`.
-        min_speech_duration: speech spans shorter than this are ignored. Margins do not count. No
-            effect without `vad`.
-        min_silence_duration: silence shorter than this does not end a speech span.
+        min_speech_duration: speech spans shorter than this (0 to 30) are ignored. Margins do not
+            count. No effect without `vad`.
+        min_silence_duration: silence shorter than this (0 to 30) does not end a speech span.
         speech_pad: margin before and after each speech span, from 0 to 5; at most half of the
             pause between two spans.
         max_speech_duration: longest speech span with its margins, from 1 to 30. A longer span is
@@ -78,6 +89,7 @@ class VadOptions:
     max_speech_duration: float = 30.0
 
     def __post_init__(self) -> None:
+        convert_fields(self, VadOptions)
         checks.boolean("vad", self.vad)
         checks.number("vad_onset", self.vad_onset, minimum=0, maximum=1)
         checks.number("vad_offset", self.vad_offset, minimum=0, maximum=1)
@@ -86,8 +98,8 @@ class VadOptions:
                 f"vad_offset={self.vad_offset} is above vad_onset={self.vad_onset}, so speech "
                 "would end as soon as it starts; lower vad_offset or raise vad_onset"
             )
-        checks.number("min_speech_duration", self.min_speech_duration, minimum=0)
-        checks.number("min_silence_duration", self.min_silence_duration, minimum=0)
+        checks.number("min_speech_duration", self.min_speech_duration, minimum=0, maximum=30)
+        checks.number("min_silence_duration", self.min_silence_duration, minimum=0, maximum=30)
         checks.number("speech_pad", self.speech_pad, minimum=0, maximum=5)
         checks.number("max_speech_duration", self.max_speech_duration, minimum=1, maximum=30)
         checks.room_for_speech("max_speech_duration", self.max_speech_duration, self.speech_pad)
@@ -103,17 +115,18 @@ class ChunkOptions:
     Attributes:
         chunk_length: longest chunk, in seconds, from 1 to 30 (Whisper's window). It must leave at
             least 1 s between two margins of `speech_pad`.
-        max_silence: longest pause inside a chunk, in seconds; a longer pause is shortened to this
-            length. None keeps all pauses unchanged.
+        max_silence: longest pause inside a chunk, in seconds, from 0 to 30; a longer pause is
+            shortened to this length. None keeps all pauses unchanged.
     """
 
     chunk_length: float = 30.0
     max_silence: float | None = None
 
     def __post_init__(self) -> None:
+        convert_fields(self, ChunkOptions)
         checks.number("chunk_length", self.chunk_length, minimum=1, maximum=30)
         if self.max_silence is not None:
-            checks.number("max_silence", self.max_silence, minimum=0)
+            checks.number("max_silence", self.max_silence, minimum=0, maximum=30)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -130,6 +143,7 @@ class FeatureOptions:
     features: FeatureKind = "whisper"
 
     def __post_init__(self) -> None:
+        convert_fields(self, FeatureOptions)
         checks.choice("features", self.features, get_args(FeatureKind))
 
 
@@ -173,6 +187,7 @@ class LanguageOptions:
     latin_names: bool = False
 
     def __post_init__(self) -> None:
+        convert_fields(self, LanguageOptions)
         if self.language is not None:
             object.__setattr__(self, "language", check_language(self.language))
         object.__setattr__(self, "languages", checks.languages(self.languages))

@@ -9,6 +9,7 @@ from typing import Final
 from whisperbatch.options.options import Options
 
 MIN_SIMILARITY: Final = 0.75  # difflib's ratio: below it, other words only share letters
+MAX_NAME: Final = 60  # characters that are compared with the names of options
 LOAD: Final = "a keyword of load"
 SECONDS: Final = "in seconds"
 NO_SPEAKERS: Final = ("", "speaker labels are not supported yet")
@@ -79,7 +80,7 @@ def hint_for(
     Returns:
         The hint, or "" if no name is close and the name is not known from other projects.
     """
-    keyword = name.lstrip("-").replace("-", "_").lower()
+    keyword = name.lstrip("-").replace("-", "_").lower()[:MAX_NAME]
     if keyword in OTHER_NAMES:
         here, remark = OTHER_NAMES[keyword]
         if not here:

@@ -9,6 +9,7 @@ from whisperbatch.options.groups import DETECTION_OPTIONS
 from whisperbatch.options.hints import hint_for
 from whisperbatch.options.keyword_types import DetectionKeywords, OptionKeywords
 from whisperbatch.options.options import Options
+from whisperbatch.text.messages import one_line
 
 
 def for_detection(**keywords: Unpack[DetectionKeywords]) -> Options:
@@ -30,11 +31,11 @@ def resolve(options: Options | None, **keywords: Unpack[OptionKeywords]) -> Opti
     Raises:
         OptionError: an option is unknown or wrong, or `options` is not an Options value.
     """
-    if options is not None and not isinstance(options, Options):
+    if options is not None and not issubclass(type(options), Options):
         raise OptionError(f"options must be an Options value, not {type(options).__name__}")
     names = {field.name for field in fields(Options)}
     for name in keywords:
         if name not in names:
             hint = hint_for(name) or "help(whisperbatch.Options) lists all options"
-            raise OptionError(f"{name} is not an option; {hint}")
+            raise OptionError(f"{one_line(name)} is not an option; {hint}")
     return replace(options or Options(), **keywords)

@@ -37,15 +37,15 @@ class Options(
     Attributes:
         Which part of a recording is read:
 
-        track: number of the audio track to read, counted from 0. An array has only track 0.
+        track: number of the audio track to read, from 0 to 999. An array has only track 0.
         channel: "mix" mixes all channels: FFmpeg mixes three to eight channels by their positions;
             two channels, or more than eight, are averaged. "left" reads only the first channel,
             "right" only the second. An array has one channel, so "right" is refused.
         sampling_rate: sampling rate of an array, in Hz, from 1000 to 768000; None means 16000. A
             media file states its own rate, so a value given with a file is refused.
         clip_timestamps: time ranges (start, end) to transcribe, in seconds, in ascending order and
-            without overlap. The end of the last range may be None: the end of the recording. Empty:
-            the whole recording.
+            without overlap, each at least 0.01 s long. The end of the last range may be None: the
+            end of the recording. Empty: the whole recording.
 
         How speech is found; durations are in seconds:
 
@@ -55,9 +55,9 @@ class Options(
         vad_onset: speech starts where its probability reaches this value, from 0 to 1.
         vad_offset: speech ends where its probability falls below this value for at least
             `min_silence_duration`; from 0 to `vad_onset`.
-        min_speech_duration: speech spans shorter than this are ignored. Margins do not count. No
-            effect without `vad`.
-        min_silence_duration: silence shorter than this does not end a speech span.
+        min_speech_duration: speech spans shorter than this (0 to 30) are ignored. Margins do not
+            count. No effect without `vad`.
+        min_silence_duration: silence shorter than this (0 to 30) does not end a speech span.
         speech_pad: margin before and after each speech span, from 0 to 5; at most half of the pause
             between two spans.
         max_speech_duration: longest speech span with its margins, from 1 to 30. A longer span is
@@ -68,8 +68,8 @@ class Options(
 
         chunk_length: longest chunk, in seconds, from 1 to 30 (Whisper's window). It must leave at
             least 1 s between two margins of `speech_pad`.
-        max_silence: longest pause inside a chunk, in seconds; a longer pause is shortened to this
-            length. None keeps all pauses unchanged.
+        max_silence: longest pause inside a chunk, in seconds, from 0 to 30; a longer pause is
+            shortened to this length. None keeps all pauses unchanged.
 
         The input of the encoder:
 
@@ -106,14 +106,14 @@ class Options(
 
         How the decoder searches for the tokens of a chunk:
 
-        beam_size: number of beams, from 1 to 100; 1 is greedy search. Sampling (`temperature` above
+        beam_size: number of beams, from 1 to 32; 1 is greedy search. Sampling (`temperature` above
             0) does not use it.
         patience: beam search ends when `beam_size` times `patience` hypotheses are finished; from
-            0.01 to 100. Refused with `beam_size=1`.
+            0.01 to 10. Refused with `beam_size=1`.
         length_penalty: the score of a hypothesis is divided by its length raised to this power;
             from -10 to 10. Refused with `beam_size=1`.
         repetition_penalty: a value above 1 makes tokens that the text of the chunk already contains
-            less probable; a value below 1 makes them more probable. From 0.01 to 100; 1 has no
+            less probable; a value below 1 makes them more probable. From 0.8 to 10; 1 has no
             effect.
         no_repeat_ngram_size: a sequence of this many tokens never occurs more than once in the text
             of a chunk; from 0 to 224. 0 allows all repetitions.
@@ -128,29 +128,30 @@ class Options(
         How the text of a chunk is chosen, checked and timed:
 
         task: "transcribe" writes the spoken language; "translate" writes English.
-        batch_size: number of chunks that are decoded together, at least 1. A larger batch needs
+        batch_size: number of chunks that are decoded together, from 1 to 1024. A larger batch needs
             more memory. The text does not depend on the batch size.
-        temperature: 0 selects beam search or greedy search; a value above 0 (up to 10) selects
-            sampling. Several ascending values are a fallback: all chunks are decoded with the first
-            value; a chunk whose text is still repetitive or improbable after all other retries is
-            decoded again with the next value. In Python, several values are a tuple.
+        temperature: 0 selects beam search or greedy search; a value above 0 (up to 2) selects
+            sampling. Several ascending values (up to 20) are a fallback: all chunks are decoded
+            with the first value; a chunk whose text is still repetitive or improbable after all
+            other retries is decoded again with the next value. In Python, several values are a
+            tuple.
         best_of: number of hypotheses sampled for a chunk, from 1 to 100; the most probable
             hypothesis is used. Refused without a temperature above 0.
         seed: seed of the random numbers for sampling, from 0 to 2**32 - 1. Refused without a
             temperature above 0.
-        compression_ratio_threshold: a chunk whose text has a higher compression ratio repeats
-            itself and is decoded again; `hallucination_filter` then removes remaining repetitions.
-            None switches this check off.
+        compression_ratio_threshold: a chunk whose text has a higher compression ratio (0 to 1000)
+            repeats itself and is decoded again; `hallucination_filter` then removes remaining
+            repetitions. None switches this check off.
         log_prob_threshold: a chunk is decoded again if the average log-probability of its tokens is
-            below this value (0 or less). None switches this check off.
+            below this value (-1000 to 0). None switches this check off.
         no_speech_threshold: a chunk is silence if its no-speech probability is higher than this
             value (0 to 1) and its average log-probability is below `log_prob_threshold`. After all
             retries, its text is removed. If `log_prob_threshold` is None, the no-speech probability
             alone decides. None switches this check off.
-        coverage_threshold: if no word covers a stretch of more than this many seconds of speech,
-            the chunk is split in two and decoded again. None switches this check off. No effect
-            without `vad` or with `task="translate"`: a value other than the default is refused
-            then.
+        coverage_threshold: if no word covers a stretch of more than this many seconds of speech (0
+            to 30), the chunk is split in two and decoded again. None switches this check off. No
+            effect without `vad` or with `task="translate"`: a value other than the default is
+            refused then.
         hallucination_filter: remove loops, text faster than a person can speak, text on silence,
             boilerplate on music and noise, and prompt leakage. The transcript's `omissions` list
             the removed text.

@@ -2,9 +2,12 @@
 
 import difflib
 from types import MappingProxyType
-from typing import Final
+from typing import Final, cast
 
 from whisperbatch.errors import OptionError
+from whisperbatch.text.messages import shown
+
+MAX_NAME: Final = 40  # characters that are compared with the names of languages
 
 # fmt: off
 LANGUAGES: Final = MappingProxyType(
@@ -50,14 +53,14 @@ def check_language(language: object, name: str = "language") -> str:
     Raises:
         OptionError: the value is neither a code nor a name; the message suggests a close one.
     """
-    if not isinstance(language, str):
-        raise OptionError(f"{name} must be a code such as 'en', not {language!r}")
-    text = language.strip().lower()
+    if not issubclass(type(language), str):
+        raise OptionError(f"{name} must be a code such as 'en', not {shown(language)}")
+    text = cast("str", language).strip().lower()
     if text in LANGUAGES:
         return text
     codes = {english: code for code, english in LANGUAGES.items()}
     if text in codes:
         return codes[text]
-    close = difflib.get_close_matches(text, [*LANGUAGES, *codes], n=1)
+    close = difflib.get_close_matches(text[:MAX_NAME], [*LANGUAGES, *codes], n=1)
     hint = f"did you mean {close[0]!r}?" if close else "give a code such as 'en', or None"
-    raise OptionError(f"{name}={language!r} is not a language of Whisper; {hint}")
+    raise OptionError(f"{name}={shown(language)} is not a language of Whisper; {hint}")

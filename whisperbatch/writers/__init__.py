@@ -17,6 +17,8 @@ from types import MappingProxyType
 from typing import Final
 
 from whisperbatch.errors import OptionError
+from whisperbatch.options import checks, plain
+from whisperbatch.text import shown
 from whisperbatch.types import Transcript
 from whisperbatch.writers import subtitles, tables
 from whisperbatch.writers.contents import check_contents
@@ -87,7 +89,7 @@ def render(
     """
     if not isinstance(transcript, Transcript):
         raise OptionError(f"transcript must be a Transcript, not {type(transcript).__name__}")
-    _check_format(format, f"format={format!r}")
+    _check_format(format, f"format={shown(format)}")
     if options is not None:
         check_file_options(options, (format,))
     check_contents(transcript)
@@ -127,11 +129,10 @@ def write(
         WriteError: the file cannot be written, a field of the transcript has the wrong type, or a
             time is not finite.
     """
-    if not isinstance(path, str | os.PathLike):
-        raise OptionError(f"path must be a path, not {path!r}")
+    checks.path("path", path)
     if format is None:
         format = Path(path).suffix[1:].lower()  # noqa: A001 - the name of the parameter
-        _check_format(format, f"the suffix of {os.fspath(path)!r}")
+        _check_format(format, f"the suffix of path={shown(os.fspath(path))}")
     return write_text_atomically(path, render(transcript, format, options))
 
 
@@ -147,8 +148,9 @@ def _check_words(transcript: Transcript, layout: SubtitleOptions) -> None:
 
 def _check_format(format: object, subject: str) -> None:  # noqa: A002 - as in `write`
     """Refuse an unknown format; `subject` begins the message."""
-    if format in FORMATS:
+    name = plain(format)
+    if type(name) is str and name in FORMATS:
         return
-    near = difflib.get_close_matches(str(format).lower(), FORMATS, n=1)
+    near = difflib.get_close_matches(shown(name).strip("'").lower(), FORMATS, n=1)
     hint = f"did you mean {near[0]!r}?" if near else f"the formats are {', '.join(FORMATS)}"
     raise OptionError(f"{subject} is not a format; {hint}")

@@ -8,7 +8,7 @@ from typing import Final, TypeAlias
 from typing_extensions import Self
 
 from whisperbatch.errors import OptionError
-from whisperbatch.options import checks
+from whisperbatch.options import checks, convert_fields
 
 MAX_LIMIT: Final = 1000  # columns, lines, words: more than any screen shows
 
@@ -78,6 +78,7 @@ class SubtitleOptions(_FormatOptions):
     highlight_words: bool = False
 
     def __post_init__(self) -> None:
+        convert_fields(self, SubtitleOptions)
         for name in ("max_line_width", "max_line_count", "max_words_per_line"):
             if getattr(self, name) is not None:
                 checks.integer(name, getattr(self, name), minimum=1, maximum=MAX_LIMIT)
@@ -108,6 +109,7 @@ class TableOptions(_FormatOptions):
     spreadsheet_safe: bool = True
 
     def __post_init__(self) -> None:
+        convert_fields(self, TableOptions)
         checks.boolean("spreadsheet_safe", self.spreadsheet_safe)
 
 
@@ -120,7 +122,7 @@ def check_file_options(options: FileOptions, formats: Collection[str]) -> None:
     Raises:
         OptionError: an option has no effect; the message names the option.
     """
-    if not isinstance(options, SubtitleOptions | TableOptions):
+    if not issubclass(type(options), SubtitleOptions | TableOptions):
         raise OptionError(
             f"options must be a SubtitleOptions or TableOptions value, not {type(options).__name__}"
         )

@@ -103,3 +103,12 @@ def test_error_of_the_source_is_raised() -> None:
         [list(blocks) for _, blocks in clips(broken(), ((0.0, None),))]
     with pytest.raises(OSError, match="unplugged"):
         list(clips(broken(), ((2.0, None),)))
+
+
+def test_ranges_without_room_for_speech_are_skipped() -> None:
+    source = Source(2 * SECOND, 1000)
+    ranges: Ranges = ((0.0, 0.05), (0.1, 0.2), (0.3, 0.35), (0.5, None))
+    clip_list = [(first, list(audio)) for first, audio in clips(source.blocks(), ranges, 1600)]
+    assert [first for first, _ in clip_list] == [1600, 8000]
+    np.testing.assert_array_equal(np.concatenate(clip_list[0][1]), source.samples[1600:3200])
+    np.testing.assert_array_equal(np.concatenate(clip_list[1][1]), source.samples[8000:])

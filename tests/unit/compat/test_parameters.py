@@ -8,8 +8,8 @@ import pytest
 
 from whisperbatch import OptionError, Options
 from whisperbatch.compat.faster_whisper import BatchedInferencePipeline, VadOptions, WhisperModel
+from whisperbatch.compat.faster_whisper._arguments import TranscribeArguments
 from whisperbatch.compat.faster_whisper._parameters import (
-    TranscribeArguments,
     effective_options,
     to_detection_options,
     to_options,

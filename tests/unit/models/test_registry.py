@@ -90,7 +90,8 @@ def test_values_that_are_not_names(name: Any) -> None:
 
 
 def test_name_too_long_for_the_file_system() -> None:
-    assert "cannot be read" in error_message("x" * 5000)
+    assert "cannot be read" in error_message("x" * 400)
+    assert "is not a name" in error_message("x" * 5000)
 
 
 def test_unreadable_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

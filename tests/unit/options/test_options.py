@@ -23,6 +23,7 @@ from whisperbatch.options import (
     for_detection,
     resolve,
 )
+from whisperbatch.text.messages import shown
 
 GROUPS = (
     *(AudioOptions, VadOptions, ChunkOptions, FeatureOptions, LanguageOptions),
@@ -39,9 +40,9 @@ CALLS = [
 ]
 
 WRONG_VALUES: dict[str, tuple[Any, ...]] = {
-    "track": (-1, "0", 1.0, True),
+    "track": (-1, "0", 1.0, True, 1000),
     "channel": ("middle", None, 0),
-    "sampling_rate": (0, -8000, "8000", 16000.0, True),
+    "sampling_rate": (0, 999, 768_001, -8000, "8000", 16000.0, True),
     "clip_timestamps": (
         [(0, 1)],
         (0, 1),
@@ -52,16 +53,18 @@ WRONG_VALUES: dict[str, tuple[Any, ...]] = {
         (("a", 2),),
         ((0, float("nan")),),
         ((0, 1, 2),),
+        ((0, 0.009),),
+        ((0, 1), (2, 2.00005)),
     ),
     "vad": (1, "yes", None),
     "vad_onset": (-0.1, 1.1, "0.5", None, float("nan"), True),
     "vad_offset": (-0.1, 1.1, 0.6, float("inf")),
-    "min_speech_duration": (-1, "1"),
-    "min_silence_duration": (-1, float("inf")),
+    "min_speech_duration": (-1, "1", 31),
+    "min_silence_duration": (-1, float("inf"), 31),
     "speech_pad": (-0.1, 6),
     "max_speech_duration": (0.5, 31, 1.1),
     "chunk_length": (0, 31, "30"),
-    "max_silence": (-1, "1"),
+    "max_silence": (-1, "1", 31),
     "features": ("fbank", None),
     "language": ("xx", "", 3, ("en",)),
     "languages": (["en"], "en", ("xx",), ("en", "English"), None),
@@ -72,26 +75,38 @@ WRONG_VALUES: dict[str, tuple[Any, ...]] = {
     "code_switching_output": ("hybrid text", None, "english"),
     "latin_names": (1, None, True),
     "task": ("summarize", None),
-    "batch_size": (0, 1.5, True, "8"),
-    "beam_size": (0, -1, 2.0),
-    "patience": (0, -1),
+    "batch_size": (0, 1.5, True, "8", 1025, 10**30),
+    "beam_size": (0, -1, 2.0, 33),
+    "patience": (0, -1, 11),
     "length_penalty": (float("nan"), "1"),
-    "repetition_penalty": (0, -1),
+    "repetition_penalty": (0, -1, 0.01, 0.79, 11),
     "no_repeat_ngram_size": (-1, 1.5),
     "suppress_blank": (1, None),
     "suppress_tokens": ([-1], -1, ("a",), (-2,), (True,), None),
     "max_initial_timestamp": (-1, 31, "1", 0.5),
     "max_new_tokens": (0, 225, 1.0),
-    "temperature": (-0.1, "0", None, (), (0.0, 0.0), (0.4, 0.2), [0.0], (0.0, "1"), True),
+    "temperature": (
+        -0.1,
+        2.1,
+        tuple(n / 10 for n in range(21)),
+        "0",
+        None,
+        (),
+        (0.0, 0.0),
+        (0.4, 0.2),
+        [0.0],
+        (0.0, "1"),
+        True,
+    ),
     "best_of": (0, 1.5, 3),
     "seed": (-1, 2**32, "0", 7),
-    "compression_ratio_threshold": (-1, "2.4"),
-    "log_prob_threshold": (0.5, "-1", True),
+    "compression_ratio_threshold": (-1, "2.4", 1001),
+    "log_prob_threshold": (0.5, "-1", True, -1001),
     "no_speech_threshold": (-0.1, 1.1, "0.6"),
-    "coverage_threshold": (-1, "1"),
+    "coverage_threshold": (-1, "1", 31),
     "hallucination_filter": (1, None),
     "initial_prompt": ("", "  ", (), (-1,), (1.5,), [1], 3),
-    "hotwords": ("", " ", 3, ("a",)),
+    "hotwords": ("", " ", 3, ("a",), "x" * 30_001),
     "prefix": ("", " ", 3),
     "condition_on_previous_text": (1, None, "yes"),
     "timestamps": ("words", None),
@@ -106,7 +121,7 @@ def test_every_option_has_wrong_values() -> None:
 @pytest.mark.parametrize(
     ("name", "value"),
     [
-        pytest.param(name, value, id=f"{name}={value!r}")
+        pytest.param(name, value, id=f"{name}={shown(value)}")
         for name, values in WRONG_VALUES.items()
         for value in values
     ],
@@ -298,11 +313,8 @@ def test_beam_search_must_finish_at_least_one_hypothesis() -> None:
 )
 @pytest.mark.parametrize("value", [10**400, 1e308, -(10**400)])
 def test_huge_numbers(name: str, value: float) -> None:
-    if name in ("batch_size", "track") and value == 10**400:
-        assert getattr(make_options(**{name: value}), name) == value
-    else:
-        with pytest.raises(OptionError, match=name):
-            make_options(**{name: value})
+    with pytest.raises(OptionError, match=name):
+        make_options(**{name: value})
 
 
 @pytest.mark.parametrize("name", ["vad_onset", "vad_offset", "min_silence_duration", "speech_pad"])

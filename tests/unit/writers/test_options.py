@@ -184,7 +184,7 @@ def test_unknown_formats_are_refused_before_anything_is_written(
 
 def test_a_number_is_not_a_path() -> None:
     wrong: Any = 3
-    with pytest.raises(OptionError, match="path must be a path, not 3"):
+    with pytest.raises(OptionError, match="path=3 must be a name or a path"):
         write(TRANSCRIPT, wrong)
 
 

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
 from whisperbatch.errors import OptionError
+from whisperbatch.text import shown
 
 
 def parse_clips(value: object) -> tuple[tuple[float, float | None], ...]:
@@ -20,10 +21,10 @@ def parse_clips(value: object) -> tuple[tuple[float, float | None], ...]:
         if isinstance(value, str):
             value = [float(time) for time in value.split(",") if time.strip()]
         clips = _time_ranges(cast("Sequence[Any]", value or ()))
-    except (TypeError, ValueError, KeyError) as error:
+    except Exception as error:  # a foreign object may raise anything
         raise OptionError(
-            f"clip_timestamps={value!r} is neither times such as '10,20,30', a list of times, nor "
-            "a list of {'start': 10, 'end': 20}"
+            f"clip_timestamps={shown(value)} is neither times such as '10,20,30', a list of times, "
+            "nor a list of {'start': 10, 'end': 20}"
         ) from error
     return () if clips == ((0, None),) else clips
 

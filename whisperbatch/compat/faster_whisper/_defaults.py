@@ -30,4 +30,4 @@ def implicit(value: T) -> T:
 
 def is_explicit(value: object) -> bool:
     """Return whether a program passed the value: it is not a default made by `implicit`."""
-    return not isinstance(value, _ImplicitInt | _ImplicitBool)
+    return not issubclass(type(value), _ImplicitInt | _ImplicitBool)

@@ -2,19 +2,21 @@
 
 import logging
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import numpy as np
 import numpy.typing as npt
 
 from whisperbatch import Transcriber
+from whisperbatch.compat.faster_whisper._arguments import flag
 from whisperbatch.compat.faster_whisper._parameters import detection_keywords, detection_options
 from whisperbatch.compat.faster_whisper._session import seconds_of_speech
 from whisperbatch.compat.faster_whisper._sources import as_source, second_source
 from whisperbatch.errors import OptionError
 from whisperbatch.features import silence_value
 from whisperbatch.language import decide
-from whisperbatch.options import Options
+from whisperbatch.options import Options, checks, plain
+from whisperbatch.text import shown
 from whisperbatch.types import WINDOW_FRAMES, LanguageScores
 
 Detected = tuple[str, float, list[tuple[str, float]]]
@@ -54,7 +56,10 @@ def detect_in_features(
         OptionError: the shape of the features does not fit the model.
     """
     engine = asr.engine
-    features = np.asarray(features, np.float32)
+    try:
+        features = np.asarray(features, np.float32)
+    except Exception as error:  # a foreign object may raise anything
+        raise OptionError(f"features={shown(features)} must be an array of float32") from error
     if features.ndim != 2 or features.shape[0] != engine.n_mels or not features.shape[1]:  # noqa: PLR2004
         raise OptionError(
             f"features have shape {features.shape}, not (n_mels, n_frames): this model has "
@@ -79,26 +84,32 @@ def detect_multi_segment(
     asr: Transcriber, audio: object, params: Mapping[str, Any]
 ) -> dict[str, str | float | None]:
     """Detect the language; see `WhisperModel.detect_language_multi_segment`."""
+    if not issubclass(type(params), Mapping):
+        raise OptionError(f"params must be a dict, not {shown(params)}")
     if unknown := [name for name in params if name not in DEFAULT_PARAMS]:
-        raise OptionError(f"params: {unknown[0]!r} is none of {', '.join(DEFAULT_PARAMS)}")
+        raise OptionError(f"params: {shown(unknown[0])} is none of {', '.join(DEFAULT_PARAMS)}")
     values = {**DEFAULT_PARAMS, **params}
+    values["multilingual"] = flag("multilingual", values["multilingual"])
+    min_fraction = plain(values["speech_percentage_threshold"])
+    if min_fraction is not None:
+        checks.number("speech_percentage_threshold", min_fraction, minimum=0, maximum=1)
     if values["multilingual"]:
         log.warning("multilingual=True: only the language with the most speech is returned")
     silence = values["vad_min_silence_duration"]
     options = detection_options(
-        vad_filter=values["vad_filter"],
+        vad_filter=flag("vad_filter", values["vad_filter"]),
         vad_parameters=None if silence is None else {"min_silence_duration_ms": silence},
         segments=values["language_detection_segments"],
         threshold=values["language_threshold"],
     )
-    source, min_fraction = as_source(audio), values["speech_percentage_threshold"]
+    source = as_source(audio)
     if min_fraction is not None and options.vad:
         if (second := second_source(source)) is None:
             raise OptionError(
                 "speech_percentage_threshold needs a recording that can be read twice; leave it out"
             )
         speech, duration = seconds_of_speech(second, options)
-        if speech < min_fraction * duration:
+        if speech < cast("float", min_fraction) * duration:
             return {"language_code": None, "language_confidence": 1.0}
     detection = asr.detect_language(source, **detection_keywords(options))
     if detection.language is None:

@@ -4,11 +4,9 @@ Parameters that need another parameter are ignored without it, as faster-whisper
 `best_of` needs a temperature, `patience` a beam, and `vad_parameters` needs `vad_filter`.
 """
 
-import re
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any, Final, cast
 
+from whisperbatch.compat.faster_whisper._arguments import TranscribeArguments, faster_whisper_names
 from whisperbatch.compat.faster_whisper._clips import parse_clips
 from whisperbatch.compat.faster_whisper._defaults import implicit, is_explicit
 from whisperbatch.compat.faster_whisper._results import TranscriptionOptions
@@ -16,6 +14,7 @@ from whisperbatch.compat.faster_whisper.vad import vad_keywords
 from whisperbatch.errors import OptionError
 from whisperbatch.options import (
     DETECTION_OPTIONS,
+    MAX_TEMPERATURE,
     PROMPT_RESET_TEMPERATURE,
     DetectionKeywords,
     OptionKeywords,
@@ -23,8 +22,11 @@ from whisperbatch.options import (
     SearchOptions,
     checks,
     for_detection,
+    is_number,
+    plain,
     resolve,
 )
+from whisperbatch.text import shown
 from whisperbatch.types import WINDOW, to_seconds
 
 TEMPERATURES: Final = [0.0, 0.2, 0.4, 0.6, 0.8, 1.0]
@@ -35,63 +37,6 @@ SUPPRESSED_TOKENS: Final = [-1]
 
 PREPENDED: Final = "\"'“¿([{-"
 APPENDED: Final = "\"'.。,，!！?？:：”)]}、"  # noqa: RUF001 - full-width punctuation
-
-FASTER_WHISPER_NAMES: Final = {
-    "vad_onset": "threshold of vad_parameters",
-    "vad_offset": "neg_threshold of vad_parameters",
-    "min_speech_duration": "min_speech_duration_ms of vad_parameters",
-    "max_speech_duration": "max_speech_duration_s of vad_parameters",
-    "min_silence_duration": "min_silence_duration_ms of vad_parameters",
-    "speech_pad": "speech_pad_ms of vad_parameters",
-    "vad": "vad_filter",
-}
-"""faster-whisper's names of our options, where the names differ."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class TranscribeArguments:
-    """The arguments of a call of faster-whisper's `transcribe`; tokens of a prompt are a tuple."""
-
-    language: str | None
-    task: str
-    log_progress: bool
-    beam_size: int
-    best_of: int
-    patience: float
-    length_penalty: float
-    repetition_penalty: float
-    no_repeat_ngram_size: int
-    temperature: float | Sequence[float]
-    compression_ratio_threshold: float | None
-    log_prob_threshold: float | None
-    no_speech_threshold: float | None
-    condition_on_previous_text: bool
-    prompt_reset_on_temperature: float
-    initial_prompt: str | Iterable[int] | None
-    prefix: str | None
-    suppress_blank: bool
-    suppress_tokens: Sequence[int] | None
-    without_timestamps: bool
-    max_initial_timestamp: float
-    word_timestamps: bool
-    prepend_punctuations: str
-    append_punctuations: str
-    multilingual: bool
-    vad_filter: bool
-    vad_parameters: object
-    max_new_tokens: int | None
-    chunk_length: int | None
-    clip_timestamps: object
-    hallucination_silence_threshold: float | None
-    hotwords: str | None
-    language_detection_threshold: float | None
-    language_detection_segments: int
-    batch_size: int = 8
-
-    def __post_init__(self) -> None:
-        prompt = self.initial_prompt
-        if prompt is not None and not isinstance(prompt, str):  # an iterator can be read only once
-            object.__setattr__(self, "initial_prompt", tuple(int(token) for token in prompt))
 
 
 def to_options(
@@ -108,6 +53,7 @@ def to_options(
         OptionError: a parameter cannot be honoured.
     """
     _check_supported(arguments)
+    suppressed = arguments.suppress_tokens
     keywords: OptionKeywords = {
         "task": cast("Any", arguments.task),
         "batch_size": arguments.batch_size,
@@ -117,7 +63,7 @@ def to_options(
         "log_prob_threshold": arguments.log_prob_threshold,
         "no_speech_threshold": arguments.no_speech_threshold,
         "suppress_blank": arguments.suppress_blank,
-        "suppress_tokens": tuple(arguments.suppress_tokens or ()),
+        "suppress_tokens": cast("Any", () if suppressed is None else suppressed),
         "word_timestamps": arguments.word_timestamps,
         "max_new_tokens": arguments.max_new_tokens,
         "condition_on_previous_text": _uses_previous_text(arguments),
@@ -128,9 +74,10 @@ def to_options(
         ),
         **_language_keywords(arguments, language, multilingual=multilingual),
     }
-    if arguments.chunk_length:
+    if arguments.chunk_length is not None and not is_number(arguments.chunk_length, 0):
         keywords["chunk_length"] = arguments.chunk_length
-    return _resolve(lambda: resolve(None, **keywords))
+    with faster_whisper_names():
+        return resolve(None, **keywords)
 
 
 def to_detection_options(arguments: TranscribeArguments) -> Options:
@@ -160,7 +107,8 @@ def detection_options(
     speech = _speech_keywords(vad_filter, vad_parameters, clip_timestamps)
     speech.pop("max_speech_duration", None)
     keywords: OptionKeywords = {**speech, **_detection_window_keywords(segments, threshold)}
-    return _resolve(lambda: for_detection(**cast("DetectionKeywords", keywords)))
+    with faster_whisper_names():
+        return for_detection(**cast("DetectionKeywords", keywords))
 
 
 def detection_keywords(options: Options) -> DetectionKeywords:
@@ -212,15 +160,17 @@ def _check_supported(arguments: TranscribeArguments) -> None:
     if arguments.word_timestamps:
         for name, default in (("prepend", PREPENDED), ("append", APPENDED)):
             marks = getattr(arguments, f"{name}_punctuations")
-            if marks != default:
+            if type(marks) is not str or marks != default:
                 raise OptionError(
-                    f"{name}_punctuations={marks!r} cannot be honoured: the marks that belong to a "
-                    "word are fixed here; leave it out"
+                    f"{name}_punctuations={shown(marks)} cannot be honoured: the marks that "
+                    "belong to a word are fixed here; leave it out"
                 )
     reset = arguments.prompt_reset_on_temperature
-    checks.number("prompt_reset_on_temperature", reset, minimum=0)
+    checks.number("prompt_reset_on_temperature", reset, minimum=0, maximum=checks.MAX_DURATION)
     # Only text of the first temperature is ever used as context.
     first = _temperatures(arguments)[:1]
+    for temperature in first:
+        checks.number("temperature", temperature, minimum=0, maximum=MAX_TEMPERATURE)
     if _uses_previous_text(arguments) and any(
         (temperature > reset) != (temperature > PROMPT_RESET_TEMPERATURE) for temperature in first
     ):
@@ -230,7 +180,9 @@ def _check_supported(arguments: TranscribeArguments) -> None:
         )
     if arguments.hallucination_silence_threshold is not None:
         silence = arguments.hallucination_silence_threshold
-        checks.number("hallucination_silence_threshold", silence, minimum=0)
+        checks.number(
+            "hallucination_silence_threshold", silence, minimum=0, maximum=checks.MAX_DURATION
+        )
 
 
 def _uses_previous_text(arguments: TranscribeArguments) -> bool:
@@ -243,10 +195,9 @@ def _uses_previous_text(arguments: TranscribeArguments) -> bool:
 
 
 def _temperatures(arguments: TranscribeArguments) -> tuple[float, ...]:
-    temperature = arguments.temperature
-    if isinstance(temperature, list | tuple):
-        return tuple(temperature)
-    return (cast("float", temperature),)
+    temperature = cast("Any", arguments.temperature)
+    values = temperature if type(temperature) in {list, tuple} else (temperature,)
+    return cast("tuple[float, ...]", tuple(map(plain, values)))
 
 
 def _search_keywords(arguments: TranscribeArguments) -> OptionKeywords:
@@ -255,13 +206,13 @@ def _search_keywords(arguments: TranscribeArguments) -> OptionKeywords:
         "beam_size": arguments.beam_size,
         "temperature": _temperatures(arguments),
     }
-    if arguments.beam_size != 1:
+    if not is_number(arguments.beam_size, 1):
         keywords["patience"] = arguments.patience
         keywords["length_penalty"] = arguments.length_penalty
-    if any(_temperatures(arguments)):
+    if not all(is_number(temperature, 0) for temperature in _temperatures(arguments)):
         keywords["best_of"] = arguments.best_of
-    default = checks.default(SearchOptions, "max_initial_timestamp")
-    if not arguments.without_timestamps and arguments.max_initial_timestamp != default:
+    default = SearchOptions.max_initial_timestamp
+    if not (arguments.without_timestamps or is_number(arguments.max_initial_timestamp, default)):
         keywords["timestamps"] = "tokens"
         keywords["max_initial_timestamp"] = arguments.max_initial_timestamp
     return keywords
@@ -272,7 +223,10 @@ def _prompt_keywords(arguments: TranscribeArguments) -> OptionKeywords:
     keywords = {}
     for name in ("initial_prompt", "prefix", "hotwords"):
         text = getattr(arguments, name)
-        if text.strip() if isinstance(text, str) else text:
+        empty = type(text) is tuple and not text
+        if type(text) is str:
+            empty = not text.strip()
+        if text is not None and not empty:
             keywords[name] = text
     return cast("OptionKeywords", keywords)
 
@@ -314,16 +268,3 @@ def _detection_window_keywords(segments: int, threshold: float | None) -> Option
         keywords["language_detection_segments"] = segments
         keywords["language_detection_length"] = to_seconds(WINDOW)
     return keywords
-
-
-def _resolve(build: Callable[[], Options]) -> Options:
-    """Return the options that `build` makes; an OptionError also gets faster-whisper's names."""
-    try:
-        return build()
-    except OptionError as error:
-        message = str(error)
-        names = [
-            name for name in FASTER_WHISPER_NAMES if re.search(rf"(?<!\w){name}(?!\w)", message)
-        ]
-        hint = "; ".join(f"{name} is {FASTER_WHISPER_NAMES[name]}" for name in names)
-        raise OptionError(f"{message} ({hint})" if hint else message) from error

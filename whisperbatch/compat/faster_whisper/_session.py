@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from whisperbatch import SegmentStream, Transcriber, chunk_audio, types
 from whisperbatch.audio import AudioReader, open_audio
 from whisperbatch.compat.faster_whisper._anomalies import without_anomalies
+from whisperbatch.compat.faster_whisper._arguments import TranscribeArguments
 from whisperbatch.compat.faster_whisper._parameters import (
-    TranscribeArguments,
     detection_keywords,
     effective_options,
     to_detection_options,

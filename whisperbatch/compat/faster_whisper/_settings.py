@@ -1,29 +1,48 @@
 """The settings of the engine, from the arguments of faster-whisper's model."""
 
-from collections.abc import Sequence
-from typing import Any, cast
+from collections.abc import Mapping
+from typing import Any, Final, cast
 
 from whisperbatch.engines.keyword_types import EngineKeywords
-from whisperbatch.engines.keywords import is_cuda, setting_parameters
+from whisperbatch.engines.keywords import check_device, is_cuda, is_default
+from whisperbatch.errors import OptionError
+from whisperbatch.options import is_same
+from whisperbatch.text import one_line, shown
+
+DEFAULTS: Final = {"tensor_parallel": False, "max_queued_batches": 0}
+"""Further arguments of CTranslate2's model, with the only values that are accepted."""
 
 
 def engine_settings(
-    device: str,
-    device_index: int | Sequence[int],
-    compute_type: str,
+    device: object,
+    device_index: object,
+    compute_type: object,
     **others: Any,  # noqa: ANN401 - several types
 ) -> EngineKeywords:
     """Return the settings that are not at their defaults.
 
     On CUDA the number of CPU threads has no effect, and faster-whisper accepts any number.
+
+    Raises:
+        OptionError: the device is unknown.
     """
     settings = {
-        "device_index": device_index if isinstance(device_index, int) else tuple(device_index),
-        "compute_type": "auto" if compute_type == "default" else compute_type,
+        "device_index": tuple(device_index) if type(device_index) is list else device_index,
+        "compute_type": "auto" if is_same(compute_type, "default") else compute_type,
         **others,
     }
-    if is_cuda(device):
+    if is_cuda(check_device(device)):
         del settings["intra_threads"]
-    defaults = setting_parameters()
-    given = {name: value for name, value in settings.items() if value != defaults[name].default}
+    given = {name: value for name, value in settings.items() if not is_default(name, value)}
     return cast("EngineKeywords", given)
+
+
+def check_model_arguments(arguments: Mapping[str, object]) -> None:
+    """Check the further arguments of CTranslate2's model.
+
+    Raises:
+        OptionError: an argument is unknown, or does not have its default.
+    """
+    for name, value in arguments.items():
+        if name not in DEFAULTS or not is_same(value, DEFAULTS[name]):
+            raise OptionError(f"{one_line(name)}={shown(value)} cannot be honoured; leave it out")

@@ -3,13 +3,18 @@
 import logging
 from collections.abc import Generator, Iterable, Mapping, Sequence
 from os import PathLike
-from typing import Any, BinaryIO, Final, Literal, cast
+from typing import Any, BinaryIO, cast
 
 import numpy as np
 import numpy.typing as npt
 
 from whisperbatch import Transcriber, load
 from whisperbatch.compat.faster_whisper import _detection, _session
+from whisperbatch.compat.faster_whisper._arguments import (
+    TranscribeArguments,
+    faster_whisper_names,
+    flag,
+)
 from whisperbatch.compat.faster_whisper._defaults import implicit
 from whisperbatch.compat.faster_whisper._features import FeatureExtractor
 from whisperbatch.compat.faster_whisper._parameters import (
@@ -17,7 +22,6 @@ from whisperbatch.compat.faster_whisper._parameters import (
     PREPENDED,
     SUPPRESSED_TOKENS,
     TEMPERATURES,
-    TranscribeArguments,
     detection_options,
 )
 from whisperbatch.compat.faster_whisper._results import (
@@ -26,11 +30,11 @@ from whisperbatch.compat.faster_whisper._results import (
     TranscriptionOptions,
     Word,
 )
-from whisperbatch.compat.faster_whisper._settings import engine_settings
+from whisperbatch.compat.faster_whisper._settings import check_model_arguments, engine_settings
 from whisperbatch.compat.faster_whisper.utils import model_to_load
 from whisperbatch.compat.faster_whisper.vad import VadOptions
 from whisperbatch.errors import OptionError
-from whisperbatch.text import LANGUAGES
+from whisperbatch.text import LANGUAGES, shown
 
 __all__ = [
     "BatchedInferencePipeline",
@@ -46,9 +50,6 @@ Audio = str | PathLike[str] | BinaryIO | npt.NDArray[np.float32]
 """A path, an open binary file, or samples at 16 kHz in any object with `__array__`."""
 
 Segments = tuple[Generator[Segment, None, None], TranscriptionInfo]
-
-DEFAULTS: Final = {"tensor_parallel": False, "max_queued_batches": 0}
-"""Further arguments of CTranslate2's model, with the only values that are accepted."""
 
 
 class CTranslate2Model:
@@ -123,29 +124,26 @@ class WhisperModel:
         use_auth_token: str | bool | None = None,
         **model_kwargs: object,
     ) -> None:
-        if files:
+        if files is not None and (type(files) is not dict or files):
             raise OptionError("files cannot be honoured; give the directory of the weights instead")
         flash_attention = model_kwargs.pop("flash_attention", False)
-        for name, value in model_kwargs.items():
-            if name not in DEFAULTS or value != DEFAULTS[name]:
-                raise OptionError(f"{name}={value!r} cannot be honoured; leave it out")
+        check_model_arguments(model_kwargs)
         self.logger = logging.getLogger(__name__)
-        self._asr = load(
-            model_to_load(
-                model_size_or_path,
-                download_root=download_root,
-                local_files_only=local_files_only,
-                revision=revision,
-                use_auth_token=use_auth_token,
-            ),
-            device=cast("Literal['auto', 'cpu', 'cuda']", device),
-            **engine_settings(
+        weights = model_to_load(
+            model_size_or_path,
+            download_root=download_root,
+            local_files_only=local_files_only,
+            revision=revision,
+            use_auth_token=use_auth_token,
+        )
+        with faster_whisper_names():
+            settings = engine_settings(
                 *(device, device_index, compute_type),
                 inter_threads=num_workers,
                 intra_threads=cpu_threads,
                 flash_attention=flash_attention,
-            ),
-        )
+            )
+            self._asr = load(weights, device=cast("Any", device), **settings)
         self._set_attributes()
 
     def _set_attributes(self) -> None:
@@ -257,7 +255,7 @@ class WhisperModel:
             AudioError: the recording cannot be read.
         """
         options = detection_options(
-            vad_filter=vad_filter,
+            vad_filter=flag("vad_filter", vad_filter),
             vad_parameters=vad_parameters,
             segments=language_detection_segments,
             threshold=language_detection_threshold,
@@ -287,7 +285,7 @@ class WhisperModel:
             OptionError: a parameter is unknown or cannot be honoured.
             AudioError: the recording cannot be read.
         """
-        return _detection.detect_multi_segment(self._asr, audio, params or {})
+        return _detection.detect_multi_segment(self._asr, audio, {} if params is None else params)
 
 
 class BatchedInferencePipeline:
@@ -299,7 +297,7 @@ class BatchedInferencePipeline:
 
     def __init__(self, model: WhisperModel) -> None:
         if not isinstance(model, WhisperModel):
-            raise OptionError(f"model must be a WhisperModel of {__name__}, not {model!r}")
+            raise OptionError(f"model must be a WhisperModel of {__name__}, not {shown(model)}")
         self.model = model
         self.last_speech_timestamp = 0.0
 

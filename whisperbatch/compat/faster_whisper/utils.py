@@ -5,10 +5,13 @@ from typing import Final
 
 from whisperbatch.errors import ModelError, OptionError
 from whisperbatch.models import HUB_FILES, REPOSITORIES, packaged_model
+from whisperbatch.options import checks, plain
+from whisperbatch.text import shown
 
 SECOND: Final = 1000  # ms
 MINUTE: Final = 60 * SECOND
 HOUR: Final = 60 * MINUTE
+MAX_NAME: Final = 1000  # characters of the name of a repository, a revision or a token
 
 __all__ = ["available_models", "download_model", "format_timestamp"]
 
@@ -43,9 +46,20 @@ def download_model(
         OptionError: the name is unknown.
         ModelError: the weights cannot be downloaded, or are not there with `local_files_only`.
     """
+    checks.text("size_or_id", plain(size_or_id), max_length=MAX_NAME)
+    _check_hub_arguments(
+        output_dir=output_dir,
+        local_files_only=local_files_only,
+        cache_dir=cache_dir,
+        revision=revision,
+        use_auth_token=use_auth_token,
+    )
     repository = REPOSITORIES.get(size_or_id, size_or_id)
     if "/" not in repository:
-        raise OptionError(f"{size_or_id!r} is not a model; choose one of {', '.join(REPOSITORIES)}")
+        raise OptionError(
+            f"size_or_id={shown(size_or_id)} is not a model; choose one of "
+            f"{', '.join(REPOSITORIES)}"
+        )
     if not output_dir and not revision and (installed := packaged_model(size_or_id)):
         return str(installed)
     import huggingface_hub  # noqa: PLC0415 - slow to import, and only needed here
@@ -67,6 +81,21 @@ def download_model(
         raise ModelError(f"model {size_or_id}: cannot get {repository}: {reason}") from error
 
 
+def _check_hub_arguments(
+    *, local_files_only: object, revision: object, use_auth_token: object, **directories: object
+) -> None:
+    if local_files_only is not None:
+        checks.boolean("local_files_only", plain(local_files_only))
+    for name, directory in directories.items():
+        if directory is not None:
+            checks.path(name, directory)
+    if revision is not None:
+        checks.text("revision", plain(revision), max_length=MAX_NAME)
+    token = plain(use_auth_token)
+    if token is not None and type(token) is not bool:
+        checks.text("use_auth_token", token, max_length=MAX_NAME)
+
+
 def model_to_load(
     name: str | os.PathLike[str],
     *,
@@ -76,6 +105,13 @@ def model_to_load(
     use_auth_token: str | bool | None,
 ) -> str:
     """Return the name or directory that `whisperbatch.load` loads for these arguments."""
+    checks.path("model_size_or_path", name)
+    _check_hub_arguments(
+        download_root=download_root,
+        local_files_only=local_files_only,
+        revision=revision,
+        use_auth_token=use_auth_token,
+    )
     text = os.fspath(name)
     hub_arguments = download_root or local_files_only or revision or use_auth_token
     if os.path.isdir(text) or not hub_arguments:  # noqa: PTH112 - returned unchanged
@@ -95,11 +131,13 @@ def format_timestamp(
     """Return a time as [HH:]MM:SS.mmm.
 
     Raises:
-        OptionError: the time is negative.
+        OptionError: the time is negative, or not a number.
     """
+    limit = checks.MAX_DURATION
+    checks.number("seconds", plain(seconds), minimum=-limit, maximum=limit)
     if seconds < 0:
         raise OptionError(f"seconds={seconds} is negative; give a time from 0")
-    total = round(seconds * SECOND)
+    total = round(float(seconds) * SECOND)
     hours = f"{total // HOUR:02d}:" if always_include_hours or total >= HOUR else ""
     minutes, within = total % HOUR // MINUTE, total % MINUTE
     return f"{hours}{minutes:02d}:{within // SECOND:02d}{decimal_marker}{within % SECOND:03d}"

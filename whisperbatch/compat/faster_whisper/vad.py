@@ -2,15 +2,17 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import numpy as np
 import numpy.typing as npt
 
 from whisperbatch import chunk_audio
+from whisperbatch.compat.faster_whisper._arguments import faster_whisper_names
 from whisperbatch.compat.faster_whisper._defaults import implicit, is_explicit
 from whisperbatch.errors import OptionError
-from whisperbatch.options import OptionKeywords, Options, resolve
+from whisperbatch.options import OptionKeywords, Options, checks, is_number, plain, resolve
+from whisperbatch.text import shown
 from whisperbatch.types import SAMPLING_RATE
 
 __all__ = ["VadOptions", "get_speech_timestamps"]
@@ -74,20 +76,31 @@ def vad_keywords(parameters: object) -> OptionKeywords:
 
 def _values(parameters: object) -> dict[str, Any]:
     names = [field.name for field in fields(VadOptions)]
-    if isinstance(parameters, Mapping):
-        if unknown := [name for name in parameters if name not in names]:
-            raise OptionError(f"vad_parameters: {unknown[0]!r} is none of {', '.join(names)}")
-        values = dict(parameters)
-    elif parameters is None:
-        values = {}
-    elif all(hasattr(parameters, name) for name in names):
-        values = {name: getattr(parameters, name) for name in names}
-    else:
-        raise OptionError(f"vad_parameters must be a dict or VadOptions, not {parameters!r}")
-    for name, value in values.items():
-        if value is not None and (isinstance(value, bool) or not isinstance(value, int | float)):
-            raise OptionError(f"vad_parameters: {name} must be a number, not {value!r}")
-    return values
+    if parameters is None:
+        return {}
+    try:
+        if issubclass(type(parameters), Mapping):
+            values = dict(cast("Mapping[Any, Any]", parameters))
+        else:
+            values = {name: getattr(parameters, name) for name in names}
+    except Exception as error:  # a foreign object may raise anything
+        raise OptionError(
+            f"vad_parameters must be a dict or VadOptions, not {shown(parameters)}"
+        ) from error
+    if unknown := [name for name in values if name not in names]:
+        raise OptionError(f"vad_parameters: {shown(unknown[0])} is none of {', '.join(names)}")
+    return {name: _checked(name, value) for name, value in values.items()}
+
+
+def _checked(name: str, value: object) -> object:
+    """Return a number in Python's own type, None, or a default; infinite speech is a default."""
+    if value is None or not is_explicit(value):
+        return value
+    number = plain(value)
+    if type(number) is not float or number != VadOptions.max_speech_duration_s:
+        limit = checks.MAX_DURATION
+        checks.number(f"vad_parameters: {name}", number, minimum=-limit, maximum=limit)
+    return number
 
 
 def effective_vad_options(options: Options) -> VadOptions | None:
@@ -121,11 +134,12 @@ def get_speech_timestamps(
     Raises:
         OptionError: an option cannot be honoured.
     """
-    if sampling_rate != SAMPLING_RATE:
+    if not is_number(sampling_rate, SAMPLING_RATE):
         raise OptionError(
-            f"sampling_rate={sampling_rate}: the VAD needs 16000 Hz; resample the audio"
+            f"sampling_rate={shown(sampling_rate)}: the VAD needs 16000 Hz; resample the audio"
         )
-    options = resolve(None, **vad_keywords(kwargs if vad_options is None else vad_options))
+    with faster_whisper_names():
+        options = resolve(None, **vad_keywords(kwargs if vad_options is None else vad_options))
     return [{"start": start, "end": end} for start, end in _spans(audio, options)]
 
 
