@@ -21,7 +21,6 @@ from typing import Annotated, Any, Final, NoReturn
 
 import typer
 from rich.console import Console
-from rich.logging import RichHandler
 
 import whisperbatch as wb
 from whisperbatch.boundary import as_error
@@ -31,6 +30,7 @@ from whisperbatch.cli.doctor import run_doctor
 from whisperbatch.cli.help_page import ListedCommand
 from whisperbatch.cli.interrupts import exit_now
 from whisperbatch.cli.inventory import fetch_model, show_info, show_models
+from whisperbatch.cli.logs import configure_logging
 from whisperbatch.cli.printing import print_note, print_result, reason_of
 from whisperbatch.cli.transcribe import TranscribeArguments, transcribe_all
 from whisperbatch.engines.keywords import setting_parameters
@@ -44,7 +44,6 @@ from whisperbatch.errors import (
     WriteError,
 )
 from whisperbatch.options import DETECTION_OPTIONS, Options, hint_for
-from whisperbatch.text import escape_controls
 from whisperbatch.writers import FORMATS, SubtitleOptions, TableOptions
 
 USAGE_ERROR: Final[Any] = typer.BadParameter.__mro__[1]  # UsageError, which Typer does not export
@@ -190,7 +189,7 @@ def transcribe(
     **keywords: Any,  # noqa: ANN401 - the flags of options
 ) -> None:
     """Transcribe recordings: print the text, or write files."""
-    _configure_logging(verbose=verbose)
+    configure_logging(verbose=verbose)
     given = flags.given_flags(keywords)
     arguments = TranscribeArguments(
         inputs=tuple(inputs),
@@ -225,7 +224,7 @@ def detect_language(
     **keywords: Any,  # noqa: ANN401 - the flags of options
 ) -> None:
     """Print the spoken language of recordings, from samples spread over each recording."""
-    _configure_logging(verbose=verbose)
+    configure_logging(verbose=verbose)
     given = flags.given_flags(keywords)
     load_keywords = flags.pop_keywords(given, LOAD_KEYWORDS)
     raise typer.Exit(detect_languages(inputs, model, load_keywords, given, json_lines=json_lines))
@@ -239,7 +238,7 @@ def models(
     ] = "",
 ) -> None:
     """List the models: installed, cached, or to download. Or download a model."""
-    _configure_logging(verbose=bool(fetch))
+    configure_logging(verbose=bool(fetch))
     if fetch:
         fetch_model(fetch)
     else:
@@ -249,7 +248,7 @@ def models(
 @app.command("info")
 def info(model: Model = DEFAULT_MODEL) -> None:
     """Print versions, devices and automatic choices, for a bug report."""
-    _configure_logging(verbose=False)
+    configure_logging(verbose=False)
     show_info(model)
 
 
@@ -320,31 +319,3 @@ def _usage_message(error: Any) -> str:  # noqa: ANN401 - Typer does not export i
 def _exit_with(message: str, status: int) -> NoReturn:
     print_note(f"whisperbatch: {' '.join(message.splitlines())}")
     exit_now(status)
-
-
-class _PrintableFormatter(logging.Formatter):
-    """Formats a record so that file names in it cannot control the terminal.
-
-    The message is on one line; a traceback keeps its lines.
-    """
-
-    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - of the base class
-        return escape_controls(super().formatMessage(record))
-
-    def formatException(self, ei: Any) -> str:  # noqa: ANN401, N802 - of the base class
-        return "\n".join(map(escape_controls, super().formatException(ei).split("\n")))
-
-
-def _configure_logging(*, verbose: bool) -> None:
-    """Print warnings to standard error; with `verbose`, print INFO and tracebacks, too."""
-    handler: logging.Handler = logging.StreamHandler()
-    if sys.stderr.isatty():  # RichHandler prints above the progress bars
-        console = Console(stderr=True)
-        handler = RichHandler(console=console, show_time=False, show_path=False, show_level=False)
-    handler.setFormatter(_PrintableFormatter())
-    handler.setLevel(logging.INFO if verbose else logging.WARNING)
-    if not verbose:  # the line of the error is printed anyway
-        handler.addFilter(lambda record: not record.exc_info)
-    log = logging.getLogger("whisperbatch")
-    log.addHandler(handler)
-    log.setLevel(logging.INFO)  # `cli.loading` reads INFO messages, printed or not
