@@ -41,8 +41,9 @@ def test_sizes(arrays: dict[str, npt.NDArray[Any]], base_model: str) -> None:
 def test_each_weight_is_converted_once(
     directory: Path, arrays: dict[str, npt.NDArray[Any]]
 ) -> None:
-    stored = read_arrays(directory / "model.bin", "").values()
-    weights = sum(array.size for array in stored if array.dtype.kind == "f")
+    stored = read_arrays(directory / "model.bin", "")
+    del stored["decoder/projection/weight"]  # another name of the embeddings
+    weights = sum(array.size for array in stored.values() if array.dtype.kind == "f")
     keys = (4 + 4 + 4) * 384  # the zeros stored for the biases of keys, which Whisper does not have
     assert sum(array.size for array in arrays.values()) == weights - keys
     assert not any(name.endswith("key.bias") for name in arrays)
