@@ -16,12 +16,13 @@ from pathlib import Path
 from typing import Any, Final
 
 from tests.fuzz.cases import Case, Record
+from tests.fuzz.worker import STACKS
 
 RUNNER: Final = "tests.fuzz.run:run"
 LIMIT: Final = 60.0  # seconds of a case on a quiet machine; the longest takes about a tenth
 DUMP_TIME: Final = 2.0  # seconds for the traceback of a process that hangs
 ROOT: Final = Path(__file__).parents[2]
-SHOWN: Final = 4000  # characters of the text that a crash left on stderr
+SHOWN: Final = 4000  # bytes of the stacks that are shown
 
 
 @dataclass(frozen=True)
@@ -123,11 +124,20 @@ class Worker:
         return f"{name}\n{self._left()}"
 
     def _left(self) -> str:
-        """Forget the process, and return the end of its text on stderr."""
+        """Forget the process, and return the end of its text on stderr, and the stacks."""
         assert self._connection is not None
         self._connection.close()
         self._process = self._connection = None
-        return (self._home / "err").read_text("utf-8", "replace")[-SHOWN:]
+        return _end(self._home / "err", SHOWN // 4) + _end(self._home / STACKS, SHOWN)
+
+
+def _end(path: Path, length: int) -> str:
+    """Return the end of a file, which may be long: a hanging case may print all the time."""
+    if not path.exists():
+        return ""
+    with path.open("rb") as file:
+        file.seek(max(path.stat().st_size - length, 0))
+        return file.read().decode("utf-8", "replace")
 
 
 def run(

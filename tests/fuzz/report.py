@@ -1,6 +1,7 @@
 """The summary of a run: counts, failures, the slowest cases, and the growth of the memory."""
 
 import json
+import re
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -12,6 +13,7 @@ import numpy as np
 from tests.fuzz.cases import Record
 
 SLOWEST: Final = 10
+MAX_CAUSE: Final = 90  # characters
 MIN_CASES: Final = 500  # of a process, to measure the growth of its memory
 MAX_GROWTH: Final = 100.0  # MiB for 1,000 cases, over the second half of a process's cases
 
@@ -61,7 +63,28 @@ def summary(records: Sequence[Record], seed: int, seconds: float) -> str:
     if largest is not None:
         lines.append(f"largest peak of a case: {largest.peak:.0f} MiB ({largest.case})")
     lines.append(f"failures: {sum(record.failed for record in records)}")
+    lines += [
+        f"  {len(cases):4}x {cause}: {', '.join(cases[:4])}" for cause, cases in causes(records)
+    ]
     return "\n".join(lines)
+
+
+def causes(records: Sequence[Record]) -> list[tuple[str, list[str]]]:
+    """Return the failures by cause, the most frequent cause first, each with its cases.
+
+    A cause is the first line of the message without its numbers, and the last line of the library
+    in the traceback.
+    """
+    cases: dict[str, list[str]] = defaultdict(list)
+    for record in records:
+        if record.failed:
+            frames = re.findall(r'/(whisperbatch/\S+\.py)", line (\d+)', record.message)
+            last = frames[0 if record.verdict in ("crash", "hang") else -1] if frames else ("", "")
+            first_line = re.sub(r"\d+", "N", record.message.partition("\n")[0])[:MAX_CAUSE]
+            cases[f"{record.verdict} {first_line} {':'.join(last)}".rstrip(": ")].append(
+                record.case
+            )
+    return sorted(cases.items(), key=lambda item: -len(item[1]))
 
 
 def failure(record: Record, seed: int) -> str:

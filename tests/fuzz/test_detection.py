@@ -59,6 +59,19 @@ def test_a_failure_shows_the_command_that_repeats_it(records: list[Record]) -> N
     assert "fault 0" in text
 
 
+def test_failures_with_the_same_cause_are_counted_together() -> None:
+    frame = '  File "/home/a/whisperbatch/audio/media.py", line 5, in read'
+    message = "KeyError is no documented error: {}\n" + frame
+    records = [
+        Record("file-0", "FAILURE", message.format(1), failed=True),
+        Record("file-1", "transcript"),
+        Record("file-2", "FAILURE", message.format(2), failed=True),
+    ]
+    [(cause, cases)] = report.causes(records)
+    assert cause == "FAILURE KeyError is no documented error: N whisperbatch/audio/media.py:5"
+    assert cases == ["file-0", "file-2"]
+
+
 def test_a_run_with_a_failure_fails(records: list[Record]) -> None:
     assert report.failed(records)
     assert not report.failed([record for record in records if not record.failed])

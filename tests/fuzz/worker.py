@@ -29,6 +29,7 @@ from tests.fuzz.leaks import State, check_leaks, memory, peak, reset_peak
 MAX_ADDRESSES: Final = 32 * 2**30  # bytes: a request for more memory fails in this process only
 MAX_PEAK: Final = 1500.0  # MiB that one case may use
 TRACEBACK: Final = 3000  # characters
+STACKS: Final = "stacks"  # the file with the stack of each thread at a crash or a hang
 
 
 class FormatOnly(logging.Handler):
@@ -67,8 +68,9 @@ def _prepare(folder: Path, core: int) -> None:
     os.sched_setaffinity(0, {cores[core % len(cores)]})
     resource.setrlimit(resource.RLIMIT_AS, (MAX_ADDRESSES, MAX_ADDRESSES))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    faulthandler.enable()
-    faulthandler.register(signal.SIGUSR1, all_threads=True)
+    stacks = (folder / STACKS).open("w")
+    faulthandler.enable(stacks)
+    faulthandler.register(signal.SIGUSR1, stacks)
     logging.basicConfig(level=logging.DEBUG, handlers=[FormatOnly()])
     tempfile.tempdir = str(folder / "temporary")
     os.environ["TMPDIR"] = tempfile.tempdir
