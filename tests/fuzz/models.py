@@ -35,9 +35,12 @@ def random_model_folder() -> Path:
 def choose_engine(random: Random, engine: str | None) -> str:
     """Return the engine of a case; an engine that is not installed is replaced."""
     chosen = random.choices(ENGINES, WEIGHTS)[0]
-    if engine is not None:
-        return engine
-    return chosen if find_spec(chosen) else "ctranslate2"
+    return engine or installed(chosen)
+
+
+def installed(engine: str) -> str:
+    """Return the engine, or "ctranslate2" if the engine is not installed."""
+    return engine if find_spec(engine) else "ctranslate2"
 
 
 def choose_model(random: Random) -> str:

@@ -3,7 +3,6 @@
 import dataclasses
 import enum
 import fractions
-import inspect
 import pathlib
 import re
 import types
@@ -18,11 +17,13 @@ import numpy as np
 
 from whisperbatch.engines.keywords import LoadKeywords
 from whisperbatch.engines.settings import SETTINGS, EngineSettings
-from whisperbatch.loading import LOAD_PARAMETERS
+from whisperbatch.errors import OptionError
+from whisperbatch.loading import LOAD_PARAMETERS, load
 from whisperbatch.options import Options, documented_fields
 from whisperbatch.text.languages import LANGUAGES
 
 INTEGERS: Final = (-2, -1, 0, 1, 2, 3, 5, 8, 10, 30, 50, 220, 224, 448, 1000, 50_257, 51_864)
+ATTEMPTS: Final = 10  # to make a value that is accepted
 FLOATS: Final = (-1.0, -0.5, 0.0, 0.01, 0.1, 0.35, 0.5, 0.99, 1.0, 1.5, 2.4, 5.0, 30.0, 100.0)
 STRINGS: Final = (
     *("en", "fr", "hello there", "Dr. Müller, GPU", "auto", "cpu", "cuda", "int8", "tiny.en", "是"),
@@ -89,8 +90,9 @@ WRONG: Final[tuple[Callable[[], Any], ...]] = (
 
 @dataclasses.dataclass(frozen=True)
 class Declared:
-    """An option or setting: its name, type, default and description."""
+    """An option or setting: its class, name, type, default and description."""
 
+    owner: type
     name: str
     type: Any
     default: Any
@@ -101,7 +103,9 @@ def _declared(owner: type) -> Iterator[Declared]:
     texts = documented_fields(owner)
     hints = typing.get_type_hints(owner)
     for field in dataclasses.fields(owner):
-        yield Declared(field.name, hints[field.name], field.default, texts.get(field.name, ""))
+        yield Declared(
+            owner, field.name, hints[field.name], field.default, texts.get(field.name, "")
+        )
 
 
 def options() -> dict[str, Declared]:
@@ -112,15 +116,16 @@ def options() -> dict[str, Declared]:
 def settings() -> dict[str, Declared]:
     """Return the keywords of `load`."""
     hints = typing.get_type_hints(LoadKeywords)
-    texts: dict[str, str] = {}
-    for owner in SETTINGS.values():
-        texts |= documented_fields(owner)
+    owners = {
+        field.name: owner for owner in SETTINGS.values() for field in dataclasses.fields(owner)
+    }
     return {
         name: Declared(
+            owners.get(name, LoadKeywords),
             name,
             hints[name],
-            None if parameter.default is inspect.Parameter.empty else parameter.default,
-            texts.get(name, ""),
+            parameter.default,
+            documented_fields(owners.get(name, load)).get(name, ""),
         )
         for name, parameter in LOAD_PARAMETERS.items()
     }
@@ -143,6 +148,20 @@ def value(option: Declared, random: Random) -> tuple[Any, str]:
     else:
         made = random.choice(WRONG)()
     return made, f"{option.name}={shown(made)} ({kind})"
+
+
+def good_value(option: Declared, random: Random) -> tuple[Any, str]:
+    """Return a value that is accepted if no other option is given, and its description."""
+    made = option.default
+    for _ in range(ATTEMPTS):
+        candidate = valid(option.type, random, option)
+        try:
+            option.owner(**{option.name: candidate})
+        except OptionError:
+            continue
+        made = candidate
+        break
+    return made, f"{option.name}={shown(made)} (good)"
 
 
 def shown(made: object) -> str:

@@ -179,8 +179,12 @@ def _check(text: str, name: Any, transcript: wb.Transcript) -> None:
     if name in ("csv", "tsv"):
         _check_table(text, name, transcript)
     if name in ("srt", "vtt", "lrc", "ttml"):
-        opened, closed = sum(map(text.count, "\u202a\u202b\u202d\u202e")), text.count("\u202c")
-        check(opened == closed, "unbalanced control characters of direction")
+        for opening, closing in (
+            ("\u202a\u202b\u202d\u202e", "\u202c"),
+            ("\u2066\u2067\u2068", "\u2069"),
+        ):
+            opened, closed = sum(map(text.count, opening)), text.count(closing)
+            check(opened == closed, "unbalanced control characters of direction")
 
 
 def _refuse_constant(constant: str) -> None:
