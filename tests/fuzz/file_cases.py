@@ -6,10 +6,11 @@ from random import Random
 from typing import Any, Final
 
 import whisperbatch as wb
-from tests.fuzz import containers, models, mutations
-from tests.fuzz.arrays import give_array
+from tests.fuzz import models
 from tests.fuzz.cases import Case, Environment, Failure, Result, check
-from tests.fuzz.sources import GivenSource, give
+from tests.fuzz.inputs import containers, mutations
+from tests.fuzz.inputs.arrays import give_array
+from tests.fuzz.inputs.sources import GivenSource, give
 from tests.fuzz.verdicts import (
     check_chunks,
     check_detection,

@@ -9,7 +9,7 @@ from typing import Final
 
 import whisperbatch as wb
 from tests.contract.model_directories import random_model
-from tests.fuzz.containers import speech
+from tests.fuzz.inputs.containers import speech
 from whisperbatch.models.random_model import RandomModel
 
 ENGINES: Final = ("ctranslate2", "openvino", "torch")

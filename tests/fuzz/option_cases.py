@@ -7,9 +7,10 @@ from typing import Any, Final
 import numpy as np
 
 import whisperbatch as wb
-from tests.fuzz import containers, models, writer_cases
-from tests.fuzz import option_values as values
+from tests.fuzz import models, writer_cases
 from tests.fuzz.cases import Case, Environment, Failure, Result, check
+from tests.fuzz.inputs import containers
+from tests.fuzz.inputs import option_values as values
 from tests.fuzz.verdicts import (
     check_chunks,
     check_detection,

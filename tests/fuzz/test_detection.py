@@ -11,11 +11,12 @@ import av
 import pytest
 
 import whisperbatch as wb
-from tests.fuzz import driver, mutations, report
-from tests.fuzz import option_values as values
+from tests.fuzz import driver, report
 from tests.fuzz.broken_cases import FAULTS
 from tests.fuzz.cases import Case, Failure, Record
-from tests.fuzz.containers import CONTAINERS, VIDEO, speech
+from tests.fuzz.inputs import mutations
+from tests.fuzz.inputs import option_values as values
+from tests.fuzz.inputs.containers import CONTAINERS, VIDEO, speech
 from tests.fuzz.verdicts import check_transcript, judge
 from tests.unit.media_files import encode, read
 from tests.unit.transcripts import segment, transcript

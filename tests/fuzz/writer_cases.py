@@ -9,8 +9,8 @@ from random import Random
 from typing import Any, Final
 
 import whisperbatch as wb
-from tests.fuzz import option_values as values
 from tests.fuzz.cases import Environment, Failure, Result, check
+from tests.fuzz.inputs import option_values as values
 from tests.fuzz.verdicts import judge
 from whisperbatch.writers import FORMATS, render
 

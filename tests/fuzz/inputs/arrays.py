@@ -7,8 +7,8 @@ from typing import Any, Final
 import numpy as np
 
 from tests.fuzz.cases import Environment
-from tests.fuzz.containers import speech
-from tests.fuzz.sources import GivenSource
+from tests.fuzz.inputs.containers import speech
+from tests.fuzz.inputs.sources import GivenSource
 from whisperbatch.types import Audio
 
 Array = Any  # any dtype and shape, which the types of numpy cannot say

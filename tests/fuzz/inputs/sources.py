@@ -12,7 +12,7 @@ from random import Random
 from typing import Any, Final
 
 from tests.fuzz.cases import Environment
-from tests.fuzz.file_objects import HostileFile, OnlyRead, hostile_file
+from tests.fuzz.inputs.file_objects import HostileFile, OnlyRead, hostile_file
 from tests.unit.media_files import pipe
 
 PATH_NAMES: Final = (
