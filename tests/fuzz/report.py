@@ -90,8 +90,9 @@ def causes(records: Sequence[Record]) -> list[tuple[str, list[str]]]:
 def failure(record: Record, seed: int) -> str:
     """Return a failure with the command that reproduces it."""
     notes = "\n".join(f"    {note}" for note in record.notes)
+    message = "".join(c if c.isprintable() or c == "\n" else ascii(c)[1:-1] for c in record.message)
     return (
-        f"{record.verdict} {record.case}: {record.message}\n{notes}\n"
+        f"{record.verdict} {record.case}: {message}\n{notes}\n"
         f"    python -m tests.fuzz --seed {seed} --only {record.case}"
     )
 
