@@ -65,7 +65,7 @@ class Environment:
 
     folder: Path  # an empty folder, removed after the case
     note: Note
-    begin: Callable[[], None]  # to be called when models are loaded; what exists then is no leak
+    begin: Callable[..., None]  # `worker.Before.take`, to be called when models are loaded
     engine: str | None = None  # the engine of all cases; None: each case chooses
 
 

@@ -18,7 +18,7 @@ import tempfile
 import time
 import traceback
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, Final
@@ -128,10 +128,16 @@ class Before:
     def __init__(self) -> None:
         self.take()
 
-    def take(self) -> None:
-        """Take the present state as the state before the case."""
+    def take(self, *, native_threads: bool = True) -> None:
+        """Take the present state as the state before the case.
+
+        Args:
+            native_threads: whether threads that Python did not start are a leak, too.
+        """
         reset_peak()
         self.state, self.memory, self.time = State.now(), peak(), time.perf_counter()
+        if not native_threads:
+            self.state = replace(self.state, native_threads=sys.maxsize)
 
 
 def _text(error: BaseException) -> str:
