@@ -1,5 +1,6 @@
 """Cases about recordings: damaged media, odd sources and arrays, given to each function."""
 
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from random import Random
@@ -72,7 +73,9 @@ def _options(random: Random) -> dict[str, Any]:
 
 def _source(random: Random, env: Environment, stack: ExitStack) -> tuple[GivenSource, str]:
     if random.random() < 0.12:
-        return give_array(random, env), "array"
+        with warnings.catch_warnings():  # numpy warns about the arrays that are made here
+            warnings.simplefilter("ignore")
+            return give_array(random, env), "array"
     media = containers.build(random)
     env.note(f"media: {media.text}")
     content, names = mutations.mutate(

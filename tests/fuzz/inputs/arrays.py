@@ -74,8 +74,7 @@ def give_array(random: Random, env: Environment) -> GivenSource:
         if name == "level":
             value = random.choice(tuple(LEVELS))
             samples = _numbers(samples) if samples.dtype.kind != "f" else samples
-            with np.errstate(all="ignore"):
-                samples = LEVELS[value](samples)
+            samples = LEVELS[value](samples)
         elif name == "dtype":
             value = random.choice(("int16", "float32", *DTYPES))
             samples = _converted(samples, value)
@@ -103,9 +102,8 @@ def _numbers(samples: Array) -> Array:
 
 
 def _converted(samples: Array, dtype: str) -> Array:
-    with np.errstate(all="ignore"):  # some levels are too large for the type
-        if np.dtype(dtype).kind in "iu":
-            return (samples.astype(np.float64) * np.iinfo(dtype).max).astype(dtype)
-        if np.dtype(dtype).kind in "fcO":
-            return samples.astype(dtype)
+    if np.dtype(dtype).kind in "iu":
+        return (samples.astype(np.float64) * np.iinfo(dtype).max).astype(dtype)
+    if np.dtype(dtype).kind in "fcO":
+        return samples.astype(dtype)
     return np.zeros(len(samples), dtype)
