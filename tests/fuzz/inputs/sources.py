@@ -44,14 +44,16 @@ BAD_PATHS: Final = (
         "://",
         "http://",
         "x://y",
-        "udp://",
         "lavfi:sine",
         "hls://x",
         "rtmp://127.0.0.1:9/a",
         "gopher:",
     ),
 )
-"""Paths and URLs that are no recordings; no URL leads to another machine."""
+"""Paths and URLs that are no recordings; no URL leads to another machine.
+
+"udp://" is not among them: it waits for packets without end.
+"""
 
 
 @dataclass
