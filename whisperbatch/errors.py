@@ -29,12 +29,18 @@ __all__ = [
 class WhisperBatchError(Exception):
     """The root of the tree: catch this class to catch every error of whisperbatch.
 
+    The message is one line that every terminal shows: line breaks become spaces, and other
+    characters that cannot be printed are escaped. A file name may contain both.
+
     Attributes:
         source: name of the recording that the error belongs to; None if the error belongs to no
             recording.
     """
 
     source: str | None = None
+
+    def __init__(self, message: object = "") -> None:
+        super().__init__(_printable(" ".join(str(message).splitlines())))
 
 
 class OptionError(WhisperBatchError, ValueError):
@@ -45,8 +51,7 @@ class AudioError(WhisperBatchError):
     """A recording cannot be read: missing, empty, not audio, no such track, or bad samples."""
 
     def __init__(self, message: str, *, source: str | None = None) -> None:
-        line = f"{source}: {message}" if source else message
-        super().__init__(" ".join(line.splitlines()))  # a file name may contain line breaks
+        super().__init__(f"{source}: {message}" if source else message)
         self.source = source
 
 
@@ -75,3 +80,10 @@ class ClosedError(WhisperBatchError, RuntimeError):
 
 class WriteError(WhisperBatchError):
     """An output file cannot be written; an existing file of the same name is left unchanged."""
+
+
+def _printable(text: str) -> str:
+    r"""Return a text in which an escape such as \x1b replaces each character without a glyph."""
+    if text.isprintable():
+        return text
+    return "".join(letter if letter.isprintable() else ascii(letter)[1:-1] for letter in text)

@@ -14,6 +14,7 @@ import pytest
 from tests.unit.media_files import encode, read, tone, wav
 from whisperbatch.audio.reader import open_audio
 from whisperbatch.errors import AudioError, OptionError
+from whisperbatch.features.whisper import WhisperFeatures
 from whisperbatch.options import AudioOptions
 from whisperbatch.types import SAMPLING_RATE, Audio, Source
 
@@ -160,7 +161,12 @@ LOUD: dict[str, npt.NDArray[Any]] = {
 @pytest.mark.parametrize("samples", LOUD.values(), ids=LOUD)
 def test_loud_float_samples_are_read(samples: npt.NDArray[Any]) -> None:
     samples = samples.astype(np.float32)
-    np.testing.assert_array_equal(read(samples), samples)
+    np.testing.assert_array_equal(read(samples), np.clip(samples, -16, 16))
+
+
+def test_a_click_of_any_level_has_finite_features() -> None:
+    samples = np.r_[tone(440, 2), np.finfo(np.float32).max, tone(440, 2)].astype(np.float32)
+    assert np.isfinite(WhisperFeatures(80)(read(samples))).all()
 
 
 @pytest.mark.parametrize(
@@ -259,3 +265,10 @@ def test_strided_bytes_are_read() -> None:
     assert len(read(strided[::2])) == 1000
     with pytest.raises(AudioError, match="<bytes>: is empty"):
         read(strided[:0])
+
+
+def test_a_released_memoryview_is_refused() -> None:
+    view: Any = memoryview(wav(16_000, 1, 2, bytes(2000)))
+    view.release()
+    with pytest.raises(AudioError, match="<bytes>: cannot be read: operation forbidden"):
+        read(view)
