@@ -72,6 +72,12 @@ def _raise(error: BaseException) -> Callable[[], None]:
     return function
 
 
+def _with_message(error: wb.WhisperBatchError, message: str) -> wb.WhisperBatchError:
+    """Return an error whose message did not pass through its constructor."""
+    error.args = (message,)
+    return error
+
+
 FAULTS: Final[dict[str, Callable[[], None]]] = {
     "SIGSEGV": _crash,
     "exit status 7": lambda: os._exit(7),
@@ -87,7 +93,7 @@ FAULTS: Final[dict[str, Callable[[], None]]] = {
     "KeyError is no documented error": _raise(KeyError("track")),
     "SystemExit is no documented error": _raise(SystemExit(3)),
     "WhisperBatchError is no documented error": _raise(wb.WhisperBatchError("failed")),
-    "control characters": _raise(wb.AudioError("talk", source="\x1b[31m")),
+    "control characters": _raise(_with_message(wb.AudioError("talk"), "\x1b[31m")),
     "a message of 500 characters": _raise(wb.ModelError("x" * 500)),
     "nothing follows the last colon": _raise(wb.WriteError("cannot be written: ")),
 }
