@@ -40,7 +40,7 @@ SHAPES: Final[dict[str, Callable[[Array], Array]]] = {
     "broadcast": lambda a: np.broadcast_to(a[:1], (16_000,)),
     "read-only": lambda a: np.frombuffer(a.tobytes(), a.dtype),
     "matrix": np.asmatrix,
-    "masked": lambda a: np.ma.masked_greater(a, 0.1),
+    "masked": lambda a: np.ma.masked_array(a, mask=np.arange(len(a)) % 7 == 0),
     "unaligned": lambda a: np.frombuffer(b"\0" + a.tobytes(), np.uint8)[1:].view(a.dtype),
     "list": lambda a: a[:1000].tolist(),
 }
