@@ -265,10 +265,3 @@ def test_strided_bytes_are_read() -> None:
     assert len(read(strided[::2])) == 1000
     with pytest.raises(AudioError, match="<bytes>: is empty"):
         read(strided[:0])
-
-
-def test_a_released_memoryview_is_refused() -> None:
-    view: Any = memoryview(wav(16_000, 1, 2, bytes(2000)))
-    view.release()
-    with pytest.raises(AudioError, match="<bytes>: cannot be read: operation forbidden"):
-        read(view)
