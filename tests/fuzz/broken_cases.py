@@ -15,6 +15,7 @@ import whisperbatch as wb
 from tests.fuzz.cases import Case, Environment, Result
 from tests.fuzz.verdicts import judge
 
+PROGRAM_ERROR: Final = "the fuzz program has an error"
 KEPT: Final[list[Any]] = []  # what a case leaks
 
 
@@ -96,6 +97,7 @@ FAULTS: Final[dict[str, Callable[[], None]]] = {
     "control characters": _raise(_with_message(wb.AudioError("talk"), "\x1b[31m")),
     "a message of 500 characters": _raise(wb.ModelError("x" * 500)),
     "nothing follows the last colon": _raise(wb.WriteError("cannot be written: ")),
+    PROGRAM_ERROR: lambda: None,
 }
 """Each fault, by a part of the message that describes its failure."""
 
@@ -106,6 +108,8 @@ def run(case: Case, env: Environment) -> Result:
     env.note(f"fault {case.number}")
     if case.number >= len(faults):
         return Result("transcript")
+    if case.number == list(FAULTS).index(PROGRAM_ERROR):
+        raise RuntimeError("in the fuzz program")
     try:
         faults[case.number]()
     except BaseException as error:  # noqa: BLE001 - all errors are judged

@@ -104,6 +104,9 @@ class Worker:
             record.verdict, record.message, record.failed = "FAILURE", str(failure), True
             if failure.__cause__ is not None:
                 record.message += f"\n{_text(failure.__cause__)}"
+        except Exception as error:  # noqa: BLE001 - reported, and the next case runs
+            record.verdict, record.failed = "FAILURE", True
+            record.message = f"the fuzz program has an error\n{_text(error)}"
         record.seconds = record.seconds or time.perf_counter() - before.time
         shutil.rmtree(folder, ignore_errors=True)
         record.memory, record.process = memory(), os.getpid()

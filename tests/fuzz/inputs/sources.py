@@ -97,16 +97,15 @@ def _bad_path(_: bytes, random: Random, folder: Path, stack: ExitStack) -> Given
 
 
 def _bytes(content: bytes, random: Random, _: Path, stack: ExitStack) -> GivenSource:
+    padded = content + bytes(-len(content) % 4 or 4)
     forms: dict[str, Callable[[], Any]] = {
         "bytes": lambda: content,
         "bytearray": lambda: bytearray(content),
         "memoryview": lambda: memoryview(content),
         "strided memoryview": lambda: memoryview(content)[::2],
         "reversed memoryview": lambda: memoryview(content)[::-1],
-        "memoryview of shorts": lambda: memoryview(content[: len(content) // 2 * 2]).cast("H"),
-        "memoryview in two dimensions": lambda: memoryview(content[: len(content) // 4 * 4]).cast(
-            "B", (len(content) // 4, 4)
-        ),
+        "memoryview of shorts": lambda: memoryview(padded).cast("H"),
+        "memoryview in two dimensions": lambda: memoryview(padded).cast("B", (len(padded) // 4, 4)),
         "released memoryview": _released,
     }
     kind = random.choices(list(forms), [8, 2, 2, 1, 1, 1, 1, 1])[0]
