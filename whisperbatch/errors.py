@@ -13,6 +13,9 @@
 Each message is one line: what is wrong, where, and how to fix the problem.
 """
 
+import re
+from typing import Final
+
 __all__ = [
     "AudioError",
     "ClosedError",
@@ -26,11 +29,15 @@ __all__ = [
 ]
 
 
+_UNSAFE: Final = re.compile("[\0-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+"""Characters that control terminals, reorder the text around them, or cannot be encoded."""
+
+
 class WhisperBatchError(Exception):
     """The root of the tree: catch this class to catch every error of whisperbatch.
 
-    The message is one line that every terminal shows: line breaks become spaces, and other
-    characters that cannot be printed are escaped. A file name may contain both.
+    The message is one line that a terminal shows unchanged: line breaks become spaces, and control
+    characters are escaped. A file name may contain both.
 
     Attributes:
         source: name of the recording that the error belongs to; None if the error belongs to no
@@ -40,7 +47,8 @@ class WhisperBatchError(Exception):
     source: str | None = None
 
     def __init__(self, message: object = "") -> None:
-        super().__init__(_printable(" ".join(str(message).splitlines())))
+        line = " ".join(str(message).splitlines())
+        super().__init__(_UNSAFE.sub(lambda match: ascii(match[0])[1:-1], line))
 
 
 class OptionError(WhisperBatchError, ValueError):
@@ -80,10 +88,3 @@ class ClosedError(WhisperBatchError, RuntimeError):
 
 class WriteError(WhisperBatchError):
     """An output file cannot be written; an existing file of the same name is left unchanged."""
-
-
-def _printable(text: str) -> str:
-    r"""Return a text in which an escape such as \x1b replaces each character without a glyph."""
-    if text.isprintable():
-        return text
-    return "".join(letter if letter.isprintable() else ascii(letter)[1:-1] for letter in text)

@@ -85,5 +85,6 @@ class Record:
     seconds: float = 0.0
     audio_seconds: float = 0.0
     memory: float = 0.0  # MiB, resident after the case
+    loading: float = 0.0  # MiB, by which loading models before the case raised the memory
     peak: float = 0.0  # MiB by which the peak during the case exceeded the memory before it
     process: int = 0  # of the worker

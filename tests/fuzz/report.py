@@ -19,14 +19,17 @@ MAX_GROWTH: Final = 100.0  # MiB for 1,000 cases, over the second half of a proc
 
 
 def growth(records: Sequence[Record]) -> float | None:
-    """Return the growth of the memory in MiB for 1,000 cases: the mean of the long processes.
+    """Return the growth of the memory in MiB for 1,000 cases: the largest of the long processes.
 
-    Only the second half of a process's cases counts, because the first cases load models.
+    Only the second half of a process's cases counts. Memory that the models take, which a process
+    loads at their first use, does not count.
     """
     processes: dict[int, list[float]] = defaultdict(list)
+    loading: Counter[int] = Counter()
     for record in records:
         if record.process:
-            processes[record.process].append(record.memory)
+            loading[record.process] += round(record.loading)
+            processes[record.process].append(record.memory - loading[record.process])
     slopes = [
         float(np.polyfit(np.arange(len(half)), half, 1)[0]) * 1000
         for series in processes.values()

@@ -109,7 +109,7 @@ class Worker:
             record.message = f"the fuzz program has an error\n{_text(error)}"
         record.seconds = record.seconds or time.perf_counter() - before.time
         shutil.rmtree(folder, ignore_errors=True)
-        record.memory, record.process = memory(), os.getpid()
+        record.memory, record.loading, record.process = memory(), before.loading, os.getpid()
         record.notes = tuple(notes)
         return record
 
@@ -129,7 +129,9 @@ class Before:
     """The state before a case."""
 
     def __init__(self) -> None:
-        self.take()
+        self._first_memory = memory()
+        self.loading = 0.0  # MiB
+        self._take(State.now())
 
     def take(self, *, native_threads: bool = True) -> None:
         """Take the present state as the state before the case.
@@ -137,10 +139,13 @@ class Before:
         Args:
             native_threads: whether threads that Python did not start are a leak, too.
         """
+        self.loading = memory() - self._first_memory
+        state = State.now()
+        self._take(state if native_threads else replace(state, native_threads=sys.maxsize))
+
+    def _take(self, state: State) -> None:
         reset_peak()
-        self.state, self.memory, self.time = State.now(), peak(), time.perf_counter()
-        if not native_threads:
-            self.state = replace(self.state, native_threads=sys.maxsize)
+        self.state, self.memory, self.time = state, peak(), time.perf_counter()
 
 
 def _text(error: BaseException) -> str:

@@ -14,7 +14,10 @@ ERRORS = [getattr(errors, name) for name in errors.__all__]
 def test_a_message_is_one_printable_line(error: type[wb.WhisperBatchError]) -> None:
     assert str(error("one\r\ntwo\u2028three")) == "one two three"
     assert str(error("\x1b[31m \0 \t \udcff \u202e")) == r"\x1b[31m \x00 \t \udcff \u202e"
-    assert str(error("être, 日本語")) == "être, 日本語"
+    other_scripts = (
+        "être, 日本\u3000語, \u0645\u06cc\u200c\u062e\u0648\u0627\u0647\u0645, \N{FAMILY}\u200d"
+    )
+    assert str(error(other_scripts)) == other_scripts
 
 
 def test_a_recording_with_any_name_has_a_printable_message() -> None:

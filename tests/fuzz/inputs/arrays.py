@@ -24,6 +24,13 @@ RATES: Final = (
     *(16_000.0, float("nan"), "16000", None, True, np.int64(16_000), np.float32(16_000), [16_000]),
 )
 
+
+def _unaligned(samples: Array) -> Array:
+    fields = np.zeros(len(samples), [("gap", "u1"), ("samples", samples.dtype)])
+    fields["samples"] = samples
+    return fields["samples"]
+
+
 SHAPES: Final[dict[str, Callable[[Array], Array]]] = {
     "empty": lambda a: a[:0],
     "one sample": lambda a: a[:1],
@@ -38,10 +45,10 @@ SHAPES: Final[dict[str, Callable[[Array], Array]]] = {
     "every second": lambda a: a[::2],
     "column of a matrix": lambda a: np.stack([a, a], 1)[:, 0],
     "broadcast": lambda a: np.broadcast_to(a[:1], (16_000,)),
-    "read-only": lambda a: np.frombuffer(a.tobytes(), a.dtype),
+    "read-only": lambda a: np.broadcast_to(a, a.shape),
     "matrix": np.asmatrix,
     "masked": lambda a: np.ma.masked_array(a, mask=np.arange(len(a)) % 7 == 0),
-    "unaligned": lambda a: np.frombuffer(b"\0" + a.tobytes(), np.uint8)[1:].view(a.dtype),
+    "unaligned": _unaligned,
     "list": lambda a: a[:1000].tolist(),
 }
 

@@ -6,7 +6,7 @@ from random import Random
 from typing import Final, TypeAlias
 
 HEADER: Final = 512  # bytes; most damage that changes more than sound is here
-MAX_SIZE: Final = 4_000_000  # bytes: a mutation never makes a file longer than this
+MAX_SIZE: Final = 1_000_000  # bytes: at the lowest bit rates, minutes to hours of sound
 COUNTS: Final = (1, 1, 1, 2, 2, 3, 4)  # mutations of a file
 EXTREMES: Final = (0, 1, 2, 0x7F, 0xFF, 0x7FFF, 0xFFFF, 0x7FFF_FFFF, 0x8000_0000, 0xFFFF_FFFF)
 
