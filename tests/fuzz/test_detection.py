@@ -18,9 +18,9 @@ from tests.fuzz.inputs import mutations
 from tests.fuzz.inputs import option_values as values
 from tests.fuzz.inputs.containers import CONTAINERS, VIDEO, speech
 from tests.fuzz.verdicts import check_transcript, judge
+from tests.fuzz.writer_cases import OPTIONS
 from tests.unit.media_files import encode, read
 from tests.unit.transcripts import segment, transcript
-from whisperbatch.writers import SubtitleOptions
 
 BROKEN = driver.Settings("tests.fuzz.broken_cases:run", limit=2, workers=2)
 
@@ -162,7 +162,7 @@ def test_a_mutation_accepts_short_files(mutation: mutations.Mutation) -> None:
     [
         *values.options().values(),
         *values.settings().values(),
-        *values.fields(SubtitleOptions).values(),
+        *(declared for owner in OPTIONS for declared in values.fields(owner).values()),
     ],
     ids=lambda declared: declared.name,
 )
