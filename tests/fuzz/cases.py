@@ -65,7 +65,7 @@ class Environment:
 
     folder: Path  # an empty folder, removed after the case
     note: Note
-    begin: Callable[..., None]  # `worker.Before.take`, to be called when models are loaded
+    begin: Callable[..., None]  # `worker.Before.take`, to be called before the calls of the library
     engine: str | None = None  # the engine of all cases; None: each case chooses
 
 
@@ -86,5 +86,6 @@ class Record:
     audio_seconds: float = 0.0
     memory: float = 0.0  # MiB, resident after the case
     loading: float = 0.0  # MiB, by which loading models before the case raised the memory
+    frees_model: bool = False  # whether the case loaded a model and freed it
     peak: float = 0.0  # MiB by which the peak during the case exceeded the memory before it
     process: int = 0  # of the worker

@@ -40,8 +40,7 @@ def run(case: Case, env: Environment) -> Result:
         engines = models.ENGINES if "engine" in chosen else models.ENGINES[:2]
         for name in engines:
             models.load("random", models.installed(name))
-        # OpenVINO 2026.4 leaves an idle thread for each model with a key-value cache that it loaded
-        env.begin(native_threads=False)
+        env.begin(frees_model=True)
         return _judged(_load_and_call, models.random_model_folder(), sound, keywords, chosen)
     asr = models.load(model, engine)
     env.begin()

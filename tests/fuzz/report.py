@@ -5,6 +5,7 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import asdict
+from itertools import accumulate
 from pathlib import Path
 from typing import Any, Final
 
@@ -14,35 +15,55 @@ from tests.fuzz.cases import Record
 
 SLOWEST: Final = 10
 MAX_CAUSE: Final = 90  # characters
-MIN_CASES: Final = 500  # of a process, to measure the growth of its memory
-MAX_GROWTH: Final = 100.0  # MiB for 1,000 cases, over the second half of a process's cases
+MIN_CASES: Final = 500  # file cases of a process, to measure the growth of its memory
+MAX_GROWTH: Final = 100.0  # MiB for 1,000 file cases, over the second half of them
+MIN_LOADS: Final = 20  # models, to measure what each leaves behind
+MAX_LEFT: Final = 5.0  # MiB that a model leaves behind; OpenVINO leaves a thread
 
 
 def growth(records: Sequence[Record]) -> float | None:
-    """Return the growth of the memory in MiB for 1,000 cases: the largest of the long processes.
+    """Return the growth of the memory in MiB for 1,000 file cases: the largest of all processes.
 
-    Only the second half of a process's cases counts. Memory that the models take, which a process
-    loads at their first use, does not count.
+    Only the second half of the file cases of a process counts. Memory that the models take, which a
+    process loads at their first use, does not count.
     """
-    processes: dict[int, list[float]] = defaultdict(list)
-    loading: Counter[int] = Counter()
-    for record in records:
-        if record.process:
-            loading[record.process] += round(record.loading)
-            processes[record.process].append(record.memory - loading[record.process])
-    slopes = [
-        float(np.polyfit(np.arange(len(half)), half, 1)[0]) * 1000
-        for series in processes.values()
-        if len(series) >= MIN_CASES
-        for half in [series[len(series) // 2 :]]
-    ]
+    slopes = []
+    for series in _by_process(records, "file"):
+        memory = _memory(series)
+        if len(memory) >= MIN_CASES:
+            half = memory[len(memory) // 2 :]
+            slopes.append(float(np.polyfit(np.arange(len(half)), half, 1)[0]) * 1000)
     return max(slopes, default=None)
+
+
+def growth_of_loading(records: Sequence[Record]) -> float | None:
+    """Return the memory in MiB that is left when a model was loaded and freed: the mean."""
+    series = _by_process(records, "option")
+    loads = sum(record.frees_model for option_cases in series for record in option_cases)
+    left = sum(memory[-1] - memory[0] for memory in map(_memory, series))
+    return left / loads if loads >= MIN_LOADS else None
+
+
+def _by_process(records: Sequence[Record], kind: str) -> list[list[Record]]:
+    """Return the cases of a kind that each process executed."""
+    processes: dict[int, list[Record]] = defaultdict(list)
+    for record in records:
+        if record.process and record.case.startswith(kind):
+            processes[record.process].append(record)
+    return list(processes.values())
+
+
+def _memory(records: Sequence[Record]) -> list[float]:
+    """Return the memory of a process after each case, without models that it keeps, in MiB."""
+    loading = accumulate(record.loading for record in records)
+    return [record.memory - models for record, models in zip(records, loading, strict=True)]
 
 
 def failed(records: Sequence[Record]) -> bool:
     """Return whether a case failed, or the memory grew."""
-    slope = growth(records)
-    return any(record.failed for record in records) or (slope is not None and slope > MAX_GROWTH)
+    slope, left = growth(records), growth_of_loading(records)
+    grown = (slope is not None and slope > MAX_GROWTH) or (left is not None and left > MAX_LEFT)
+    return grown or any(record.failed for record in records)
 
 
 def summary(records: Sequence[Record], seed: int, seconds: float) -> str:
@@ -59,10 +80,10 @@ def summary(records: Sequence[Record], seed: int, seconds: float) -> str:
         f"{record.audio_seconds:.1f} s of audio; {' | '.join(record.notes)[:150]}"
         for record in sorted(records, key=lambda record: -record.seconds)[:SLOWEST]
     ]
-    slope = growth(records)
-    shown = "not measured (too few cases)" if slope is None else f"{slope:.1f} MiB for 1,000 cases"
+    slope, left = growth(records), growth_of_loading(records)
     largest = max(records, key=lambda record: record.peak, default=None)
-    lines.append(f"growth of the memory: {shown}")
+    lines.append(f"growth of the memory for 1,000 files: {_shown(slope)}")
+    lines.append(f"memory left by each model that was freed: {_shown(left)}")
     if largest is not None:
         lines.append(f"largest peak of a case: {largest.peak:.0f} MiB ({largest.case})")
     lines.append(f"failures: {sum(record.failed for record in records)}")
@@ -103,8 +124,13 @@ def failure(record: Record, seed: int) -> str:
 def write_json(path: Path, records: Sequence[Record], seed: int, seconds: float) -> None:
     """Write all records, and the figures of the summary."""
     figures: dict[str, Any] = {"seed": seed, "seconds": seconds, "growth": growth(records)}
+    figures["growth_of_loading"] = growth_of_loading(records)
     figures["records"] = [asdict(record) for record in records]
     path.write_text(json.dumps(figures, indent=1))
+
+
+def _shown(mebibytes: float | None) -> str:
+    return "not measured (too few cases)" if mebibytes is None else f"{mebibytes:.1f} MiB"
 
 
 def _counts(counts: "Counter[str]") -> str:

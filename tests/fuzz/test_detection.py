@@ -88,6 +88,19 @@ def test_growing_memory_fails_a_run(*, each: float, fails: bool) -> None:
     assert report.failed(records) is fails
 
 
+@pytest.mark.parametrize(("each", "fails"), [(20, True), (1, False)])
+def test_memory_that_models_leave_behind_fails_a_run(*, each: float, fails: bool) -> None:
+    records = [
+        Record(f"option-{n}", "transcript", memory=300 + n // 8 * each, process=1)
+        for n in range(400)
+    ]
+    for record in records[::8]:
+        record.frees_model = True
+    assert report.growth_of_loading(records) == pytest.approx(each, rel=0.1)
+    assert report.failed(records) is fails
+    assert not report.failed(records[:80])  # too few models
+
+
 def test_models_that_are_loaded_late_are_no_growth() -> None:
     records = [
         Record(
