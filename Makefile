@@ -3,7 +3,8 @@
 #   make demo FILE=a.mp3   transcribe your own recording
 #   make test              checks and tests, in at most ten minutes on two cores
 #   make declarations      write the texts that repeat the declarations of options and settings
-#   make test-all          all tests, in at most an hour
+#   make test-all          all tests, in at most an hour; 300 cases of the fuzz program
+#   make fuzz              damaged media and random options: 7,000 cases, in 40 minutes on two cores
 #   make oldest            tests with the oldest supported versions of the dependencies
 #   make beside            check that pip can install whisperbatch beside WhisperX and others
 #   make bench             compare the speed with faster-whisper, in under ten minutes
@@ -25,7 +26,7 @@ PYTEST = HF_HUB_OFFLINE=1 $(BIN)/python -m pytest --durations=15
 PARALLEL := -n 2 --dist loadfile
 SPEECH := en es fr it ru demo music librivox
 
-.PHONY: demo test test-all oldest beside lint declarations bench rivals clean
+.PHONY: demo test test-all fuzz oldest beside lint declarations bench rivals clean
 .DEFAULT_GOAL := demo
 
 demo: $(VENV)/.demo
@@ -35,13 +36,18 @@ demo: $(VENV)/.demo
 test: lint $(VENV)/.speech
 	$(PYTEST) $(PARALLEL) -m "not kaldi and not torch and not slow"
 
-# All tests: also the slow tests, the tests that need PyTorch, the oldest supported versions of the
-# dependencies, and the installation beside other projects. At most an hour on two cores.
+# All tests: also the slow tests (among them 200 files and 100 sets of options of the fuzz program),
+# the tests that need PyTorch, the oldest supported versions of the dependencies, and the
+# installation beside other projects. At most an hour on two cores.
 test-all: lint $(VENV)/.speech
 	$(PYTEST) $(PARALLEL) -m "not kaldi and not torch"
 	@$(MAKE) --no-print-directory $(VENV)/.kaldi
 	OMP_NUM_THREADS=1 $(PYTEST) $(PARALLEL) -m "kaldi or torch"
 	@$(MAKE) --no-print-directory oldest beside
+
+# A case that fails is printed with the command that repeats the case.
+fuzz: $(VENV)/.speech
+	$(BIN)/python -m tests.fuzz
 
 # The oldest versions of Python and of the dependencies: unit tests, contracts, the drop-in, the
 # command line.

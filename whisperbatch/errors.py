@@ -13,6 +13,9 @@
 Each message is one line: what is wrong, where, and how to fix the problem.
 """
 
+import re
+from typing import Final
+
 __all__ = [
     "AudioError",
     "ClosedError",
@@ -26,8 +29,15 @@ __all__ = [
 ]
 
 
+_UNSAFE: Final = re.compile("[\0-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+"""Characters that control terminals, reorder the text around them, or cannot be encoded."""
+
+
 class WhisperBatchError(Exception):
     """The root of the tree: catch this class to catch every error of whisperbatch.
+
+    The message is one line that a terminal shows unchanged: line breaks become spaces, and control
+    characters are escaped. A file name may contain both.
 
     Attributes:
         source: name of the recording that the error belongs to; None if the error belongs to no
@@ -35,6 +45,10 @@ class WhisperBatchError(Exception):
     """
 
     source: str | None = None
+
+    def __init__(self, message: object = "") -> None:
+        line = " ".join(str(message).splitlines())
+        super().__init__(_UNSAFE.sub(lambda match: ascii(match[0])[1:-1], line))
 
 
 class OptionError(WhisperBatchError, ValueError):
@@ -45,8 +59,7 @@ class AudioError(WhisperBatchError):
     """A recording cannot be read: missing, empty, not audio, no such track, or bad samples."""
 
     def __init__(self, message: str, *, source: str | None = None) -> None:
-        line = f"{source}: {message}" if source else message
-        super().__init__(" ".join(line.splitlines()))  # a file name may contain line breaks
+        super().__init__(f"{source}: {message}" if source else message)
         self.source = source
 
 

@@ -50,14 +50,16 @@ def encode(
     late: float = 0.0,
     more: Sequence[Samples] = (),
     options: Mapping[str, str] | None = None,
+    metadata: Mapping[str, str] | None = None,
 ) -> bytes:
     """Encode a media file.
 
     `late` is the time in seconds by which the picture precedes the sound; `more` holds the
-    samples of further mono tracks.
+    samples of further mono tracks; `metadata` holds the tags of the file.
     """
     file = io.BytesIO()
     with av.open(file, "w", format=container) as output:
+        output.metadata.update(metadata or {})
         picture = output.add_stream(video, rate=10) if video else None
         tracks = [output.add_stream(codec, rate=rate, layout=layout, options=dict(options or {}))]
         tracks += [output.add_stream(codec, rate=rate, layout="mono") for _ in more]
@@ -84,8 +86,9 @@ def _encode_sound(
     output: OutputContainer, stream: AudioStream, planes: Samples, first: int
 ) -> None:
     for start in range(0, planes.shape[1], 1024):
-        block = np.ascontiguousarray(planes[:, start : start + 1024])
-        frame = av.AudioFrame.from_ndarray(block, format="fltp", layout=stream.layout.name)
+        # PyAV cannot fill planar frames of more than seven channels
+        block = np.ascontiguousarray(planes[:, start : start + 1024].T).reshape(1, -1)
+        frame = av.AudioFrame.from_ndarray(block, format="flt", layout=stream.layout.name)
         frame.sample_rate = stream.rate
         frame.pts, frame.time_base = first + start, Fraction(1, stream.rate)
         output.mux(stream.encode(frame))

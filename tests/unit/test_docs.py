@@ -98,8 +98,11 @@ def test_shell_commands_name_what_exists(command: str) -> None:
             assert f"\n{extra} = [" in (ROOT / "pyproject.toml").read_text()
     elif match := re.match(r"make (\w+)", command):
         assert re.search(rf"^{match[1]}:", (ROOT / "Makefile").read_text(), re.MULTILINE)
-    elif match := re.match(r"(?:\.venv(?:-rivals)?/bin/)?python -m benchmarks\.(\w+)", command):
-        assert (ROOT / "benchmarks" / f"{match[1]}.py").is_file()
+    elif match := re.match(
+        r"(?:\.venv(?:-rivals)?/bin/)?python -m (benchmarks|tests)\.(\w+)", command
+    ):
+        program = ROOT / match[1] / match[2]
+        assert program.with_suffix(".py").is_file() or (program / "__main__.py").is_file()
     elif match := re.fullmatch(r"pip install ((?: ?nvidia-\w+-cu12)+)", command):
         assert all(package in install_hint("libcudnn.so.9") for package in match[1].split())
     elif match := re.match(r"(?:CUDA_VISIBLE_DEVICES=\d )?whisperbatch ([a-z-]+)", command):

@@ -5,7 +5,7 @@ from typing import Final, cast
 import numpy as np
 import numpy.typing as npt
 
-from whisperbatch.audio.resampling import BLOCK
+from whisperbatch.audio.resampling import BLOCK, MAX_LOUD
 from whisperbatch.errors import AudioError, OptionError
 from whisperbatch.options import (
     MAX_SAMPLING_RATE,
@@ -16,7 +16,6 @@ from whisperbatch.options import (
 )
 from whisperbatch.types import Audio
 
-MAX_LOUD: Final = 16.0  # 24 dB above full scale; float32 samples are from -1 to 1
 MAX_LOUD_SHARE: Final = 0.001  # of the samples beyond MAX_LOUD: more are no clicks
 
 

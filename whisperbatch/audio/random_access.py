@@ -91,7 +91,8 @@ class MediaRandomAccess:
             for time, frame in self._frames(start):
                 if time >= start + length:
                     break
-                true_start = time if true_start is None else true_start
+                # the time stamp of the first frame may be a little before the start of the file
+                true_start = max(time, 0.0) if true_start is None else true_start
                 blocks.extend(resampler.push(frame))
             blocks.extend(resampler.flush())
         except AudioError as error:

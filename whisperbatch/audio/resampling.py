@@ -16,6 +16,7 @@ from whisperbatch.options import Channel
 from whisperbatch.types import SAMPLING_RATE, Samples
 
 BLOCK: Final = SAMPLING_RATE  # samples of a block
+MAX_LOUD: Final = 16.0  # 24 dB above full scale; float32 samples are from -1 to 1
 MAX_MIXED: Final = 8  # channels: FFmpeg cannot mix down more
 MAX_CONVERTED: Final = 64  # channels: FFmpeg cannot convert frames with more
 SAMPLE_FORMATS: Final = {
@@ -147,7 +148,11 @@ def _packed(frame: AudioFrame) -> npt.NDArray[np.float32]:
 
 
 def to_mono(samples: npt.NDArray[np.float32 | np.int16], rate: int) -> Iterator[Samples]:
-    """Yield samples from memory as blocks at 16 kHz. The samples are copied, not modified."""
+    """Yield samples from memory as blocks at 16 kHz. The samples are copied, not modified.
+
+    The level of a click is limited to `MAX_LOUD`: a sample of 1e30 would hide the speech next to
+    it, and the power of a sample of 1e38 is infinite.
+    """
     resampler = Resampler("<array>", "mix")
     for start in range(0, len(samples), BLOCK):
         block = samples[start : start + BLOCK]
@@ -156,5 +161,6 @@ def to_mono(samples: npt.NDArray[np.float32 | np.int16], rate: int) -> Iterator[
         )  # a copy: the caller of this function may change the block
         if block.dtype == np.int16:
             scaled /= 32768
+        np.clip(scaled, -MAX_LOUD, MAX_LOUD, out=scaled)
         yield from (resampler.push_samples(scaled, rate) if rate != SAMPLING_RATE else (scaled,))
     yield from resampler.flush()

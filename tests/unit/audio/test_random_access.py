@@ -254,3 +254,14 @@ def test_damaged_file_is_read_outside_the_damage() -> None:
     assert np.isfinite(samples).all()
     _, samples = read_at(bytes(data), 25.0)
     assert len(samples) == 3 * SAMPLING_RATE
+
+
+def test_no_stretch_starts_before_the_recording() -> None:
+    damaged = bytearray(media("mp3", "libmp3lame", 24_000))
+    header = damaged.index(b"\xff\xf3")  # of the first frame, which has no sound
+    damaged[header + 2] ^= 0xFF
+    with open_audio(bytes(damaged)) as reader, reader.random_access() as recording:
+        assert recording is not None
+        start, samples = recording.read(0.0, 3.0)
+    assert start == 0
+    assert len(samples) == 3 * SAMPLING_RATE

@@ -14,6 +14,7 @@ import pytest
 from tests.unit.media_files import encode, read, tone, wav
 from whisperbatch.audio.reader import open_audio
 from whisperbatch.errors import AudioError, OptionError
+from whisperbatch.features.whisper import WhisperFeatures
 from whisperbatch.options import AudioOptions
 from whisperbatch.types import SAMPLING_RATE, Audio, Source
 
@@ -160,7 +161,12 @@ LOUD: dict[str, npt.NDArray[Any]] = {
 @pytest.mark.parametrize("samples", LOUD.values(), ids=LOUD)
 def test_loud_float_samples_are_read(samples: npt.NDArray[Any]) -> None:
     samples = samples.astype(np.float32)
-    np.testing.assert_array_equal(read(samples), samples)
+    np.testing.assert_array_equal(read(samples), np.clip(samples, -16, 16))
+
+
+def test_a_click_of_any_level_has_finite_features() -> None:
+    samples = np.r_[tone(440, 2), np.finfo(np.float32).max, tone(440, 2)].astype(np.float32)
+    assert np.isfinite(WhisperFeatures(80)(read(samples))).all()
 
 
 @pytest.mark.parametrize(
