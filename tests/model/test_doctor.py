@@ -102,7 +102,8 @@ def test_weights_that_are_cut_short(weights: Path) -> None:
     assert problem.startswith(f"weights: {weights / 'model.bin'}")
 
 
-@pytest.mark.parametrize("damage", ["noise", pytest.param("zeros", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("damage", ["noise", "zeros"])
 def test_weights_with_wrong_values(weights: Path, damage: str) -> None:
     """An engine that returns other text, or none: nothing but the text shows the damage."""
     path = weights / "model.bin"
@@ -189,6 +190,7 @@ def test_without_any_package(tmp_path: Path) -> None:
         assert f"packages: {module} does not import: ModuleNotFoundError" in "\n".join(found)
 
 
+@pytest.mark.slow
 def test_old_packages(site: Path, tiny_model: str) -> None:
     install(site, "openvino", "2025.1.0")
     folder = site / "av-12.3.0.dist-info"  # only the version is wrong
@@ -209,6 +211,7 @@ def on_a_missing_gpu(model: str, **environment: str) -> Findings:
     return doctor("--model", model, "--device", "cuda", environment=hidden, status=1)
 
 
+@pytest.mark.slow
 def test_a_missing_gpu(tiny_model: str) -> None:
     findings = on_a_missing_gpu(tiny_model)
     assert any("no engine can run" in problem for problem in problems(findings))

@@ -48,6 +48,7 @@ def outputs(directory: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in directory.glob("[!.]*")}
 
 
+@pytest.mark.slow
 def test_a_job_on_a_failing_disk_is_completed_by_the_next_run(talks: Path) -> None:
     texts = talks.parent / "texts"
     status, lines = run_job(talks, 12_000)

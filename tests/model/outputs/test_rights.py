@@ -71,6 +71,7 @@ def test_unreadable_recordings_and_folders_fail_and_the_others_are_transcribed(
     assert lines[2] == "0 transcribed, 2 failed, 1 already done"
 
 
+@pytest.mark.slow
 def test_an_unreadable_directory_is_an_error(media: Path, jobs: Path) -> None:
     (jobs / "talks").chmod(0o700)
     for command in ("transcribe", "detect-language"):
@@ -101,6 +102,7 @@ def test_a_directory_that_cannot_be_written_is_refused_before_the_model_loads(
     assert lines == ["whisperbatch: texts/new: the directory cannot be created: Permission denied"]
 
 
+@pytest.mark.slow
 def test_without_a_ledger_each_file_that_cannot_be_written_fails(media: Path, jobs: Path) -> None:
     """Also a file that belongs to somebody else, in a directory that may be written to."""
     (jobs / "texts" / "a.txt").write_text("of root")
