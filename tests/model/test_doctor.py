@@ -127,12 +127,13 @@ def test_weights_with_wrong_values(weights: Path, damage: str) -> None:
     assert all("--model tiny.en" in fix for fix in fixes)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("code", "message"),
     [
         ("print('Cannot load libcudnn', file=sys.stderr); os.abort()", "SIGABRT: Cannot load"),
-        pytest.param("os.kill(os.getpid(), 11)", "SIGSEGV", marks=pytest.mark.slow),
-        pytest.param("raise MemoryError('none')", "MemoryError", marks=pytest.mark.slow),
+        ("os.kill(os.getpid(), 11)", "SIGSEGV"),
+        ("raise MemoryError('none')", "MemoryError"),
     ],
 )
 def test_an_engine_that_crashes(site: Path, tiny_model: str, code: str, message: str) -> None:
@@ -158,9 +159,9 @@ def test_an_engine_that_hangs(site: Path, tiny_model: str) -> None:
     [
         ("ctranslate2", "raise ImportError('libctranslate2.so: cannot open')", "libctranslate2.so"),
         ("av", "raise ImportError('DLL load failed')", "DLL load failed"),
-        ("onnxruntime", "import os; os.abort()", "SIGABRT"),
+        pytest.param("onnxruntime", "import os; os.abort()", "SIGABRT", marks=pytest.mark.slow),
         ("numpy", "raise ImportError('numpy.core.multiarray failed')", "multiarray"),
-        ("tokenizers", "raise SystemExit(7)", "status 7"),
+        pytest.param("tokenizers", "raise SystemExit(7)", "status 7", marks=pytest.mark.slow),
     ],
 )
 def test_a_required_package_that_does_not_import(
