@@ -58,7 +58,7 @@ def run(case: Case, env: Environment) -> Result:
         except Failure:
             raise
         except BaseException as error:  # noqa: BLE001 - all errors are judged
-            result = judge(error, source.raised, ())
+            result = judge(error, source.raised, (), source.name)
     return Result(result.verdict, result.message, container, result.audio_seconds)
 
 

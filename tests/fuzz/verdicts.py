@@ -22,7 +22,12 @@ DOCUMENTED: Final = {
 }
 
 
-def judge(error: BaseException, raised: Sequence[BaseException], names: Collection[str]) -> Result:
+def judge(
+    error: BaseException,
+    raised: Sequence[BaseException],
+    names: Collection[str],
+    recording: str = "",
+) -> Result:
     """Return the result for an error that the library raised.
 
     Args:
@@ -30,6 +35,7 @@ def judge(error: BaseException, raised: Sequence[BaseException], names: Collecti
         raised: the errors that the source itself raised. A call may raise them unchanged if they
             are no Exceptions.
         names: the options of the call, if all of them are suspected.
+        recording: name of the recording, which does not count as a part of the message.
 
     Raises:
         Failure: the error is of another type, or its message breaks a rule.
@@ -39,14 +45,14 @@ def judge(error: BaseException, raised: Sequence[BaseException], names: Collecti
     kind = type(error)
     if DOCUMENTED.get(kind.__name__) is not kind:
         raise Failure(f"{kind.__name__} is no documented error: {str(error)[:300]}") from error
-    _check_message(error, names)
+    _check_message(error, names, getattr(error, "source", None) or recording)
     return Result(kind.__name__, str(error)[:MAX_MESSAGE])
 
 
-def _check_message(error: BaseException, names: Collection[str]) -> None:
+def _check_message(error: BaseException, names: Collection[str], recording: str) -> None:
     message = str(error)
-    source = getattr(error, "source", None)
-    short = message.replace(" ".join(source.splitlines()), "<source>", 1) if source else message
+    name = str(wb.WhisperBatchError(recording))  # on one line, without control characters
+    short = message.replace(name, "<source>", 1) if name else message
     shown = ascii(short[:300])
     check(len(short) <= MAX_MESSAGE, f"a message of {len(short)} characters: {shown}")
     strange = {c for c in message if unicodedata.category(c) in ("Cc", "Cs", "Zl", "Zp")}

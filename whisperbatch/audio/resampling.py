@@ -108,7 +108,8 @@ class Resampler:
         """Average the channels, or take one. `packed` has the shape (n_samples, n_channels)."""
         channels = packed.shape[1]
         if self._channel == "mix" and channels > 1:
-            samples: Samples = packed.mean(axis=1, dtype=np.float32)
+            with np.errstate(over="ignore", invalid="ignore"):  # the reader reports such samples
+                samples: Samples = packed.mean(axis=1, dtype=np.float32)
             return samples
         index = 1 if self._channel == "right" and channels > 1 else 0
         return np.ascontiguousarray(packed[:, index])
@@ -144,7 +145,8 @@ def _packed(frame: AudioFrame) -> npt.NDArray[np.float32]:
         for index in range(channels if planar else 1)
     ]
     samples = np.stack(planes, axis=1) if planar else planes[0].reshape(-1, channels)
-    return ((samples.astype(np.float64) - zero) / scale).astype(np.float32)
+    with np.errstate(over="ignore", invalid="ignore"):  # the reader reports such samples
+        return ((samples.astype(np.float64) - zero) / scale).astype(np.float32)
 
 
 def to_mono(samples: npt.NDArray[np.float32 | np.int16], rate: int) -> Iterator[Samples]:

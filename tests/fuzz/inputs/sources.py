@@ -5,7 +5,7 @@ import os
 import sys
 import threading
 from collections.abc import Callable
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
@@ -70,6 +70,12 @@ class GivenSource:
     value: Any
     kind: str
     raised: list[BaseException] = field(default_factory=list)
+
+    @property
+    def name(self) -> str:
+        """The name of the recording in messages; empty if the source has no name."""
+        name = getattr(self.value, "name", self.value)
+        return str(name) if isinstance(name, str | Path) else ""
 
 
 Maker = Callable[[bytes, Random, Path, ExitStack], GivenSource]
@@ -158,11 +164,8 @@ def _pipe(content: bytes, random: Random, folder: Path, stack: ExitStack) -> Giv
                 stop.wait(0.01)
                 continue
             os.set_blocking(descriptor, True)
-            with os.fdopen(descriptor, "wb") as file:
-                try:
-                    file.write(content)
-                except BrokenPipeError:
-                    return
+            with suppress(BrokenPipeError), os.fdopen(descriptor, "wb") as file:
+                file.write(content)
             return
 
     writer = threading.Thread(target=write, daemon=True)

@@ -21,6 +21,7 @@ from tests.unit.media_files import (
     read,
     remux,
     tone,
+    wav,
 )
 from whisperbatch.audio.reader import open_audio
 from whisperbatch.errors import AudioError, OptionError
@@ -237,6 +238,18 @@ def test_nan_and_infinite_samples(bad: float) -> None:
     media = encode([sound], "wav", "pcm_f32le", rate=SAMPLING_RATE)
     with pytest.raises(AudioError, match=r"<bytes>: has NaN or infinite samples at 1\.250 s"):
         read(media)
+
+
+@pytest.mark.parametrize("channels", [2, 100])
+@pytest.mark.parametrize("values", [(3e38, 3e38), (np.inf, -np.inf)])
+def test_channels_that_cannot_be_averaged_are_an_error(
+    channels: int, values: tuple[float, float]
+) -> None:
+    frame = np.resize(np.array(values, "<f4"), channels)
+    media = bytearray(wav(RATE, channels, frame.itemsize, np.tile(frame, RATE // 4).tobytes()))
+    media[20:22] = b"\3\0"  # floating point numbers
+    with pytest.raises(AudioError, match="has NaN or infinite samples"):
+        read(bytes(media))
 
 
 def test_level_is_limited_to_12_db_above_full_scale() -> None:
