@@ -16,7 +16,7 @@ from tests.fuzz.broken_cases import FAULTS
 from tests.fuzz.cases import Case, Failure, Record
 from tests.fuzz.inputs import mutations
 from tests.fuzz.inputs import option_values as values
-from tests.fuzz.inputs.containers import CONTAINERS, VIDEO, speech
+from tests.fuzz.inputs.containers import CONTAINERS, VIDEO, build, speech
 from tests.fuzz.verdicts import check_transcript, judge
 from tests.fuzz.writer_cases import OPTIONS
 from tests.unit.media_files import encode, read
@@ -136,6 +136,14 @@ def test_a_case_depends_only_on_seed_kind_and_number() -> None:
     assert numbers == Case(3, "option", 14).random().random()
     others = (Case(4, "option", 14), Case(3, "file", 14), Case(3, "option", 15))
     assert numbers not in [other.random().random() for other in others]
+
+
+@pytest.mark.parametrize("seed", range(0, 200, 20))
+def test_the_media_of_a_case_are_the_same_each_time(seed: int) -> None:
+    for number in range(seed, seed + 20):
+        first, second = build(random(number)), build(random(number))
+        assert first.text == second.text
+        assert first.content == second.content, first.text
 
 
 @pytest.mark.parametrize("name", ["14", "files-1", "file-x", "option-"])

@@ -52,13 +52,13 @@ def encode(
     options: Mapping[str, str] | None = None,
     metadata: Mapping[str, str] | None = None,
 ) -> bytes:
-    """Encode a media file.
+    """Encode a media file; equal arguments give equal bytes.
 
     `late` is the time in seconds by which the picture precedes the sound; `more` holds the
     samples of further mono tracks; `metadata` holds the tags of the file.
     """
     file = io.BytesIO()
-    with av.open(file, "w", format=container) as output:
+    with av.open(file, "w", format=container, options={"fflags": "bitexact"}) as output:
         output.metadata.update(metadata or {})
         picture = output.add_stream(video, rate=10) if video else None
         tracks = [output.add_stream(codec, rate=rate, layout=layout, options=dict(options or {}))]
@@ -75,8 +75,11 @@ def encode(
 def _encode_picture(output: OutputContainer, stream: VideoStream, frames: int) -> None:
     stream.width = stream.height = 64
     stream.pix_fmt = "yuv420p"
+    stream.codec_context.thread_count = 1  # the bytes depend on the number of threads
     for number in range(frames):
         frame = av.VideoFrame(64, 64, "yuv420p")
+        for plane in frame.planes:
+            plane.update(bytes(plane.buffer_size))
         frame.pts, frame.time_base = number, Fraction(1, 10)
         output.mux(stream.encode(frame))
     output.mux(stream.encode(None))
