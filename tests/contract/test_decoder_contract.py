@@ -16,7 +16,7 @@ from whisperbatch.protocols import Alignment, Engine, Hypothesis
 SETUPS = (
     # engine, compute type, maximum difference of avg_logprob and no_speech_prob from float32's
     pytest.param(("ctranslate2", "int8", 0.05), marks=pytest.mark.slow),
-    ("openvino", "int8", 0.03),
+    pytest.param(("openvino", "int8", 0.03), marks=pytest.mark.slow),
     pytest.param(("openvino", "float32", 2e-3), marks=pytest.mark.slow),
 )
 FRAMES = (2800, 2400, 1500, 700)  # feature frames of each row that are not padding

@@ -55,7 +55,7 @@ TORCH: dict[str, Callable[[], Engine]] = {
 ENGINES |= TORCH
 MARKS = (
     (pytest.mark.torch, tuple(TORCH)),
-    (pytest.mark.slow, ("journaled torch base",)),
+    (pytest.mark.slow, ("ctranslate2 base", "journaled torch base")),
 )
 
 GREEDY = SearchOptions(beam_size=1)

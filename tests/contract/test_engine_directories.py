@@ -26,7 +26,13 @@ ENGINES = (
 )
 
 
-@pytest.fixture(scope="module", params=MODEL_DIRECTORIES)
+@pytest.fixture(
+    scope="module",
+    params=[
+        pytest.param(name, marks=[pytest.mark.slow] if name.startswith("base") else [])
+        for name in MODEL_DIRECTORIES
+    ],
+)
 def directory(request: pytest.FixtureRequest, write_model_directory: Callable[[str], Path]) -> Path:
     return write_model_directory(request.param)
 

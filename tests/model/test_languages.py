@@ -126,6 +126,7 @@ def test_a_change_of_language_costs_few_words(
     assert total.rate <= apart.rate + 0.02
 
 
+@pytest.mark.slow
 def test_languages_do_not_depend_on_batches(
     base: wb.Transcriber, hybrid: wb.Transcript, switching: recordings.Recording
 ) -> None:
