@@ -4,7 +4,7 @@
 #   make test              checks and tests, in at most ten minutes on two cores
 #   make declarations      write the texts that repeat the declarations of options and settings
 #   make test-all          all tests, in at most an hour; 300 cases of the fuzz program
-#   make fuzz              damaged media and random options: 7,000 cases, in 40 minutes on two cores
+#   make fuzz              damaged media and random options: 7,000 cases, in 10 minutes on two cores
 #   make oldest            tests with the oldest supported versions of the dependencies
 #   make beside            check that pip can install whisperbatch beside WhisperX and others
 #   make bench             compare the speed with faster-whisper, in under ten minutes

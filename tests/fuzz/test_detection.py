@@ -82,7 +82,7 @@ def test_a_run_with_a_failure_fails(records: list[Record]) -> None:
 def test_growing_memory_fails_a_run(*, each: float, fails: bool) -> None:
     records = [
         Record(f"file-{n}", "transcript", memory=300 + n * each + n % 7, process=1)
-        for n in range(1000)
+        for n in range(2000)
     ]
     assert report.growth(records) == pytest.approx(1000 * each, abs=2)
     assert report.failed(records) is fails
@@ -106,11 +106,11 @@ def test_models_that_are_loaded_late_are_no_growth() -> None:
         Record(
             f"file-{n}",
             "transcript",
-            memory=300 + 500 * (n >= 800),
-            loading=500 * (n == 800),
+            memory=300 + 500 * (n >= 1600),
+            loading=500 * (n == 1600),
             process=1,
         )
-        for n in range(1000)
+        for n in range(2000)
     ]
     assert report.growth(records) == pytest.approx(0, abs=1)
 
