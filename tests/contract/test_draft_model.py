@@ -19,7 +19,7 @@ from tests.unit.fakes import noise
 from whisperbatch import OptionError
 from whisperbatch.engines.loading import load_engine
 from whisperbatch.engines.settings import TorchSettings
-from whisperbatch.models.model_bin import variables
+from whisperbatch.models.model_bin import Variable, variables
 from whisperbatch.models.registry import find_model
 from whisperbatch.options import Options
 from whisperbatch.protocols import Engine
@@ -43,19 +43,24 @@ def write_truncated_model(directory: Path, target: Path) -> Path:
     path = directory / "model.bin"
     with path.open("rb") as file:
         removed_layers = tuple(f"decoder/layer_{layer}/" for layer in range(DRAFT_LAYERS, 100))
-        arrays = [
-            array for array in variables(file, path) if not array.name.startswith(removed_layers)
-        ]
+        arrays, aliases = dict[int, Variable](), list[tuple[str, str]]()  # arrays by their offset
+        for array in variables(file, path):
+            if array.offset in arrays:
+                aliases.append((array.name, arrays[array.offset].name))
+            elif not array.name.startswith(removed_layers):
+                arrays[array.offset] = array
         with (target / "model.bin").open("wb") as out:
             out.write(struct.pack("<I", 6) + _string("WhisperSpec"))
             out.write(struct.pack("<II", 3, len(arrays)))
-            for array in arrays:
+            for array in arrays.values():
                 out.write(_string(array.name) + struct.pack("<B", len(array.shape)))
                 out.write(struct.pack(f"<{len(array.shape)}I", *array.shape))
                 out.write(struct.pack("<BI", array.dtype, array.size))
                 file.seek(array.offset)
                 out.write(file.read(array.size))
-            out.write(struct.pack("<I", 0))
+            out.write(struct.pack("<I", len(aliases)))
+            for names in aliases:
+                out.write(b"".join(map(_string, names)))
     return target
 
 
