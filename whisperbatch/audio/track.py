@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from av.packet import Packet
 
 MAX_RESTARTS: Final = 1000  # of demuxing, in a row
+# Headers of the next stream in a chained Ogg file; FFmpeg 7 gives them to the decoder.
+OGG_HEADERS: Final = (b"OpusHead", b"OpusTags", b"\x01vorbis", b"\x03vorbis", b"\x05vorbis")
 
 
 class Track:
@@ -124,10 +126,13 @@ class Track:
 
 def frames_of(packet: "Packet[AudioStream]") -> list[AudioFrame] | None:
     """Return the frames of a packet that have samples; None if the packet is damaged."""
+    # without a decoder for the codec, PyAV has no codec context; PyAV 14 to 16.0 then crashes
+    if getattr(packet.stream, "codec_context", None) is None:
+        return None
     try:
         frames = packet.decode()
     except (av.FFmpegError, ValueError, RuntimeError):  # ValueError: an impossible rate or layout
-        return None
+        return [] if bytes(packet).startswith(OGG_HEADERS) else None
     return [
         frame
         for frame in frames
