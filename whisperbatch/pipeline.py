@@ -24,7 +24,7 @@ from whisperbatch.audio.reader import AudioReader
 from whisperbatch.batching import batches, in_order, in_sequence
 from whisperbatch.boundary import as_error
 from whisperbatch.chunking.merge import chunks
-from whisperbatch.decoding.batch_decoder import BatchDecoder, RowResult
+from whisperbatch.decoding.batch_decoder import BatchDecoder
 from whisperbatch.decoding.engine_options import options_for
 from whisperbatch.errors import ClosedError, WhisperBatchError
 from whisperbatch.features import feature_extractor
@@ -44,6 +44,7 @@ from whisperbatch.prefetch import interleave, map_ordered
 from whisperbatch.protocols import Engine, Vad
 from whisperbatch.recording import Decision, RecordingState
 from whisperbatch.rows import FLUSH, End, Flush, Item, Row, without_failed
+from whisperbatch.segmentation import RowResult, Segmentation
 from whisperbatch.types import Chunk, LanguageDetection, Samples, Segment, to_seconds
 from whisperbatch.vad import open_vad
 
@@ -164,6 +165,7 @@ class PipelineRun:
         self._extractor = feature_extractor(options.features, engine.n_mels)
         self._code_switching = CodeSwitching(engine, self._extractor, options, self._fail)
         self._decode = BatchDecoder(engine, self._extractor, options)
+        self._segmentation = Segmentation(options, self._fail)
 
     def __iter__(self) -> Generator[tuple[RecordingState, Segment] | End, None, None]:
         workers = self._engine.workers
@@ -171,19 +173,14 @@ class PipelineRun:
             map_ordered(self._decode_batch, self._batches(), workers=workers, depth=workers)
         ) as decoded:
             results = chain.from_iterable(decoded)
-            for result in in_order(results) if self._ordered else results:
-                if isinstance(result, End):
-                    recording = result.recording
-                    recording.published = recording.language.decision
-                    del self._recordings[recording.number]
-                    yield replace(result, error=result.error or recording.error)
+            for item in self._segmentation(in_order(results) if self._ordered else results):
+                if not isinstance(item, End):
+                    yield item
                     continue
-                recording, row = result
-                _publish(recording, row)
-                for segment in row.segments:
-                    numbered = replace(segment, id=recording.segments)
-                    recording.segments += 1
-                    yield recording, numbered
+                recording = item.recording
+                recording.published = recording.language.decision
+                del self._recordings[recording.number]
+                yield replace(item, error=item.error or recording.error)
 
     def stop(self) -> None:
         """Stop reading, so that a thread that waits for this run returns soon. Thread-safe."""
@@ -335,11 +332,3 @@ class PipelineRun:
                 if not self._isolate:
                     raise failure
                 recording.fail(failure)
-
-
-def _publish(recording: RecordingState, row: RowResult) -> None:
-    """Add the result of a row to the state that users see."""
-    recording.published = row.decision
-    recording.omissions += row.omissions
-    recording.chunks += 1
-    recording.redecoded += row.redecoded

@@ -13,17 +13,19 @@ from typing import Any
 import numpy as np
 
 from tests.unit.fakes import Call, EncodedRow, FakeEngine, multilingual_tokenizer
-from whisperbatch.decoding.batch_decoder import BatchDecoder, RowResult
+from whisperbatch.decoding.batch_decoder import BatchDecoder
 from whisperbatch.options import Options
 from whisperbatch.options.keywords import resolve
 from whisperbatch.protocols import Alignment, Hypothesis
 from whisperbatch.recording import RecordingState
-from whisperbatch.rows import Row
+from whisperbatch.rows import End, Row
+from whisperbatch.segmentation import RowResult, Segmentation
 from whisperbatch.types import (
     SAMPLING_RATE,
     Chunk,
     Features,
     Samples,
+    Segment,
     SpeechSpan,
     to_samples,
 )
@@ -145,5 +147,13 @@ def decode(engine: FakeEngine, *chunks: Chunk, **options: Any) -> list[RowResult
     return BatchDecoder(engine, RampExtractor(), resolved)(english)
 
 
+def segments(result: RowResult, **options: Any) -> tuple[Segment, ...]:
+    """The segments of a row: phrases, unless the options say otherwise."""
+    recording = RecordingState(0)
+    stage = Segmentation(resolve(Options(segments="phrase"), **options), lambda *_: None)
+    items = list(stage([(recording, result), End(recording, "", 0.0)]))
+    return tuple(item[1] for item in items if not isinstance(item, End))
+
+
 def text(result: RowResult) -> str:
-    return " ".join(segment.text for segment in result.segments)
+    return " ".join(segment.text for segment in segments(result))

@@ -16,7 +16,9 @@ from whisperbatch import Transcriber, Transcript
 from whisperbatch.boundary import MAX_REASON, as_error, boundary, describe
 from whisperbatch.decoding.batch_decoder import BatchDecoder
 from whisperbatch.language import code_switching, decisions, stage, windows
+from whisperbatch.recording import RecordingState
 from whisperbatch.rows import Row
+from whisperbatch.segmentation import Segmentation
 from whisperbatch.types import Chunk
 
 pytestmark = pytest.mark.usefixtures("no_threads_left")
@@ -86,9 +88,20 @@ def switching_fails(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(code_switching.CodeSwitching, "_release", patched)
 
 
+def text_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    patched = failing(BatchDecoder._result, lambda arguments: arguments[1].chunk)
+    monkeypatch.setattr(BatchDecoder, "_result", patched)
+
+
 def segments_fail(monkeypatch: pytest.MonkeyPatch) -> None:
-    patched = failing(BatchDecoder._segments, lambda arguments: arguments[1].chunk)
-    monkeypatch.setattr(BatchDecoder, "_segments", patched)
+    row_segments = Segmentation._row_segments
+
+    def patched(stage: Segmentation, recording: RecordingState, *arguments: Any) -> Any:
+        if recording.number == FAILS:
+            raise IndexError("a hole in the list")
+        return row_segments(stage, recording, *arguments)
+
+    monkeypatch.setattr(Segmentation, "_row_segments", patched)
 
 
 STAGES: dict[str, tuple[Patch, dict[str, Any]]] = {
@@ -98,6 +111,7 @@ STAGES: dict[str, tuple[Patch, dict[str, Any]]] = {
     "language scores": (scores_fail, {}),
     "language decision": (decisions_fail, {}),
     "code-switching": (switching_fails, {"multilingual": True}),
+    "text": (text_fails, {"language": "fr"}),
     "segments": (segments_fail, {"language": "fr"}),
 }
 

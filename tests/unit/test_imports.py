@@ -23,6 +23,7 @@ ALLOWED: Final = {
     "protocols": {"options", "types"},
     "recording": {"errors", "types"},
     "rows": {"errors", "protocols", "recording", "types"},
+    "segmentation": {"options", "recording", "rows", "text", "types"},
     "batching": {"recording", "rows"},
     "prefetch": set[str](),
     "audio": {"boundary", "errors", "options", "text", "types"},
@@ -36,12 +37,12 @@ ALLOWED: Final = {
     },
     "decoding": {
         *("chunking", "errors", "options", "protocols", "recording"),
-        *("rows", "text", "types"),
+        *("rows", "segmentation", "text", "types"),
     },
     "pipeline": {
         *("audio", "batching", "boundary", "chunking", "decoding", "errors", "features"),
         *("language", "machine", "options", "prefetch", "protocols", "recording", "rows"),
-        *("types", "vad"),
+        *("segmentation", "types", "vad"),
     },
     "streams": {"errors", "pipeline", "recording", "rows", "types"},
     "transcriber": {

@@ -19,12 +19,13 @@ from tests.unit.synthetic_speech import RampExtractor, ramp
 from whisperbatch import OptionError, Options, Transcriber
 from whisperbatch.audio.reader import open_audio
 from whisperbatch.chunking.merge import chunks
-from whisperbatch.decoding.batch_decoder import BatchDecoder, RowResult
+from whisperbatch.decoding.batch_decoder import BatchDecoder
 from whisperbatch.options import SearchOptions
 from whisperbatch.pipeline import PipelineRun, chunk_recording
 from whisperbatch.protocols import Encoded
 from whisperbatch.recording import RecordingState
 from whisperbatch.rows import End, Row
+from whisperbatch.segmentation import RowResult
 from whisperbatch.types import to_samples
 from whisperbatch.vad import NoVad
 

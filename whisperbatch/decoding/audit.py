@@ -18,8 +18,9 @@ from typing import Final
 
 from whisperbatch.decoding.decoded_row import DecodedRow, normalize_words
 from whisperbatch.decoding.loops import find_repeats
-from whisperbatch.decoding.words import AlignedWord, count_letters, slow_duration
+from whisperbatch.decoding.words import count_letters, slow_duration
 from whisperbatch.options import MAX_NEW_TOKENS, Options
+from whisperbatch.segmentation.timed_text import AlignedWord
 from whisperbatch.text.languages import UNSPACED
 from whisperbatch.text.scripts import foreign_letters
 from whisperbatch.types import Chunk, SpeechSpan, speech_seconds, to_samples, to_seconds

@@ -1,13 +1,13 @@
-"""Batch decoder: turns a batch of rows into segments.
+"""Batch decoder: turns a batch of rows into text.
 
 The steps for each batch:
 
     encode --> decode --> second pass with context (optional)
-           --> audit and retry --> remove prompt leakage and hallucinations --> segments
+           --> audit and retry --> remove prompt leakage and hallucinations
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from whisperbatch.decoding.audit import audit
 from whisperbatch.decoding.continuation import advance, only_corrects_words
@@ -17,32 +17,13 @@ from whisperbatch.decoding.prompt_leakage import leaked_words, suspicious_words
 from whisperbatch.decoding.prompts import Context, Prompts
 from whisperbatch.decoding.retry import Retry
 from whisperbatch.decoding.row_decoder import RowDecoder, RowRequest, call_key, limited
-from whisperbatch.decoding.segments import TimedText, segment_by_sentence
 from whisperbatch.decoding.tokenizer import WhisperTokenizer
-from whisperbatch.decoding.words import AlignedWord
 from whisperbatch.decoding.work import first_limit
 from whisperbatch.options import PROMPT_RESET_TEMPERATURE, Options
 from whisperbatch.protocols import Engine, FeatureExtractor
-from whisperbatch.recording import Decision
 from whisperbatch.rows import Row, grouped
-from whisperbatch.types import Omission, Segment, Word, to_seconds
-
-
-@dataclass(frozen=True, slots=True)
-class RowResult:
-    """The segments and omissions of a row.
-
-    Attributes:
-        segments: segments in order, all with id 0.
-        omissions: removed text, and speech without text.
-        redecoded: whether the row was retried because its text failed the audit.
-        decision: the language decision for the recording as of this row.
-    """
-
-    segments: tuple[Segment, ...]
-    omissions: tuple[Omission, ...]
-    redecoded: bool
-    decision: Decision | None
+from whisperbatch.segmentation.timed_text import RowResult, ScoredText, Scores, TimedText
+from whisperbatch.types import Omission
 
 
 class BatchDecoder:
@@ -151,16 +132,16 @@ class BatchDecoder:
     def _result(
         self, row: Row, parts: Sequence[DecodedRow], context: Context, *, redecoded: bool
     ) -> RowResult:
-        """Filter the parts of a row and divide them into segments."""
-        segments: list[Segment] = []
+        """Filter the parts of a row."""
+        texts: list[ScoredText] = []
         omissions: list[Omission] = []
         for part in parts:
             decoded, leaked = self._remove_prompt_leakage(part, context)
             filtered = filter_hallucinations(decoded, self._options)
             omissions += [*leaked, *filtered.omissions]
-            segments += self._segments(decoded, filtered.timed_texts)
+            texts.append(_scored_text(decoded, filtered.timed_texts))
         omissions.sort(key=lambda omission: (omission.start, omission.end))
-        return RowResult(tuple(segments), tuple(omissions), redecoded, row.decision)
+        return RowResult(tuple(texts), tuple(omissions), redecoded, row.decision)
 
     def _remove_prompt_leakage(
         self, decoded: DecodedRow, context: Context
@@ -188,30 +169,14 @@ class BatchDecoder:
         flags = [index not in leaked for index in range(len(decoded.words))]
         return replace(decoded, timed_texts=keep_words(decoded, flags)), omissions
 
-    def _segments(self, decoded: DecodedRow, timed_texts: Sequence[TimedText]) -> list[Segment]:
-        options, hypothesis = self._options, decoded.hypothesis
-        if options.timestamps == "alignment":
-            timed_texts = [
-                sentence
-                for timed_text in timed_texts
-                for sentence in segment_by_sentence(timed_text.words, decoded.chunk.speech)
-            ]
-        return [
-            Segment(
-                id=0,
-                start=to_seconds(timed_text.start),
-                end=to_seconds(timed_text.end),
-                text=timed_text.text,
-                language=decoded.text_language,
-                avg_logprob=hypothesis.avg_logprob,
-                no_speech_prob=hypothesis.no_speech_prob,
-                compression_ratio=decoded.compression_ratio,
-                temperature=decoded.temperature,
-                words=_to_words(timed_text.words) if options.word_timestamps else None,
-            )
-            for timed_text in timed_texts
-        ]
 
-
-def _to_words(words: Sequence[AlignedWord]) -> tuple[Word, ...]:
-    return tuple(Word(to_seconds(w.start), to_seconds(w.end), w.text, w.probability) for w in words)
+def _scored_text(decoded: DecodedRow, timed_texts: tuple[TimedText, ...]) -> ScoredText:
+    """Return the text without the row, whose features and samples can then be freed."""
+    hypothesis = decoded.hypothesis
+    scores = Scores(
+        hypothesis.avg_logprob,
+        hypothesis.no_speech_prob,
+        decoded.compression_ratio,
+        decoded.temperature,
+    )
+    return ScoredText(decoded.text_language, scores, timed_texts, decoded.chunk.speech)

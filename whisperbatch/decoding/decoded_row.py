@@ -5,11 +5,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from whisperbatch.decoding.segments import TimedText
-from whisperbatch.decoding.words import AlignedWord
 from whisperbatch.options import Task
 from whisperbatch.protocols import Hypothesis
 from whisperbatch.rows import Row
+from whisperbatch.segmentation.timed_text import AlignedWord, TimedText
 from whisperbatch.types import Chunk
 
 

@@ -18,9 +18,9 @@ from whisperbatch.decoding.audit import (
 )
 from whisperbatch.decoding.decoded_row import DecodedRow, normalize_words
 from whisperbatch.decoding.loops import find_repeats
-from whisperbatch.decoding.segments import TimedText, join_words
-from whisperbatch.decoding.words import AlignedWord, count_letters
+from whisperbatch.decoding.words import count_letters
 from whisperbatch.options import Options
+from whisperbatch.segmentation.timed_text import AlignedWord, TimedText, join_words
 from whisperbatch.text.scripts import foreign_letters
 from whisperbatch.types import Omission, Reason, speech_seconds, to_seconds
 

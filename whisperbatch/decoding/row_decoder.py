@@ -7,12 +7,7 @@ from dataclasses import dataclass, replace
 from whisperbatch.decoding.audit import max_tokens_for
 from whisperbatch.decoding.decoded_row import DecodedRow
 from whisperbatch.decoding.prompts import NO_CONTEXT, Context
-from whisperbatch.decoding.segments import (
-    TimedText,
-    join_words,
-    segment_by_timestamps,
-    speech_within,
-)
+from whisperbatch.decoding.timestamps import segment_by_timestamps, speech_within
 from whisperbatch.decoding.tokenizer import WhisperTokenizer
 from whisperbatch.decoding.words import place_words
 from whisperbatch.options import MAX_NEW_TOKENS, Options, SearchOptions, Task
@@ -26,6 +21,7 @@ from whisperbatch.protocols import (
     Sampling,
 )
 from whisperbatch.rows import Row, grouped, padded
+from whisperbatch.segmentation.timed_text import TimedText, join_words
 from whisperbatch.types import Chunk
 
 

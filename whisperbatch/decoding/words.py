@@ -7,12 +7,13 @@ The steps of `place_words`:
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import accumulate, groupby
 from typing import Final
 
 from whisperbatch.decoding.tokenizer import WhisperTokenizer
 from whisperbatch.protocols import Alignment
+from whisperbatch.segmentation.timed_text import AlignedWord
 from whisperbatch.text.punctuation import ends_sentence
 from whisperbatch.types import Chunk, SpeechSpan, to_samples
 
@@ -27,27 +28,6 @@ MAX_EXTENSION: Final = to_samples(0.5)
 # A slow word lasts SLOW_WORD (a breath, a drawl) and SLOW_LETTER for each letter.
 SLOW_WORD: Final = to_samples(0.5)
 SLOW_LETTER: Final = to_samples(0.12)
-
-
-@dataclass(frozen=True, slots=True)
-class AlignedWord:
-    """A word with its times in the recording.
-
-    Attributes:
-        text: text of the word, with the space before it, if any.
-        start: recording sample at which the word starts.
-        end: recording sample at which the word ends, not before `start`.
-        probability: mean probability of the word's tokens.
-        span: index of the chunk's speech span that contains the word.
-        aligned: start and end of the word in chunk samples, by the alignment alone.
-    """
-
-    text: str
-    start: int
-    end: int
-    probability: float
-    span: int
-    aligned: tuple[int, int] | None = None
 
 
 def place_words(

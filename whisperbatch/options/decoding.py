@@ -18,6 +18,7 @@ MAX_CONTEXT_LENGTH: Final = 30_000  # characters: 219 tokens of at most 128 char
 
 Timestamps = Literal["alignment", "tokens"]
 Task = Literal["transcribe", "translate"]
+Segments = Literal["sentence", "phrase", "chunk"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,6 +65,11 @@ class DecodeOptions:
             differs in a few words here and there. Cannot be combined with `multilingual`.
         timestamps: "alignment" decodes text without timestamps and finds the time of each word
             from the cross-attention; "tokens" lets Whisper predict timestamp tokens.
+        segments: "sentence" ends a segment where a sentence ends, or at a pause of 2 s. A sentence
+            may continue in the next chunk. A segment lasts at most 30 s; a longer sentence is
+            divided, if possible at the end of a clause. "phrase" also ends a segment at every pause
+            of 0.4 s and at the end of every chunk; with `timestamps="tokens"`, the timestamp tokens
+            delimit the phrases. "chunk" gives one segment for each chunk.
         word_timestamps: give each segment its `words`, with their times and probabilities.
     """
 
@@ -82,6 +88,7 @@ class DecodeOptions:
     prefix: str | None = None
     condition_on_previous_text: bool = False
     timestamps: Timestamps = "alignment"
+    segments: Segments = "sentence"
     word_timestamps: bool = False
 
     def __post_init__(self) -> None:
@@ -92,6 +99,7 @@ class DecodeOptions:
         self._check_thresholds()
         self._check_context()
         checks.choice("timestamps", self.timestamps, get_args(Timestamps))
+        checks.choice("segments", self.segments, get_args(Segments))
         checks.boolean("word_timestamps", self.word_timestamps)
 
     @property

@@ -2,7 +2,7 @@
 
 from typing import TypedDict
 
-from whisperbatch.options.decoding import Task, Timestamps
+from whisperbatch.options.decoding import Segments, Task, Timestamps
 from whisperbatch.options.groups import Channel, CodeSwitchingOutput, FeatureKind
 
 
@@ -60,4 +60,5 @@ class OptionKeywords(DetectionKeywords, total=False):
     prefix: str | None
     condition_on_previous_text: bool
     timestamps: Timestamps
+    segments: Segments
     word_timestamps: bool

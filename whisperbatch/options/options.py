@@ -166,6 +166,11 @@ class Options(
             words here and there. Cannot be combined with `multilingual`.
         timestamps: "alignment" decodes text without timestamps and finds the time of each word from
             the cross-attention; "tokens" lets Whisper predict timestamp tokens.
+        segments: "sentence" ends a segment where a sentence ends, or at a pause of 2 s. A sentence
+            may continue in the next chunk. A segment lasts at most 30 s; a longer sentence is
+            divided, if possible at the end of a clause. "phrase" also ends a segment at every pause
+            of 0.4 s and at the end of every chunk; with `timestamps="tokens"`, the timestamp tokens
+            delimit the phrases. "chunk" gives one segment for each chunk.
         word_timestamps: give each segment its `words`, with their times and probabilities.
 
     Raises:

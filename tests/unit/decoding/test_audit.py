@@ -2,7 +2,7 @@ import pytest
 
 from tests.unit.decoding.test_words import span
 from whisperbatch.decoding.audit import all_uncovered_speech, too_fast_runs
-from whisperbatch.decoding.words import AlignedWord
+from whisperbatch.segmentation.timed_text import AlignedWord
 from whisperbatch.types import to_samples
 
 

@@ -8,6 +8,7 @@ import pytest
 
 from tests.unit.fakes import Call, FakeEngine, multilingual_tokenizer
 from tests.unit.fakes import tokenizer as english_tokenizer
+from tests.unit.synthetic_speech import segments as segments_of
 from whisperbatch import EngineError, Options, Segment
 from whisperbatch.decoding.batch_decoder import BatchDecoder
 from whisperbatch.decoding.decoded_row import compression_ratio
@@ -53,7 +54,9 @@ def decode(engine: FakeEngine, rows: list[Row], **keywords: Any) -> list[tuple[S
     """Decode rows in the given language, without VAD, so that coverage is not checked."""
     options = resolve(Options(language="en", vad=False), **keywords)
     labelled = [replace(row, language=options.language) for row in rows]
-    return [result.segments for result in BatchDecoder(engine, EXTRACTOR, options)(labelled)]
+    results = BatchDecoder(engine, EXTRACTOR, options)(labelled)
+    shown = {name: keywords[name] for name in keywords if "timestamps" in name}
+    return [segments_of(result, **shown) for result in results]
 
 
 def times(segments: Sequence[Segment]) -> list[tuple[str, float, float]]:
@@ -68,7 +71,7 @@ def test_segments_are_in_the_order_and_at_the_times_of_their_rows() -> None:
         [],
         [("Five.", 700.0, 705.0)],
     ]
-    assert [segment.id for segments in results for segment in segments] == [0, 0, 0]
+    assert [segment.id for segments in results for segment in segments] == [0, 1, 0]
 
 
 def test_segments_have_the_scores_of_their_row() -> None:
@@ -165,7 +168,7 @@ def test_each_row_is_decoded_in_its_own_language() -> None:
         replace(row(1, index=1), language="it", decision=italian),
     ]
     results = BatchDecoder(engine, EXTRACTOR, Options(vad=False))(rows)
-    assert [result.segments[0].language for result in results] == ["en", "fr", "it"]
+    assert [result.texts[0].language for result in results] == ["en", "fr", "it"]
     assert [result.decision for result in results] == [None, italian, italian]
     languages_of_prompts = [engine.tokenizer.id_to_token(prompt[1]) for prompt in engine.prompts]
     assert languages_of_prompts == ["<|en|>", "<|fr|>", "<|it|>"]
@@ -198,7 +201,7 @@ def test_after_a_failure_no_row_of_another_batch_waits_for_its_text(step: str) -
         decoder([first])
     with ThreadPoolExecutor(1) as pool:
         [result] = pool.submit(decoder, [second]).result(5)
-    assert [segment.text for segment in result.segments] == ["One."]
+    assert [segment.text for segment in segments_of(result)] == ["One."]
 
 
 def test_repetition_has_a_high_compression_ratio() -> None:

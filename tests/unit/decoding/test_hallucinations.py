@@ -10,11 +10,12 @@ from tests.unit.synthetic_speech import (
     Fault,
     chunk,
     decode,
+    segments,
     sentence,
     text,
     word_engine,
 )
-from whisperbatch.types import Omission
+from whisperbatch.types import Omission, to_seconds
 
 SPANS = [(0.0, 4.0)]
 TEXT = "please enter your number and press the pound key now"
@@ -96,7 +97,7 @@ def test_text_after_the_end_of_speech_is_removed() -> None:
 
 def test_improbable_text_over_silence_is_removed() -> None:
     [result] = decode(word_engine(SPOKEN, always(TEXT.split(), -1.2, 0.9)), chunk(SPANS))
-    assert result.segments == ()
+    assert segments(result) == ()
     assert {omission.reason for omission in result.omissions} == {"no speech"}
     assert " ".join(omission.text for omission in result.omissions) == TEXT
     assert {omission.score for omission in result.omissions} == {0.9}
@@ -203,7 +204,7 @@ def test_words_keep_their_times_around_a_loop() -> None:
         return DecodedWords([*words[:5], *(["um"] * 150), *words[5:]])
 
     [result] = decode(word_engine(SPOKEN, looping), chunk(SPANS), word_timestamps=True)
-    words = [word for segment in result.segments for word in segment.words or ()]
-    starts = {word.word.strip(): word.start for word in words}
+    words = [word for text in result.texts for word in text.words]
+    starts = {word.text.strip(): to_seconds(word.start) for word in words}
     for spoken in SPOKEN:
         assert starts[spoken.word] == pytest.approx(spoken.start, abs=0.41)

@@ -11,6 +11,7 @@ from tests.unit.synthetic_speech import (
     DecodedWords,
     chunk,
     decode,
+    segments,
     sentence,
     text,
     word_engine,
@@ -99,14 +100,14 @@ def test_short_speech_without_text_is_shifted_in_the_window() -> None:
     [result] = decode(engine, chunk([(2.0, 2.4)]))
     assert text(result) == "hello"
     assert [(call.start, call.end) for call in engine.calls] == [(2.0, 2.4), (1.5, 2.9)]
-    [segment] = result.segments
+    [segment] = segments(result)
     assert (segment.start, segment.end) == (2.0, 2.4)
 
 
 def test_speech_without_text_is_listed_as_missed() -> None:
     engine = word_engine(sentence("hello", 2.0), lambda *_: DecodedWords([]))
     [result] = decode(engine, chunk([(2.0, 2.4)]))
-    assert result.segments == ()
+    assert segments(result) == ()
     assert [omission.reason for omission in result.omissions] == ["missed"]
 
 
@@ -165,7 +166,7 @@ def test_the_last_remedy_for_improbable_text_is_sampling() -> None:
 
     engine = word_engine(SPOKEN[:8], guesses)
     [result] = decode(engine, chunk(SPANS[:1]), temperature=(0.0, 0.2, 0.4, 0.6))
-    assert {segment.temperature for segment in result.segments} == {0.4}
+    assert {segment.temperature for segment in segments(result)} == {0.4}
     temperatures = [call.sampling.temperature for call in engine.calls if call.sampling]
     assert sorted(temperatures) == [0.2, 0.4]
     assert all(call.sampling is None for call in engine.calls[: -len(temperatures)])

@@ -7,13 +7,9 @@ from hypothesis import strategies as st
 
 from tests.unit.fakes import multilingual_tokenizer
 from whisperbatch.decoding.tokenizer import WhisperTokenizer
-from whisperbatch.decoding.words import (
-    AlignedWord,
-    merge_punctuation,
-    move_into_speech,
-    place_words,
-)
+from whisperbatch.decoding.words import merge_punctuation, move_into_speech, place_words
 from whisperbatch.protocols import Alignment
+from whisperbatch.segmentation.timed_text import AlignedWord
 from whisperbatch.types import Chunk, SpeechSpan, to_samples
 
 VOCABULARY = WhisperTokenizer(multilingual_tokenizer(), multilingual=True)

@@ -65,6 +65,7 @@ def to_options(
         "suppress_blank": arguments.suppress_blank,
         "suppress_tokens": cast("Any", () if suppressed is None else suppressed),
         "word_timestamps": arguments.word_timestamps,
+        "segments": "phrase",
         "max_new_tokens": arguments.max_new_tokens,
         "condition_on_previous_text": _uses_previous_text(arguments),
         **_search_keywords(arguments),

@@ -1,24 +1,14 @@
 from itertools import pairwise
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.unit.fakes import multilingual_tokenizer
-from whisperbatch.decoding.segments import (
-    MAX_SEGMENT,
-    MIN_SEGMENT,
-    join_words,
-    segment_by_sentence,
-    segment_by_timestamps,
-)
-from whisperbatch.decoding.tokenizer import WhisperTokenizer
-from whisperbatch.decoding.words import AlignedWord
-from whisperbatch.types import Chunk, SpeechSpan, to_samples
+from whisperbatch.segmentation.division import MIN_SEGMENT
+from whisperbatch.segmentation.phrases import MAX_PHRASE, phrases
+from whisperbatch.segmentation.timed_text import AlignedWord, join_words
+from whisperbatch.types import SpeechSpan, to_samples
 
-VOCABULARY = WhisperTokenizer(multilingual_tokenizer(), multilingual=True)
-FIRST_TIMESTAMP = VOCABULARY.no_timestamps + 1  # 0.00
 SPEECH = (SpeechSpan(0, to_samples(60)),)
 
 
@@ -33,13 +23,13 @@ def evenly(text: str, length: float = 0.3, span: int = 0, start: float = 0.0) ->
 
 
 def texts(words: list[AlignedWord], speech: tuple[SpeechSpan, ...] = SPEECH) -> list[str]:
-    return [segment.text for segment in segment_by_sentence(words, speech)]
+    return [segment.text for segment in phrases(words, speech)]
 
 
 def test_a_segment_ends_with_its_sentence() -> None:
     words = evenly("Please hold. Is it you? Yes! I see… well.")
     assert texts(words) == ["Please hold.", "Is it you?", "Yes!", "I see…", "well."]
-    first = segment_by_sentence(words, SPEECH)[0]
+    first = phrases(words, SPEECH)[0]
     assert (first.start, first.end) == (0, to_samples(0.6))
     assert first.words == tuple(words[:2])
 
@@ -85,7 +75,7 @@ def test_the_pauses_around_a_span_without_words_are_added() -> None:
 def test_a_long_sentence_is_divided_at_a_comma() -> None:
     text = " ".join(["word"] * 30 + ["word,"] + ["word"] * 29)
     words = evenly(text)
-    assert words[-1].end == to_samples(18) > MAX_SEGMENT
+    assert words[-1].end == to_samples(18) > MAX_PHRASE
     assert texts(words) == [" ".join(["word"] * 30 + ["word,"]), " ".join(["word"] * 29)]
 
 
@@ -96,13 +86,13 @@ def test_a_long_sentence_is_divided_at_a_pause() -> None:
 
 
 def test_a_single_word_is_never_divided() -> None:
-    [segment] = segment_by_sentence([AlignedWord(" endless", 0, to_samples(29), 0.5, 0)], SPEECH)
+    [segment] = phrases([AlignedWord(" endless", 0, to_samples(29), 0.5, 0)], SPEECH)
     assert (segment.start, segment.end) == (0, to_samples(29))
 
 
 def test_space_alone_is_no_segment() -> None:
-    assert segment_by_sentence([], SPEECH) == []
-    assert segment_by_sentence([AlignedWord(" ", 0, 100, 0.5, 0)], SPEECH) == []
+    assert phrases([], SPEECH) == []
+    assert phrases([AlignedWord(" ", 0, 100, 0.5, 0)], SPEECH) == []
 
 
 def test_join_words_adds_no_space() -> None:
@@ -127,10 +117,10 @@ def test_segments_contain_all_words_and_are_short(timed_words: list[tuple[str, i
         words.append(AlignedWord(text, position, position + length, 0.5, number))
         speech.append(SpeechSpan(position, position + length))
         position += length + gap
-    segments = segment_by_sentence(words, speech)
+    segments = phrases(words, speech)
     assert [word for segment in segments for word in segment.words] == words
     for segment in segments:
-        assert segment.end - segment.start <= MAX_SEGMENT or len(segment.words) == 1
+        assert segment.end - segment.start <= MAX_PHRASE or len(segment.words) == 1
         assert (segment.start, segment.end) == (segment.words[0].start, segment.words[-1].end)
         assert segment.text == segment.text.strip() != ""
     for segment, following in pairwise(segments):
@@ -139,65 +129,5 @@ def test_segments_contain_all_words_and_are_short(timed_words: list[tuple[str, i
 
 def test_dividing_leaves_no_very_short_segments() -> None:
     words = evenly(" ".join(["and,"] + ["word"] * 52 + ["word,", "too"]))
-    for segment in segment_by_sentence(words, SPEECH):
+    for segment in phrases(words, SPEECH):
         assert segment.end - segment.start >= MIN_SEGMENT
-
-
-def chunk(length: float = 10.0, start: float = 0.0) -> Chunk:
-    span = SpeechSpan(to_samples(start), to_samples(start + length))
-    return Chunk(0, 0, (span,), (span,), np.zeros(span.length, np.float32))
-
-
-def tokens(*parts: float | str) -> list[int]:
-    """Return timestamp tokens for numbers (seconds) and text tokens for texts."""
-    token_ids: list[int] = []
-    for part in parts:
-        if isinstance(part, str):
-            token_ids += VOCABULARY._tokenizer.encode(part, add_special_tokens=False).ids
-        else:
-            token_ids.append(FIRST_TIMESTAMP + round(part / 0.02))
-    return token_ids
-
-
-def timed(token_ids: list[int], decoded: Chunk) -> list[tuple[str, float, float]]:
-    segments = segment_by_timestamps(token_ids, decoded, VOCABULARY)
-    return [(text.text, text.start / 16000, text.end / 16000) for text, _ in segments]
-
-
-def test_timestamp_tokens_delimit_segments() -> None:
-    token_ids = tokens(0.0, " One.", 1.5, 2.0, " Two.", 3.02)
-    assert timed(token_ids, chunk(start=100)) == [("One.", 100, 101.5), ("Two.", 102, 103.02)]
-    assert [part for _, part in segment_by_timestamps(token_ids, chunk(), VOCABULARY)] == [
-        tokens(" One."),
-        tokens(" Two."),
-    ]
-
-
-def test_text_without_end_timestamp_ends_with_the_chunk() -> None:
-    assert timed(tokens(1.0, " One.", 2.0, 3.0, " Two"), chunk()) == [
-        ("One.", 1, 2),
-        ("Two", 3, 10),
-    ]
-    assert timed(tokens(" One"), chunk(start=5)) == [("One", 5, 15)]
-
-
-def test_times_after_the_chunk_become_its_end() -> None:
-    assert timed(tokens(9.0, " One.", 12.0), chunk()) == [("One.", 9, 10)]
-
-
-def test_an_end_before_its_start_becomes_the_start() -> None:
-    assert timed(tokens(4.0, " One.", 2.0), chunk()) == [("One.", 4, 4)]
-
-
-def test_timestamps_without_text_make_no_segments() -> None:
-    assert timed(tokens(0.0, 1.0, 1.0, 30.0), chunk()) == []
-    assert timed([], chunk()) == []
-
-
-def test_timestamps_after_a_shortened_pause() -> None:
-    pieces = (SpeechSpan(0, 32_000), SpeechSpan(160_000, 192_000))
-    cut = Chunk(0, 0, pieces, pieces, np.zeros(64_000, np.float32))
-    assert timed(tokens(0.0, " One.", 1.0, 3.0, " Two.", 4.0), cut) == [
-        ("One.", 0, 1),
-        ("Two.", 11, 12),
-    ]

@@ -1,0 +1,196 @@
+"""Sentences: segments that end with a sentence or at a long pause, across the rows of a recording.
+
+The end of a row that is no end of a sentence is held back until the next row:
+
+    row 0    [I found a quarter in my pocket. The purpose of this test]
+    row 1    [is to give you an idea. Thank]
+    row 2    [you.]
+
+    after row 0   "I found a quarter in my pocket."
+    after row 1   "The purpose of this test is to give you an idea."
+    after row 2   "Thank you."
+"""
+
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import reduce
+from itertools import pairwise
+from typing import Final
+
+from whisperbatch.segmentation.division import best_boundary, divide
+from whisperbatch.segmentation.timed_text import (
+    AlignedWord,
+    ScoredText,
+    Scores,
+    TimedText,
+    join_words,
+)
+from whisperbatch.text.languages import UNSPACED
+from whisperbatch.text.sentences import Ending, ending
+from whisperbatch.types import to_samples
+
+MAX_PAUSE: Final = to_samples(2.0)  # a pause of this length between two words ends a segment
+MAX_SENTENCE: Final = to_samples(30.0)  # longer sentences are divided, best at the end of a clause
+# The first segment of a recording waits for no other row if the row has this much text.
+MAX_FIRST: Final = to_samples(15.0)
+COMMA_PAUSE: Final = to_samples(2.0)  # a comma counts as this much silence for dividing
+MIN_SENTENCE_PAUSE: Final = to_samples(0.3)  # after an abbreviation that ends its sentence
+FOLLOWING: Final = 4  # words that are enough to see how the text continues
+
+
+@dataclass(frozen=True, slots=True)
+class Sentence:
+    """The words of a segment.
+
+    Attributes:
+        language: Whisper's code.
+        words: at least one, in order.
+        scores: for each word the scores of its row.
+    """
+
+    language: str
+    words: tuple[AlignedWord, ...]
+    scores: tuple[Scores, ...]
+
+    @property
+    def text(self) -> str:
+        """The text with the space at its start."""
+        return "".join(word.text for word in self.words)
+
+    @property
+    def timed_text(self) -> TimedText:
+        """The text and words with their start and end."""
+        return join_words(self.words)
+
+    @property
+    def mean_scores(self) -> Scores:
+        """The scores of the sentence, from the scores of its rows.
+
+        The probabilities are means, weighted by the characters from each row. The compression
+        ratio and the temperature are the highest.
+        """
+        weights: dict[Scores, int] = {}
+        for word, scores in zip(self.words, self.scores, strict=True):
+            weights[scores] = weights.get(scores, 0) + len(word.text.strip())
+        if len(weights) == 1:
+            return self.scores[0]
+        total = sum(weights.values())
+        return Scores(
+            sum(scores.avg_logprob * weight for scores, weight in weights.items()) / total,
+            sum(scores.no_speech_prob * weight for scores, weight in weights.items()) / total,
+            max(scores.compression_ratio for scores in weights),
+            max(scores.temperature for scores in weights),
+        )
+
+    def __getitem__(self, part: slice) -> "Sentence":
+        return replace(self, words=self.words[part], scores=self.scores[part])
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """The sentences that are complete after a row.
+
+    Attributes:
+        earlier: what was held back, if this row does not continue it.
+        sentences: the sentences with words of this row; the first may begin in the row before.
+        held: the beginning of a sentence at the end of this row, for the next row.
+    """
+
+    earlier: tuple[Sentence, ...] = ()
+    sentences: tuple[Sentence, ...] = ()
+    held: Sentence | None = None
+
+
+def next_row(
+    held: Sentence | None, row: Sentence, *, clip_starts: Sequence[int] = (), first: bool = False
+) -> Step:
+    """Return the sentences that are complete after a row.
+
+    Args:
+        held: the words that were held back from the row before.
+        row: all words of the row.
+        clip_starts: first samples of the ranges of `clip_timestamps`.
+        first: whether the recording has no segments yet.
+    """
+    if held and not _continues(held, row, clip_starts):
+        return replace(next_row(None, row), earlier=(held,))
+    text = joined(held, row) if held else row
+    *complete, last = _sentences(text)
+    parts = [part for sentence in complete for part in _divided(sentence, MAX_SENTENCE)]
+    if ending(last.text, "", last.language) is Ending.SENTENCE:
+        return Step(sentences=(*parts, *_divided(last, MAX_SENTENCE)))
+    *divided, rest = _divided(last, MAX_FIRST if first and not parts else MAX_SENTENCE)
+    parts += divided
+    waited = len(held.words) - sum(len(part.words) for part in parts) if held else 0
+    if waited > 0:  # no word waits for a second row
+        cut = best_boundary(rest.words, waited, COMMA_PAUSE, _pause)
+        parts, rest = [*parts, rest[:cut]], rest[cut:]
+    return Step(sentences=tuple(parts), held=rest)
+
+
+def joined_texts(texts: Sequence[ScoredText]) -> Sentence | None:
+    """Return all words of texts in one language as one sentence; None if there is no text."""
+    sentences = [
+        Sentence(text.language, text.words, (text.scores,) * len(text.words))
+        for text in texts
+        if any(word.text.strip() for word in text.words)
+    ]
+    return reduce(joined, sentences) if sentences else None
+
+
+def joined(before: Sentence, after: Sentence) -> Sentence:
+    """Return two texts as one, with a space between them if the language has spaces."""
+    space = "" if after.language in UNSPACED else " "
+    first, *words = after.words
+    first = replace(first, text=space + first.text.lstrip())
+    return replace(
+        before, words=(*before.words, first, *words), scores=(*before.scores, *after.scores)
+    )
+
+
+def _continues(held: Sentence, row: Sentence, clip_starts: Sequence[int]) -> bool:
+    """Return whether a row may continue the sentence of the row before."""
+    before, after = held.words[-1], row.words[0]
+    same_clip = bisect_right(clip_starts, before.start) == bisect_right(clip_starts, after.start)
+    return held.language == row.language and same_clip and _pause(before, after) < MAX_PAUSE
+
+
+def _sentences(text: Sentence) -> list[Sentence]:
+    """Divide a text at the ends of sentences and at long pauses."""
+    bounds = [0, *_boundaries(text), len(text.words)]
+    return [text[start:end] for start, end in pairwise(bounds)]
+
+
+def _boundaries(text: Sentence) -> Iterator[int]:
+    """Yield the indices of the words, except the first word, that begin a segment."""
+    sentence = ""
+    for index, (before, after) in enumerate(pairwise(text.words), 1):
+        sentence += before.text
+        following = "".join(word.text for word in text.words[index : index + FOLLOWING])
+        if _ends_between(sentence, following, text.language, _pause(before, after)):
+            yield index
+            sentence = ""
+
+
+def _ends_between(before: str, after: str, language: str, pause: int) -> bool:
+    """Return whether a segment ends between two texts with a pause between them."""
+    if not before.strip() or not after.strip():
+        return False
+    if pause >= MAX_PAUSE:
+        return True
+    kind = ending(before, after, language)
+    return kind is Ending.SENTENCE or (kind is Ending.IF_PAUSE and pause >= MIN_SENTENCE_PAUSE)
+
+
+def _divided(sentence: Sentence, limit: int) -> list[Sentence]:
+    """Divide a sentence into parts of at most `limit` samples."""
+    parts, position = [], 0
+    for words in divide(sentence.words, limit, COMMA_PAUSE, _pause):
+        parts.append(sentence[position : position + len(words)])
+        position += len(words)
+    return parts
+
+
+def _pause(before: AlignedWord, after: AlignedWord) -> int:
+    return after.start - before.end

@@ -1,0 +1,168 @@
+"""The segmentation stage: the text of rows becomes the segments of their recordings."""
+
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import groupby
+
+from whisperbatch.options import Options
+from whisperbatch.recording import RecordingState
+from whisperbatch.rows import End
+from whisperbatch.segmentation.phrases import phrases
+from whisperbatch.segmentation.sentences import Sentence, joined_texts, next_row
+from whisperbatch.segmentation.timed_text import (
+    AlignedWord,
+    RowResult,
+    ScoredText,
+    Scores,
+    TimedText,
+)
+from whisperbatch.types import Segment, Word, to_samples, to_seconds
+
+
+@dataclass(frozen=True, slots=True)
+class RowSegments:
+    """The segments that are complete after a row, all with id 0.
+
+    Attributes:
+        earlier: segments with text of earlier rows only.
+        segments: segments with text of this row.
+        held: the beginning of a sentence, for the next row.
+    """
+
+    earlier: tuple[Segment, ...] = ()
+    segments: tuple[Segment, ...] = ()
+    held: Sentence | None = None
+
+
+class Segmentation:
+    """Divides the text of rows into segments, and adds each row to the state of its recording.
+
+    Args:
+        options: of the run.
+        fail: `fail(recording, error)` ends a recording.
+    """
+
+    def __init__(self, options: Options, fail: Callable[[RecordingState, Exception], None]) -> None:
+        self._options = options
+        self._fail = fail
+        self._clip_starts = [to_samples(start) for start, _ in options.clip_timestamps]
+
+    def __call__(
+        self, results: Iterable[tuple[RecordingState, RowResult] | End]
+    ) -> Generator[tuple[RecordingState, Segment] | End, None, None]:
+        """Yield the segments of each row, and each `End` after the segments of its recording.
+
+        When a segment is yielded, the state of the recording has the language, the counts and the
+        omissions up to the last row with text of this segment.
+        """
+        held: dict[RecordingState, Sentence] = {}
+        try:
+            for result in results:
+                if isinstance(result, End):
+                    yield from self._finish(result.recording, held)
+                    yield result
+                else:
+                    yield from self._add(*result, held)
+        except Exception:  # ends the run, but loses no text that was held back
+            for recording in list(held):
+                yield from self._finish(recording, held)
+            raise
+
+    def _add(
+        self, recording: RecordingState, row: RowResult, held: dict[RecordingState, Sentence]
+    ) -> Iterator[tuple[RecordingState, Segment]]:
+        """Yield the segments that a row completes: segments of earlier rows, then its own."""
+        try:
+            done = self._row_segments(recording, row.texts, held.pop(recording, None))
+        except Exception as error:  # noqa: BLE001 - ends this recording only
+            self._fail(recording, error)
+            return
+        yield from _numbered(recording, done.earlier)
+        _publish(recording, row)
+        if done.held:
+            held[recording] = done.held
+        yield from _numbered(recording, done.segments)
+
+    def _finish(
+        self, recording: RecordingState, held: dict[RecordingState, Sentence]
+    ) -> Iterator[tuple[RecordingState, Segment]]:
+        """Yield what was held back of a recording, because no row follows."""
+        if sentence := held.pop(recording, None):
+            yield from _numbered(recording, self._segments([sentence]))
+
+    def _row_segments(
+        self, recording: RecordingState, texts: Sequence[ScoredText], held: Sentence | None
+    ) -> RowSegments:
+        """Return the segments of the next row of a recording; `held` is of the row before."""
+        if self._options.segments == "phrase":
+            return RowSegments(segments=tuple(self._phrases(texts)))
+        groups = groupby(texts, key=lambda text: text.language)
+        rows = [row for _, group in groups if (row := joined_texts(list(group)))]
+        if self._options.segments == "chunk":
+            return RowSegments(segments=self._segments(rows))
+        if not rows:
+            return RowSegments(earlier=self._segments([held] if held else []))
+        first = not recording.segments
+        earlier: tuple[Sentence, ...] = ()
+        sentences: list[Sentence] = []
+        for row in rows:
+            step = next_row(held, row, clip_starts=self._clip_starts, first=first)
+            if row is rows[0]:
+                earlier = step.earlier
+            else:
+                sentences += step.earlier
+            sentences += step.sentences
+            held = step.held
+        return RowSegments(self._segments(earlier), self._segments(sentences), held)
+
+    def _segments(self, sentences: Sequence[Sentence]) -> tuple[Segment, ...]:
+        return tuple(
+            self._segment(sentence.timed_text, sentence.language, sentence.mean_scores)
+            for sentence in sentences
+            if sentence.text.strip()
+        )
+
+    def _phrases(self, texts: Iterable[ScoredText]) -> Iterator[Segment]:
+        """Yield the phrases of a row; timestamp tokens delimit them already."""
+        for text in texts:
+            for timed_text in text.timed_texts:
+                by_tokens = self._options.timestamps == "tokens"
+                parts = [timed_text] if by_tokens else phrases(timed_text.words, text.speech)
+                for part in parts:
+                    yield self._segment(part, text.language, text.scores)
+
+    def _segment(self, text: TimedText, language: str, scores: Scores) -> Segment:
+        return Segment(
+            id=0,
+            start=to_seconds(text.start),
+            end=to_seconds(text.end),
+            text=text.text,
+            language=language,
+            avg_logprob=scores.avg_logprob,
+            no_speech_prob=scores.no_speech_prob,
+            compression_ratio=scores.compression_ratio,
+            temperature=scores.temperature,
+            words=_to_words(text.words) if self._options.word_timestamps else None,
+        )
+
+
+def _to_words(words: Sequence[AlignedWord]) -> tuple[Word, ...]:
+    return tuple(Word(to_seconds(w.start), to_seconds(w.end), w.text, w.probability) for w in words)
+
+
+def _publish(recording: RecordingState, row: RowResult) -> None:
+    """Add the result of a row to the state that users see."""
+    recording.published = row.decision
+    recording.omissions += row.omissions
+    recording.chunks += 1
+    recording.redecoded += row.redecoded
+
+
+def _numbered(
+    recording: RecordingState, segments: Iterable[Segment]
+) -> Iterator[tuple[RecordingState, Segment]]:
+    """Yield segments with their numbers in the recording."""
+    for segment in segments:
+        numbered = replace(segment, id=recording.segments)
+        recording.segments += 1
+        yield recording, numbered
