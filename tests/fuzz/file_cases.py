@@ -24,6 +24,7 @@ CHOICES: Final[dict[str, tuple[Any, ...]]] = {
     "language": ("en",),
     "word_timestamps": (True,),
     "timestamps": ("tokens",),
+    "segments": ("phrase", "chunk"),
     "track": (1, 2),
     "channel": ("left", "right"),
     "clip_timestamps": (((0.0, 0.5),), ((0.2, None),), ((0.1, 0.3), (1.0, 9.0))),

@@ -135,6 +135,7 @@ CASES = {
         "long speech",
     ),
     "timestamps": Case({"timestamps": "tokens"}),
+    "segments": Case({"segments": "chunk"}),
     "word_timestamps": Case({"word_timestamps": True}),
 }
 

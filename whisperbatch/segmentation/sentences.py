@@ -27,7 +27,7 @@ from whisperbatch.segmentation.timed_text import (
     join_words,
 )
 from whisperbatch.text.languages import UNSPACED
-from whisperbatch.text.sentences import Ending, ending
+from whisperbatch.text.sentences import Ending, begins_with_closing_mark, ending
 from whisperbatch.types import to_samples
 
 MAX_PAUSE: Final = to_samples(2.0)  # a pause of this length between two words ends a segment
@@ -175,7 +175,7 @@ def _boundaries(text: Sentence) -> Iterator[int]:
 
 def _ends_between(before: str, after: str, language: str, pause: int) -> bool:
     """Return whether a segment ends between two texts with a pause between them."""
-    if not before.strip() or not after.strip():
+    if not before.strip() or not after.strip() or begins_with_closing_mark(after):
         return False
     if pause >= MAX_PAUSE:
         return True

@@ -22,6 +22,7 @@ from whisperbatch.text.punctuation import (
     OWN_ENDS,
     SENTENCE_ENDS,
 )
+from whisperbatch.text.scripts import script
 
 # fmt: off
 ORDINALS: Final = frozenset((
@@ -61,7 +62,7 @@ def ending(before: str, after: str, language: str) -> Ending:
     mark = body[-1:]
     if mark not in SENTENCE_ENDS and mark not in tuple(OWN_ENDS.get(language, "")):
         return Ending.NONE
-    if after and (_continues(after) or _is_lower(after)):
+    if after and (begins_with_closing_mark(after) or _is_lower(after)):
         return Ending.NONE
     if mark == "…" or body.endswith(".."):
         return Ending.IF_PAUSE
@@ -73,16 +74,20 @@ def ending(before: str, after: str, language: str) -> Ending:
     return _full_stop(body, after, language)
 
 
-def _continues(after: str) -> bool:
+def begins_with_closing_mark(after: str) -> bool:
     """Return whether a text begins with a mark that belongs to the text before it."""
-    first = after.lstrip()[:1]
-    return first in _NEVER_FIRST or (not after[:1].isspace() and first in CLOSING)
+    first, following = after.lstrip()[:1], after.lstrip()[1:2]
+    closes = first in CLOSING and (not after[:1].isspace() or not following.strip())
+    return first in _NEVER_FIRST or closes  # also "« Oui ! | »", with spaces on both sides
 
 
 def _is_lower(after: str) -> bool:
-    """Return whether the first word begins with a lower-case letter; "iPhone" does not."""
-    first = after.lstrip(_OPENING_AND_SPACE)[:2]
-    return first[:1].islower() and not first[1:].isupper()
+    """Return whether the first word begins with a lower-case letter; "iPhone" does not.
+
+    Georgian has capitals in Unicode, but is written without them.
+    """
+    first, second = (after.lstrip(_OPENING_AND_SPACE) + "  ")[:2]
+    return first.islower() and not second.isupper() and script(first) != "GEORGIAN"
 
 
 def _is_unspaced(after: str, language: str) -> bool:
@@ -102,7 +107,7 @@ def _full_stop(body: str, after: str, language: str) -> Ending:
     if folded in before_number(language):
         if follower.isdigit():
             return Ending.NONE
-        return Ending.SENTENCE if len(word) > 1 and after else Ending.IF_PAUSE
+        return Ending.SENTENCE if len(word) > 1 else Ending.IF_PAUSE
     initial = len(word) == 1 and word.isalpha() and not (language == "en" and word == "I")
     if initial or _has_dotted_letters(word) or folded in maybe_last(language):
         return Ending.IF_PAUSE

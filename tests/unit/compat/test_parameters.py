@@ -44,9 +44,10 @@ class OtherVadOptions:
 
 
 @pytest.mark.parametrize("cls", [WhisperModel, BatchedInferencePipeline])
-def test_defaults_are_ours_except_the_temperatures(cls: type) -> None:
-    assert mapped(cls=cls) == Options(language="en", temperature=TEMPERATURES)
-    assert mapped(None, cls=cls) == Options(temperature=TEMPERATURES)
+def test_defaults_are_ours_except_the_temperatures_and_the_segments(cls: type) -> None:
+    changed: Any = {"temperature": TEMPERATURES, "segments": "phrase"}
+    assert mapped(cls=cls) == Options(language="en", **changed)
+    assert mapped(None, cls=cls) == Options(**changed)
     assert to_detection_options(call(cls)) == Options()
 
 
@@ -123,7 +124,7 @@ def test_defaults_are_ours_except_the_temperatures(cls: type) -> None:
     ],
 )
 def test_parameter(arguments: dict[str, Any], expected: dict[str, Any]) -> None:
-    defaults = {"language": "en", "temperature": TEMPERATURES}
+    defaults = {"language": "en", "temperature": TEMPERATURES, "segments": "phrase"}
     for cls in (WhisperModel, BatchedInferencePipeline):
         assert mapped(cls=cls, **arguments) == Options(**{**defaults, **expected})
 

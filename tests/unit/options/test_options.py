@@ -110,6 +110,7 @@ WRONG_VALUES: dict[str, tuple[Any, ...]] = {
     "prefix": ("", " ", 3),
     "condition_on_previous_text": (1, None, "yes"),
     "timestamps": ("words", None),
+    "segments": ("sentences", None, True),
     "word_timestamps": ("yes", 1),
 }
 

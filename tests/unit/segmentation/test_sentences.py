@@ -1,0 +1,264 @@
+"""Sentences of rows: "|" is the border between two rows, "~1.5" a pause of 1.5 s."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from whisperbatch.segmentation.sentences import (
+    MAX_FIRST,
+    MAX_PAUSE,
+    MAX_SENTENCE,
+    Sentence,
+    joined_texts,
+    next_row,
+)
+from whisperbatch.segmentation.timed_text import AlignedWord, ScoredText, Scores, join_words
+from whisperbatch.types import SpeechSpan, to_samples
+
+WORD = 0.3  # seconds
+
+
+def scores(number: int) -> Scores:
+    return Scores(-0.1 * (number + 1), 0.1 * number, 1.0 + number, 0.2 * number)
+
+
+@dataclass
+class Speaker:
+    """Speaks words of equal length, one after the other.
+
+    Attributes:
+        language: of all words.
+        pace: seconds of a word.
+        position: seconds spoken so far.
+        rows: number of rows spoken so far.
+    """
+
+    language: str = "en"
+    pace: float = WORD
+    position: float = 0.0
+    rows: int = 0
+    words: list[AlignedWord] = field(default_factory=list)
+
+    def row(self, text: str) -> Sentence | None:
+        """Return a row; "~1.5" in the text is a pause of 1.5 s."""
+        words = []
+        for word in text.split():
+            if word.startswith("~"):
+                self.position += float(word[1:])
+                continue
+            end = self.position + self.pace
+            words.append(
+                AlignedWord(f" {word}", to_samples(self.position), to_samples(end), 0.5, 0)
+            )
+            self.position = end
+        self.words += words
+        self.rows += 1
+        timed = (join_words(words),) if words else ()
+        row_scores = scores(self.rows - 1)
+        return joined_texts([ScoredText(self.language, row_scores, timed, (SpeechSpan(0, 1),))])
+
+
+def sentences(*rows: Sentence | None, clip_starts: tuple[int, ...] = ()) -> list[list[Sentence]]:
+    """The sentences that are complete after each row, and at the end."""
+    held: Sentence | None = None
+    result: list[list[Sentence]] = []
+    for row in rows:
+        if row is None:
+            result.append([held] if held else [])
+            held = None
+            continue
+        step = next_row(held, row, clip_starts=clip_starts, first=not any(result))
+        result.append([*step.earlier, *step.sentences])
+        held = step.held
+    return [*result, [held] if held else []]
+
+
+def texts(text: str, language: str = "en", pace: float = WORD) -> list[list[str]]:
+    speaker = Speaker(language, pace)
+    rows = [speaker.row(row) for row in text.split("|")]
+    return [[sentence.text.strip() for sentence in step] for step in sentences(*rows)]
+
+
+def test_a_complete_sentence_waits_for_no_row() -> None:
+    assert texts("Please hold. Is it you? | Yes! No.") == [
+        ["Please hold.", "Is it you?"],
+        ["Yes!", "No."],
+        [],
+    ]
+
+
+def test_an_unfinished_sentence_is_joined_with_the_next_row() -> None:
+    assert texts("I am Bob. The purpose of this test | is to give you an idea. Thank | you.") == [
+        ["I am Bob."],
+        ["The purpose of this test is to give you an idea."],
+        ["Thank you."],
+        [],
+    ]
+
+
+def test_the_end_of_the_recording_ends_a_sentence() -> None:
+    assert texts("Dial 600. Thank you for") == [["Dial 600."], ["Thank you for"]]
+
+
+def test_no_word_waits_for_two_rows() -> None:
+    assert texts("One two | three four, five six | seven eight.") == [
+        [],
+        ["One two three four,"],
+        ["five six seven eight."],
+        [],
+    ]
+
+
+def test_a_row_without_text_ends_the_sentence_before_it() -> None:
+    assert texts("One two | | three four.") == [[], ["One two"], ["three four."], []]
+
+
+@pytest.mark.parametrize(("pause", "joins"), [("~1.9", True), ("~2.0", False)])
+def test_a_pause_of_two_seconds_ends_a_segment(pause: str, joins: bool) -> None:
+    assert (texts(f"One two {pause} three four.") == [["One two three four."], []]) is joins
+    after_rows = [[], ["One two three four."], []]
+    assert (texts(f"One two | {pause} three four.") == after_rows) is joins
+    if not joins:
+        assert texts(f"One two | {pause} three four.")[1] == ["One two", "three four."]
+
+
+def test_a_closing_mark_stays_with_its_sentence_after_a_pause() -> None:
+    assert texts("C'est vous ~3.0 ? Oui.", "fr") == [["C'est vous ?", "Oui."], []]
+
+
+def test_the_pause_after_an_abbreviation_decides() -> None:
+    assert texts("At 5 p.m. Eastern time.") == [["At 5 p.m. Eastern time."], []]
+    assert texts("At 5 p.m. ~0.4 He left.") == [["At 5 p.m.", "He left."], []]
+    assert texts("At 5 p.m. | ~0.4 He left.") == [[], ["At 5 p.m.", "He left."], []]
+    assert texts("I met Dr. | ~0.4 Jones.") == [[], ["I met Dr. Jones."], []]
+
+
+def test_sentences_of_two_languages_are_not_joined() -> None:
+    english, french = Speaker(), Speaker("fr", position=0.6)
+    steps = sentences(english.row("Thank you"), french.row("merci beaucoup."))
+    assert [[s.text.strip() for s in step] for step in steps] == [
+        [],
+        ["Thank you", "merci beaucoup."],
+        [],
+    ]
+    assert [s.language for s in steps[1]] == ["en", "fr"]
+
+
+def test_sentences_of_two_clips_are_not_joined() -> None:
+    speaker = Speaker()
+    rows = [speaker.row("one two"), speaker.row("three four.")]
+    [_, apart, _] = sentences(*rows, clip_starts=(0, to_samples(0.6)))
+    assert [sentence.text.strip() for sentence in apart] == ["one two", "three four."]
+    [_, [together], _] = sentences(*rows, clip_starts=(0, to_samples(0.7)))
+    assert together.text.strip() == "one two three four."
+
+
+@pytest.mark.parametrize(
+    ("language", "first", "second", "joined"),
+    [
+        ("en", "one", "two.", " one two."),
+        ("zh", "一", "二。", "一二。"),
+        ("th", "หนึ่ง", "สอง", "หนึ่งสอง"),
+        ("ar", "واحد", "اثنان.", " واحد اثنان."),
+        ("ko", "하나", "둘.", " 하나 둘."),
+    ],
+)
+def test_rows_are_joined_with_a_space_if_the_language_has_spaces(
+    language: str, first: str, second: str, joined: str
+) -> None:
+    space = "" if language in {"zh", "th"} else " "
+
+    def text(word: str, start: int) -> ScoredText:
+        words = [AlignedWord(word, start, start + 10, 0.5, 0)]
+        return ScoredText(language, scores(0), (join_words(words),), ())
+
+    row = joined_texts([text(space + first, 0), text(f" {second}", 10)])  # two parts of a row
+    assert row
+    assert row.text == joined
+    assert [word.text for word in row.words] == [space + first, space + second]
+
+
+def test_a_sentence_has_the_scores_of_its_rows() -> None:
+    speaker = Speaker()
+    [_, [sentence], _] = sentences(speaker.row("abc"), speaker.row("abcdefghi."))
+    assert sentence.mean_scores.avg_logprob == pytest.approx((3 * -0.1 + 10 * -0.2) / 13)
+    assert sentence.mean_scores.no_speech_prob == pytest.approx(10 * 0.1 / 13)
+    assert sentence.mean_scores.compression_ratio == 2.0
+    assert sentence.mean_scores.temperature == 0.2
+    [[alone], _] = sentences(Speaker().row("One."))
+    assert alone.mean_scores == scores(0)
+
+
+def test_a_long_sentence_is_divided_at_a_clause() -> None:
+    words = ["word"] * 90
+    words[44] = "clause,"
+    [first, second, end] = texts(" ".join(["Yes.", *words, "|", *["more"] * 29, "end."]))
+    assert (first, end) == (["Yes."], [])
+    assert [len(text.split()) for text in second] == [45, 75]
+    assert second[0].endswith("clause,")
+
+
+def test_text_without_punctuation_is_divided_at_pauses() -> None:
+    text = " ".join(["word"] * 40) + " ~2.5 " + " ".join(["word"] * 40)
+    assert [len(step) for step in texts(text)] == [1, 1]
+    rows = " | ".join([" ".join(["word"] * 60)] * 4)
+    lengths = [len(text.split()) for step in texts(rows) for text in step]
+    assert sum(lengths) == 240
+    assert min(lengths) >= 15
+    assert max(lengths) <= 100
+
+
+def test_the_first_segment_of_a_recording_does_not_wait_for_the_second_row() -> None:
+    [first, _, _] = texts(" ".join(["word"] * 30 + ["clause,"] + ["word"] * 40) + " | end.")
+    assert [len(text.split()) for text in first] == [31]
+    [first, second, _, _] = texts("Yes. | " + " ".join(["word"] * 70) + " | end.")
+    assert first == ["Yes."]
+    assert second == []
+
+
+WORDS = st.sampled_from(("a", "Word", "end.", "clause,", "Mr.", "why?", "5", "…", "wait..."))
+TIMED_WORDS = st.tuples(WORDS, st.floats(0.0, 5.0), st.floats(0.0, 2.5))
+ROWS = st.lists(st.lists(TIMED_WORDS, max_size=25), max_size=8)
+
+
+def spoken(rows: list[list[tuple[str, float, float]]]) -> Iterator[list[AlignedWord]]:
+    position = 0
+    for row in rows:
+        words = []
+        for text, length, pause in row:
+            end = position + to_samples(length)
+            words.append(AlignedWord(f" {text}", position, end, 0.5, 0))
+            position = end + to_samples(pause)
+        yield words
+
+
+@given(ROWS)
+def test_all_words_come_once_in_order_and_at_most_a_row_late(
+    rows: list[list[tuple[str, float, float]]],
+) -> None:
+    spoken_rows = list(spoken(rows))
+    row_texts = [
+        joined_texts([ScoredText("en", scores(n), (join_words(words),) if words else (), ())])
+        for n, words in enumerate(spoken_rows)
+    ]
+    steps = sentences(*row_texts)
+    all_words = [word for words in spoken_rows for word in words]
+    assert [word for step in steps for sentence in step for word in sentence.words] == all_words
+    returned = 0
+    for number, step in enumerate(steps):
+        returned += sum(len(sentence.words) for sentence in step)
+        assert returned >= sum(len(words) for words in spoken_rows[:number])
+    for sentence in (sentence for step in steps for sentence in step):
+        duration = sentence.words[-1].end - sentence.words[0].start
+        assert duration <= MAX_SENTENCE or len(sentence.words) == 1
+        for before, after in pairwise(sentence.words):
+            closing = after.text.strip() == "…"
+            assert after.start - before.end < MAX_PAUSE or closing
+
+
+def test_the_limits_are_in_order() -> None:
+    assert MAX_PAUSE < MAX_FIRST < MAX_SENTENCE
