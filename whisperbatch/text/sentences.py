@@ -86,8 +86,8 @@ def _is_lower(after: str) -> bool:
 
     Georgian has capitals in Unicode, but is written without them.
     """
-    first, second = (after.lstrip(_OPENING_AND_SPACE) + "  ")[:2]
-    return first.islower() and not second.isupper() and script(first) != "GEORGIAN"
+    word = after.lstrip(_OPENING_AND_SPACE)
+    return word[:1].islower() and not word[1:2].isupper() and script(word[0]) != "GEORGIAN"
 
 
 def _is_unspaced(after: str, language: str) -> bool:

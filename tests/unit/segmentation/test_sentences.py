@@ -194,7 +194,7 @@ def test_a_sentence_has_the_scores_of_its_rows() -> None:
 
 
 def test_a_long_sentence_is_divided_at_a_clause() -> None:
-    words = ["word"] * 90
+    words = ["Word"] * 90
     words[44] = "clause,"
     [first, second, end] = texts(" ".join(["Yes.", *words, "|", *["more"] * 29, "end."]))
     assert (first, end) == (["Yes."], [])
