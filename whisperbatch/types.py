@@ -203,7 +203,10 @@ class Word:
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """A sentence or phrase with its times in the recording.
+    """A sentence (or what `segments` says) with its times in the recording.
+
+    With text from several chunks, the probabilities are means, weighted by the characters from each
+    chunk; the compression ratio and the temperature are the highest.
 
     Attributes:
         id: number of the segment in its recording, from 0.

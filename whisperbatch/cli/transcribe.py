@@ -40,6 +40,7 @@ from whisperbatch.types import Transcript
 from whisperbatch.vad import vad_fingerprint
 from whisperbatch.writers import (
     FORMATS,
+    SUBTITLE_FORMATS,
     TABLE_FORMATS,
     FileOptions,
     SubtitleOptions,
@@ -298,13 +299,13 @@ def _say_goodbye(
 def _options(arguments: TranscribeArguments, formats: Sequence[str]) -> Options:
     """Return the options of the transcription.
 
-    Layouts that need words switch word timestamps on.
+    Subtitles switch word timestamps on, because words give their cues exact times.
     """
     for file_options in (arguments.layout, arguments.tables):
         check_file_options(file_options, formats)
     given = dict(arguments.options)
     needs_words = arguments.layout.needs_words
-    if needs_words:
+    if needs_words or set(formats) & set(SUBTITLE_FORMATS):
         given.setdefault("word_timestamps", True)
     options = resolve(None, **given)
     if needs_words and not options.word_timestamps:

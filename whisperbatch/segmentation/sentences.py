@@ -103,29 +103,41 @@ class Step:
 
 
 def next_row(
-    held: Sentence | None, row: Sentence, *, clip_starts: Sequence[int] = (), first: bool = False
+    held: Sentence | None,
+    row: Sentence,
+    *,
+    clip_starts: Sequence[int] = (),
+    cut: bool = False,
+    first: bool = False,
 ) -> Step:
     """Return the sentences that are complete after a row.
+
+    Whisper ends the text of a row with a full stop, even if the row was cut within a sentence. At a
+    cut, a finished sentence therefore waits, too: the next row may continue in lower case.
 
     Args:
         held: the words that were held back from the row before.
         row: all words of the row.
         clip_starts: first samples of the ranges of `clip_timestamps`.
+        cut: whether the speech goes on right after the row.
         first: whether the recording has no segments yet.
     """
     if held and not _continues(held, row, clip_starts):
-        return replace(next_row(None, row), earlier=(held,))
+        return replace(next_row(None, row, cut=cut), earlier=(held,))
     text = joined(held, row) if held else row
     *complete, last = _sentences(text)
     parts = [part for sentence in complete for part in _divided(sentence, MAX_SENTENCE)]
-    if ending(last.text, "", last.language) is Ending.SENTENCE:
+    is_first = first and not parts
+    waited = len(held.words) - sum(len(part.words) for part in complete) if held else 0
+    may_wait = cut and waited <= 0 and not is_first
+    if ending(last.text, "", last.language) is Ending.SENTENCE and not may_wait:
         return Step(sentences=(*parts, *_divided(last, MAX_SENTENCE)))
-    *divided, rest = _divided(last, MAX_FIRST if first and not parts else MAX_SENTENCE)
+    *divided, rest = _divided(last, MAX_FIRST if is_first else MAX_SENTENCE)
     parts += divided
-    waited = len(held.words) - sum(len(part.words) for part in parts) if held else 0
+    waited -= sum(len(part.words) for part in divided)
     if waited > 0:  # no word waits for a second row
-        cut = best_boundary(rest.words, waited, COMMA_PAUSE, _pause)
-        parts, rest = [*parts, rest[:cut]], rest[cut:]
+        boundary = best_boundary(rest.words, waited, COMMA_PAUSE, _pause)
+        parts, rest = [*parts, rest[:boundary]], rest[boundary:]
     return Step(sentences=tuple(parts), held=rest)
 
 

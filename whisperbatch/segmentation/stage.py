@@ -45,6 +45,7 @@ class Segmentation:
     def __init__(self, options: Options, fail: Callable[[RecordingState, Exception], None]) -> None:
         self._options = options
         self._fail = fail
+        self._margin = to_samples(options.speech_pad)  # after speech that a pause follows
         self._clip_starts = [to_samples(start) for start, _ in options.clip_timestamps]
 
     def __call__(
@@ -103,10 +104,11 @@ class Segmentation:
         if not rows:
             return RowSegments(earlier=self._segments([held] if held else []))
         first = not recording.segments
+        cut = bool(texts[-1].speech) and texts[-1].speech[-1].after < self._margin
         earlier: tuple[Sentence, ...] = ()
         sentences: list[Sentence] = []
         for row in rows:
-            step = next_row(held, row, clip_starts=self._clip_starts, first=first)
+            step = next_row(held, row, clip_starts=self._clip_starts, cut=cut, first=first)
             if row is rows[0]:
                 earlier = step.earlier
             else:

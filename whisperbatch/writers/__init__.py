@@ -25,6 +25,7 @@ from whisperbatch.writers.contents import check_contents
 from whisperbatch.writers.files import make_folder, write_atomically, write_text_atomically
 from whisperbatch.writers.options import (
     FORMAT_OPTIONS,
+    SUBTITLE_FORMATS,
     TABLE_FORMATS,
     FileOptions,
     SubtitleOptions,
@@ -38,6 +39,7 @@ from whisperbatch.writers.verbose_json import verbose_json
 __all__ = [
     "FORMATS",
     "FORMAT_OPTIONS",
+    "SUBTITLE_FORMATS",
     "TABLE_FORMATS",
     "FileOptions",
     "SubtitleOptions",

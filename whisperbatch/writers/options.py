@@ -30,6 +30,9 @@ FORMAT_OPTIONS: Final = MappingProxyType(
 TABLE_FORMATS: Final = ("tsv", "csv")
 """The formats that `TableOptions` has an effect on."""
 
+SUBTITLE_FORMATS: Final = ("srt", "vtt", "ttml", "lrc")
+"""The formats that `SubtitleOptions` has an effect on."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _FormatOptions:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from itertools import pairwise
+from itertools import pairwise, zip_longest
 
 import pytest
 from hypothesis import given
@@ -62,25 +62,31 @@ class Speaker:
         return joined_texts([ScoredText(self.language, row_scores, timed, (SpeechSpan(0, 1),))])
 
 
-def sentences(*rows: Sentence | None, clip_starts: tuple[int, ...] = ()) -> list[list[Sentence]]:
+def sentences(
+    *rows: Sentence | None, clip_starts: tuple[int, ...] = (), cuts: tuple[bool, ...] = ()
+) -> list[list[Sentence]]:
     """The sentences that are complete after each row, and at the end."""
     held: Sentence | None = None
     result: list[list[Sentence]] = []
-    for row in rows:
+    for row, cut in zip_longest(rows, cuts):
         if row is None:
             result.append([held] if held else [])
             held = None
             continue
-        step = next_row(held, row, clip_starts=clip_starts, first=not any(result))
+        first = not any(result)
+        step = next_row(held, row, clip_starts=clip_starts, cut=bool(cut), first=first)
         result.append([*step.earlier, *step.sentences])
         held = step.held
     return [*result, [held] if held else []]
 
 
-def texts(text: str, language: str = "en", pace: float = WORD) -> list[list[str]]:
-    speaker = Speaker(language, pace)
-    rows = [speaker.row(row) for row in text.split("|")]
-    return [[sentence.text.strip() for sentence in step] for step in sentences(*rows)]
+def texts(text: str, language: str = "en") -> list[list[str]]:
+    """The sentences of a text after each row, and at the end; "||" is a border without a pause."""
+    speaker = Speaker(language)
+    parts = text.replace("||", "=|").split("|")
+    rows = [speaker.row(part.rstrip("=")) for part in parts]
+    cuts = tuple(part.endswith("=") for part in parts)
+    return [[sentence.text.strip() for sentence in step] for step in sentences(*rows, cuts=cuts)]
 
 
 def test_a_complete_sentence_waits_for_no_row() -> None:
@@ -98,6 +104,18 @@ def test_an_unfinished_sentence_is_joined_with_the_next_row() -> None:
         ["Thank you."],
         [],
     ]
+
+
+def test_a_full_stop_at_a_cut_ends_no_sentence_that_continues() -> None:
+    assert texts("Yes. I wonder how. || much there is. || No. || Yes.") == [
+        ["Yes."],
+        ["I wonder how. much there is."],
+        [],
+        ["No.", "Yes."],
+        [],
+    ]
+    assert texts("One. | two. | three.") == [["One."], ["two."], ["three."], []]
+    assert texts("One. || two.") == [["One."], ["two."], []]  # the first segment does not wait
 
 
 def test_the_end_of_the_recording_ends_a_sentence() -> None:
@@ -236,16 +254,16 @@ def spoken(rows: list[list[tuple[str, float, float]]]) -> Iterator[list[AlignedW
         yield words
 
 
-@given(ROWS)
+@given(ROWS, st.lists(st.booleans(), min_size=8, max_size=8))
 def test_all_words_come_once_in_order_and_at_most_a_row_late(
-    rows: list[list[tuple[str, float, float]]],
+    rows: list[list[tuple[str, float, float]]], cuts: list[bool]
 ) -> None:
     spoken_rows = list(spoken(rows))
     row_texts = [
         joined_texts([ScoredText("en", scores(n), (join_words(words),) if words else (), ())])
         for n, words in enumerate(spoken_rows)
     ]
-    steps = sentences(*row_texts)
+    steps = sentences(*row_texts, cuts=tuple(cuts[: len(rows)]))
     all_words = [word for words in spoken_rows for word in words]
     assert [word for step in steps for sentence in step for word in sentence.words] == all_words
     returned = 0

@@ -1,0 +1,38 @@
+import pytest
+
+from whisperbatch import OptionError, SubtitleOptions, TableOptions
+from whisperbatch.cli.transcribe import TranscribeArguments, _options
+
+
+def arguments(layout: SubtitleOptions | None = None, **options: object) -> TranscribeArguments:
+    return TranscribeArguments(
+        inputs=("talk.mp3",),
+        model="base",
+        formats="",
+        output_dir="",
+        resume=None,
+        plot="",
+        json_lines=False,
+        quiet=False,
+        layout=layout or SubtitleOptions(),
+        tables=TableOptions(),
+        load_keywords={},
+        options=options,
+    )
+
+
+@pytest.mark.parametrize("name", ["srt", "vtt", "ttml", "lrc"])
+def test_subtitles_have_word_timestamps(name: str) -> None:
+    assert _options(arguments(), ("txt", name)).word_timestamps
+    assert not _options(arguments(word_timestamps=False), (name,)).word_timestamps
+
+
+def test_other_files_have_no_word_timestamps() -> None:
+    assert not _options(arguments(), ("txt", "json", "csv", "tsv")).word_timestamps
+
+
+def test_a_layout_by_words_needs_word_timestamps() -> None:
+    highlighted = SubtitleOptions(highlight_words=True)
+    assert _options(arguments(highlighted), ("srt",)).word_timestamps
+    with pytest.raises(OptionError, match="highlight_words has no effect without word_timestamps"):
+        _options(arguments(highlighted, word_timestamps=False), ("srt",))

@@ -1,0 +1,238 @@
+"""`Segmentation`: the three kinds of segments, the state of recordings, and failures."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from itertools import pairwise
+from typing import Any
+
+import pytest
+
+import whisperbatch as wb
+from tests.unit.fakes import FakeEngine, noise
+from whisperbatch import Options, Transcriber
+from whisperbatch.errors import AudioError
+from whisperbatch.recording import Decision, RecordingState
+from whisperbatch.rows import End
+from whisperbatch.segmentation import RowResult, Segmentation
+from whisperbatch.segmentation.timed_text import AlignedWord, ScoredText, Scores, join_words
+from whisperbatch.types import Omission, Segment, SpeechSpan
+
+SECOND = 16_000
+SCORES = Scores(-0.2, 0.1, 1.5, 0.0)
+Result = tuple[RecordingState, RowResult] | End
+
+
+def scored(text: str, start: int, language: str = "en") -> ScoredText:
+    """A text whose words last a second each; "_" is a second of silence."""
+    speech: list[SpeechSpan] = []
+    words: list[AlignedWord] = []
+    for number, word in enumerate(text.split(), start):
+        span = SpeechSpan(number * SECOND, (number + 1) * SECOND)
+        if word == "_":
+            continue
+        if speech and speech[-1].end == span.start:
+            speech[-1] = SpeechSpan(speech[-1].start, span.end)
+        else:
+            speech.append(span)
+        words.append(AlignedWord(f" {word}", span.start, span.end, 0.5, len(speech) - 1))
+    if speech:  # a pause follows
+        speech[-1] = replace(speech[-1], after=SECOND)
+    timed = (join_words(words),) if words else ()
+    return ScoredText(language, SCORES, timed, tuple(speech))
+
+
+def result(
+    *texts: ScoredText, omissions: Iterable[Omission] = (), decision: Decision | None = None
+) -> RowResult:
+    return RowResult(texts, tuple(omissions), redecoded=False, decision=decision)
+
+
+def row(
+    text: str, start: int, language: str = "en", omissions: Iterable[Omission] = ()
+) -> RowResult:
+    decision = Decision(language, start / 100)
+    return result(scored(text, start, language), omissions=omissions, decision=decision)
+
+
+def stage(**options: Any) -> Segmentation:
+    def fail(_: RecordingState, error: Exception) -> None:
+        raise error
+
+    return Segmentation(Options(**options), fail)
+
+
+def texts(items: Iterable[tuple[RecordingState, Segment] | End]) -> list[str]:
+    return ["END" if isinstance(item, End) else item[1].text for item in items]
+
+
+def end(recording: RecordingState, error: wb.WhisperBatchError | None = None) -> End:
+    return End(recording, "talk.wav", 60.0, error)
+
+
+@pytest.mark.parametrize(
+    ("segments", "expected"),
+    [
+        ("sentence", ["One two.", "Three _ four five six."]),
+        ("phrase", ["One two.", "Three", "four", "five six."]),
+        ("chunk", ["One two. Three _ four", "five six."]),
+    ],
+)
+def test_the_kinds_of_segments(segments: str, expected: list[str]) -> None:
+    recording = RecordingState(0)
+    results: list[Result] = [
+        (recording, row("One two. Three _ four", 0)),
+        (recording, row("five six.", 5)),
+        end(recording),
+    ]
+    expected = [text.replace("_ ", "") for text in expected]
+    assert texts(stage(segments=segments)(results)) == [*expected, "END"]
+
+
+def test_a_chunk_is_one_segment_although_it_was_split() -> None:
+    recording = RecordingState(0)
+    parts = (scored("One two.", 0), scored("Three", 4))
+    both = result(*parts)
+    items = list(stage(segments="chunk")([(recording, both), end(recording)]))
+    [(_, segment), _] = items  # type: ignore[misc]  # a segment and the end
+    assert (segment.text, segment.start, segment.end) == ("One two. Three", 0.0, 5.0)
+    assert texts(stage(segments="chunk")([(recording, result())])) == []
+
+
+@pytest.mark.parametrize("segments", ["sentence", "chunk", "phrase"])
+def test_timestamp_tokens_delimit_phrases_only(segments: str) -> None:
+    recording = RecordingState(0)
+    words = scored("One two. Three four.", 0).words
+    timed = (join_words(words[:1]), join_words(words[1:]))
+    text = ScoredText("en", SCORES, timed, (SpeechSpan(0, 4 * SECOND, after=SECOND),))
+    results = [(recording, result(text))]
+    expected = {
+        "sentence": ["One two.", "Three four."],
+        "chunk": ["One two. Three four."],
+        "phrase": ["One", "two. Three four."],
+    }[segments]
+    assert texts(stage(segments=segments, timestamps="tokens")(results)) == expected
+
+
+@pytest.mark.parametrize("segments", ["sentence", "chunk", "phrase"])
+def test_segments_have_words_times_and_numbers(segments: str) -> None:
+    recording = RecordingState(0)
+    results = [(recording, row(text, n)) for n, text in ((0, "One. Two"), (2, "three."))]
+    found = [
+        item[1]
+        for item in stage(segments=segments, word_timestamps=True)([*results, end(recording)])
+        if not isinstance(item, End)
+    ]
+    assert [segment.id for segment in found] == list(range(len(found)))
+    assert "".join(word.word for s in found for word in s.words or ()) == " One. Two three."
+    for segment in found:
+        assert segment.words
+        assert (segment.start, segment.end) == (segment.words[0].start, segment.words[-1].end)
+        assert segment.text == "".join(word.word for word in segment.words).strip()
+    for before, after in pairwise(found):
+        assert before.end <= after.start
+    [first, *_] = stage(segments=segments)([(RecordingState(0), row("One.", 0))])
+    assert not isinstance(first, End)
+    assert first[1].words is None
+
+
+def test_the_state_of_the_recording_is_that_of_the_segment() -> None:
+    """A segment of an earlier row comes with the language, the counts and omissions of its row."""
+    recording = RecordingState(0)
+    missed = [Omission(n, n + 1, "", "missed", 1.0) for n in range(4)]
+    results: list[Result] = [
+        (recording, row("One. Two", 0, omissions=missed[:1])),
+        (recording, row("three. Four", 2, omissions=missed[1:2])),  # joined with row 0
+        (recording, row("cinq", 4, "fr", missed[2:3])),  # another language
+        (recording, row("_ _ _ six.", 5, "fr", missed[3:])),  # after a pause
+        end(recording),
+    ]
+    states = []
+    for item in stage()(results):
+        if isinstance(item, End):
+            continue
+        state, segment = item
+        assert state.published
+        assert state.published.language == segment.language
+        states.append((segment.text, state.chunks, len(state.omissions)))
+    assert states == [
+        ("One.", 1, 1),
+        ("Two three.", 2, 2),
+        ("Four", 2, 2),
+        ("cinq", 3, 3),
+        ("six.", 4, 4),
+    ]
+
+
+def test_recordings_are_not_mixed() -> None:
+    first, second = RecordingState(0), RecordingState(1)
+    results: list[Result] = [
+        (first, row("One", 0)),
+        (second, row("Uno", 0)),
+        (first, row("two.", 1)),
+        end(first),
+        (second, row("dos.", 1)),
+        end(second),
+    ]
+    assert texts(stage()(results)) == ["One two.", "END", "Uno dos.", "END"]
+
+
+def test_a_sentence_waits_if_its_speech_goes_on() -> None:
+    recording = RecordingState(0)
+    recording.segments = 1
+    cut = scored("I wonder how.", 0)
+    cut = replace(cut, speech=(replace(cut.speech[0], after=0),))
+    rows: list[Result] = [(recording, result(cut)), (recording, row("much there is.", 3))]
+    assert texts(stage()(rows)) == ["I wonder how. much there is."]
+    pause: list[Result] = [(recording, row("I wonder how.", 0)), rows[1]]
+    assert texts(stage()(pause)) == ["I wonder how.", "much there is."]
+
+
+def test_clips_are_not_joined() -> None:
+    recording = RecordingState(0)
+    results: list[Result] = [(recording, row("One", 0)), (recording, row("two.", 1))]
+    assert texts(stage(clip_timestamps=((0, 1), (1, 3)))(results)) == ["One", "two."]
+    assert texts(stage(clip_timestamps=((0, 3),))(results)) == ["One two."]
+
+
+@pytest.mark.parametrize("error", [None, AudioError("talk.wav: broken")])
+def test_the_end_of_a_recording_returns_what_was_held_back(
+    error: wb.WhisperBatchError | None,
+) -> None:
+    recording = RecordingState(0)
+    items = list(stage()([(recording, row("One. Two", 0)), end(recording, error)]))
+    assert texts(items) == ["One.", "Two", "END"]
+    assert items[-1].error is error  # type: ignore[union-attr]  # the end
+
+
+def test_a_failure_of_the_run_loses_no_text() -> None:
+    def results() -> Iterator[Result]:
+        yield RecordingState(0), row("One", 0)
+        yield RecordingState(1), row("Two", 0)
+        raise wb.EngineError("the model failed")
+
+    items = stage()(results())
+    assert next(items)[1].text == "One"  # type: ignore[index]  # a segment
+    assert next(items)[1].text == "Two"  # type: ignore[index]  # a segment
+    with pytest.raises(wb.EngineError, match="the model failed"):
+        next(items)
+
+
+def test_a_stream_returns_what_was_held_back_before_it_raises_the_error() -> None:
+    engine = FakeEngine(decode=lambda _: "Unfinished", failing={"decode": {1}})
+    with (
+        Transcriber(engine) as asr,
+        asr.stream(noise(100), vad=False, language="en", batch_size=1) as stream,
+    ):
+        assert next(stream).text == "Unfinished"
+        with pytest.raises(wb.EngineError, match="decode failed"):
+            next(stream)
+
+
+def test_a_failed_recording_of_many_returns_what_was_held_back() -> None:
+    engine = FakeEngine(decode=lambda _: "Unfinished", failing={"decode": {1}})
+    with Transcriber(engine) as asr:
+        items = list(
+            asr.stream_many([noise(100), noise(2)], vad=False, language="en", batch_size=1)
+        )
+    kinds = [(number, type(item).__name__) for number, item in items]
+    assert kinds == [(0, "Segment"), (0, "EngineError"), (1, "Segment"), (1, "Transcript")]
