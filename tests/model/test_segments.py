@@ -17,7 +17,7 @@ KINDS: Final[tuple[Segments, ...]] = ("sentence", "phrase", "chunk")
 @pytest.fixture(scope="module")
 def read() -> Recording:
     """A novel, read slowly: pauses within sentences are longer than 0.4 s."""
-    return benchmark.slowed(benchmark.build("read", 70, 0), 0.8)
+    return benchmark.slowed(benchmark.build("read", 50, 0), 0.8)
 
 
 @pytest.fixture(scope="module")
@@ -79,7 +79,7 @@ def test_segments_end_with_sentences(transcripts: dict[str, wb.Transcript]) -> N
 def test_nine_of_ten_segments_end_with_a_sentence_of_the_truth(
     base: wb.Transcriber, name: str
 ) -> None:
-    recording = benchmark.build(name, 120, 1)
+    recording = benchmark.build(name, 80, 1)
     language = "en" if name == "read" else name
     segments = base.transcribe(recording.samples, language=language).segments
     result = benchmark.compare(recording, segments, language)
