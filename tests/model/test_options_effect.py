@@ -134,7 +134,7 @@ CASES = {
         BASIC | {"chunk_length": 4.0, "initial_prompt": CAPITALS.lower()},
         "long speech",
     ),
-    "timestamps": Case({"timestamps": "tokens"}),
+    "timestamps": Case({"timestamps": "tokens"}, BASIC | {"segments": "phrase"}),
     "segments": Case({"segments": "chunk"}),
     "word_timestamps": Case({"word_timestamps": True}),
 }

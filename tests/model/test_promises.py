@@ -35,13 +35,13 @@ def test_segments_start_where_utterances_do(
     assert sum(error <= 0.5 for error in errors) >= 0.9 * len(errors)
 
 
-def test_segments_are_phrases_in_order(transcript: wb.Transcript) -> None:
+def test_segments_are_short_and_in_order(transcript: wb.Transcript) -> None:
     segments = transcript.segments
     assert [segment.id for segment in segments] == list(range(len(segments)))
     assert len(segments) > 100
     for segment in segments:
         assert 0 <= segment.start < segment.end <= transcript.duration
-        assert segment.end - segment.start <= 15
+        assert segment.end - segment.start <= 30
         assert segment.text == segment.text.strip() != ""
     for one, other in pairwise(segments):
         assert one.end <= other.start
