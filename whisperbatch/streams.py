@@ -16,6 +16,8 @@ from whisperbatch.types import Omission, Segment, Transcript
 class SegmentStream(Iterator[Segment]):
     """An iterator over the segments of one recording, in order, each as soon as it is decoded.
 
+    A sentence that is not finished at the end of its chunk comes with the next chunk.
+
     You can stop early: `close()`, the end of a `with` block, or deleting the stream stops the work,
     joins the threads and closes the file.
 

@@ -92,7 +92,7 @@ class Step:
     """The sentences that are complete after a row.
 
     Attributes:
-        earlier: what was held back, if this row does not continue it.
+        earlier: the words that were held back, if this row does not continue them.
         sentences: the sentences with words of this row; the first may begin in the row before.
         held: the beginning of a sentence at the end of this row, for the next row.
     """

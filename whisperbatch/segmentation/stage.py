@@ -74,10 +74,11 @@ class Segmentation:
     ) -> Iterator[tuple[RecordingState, Segment]]:
         """Yield the segments that a row completes: segments of earlier rows, then its own."""
         try:
-            done = self._row_segments(recording, row.texts, held.pop(recording, None))
+            done = self._row_segments(recording, row.texts, held.get(recording))
         except Exception as error:  # noqa: BLE001 - ends this recording only
             self._fail(recording, error)
             return
+        held.pop(recording, None)
         yield from _numbered(recording, done.earlier)
         _publish(recording, row)
         if done.held:
@@ -87,7 +88,7 @@ class Segmentation:
     def _finish(
         self, recording: RecordingState, held: dict[RecordingState, Sentence]
     ) -> Iterator[tuple[RecordingState, Segment]]:
-        """Yield what was held back of a recording, because no row follows."""
+        """Yield the words of a recording that were held back, because no row follows."""
         if sentence := held.pop(recording, None):
             yield from _numbered(recording, self._segments([sentence]))
 

@@ -204,6 +204,16 @@ def test_the_end_of_a_recording_returns_what_was_held_back(
     assert items[-1].error is error  # type: ignore[union-attr]  # the end
 
 
+def test_a_row_that_cannot_be_divided_ends_its_recording_and_loses_no_other_text() -> None:
+    failures: list[Exception] = []
+    segmentation = Segmentation(Options(), lambda _, error: failures.append(error))
+    recording = RecordingState(0)
+    broken: Any = RowResult((None,), (), redecoded=False, decision=None)  # type: ignore[arg-type]  # broken
+    results: list[Result] = [(recording, row("One", 0)), (recording, broken), end(recording)]
+    assert texts(segmentation(results)) == ["One", "END"]
+    assert [type(error) for error in failures] == [AttributeError]
+
+
 def test_a_failure_of_the_run_loses_no_text() -> None:
     def results() -> Iterator[Result]:
         yield RecordingState(0), row("One", 0)
