@@ -6,7 +6,7 @@ from typing import Final
 
 from whisperbatch.segmentation.division import divide
 from whisperbatch.segmentation.timed_text import AlignedWord, TimedText, join_words
-from whisperbatch.text.punctuation import CLOSING, ends_sentence
+from whisperbatch.text.punctuation import CLAUSE_ENDS, CLOSING, ends_sentence, last_mark
 from whisperbatch.types import SpeechSpan, to_samples
 
 MIN_PAUSE: Final = to_samples(0.4)  # silence between two words that ends a phrase
@@ -32,10 +32,11 @@ def phrases(words: Sequence[AlignedWord], speech: Sequence[SpeechSpan]) -> list[
             groups.append([])
         groups[-1].append(word)
 
-    def silence(before: AlignedWord, after: AlignedWord) -> int:
-        return max(_silence(before, after, speech), after.start - before.end)
+    def pause(before: AlignedWord, after: AlignedWord) -> int:
+        comma = COMMA_PAUSE if last_mark(before.text) in CLAUSE_ENDS else 0
+        return comma + max(_silence(before, after, speech), after.start - before.end)
 
-    parts = [part for group in groups for part in divide(group, MAX_PHRASE, COMMA_PAUSE, silence)]
+    parts = [part for group in groups for part in divide(group, MAX_PHRASE, pause)]
     return [phrase for phrase in map(join_words, parts) if phrase.text]
 
 

@@ -27,6 +27,7 @@ from whisperbatch.segmentation.timed_text import (
     join_words,
 )
 from whisperbatch.text.languages import UNSPACED
+from whisperbatch.text.punctuation import CLAUSE_ENDS, last_mark
 from whisperbatch.text.sentences import Ending, begins_with_closing_mark, ending
 from whisperbatch.types import to_samples
 
@@ -59,6 +60,11 @@ class Sentence:
         return "".join(word.text for word in self.words)
 
     @property
+    def duration(self) -> int:
+        """Samples from the start of the first word to the end of the last."""
+        return self.words[-1].end - self.words[0].start
+
+    @property
     def timed_text(self) -> TimedText:
         """The text and words with their start and end."""
         return join_words(self.words)
@@ -82,6 +88,15 @@ class Sentence:
             max(scores.compression_ratio for scores in weights),
             max(scores.temperature for scores in weights),
         )
+
+    def clause_pause(self, before: AlignedWord, after: AlignedWord) -> int:
+        """Return the pause between two words; the end of a clause counts as COMMA_PAUSE.
+
+        In languages without spaces between words, a space ends a clause.
+        """
+        space = self.language in UNSPACED and after.text[:1].isspace()
+        clause = space or last_mark(before.text) in CLAUSE_ENDS
+        return _pause(before, after) + (COMMA_PAUSE if clause else 0)
 
     def __getitem__(self, part: slice) -> "Sentence":
         return replace(self, words=self.words[part], scores=self.scores[part])
@@ -113,7 +128,8 @@ def next_row(
     """Return the sentences that are complete after a row.
 
     Whisper ends the text of a row with a full stop, even if the row was cut within a sentence. At a
-    cut, a finished sentence therefore waits, too: the next row may continue in lower case.
+    cut, a finished sentence therefore waits, too: the next row may continue in lower case. No word
+    waits for a second row.
 
     Args:
         held: the words that were held back from the row before.
@@ -126,17 +142,17 @@ def next_row(
         return replace(next_row(None, row, cut=cut), earlier=(held,))
     text = joined(held, row) if held else row
     *complete, last = _sentences(text)
-    parts = [part for sentence in complete for part in _divided(sentence, MAX_SENTENCE)]
+    parts = [part for sentence in complete for part in _divided(sentence)]
     is_first = first and not parts
     waited = len(held.words) - sum(len(part.words) for part in complete) if held else 0
     may_wait = cut and waited <= 0 and not is_first
     if ending(last.text, "", last.language) is Ending.SENTENCE and not may_wait:
-        return Step(sentences=(*parts, *_divided(last, MAX_SENTENCE)))
-    *divided, rest = _divided(last, MAX_FIRST if is_first else MAX_SENTENCE)
-    parts += divided
+        return Step(sentences=(*parts, *_divided(last)))
+    *divided, rest = _divided(last)
     waited -= sum(len(part.words) for part in divided)
-    if waited > 0:  # no word waits for a second row
-        boundary = best_boundary(rest.words, waited, COMMA_PAUSE, _pause)
+    parts += divided
+    if waited > 0 or (is_first and not parts and rest.duration > MAX_FIRST and len(rest.words) > 1):
+        boundary = best_boundary(rest.words, rest.clause_pause, max(waited, 1))
         parts, rest = [*parts, rest[:boundary]], rest[boundary:]
     return Step(sentences=tuple(parts), held=rest)
 
@@ -195,10 +211,10 @@ def _ends_between(before: str, after: str, language: str, pause: int) -> bool:
     return kind is Ending.SENTENCE or (kind is Ending.IF_PAUSE and pause >= MIN_SENTENCE_PAUSE)
 
 
-def _divided(sentence: Sentence, limit: int) -> list[Sentence]:
-    """Divide a sentence into parts of at most `limit` samples."""
+def _divided(sentence: Sentence) -> list[Sentence]:
+    """Divide a sentence into parts of at most MAX_SENTENCE."""
     parts, position = [], 0
-    for words in divide(sentence.words, limit, COMMA_PAUSE, _pause):
+    for words in divide(sentence.words, MAX_SENTENCE, sentence.clause_pause):
         parts.append(sentence[position : position + len(words)])
         position += len(words)
     return parts

@@ -1,7 +1,7 @@
 """Sentences of rows: "|" is the border between two rows, "~1.5" a pause of 1.5 s."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise, zip_longest
 
 import pytest
@@ -218,6 +218,16 @@ def test_a_long_sentence_is_divided_at_a_clause() -> None:
     assert (first, end) == (["Yes."], [])
     assert [len(text.split()) for text in second] == [45, 75]
     assert second[0].endswith("clause,")
+
+
+def test_a_space_ends_a_clause_in_languages_without_spaces() -> None:
+    speaker = Speaker("th", 1.0)
+    row = speaker.row(" ".join(["คำ"] * 40))
+    assert row
+    words = [replace(word, text=word.text.strip()) for word in row.words]
+    words[16] = replace(words[16], text=" คำ")
+    steps = sentences(Sentence("th", tuple(words), row.scores))
+    assert [len(sentence.words) for step in steps for sentence in step] == [16, 24]
 
 
 def test_text_without_punctuation_is_divided_at_pauses() -> None:
