@@ -75,8 +75,8 @@ PUBLIC: Final = {
     "boundary",
     *("audio", "errors", "engines.devices", "engines.keyword_types", "engines.keywords"),
     "engines.memory",
-    *("features", "jobs", "language", "machine", "models", "options", "text", "types", "vad"),
-    "writers",
+    *("features", "jobs", "language", "machine", "models", "options", "protocols", "text"),
+    *("types", "vad", "writers"),
     # of the doctor only
     *("doctor", "engines.ctranslate2.cuda_libraries", "models.packages"),
 }

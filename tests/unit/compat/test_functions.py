@@ -22,7 +22,7 @@ from whisperbatch.compat.faster_whisper import (
     utils,
 )
 from whisperbatch.compat.faster_whisper._anomalies import without_anomalies
-from whisperbatch.compat.faster_whisper._parameters import detection_options
+from whisperbatch.compat.faster_whisper._options.parameters import detection_options
 from whisperbatch.compat.faster_whisper.vad import get_speech_timestamps
 
 

@@ -3,15 +3,19 @@
     from whisperbatch.compat.faster_whisper import WhisperModel
 
 Signatures, attributes and results are those of faster-whisper 1.2.1. The user documentation of each
-parameter is docs/how-to/move-from-faster-whisper.md; the module `_parameters` maps them.
+parameter is docs/how-to/move-from-faster-whisper.md; the package `_options` maps them.
 
     __init__           the names that programs import from faster_whisper
     transcribe         WhisperModel and BatchedInferencePipeline
     audio, utils, vad  faster-whisper's public functions
-    _parameters        maps faster-whisper's parameters to our options
+    tokenizer, feature_extractor, version
+                       names that programs import from these modules
+    _options           maps faster-whisper's parameters to our options
     _session           transcribes one recording
+    _windows           methods that work on encoder windows
 """
 
+from whisperbatch.compat.faster_whisper import feature_extractor, tokenizer
 from whisperbatch.compat.faster_whisper.audio import decode_audio
 from whisperbatch.compat.faster_whisper.transcribe import (
     BatchedInferencePipeline,
@@ -27,9 +31,7 @@ from whisperbatch.compat.faster_whisper.utils import (
     format_timestamp,
 )
 from whisperbatch.compat.faster_whisper.vad import VadOptions
-
-__version__ = "1.2.1"
-"""The version of faster-whisper whose interface this package implements."""
+from whisperbatch.compat.faster_whisper.version import __version__
 
 __all__ = [
     "BatchedInferencePipeline",
@@ -43,5 +45,7 @@ __all__ = [
     "available_models",
     "decode_audio",
     "download_model",
+    "feature_extractor",
     "format_timestamp",
+    "tokenizer",
 ]

@@ -8,10 +8,15 @@ import numpy as np
 import numpy.typing as npt
 
 from whisperbatch import Transcriber
-from whisperbatch.compat.faster_whisper._arguments import flag
-from whisperbatch.compat.faster_whisper._parameters import detection_keywords, detection_options
+from whisperbatch.compat.faster_whisper._options.arguments import flag
+from whisperbatch.compat.faster_whisper._options.defaults import implicit
+from whisperbatch.compat.faster_whisper._options.parameters import (
+    detection_keywords,
+    detection_options,
+)
 from whisperbatch.compat.faster_whisper._session import seconds_of_speech
 from whisperbatch.compat.faster_whisper._sources import as_source, second_source
+from whisperbatch.compat.faster_whisper.vad import VadOptions
 from whisperbatch.errors import OptionError
 from whisperbatch.features import silence_value
 from whisperbatch.language import decide
@@ -115,3 +120,72 @@ def detect_multi_segment(
     if detection.language is None:
         return {"language_code": None, "language_confidence": 1.0}
     return {"language_code": detection.language, "language_confidence": detection.probability}
+
+
+class DetectionMethods:
+    """The methods of WhisperModel that detect languages."""
+
+    _asr: Transcriber
+
+    def detect_language(
+        self,
+        audio: object = None,
+        features: npt.NDArray[np.float32] | None = None,
+        vad_filter: bool = implicit(False),
+        vad_parameters: Mapping[str, Any] | VadOptions | None = None,
+        language_detection_segments: int = implicit(1),
+        language_detection_threshold: float = 0.5,
+    ) -> tuple[str, float, list[tuple[str, float]]]:
+        """Detect the language of a recording.
+
+        Args:
+            audio: the recording. Windows with speech are used; by default, eight windows of 10 s
+                from the whole recording.
+            features: of shape (n_mels, n_frames), instead of `audio`. The first windows of 30 s
+                are used.
+            vad_filter: False also uses windows without speech.
+            vad_parameters: as in `transcribe`.
+            language_detection_segments: number of windows; if it is given, they are 30 s long.
+            language_detection_threshold: a window whose best language is less probable does not
+                vote.
+
+        Returns:
+            The language, its probability, and the languages with their probabilities, the most
+            probable first. ("en", 0.0, []) for a recording without speech.
+
+        Raises:
+            OptionError: neither audio nor features are given, or a parameter cannot be honoured.
+            AudioError: the recording cannot be read.
+        """
+        options = detection_options(
+            vad_filter=flag("vad_filter", vad_filter),
+            vad_parameters=vad_parameters,
+            segments=language_detection_segments,
+            threshold=language_detection_threshold,
+        )
+        if audio is not None:
+            return detect_in_audio(self._asr, audio, options)
+        if features is None:
+            raise OptionError("audio or features must be given")
+        return detect_in_features(self._asr, features, options)
+
+    def detect_language_multi_segment(
+        self, audio: object, params: Mapping[str, Any] | None = None
+    ) -> dict[str, str | float | None]:
+        """Detect the language of a recording, as older versions of faster-whisper do.
+
+        Args:
+            audio: the recording. Windows with speech are used.
+            params: language_detection_segments (4 windows of 30 s), language_threshold (0.7),
+                vad_filter (True), vad_min_silence_duration (ms), speech_percentage_threshold (a
+                fraction of the recording; a recording with less speech counts as one without
+                speech), multilingual (True logs a warning: only one language is returned).
+
+        Returns:
+            language_code, which is None for a recording without speech, and language_confidence.
+
+        Raises:
+            OptionError: a parameter is unknown or cannot be honoured.
+            AudioError: the recording cannot be read.
+        """
+        return detect_multi_segment(self._asr, audio, {} if params is None else params)

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from whisperbatch import SegmentStream, Transcriber, chunk_audio, types
 from whisperbatch.audio import AudioReader, open_audio
 from whisperbatch.compat.faster_whisper._anomalies import without_anomalies
-from whisperbatch.compat.faster_whisper._arguments import TranscribeArguments
-from whisperbatch.compat.faster_whisper._parameters import (
+from whisperbatch.compat.faster_whisper._options.arguments import TranscribeArguments
+from whisperbatch.compat.faster_whisper._options.parameters import (
     detection_keywords,
     effective_options,
     to_detection_options,
@@ -163,7 +163,7 @@ def _segments(
     if silence is not None and arguments.word_timestamps:
         segments = without_anomalies(segments, silence)
     with stream:
-        yield from _with_progress(segments, duration) if arguments.log_progress else segments
+        yield from with_progress(segments, duration) if arguments.log_progress else segments
 
 
 def _segment(segment: types.Segment, tokenizer: "Tokenizer") -> Segment:
@@ -188,7 +188,7 @@ def _word(word: types.Word) -> Word:
     return Word(word.start, word.end, word.word, word.probability)
 
 
-def _with_progress(segments: Iterable[Segment], duration: float) -> Iterator[Segment]:
+def with_progress(segments: Iterable[Segment], duration: float) -> Iterator[Segment]:
     """Yield the segments and show a progress bar on standard error, in seconds of the recording."""
     from tqdm import tqdm  # noqa: PLC0415 - only log_progress=True needs it
 

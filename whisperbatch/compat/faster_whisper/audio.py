@@ -1,17 +1,25 @@
-"""faster-whisper's function that decodes a complete file."""
+"""faster-whisper's function that decodes a complete file, and its helper for features."""
 
 from os import PathLike
-from typing import TYPE_CHECKING, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
 import numpy as np
 
 from whisperbatch import audio
+from whisperbatch.compat.faster_whisper._reexports import reexported
 from whisperbatch.types import SAMPLING_RATE, Samples
 
 if TYPE_CHECKING:
     from whisperbatch.options import Channel
 
 __all__ = ["decode_audio"]
+
+ORIGINALS: Final = ("pad_or_trim",)
+"""Helpers that are faster-whisper's own."""
+
+
+def __getattr__(name: str) -> Any:  # noqa: ANN401 - untyped
+    return reexported("audio", ORIGINALS, name)
 
 
 def decode_audio(

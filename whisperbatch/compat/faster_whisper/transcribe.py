@@ -1,38 +1,52 @@
 """faster-whisper's two classes, and the classes of their results."""
 
-import logging
+import os
+import weakref
 from collections.abc import Generator, Iterable, Mapping, Sequence
 from os import PathLike
-from typing import Any, BinaryIO, cast
+from typing import Any, BinaryIO, Final, cast
 
 import numpy as np
 import numpy.typing as npt
 
-from whisperbatch import Transcriber, load
-from whisperbatch.compat.faster_whisper import _detection, _session
-from whisperbatch.compat.faster_whisper._arguments import (
+from whisperbatch import load
+from whisperbatch.compat.faster_whisper import _session
+from whisperbatch.compat.faster_whisper._detection import DetectionMethods
+from whisperbatch.compat.faster_whisper._files import write_files
+from whisperbatch.compat.faster_whisper._options.arguments import (
     TranscribeArguments,
     faster_whisper_names,
-    flag,
 )
-from whisperbatch.compat.faster_whisper._defaults import implicit
-from whisperbatch.compat.faster_whisper._features import FeatureExtractor
-from whisperbatch.compat.faster_whisper._parameters import (
+from whisperbatch.compat.faster_whisper._options.defaults import implicit
+from whisperbatch.compat.faster_whisper._options.parameters import (
     APPENDED,
     PREPENDED,
     SUPPRESSED_TOKENS,
     TEMPERATURES,
-    detection_options,
 )
+from whisperbatch.compat.faster_whisper._options.settings import (
+    check_model_arguments,
+    engine_settings,
+)
+from whisperbatch.compat.faster_whisper._reexports import reexported
 from whisperbatch.compat.faster_whisper._results import (
     Segment,
     TranscriptionInfo,
     TranscriptionOptions,
     Word,
 )
-from whisperbatch.compat.faster_whisper._settings import check_model_arguments, engine_settings
-from whisperbatch.compat.faster_whisper.utils import model_to_load
-from whisperbatch.compat.faster_whisper.vad import VadOptions
+from whisperbatch.compat.faster_whisper._windows.batches import BatchMethods
+from whisperbatch.compat.faster_whisper._windows.methods import WindowMethods
+from whisperbatch.compat.faster_whisper._windows.model import CTranslate2Model
+from whisperbatch.compat.faster_whisper.audio import decode_audio
+from whisperbatch.compat.faster_whisper.utils import (
+    download_model,
+    format_timestamp,
+    get_logger,
+    model_to_load,
+)
+from whisperbatch.compat.faster_whisper.vad import VadOptions, get_speech_timestamps
+from whisperbatch.engines.keywords import is_cuda
 from whisperbatch.errors import OptionError
 from whisperbatch.text import LANGUAGES, shown
 
@@ -44,7 +58,24 @@ __all__ = [
     "VadOptions",
     "WhisperModel",
     "Word",
+    "decode_audio",
+    "download_model",
+    "format_timestamp",
+    "get_logger",
+    "get_speech_timestamps",
 ]
+
+ORIGINALS: Final = (
+    *("FeatureExtractor", "SpeechTimestampsMap", "Tokenizer", "_LANGUAGE_CODES"),
+    *("collect_chunks", "get_compression_ratio", "get_ctranslate2_storage", "get_end"),
+    *("get_suppressed_tokens", "merge_punctuations", "pad_or_trim", "restore_speech_timestamps"),
+)
+"""Data helpers that are faster-whisper's own."""
+
+
+def __getattr__(name: str) -> Any:  # noqa: ANN401 - untyped
+    return reexported("transcribe", ORIGINALS, name)
+
 
 Audio = str | PathLike[str] | BinaryIO | npt.NDArray[np.float32]
 """A path, an open binary file, or samples at 16 kHz in any object with `__array__`."""
@@ -52,27 +83,7 @@ Audio = str | PathLike[str] | BinaryIO | npt.NDArray[np.float32]
 Segments = tuple[Generator[Segment, None, None], TranscriptionInfo]
 
 
-class CTranslate2Model:
-    """The attributes and methods that programs use of `WhisperModel.model`.
-
-    Attributes:
-        is_multilingual: False for English-only models.
-        n_mels: number of mel bands of the features.
-        num_workers: number of batches decoded at a time.
-    """
-
-    def __init__(self, asr: Transcriber) -> None:
-        self._asr = asr
-        self.is_multilingual = asr.engine.is_multilingual
-        self.n_mels = asr.engine.n_mels
-        self.num_workers = asr.engine.workers
-
-    def unload_model(self) -> None:
-        """Free the weights. They cannot be loaded again."""
-        self._asr.close()
-
-
-class WhisperModel:
+class WhisperModel(DetectionMethods, WindowMethods):
     """A loaded model with faster-whisper's interface. Several threads may use the same model.
 
     The weights are freed when no variable refers to the model or to a generator of its segments.
@@ -87,7 +98,8 @@ class WhisperModel:
         num_workers: number of batches decoded at a time on each device.
         download_root: the directory of the hub's cache, instead of the default directory.
         local_files_only: do not download anything.
-        files: cannot be honoured; the weights must be in a directory.
+        files: contents of the model's files by name, as bytes or open binary files. They are
+            written to a temporary directory, which is removed with the model.
         revision: of the hub's repository.
         use_auth_token: the hub's token, or True for the stored token.
         **model_kwargs: of CTranslate2's model: `flash_attention`, and defaults of other arguments.
@@ -95,19 +107,13 @@ class WhisperModel:
     Attributes:
         model: see `CTranslate2Model`.
         hf_tokenizer: the tokenizer of the model's vocabulary.
-        feature_extractor: computes the model's features.
+        feature_extractor: faster-whisper's, for the model's features.
+        logger: whisperbatch's logger.
 
     Raises:
         OptionError: an argument cannot be honoured.
         ModelError: the weights cannot be loaded or downloaded.
     """
-
-    input_stride = 2
-    num_samples_per_token = 320
-    frames_per_second = 100
-    tokens_per_second = 50
-    time_precision = 0.02
-    max_length = 448
 
     def __init__(
         self,
@@ -124,13 +130,12 @@ class WhisperModel:
         use_auth_token: str | bool | None = None,
         **model_kwargs: object,
     ) -> None:
-        if files is not None and (type(files) is not dict or files):
-            raise OptionError("files cannot be honoured; give the directory of the weights instead")
         flash_attention = model_kwargs.pop("flash_attention", False)
         check_model_arguments(model_kwargs)
-        self.logger = logging.getLogger(__name__)
+        self.logger = get_logger()
+        directory = write_files(os.fspath(model_size_or_path), files) if files else None
         weights = model_to_load(
-            model_size_or_path,
+            directory.name if directory else model_size_or_path,
             download_root=download_root,
             local_files_only=local_files_only,
             revision=revision,
@@ -144,13 +149,15 @@ class WhisperModel:
                 flash_attention=flash_attention,
             )
             self._asr = load(weights, device=cast("Any", device), **settings)
-        self._set_attributes()
-
-    def _set_attributes(self) -> None:
-        """Set the attributes that describe the loaded model."""
-        self.model = CTranslate2Model(self._asr)
+        if directory:  # an engine may read weights again while the model is in use
+            weakref.finalize(self._asr, directory.cleanup)
+        self.model = CTranslate2Model(
+            self._asr,
+            device="cuda" if is_cuda(device) else "cpu",
+            device_index=device_index if isinstance(device_index, Sequence) else [device_index],
+            compute_type=compute_type,
+        )
         self.hf_tokenizer = self._asr.engine.tokenizer
-        self.feature_extractor = FeatureExtractor(self.model.n_mels)
 
     @property
     def is_multilingual(self) -> bool:
@@ -224,71 +231,8 @@ class WhisperModel:
         }
         return _session.transcribe(self._asr, arguments["audio"], TranscribeArguments(**parameters))
 
-    def detect_language(
-        self,
-        audio: Audio | None = None,
-        features: npt.NDArray[np.float32] | None = None,
-        vad_filter: bool = implicit(False),
-        vad_parameters: Mapping[str, Any] | VadOptions | None = None,
-        language_detection_segments: int = implicit(1),
-        language_detection_threshold: float = 0.5,
-    ) -> tuple[str, float, list[tuple[str, float]]]:
-        """Detect the language of a recording.
 
-        Args:
-            audio: the recording. Windows with speech are used; by default, eight windows of 10 s
-                from the whole recording.
-            features: of shape (n_mels, n_frames), instead of `audio`. The first windows of 30 s
-                are used.
-            vad_filter: False also uses windows without speech.
-            vad_parameters: as in `transcribe`.
-            language_detection_segments: number of windows; if it is given, they are 30 s long.
-            language_detection_threshold: a window whose best language is less probable does not
-                vote.
-
-        Returns:
-            The language, its probability, and the languages with their probabilities, the most
-            probable first. ("en", 0.0, []) for a recording without speech.
-
-        Raises:
-            OptionError: neither audio nor features are given, or a parameter cannot be honoured.
-            AudioError: the recording cannot be read.
-        """
-        options = detection_options(
-            vad_filter=flag("vad_filter", vad_filter),
-            vad_parameters=vad_parameters,
-            segments=language_detection_segments,
-            threshold=language_detection_threshold,
-        )
-        if audio is not None:
-            return _detection.detect_in_audio(self._asr, audio, options)
-        if features is None:
-            raise OptionError("audio or features must be given")
-        return _detection.detect_in_features(self._asr, features, options)
-
-    def detect_language_multi_segment(
-        self, audio: Audio, params: Mapping[str, Any] | None = None
-    ) -> dict[str, str | float | None]:
-        """Detect the language of a recording, as older versions of faster-whisper do.
-
-        Args:
-            audio: the recording. Windows with speech are used.
-            params: language_detection_segments (4 windows of 30 s), language_threshold (0.7),
-                vad_filter (True), vad_min_silence_duration (ms), speech_percentage_threshold (a
-                fraction of the recording; a recording with less speech counts as one without
-                speech), multilingual (True logs a warning: only one language is returned).
-
-        Returns:
-            language_code, which is None for a recording without speech, and language_confidence.
-
-        Raises:
-            OptionError: a parameter is unknown or cannot be honoured.
-            AudioError: the recording cannot be read.
-        """
-        return _detection.detect_multi_segment(self._asr, audio, {} if params is None else params)
-
-
-class BatchedInferencePipeline:
+class BatchedInferencePipeline(BatchMethods):
     """faster-whisper's batched interface: `WhisperModel.transcribe` with a batch size.
 
     Args:
@@ -298,7 +242,7 @@ class BatchedInferencePipeline:
     def __init__(self, model: WhisperModel) -> None:
         if not isinstance(model, WhisperModel):
             raise OptionError(f"model must be a WhisperModel of {__name__}, not {shown(model)}")
-        self.model = model
+        self.model: WhisperModel = model
         self.last_speech_timestamp = 0.0
 
     def transcribe(

@@ -1,8 +1,10 @@
 """The functions of faster_whisper.utils that programs use."""
 
+import logging
 import os
-from typing import Final
+from typing import Any, Final
 
+from whisperbatch.compat.faster_whisper._reexports import reexported
 from whisperbatch.errors import ModelError, OptionError
 from whisperbatch.models import HUB_FILES, REPOSITORIES, packaged_model
 from whisperbatch.options import checks, plain
@@ -13,7 +15,20 @@ MINUTE: Final = 60 * SECOND
 HOUR: Final = 60 * MINUTE
 MAX_NAME: Final = 1000  # characters of the name of a repository, a revision or a token
 
-__all__ = ["available_models", "download_model", "format_timestamp"]
+__all__ = ["available_models", "download_model", "format_timestamp", "get_logger"]
+
+_MODELS = REPOSITORIES
+ORIGINALS: Final = ("disabled_tqdm", "get_assets_path", "get_end")
+"""Helpers that are faster-whisper's own."""
+
+
+def __getattr__(name: str) -> Any:  # noqa: ANN401 - untyped
+    return reexported("utils", ORIGINALS, name)
+
+
+def get_logger() -> logging.Logger:
+    """Return whisperbatch's logger, which is called "whisperbatch"."""
+    return logging.getLogger("whisperbatch")
 
 
 def available_models() -> list[str]:

@@ -6,9 +6,12 @@ Parameters that need another parameter are ignored without it, as faster-whisper
 
 from typing import Any, Final, cast
 
-from whisperbatch.compat.faster_whisper._arguments import TranscribeArguments, faster_whisper_names
-from whisperbatch.compat.faster_whisper._clips import parse_clips
-from whisperbatch.compat.faster_whisper._defaults import implicit, is_explicit
+from whisperbatch.compat.faster_whisper._options.arguments import (
+    TranscribeArguments,
+    faster_whisper_names,
+)
+from whisperbatch.compat.faster_whisper._options.clips import parse_clips
+from whisperbatch.compat.faster_whisper._options.defaults import implicit, is_explicit
 from whisperbatch.compat.faster_whisper._results import TranscriptionOptions
 from whisperbatch.compat.faster_whisper.vad import vad_keywords
 from whisperbatch.errors import OptionError

@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields
 from itertools import islice
 from typing import Any, Final, cast
 
-from whisperbatch.compat.faster_whisper._defaults import is_explicit
+from whisperbatch.compat.faster_whisper._options.defaults import is_explicit
 from whisperbatch.errors import OptionError
 from whisperbatch.options import checks, is_number, plain
 from whisperbatch.text import check_language, shown

@@ -1,0 +1,1 @@
+"""faster-whisper's arguments as our options and engine settings."""

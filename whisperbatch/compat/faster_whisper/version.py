@@ -1,0 +1,3 @@
+"""The version of faster-whisper whose interface this package implements."""
+
+__version__ = "1.2.1"
