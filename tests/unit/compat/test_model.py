@@ -1,6 +1,7 @@
 """The drop-in's WhisperModel: loading, attributes, threads and lifetime."""
 
 import gc
+import io
 import logging
 import threading
 import weakref
@@ -111,10 +112,34 @@ def test_model_arguments_are_passed_to_load(load_calls: list[Any]) -> None:
     assert load_calls.pop()[0] == "base"
 
 
+def test_files_are_loaded_from_a_directory_that_lives_as_long_as_the_model(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    directories: list[Path] = []
+
+    def load(name: str, **_: Any) -> Transcriber:
+        directories.append(Path(name))
+        contents = {path.name: path.read_bytes() for path in directories[0].iterdir()}
+        assert contents == {"model.bin": b"weights", "config.json": b"{}"}
+        return Transcriber(FakeEngine())
+
+    monkeypatch.setattr(transcribe, "load", load)
+    files = {"model.bin": b"weights", "config.json": io.BytesIO(b"{}")}
+    model = WhisperModel("some/name", files=files)
+    gc.collect()
+    assert directories[0].is_dir()
+    assert set(files) == {"model.bin", "config.json"}
+    del model
+    gc.collect()
+    assert not directories[0].exists()
+
+
 @pytest.mark.parametrize(
     ("arguments", "name"),
     [
-        ({"files": {"model.bin": b""}}, "files"),
+        ({"files": {"../model.bin": b""}}, "files"),
+        ({"files": {"model.bin": "text"}}, "files: model.bin"),
+        ({"files": ["model.bin"]}, "files"),
         ({"tensor_parallel": True}, "tensor_parallel"),
         ({"speed": 2}, "speed"),
     ],

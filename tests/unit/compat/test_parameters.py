@@ -43,9 +43,20 @@ class OtherVadOptions:
     speech_pad_ms: int = 400
 
 
-@pytest.mark.parametrize("cls", [WhisperModel, BatchedInferencePipeline])
+CHANGED: dict[type, Any] = {
+    WhisperModel: {"temperature": TEMPERATURES, "segments": "sentence"},
+    BatchedInferencePipeline: {
+        "temperature": TEMPERATURES,
+        "segments": "chunk",
+        "max_silence": 0.6,  # with two margins of 0.1 s: as much of a pause as in faster-whisper
+    },
+}
+"""The options that each class changes if a program leaves all parameters out."""
+
+
+@pytest.mark.parametrize("cls", CHANGED)
 def test_defaults_are_ours_except_the_temperatures_and_the_segments(cls: type) -> None:
-    changed: Any = {"temperature": TEMPERATURES, "segments": "phrase"}
+    changed = CHANGED[cls]
     assert mapped(cls=cls) == Options(language="en", **changed)
     assert mapped(None, cls=cls) == Options(**changed)
     assert to_detection_options(call(cls)) == Options()
@@ -75,8 +86,6 @@ def test_defaults_are_ours_except_the_temperatures_and_the_segments(cls: type) -
         ({"suppress_tokens": []}, {"suppress_tokens": ()}),
         ({"suppress_tokens": [-1, 7]}, {"suppress_tokens": (-1, 7)}),
         ({"word_timestamps": True}, {"word_timestamps": True}),
-        ({"without_timestamps": True}, {}),
-        ({"without_timestamps": False}, {}),
         (
             {"max_initial_timestamp": 0.0, "without_timestamps": False},
             {"timestamps": "tokens", "max_initial_timestamp": 0.0},
@@ -118,15 +127,41 @@ def test_defaults_are_ours_except_the_temperatures_and_the_segments(cls: type) -
         ({"temperature": 0.0, "best_of": 1}, {"temperature": (0.0,)}),
         ({"prompt_reset_on_temperature": 0.1}, {}),
         ({"prepend_punctuations": "("}, {}),
-        ({"max_initial_timestamp": 0.0, "without_timestamps": True}, {}),
         ({"hallucination_silence_threshold": 2.0}, {}),
         ({"language_detection_segments": 4, "language_detection_threshold": 0.8}, {}),
     ],
 )
 def test_parameter(arguments: dict[str, Any], expected: dict[str, Any]) -> None:
-    defaults = {"language": "en", "temperature": TEMPERATURES, "segments": "phrase"}
+    arguments = {"without_timestamps": False, **arguments}
     for cls in (WhisperModel, BatchedInferencePipeline):
-        assert mapped(cls=cls, **arguments) == Options(**{**defaults, **expected})
+        expected = {"language": "en", **CHANGED[WhisperModel], **expected}
+        assert mapped(cls=cls, **arguments) == Options(**expected)
+
+
+def test_without_timestamps_a_segment_is_a_chunk() -> None:
+    for cls in (WhisperModel, BatchedInferencePipeline):
+        assert mapped(cls=cls, without_timestamps=True).segments == "chunk"
+        assert mapped(cls=cls, without_timestamps=False).segments == "sentence"
+        changed = mapped(cls=cls, max_initial_timestamp=0.0, without_timestamps=True)
+        assert changed.timestamps == "alignment"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "max_silence"),
+    [
+        ({}, 0.6),
+        ({"vad_parameters": {"threshold": 0.4}}, 0.6),
+        ({"vad_parameters": {"speech_pad_ms": 200}}, 0.0),  # the margins are all that remains
+        ({"vad_filter": False}, None),
+        ({"clip_timestamps": "1,2"}, None),
+        ({"without_timestamps": False}, None),
+    ],
+)
+def test_batches_shorten_pauses_as_faster_whisper_does(
+    arguments: dict[str, Any], max_silence: float | None
+) -> None:
+    assert mapped(cls=BatchedInferencePipeline, **arguments).max_silence == max_silence
+    assert mapped(**{"without_timestamps": True, **arguments}).max_silence is None
 
 
 def test_a_prompt_may_be_an_iterator() -> None:
@@ -232,7 +267,7 @@ def test_effective_options() -> None:
     assert effective.initial_prompt == (5,)
     assert effective.suppress_tokens == (-1,)
     assert effective.clip_timestamps == [1.0, 2.0, 3.0]
-    assert effective.without_timestamps
+    assert not effective.without_timestamps
     assert effective.hallucination_silence_threshold == 2.0
     assert effective_vad_options(options) == VadOptions(
         threshold=0.4,

@@ -6,7 +6,9 @@ import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import MISSING, fields
+from importlib import import_module
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import faster_whisper as theirs
@@ -30,6 +32,14 @@ def parameters_of(function: Callable[..., Any]) -> list[tuple[str, Any, Any]]:
         "WhisperModel.__init__",
         "WhisperModel.transcribe",
         "WhisperModel.detect_language",
+        "WhisperModel.encode",
+        "WhisperModel.generate_segments",
+        "WhisperModel.generate_with_fallback",
+        "WhisperModel.get_prompt",
+        "WhisperModel.find_alignment",
+        "WhisperModel.add_word_timestamps",
+        "BatchedInferencePipeline.forward",
+        "BatchedInferencePipeline.generate_segment_batched",
         "BatchedInferencePipeline.__init__",
         "BatchedInferencePipeline.transcribe",
         "decode_audio",
@@ -81,16 +91,47 @@ def test_all_their_exports_are_exported() -> None:
     assert ours.__version__ == theirs.__version__
 
 
-def test_names_are_in_the_modules_that_programs_import() -> None:
-    for module, names in {
-        "transcribe": ("WhisperModel", "BatchedInferencePipeline", "Segment", "Word", "VadOptions"),
-        "vad": ("VadOptions", "get_speech_timestamps"),
-        "audio": ("decode_audio",),
-        "utils": ("available_models", "download_model", "format_timestamp"),
-    }.items():
-        for package in ("faster_whisper", "whisperbatch.compat.faster_whisper"):
-            imported = __import__(f"{package}.{module}", fromlist=names)
-            assert all(hasattr(imported, name) for name in names)
+MODULES = ("audio", "feature_extractor", "tokenizer", "transcribe", "utils", "vad", "version")
+
+PRIVATE = {"_LANGUAGE_CODES", "_TASKS", "_MODELS"}
+"""Private names that programs import."""
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_modules_have_the_names_that_programs_import(module: str) -> None:
+    expected = import_module(f"faster_whisper.{module}")
+    imported = import_module(f"whisperbatch.compat.faster_whisper.{module}")
+    names = {
+        name
+        for name, value in vars(expected).items()
+        if (not name.startswith("_") or name in PRIVATE)
+        and not isinstance(value, ModuleType)
+        and getattr(value, "__module__", expected.__name__).startswith("faster_whisper")
+    }
+    assert names
+    missing = [name for name in names if not hasattr(imported, name)]
+    assert missing == []
+    assert getattr(ours, module) is imported
+    with pytest.raises(AttributeError, match="no_such_name"):
+        _ = imported.no_such_name
+
+
+def test_transcription_is_not_delegated() -> None:
+    """Classes and functions of faster-whisper that transcribe are not re-exported."""
+    originals = {
+        name
+        for module in MODULES
+        for name in getattr(
+            import_module(f"whisperbatch.compat.faster_whisper.{module}"), "ORIGINALS", ()
+        )
+    }
+    assert not originals & {"WhisperModel", "BatchedInferencePipeline", "get_speech_timestamps"}
+    methods = vars(theirs.WhisperModel) | vars(theirs.BatchedInferencePipeline)
+    for cls in (ours.WhisperModel, ours.BatchedInferencePipeline):
+        assert not any(base.__module__.startswith("faster_whisper") for base in cls.__mro__)
+        for name, function in methods.items():
+            if inspect.isfunction(function) and hasattr(cls, name):
+                assert getattr(cls, name) is not function
 
 
 def test_measured_fields_are_only_on_instances() -> None:

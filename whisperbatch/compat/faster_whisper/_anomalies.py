@@ -33,7 +33,7 @@ def without_anomalies(segments: Iterable[Segment], silence: float) -> Iterator[S
         silence: minimum length of a silence, in seconds (exclusive).
     """
     number, last_end = 0, float("-inf")
-    for segment, following in _with_next(segments):
+    for segment, following in with_next(segments):
         isolated = segment.start - last_end > silence and (
             following is None
             or following.start - segment.end > silence
@@ -47,7 +47,7 @@ def without_anomalies(segments: Iterable[Segment], silence: float) -> Iterator[S
         yield segment
 
 
-def _with_next(segments: Iterable[Segment]) -> Iterator[tuple[Segment, Segment | None]]:
+def with_next(segments: Iterable[Segment]) -> Iterator[tuple[Segment, Segment | None]]:
     """Yield each segment with the next segment; None after the last."""
     previous: Segment | None = None
     for segment in segments:

@@ -1,15 +1,17 @@
 """`WhisperModel(files=...)`: the files of a model in memory."""
 
 from collections.abc import Mapping
+from os import PathLike
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, cast
 
 from whisperbatch.errors import OptionError
+from whisperbatch.options import checks
 from whisperbatch.text import shown
 
 
-def write_files(name: str, files: object) -> "TemporaryDirectory[str]":
+def write_files(name: str | PathLike[str], files: object) -> "TemporaryDirectory[str] | None":
     """Write the files of a model to a new temporary directory.
 
     Args:
@@ -17,17 +19,22 @@ def write_files(name: str, files: object) -> "TemporaryDirectory[str]":
         files: for each file name, the contents as bytes or as an open binary file.
 
     Returns:
-        The directory, which is removed with the object.
+        The directory, which is removed with the object; None without files.
 
     Raises:
         OptionError: `files` is of another kind.
     """
+    if files is None:
+        return None
+    checks.path("model_size_or_path", name)
     if not issubclass(type(files), Mapping):
         raise OptionError(f"files must be a dict of file names and contents, not {shown(files)}")
     contents = {
         _file_name(file): _contents(file, content)
         for file, content in cast("Mapping[Any, Any]", files).items()
     }
+    if not contents:
+        return None
     label = "".join(letter if letter.isalnum() else "-" for letter in Path(name).name)[:40]
     directory: TemporaryDirectory[str] = TemporaryDirectory(prefix=f"whisperbatch-{label}-")
     for file, content in contents.items():

@@ -18,6 +18,7 @@ from whisperbatch import SegmentStream, Transcriber, chunk_audio, types
 from whisperbatch.audio import AudioReader, open_audio
 from whisperbatch.compat.faster_whisper._anomalies import without_anomalies
 from whisperbatch.compat.faster_whisper._options.arguments import TranscribeArguments
+from whisperbatch.compat.faster_whisper._options.clips import parse_clips
 from whisperbatch.compat.faster_whisper._options.parameters import (
     detection_keywords,
     effective_options,
@@ -25,7 +26,8 @@ from whisperbatch.compat.faster_whisper._options.parameters import (
     to_options,
 )
 from whisperbatch.compat.faster_whisper._results import Segment, TranscriptionInfo, Word
-from whisperbatch.compat.faster_whisper._sources import as_source, second_source
+from whisperbatch.compat.faster_whisper._sources import SILENCE, as_source, second_source
+from whisperbatch.compat.faster_whisper._times import from_window_start, with_clip_times
 from whisperbatch.compat.faster_whisper.vad import effective_vad_options
 from whisperbatch.errors import WhisperBatchError
 from whisperbatch.options import Options
@@ -63,13 +65,15 @@ def transcribe(
         AudioError: the recording cannot be read.
     """
     arguments = _for_model(arguments, asr)
+    source = as_source(audio)
+    if source is SILENCE:
+        arguments = replace(arguments, vad_filter=True)  # there is nothing to decode
     options = to_options(arguments, arguments.language, multilingual=arguments.multilingual)
     detection = to_detection_options(arguments)
-    source = as_source(audio)
     vad_source = second_source(source)
     with ExitStack() as stack:
         reader = stack.enter_context(open_audio(source, options))
-        duration = _duration(reader)
+        duration = 0.0 if source is SILENCE else _duration(reader)
         language = _language(asr, reader, arguments, detection)
         if language and not arguments.multilingual:
             options = to_options(arguments, language.code, multilingual=False)
@@ -162,8 +166,23 @@ def _segments(
     silence = arguments.hallucination_silence_threshold
     if silence is not None and arguments.word_timestamps:
         segments = without_anomalies(segments, silence)
+    if not arguments.word_timestamps:
+        segments = _with_window_times(segments, arguments)
     with stream:
         yield from with_progress(segments, duration) if arguments.log_progress else segments
+
+
+def _with_window_times(
+    segments: Iterator[Segment], arguments: TranscribeArguments
+) -> Iterator[Segment]:
+    """Return the segments with the times that faster-whisper gives segments without words."""
+    clips = parse_clips(arguments.clip_timestamps)
+    if arguments.without_timestamps:
+        return with_clip_times(segments, clips) if clips else segments
+    if arguments.prefix:
+        start = clips[0][0] if clips else 0.0
+        return from_window_start(segments, start, arguments.max_initial_timestamp)
+    return segments
 
 
 def _segment(segment: types.Segment, tokenizer: "Tokenizer") -> Segment:

@@ -3,20 +3,25 @@
 import io
 import os
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, Final, cast
 
 import numpy as np
 
 from whisperbatch.types import Audio, Source
 
+SILENCE: Final = np.zeros(1, np.float32)
+"""The source for an array without samples: faster-whisper accepts it, and whisperbatch does not."""
+
 
 def as_source(audio: object) -> Source:
     """Return the audio as a source; floating-point samples become float32.
 
-    Any object with `__array__` holds samples, for example a tensor.
+    Any object with `__array__` holds samples, for example a tensor. No samples become `SILENCE`.
     """
     if isinstance(audio, np.ndarray) or hasattr(audio, "__array__"):
         samples = np.asarray(cast("Any", audio))
+        if not samples.size:
+            return SILENCE
         return samples.astype(np.float32, copy=False) if samples.dtype.kind == "f" else samples
     return cast("Source", audio)  # `open_audio` refuses unsupported types
 

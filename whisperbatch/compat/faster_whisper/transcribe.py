@@ -1,6 +1,5 @@
 """faster-whisper's two classes, and the classes of their results."""
 
-import os
 import weakref
 from collections.abc import Generator, Iterable, Mapping, Sequence
 from os import PathLike
@@ -133,7 +132,7 @@ class WhisperModel(DetectionMethods, WindowMethods):
         flash_attention = model_kwargs.pop("flash_attention", False)
         check_model_arguments(model_kwargs)
         self.logger = get_logger()
-        directory = write_files(os.fspath(model_size_or_path), files) if files else None
+        directory = write_files(model_size_or_path, files)
         weights = model_to_load(
             directory.name if directory else model_size_or_path,
             download_root=download_root,
@@ -154,7 +153,7 @@ class WhisperModel(DetectionMethods, WindowMethods):
         self.model = CTranslate2Model(
             self._asr,
             device="cuda" if is_cuda(device) else "cpu",
-            device_index=device_index if isinstance(device_index, Sequence) else [device_index],
+            device_index=device_index,
             compute_type=compute_type,
         )
         self.hf_tokenizer = self._asr.engine.tokenizer

@@ -82,7 +82,7 @@ class TranscribeArguments:
     hotwords: str | None
     language_detection_threshold: float | None
     language_detection_segments: int
-    batch_size: int = 8
+    batch_size: int | None = None  # of BatchedInferencePipeline only
 
     def __post_init__(self) -> None:
         for field in fields(self):

@@ -13,7 +13,7 @@ from whisperbatch.compat.faster_whisper._options.arguments import (
 from whisperbatch.compat.faster_whisper._options.clips import parse_clips
 from whisperbatch.compat.faster_whisper._options.defaults import implicit, is_explicit
 from whisperbatch.compat.faster_whisper._results import TranscriptionOptions
-from whisperbatch.compat.faster_whisper.vad import vad_keywords
+from whisperbatch.compat.faster_whisper.vad import VadOptions, vad_keywords
 from whisperbatch.errors import OptionError
 from whisperbatch.options import (
     DETECTION_OPTIONS,
@@ -59,7 +59,6 @@ def to_options(
     suppressed = arguments.suppress_tokens
     keywords: OptionKeywords = {
         "task": cast("Any", arguments.task),
-        "batch_size": arguments.batch_size,
         "repetition_penalty": arguments.repetition_penalty,
         "no_repeat_ngram_size": arguments.no_repeat_ngram_size,
         "compression_ratio_threshold": arguments.compression_ratio_threshold,
@@ -68,10 +67,11 @@ def to_options(
         "suppress_blank": arguments.suppress_blank,
         "suppress_tokens": cast("Any", () if suppressed is None else suppressed),
         "word_timestamps": arguments.word_timestamps,
-        "segments": "phrase",
         "max_new_tokens": arguments.max_new_tokens,
         "condition_on_previous_text": _uses_previous_text(arguments),
+        "segments": "chunk" if arguments.without_timestamps else "sentence",
         **_search_keywords(arguments),
+        **_batch_keywords(arguments),
         **_prompt_keywords(arguments),
         **_speech_keywords(
             arguments.vad_filter, arguments.vad_parameters, arguments.clip_timestamps
@@ -146,7 +146,7 @@ def effective_options(options: Options, arguments: TranscribeArguments) -> Trans
         prefix=options.prefix,
         suppress_blank=options.suppress_blank,
         suppress_tokens=options.suppress_tokens,
-        without_timestamps=options.timestamps == "alignment",
+        without_timestamps=options.segments == "chunk",
         max_initial_timestamp=options.max_initial_timestamp,
         word_timestamps=options.word_timestamps,
         prepend_punctuations=PREPENDED,
@@ -219,6 +219,23 @@ def _search_keywords(arguments: TranscribeArguments) -> OptionKeywords:
     if not (arguments.without_timestamps or is_number(arguments.max_initial_timestamp, default)):
         keywords["timestamps"] = "tokens"
         keywords["max_initial_timestamp"] = arguments.max_initial_timestamp
+    return keywords
+
+
+def _batch_keywords(arguments: TranscribeArguments) -> OptionKeywords:
+    """Return the options of the batched interface, in which one segment is one chunk.
+
+    faster-whisper cuts pauses out of these chunks, except `speech_pad_ms` on either side: 0.8 s.
+    Here, the default margin is smaller, so a part of the pause is added.
+    """
+    if arguments.batch_size is None:
+        return {}
+    keywords: OptionKeywords = {"batch_size": arguments.batch_size}
+    vad = arguments.vad_filter and not parse_clips(arguments.clip_timestamps)
+    if arguments.without_timestamps and vad:
+        margin = vad_keywords(arguments.vad_parameters).get("speech_pad")
+        added = VadOptions.speech_pad_ms / 1000 - Options.speech_pad if margin is None else 0.0
+        keywords["max_silence"] = round(2 * added, 3)
     return keywords
 
 

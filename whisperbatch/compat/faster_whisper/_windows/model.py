@@ -41,14 +41,15 @@ class CTranslate2Model:
     """
 
     def __init__(
-        self, asr: Transcriber, *, device: str, device_index: Sequence[int], compute_type: str
+        self, asr: Transcriber, *, device: str, device_index: object, compute_type: str
     ) -> None:
         self._asr = asr
         self._compute_type = compute_type
         self.is_multilingual = asr.engine.is_multilingual
         self.n_mels = asr.engine.n_mels
         self.num_workers = asr.engine.workers
-        self.device, self.device_index = device, list(device_index)
+        self.device = device
+        self.device_index = _as_list(device_index)
 
     @cached_property
     def compute_type(self) -> str:
@@ -263,6 +264,12 @@ class CTranslate2Model:
             total = row.hypothesis.avg_logprob * (len(ids) + 1)
             scores.append(total / max(len(ids), 1) ** length_penalty)
         return GenerationResult([texts], [ids], scores, no_speech_prob)
+
+
+def _as_list(device_index: object) -> list[int]:
+    """Return the numbers of one or several devices, which the engine has checked."""
+    several = type(device_index) in {list, tuple}
+    return list(cast("Sequence[int]", device_index)) if several else [cast("int", device_index)]
 
 
 def _check_honoured(**values: tuple[object, object]) -> None:
