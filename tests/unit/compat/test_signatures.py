@@ -91,9 +91,9 @@ def test_all_their_exports_are_exported() -> None:
     assert ours.__version__ == theirs.__version__
 
 
-MODULES = ("audio", "feature_extractor", "tokenizer", "transcribe", "utils", "vad", "version")
+MODULES = ("audio", "feature_extractor", "tokenizer", "transcribe", "utils", "vad")
 
-PRIVATE = {"_LANGUAGE_CODES", "_TASKS", "_MODELS"}
+PRIVATE = {"_LANGUAGE_CODES", "_MODELS", "_TASKS"}
 """Private names that programs import."""
 
 

@@ -19,7 +19,10 @@ from whisperbatch.types import SAMPLING_RATE
 __all__ = ["VadOptions", "get_speech_timestamps"]
 
 MAX_SPEECH: Final = 30.0  # seconds; longer speech is always split
-ORIGINALS: Final = ("SileroVADModel", "SpeechTimestampsMap", "collect_chunks", "get_vad_model")
+ORIGINALS: Final = (
+    *("SileroVADModel", "SpeechTimestampsMap", "collect_chunks", "get_assets_path"),
+    "get_vad_model",
+)
 """Helpers that are faster-whisper's own."""
 OFFSET_BELOW_ONSET: Final = 0.15  # default difference of the thresholds for start and end of speech
 MIN_OFFSET: Final = 0.01  # smallest default threshold for the end of speech

@@ -70,10 +70,16 @@ def parse_prompt(prompt: Iterable[int | str], tokenizer: "Tokenizer") -> Prompt:
 
 
 def _token_id(token: int | str, tokenizer: "Tokenizer") -> int:
-    found = tokenizer.token_to_id(token) if isinstance(token, str) else token
-    if found is None or not 0 <= int(found) < tokenizer.get_vocab_size():
+    number = tokenizer.token_to_id(token) if isinstance(token, str) else token
+    if number is None or not 0 <= int(number) <= _last_token(tokenizer):
         raise OptionError(f"prompt: {shown(token)} is not a token of this model")
-    return int(found)
+    return int(number)
+
+
+def _last_token(tokenizer: "Tokenizer") -> int:
+    """Return the last token: a tokenizer may lack the timestamps, which are the last tokens."""
+    no_timestamps = tokenizer.token_to_id("<|notimestamps|>") or 0
+    return max(tokenizer.get_vocab_size() - 1, no_timestamps + N_TIMESTAMPS)
 
 
 def groups_of_equal_form(prompts: Sequence[Prompt]) -> list[list[int]]:
