@@ -138,6 +138,24 @@ def test_parameter(arguments: dict[str, Any], expected: dict[str, Any]) -> None:
         assert mapped(cls=cls, **arguments) == Options(**expected)
 
 
+def test_recordings_of_one_window_are_decoded_with_timestamps() -> None:
+    def timestamps(**arguments: Any) -> str:
+        options = to_options(call(**arguments), "en", multilingual=False, one_window=True)
+        return options.timestamps
+
+    assert timestamps() == "tokens"
+    assert timestamps(word_timestamps=True, clip_timestamps="0") == "tokens"
+    for arguments in (
+        {"without_timestamps": True},
+        {"prefix": "Hello"},
+        {"chunk_length": 10},
+        {"clip_timestamps": "0,5"},
+        {"multilingual": True},
+    ):
+        assert timestamps(**arguments) == "alignment"
+    assert mapped().timestamps == "alignment"
+
+
 def test_without_timestamps_a_segment_is_a_chunk() -> None:
     for cls in (WhisperModel, BatchedInferencePipeline):
         assert mapped(cls=cls, without_timestamps=True).segments == "chunk"

@@ -75,8 +75,12 @@ def transcribe(
         reader = stack.enter_context(open_audio(source, options))
         duration = 0.0 if source is SILENCE else _duration(reader)
         language = _language(asr, reader, arguments, detection)
-        if language and not arguments.multilingual:
-            options = to_options(arguments, language.code, multilingual=False)
+        options = to_options(
+            arguments,
+            language.code if language else None,
+            multilingual=arguments.multilingual,
+            one_window=not callable(duration) and duration <= to_seconds(types.WINDOW),
+        )
         segments = asr.stream(reader, options=options)
         stack.pop_all()
     first = None if language else next(segments, None)

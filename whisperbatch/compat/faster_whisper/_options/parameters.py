@@ -43,7 +43,11 @@ APPENDED: Final = "\"'.。,，!！?？:：”)]}、"  # noqa: RUF001 - full-widt
 
 
 def to_options(
-    arguments: TranscribeArguments, language: str | None, *, multilingual: bool
+    arguments: TranscribeArguments,
+    language: str | None,
+    *,
+    multilingual: bool,
+    one_window: bool = False,
 ) -> Options:
     """Return our options for faster-whisper's arguments.
 
@@ -51,6 +55,7 @@ def to_options(
         arguments: of the call.
         language: of the recording; None to detect the language while the recording is read.
         multilingual: whether the language may change within the recording.
+        one_window: whether the recording is at most 30 s long.
 
     Raises:
         OptionError: a parameter cannot be honoured.
@@ -71,6 +76,7 @@ def to_options(
         "condition_on_previous_text": _uses_previous_text(arguments),
         "segments": "chunk" if arguments.without_timestamps else "sentence",
         **_search_keywords(arguments),
+        **_timestamp_keywords(arguments, one_window=one_window),
         **_batch_keywords(arguments),
         **_prompt_keywords(arguments),
         **_speech_keywords(
@@ -205,7 +211,7 @@ def _temperatures(arguments: TranscribeArguments) -> tuple[float, ...]:
 
 
 def _search_keywords(arguments: TranscribeArguments) -> OptionKeywords:
-    """Return the options of the search: beam, sampling, timestamps."""
+    """Return the options of the search: beam and sampling."""
     keywords: OptionKeywords = {
         "beam_size": arguments.beam_size,
         "temperature": _temperatures(arguments),
@@ -215,11 +221,31 @@ def _search_keywords(arguments: TranscribeArguments) -> OptionKeywords:
         keywords["length_penalty"] = arguments.length_penalty
     if not all(is_number(temperature, 0) for temperature in _temperatures(arguments)):
         keywords["best_of"] = arguments.best_of
-    default = SearchOptions.max_initial_timestamp
-    if not (arguments.without_timestamps or is_number(arguments.max_initial_timestamp, default)):
-        keywords["timestamps"] = "tokens"
-        keywords["max_initial_timestamp"] = arguments.max_initial_timestamp
     return keywords
+
+
+def _timestamp_keywords(arguments: TranscribeArguments, *, one_window: bool) -> OptionKeywords:
+    """Return the options that decode timestamp tokens: if they have an effect, or lose no words.
+
+    Timestamp tokens lose words where windows meet, and change punctuation and spelling. A recording
+    of one window is therefore decoded as in faster-whisper. A prefix, which stands at 0.00 s there,
+    cannot be given a time here.
+    """
+    if arguments.without_timestamps:
+        return {}
+    default = is_number(arguments.max_initial_timestamp, SearchOptions.max_initial_timestamp)
+    if default and not (one_window and _is_one_row(arguments)):
+        return {}
+    return {
+        "timestamps": "tokens",
+        "max_initial_timestamp": arguments.max_initial_timestamp,
+    }
+
+
+def _is_one_row(arguments: TranscribeArguments) -> bool:
+    """Return whether a recording of one window is one row, whose text can have timestamps."""
+    divided = arguments.multilingual or arguments.chunk_length
+    return not (divided or arguments.prefix or parse_clips(arguments.clip_timestamps))
 
 
 def _batch_keywords(arguments: TranscribeArguments) -> OptionKeywords:
