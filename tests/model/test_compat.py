@@ -1,12 +1,12 @@
 """Programs written for faster-whisper run on the drop-in; only their import changes.
 
-The programs follow faster-whisper's README and documented behaviour. Each program runs with both
-packages and stores its results in `result`. The results must have the same structure, and the
-drop-in's transcript few word errors.
+Each program of `compat_programs` runs with both packages and the same weights. It stores results in
+`result`, which must have the same structure, and in `same`, which must be equal. The transcript of
+the drop-in must have few word errors.
 """
 
 import wave
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import fields, is_dataclass
 from typing import Any
 
 import numpy as np
@@ -14,192 +14,13 @@ import pytest
 
 from benchmarks import recordings, scoring
 from benchmarks.recordings import Recording
+from tests.model.compat_programs import PROGRAMS, Program
 from whisperbatch.models.registry import find_model
 
 THEIRS = "faster_whisper"
 OURS = "whisperbatch.compat.faster_whisper"
 
 FILES = {"AUDIO": "talk.mp3", "FRENCH": "french.mp3", "STEREO": "stereo.wav"}
-
-LOAD = """
-model = WhisperModel(BASE, device="cpu", compute_type="int8")
-"""
-
-
-@dataclass(frozen=True)
-class Program:
-    """A program and its expected results.
-
-    Attributes:
-        source: reads AUDIO, STEREO, FRENCH, TINY and BASE; sets `result`, and `text` if the program
-            transcribes AUDIO.
-        max_word_error_rate: of `text` with the drop-in; None if the program sets no `text`.
-        runs_with_theirs: whether the program also runs with faster-whisper.
-    """
-
-    source: str
-    max_word_error_rate: float | None = None
-    runs_with_theirs: bool = True
-
-
-PROGRAMS = {
-    "first example of the README": Program(
-        """
-from faster_whisper import WhisperModel
-"""
-        + LOAD
-        + """
-segments, info = model.transcribe(AUDIO, beam_size=5)
-line = "Detected language '%s' with probability %f" % (info.language, info.language_probability)
-lines = []
-for segment in segments:
-    lines.append("[%.2fs -> %.2fs] %s" % (segment.start, segment.end, segment.text))
-    last = segment
-text = "".join(line.split("] ")[1] for line in lines)
-result = (line, lines, last, info.duration)
-""",
-        max_word_error_rate=0.05,
-    ),
-    "batches": Program(
-        """
-from faster_whisper import BatchedInferencePipeline, WhisperModel
-model = WhisperModel(TINY, device="cpu", compute_type="int8")
-batched_model = BatchedInferencePipeline(model=model)
-segments, info = batched_model.transcribe(AUDIO, batch_size=16, language="en")
-segments = list(segments)
-text = "".join(segment.text for segment in segments)
-result = (segments, info)
-""",
-        max_word_error_rate=0.1,
-    ),
-    "words": Program(
-        """
-from faster_whisper import WhisperModel
-model = WhisperModel(TINY, device="cpu", compute_type="int8")
-segments, _ = model.transcribe(AUDIO, word_timestamps=True, temperature=0, language="en")
-lines, text = [], ""
-for segment in segments:
-    for word in segment.words:
-        lines.append("[%.2fs -> %.2fs] %s" % (word.start, word.end, word.word))
-        text += word.word
-    assert segment.text == "".join(word.word for word in segment.words)
-result = (lines, segment)
-""",
-        max_word_error_rate=0.1,
-    ),
-    "voice activity": Program(
-        """
-from faster_whisper import WhisperModel
-from faster_whisper.vad import VadOptions
-model = WhisperModel(TINY, compute_type="int8")
-with open(AUDIO, "rb") as file:
-    segments, info = model.transcribe(
-        file, vad_filter=True, vad_parameters=dict(min_silence_duration_ms=500, threshold=0.4)
-    )
-    text = "".join(segment.text for segment in segments)
-assert info.vad_options.min_silence_duration_ms == 500
-assert info.vad_options.threshold == 0.4
-assert 0 < info.duration_after_vad < info.duration
-again, _ = model.transcribe(AUDIO, vad_filter=True, vad_parameters=VadOptions(speech_pad_ms=200))
-result = (text, info, next(iter(again)))
-""",
-        max_word_error_rate=0.1,
-    ),
-    "two speakers": Program(
-        """
-from faster_whisper import WhisperModel, decode_audio
-model = WhisperModel(TINY, "cpu", compute_type="int8")
-left, right = decode_audio(STEREO, split_stereo=True)
-texts = []
-for channel in (left, right):
-    segments, info = model.transcribe(channel, "en", beam_size=1)
-    texts.append("".join(segment.text for segment in segments).strip())
-text = texts[0]
-assert left.dtype == right.dtype == "float32"
-assert decode_audio(STEREO).shape == left.shape
-result = (texts, len(left), info)
-""",
-        max_word_error_rate=0.15,
-    ),
-    "languages": Program(
-        """
-from faster_whisper import WhisperModel, decode_audio
-"""
-        + LOAD
-        + """
-samples = decode_audio(FRENCH)
-language, probability, ranked = model.detect_language(samples)
-_, info = model.transcribe(samples)
-features = model.feature_extractor(samples)
-again = model.detect_language(features=features)[0]
-assert language == info.language == again == "fr"
-assert probability > 0.5 and ranked[0][0] == "fr" and len(ranked) > 90
-assert "fr" in model.supported_languages and model.model.is_multilingual
-result = (language, probability, ranked, info.all_language_probs)
-"""
-    ),
-    "options": Program(
-        """
-from faster_whisper import WhisperModel
-model = WhisperModel(TINY, compute_type="int8", cpu_threads=2, num_workers=1)
-segments, info = model.transcribe(
-    audio=AUDIO, language="en", task="transcribe", beam_size=1, best_of=1, patience=1,
-    length_penalty=1, repetition_penalty=1.01, no_repeat_ngram_size=8, temperature=[0.0, 0.4],
-    compression_ratio_threshold=2.4, log_prob_threshold=-1.0, no_speech_threshold=0.6,
-    condition_on_previous_text=False, initial_prompt="Asterisk.", suppress_blank=True,
-    suppress_tokens=[-1], max_new_tokens=200, clip_timestamps="0,15", hotwords="voicemail",
-    hallucination_silence_threshold=2.0, word_timestamps=True, log_progress=False,
-)
-segments = list(segments)
-assert all(segment.end <= 16 for segment in segments)
-result = (segments, info.transcription_options)
-"""
-    ),
-    "subtitles": Program(
-        """
-from faster_whisper import BatchedInferencePipeline, WhisperModel, format_timestamp
-from faster_whisper.transcribe import Segment
-model = BatchedInferencePipeline(WhisperModel(TINY, compute_type="int8"))
-segments, info = model.transcribe(
-    AUDIO, without_timestamps=False, clip_timestamps=[{"start": 0, "end": 15}], vad_filter=False
-)
-lines = []
-for segment in segments:
-    assert isinstance(segment, Segment)
-    times = [format_timestamp(t, True, ",") for t in (segment.start, segment.end)]
-    lines.append(f"{segment.id}\\n{times[0]} --> {times[1]}\\n{segment.text.strip()}\\n")
-assert lines[0].startswith("1\\n00:00:0")
-result = (lines, info.language)
-"""
-    ),
-    "language detection of an older version": Program(
-        """
-from faster_whisper import WhisperModel
-"""
-        + LOAD
-        + """
-result = model.detect_language_multi_segment(FRENCH)
-assert result["language_code"] == "fr"
-assert result["language_confidence"] > 0.5
-""",
-        runs_with_theirs=False,
-    ),
-    "parameters that batches ignored": Program(
-        """
-from faster_whisper import BatchedInferencePipeline, WhisperModel
-model = BatchedInferencePipeline(WhisperModel(TINY, compute_type="int8"))
-segments, info = model.transcribe(
-    AUDIO, condition_on_previous_text=True, prefix="Hello and welcome.", clip_timestamps="0,15"
-)
-text = "".join(segment.text for segment in segments)
-assert text.startswith(" Hello and welcome.")
-assert info.transcription_options.condition_on_previous_text
-assert info.transcription_options.temperatures[-1] == 1.0
-result = text
-""",
-        runs_with_theirs=False,
-    ),
-}
 
 
 @pytest.fixture(scope="module")
@@ -225,6 +46,7 @@ def variables(talk: Recording, tmp_path_factory: pytest.TempPathFactory) -> dict
 
 def run(program: Program, module: str, variables: dict[str, str]) -> dict[str, Any]:
     source = program.source.replace(f"from {THEIRS}", f"from {module}")
+    source = source.replace(f"import {THEIRS}", f"import {module} as {THEIRS}")
     scope: dict[str, Any] = dict(variables)
     exec(compile(source, f"<{module}>", "exec"), scope)  # noqa: S102 - the programs above
     return scope
@@ -260,3 +82,4 @@ def test_program(name: str, variables: dict[str, str], talk: Recording) -> None:
     if program.runs_with_theirs:
         theirs = run(program, THEIRS, variables)
         assert structure(ours["result"]) == structure(theirs["result"])
+        assert ours.get("same") == theirs.get("same")
