@@ -30,7 +30,10 @@ class Word:
 
 @dataclass
 class Segment:
-    """A sentence or phrase.
+    """A sentence, or the text of a chunk.
+
+    With text from several chunks, the probabilities are means; the compression ratio and the
+    temperature are the highest.
 
     Attributes:
         id: its number, from 1.
