@@ -31,6 +31,8 @@ from whisperbatch.models.files import open_regular
 VERSIONS: Final = range(4, 7)  # binary versions of this format; CTranslate2 4 writes 6
 ITEM_BYTES: Final = {0: 4, 1: 1, 2: 2, 3: 4, 4: 2, 5: 2}  # f32, i8, i16, i32, f16, bf16
 NUMPY_TYPES: Final = {0: "<f4", 1: "i1", 2: "<i2", 3: "<i4", 4: "<f2"}  # numpy has no bf16
+BFLOAT16: Final = 5
+FLOAT_TYPES: Final = (0, 4, BFLOAT16)
 MAX_VARIABLES: Final = 65_536  # arrays, or aliases; large-v3 in int8 has fewer than 2,000
 FINGERPRINTED: Final = (
     *("config.json", "model.bin", "tokenizer.json", "vocabulary.*"),
@@ -60,6 +62,11 @@ class Variable:
     offset: int = 0
     size: int = 0
     value: float | None = None
+
+    @property
+    def is_float(self) -> bool:
+        """Whether the array is stored in floating point."""
+        return self.dtype in FLOAT_TYPES
 
 
 def read_headers(path: Path) -> dict[str, Variable]:
@@ -146,6 +153,25 @@ def read_arrays(path: Path, prefix: str) -> dict[str, npt.NDArray[Any]]:
             dtype = np.dtype(NUMPY_TYPES[header.dtype])
             arrays[header.name] = np.memmap(path, dtype, "r", header.offset, header.shape)
     return arrays
+
+
+def read_variable(path: Path, header: Variable) -> npt.NDArray[Any]:
+    """Return an array of a model.bin. bfloat16, which NumPy lacks, becomes float32.
+
+    Raises:
+        ModelError: the file cannot be read.
+    """
+    if not header.size:
+        return np.zeros(header.shape, NUMPY_TYPES.get(header.dtype, "<f4"))
+    dtype = "<u2" if header.dtype == BFLOAT16 else NUMPY_TYPES[header.dtype]
+    try:
+        array = np.memmap(path, dtype, "r", header.offset, header.shape)
+    except OSError as error:
+        raise ModelError(f"{path}: cannot be read: {error.strerror or error}") from error
+    if header.dtype != BFLOAT16:
+        return array
+    float32: npt.NDArray[Any] = (array.astype("<u4") << 16).view("<f4")
+    return float32
 
 
 def release_pages(array: npt.NDArray[Any]) -> None:

@@ -131,7 +131,7 @@ class CTranslate2Engine:
     def decode(
         self, encoded: Encoded, requests: Sequence[DecodeRequest], options: SearchOptions
     ) -> list[Decoded]:
-        """See `protocols.Engine`. Sampling loads the weights again for each row."""
+        """See `protocols.Engine`."""
         output = check_output(encoded)
         sampled = requests[0].sampling is not None
         with self._calls():
@@ -162,12 +162,12 @@ class CTranslate2Engine:
     def _sample(
         self, output: EncoderOutput, requests: Sequence[DecodeRequest], options: SearchOptions
     ) -> list[Any]:
-        """Sample the rows one at a time, each with newly loaded weights.
+        """Sample the rows one at a time, each with a new sampler.
 
         CTranslate2's random generators belong to the model's threads and are seeded only at their
         first use; on CUDA there is one generator for each place in the batch. So a seed gives the
         same sampled hypothesis each time only if the model has not sampled before and the row is
-        alone in its batch.
+        alone in its batch. The sampler's weights stay in memory (sampler.py).
         """
         results = []
         for view, request in zip(split_rows(output.view), requests, strict=True):
@@ -176,7 +176,7 @@ class CTranslate2Engine:
                 raise OptionError("the rows of a batch must be all sampled, or none of them")
             with _SEED_LOCK:
                 ctranslate2.set_random_seed(sampling.seed)
-                results += self._weights.load_for_sampling().generate(
+                results += self._weights.new_sampler().generate(
                     view,
                     [list(request.prompt)],
                     beam_size=1,

@@ -1,14 +1,20 @@
 """CTranslate2's copy of a model's weights."""
 
+import logging
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import ctranslate2
 
 from whisperbatch.engines.ctranslate2.model_files import with_settings
+from whisperbatch.engines.ctranslate2.sampler import sampler_files
 from whisperbatch.engines.model_info import ModelInfo
 from whisperbatch.errors import ModelError
 from whisperbatch.models.files import one_line
+
+log = logging.getLogger(__name__)
 
 
 class CTranslate2Weights:
@@ -25,6 +31,7 @@ class CTranslate2Weights:
         self._model, self._settings = model, settings
         self._lock = threading.Lock()
         self._loaded: Any = None
+        self._sampler_files: dict[str, bytes] | None = None
 
     @property
     def model(self) -> Any:  # noqa: ANN401 - untyped
@@ -38,25 +45,55 @@ class CTranslate2Weights:
                 self._loaded = self._load(self._settings)
             return self._loaded
 
-    def load_for_sampling(self) -> Any:  # noqa: ANN401 - untyped
-        """Load and return another copy with one worker, whose random generators are unused."""
+    def new_sampler(self) -> Any:  # noqa: ANN401 - untyped
+        """Return a new model whose random generator is unused, to sample rows of encoder output.
+
+        The first call reads the sampler's weights from the file; they stay in memory until `free`.
+
+        Raises:
+            ModelError: the weights do not load.
+        """
         first_device = self._settings["device_index"][0]
-        return self._load({**self._settings, "device_index": first_device, "inter_threads": 1})
+        settings = {**self._settings, "device_index": first_device, "inter_threads": 1}
+        with self._errors():
+            files = self._files_of_sampler()
+            return ctranslate2.models.Whisper(self._model.name, files=files, **settings)
+
+    def _files_of_sampler(self) -> dict[str, bytes]:
+        model = self._model
+        int8_weights = self._settings["compute_type"].startswith("int8")
+        with self._lock:
+            if self._sampler_files is None:
+                self._sampler_files = sampler_files(
+                    model.directory, model.missing_settings(), int8_weights=int8_weights
+                )
+                size = sum(map(len, self._sampler_files.values()))
+                log.debug("model %s: the sampler takes %d MB", model.name, size >> 20)
+            return self._sampler_files
 
     def free(self) -> None:
-        """Free the loaded model."""
+        """Free the loaded model and the sampler."""
         with self._lock:
+            self._sampler_files = None
             if self._loaded is not None:
                 self._loaded.unload_model()
 
     def _load(self, settings: dict[str, Any]) -> Any:  # noqa: ANN401 - untyped
         model = self._model
+        with (
+            self._errors(),
+            with_settings(model.directory, model.missing_settings()) as directory,
+        ):
+            return ctranslate2.models.Whisper(str(directory), **settings)
+
+    @contextmanager
+    def _errors(self) -> Iterator[None]:
+        """Raise errors of loading as a ModelError."""
         try:
-            with with_settings(model.directory, model.missing_settings()) as directory:
-                return ctranslate2.models.Whisper(str(directory), **settings)
+            yield
         except ModelError:
             raise
         except Exception as error:  # RuntimeError, and the errors of CTranslate2's bindings
             raise ModelError(
-                f"{model.directory}: the weights do not load: {one_line(error)}"
+                f"{self._model.directory}: the weights do not load: {one_line(error)}"
             ) from error
