@@ -1,6 +1,7 @@
 """OpenVINO's engine passes rows that its decoder lacks to CTranslate2, already encoded."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -49,9 +50,9 @@ def features() -> npt.NDArray[np.float32]:
 @pytest.mark.parametrize(
     ("options", "sampling"),
     [
-        (GREEDY, SAMPLING),
         (Options(beam_size=6), None),
         (Options(beam_size=1, repetition_penalty=1.2), None),
+        (Options(beam_size=1, repetition_penalty=1.2), SAMPLING),
         (Options(beam_size=1, timestamps="tokens"), None),
     ],
 )
@@ -91,6 +92,9 @@ def test_the_weights_of_the_fallback_are_loaded_when_they_are_needed(
     requests = requests_for(engine, FRAMES, GREEDY)
     engine.decode(encoded, requests, GREEDY.search)
     engine.decode(encoded, requests, Options(beam_size=5, no_repeat_ngram_size=3).search)
+    sampled = [replace(request, sampling=SAMPLING) for request in requests]
+    for beam_size in (1, 6):  # sampling does not use the beams
+        engine.decode(encoded, sampled, Options(beam_size=beam_size).search)
     assert loads == []
     engine.decode(encoded, requests, Options(beam_size=6).search)
     assert loads == ["load"]

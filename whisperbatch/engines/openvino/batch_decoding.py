@@ -23,7 +23,11 @@ from whisperbatch.engines.search.beam_search import (
     Integers,
     SearchResult,
 )
+from whisperbatch.engines.search.sampling import TokenNoise
 from whisperbatch.engines.search.suppression import blocked_by_ngrams
+
+DRAWN_TOGETHER: Final = 32
+"""Sampled hypotheses whose next token is drawn in one call: the noise of 32 takes 7 MB."""
 
 MIN_PROJECTED: Final = 5
 """Hidden states in one call of the vocabulary projection; fewer are padded with zeros.
@@ -44,6 +48,7 @@ class BatchDecoding:
         heads: the alignment heads, as (layer, head).
         biases: of the logits, for every token but the first of a row; shape (vocabulary,).
         no_repeat_ngram_size: length of the n-grams that may not occur twice; 0 allows all.
+        noise: draws tokens at random; None for a search.
     """
 
     def __init__(
@@ -55,8 +60,10 @@ class BatchDecoding:
         heads: Sequence[tuple[int, int]],
         biases: Floats,
         no_repeat_ngram_size: int = 0,
+        noise: TokenNoise | None = None,
     ) -> None:
         self._embeddings, self._buffers, self._biases = embeddings, buffers, biases[None]
+        self._noise = noise
         self._no_repeat_ngram_size = no_repeat_ngram_size
         rows, positions, _ = output.shape
         self._key_values = buffers.key_values(rows, positions)
@@ -107,7 +114,8 @@ class BatchDecoding:
         biases = self._biases
         if self._no_repeat_ngram_size:
             biases = self._biases_without_repeats(tokens, sources, rows)
-        return self.most_probable(hidden.reshape(len(rows), beams, -1)[self._slots], biases)
+        hidden = hidden.reshape(len(rows), beams, -1)[self._slots]
+        return self.drawn(hidden, biases) if self._noise else self.most_probable(hidden, biases)
 
     def read_last_tokens(self, results: Sequence[SearchResult]) -> None:
         """Read the last token of each hypothesis that was cut off.
@@ -166,6 +174,36 @@ class BatchDecoding:
         logprobs = logits - log_sums
         return Candidates(tokens.reshape(shape).astype(np.int64), logprobs.reshape(shape))
 
+    def drawn(self, hidden: Floats, biases: Floats) -> Candidates:
+        """Return one random token for each sampled hypothesis of the rows that are not finished.
+
+        The noise is added to the biases, so that the most probable token is a sample. A second call
+        gives the log-probability of the token, which is computed without noise and temperature.
+
+        Args:
+            hidden: shape (rows, hypotheses, d_model).
+            biases: of the logits, shape (1 or rows * hypotheses, vocabulary).
+
+        Returns:
+            Candidates of shape (rows, hypotheses, 1).
+        """
+        if self._noise is None:
+            raise ValueError("this batch is not sampled")
+        rows, hypotheses, _ = hidden.shape
+        flat = hidden.reshape(rows * hypotheses, -1)
+        sequences = [(row, hypothesis) for row in self._rows for hypothesis in range(hypotheses)]
+        biases = np.broadcast_to(biases, (len(flat), biases.shape[1]))
+        tokens, logprobs = np.empty(len(flat), np.int64), np.empty(len(flat), np.float32)
+        for start in range(0, len(flat), DRAWN_TOGETHER):
+            part = slice(start, start + DRAWN_TOGETHER)
+            noise = np.stack([self._noise(*sequence) for sequence in sequences[part]])
+            noise += biases[part]
+            _, top, _, _ = self._project(flat[part], noise, np.zeros(len(noise), np.int64))
+            tokens[part] = top[:, 0]
+            logprobs[part] = self._logprobs(flat[part], biases[part], tokens[part])
+        shape = (rows, hypotheses, 1)
+        return Candidates(tokens.reshape(shape), logprobs.reshape(shape))
+
     def token_logprobs(self, hidden: Floats, tokens: Integers) -> Floats:
         """Return the log-probability of a token after each hidden state.
 
@@ -173,7 +211,10 @@ class BatchDecoding:
             hidden: shape (n, d_model).
             tokens: shape (n,).
         """
-        _, _, log_sums, logits = self._project(hidden, np.zeros_like(self._biases), tokens)
+        return self._logprobs(hidden, np.zeros_like(self._biases), tokens)
+
+    def _logprobs(self, hidden: Floats, biases: Floats, tokens: Integers) -> Floats:
+        _, _, log_sums, logits = self._project(hidden, biases, tokens)
         logprobs: Floats = (logits - log_sums)[:, 0]
         return logprobs
 

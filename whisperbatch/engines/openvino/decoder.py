@@ -28,7 +28,14 @@ from whisperbatch.engines.openvino.compiler import GraphCompiler
 from whisperbatch.engines.openvino.decoder_graphs import DecoderGraphs
 from whisperbatch.engines.openvino.embeddings import TokenEmbeddings
 from whisperbatch.engines.openvino.graph import Precision
-from whisperbatch.engines.search.beam_search import Floats, search
+from whisperbatch.engines.search.beam_search import (
+    Candidates,
+    Floats,
+    SearchResult,
+    sample,
+    search,
+)
+from whisperbatch.engines.search.sampling import TokenNoise
 from whisperbatch.engines.search.suppression import logit_biases
 from whisperbatch.engines.special_tokens import SpecialTokens
 from whisperbatch.models.config import ModelConfig
@@ -94,7 +101,7 @@ class OpenVinoDecoder:
     def decode(
         self, output: Floats, requests: Sequence[DecodeRequest], options: SearchOptions
     ) -> list[Decoded]:
-        """Decode a batch by greedy or beam search.
+        """Decode a batch by greedy search, beam search or sampling.
 
         Args:
             output: of the encoder, shape (rows, positions, d_model).
@@ -106,16 +113,17 @@ class OpenVinoDecoder:
         biases, first_biases = logit_biases(
             options, self._config, self._special, self.vocabulary_size
         )
-        with self._batch(output, biases, options.no_repeat_ngram_size) as decoding:
+        sampling = [request.sampling for request in requests if request.sampling]
+        noise = TokenNoise(sampling, self.vocabulary_size) if sampling else None
+        with self._batch(output, biases, options.no_repeat_ngram_size, noise) as decoding:
             hidden = decoding.read_prompts(prompts, start)
-            results = search(
+            results = self._generate(
                 decoding,
-                decoding.most_probable(hidden[:, -1], first_biases[None]),
-                beam_size=options.beam_size,
-                patience=options.patience if options.beam_size > 1 else 1.0,
-                length_penalty=options.length_penalty,
+                hidden[:, -1],
+                first_biases[None],
+                options,
                 max_tokens=self._max_tokens(options, prompts.shape[1]),
-                end_of_text=self._special.end_of_text,
+                best_of=noise.best_of if noise else None,
             )
             decoding.read_last_tokens(results)
             no_speech = np.full(len(requests), self._special.no_speech)
@@ -142,6 +150,41 @@ class OpenVinoDecoder:
             Decoded(hypothesis, trace.alignment(request.frames, self._special.end_of_text))
             for hypothesis, trace, request in zip(hypotheses, traces, requests, strict=True)
         ]
+
+    def _generate(
+        self,
+        decoding: BatchDecoding,
+        hidden: Floats,
+        biases: Floats,
+        options: SearchOptions,
+        *,
+        max_tokens: int,
+        best_of: int | None,
+    ) -> list[SearchResult]:
+        """Return the hypothesis of each row.
+
+        Args:
+            decoding: the batch that has read the prompts.
+            hidden: hidden states of the prompts' last tokens, shape (rows, d_model).
+            biases: of the logits of the first token, shape (1, vocabulary).
+            options: the search.
+            max_tokens: maximum number of tokens after the prompt.
+            best_of: number of sampled hypotheses of a row; None for a search.
+        """
+        end_of_text = self._special.end_of_text
+        if best_of is not None:
+            drawn = decoding.drawn(np.repeat(hidden[:, None], best_of, axis=1), biases)
+            first = Candidates(drawn.tokens[..., 0], drawn.logprobs[..., 0])
+            return sample(decoding, first, max_tokens=max_tokens, end_of_text=end_of_text)
+        return search(
+            decoding,
+            decoding.most_probable(hidden, biases),
+            beam_size=options.beam_size,
+            patience=options.patience if options.beam_size > 1 else 1.0,
+            length_penalty=options.length_penalty,
+            max_tokens=max_tokens,
+            end_of_text=end_of_text,
+        )
 
     def align(self, output: Floats, text: AlignRequest) -> Alignment:
         """Return the times of a given text.
@@ -179,7 +222,11 @@ class OpenVinoDecoder:
 
     @contextmanager
     def _batch(
-        self, output: Floats, biases: Floats, no_repeat_ngram_size: int = 0
+        self,
+        output: Floats,
+        biases: Floats,
+        no_repeat_ngram_size: int = 0,
+        noise: TokenNoise | None = None,
     ) -> Iterator[BatchDecoding]:
         """Give a batch free buffers until the `with` block ends; wait until there are any."""
         buffers = self._free_buffers.get()
@@ -191,6 +238,7 @@ class OpenVinoDecoder:
                 heads=self._heads,
                 biases=biases,
                 no_repeat_ngram_size=no_repeat_ngram_size,
+                noise=noise,
             )
         finally:
             self._free_buffers.put(buffers)

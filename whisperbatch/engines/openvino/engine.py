@@ -3,8 +3,8 @@
     features -> encoder -> encoder output -> decoder -> hypotheses with the times of their tokens
                                    '-------> CTranslate2's decoder, for what OpenVINO's lacks
 
-OpenVINO's decoder lacks sampling, the repetition penalty, timestamp tokens, and searches with more
-than `MAX_BEAMS` beams. An engine on CTranslate2, the fallback, decodes these rows from OpenVINO's
+OpenVINO's decoder lacks the repetition penalty, timestamp tokens, and searches with more than
+`MAX_BEAMS` beams. An engine on CTranslate2, the fallback, decodes these rows from OpenVINO's
 encoder output. The weights of the fallback are loaded when it is first used.
 """
 
@@ -187,9 +187,8 @@ class OpenVinoEngine:
 
     def _unsupported(self, requests: Sequence[DecodeRequest], options: SearchOptions) -> str:
         """Return why OpenVINO's decoder cannot decode these rows; empty if it can."""
-        if any(request.sampling for request in requests):
-            return "sampling"
-        if options.beam_size > MAX_BEAMS:
+        sampled = requests[0].sampling is not None
+        if options.beam_size > MAX_BEAMS and not sampled:
             return f"beam_size={options.beam_size}"
         if options.repetition_penalty != 1:
             return f"repetition_penalty={options.repetition_penalty}"
