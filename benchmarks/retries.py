@@ -25,13 +25,14 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final
 from unittest import mock
 
 import whisperbatch as wb
 from benchmarks import corpora, scoring
-from whisperbatch.decoding.retry import Retry
-from whisperbatch.options import OptionKeywords
+from whisperbatch.decoding.retry import Retry, _AuditedRow
+from whisperbatch.options import OptionKeywords, Options, SearchOptions, resolve
+from whisperbatch.protocols import Decoded, DecodeRequest, Encoded
 
 LADDER: Final = (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)  # of openai/whisper
 POLICIES: Final[dict[str, OptionKeywords]] = {
@@ -83,7 +84,9 @@ def counted(asr: wb.Transcriber, figures: Figures) -> Iterator[None]:
     engine = asr.engine
     decode = engine.decode
 
-    def counting(encoded: Any, requests: Sequence[Any], options: Any) -> Any:
+    def counting(
+        encoded: Encoded, requests: Sequence[DecodeRequest], options: SearchOptions
+    ) -> list[Decoded]:
         figures.calls += 1
         figures.rows += len(requests)
         figures.sampled += sum(request.sampling is not None for request in requests)
@@ -93,7 +96,7 @@ def counted(asr: wb.Transcriber, figures: Figures) -> Iterator[None]:
         yield
 
 
-def _sample_only(retry: Retry, row: Any) -> Iterator[tuple[str, float]]:
+def _sample_only(_: Retry, row: _AuditedRow) -> Iterator[tuple[str, float]]:
     """Yield only sampling, for rows that fail Whisper's own thresholds."""
     if row.audit.repetitive or row.audit.improbable:
         yield from (("sample", temperature) for temperature in LADDER[1:])
@@ -108,10 +111,9 @@ def measure(asr: wb.Transcriber, name: str, policy: str, beam_size: int) -> Figu
         stack.enter_context(counted(asr, figures))
         if policy == SAMPLE_ONLY:
             stack.enter_context(mock.patch.object(Retry, "_remedies", _sample_only))
+        options = resolve(Options(language=language, beam_size=beam_size), **POLICIES[policy])
         started = time.process_time()
-        transcript = asr.transcribe(
-            recording.samples, language=language, beam_size=beam_size, **POLICIES[policy]
-        )
+        transcript = asr.transcribe(recording.samples, options=options)
         figures.seconds = time.process_time() - started
     truth = " ".join(utterance.text for utterance in recording.utterances)
     figures.score = scoring.word_error_rate(truth, transcript.text, language)

@@ -5,7 +5,7 @@
             -> rows (features)                                  a pool
             -> language scores, of rows that need them          the engine's workers
             -> rows with their language                         one thread, in order
-            -> batches -> BatchDecoder                          the engine's workers
+            -> batches -> DecodingStage: decode, retry          the engine's workers
             -> segments, sorted by recording                    the caller's
 
 Every arrow is a generator and every buffer is bounded: memory does not grow with the recording.
@@ -44,7 +44,8 @@ from whisperbatch.prefetch import interleave, map_ordered
 from whisperbatch.protocols import Engine, Vad
 from whisperbatch.recording import Decision, RecordingState
 from whisperbatch.rows import FLUSH, End, Flush, Item, Row, without_failed
-from whisperbatch.segmentation import RowResult, Segmentation
+from whisperbatch.scheduling import DecodingStage
+from whisperbatch.segmentation import Segmentation
 from whisperbatch.types import Chunk, LanguageDetection, Samples, Segment, to_seconds
 from whisperbatch.vad import open_vad
 
@@ -164,15 +165,20 @@ class PipelineRun:
         self._vad = open_vad(options)
         self._extractor = feature_extractor(options.features, engine.n_mels)
         self._code_switching = CodeSwitching(engine, self._extractor, options, self._fail)
-        self._decode = BatchDecoder(engine, self._extractor, options)
+        # A small first batch gives the first segments soon. Without a given language it is twice as
+        # large: the rows that vote for the language are encoded anyway.
+        self._first_batch = max(options.batch_size // (8 if options.language else 4), 1)
+        self._decode = DecodingStage(
+            BatchDecoder(engine, self._extractor, options),
+            self._isolated,
+            workers=engine.workers,
+            batch_size=options.batch_size,
+            first=self._first_batch,
+        )
         self._segmentation = Segmentation(options, self._fail)
 
     def __iter__(self) -> Generator[tuple[RecordingState, Segment] | End, None, None]:
-        workers = self._engine.workers
-        with closing(
-            map_ordered(self._decode_batch, self._batches(), workers=workers, depth=workers)
-        ) as decoded:
-            results = chain.from_iterable(decoded)
+        with closing(self._decode(self._batches())) as results:
             for item in self._segmentation(in_order(results) if self._ordered else results):
                 if not isinstance(item, End):
                     yield item
@@ -258,12 +264,9 @@ class PipelineRun:
             return None
 
     def _batches(self) -> Generator[list[Item], None, None]:
-        options = self._options
-        # A small first batch gives the first segments soon. Without a given language it is twice as
-        # large: the rows that vote for the language are encoded anyway.
-        first = max(options.batch_size // (8 if options.language else 4), 1)
+        first = self._first_batch
         with closing(self._rows()) as rows, closing(self._with_languages(rows, first)) as items:
-            yield from batches(items, options.batch_size, first)
+            yield from batches(items, self._options.batch_size, first)
 
     def _with_languages(self, items: Iterable[Item], first: int) -> Generator[Item, None, None]:
         """Yield the items, each row with its language."""
@@ -288,15 +291,6 @@ class PipelineRun:
         )
         items = [scored.get(item, item) if isinstance(item, Row) else item for item in items]
         return without_failed(items)
-
-    def _decode_batch(self, items: list[Item]) -> list[tuple[RecordingState, RowResult] | End]:
-        items = without_failed(items)
-        decoded = self._isolated(self._decode, [item for item in items if isinstance(item, Row)])
-        return [
-            (item.recording, decoded[item]) if isinstance(item, Row) else item
-            for item in items
-            if isinstance(item, End) or item in decoded
-        ]
 
     def _isolated(
         self, function: Callable[[list[Row]], Sequence[T]], rows: list[Row]

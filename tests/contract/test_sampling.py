@@ -23,7 +23,11 @@ FRAMES = 200
 
 @pytest.fixture(
     scope="module",
-    params=["ctranslate2", "openvino", pytest.param("torch", marks=[pytest.mark.torch, pytest.mark.slow])],
+    params=[
+        "ctranslate2",
+        "openvino",
+        pytest.param("torch", marks=[pytest.mark.torch, pytest.mark.slow]),
+    ],
 )
 def engine(request: pytest.FixtureRequest) -> Iterator[Engine]:
     loaded = load_engine("tiny.en", engine=request.param, device="cpu")

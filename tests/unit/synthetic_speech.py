@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from tests.unit.fakes import Call, EncodedRow, FakeEngine, multilingual_tokenizer
-from whisperbatch.decoding.batch_decoder import BatchDecoder
+from whisperbatch.decoding.batch_decoder import BatchDecoder, FailedRow
 from whisperbatch.options import Options
 from whisperbatch.options.keywords import resolve
 from whisperbatch.protocols import Alignment, Hypothesis
@@ -144,7 +144,14 @@ def decode(engine: FakeEngine, *chunks: Chunk, **options: Any) -> list[RowResult
     """Decode the chunks, in English and without margins: the spans are exactly the speech."""
     resolved = resolve(Options(language="en", speech_pad=0.0), **options)
     english = [replace(row, language=resolved.language) for row in rows(*chunks)]
-    return BatchDecoder(engine, RampExtractor(), resolved)(english)
+    return decode_rows(BatchDecoder(engine, RampExtractor(), resolved), english)
+
+
+def decode_rows(decoder: BatchDecoder, rows: Sequence[Row]) -> list[RowResult]:
+    """Decode a batch, and its failed rows again."""
+    decoded = decoder(rows)
+    retried = iter(decoder.retry([result for result in decoded if isinstance(result, FailedRow)]))
+    return [next(retried) if isinstance(result, FailedRow) else result for result in decoded]
 
 
 def segments(result: RowResult, **options: Any) -> tuple[Segment, ...]:

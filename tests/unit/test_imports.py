@@ -39,10 +39,11 @@ ALLOWED: Final = {
         *("chunking", "errors", "options", "protocols", "recording"),
         *("rows", "segmentation", "text", "types"),
     },
+    "scheduling": {"decoding", "prefetch", "recording", "rows", "segmentation"},
     "pipeline": {
         *("audio", "batching", "boundary", "chunking", "decoding", "errors", "features"),
         *("language", "machine", "options", "prefetch", "protocols", "recording", "rows"),
-        *("segmentation", "types", "vad"),
+        *("scheduling", "segmentation", "types", "vad"),
     },
     "streams": {"errors", "pipeline", "recording", "rows", "types"},
     "transcriber": {

@@ -19,7 +19,7 @@ from tests.unit.synthetic_speech import RampExtractor, ramp
 from whisperbatch import OptionError, Options, Transcriber
 from whisperbatch.audio.reader import open_audio
 from whisperbatch.chunking.merge import chunks
-from whisperbatch.decoding.batch_decoder import BatchDecoder
+from whisperbatch.decoding.batch_decoder import BatchDecoder, FailedRow
 from whisperbatch.options import SearchOptions
 from whisperbatch.pipeline import PipelineRun, chunk_recording
 from whisperbatch.protocols import Encoded
@@ -52,7 +52,7 @@ def decoded_rows(monkeypatch: pytest.MonkeyPatch) -> list[Row]:
     rows: list[Row] = []
     decode = BatchDecoder.__call__
 
-    def record(decoder: BatchDecoder, batch: Sequence[Row]) -> list[RowResult]:
+    def record(decoder: BatchDecoder, batch: Sequence[Row]) -> list[RowResult | FailedRow]:
         rows.extend(batch)
         return decode(decoder, batch)
 

@@ -2,12 +2,16 @@
 
 The steps for each batch:
 
-    encode --> decode --> second pass with context (optional)
-           --> audit and retry --> remove prompt leakage and hallucinations
+    encode --> decode --> second pass with context (optional) --> audit
+        passed:                --> remove prompt leakage and hallucinations
+        failed: later, retry   --> the same
+
+Rows that fail their audit wait for the failed rows of the next batches (`scheduling.groups`),
+so that the calls of retries have more rows. The text of a row is the same in every batch.
 """
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from whisperbatch.decoding.audit import audit
 from whisperbatch.decoding.continuation import advance, only_corrects_words
@@ -24,6 +28,24 @@ from whisperbatch.protocols import Engine, FeatureExtractor
 from whisperbatch.rows import Row, grouped
 from whisperbatch.segmentation.timed_text import RowResult, ScoredText, Scores, TimedText
 from whisperbatch.types import Omission
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class FailedRow:
+    """A decoded row that failed its audit and waits for its retries.
+
+    Attributes:
+        decoded: the row with its text.
+        context: the context of the row.
+    """
+
+    decoded: DecodedRow
+    context: Context
+
+    @property
+    def row(self) -> Row:
+        """The row."""
+        return self.decoded.row
 
 
 class BatchDecoder:
@@ -43,7 +65,7 @@ class BatchDecoder:
         self._row_decoder = RowDecoder(engine, options, self._vocabulary)
         self._retry = Retry(self._row_decoder, extractor, options)
 
-    def __call__(self, rows: Sequence[Row]) -> list[RowResult]:
+    def __call__(self, rows: Sequence[Row]) -> list[RowResult | FailedRow]:
         """Decode a batch and return one result for each row, in order.
 
         Args:
@@ -54,19 +76,25 @@ class BatchDecoder:
             decoded_rows = self._first_pass(rows, contexts)
             if self._options.condition_on_previous_text:
                 decoded_rows = self._second_pass(decoded_rows, contexts)
-            retried_rows = self._retry(decoded_rows, contexts)
-            results = [
-                self._result(row, parts, context, redecoded=redecoded)
-                for row, (parts, redecoded), context in zip(
-                    rows, retried_rows, contexts, strict=True
-                )
+            return [
+                self._result(decoded.row, (decoded,), context, redecoded=False)
+                if audit(decoded, self._options).passed
+                else FailedRow(decoded, context)
+                for decoded, context in zip(decoded_rows, contexts, strict=True)
             ]
         except BaseException:
             if self._options.condition_on_previous_text:
                 for row in rows:  # no row of another batch waits for the text of this batch
                     advance(row.recording, row.chunk.index, ())
             raise
-        return results
+
+    def retry(self, failed: Sequence[FailedRow]) -> list[RowResult]:
+        """Decode failed rows of any batches again, and return one result for each, in order."""
+        retried = self._retry([row.decoded for row in failed], [row.context for row in failed])
+        return [
+            self._result(row.row, parts, row.context, redecoded=redecoded)
+            for row, (parts, redecoded) in zip(failed, retried, strict=True)
+        ]
 
     def _first_pass(self, rows: Sequence[Row], contexts: Sequence[Context]) -> list[DecodedRow]:
         """Encode the rows, except rows that have their encoder output, and decode them."""

@@ -8,6 +8,7 @@ import pytest
 
 from tests.unit.fakes import Call, FakeEngine, multilingual_tokenizer
 from tests.unit.fakes import tokenizer as english_tokenizer
+from tests.unit.synthetic_speech import decode_rows
 from tests.unit.synthetic_speech import segments as segments_of
 from whisperbatch import EngineError, Options, Segment
 from whisperbatch.decoding.batch_decoder import BatchDecoder
@@ -54,7 +55,7 @@ def decode(engine: FakeEngine, rows: list[Row], **keywords: Any) -> list[tuple[S
     """Decode rows in the given language, without VAD, so that coverage is not checked."""
     options = resolve(Options(language="en", vad=False), **keywords)
     labelled = [replace(row, language=options.language) for row in rows]
-    results = BatchDecoder(engine, EXTRACTOR, options)(labelled)
+    results = decode_rows(BatchDecoder(engine, EXTRACTOR, options), labelled)
     shown = {name: keywords[name] for name in keywords if "timestamps" in name}
     return [segments_of(result, **shown) for result in results]
 
@@ -167,7 +168,7 @@ def test_each_row_is_decoded_in_its_own_language() -> None:
         replace(row(1), language="fr", decision=italian),
         replace(row(1, index=1), language="it", decision=italian),
     ]
-    results = BatchDecoder(engine, EXTRACTOR, Options(vad=False))(rows)
+    results = decode_rows(BatchDecoder(engine, EXTRACTOR, Options(vad=False)), rows)
     assert [result.texts[0].language for result in results] == ["en", "fr", "it"]
     assert [result.decision for result in results] == [None, italian, italian]
     languages_of_prompts = [engine.tokenizer.id_to_token(prompt[1]) for prompt in engine.prompts]
@@ -200,7 +201,7 @@ def test_after_a_failure_no_row_of_another_batch_waits_for_its_text(step: str) -
     with pytest.raises(EngineError, match=f"{step} failed"):
         decoder([first])
     with ThreadPoolExecutor(1) as pool:
-        [result] = pool.submit(decoder, [second]).result(5)
+        [result] = pool.submit(decode_rows, decoder, [second]).result(5)
     assert [segment.text for segment in segments_of(result)] == ["One."]
 
 
