@@ -3,6 +3,7 @@
 python -m benchmarks.retries                                     # base
 python -m benchmarks.retries --model tiny.en --recordings noise_under:en:300:0 telephone:en:300:0
 python -m benchmarks.retries --policies default ladder --beam-size 1
+python -m benchmarks.retries --snr 0                             # speech under noise
 
 The policies:
 
@@ -24,12 +25,17 @@ import argparse
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from random import Random
 from typing import Final
 from unittest import mock
 
+import numpy as np
+
 import whisperbatch as wb
 from benchmarks import corpora, scoring
+from benchmarks.recordings import Recording
+from benchmarks.sounds import at_level, level, pink, rounded
 from whisperbatch.decoding.retry import Retry, _AuditedRow
 from whisperbatch.options import OptionKeywords, Options, SearchOptions, resolve
 from whisperbatch.protocols import Decoded, DecodeRequest, Encoded
@@ -102,10 +108,19 @@ def _sample_only(_: Retry, row: _AuditedRow) -> Iterator[tuple[str, float]]:
         yield from (("sample", temperature) for temperature in LADDER[1:])
 
 
-def measure(asr: wb.Transcriber, name: str, policy: str, beam_size: int) -> Figures:
-    """Return the figures of a policy on a recording."""
+def build(name: str, snr: float | None) -> Recording:
+    """Build a recording, with pink noise `snr` dB below the speech throughout."""
     recording = corpora.build(name)
-    language = name.split(":")[1]
+    if snr is None:
+        return recording
+    speech = recording.samples.astype(np.float64)
+    noise = at_level(pink(len(speech), Random(name)), level(speech) - snr)
+    return replace(recording, samples=rounded(speech + noise))
+
+
+def measure(asr: wb.Transcriber, recording: Recording, policy: str, beam_size: int) -> Figures:
+    """Return the figures of a policy on a recording."""
+    language = recording.name.split(":")[1]
     figures = Figures()
     with ExitStack() as stack:
         stack.enter_context(counted(asr, figures))
@@ -128,6 +143,7 @@ def main() -> None:
     parser.add_argument("--model", default="base")
     parser.add_argument("--engine", default="auto")
     parser.add_argument("--beam-size", type=int, default=5)
+    parser.add_argument("--snr", type=float, help="add pink noise, this many dB below the speech")
     parser.add_argument(
         "--recordings",
         nargs="+",
@@ -143,8 +159,9 @@ def main() -> None:
     totals = {policy: Figures() for policy in arguments.policies}
     with wb.load(arguments.model, engine=arguments.engine) as asr:
         for name in arguments.recordings:
+            recording = build(name, arguments.snr)
             for policy in arguments.policies:
-                figures = measure(asr, name, policy, arguments.beam_size)
+                figures = measure(asr, recording, policy, arguments.beam_size)
                 totals[policy] += figures
                 print(f"{name:22} {policy:11} {figures}", flush=True)
     for policy, figures in totals.items():
