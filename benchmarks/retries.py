@@ -114,13 +114,14 @@ def build(name: str, snr: float | None) -> Recording:
     if snr is None:
         return recording
     speech = recording.samples.astype(np.float64)
-    noise = at_level(pink(len(speech), Random(name)), level(speech) - snr)
+    rng = Random(name)  # noqa: S311 - repeatable
+    noise = at_level(pink(len(speech), rng), level(speech) - snr)
     return replace(recording, samples=rounded(speech + noise))
 
 
 def measure(asr: wb.Transcriber, recording: Recording, policy: str, beam_size: int) -> Figures:
     """Return the figures of a policy on a recording."""
-    language = recording.name.split(":")[1]
+    language = recording.name.split(":")[1] if asr.engine.is_multilingual else "en"
     figures = Figures()
     with ExitStack() as stack:
         stack.enter_context(counted(asr, figures))
