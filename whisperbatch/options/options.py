@@ -134,7 +134,8 @@ class Options(
             sampling. Several ascending values (up to 20) are a fallback: all chunks are decoded
             with the first value; a chunk whose text is still repetitive or improbable after all
             other retries is decoded again with the next value. In Python, several values are a
-            tuple.
+            tuple. The page "When a chunk is decoded again" of the documentation explains the
+            default.
         best_of: number of hypotheses sampled for a chunk, from 1 to 100; the most probable
             hypothesis is used. Refused without a temperature above 0.
         seed: seed of the random numbers for sampling, from 0 to 2**32 - 1. Refused without a
