@@ -119,15 +119,15 @@ def build(name: str, snr: float | None) -> Recording:
     return replace(recording, samples=rounded(speech + noise))
 
 
-def measure(asr: wb.Transcriber, recording: Recording, policy: str, beam_size: int) -> Figures:
-    """Return the figures of a policy on a recording."""
+def measure(asr: wb.Transcriber, recording: Recording, policy: str, options: Options) -> Figures:
+    """Return the figures of a policy on a recording, with its other options."""
     language = recording.name.split(":")[1] if asr.engine.is_multilingual else "en"
     figures = Figures()
     with ExitStack() as stack:
         stack.enter_context(counted(asr, figures))
         if policy == SAMPLE_ONLY:
             stack.enter_context(mock.patch.object(Retry, "_remedies", _sample_only))
-        options = resolve(Options(language=language, beam_size=beam_size), **POLICIES[policy])
+        options = resolve(replace(options, language=language), **POLICIES[policy])
         started = time.process_time()
         transcript = asr.transcribe(recording.samples, options=options)
         figures.seconds = time.process_time() - started
@@ -144,6 +144,8 @@ def main() -> None:
     parser.add_argument("--model", default="base")
     parser.add_argument("--engine", default="auto")
     parser.add_argument("--beam-size", type=int, default=5)
+    parser.add_argument("--chunk-length", type=float, default=30.0)
+    parser.add_argument("--log-prob-threshold", type=float, default=-1.0)
     parser.add_argument("--snr", type=float, help="add pink noise, this many dB below the speech")
     parser.add_argument(
         "--recordings",
@@ -162,7 +164,12 @@ def main() -> None:
         for name in arguments.recordings:
             recording = build(name, arguments.snr)
             for policy in arguments.policies:
-                figures = measure(asr, recording, policy, arguments.beam_size)
+                options = Options(
+                    beam_size=arguments.beam_size,
+                    chunk_length=arguments.chunk_length,
+                    log_prob_threshold=arguments.log_prob_threshold,
+                )
+                figures = measure(asr, recording, policy, options)
                 totals[policy] += figures
                 print(f"{name:22} {policy:11} {figures}", flush=True)
     for policy, figures in totals.items():
