@@ -1,7 +1,6 @@
 """Retries: rows that fail their audit are decoded again with a remedy, and the better text wins.
 
-All remedies except the last are deterministic. A remedy is tried on all failed rows of a batch
-together:
+All remedies except the last are deterministic:
 
     own_script        only letters of the language's scripts, if the text has other letters
     beam              beam search, if greedy search produced loops or improbable text
@@ -10,20 +9,30 @@ together:
     no_repeat_ngram   no n-gram twice, if the text repeats itself
     sample            sampling at the next temperature, if Whisper's own thresholds fail
 
+A chunk is retried in rounds: each of its failed rows (the parts of a split chunk) gets its next
+remedy. All rows and remedies that wait, of all chunks, share engine calls if their search, encoder
+window and limit of tokens are equal. Calls of the first remedies and of the longest windows are
+decoded first, because a split makes shorter windows, so that more rows join the other calls. The
+rounds of a chunk do not depend on the other chunks.
+
+    chunk 0    split ......................  parts of 0  ...  split again
+    chunk 1    beam  ......  then split  ...  parts of 1  ...
+    calls      [beam of 1]                   [parts of 0 and 1]   [parts of 0]
+
 The work of all retries of a chunk has a limit (work.py), so that no option can make a program stop
 for hours. The best text so far is used then, and the log says so.
 """
 
 import logging
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
-from typing import Final, Literal
+from dataclasses import dataclass, field, replace
+from typing import Final, Literal, get_args
 
 from whisperbatch.chunking.split import shift, split_in_two
 from whisperbatch.decoding.audit import Audit, audit
 from whisperbatch.decoding.decoded_row import DecodedRow
 from whisperbatch.decoding.prompts import Context
-from whisperbatch.decoding.row_decoder import RowDecoder, RowRequest
+from whisperbatch.decoding.row_decoder import RowDecoder, RowRequest, retry_key
 from whisperbatch.decoding.work import RetryBudget, request_work
 from whisperbatch.options import Options, SearchOptions
 from whisperbatch.protocols import FeatureExtractor
@@ -38,6 +47,7 @@ RETRY_NGRAM: Final = 4  # tokens; on read speech 4 causes no errors, but 3 forbi
 MIN_GAIN: Final = 0.25  # seconds that a retry must improve, so that chance does not decide
 
 Remedy = Literal["own_script", "beam", "split", "shift", "no_repeat_ngram", "sample"]
+REMEDIES: Final[tuple[Remedy, ...]] = get_args(Remedy)  # in the order in which they are tried
 Step = tuple[Remedy, float]
 """A remedy and its temperature."""
 
@@ -54,8 +64,44 @@ class _AuditedRow:
     shifted: bool = False
 
 
+@dataclass(eq=False)
+class _Try:
+    """A remedy that is tried on a row.
+
+    Attributes:
+        row: the row that failed.
+        step: the remedy.
+        search: the search of the remedy.
+        requests: the row, or its parts.
+        decoded: the decoded requests so far, by their number.
+    """
+
+    row: _AuditedRow
+    step: Step
+    search: SearchOptions
+    requests: list[RowRequest]
+    decoded: dict[int, DecodedRow] = field(default_factory=dict)
+
+
+@dataclass(eq=False)
+class _RetriedChunk:
+    """A chunk while it is retried.
+
+    Attributes:
+        rows: its row, or its parts.
+        budget: the work that is left.
+        tries: the remedies of this round.
+        retried: whether a remedy was tried.
+    """
+
+    rows: list[_AuditedRow]
+    budget: RetryBudget
+    tries: list[_Try] = field(default_factory=list)
+    retried: bool = False
+
+
 class Retry:
-    """Decodes the failed rows of a batch again.
+    """Decodes failed rows again.
 
     Args:
         row_decoder: decodes rows.
@@ -76,7 +122,7 @@ class Retry:
         """Audit decoded rows and retry those that fail.
 
         Args:
-            decoded_rows: the rows of a batch.
+            decoded_rows: rows of any batches.
             contexts: the context of each row.
 
         Returns:
@@ -84,24 +130,21 @@ class Retry:
             was decoded again.
         """
         chunks = [
-            [self._audited(decoded, context)]
+            _RetriedChunk([self._audited(decoded, context)], RetryBudget(decoded.chunk))
             for decoded, context in zip(decoded_rows, contexts, strict=True)
         ]
-        retried = [False] * len(decoded_rows)
-        budgets = [RetryBudget(decoded.chunk) for decoded in decoded_rows]
-        while tries := self._next_tries(chunks, budgets):
-            for number, _, _ in tries:
-                retried[number] = True
-            results = self._try([(row, step) for _, row, step in tries])
-            for (number, row, step), new_rows in zip(tries, results, strict=True):
-                _replace_if_better(chunks[number], row, step, new_rows)
-        for decoded, budget in zip(decoded_rows, budgets, strict=True):
-            if budget.spent:
+        for chunk in chunks:
+            self._start_round(chunk)
+        while any(chunk.tries for chunk in chunks):
+            self._decode_next_call([attempt for chunk in chunks for attempt in chunk.tries])
+            for chunk in chunks:
+                if chunk.tries and all(map(_is_decoded, chunk.tries)):
+                    self._end_round(chunk)
+                    self._start_round(chunk)
+        for decoded, chunk in zip(decoded_rows, chunks, strict=True):
+            if chunk.budget.spent:
                 _report_limit(decoded)
-        return [
-            (tuple(row.decoded for row in rows), again)
-            for rows, again in zip(chunks, retried, strict=True)
-        ]
+        return [(tuple(row.decoded for row in chunk.rows), chunk.retried) for chunk in chunks]
 
     def _audited(
         self, decoded: DecodedRow, context: Context, splits: int = 0, *, shifted: bool = False
@@ -112,23 +155,50 @@ class Retry:
         row.remedies = self._remedies(row)
         return row
 
-    def _next_tries(
-        self, chunks: Sequence[Sequence[_AuditedRow]], budgets: Sequence[RetryBudget]
-    ) -> list[tuple[int, _AuditedRow, Step]]:
-        """Return the next remedy of every row that has one, with the number of the chunk.
+    def _start_round(self, chunk: _RetriedChunk) -> None:
+        """Give each row of the chunk that has a remedy left its next try.
 
         A row whose chunk has spent its budget has no further remedy.
         """
-        tries = [
-            (number, row, next(row.remedies, None))
-            for number, rows in enumerate(chunks)
-            for row in rows
+        steps = [(row, next(row.remedies, None)) for row in chunk.rows]
+        chunk.tries = [
+            _Try(row, step, self._search_for(step[0], row.decoded), self._requests(row, step[0]))
+            for row, step in steps
+            if step and chunk.budget.take(self._work(row, step))
         ]
-        return [
-            (number, row, step)
-            for number, row, step in tries
-            if step and budgets[number].take(self._work(row, step))
+        chunk.retried = chunk.retried or bool(chunk.tries)
+
+    def _end_round(self, chunk: _RetriedChunk) -> None:
+        """Replace the rows whose new text is better."""
+        for attempt in chunk.tries:
+            row, (remedy, _) = attempt.row, attempt.step
+            splits = row.splits + (remedy == "split")
+            shifted = row.shifted or remedy == "shift"
+            new_rows = [
+                self._audited(attempt.decoded[number], request.context, splits, shifted=shifted)
+                for number, request in enumerate(attempt.requests)
+            ]
+            _replace_if_better(chunk.rows, row, attempt.step, new_rows)
+
+    def _decode_next_call(self, tries: Sequence[_Try]) -> None:
+        """Decode the requests that wait for the first remedy, with the longest encoder window.
+
+        Requests of other remedies that fit into the call are decoded, too. Later remedies and
+        shorter windows wait, because the rows of this call may need them next.
+        """
+        waiting = [
+            (attempt, number)
+            for attempt in tries
+            for number in range(len(attempt.requests))
+            if number not in attempt.decoded
         ]
+        first, number = min(waiting, key=lambda item: _order(*item))
+        key = _call_key(first, number)
+        call = [item for item in waiting if _call_key(*item) == key]
+        requests = [attempt.requests[number] for attempt, number in call]
+        decoded_rows = self._row_decoder.redecode(requests, first.search, first.step[1])
+        for (attempt, number), decoded in zip(call, decoded_rows, strict=True):
+            attempt.decoded[number] = decoded
 
     def _work(self, row: _AuditedRow, step: Step) -> int:
         """Return the work of a remedy; each part of a split can have the work of the whole row."""
@@ -160,26 +230,6 @@ class Retry:
             for temperature in self._options.temperatures:
                 if temperature > row.decoded.temperature:
                     yield "sample", temperature
-
-    def _try(self, tries: Sequence[tuple[_AuditedRow, Step]]) -> list[list[_AuditedRow]]:
-        """Return the new rows of each try; tries with the same settings are decoded together."""
-        results: list[list[_AuditedRow]] = [[] for _ in tries]
-        groups: dict[tuple[SearchOptions, float], list[tuple[int, RowRequest]]] = {}
-        for number, (row, (remedy, temperature)) in enumerate(tries):
-            settings = self._search_for(remedy, row.decoded), temperature
-            requests = self._requests(row, remedy)
-            groups.setdefault(settings, []).extend((number, request) for request in requests)
-        for (search, temperature), numbered in groups.items():
-            requests = [request for _, request in numbered]
-            decoded_rows = self._row_decoder.redecode(requests, search, temperature)
-            for (number, request), decoded in zip(numbered, decoded_rows, strict=True):
-                row, (remedy, _) = tries[number]
-                splits = row.splits + (remedy == "split")
-                shifted = row.shifted or remedy == "shift"
-                results[number].append(
-                    self._audited(decoded, request.context, splits, shifted=shifted)
-                )
-        return results
 
     def _requests(self, row: _AuditedRow, remedy: Remedy) -> list[RowRequest]:
         decoded, context = row.decoded, row.context
@@ -214,6 +264,21 @@ class Retry:
             size = min(search.no_repeat_ngram_size or RETRY_NGRAM, RETRY_NGRAM)
             search = replace(search, no_repeat_ngram_size=size)
         return search
+
+
+def _order(attempt: _Try, number: int) -> tuple[int, int]:
+    """Return the position of a request in the order of calls."""
+    return REMEDIES.index(attempt.step[0]), -attempt.requests[number].row.window
+
+
+def _call_key(attempt: _Try, number: int) -> tuple[object, ...]:
+    """Return the key that all requests of an engine call share."""
+    _, temperature = attempt.step
+    return attempt.search, temperature, retry_key(attempt.requests[number])
+
+
+def _is_decoded(attempt: _Try) -> bool:
+    return len(attempt.decoded) == len(attempt.requests)
 
 
 def _report_limit(decoded: DecodedRow) -> None:

@@ -89,11 +89,7 @@ class RowDecoder:
         search = search or self._options.search
         decoded_rows: dict[int, DecodedRow] = {}
         size = max(1, self._options.batch_size * self._options.beam_size // search.beam_size)
-        keys = [
-            (*call_key(request.row, request.context), max_tokens_for(request.row.chunk))
-            for request in requests
-        ]
-        for group in grouped(keys):
+        for group in grouped([retry_key(request) for request in requests]):
             for start in range(0, len(group), size):
                 indices = group[start : start + size]
                 batch = [requests[index] for index in indices]
@@ -200,3 +196,8 @@ def limited(search: SearchOptions, max_tokens: int) -> SearchOptions:
 def call_key(row: Row, context: Context) -> tuple[int, int, int]:
     """Return the key that all rows of an engine call share: encoder window and prompt lengths."""
     return row.window, len(context.before), len(context.prefix)
+
+
+def retry_key(request: RowRequest) -> tuple[int, ...]:
+    """Return the key that all rows share that are decoded again in one engine call."""
+    return *call_key(request.row, request.context), max_tokens_for(request.row.chunk)
