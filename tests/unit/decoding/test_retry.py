@@ -237,3 +237,36 @@ def test_more_tokens_than_the_speech_allows_are_a_fault() -> None:
     [result] = decode(word_engine(sentence("yes", 0.0), adds_syllables), chunk([(0.0, 0.4)]))
     assert text(result) in ("", "yes")
     assert "too fast" in {omission.reason for omission in result.omissions}
+
+
+SECOND = [*sentence("one two three four five six seven eight", 10.0), *sentence(TEXT[40:], 14.0)]
+SECOND_SPANS = [(10.0, 13.2), (14.0, 17.2)]
+
+
+def loops_or_stops(call: Call, words: Sequence[str]) -> DecodedWords:
+    """The first chunk loops with every beam, the second loses its later half; parts are right."""
+    if call.end - call.start < 5:
+        return DecodedWords(words)
+    looping = [*words[:4], *(list(words[2:4]) * 30)]
+    return DecodedWords(looping if call.start < 10 else words[: len(words) // 2], -0.1)
+
+
+def test_parts_of_chunks_share_a_call_after_different_remedies() -> None:
+    """The first chunk is split after a wider beam, the second at once: the second waits."""
+    engine = word_engine([*SPOKEN, *SECOND], loops_or_stops)
+    results = decode(engine, chunk(SPANS), chunk(SECOND_SPANS), beam_size=1)
+    assert [result.omissions for result in results] == [(), ()]
+    assert [result.redecoded for result in results] == [True, True]
+    assert engine.batch_sizes["decode"] == [2, 1, 4]
+
+
+def test_the_retries_of_a_chunk_do_not_depend_on_other_chunks() -> None:
+    chunks = [chunk(SPANS), chunk(SECOND_SPANS)]
+    together = word_engine([*SPOKEN, *SECOND], loops_or_stops)
+    texts = [text(result) for result in decode(together, *chunks, beam_size=1)]
+    for number, single in enumerate(chunks):
+        alone = word_engine([*SPOKEN, *SECOND], loops_or_stops)
+        [result] = decode(alone, single, beam_size=1)
+        assert text(result) == texts[number]
+        calls = {(call.start, call.end, call.options) for call in alone.calls}
+        assert calls <= {(call.start, call.end, call.options) for call in together.calls}
