@@ -24,7 +24,7 @@ ALLOWED: Final = {
     "recording": {"errors", "types"},
     "rows": {"errors", "protocols", "recording", "types"},
     "segmentation": {"options", "recording", "rows", "text", "types"},
-    "batching": {"recording", "rows"},
+    "batching": {"errors", "recording", "rows"},
     "prefetch": set[str](),
     "audio": {"boundary", "errors", "options", "text", "types"},
     "vad": {"errors", "options", "protocols", "types"},
@@ -39,10 +39,13 @@ ALLOWED: Final = {
         *("chunking", "errors", "options", "protocols", "recording"),
         *("rows", "segmentation", "text", "types"),
     },
+    "second_opinion": {
+        *("decoding", "language", "options", "protocols", "recording", "rows", "text", "types"),
+    },
     "pipeline": {
         *("audio", "batching", "boundary", "chunking", "decoding", "errors", "features"),
         *("language", "machine", "options", "prefetch", "protocols", "recording", "rows"),
-        *("segmentation", "types", "vad"),
+        *("second_opinion", "segmentation", "types", "vad"),
     },
     "streams": {"errors", "pipeline", "recording", "rows", "types"},
     "transcriber": {
