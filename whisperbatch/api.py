@@ -238,6 +238,8 @@ def chunk_audio(
 ) -> Generator[Chunk, None, None]:
     """Yield the chunks that a transcription with these options would decode. Needs no model.
 
+    A transcription with `second_opinion=True` may have more speech: the model finds this speech.
+
     Args:
         source: a recording, as in `transcribe`. An open reader stays open.
         options: all options in one value.

@@ -4,10 +4,11 @@ recording 0   c0 c1 c2 c3 c4 END          recording 1   c0 c1 END
 batches       [c0 c1]  [c2 c3 c4 END c0 c1 END]
 """
 
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import closing
 from typing import TypeVar
 
+from whisperbatch.errors import WhisperBatchError
 from whisperbatch.recording import RecordingState
 from whisperbatch.rows import FLUSH, End, Item, Row
 
@@ -82,3 +83,37 @@ def batches(items: Iterable[Item], batch_size: int, first: int) -> Iterator[list
             batch = []
     if batch:
         yield batch
+
+
+def isolated(
+    function: Callable[[list[Row]], Sequence[T]],
+    rows: list[Row],
+    fail: Callable[[RecordingState, Exception], None],
+    *,
+    together: bool,
+) -> dict[Row, T]:
+    """Return the result of `function` for each row, without rows whose recording has failed.
+
+    An error of the engine ends all recordings of the batch. An unexpected exception may come
+    from one row, so the rows of each recording are tried again, apart from the other rows.
+
+    Args:
+        function: returns one result for each row, in order.
+        rows: of one or many recordings.
+        fail: ends a recording with an error.
+        together: whether every exception ends all recordings of the batch.
+    """
+    try:
+        return dict(zip(rows, function(rows), strict=True)) if rows else {}
+    except Exception as error:  # noqa: BLE001 - ends these recordings only
+        recordings = list(dict.fromkeys(row.recording for row in rows))
+        known = isinstance(error, WhisperBatchError | MemoryError)
+        if len(recordings) == 1 or known or together:
+            for recording in recordings:
+                fail(recording, error)
+            return {}
+    results: dict[Row, T] = {}
+    for recording in recordings:
+        recording_rows = [row for row in rows if row.recording is recording]
+        results |= isolated(function, recording_rows, fail, together=together)
+    return results

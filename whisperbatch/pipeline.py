@@ -1,7 +1,8 @@
 """All stages, connected in order.
 
     stage                                                       thread
-    sources -> open_audio -> clips -> Vad -> chunks             one for each recording being read
+    sources -> open_audio -> clips -> Vad                       one for each recording being read
+            -> SecondOpinion (calls the engine) -> chunks       the same
             -> rows (features)                                  a pool
             -> language scores, of rows that need them          the engine's workers
             -> rows with their language                         one thread, in order
@@ -21,7 +22,7 @@ from typing import Final, TypeVar
 
 from whisperbatch.audio.clips import clips, min_clip
 from whisperbatch.audio.reader import AudioReader
-from whisperbatch.batching import batches, in_order, in_sequence
+from whisperbatch.batching import batches, in_order, in_sequence, isolated
 from whisperbatch.boundary import as_error
 from whisperbatch.chunking.merge import chunks
 from whisperbatch.decoding.batch_decoder import BatchDecoder
@@ -45,6 +46,7 @@ from whisperbatch.protocols import Engine, Vad
 from whisperbatch.recording import Decision, RecordingState
 from whisperbatch.rows import FLUSH, End, Flush, Item, Row, without_failed
 from whisperbatch.scheduling import DecodingStage
+from whisperbatch.second_opinion import SecondOpinion, second_opinions
 from whisperbatch.segmentation import Segmentation
 from whisperbatch.types import Chunk, LanguageDetection, Samples, Segment, to_seconds
 from whisperbatch.vad import open_vad
@@ -60,7 +62,11 @@ READ_AHEAD: Final = 2  # chunks read ahead from each recording
 
 
 def chunk_recording(
-    blocks: Iterable[Samples], options: Options, vad: Vad | None = None, recording: int = 0
+    blocks: Iterable[Samples],
+    options: Options,
+    vad: Vad | None = None,
+    recording: int = 0,
+    second_opinion: SecondOpinion | None = None,
 ) -> Iterator[Chunk]:
     """Yield the chunks of a recording, numbered from 0 across all ranges of `clip_timestamps`.
 
@@ -69,12 +75,14 @@ def chunk_recording(
         options: ranges, speech spans and chunks.
         vad: the result of `open_vad` for these options, if it is open already.
         recording: number of the recording.
+        second_opinion: finds speech in the audio that the VAD rejects.
     """
     vad = vad or open_vad(options)
     index = 0
     for offset, clip in clips(blocks, options.clip_timestamps, min_clip(options, vad.hop)):
+        frames = second_opinion(vad(clip), offset) if second_opinion else vad(clip)
         for chunk in chunks(
-            vad(clip), options, vad.hop, recording=recording, index=index, offset=offset
+            frames, options, vad.hop, recording=recording, index=index, offset=offset
         ):
             yield chunk
             index += 1
@@ -176,6 +184,7 @@ class PipelineRun:
             first=self._first_batch,
         )
         self._segmentation = Segmentation(options, self._fail)
+        self._second_opinion = second_opinions(engine, self._vad, self._extractor, options)
 
     def __iter__(self) -> Generator[tuple[RecordingState, Segment] | End, None, None]:
         with closing(self._decode(self._batches())) as results:
@@ -213,18 +222,23 @@ class PipelineRun:
                 reader.close()
         except Exception as error:  # noqa: BLE001 - ends this recording only
             refusal = as_error(error, None)
-            yield End(recording, refusal.source or "", 0.0, refusal)
+            yield End(recording, refusal.source or "", 0.0, error=refusal)
             return
         recording.source = reader.name
         failure: WhisperBatchError | None = None
         with closing(reader):
             try:
                 self._decide_from_windows(recording, reader)
-                yield from chunk_recording(reader.blocks(), self._options, self._vad, number)
+                opinion = self._second_opinion(recording, lambda: self._stopped or reader.closed)
+                yield from chunk_recording(
+                    reader.blocks(), self._options, self._vad, number, opinion
+                )
             except Exception as error:  # noqa: BLE001 - ends this recording only
                 failure = as_error(error, reader.name)
             recording.reader = None
-            yield End(recording, reader.name, to_seconds(reader.position), failure)
+            checked, recovered = to_seconds(recording.checked), to_seconds(recording.recovered)
+            duration = to_seconds(reader.position)
+            yield End(recording, reader.name, duration, failure, checked, recovered)
 
     def _decide_from_windows(self, recording: RecordingState, reader: AudioReader) -> None:
         """Decide the recording's language from windows spread over it, if it has random access."""
@@ -295,26 +309,9 @@ class PipelineRun:
     def _isolated(
         self, function: Callable[[list[Row]], Sequence[T]], rows: list[Row]
     ) -> dict[Row, T]:
-        """Return the result of `function` for each row, without rows whose recording has failed.
-
-        An error of the engine ends all recordings of the batch. An unexpected exception may come
-        from one row, so the rows of each recording are tried again, apart from the other rows.
-        """
-        try:
-            return dict(zip(rows, function(rows), strict=True)) if rows else {}
-        except Exception as error:  # noqa: BLE001 - ends these recordings only
-            recordings = list(dict.fromkeys(row.recording for row in rows))
-            # the context of a row is lost when its batch fails
-            lost_context = self._options.condition_on_previous_text
-            known = isinstance(error, WhisperBatchError | MemoryError)
-            if len(recordings) == 1 or known or lost_context:
-                for recording in recordings:
-                    self._fail(recording, error)
-                return {}
-        results: dict[Row, T] = {}
-        for recording in recordings:
-            results |= self._isolated(function, [row for row in rows if row.recording is recording])
-        return results
+        # the context of a row is lost when its batch fails
+        lost_context = self._options.condition_on_previous_text
+        return isolated(function, rows, self._fail, together=lost_context)
 
     def _fail(self, recording: RecordingState, error: Exception) -> None:
         """End a recording with an error; raise the error if a failure ends the run."""

@@ -6,7 +6,7 @@ these references, after the recording has ended.
 
 Who changes which field, in the order of the recording's rows:
 
-    reader, source                       the thread that reads the recording
+    reader, source, checked, recovered   the thread that reads the recording
     language                             this thread (language windows), then the language stage
     switching                            the language stage
     error, history                       the workers, with `changed`
@@ -112,6 +112,8 @@ class RecordingState:
         number: number of the recording in the run.
         reader: the open reader; None before the recording is opened and after it was read.
         source: name of the recording; None before it is opened.
+        checked: samples decoded for a second opinion, because the VAD rejected them.
+        recovered: samples that count as speech only because of the second opinion.
         error: failure of a stage that ends this recording only.
         language: decisions of the language stage, which is ahead of the results.
         switching: labels of the rows, with `multilingual`.
@@ -129,6 +131,8 @@ class RecordingState:
     number: int
     reader: Closable | None = None
     source: str | None = None
+    checked: int = 0
+    recovered: int = 0
     error: WhisperBatchError | None = None
     language: LanguageState = field(default_factory=LanguageState)
     switching: SwitchingState = field(default_factory=SwitchingState)

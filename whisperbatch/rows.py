@@ -89,12 +89,16 @@ class End:
         source: name of the recording.
         duration: seconds that were read.
         error: why the recording ended early; None if it was read completely.
+        checked_duration: seconds decoded for a second opinion, because the VAD rejected them.
+        recovered_duration: seconds that count as speech only because of the second opinion.
     """
 
     recording: RecordingState
     source: str
     duration: float
     error: WhisperBatchError | None = None
+    checked_duration: float = 0.0
+    recovered_duration: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,6 +30,8 @@ class SegmentStream(Iterator[Segment]):
         language_probability: probability of the detected language; 1.0 for a given language.
         language_probabilities: probability of each language; empty for a given language.
         duration: seconds that were read, after the last segment; None before.
+        checked_duration: seconds that the VAD rejects and the model checked; as `duration`.
+        recovered_duration: seconds that count as speech only because of this check; as `duration`.
         omissions: removed text and speech without text, so far.
         chunks: number of chunks decoded so far.
         redecoded: number of chunks retried so far, because their text failed the audit.
@@ -45,6 +47,8 @@ class SegmentStream(Iterator[Segment]):
         self.language_probability = 0.0
         self.language_probabilities: Mapping[str, float] = {}
         self.duration: float | None = None
+        self.checked_duration: float | None = None
+        self.recovered_duration: float | None = None
         self._update(RecordingState.beginning(0, run.given_language))  # replaced by the run's state
 
     def __iter__(self) -> Self:
@@ -70,6 +74,8 @@ class SegmentStream(Iterator[Segment]):
             return item[1]
         self._update(item.recording)
         self.duration = item.duration
+        self.checked_duration = item.checked_duration
+        self.recovered_duration = item.recovered_duration
         self.close()
         if item.error:
             raise item.error
@@ -190,6 +196,8 @@ def _transcript(end: End, segments: list[Segment]) -> Transcript:
         omissions=tuple(recording.omissions),
         chunks=recording.chunks,
         redecoded=recording.redecoded,
+        checked_duration=end.checked_duration,
+        recovered_duration=end.recovered_duration,
     )
 
 
@@ -206,4 +214,6 @@ def collect(stream: SegmentStream) -> Transcript:
             omissions=stream.omissions,
             chunks=stream.chunks,
             redecoded=stream.redecoded,
+            checked_duration=stream.checked_duration or 0.0,
+            recovered_duration=stream.recovered_duration or 0.0,
         )

@@ -277,6 +277,8 @@ class Transcript:
         omissions: removed text and speech without text, in order.
         chunks: number of chunks.
         redecoded: number of chunks that were retried because their text failed the audit.
+        checked_duration: seconds that the VAD rejects and the model checked.
+        recovered_duration: seconds that count as speech only because of this check.
     """
 
     segments: tuple[Segment, ...]
@@ -287,6 +289,8 @@ class Transcript:
     omissions: tuple[Omission, ...] = ()
     chunks: int = 0
     redecoded: int = 0
+    checked_duration: float = 0.0
+    recovered_duration: float = 0.0
 
     @property
     def text(self) -> str:

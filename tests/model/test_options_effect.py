@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 import whisperbatch as wb
-from benchmarks import recordings
+from benchmarks import clips, recordings, sounds
 from whisperbatch.options import OptionKeywords
 
 BASIC: OptionKeywords = {"beam_size": 1, "language": "en"}
@@ -80,6 +80,8 @@ CASES = {
     "min_silence_duration": Case({"min_silence_duration": 2.0}, NO_SHORT_SPANS),
     "speech_pad": Case({"speech_pad": 1.5}, common=BASIC | {"chunk_length": 6.0}),
     "max_speech_duration": Case({"max_speech_duration": 1.5}, common=BASIC | {"chunk_length": 5.0}),
+    "second_opinion": Case({"second_opinion": False}, source="muffled"),
+    "second_opinion_threshold": Case({"second_opinion_threshold": -0.01}, source="muffled"),
     "chunk_length": Case({"chunk_length": 4.0}),
     "max_silence": Case({"max_silence": 0.0}, common=BASIC | {"chunk_length": 8.0}),
     "features": Case({"features": "kaldi-fbank"}, source="noisy"),
@@ -162,6 +164,7 @@ def sources(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
         "noisy": (long_speech + noise).clip(-32768, 32767).astype(np.int16),
         # windows of 10 s: mostly English, French, French; first window of 3 s with speech: French
         "two languages": np.concatenate([silence(3), excerpt(speech, 3.9, 9.9), french]),
+        "muffled": muffled(excerpt(speech, 3.9, 9.9)),
         "spanish": recordings.prompts("es", duration=10).samples,
         "stereo": write_tracks(directory / "stereo.wav", [np.stack((speech, second))], "stereo"),
         "two tracks": write_tracks(directory / "tracks.mka", [speech[None], second[None]], "mono"),
@@ -170,6 +173,16 @@ def sources(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
 
 def excerpt(samples: Any, start: float, end: float) -> Any:
     return samples[int(start * 16000) : int(end * 16000)].copy()
+
+
+def muffled(loud: Any) -> Any:
+    """Return speech, and then a faint voice in a narrow band, which counts to ten."""
+    [voice] = [clip for clip in clips.audioeval_clips() if "nine ten" in clip.utterances[0].text]
+    band = sounds.band(voice.samples.astype(np.float64), 600, 2500)
+    faint = sounds.rounded(sounds.at_level(band, -33))
+    noise = sounds.white(len(faint) + 32000, recordings.random_from(0))
+    padded = np.pad(faint, 16000) + sounds.at_level(noise, -62)
+    return np.concatenate([loud, sounds.rounded(padded), loud])
 
 
 def silence(duration: float) -> Any:

@@ -24,7 +24,7 @@ ALLOWED: Final = {
     "recording": {"errors", "types"},
     "rows": {"errors", "protocols", "recording", "types"},
     "segmentation": {"options", "recording", "rows", "text", "types"},
-    "batching": {"recording", "rows"},
+    "batching": {"errors", "recording", "rows"},
     "prefetch": set[str](),
     "audio": {"boundary", "errors", "options", "text", "types"},
     "vad": {"errors", "options", "protocols", "types"},
@@ -40,10 +40,13 @@ ALLOWED: Final = {
         *("rows", "segmentation", "text", "types"),
     },
     "scheduling": {"decoding", "prefetch", "recording", "rows", "segmentation"},
+    "second_opinion": {
+        *("decoding", "language", "options", "protocols", "recording", "rows", "text", "types"),
+    },
     "pipeline": {
         *("audio", "batching", "boundary", "chunking", "decoding", "errors", "features"),
         *("language", "machine", "options", "prefetch", "protocols", "recording", "rows"),
-        *("scheduling", "segmentation", "types", "vad"),
+        *("scheduling", "second_opinion", "segmentation", "types", "vad"),
     },
     "streams": {"errors", "pipeline", "recording", "rows", "types"},
     "transcriber": {

@@ -1,7 +1,7 @@
 """Make new chunks from a chunk.
 
-`split_in_two` and `shift` make the chunks of a retry. Code-switching uses `cut_out`: it makes
-language windows from a chunk, and splits a chunk where the language changes.
+`split_in_two`, `isolate` and `shift` make the chunks of a retry. Code-switching uses `cut_out`: it
+makes language windows from a chunk, and splits a chunk where the language changes.
 """
 
 from collections.abc import Sequence
@@ -15,6 +15,7 @@ from whisperbatch.types import WINDOW, Chunk, SpeechSpan, to_samples
 
 MIN_SPEECH: Final = to_samples(1.0)  # samples of speech, margins included, in each part of a split
 LONG_PAUSE: Final = to_samples(1.0)  # samples; a longer pause is not a better place to split
+NEAR_BORDER: Final = to_samples(0.3)  # samples from a span's border: its margin and jitter of words
 ENERGY_FRAME: Final = 512  # samples (32 ms) whose energy is summed to find the quietest place
 MAX_SHIFT: Final = to_samples(0.5)  # samples of silence added before and after a shifted chunk
 
@@ -55,6 +56,31 @@ def split_in_two(chunk: Chunk, target: int) -> tuple[Chunk, Chunk] | None:
     if score < -1:
         end = start = _quietest_place(chunk, target)
     return cut_out(chunk, chunk.start, end), cut_out(chunk, start, chunk.end)
+
+
+def isolate(chunk: Chunk, start: int, end: int) -> tuple[Chunk, ...]:
+    """Split a chunk before and after a stretch of speech, which becomes a separate chunk.
+
+    Args:
+        chunk: the chunk.
+        start: first sample of the stretch, in samples of the recording.
+        end: the sample after the last. A border near the border of a speech span moves there.
+
+    Returns:
+        The parts with speech: before the stretch, the stretch, after the stretch. A single part is
+        the whole chunk.
+    """
+    for span in chunk.speech:
+        if 0 <= start - span.start <= NEAR_BORDER:
+            start = span.start
+        if 0 <= span.end - end <= NEAR_BORDER:
+            end = span.end
+    borders = [chunk.start, min(max(start, chunk.start), chunk.end), min(end, chunk.end), chunk.end]
+    return tuple(
+        cut_out(chunk, first, last)
+        for first, last in pairwise(borders)
+        if _parts_within(chunk.speech, first, last)
+    )
 
 
 def cut_out(chunk: Chunk, start: int, end: int) -> Chunk:

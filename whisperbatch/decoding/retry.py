@@ -5,6 +5,7 @@ All remedies except the last are deterministic:
     own_script        only letters of the language's scripts, if the text has other letters
     beam              beam search, if greedy search produced loops or improbable text
     split             the chunk in two parts; each part may be split again
+    isolate           uncovered speech as a separate part, between the parts around the speech
     shift             the same speech at another place in Whisper's window, if too short to split
     no_repeat_ngram   no n-gram twice, if the text repeats itself
     sample            sampling at the next temperature, if Whisper's own thresholds fail
@@ -28,12 +29,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final, Literal, get_args
 
-from whisperbatch.chunking.split import shift, split_in_two
+from whisperbatch.chunking.split import isolate, shift, split_in_two
 from whisperbatch.decoding.audit import Audit, audit
 from whisperbatch.decoding.decoded_row import DecodedRow
 from whisperbatch.decoding.prompts import Context
 from whisperbatch.decoding.row_decoder import RowDecoder, RowRequest, retry_key
-from whisperbatch.decoding.work import RetryBudget, request_work
+from whisperbatch.decoding.work import RetryBudget, report_limit, request_work
 from whisperbatch.options import Options, SearchOptions
 from whisperbatch.protocols import FeatureExtractor
 from whisperbatch.rows import Row
@@ -46,7 +47,7 @@ RETRY_BEAMS: Final = 5  # beams of a retry, if the run is greedy
 RETRY_NGRAM: Final = 4  # tokens; on read speech 4 causes no errors, but 3 forbids real repetition
 MIN_GAIN: Final = 0.25  # seconds that a retry must improve, so that chance does not decide
 
-Remedy = Literal["own_script", "beam", "split", "shift", "no_repeat_ngram", "sample"]
+Remedy = Literal["own_script", "beam", "split", "isolate", "shift", "no_repeat_ngram", "sample"]
 REMEDIES: Final[tuple[Remedy, ...]] = get_args(Remedy)  # in the order in which they are tried
 Step = tuple[Remedy, float]
 """A remedy and its temperature."""
@@ -143,7 +144,7 @@ class Retry:
                     self._start_round(chunk)
         for decoded, chunk in zip(decoded_rows, chunks, strict=True):
             if chunk.budget.spent:
-                _report_limit(decoded)
+                report_limit(decoded)
         return [(tuple(row.decoded for row in chunk.rows), chunk.retried) for chunk in chunks]
 
     def _audited(
@@ -172,7 +173,7 @@ class Retry:
         """Replace the rows whose new text is better."""
         for attempt in chunk.tries:
             row, (remedy, _) = attempt.row, attempt.step
-            splits = row.splits + (remedy == "split")
+            splits = row.splits + (remedy in ("split", "isolate"))
             shifted = row.shifted or remedy == "shift"
             new_rows = [
                 self._audited(attempt.decoded[number], request.context, splits, shifted=shifted)
@@ -205,7 +206,7 @@ class Retry:
         remedy, temperature = step
         hypotheses = self._options.best_of if temperature else self._beams(remedy)
         work = request_work(row.decoded.chunk, hypotheses, self._options.max_new_tokens)
-        return 2 * work if remedy == "split" else work
+        return work * {"split": 2, "isolate": 3}.get(remedy, 1)
 
     def _remedies(self, row: _AuditedRow) -> Iterator[Step]:
         """Yield the remedies for a row in order.
@@ -220,10 +221,8 @@ class Retry:
         suspicious = faults.repetitive or faults.improbable  # by Whisper's own thresholds
         if suspicious and self._options.beam_size == 1 and row.decoded.temperature == 0:
             yield "beam", 0.0
-        if row.splits < MAX_SPLITS and split_in_two(row.decoded.chunk, _split_target(row)):
-            yield "split", 0.0
-        elif faults.uncovered and not row.shifted:
-            yield "shift", 0.0
+        for remedy in _changes_of_the_chunk(row):
+            yield remedy, 0.0
         if faults.repetitive:
             yield "no_repeat_ngram", 0.0
         if suspicious:
@@ -234,9 +233,9 @@ class Retry:
     def _requests(self, row: _AuditedRow, remedy: Remedy) -> list[RowRequest]:
         decoded, context = row.decoded, row.context
         language, task = decoded.language, decoded.task
-        if remedy == "split" and (parts := split_in_two(decoded.chunk, _split_target(row))):
-            # the second part does not begin the recording, so it has no prefix
-            contexts = (context, replace(context, prefix=()))
+        if parts := _parts(row, remedy):
+            # only the first part can begin the recording and have a prefix
+            contexts = (context, *[replace(context, prefix=())] * (len(parts) - 1))
             return [
                 RowRequest(self._row(part, decoded), language, task, part_context)
                 for part, part_context in zip(parts, contexts, strict=True)
@@ -281,19 +280,32 @@ def _is_decoded(attempt: _Try) -> bool:
     return len(attempt.decoded) == len(attempt.requests)
 
 
-def _report_limit(decoded: DecodedRow) -> None:
-    """Log that the retries of a chunk were stopped: as a warning once for each recording."""
-    recording = decoded.row.recording
-    log.log(
-        logging.INFO if recording.limited_chunks else logging.WARNING,
-        "recording %d, %.2f s to %.2f s: no more retries, because they reached the limit of work "
-        "for a chunk; the best text so far is used. Options that make every text fail, or ask for "
-        "very many beams or samples, cause this",
-        decoded.chunk.recording,
-        to_seconds(decoded.chunk.start),
-        to_seconds(decoded.chunk.end),
-    )
-    recording.limited_chunks += 1
+def _changes_of_the_chunk(row: _AuditedRow) -> Iterator[Remedy]:
+    """Yield the remedies that divide or move the speech of a chunk."""
+    can_split = row.splits < MAX_SPLITS
+    if can_split and split_in_two(row.decoded.chunk, _split_target(row)):
+        yield "split"
+    elif row.audit.uncovered and not row.shifted:
+        yield "shift"
+    if can_split and len(_isolated(row)) > 1:
+        yield "isolate"
+
+
+def _parts(row: _AuditedRow, remedy: Remedy) -> tuple[Chunk, ...]:
+    """Return the parts that a remedy divides the chunk into; none if the remedy keeps the chunk."""
+    if remedy == "split":
+        return split_in_two(row.decoded.chunk, _split_target(row)) or ()
+    return _isolated(row) if remedy == "isolate" else ()
+
+
+def _isolated(row: _AuditedRow) -> tuple[Chunk, ...]:
+    """Return the longest uncovered speech and the parts around it; none if no speech is uncovered.
+
+    A split puts the speech at the start of a part. If the rest of this part is louder or clearer,
+    the model may begin there again: a faint voice is decoded only when it is alone.
+    """
+    longest = max(row.audit.uncovered, key=lambda gap: gap.speech, default=None)
+    return isolate(row.decoded.chunk, longest.start, longest.end) if longest else ()
 
 
 def _split_target(row: _AuditedRow) -> int:

@@ -9,11 +9,15 @@ ten beams, five sampled hypotheses and six temperatures, the most difficult mate
 the limit (docs/explanation/accuracy.md).
 """
 
+import logging
 from typing import Final
 
 from whisperbatch.decoding.audit import max_tokens_for
+from whisperbatch.decoding.decoded_row import DecodedRow
 from whisperbatch.options import MAX_NEW_TOKENS
 from whisperbatch.types import Chunk, to_seconds
+
+log = logging.getLogger(__name__)
 
 REQUEST_WORK: Final = 200  # tokens that take as long as a request's features and encoder
 # The limit for all retries of a chunk, in tokens of all hypotheses:
@@ -62,3 +66,18 @@ def first_limit(chunk: Chunk, hypotheses: int) -> int:
     speech of a row limits its tokens as in a retry.
     """
     return max_tokens_for(chunk) if hypotheses > MAX_FREE_HYPOTHESES else MAX_NEW_TOKENS
+
+
+def report_limit(decoded: DecodedRow) -> None:
+    """Log that the retries of a chunk were stopped: as a warning once for each recording."""
+    recording = decoded.row.recording
+    log.log(
+        logging.INFO if recording.limited_chunks else logging.WARNING,
+        "recording %d, %.2f s to %.2f s: no more retries, because they reached the limit of work "
+        "for a chunk; the best text so far is used. Options that make every text fail, or ask for "
+        "very many beams or samples, cause this",
+        decoded.chunk.recording,
+        to_seconds(decoded.chunk.start),
+        to_seconds(decoded.chunk.end),
+    )
+    recording.limited_chunks += 1

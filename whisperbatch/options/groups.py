@@ -66,7 +66,7 @@ class VadOptions:
     Attributes:
         vad: find speech with the voice activity detector (VAD). False treats the whole recording
             as speech and cuts it where it is quietest; `vad_onset`, `vad_offset`,
-            `min_silence_duration` and `speech_pad` are refused then.
+            `min_silence_duration`, `speech_pad` and `second_opinion` are refused then.
         vad_onset: speech starts where its probability reaches this value, from 0 to 1.
         vad_offset: speech ends where its probability falls below this value for at least
             `min_silence_duration`; from 0 to `vad_onset`.
@@ -78,6 +78,10 @@ class VadOptions:
         max_speech_duration: longest speech span with its margins, from 1 to 30. A longer span is
             cut where speech is least probable and the audio is quietest. If `chunk_length` is
             smaller, `chunk_length` is the limit.
+        second_opinion: let the model check sound that the VAD rejects: hoarse, whispered, slow or
+            distant speech. Audio counts as speech if the model finds a sentence in it.
+        second_opinion_threshold: minimum of the average log-probability of such a sentence, from
+            -10 to 0. Refused with `second_opinion=False`.
     """
 
     vad: bool = True
@@ -87,6 +91,8 @@ class VadOptions:
     min_silence_duration: float = 0.16
     speech_pad: float = 0.1
     max_speech_duration: float = 30.0
+    second_opinion: bool = True
+    second_opinion_threshold: float = -0.7
 
     def __post_init__(self) -> None:
         convert_fields(self, VadOptions)
@@ -103,9 +109,17 @@ class VadOptions:
         checks.number("speech_pad", self.speech_pad, minimum=0, maximum=5)
         checks.number("max_speech_duration", self.max_speech_duration, minimum=1, maximum=30)
         checks.room_for_speech("max_speech_duration", self.max_speech_duration, self.speech_pad)
+        checks.boolean("second_opinion", self.second_opinion)
+        checks.number(
+            "second_opinion_threshold", self.second_opinion_threshold, minimum=-10, maximum=0
+        )
         if not self.vad:
             names = ("vad_onset", "vad_offset", "min_silence_duration", "speech_pad")
             checks.without_effect(self, names, "with vad=False")
+            names_of_opinion = ("second_opinion", "second_opinion_threshold")
+            checks.without_effect(self, names_of_opinion, "with vad=False")
+        if not self.second_opinion:
+            checks.without_effect(self, ("second_opinion_threshold",), "with second_opinion=False")
 
 
 @dataclass(frozen=True, kw_only=True)

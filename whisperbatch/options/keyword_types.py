@@ -30,6 +30,8 @@ class OptionKeywords(DetectionKeywords, total=False):
     """All options."""
 
     max_speech_duration: float
+    second_opinion: bool
+    second_opinion_threshold: float
     chunk_length: float
     max_silence: float | None
     language: str | None

@@ -51,7 +51,7 @@ class Options(
 
         vad: find speech with the voice activity detector (VAD). False treats the whole recording as
             speech and cuts it where it is quietest; `vad_onset`, `vad_offset`,
-            `min_silence_duration` and `speech_pad` are refused then.
+            `min_silence_duration`, `speech_pad` and `second_opinion` are refused then.
         vad_onset: speech starts where its probability reaches this value, from 0 to 1.
         vad_offset: speech ends where its probability falls below this value for at least
             `min_silence_duration`; from 0 to `vad_onset`.
@@ -63,6 +63,10 @@ class Options(
         max_speech_duration: longest speech span with its margins, from 1 to 30. A longer span is
             cut where speech is least probable and the audio is quietest. If `chunk_length` is
             smaller, `chunk_length` is the limit.
+        second_opinion: let the model check sound that the VAD rejects: hoarse, whispered, slow or
+            distant speech. Audio counts as speech if the model finds a sentence in it.
+        second_opinion_threshold: minimum of the average log-probability of such a sentence, from
+            -10 to 0. Refused with `second_opinion=False`.
 
         How speech spans are joined to chunks:
 

@@ -35,6 +35,8 @@ def verbose_json(transcript: Transcript) -> str:
         "omissions": [asdict(omission) for omission in transcript.omissions],
         "chunks": transcript.chunks,
         "redecoded": transcript.redecoded,
+        "checked_duration": transcript.checked_duration,
+        "recovered_duration": transcript.recovered_duration,
     }
     text = json.dumps(_without_nan(value), ensure_ascii=False, indent=2)
     text = escape_controls_in_json(text)

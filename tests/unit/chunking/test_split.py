@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from whisperbatch.chunking.split import cut_out, shift, split_in_two
+from whisperbatch.chunking.split import cut_out, isolate, shift, split_in_two
 from whisperbatch.types import WINDOW, Chunk, SpeechSpan, to_samples
 
 
@@ -121,3 +121,22 @@ def test_a_shifted_chunk_has_silence_around_it(start: float) -> None:
 def test_a_shifted_chunk_fits_the_window() -> None:
     shifted = shift(make_chunk((100, 129.9)))
     assert shifted.length == WINDOW
+
+
+def test_isolated_speech_is_a_part_between_the_parts_around_it() -> None:
+    whole = make_chunk((0, 3), (4, 7), (8, 9))
+    parts = isolate(whole, to_samples(4.1), to_samples(6.9))
+    assert [part.speech for part in parts] == [(span,) for span in whole.speech]
+    assert [(part.start, part.end) for part in parts] == [
+        (0, to_samples(4)),
+        (to_samples(4), to_samples(7)),
+        (to_samples(7), to_samples(9)),
+    ]
+    assert np.array_equal(np.concatenate([part.samples for part in parts]), whole.samples)
+
+
+def test_isolated_speech_at_an_end_of_the_chunk_makes_two_parts() -> None:
+    whole = make_chunk((0, 3), (4, 7))
+    assert len(isolate(whole, 0, to_samples(3))) == 2
+    assert len(isolate(whole, to_samples(5), to_samples(7))) == 2
+    assert len(isolate(whole, 0, to_samples(7))) == 1

@@ -4,9 +4,10 @@ from collections.abc import Sequence
 from itertools import product
 from random import Random
 
+import numpy as np
 import pytest
 
-from tests.unit.fakes import Call
+from tests.unit.fakes import Call, EncodedRow, FakeEngine, multilingual_tokenizer
 from tests.unit.synthetic_speech import (
     DecodedWords,
     chunk,
@@ -16,7 +17,9 @@ from tests.unit.synthetic_speech import (
     text,
     word_engine,
 )
+from whisperbatch.protocols import Alignment, Hypothesis
 
+BORDERS = ("start", "end")
 EARLY = sentence("one two three four five six seven eight", 0.0)
 LATE = sentence("alpha bravo charlie delta echo foxtrot golf hotel", 4.0)
 SPOKEN = [*EARLY, *LATE]
@@ -67,6 +70,32 @@ def test_a_retry_without_improvement_is_not_used() -> None:
     assert (omission.start, omission.end, omission.text) == (4, 7.2, "")
     assert omission.reason == "missed"
     assert omission.score == pytest.approx(3.2)
+
+
+def test_speech_that_is_decoded_only_when_it_is_alone_is_isolated() -> None:
+    loud = sentence("then the normal voice resumes louder than before", 8.0)
+    times = {word.word: word for word in (*SPOKEN, *loud)}
+    faint = {word.word for word in LATE}
+    tokenizer = multilingual_tokenizer()
+
+    def begin_at_the_loud_voice(call: Call) -> Hypothesis:
+        words = [word for word, time in times.items() if call.start <= time.start < call.end]
+        clear = [word for word in words if word not in faint] or words
+        tokens = tokenizer.encode(f" {' '.join(clear)}", add_special_tokens=False).ids
+        return Hypothesis(tuple(tokens), -0.1, 0.01)
+
+    def align(row: EncodedRow, tokens: Sequence[int], _: int) -> Alignment:
+        words = tokenizer.decode(list(tokens)).split()
+        numbers = np.cumsum([tokenizer.decode([token]).startswith(" ") for token in tokens]) - 1
+        spoken = [times[words[number]] for number in numbers]
+        starts, ends = ([getattr(word, name) - row.start for word in spoken] for name in BORDERS)
+        return Alignment(np.array(starts), np.array(ends), np.full(len(tokens), 0.9))
+
+    engine = FakeEngine(decode=begin_at_the_loud_voice, align=align)
+    [result] = decode(engine, chunk([*SPANS, (8.0, 11.2)]))
+    assert text(result).split() == list(times)
+    assert result.omissions == ()
+    assert [(call.start, call.end) for call in engine.calls[-3:]] == [(0, 4), (4, 7.2), (7.2, 11.2)]
 
 
 def test_the_coverage_check_can_be_disabled() -> None:

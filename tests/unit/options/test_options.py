@@ -63,6 +63,8 @@ WRONG_VALUES: dict[str, tuple[Any, ...]] = {
     "min_silence_duration": (-1, float("inf"), 31),
     "speech_pad": (-0.1, 6),
     "max_speech_duration": (0.5, 31, 1.1),
+    "second_opinion": (1, "yes", None),
+    "second_opinion_threshold": (0.1, -11, "-0.4"),
     "chunk_length": (0, 31, "30"),
     "max_silence": (-1, "1", 31),
     "features": ("fbank", None),
@@ -323,3 +325,12 @@ def test_options_of_the_vad_are_refused_without_vad(name: str) -> None:
     with pytest.raises(OptionError, match=f"{name} has no effect with vad=False"):
         resolve(None, vad=False, **{name: 0.4})  # type: ignore[arg-type]
     resolve(None, vad=False, min_speech_duration=0.3, max_speech_duration=20.0)
+
+
+def test_options_of_the_second_opinion_without_effect_are_refused() -> None:
+    with pytest.raises(OptionError, match="second_opinion has no effect with vad=False"):
+        resolve(None, vad=False, second_opinion=False)
+    match = "second_opinion_threshold has no effect with second_opinion=False"
+    with pytest.raises(OptionError, match=match):
+        resolve(None, second_opinion=False, second_opinion_threshold=-0.5)
+    assert Options().second_opinion

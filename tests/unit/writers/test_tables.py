@@ -177,6 +177,8 @@ def test_json_has_the_keys_of_openai_and_of_whisperbatch() -> None:
         ],
         "chunks": 2,
         "redecoded": 0,
+        "checked_duration": 0.0,
+        "recovered_duration": 0.0,
     }
     assert list(content)[:5] == ["task", "language", "duration", "text", "segments"]
 

@@ -1,0 +1,56 @@
+"""Decode stretches as if they were speech: greedily, once, without prompts."""
+
+from collections.abc import Sequence
+
+from whisperbatch.decoding.decoded_row import DecodedRow
+from whisperbatch.decoding.row_decoder import RowDecoder, RowRequest
+from whisperbatch.decoding.tokenizer import WhisperTokenizer
+from whisperbatch.language.stage import with_language_scores
+from whisperbatch.language.voting import restrict_to
+from whisperbatch.options import Options
+from whisperbatch.protocols import Engine, FeatureExtractor
+from whisperbatch.recording import RecordingState
+from whisperbatch.rows import Row
+from whisperbatch.types import Chunk
+
+
+class StretchDecoder:
+    """Decodes stretches. Thread-safe. A result does not depend on the other stretches.
+
+    Args:
+        engine: runs the model.
+        extractor: computes the features of the stretches.
+        options: options of the run.
+    """
+
+    def __init__(self, engine: Engine, extractor: FeatureExtractor, options: Options) -> None:
+        self._engine = engine
+        self._extractor = extractor
+        # defaults: options that favour or forbid some text must not decide whether there is speech
+        self._options = Options(
+            beam_size=1, batch_size=options.batch_size, languages=options.languages
+        )
+        vocabulary = WhisperTokenizer(engine.tokenizer, multilingual=engine.is_multilingual)
+        self._decode = RowDecoder(engine, self._options, vocabulary)
+
+    def __call__(self, chunks: Sequence[Chunk], language: str | None) -> list[DecodedRow]:
+        """Return the text of each chunk, in order.
+
+        Args:
+            chunks: stretches of one recording.
+            language: language of the recording, if it is final; otherwise each row is decoded in
+                its own most probable language.
+        """
+        state = RecordingState(chunks[0].recording)  # these rows have no part in the votes
+        rows: Sequence[Row] = [Row.of(chunk, self._extractor, state) for chunk in chunks]
+        if language:
+            return self._decode.redecode([RowRequest(row, language) for row in rows])
+        scored = with_language_scores(self._engine, rows, self._options)
+        rows = [row for row in scored if isinstance(row, Row)]
+        return self._decode.redecode([RowRequest(row, self._most_probable(row)) for row in rows])
+
+    def _most_probable(self, row: Row) -> str:
+        if row.language_scores is None:
+            raise ValueError("every row of a stretch needs its language scores")
+        scores = restrict_to(row.language_scores.probabilities, self._options.languages)
+        return max(scores, key=lambda code: scores[code])

@@ -1,0 +1,211 @@
+"""The stage between the VAD and the chunks: audio that the VAD rejects gets a second opinion.
+
+    VAD frames      frames and their probabilities; held while a stretch is checked
+    stretches       sound without lasting speech                          stretches.py
+    possible speech parts that are not music, and that a fresh VAD likes  filter.py
+    text            the engine decodes the parts as if they were speech   decoder.py
+    accepted        strict rules: only speech gives this text             text.py
+    VAD frames      accepted: the probabilities of the words are raised
+
+Later stages treat accepted audio as ordinary speech. Frames without accepted text are unchanged.
+"""
+
+import logging
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from typing import Final
+
+import numpy as np
+
+from whisperbatch.decoding.audit import covered_until
+from whisperbatch.decoding.decoded_row import DecodedRow
+from whisperbatch.options import Options
+from whisperbatch.protocols import Engine, FeatureExtractor, Vad
+from whisperbatch.recording import RecordingState
+from whisperbatch.second_opinion.decoder import StretchDecoder
+from whisperbatch.second_opinion.filter import find_possible_speech
+from whisperbatch.second_opinion.held_frames import HeldFrames
+from whisperbatch.second_opinion.stretches import MIN_STRETCH, Stretch, StretchFinder
+from whisperbatch.second_opinion.text import proves_speech
+from whisperbatch.types import Chunk, SpeechFrames, SpeechSpan, to_samples, to_seconds
+
+log = logging.getLogger(__name__)
+
+MAX_HELD: Final = to_samples(30.0)  # samples from the first waiting stretch; then all are decoded
+SURROUNDINGS: Final = to_samples(3.0)  # samples around accepted text with a lower threshold
+# Added to the logits of the surroundings: speech starts at a probability of 0.15 instead of 0.5.
+SURROUNDINGS_SHIFT: Final = 1.75
+MIN_SOUND: Final = to_samples(0.1)  # samples of a run of sound in which words can lie
+WORD_MARGIN: Final = to_samples(0.1)  # samples around a word that count as speech
+MAX_WORD_GAP: Final = to_samples(1.0)  # samples between two words that count as speech
+SPEECH_PROBABILITY: Final = 0.95  # of frames with accepted words
+
+# Work that gave no text, in seconds of the encoder's windows.
+FREE_WORK: Final = 90.0
+WORK_SHARE: Final = 0.03  # of the seconds that were read
+ENCODER_PADDING: Final = 7.5  # seconds: mean silence in the encoder window after a stretch
+
+
+def second_opinions(
+    engine: Engine, vad: Vad, extractor: FeatureExtractor, options: Options
+) -> Callable[[RecordingState, Callable[[], bool]], "SecondOpinion | None"]:
+    """Return a function that returns the stage of a recording; None if the options switch it off.
+
+    The function takes the state of the recording, and a function that is true when the run stops.
+    """
+    if not (options.vad and options.second_opinion):
+        return lambda *_: None
+    decoder = StretchDecoder(engine, extractor, options)
+    return lambda state, stopped: SecondOpinion(vad, decoder, options, state, stopped)
+
+
+class SecondOpinion:
+    """Checks the rejected audio of one recording: its clips in order.
+
+    Args:
+        vad: runs again on the rejected stretches.
+        decoder: decodes stretches.
+        options: options of the run.
+        state: state of the recording. Its language is used if it is final. The stage adds the
+            checked and the recovered samples.
+        stopped: True ends all checks.
+    """
+
+    def __init__(
+        self,
+        vad: Vad,
+        decoder: StretchDecoder,
+        options: Options,
+        state: RecordingState,
+        stopped: Callable[[], bool],
+    ) -> None:
+        self._vad = vad
+        self._decoder = decoder
+        self._options = options
+        self._state = state
+        self._stopped = stopped
+        self._frames_read = 0  # of all clips
+        self._work = 0.0  # seconds of encoder windows that gave no text
+        self._skipped = 0.0  # seconds of possible speech in the clip that were not decoded
+
+    def __call__(
+        self, blocks: Iterable[SpeechFrames], offset: int = 0
+    ) -> Generator[SpeechFrames, None, None]:
+        """Yield the blocks of a clip again; blocks without accepted text are the same objects.
+
+        At most `MAX_HELD` samples and the `SURROUNDINGS` are held.
+
+        Args:
+            blocks: all blocks of the clip, from the Vad.
+            offset: position of the clip in the recording, in samples.
+        """
+        hop = self._vad.hop
+        held = HeldFrames(hop)
+        finder = StretchFinder(self._options, hop)
+        surroundings = SURROUNDINGS // hop
+        waiting: list[Stretch] = []
+        for block in blocks:
+            held.append(block)
+            self._frames_read += len(block.probabilities)
+            waiting += finder.push(block)
+            if waiting and held.end - waiting[0].start >= MAX_HELD // hop:
+                ready = [stretch for stretch in waiting if stretch.end + surroundings <= held.end]
+                self._check(held, ready, offset)
+                del waiting[: len(ready)]
+            first_open = min([finder.settled, *(stretch.start for stretch in waiting)])
+            yield from held.release(before=first_open - surroundings)
+        waiting += finder.finish()
+        self._check(held, waiting, offset)
+        self._log_skipped()
+        yield from held.release(before=held.end)
+
+    def _log_skipped(self) -> None:
+        """Log how much of the clip was not checked."""
+        if self._skipped:
+            log.info(
+                "recording %d: %.1f s of sound that may be speech were not checked, because the "
+                "checks reached their limit of work",
+                self._state.number,
+                self._skipped,
+            )
+            self._skipped = 0.0
+
+    def _check(self, held: HeldFrames, stretches: Sequence[Stretch], offset: int) -> None:
+        """Decode the possible speech of stretches, and raise the probabilities of accepted text."""
+        chunks = [] if self._stopped() else self._affordable(self._chunks(held, stretches, offset))
+        if not chunks:
+            return
+        language = self._state.language
+        final = language.decision.language if language.decision and language.final else None
+        for decoded in self._decoder(chunks, final):
+            chunk = decoded.chunk
+            self._state.checked += chunk.length
+            recovered = proves_speech(decoded, self._options.second_opinion_threshold)
+            if recovered:
+                self._work -= _work(chunk)
+                self._state.recovered += self._accept(held, decoded, offset) * self._vad.hop
+            log.info(
+                "recording %d, %.2f s to %.2f s: the voice activity detector found no speech; "
+                "the model %s (average log-probability %.2f)",
+                chunk.recording,
+                to_seconds(chunk.start),
+                to_seconds(chunk.end),
+                "did" if recovered else "found none either",
+                decoded.hypothesis.avg_logprob,
+            )
+
+    def _chunks(
+        self, held: HeldFrames, stretches: Sequence[Stretch], offset: int
+    ) -> Iterator[tuple[float, Chunk]]:
+        """Yield the possible speech of all stretches as chunks, each with its probability."""
+        hop = self._vad.hop
+        for stretch in stretches:
+            samples = held.samples(stretch.start, stretch.end)
+            position = offset + stretch.start * hop
+            for part in find_possible_speech(self._vad, samples, MIN_STRETCH):
+                span = SpeechSpan(position + part.start, position + part.end)
+                sounds = [
+                    SpeechSpan(offset + first * hop, offset + last * hop).within(
+                        span.start, span.end
+                    )
+                    for first, last in stretch.sounds
+                ]
+                speech = tuple(sound for sound in sounds if sound.length >= MIN_SOUND) or (span,)
+                part_samples = samples[part.start : part.end]
+                yield part.probability, Chunk(self._state.number, 0, (span,), speech, part_samples)
+
+    def _affordable(self, parts: Iterable[tuple[float, Chunk]]) -> list[Chunk]:
+        """Return the chunks that the limit of work allows, the most probable first."""
+        read = to_seconds(self._frames_read * self._vad.hop)
+        chunks = []
+        for _, chunk in sorted(parts, key=lambda part: -part[0]):
+            if self._work + _work(chunk) <= FREE_WORK + WORK_SHARE * read:
+                self._work += _work(chunk)
+                chunks.append(chunk)
+            else:
+                self._skipped += to_seconds(chunk.length)
+        return chunks
+
+    def _accept(self, held: HeldFrames, decoded: DecodedRow, offset: int) -> int:
+        """Raise the probabilities of accepted words, and lower the threshold around them.
+
+        Returns:
+            The number of frames that now reach `vad_onset`, and did not before.
+        """
+        hop, onset = self._vad.hop, self._options.vad_onset
+        start = held.first_frame((decoded.chunk.start - offset - SURROUNDINGS) // hop)
+        end = min(-(-(decoded.chunk.end - offset + SURROUNDINGS) // hop), held.end)
+        values = np.zeros(end - start, np.float32)
+        previous_end: int | None = None
+        for word in decoded.words:
+            first, last = word.start - WORD_MARGIN, covered_until(word) + WORD_MARGIN
+            if previous_end is not None and first - previous_end <= MAX_WORD_GAP:
+                first = min(first, previous_end)
+            previous_end = last
+            frames = slice(max((first - offset) // hop - start, 0), (last - offset) // hop - start)
+            values[frames] = max(SPEECH_PROBABILITY, onset)
+        return held.change(start, end, values, shift=SURROUNDINGS_SHIFT, onset=onset)
+
+
+def _work(chunk: Chunk) -> float:
+    """Return the seconds of the encoder window of a chunk."""
+    return to_seconds(chunk.length) + ENCODER_PADDING
