@@ -135,7 +135,7 @@ def test_noise_fills_the_gaps_white_then_pink_then_hum() -> None:
 @pytest.mark.parametrize(("kind", "below"), [("music_under", 15), ("noise_under", 10)])
 def test_sound_under_speech_has_the_stated_level(kind: str, below: float, clean: Recording) -> None:
     added = built(kind).samples.astype(np.float64) - clean.samples
-    assert corpora.speech_level(clean) - sounds.level(added) == pytest.approx(below, abs=0.1)
+    assert sounds.speech_level(clean) - sounds.level(added) == pytest.approx(below, abs=0.1)
     seconds = added.reshape(60, 16_000)
     assert min(sounds.level(second) for second in seconds) > -70  # in every second
 
@@ -145,7 +145,7 @@ def test_the_telephone_has_a_narrow_band_and_eight_bits(clean: Recording) -> Non
     hertz = np.fft.rfftfreq(60 * 16_000, 1 / 16_000)
     outside = power[(hertz < 250) | (hertz > 3450)].sum() / power.sum()
     assert 10 * np.log10(outside) < -50
-    assert corpora.speech_level(built("telephone")) > corpora.speech_level(clean) - 6
+    assert sounds.speech_level(built("telephone")) > sounds.speech_level(clean) - 6
     ramp = np.arange(-32768, 32768).astype(np.float64)
     decoded = sounds.mu_law(ramp)
     assert len(np.unique(decoded)) == 255
@@ -154,8 +154,8 @@ def test_the_telephone_has_a_narrow_band_and_eight_bits(clean: Recording) -> Non
 
 
 def test_quiet_and_clipped_have_the_stated_levels(clean: Recording) -> None:
-    speech_level = corpora.speech_level(clean)
-    assert corpora.speech_level(built("quiet")) == pytest.approx(speech_level - 40, abs=0.5)
+    speech_level = sounds.speech_level(clean)
+    assert sounds.speech_level(built("quiet")) == pytest.approx(speech_level - 40, abs=0.5)
     assert np.array_equal(
         built("clipped").samples, np.clip(clean.samples.astype(int) * 10, -32768, 32767)
     )
