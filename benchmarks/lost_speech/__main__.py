@@ -8,15 +8,15 @@ For each corpus (benchmarks/lost_speech/turns.py and nonspeech.py) and system:
 
     WER %          errors per 100 words of the truth
     missed %       speech that is more than 0.5 s from every recognized word
-    lost s         seconds of utterances without a correct word
+    lost %         speech in utterances of which no word is correct
     invented/min   words more than 0.5 s from any utterance, per minute without speech
     speed          times real time, including reading and word times
 
-Each figure is compared with that of the reference system, faster-whisper's sequential mode at beam 5,
-by a paired bootstrap over recordings: `!` is significantly worse, `+` significantly better (95 %);
-`?` marks corpora of fewer than five recordings. Results of single recordings are kept in
-`.cache/lost_speech`: a stopped run continues, and after a change of whisperbatch only its own results
-are computed again.
+Each figure is compared with that of the reference, faster-whisper's sequential mode at beam 5, by a
+paired bootstrap over recordings: `!` is significantly worse, `+` significantly better (95 %); `?`
+marks corpora of fewer than five recordings. Results of single recordings are kept in
+`.cache/lost_speech`: a stopped run continues, and after a change of whisperbatch only its own
+results are computed again.
 """
 
 import argparse
@@ -33,6 +33,7 @@ from typing import Any, Final
 from benchmarks import corpora, manifest, speech, systems
 from benchmarks.accuracy import option, system_name
 from benchmarks.lost_speech import nonspeech, turns
+from benchmarks.lost_speech.bootstrap import MIN_RECORDINGS
 from benchmarks.lost_speech.report import TITLES, Report
 from benchmarks.lost_speech.results import PACKAGES, Result, Results
 from benchmarks.measures import measure
@@ -47,8 +48,8 @@ CACHE: Final = Path(__file__).parents[2] / ".cache" / "lost_speech"
 
 
 def recording_names(corpus: str, half: str, minutes: float) -> list[str]:
-    """Return the names of a corpus's recordings: at most 2 minutes each, the languages in turn."""
-    count = ceil(60 * minutes / MAX_RECORDING)
+    """Return the names of a corpus's recordings: 1 to 2 minutes each, the languages in turn."""
+    count = max(ceil(60 * minutes / MAX_RECORDING), min(int(minutes), MIN_RECORDINGS))
     seconds = f"{60 * minutes / count:g}"
     languages = speech.LANGUAGES
     return [
@@ -101,7 +102,9 @@ def arguments(argv: Sequence[str] | None) -> argparse.Namespace:
         prog="python -m benchmarks.lost_speech",
         description="Lost speech and invented words on difficult voices and on other sounds.",
     )
-    parser.add_argument("--corpora", nargs="+", choices=CORPORA, default=CORPORA, metavar="NAME")
+    parser.add_argument(
+        "--corpora", nargs="+", choices=corpora.KINDS, default=CORPORA, metavar="NAME"
+    )
     parser.add_argument("--systems", nargs="+", type=system_name, default=SYSTEMS, metavar="NAME")
     parser.add_argument("--half", choices=HALVES, default="test")
     parser.add_argument("--minutes", type=_minutes, default=10.0, help="of each corpus")
@@ -154,7 +157,7 @@ def evaluate(parsed: argparse.Namespace) -> None:
         if last[corpus] == (recording, system):
             print(*report.lines(corpus, [corpus]), sep="\n", flush=True)
     totals = {
-        "speech": [corpus for corpus in chosen if corpus in turns.KINDS],
+        "speech": [corpus for corpus in chosen if corpus not in nonspeech.KINDS],
         "no speech": [corpus for corpus in chosen if corpus in nonspeech.KINDS],
         "all": chosen,
     }

@@ -58,4 +58,5 @@ def gain_controlled(sound: Sound) -> Sound:
         gains.append(gain)
     centres = BLOCK * (np.arange(count) + 0.5)
     curve = np.interp(np.arange(len(sound)), centres, gains)
-    return np.clip(sound * 10 ** (curve / 20), -FULL_SCALE, FULL_SCALE - 1)
+    controlled: Sound = np.clip(sound * 10 ** (curve / 20), -FULL_SCALE, FULL_SCALE - 1)
+    return controlled

@@ -138,7 +138,7 @@ def _placed(count: int, events: list[tuple[int, Sound]]) -> Sound:
 
 @cache
 def _sounds(source: Callable[[], list[Path]]) -> tuple[Sound, ...]:
-    """Return the sounds of a source, with silence at both ends cut off; silent files are left out."""
+    """Return the sounds of a source, with the silence at both ends cut off."""
     decoded = (clips.trim(clips.decode(path), "", "en") for path in source())
     return tuple(clip.samples.astype(np.float64) for clip in decoded if clip)
 

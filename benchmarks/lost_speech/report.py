@@ -1,6 +1,6 @@
 """The table and the JSON file of `benchmarks.lost_speech`."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from functools import reduce
 from operator import add
@@ -11,57 +11,54 @@ from benchmarks.lost_speech.results import Result
 from benchmarks.measures import Accuracy
 
 MARKS = {"better": "+", "worse": "!", "same": " ", "unknown": "?"}
-TITLES = f"{'corpus':12} {'system':22} {'WER %':>8} {'missed %':>10} {'lost s':>7} "
-TITLES += f"{'invented/min':>14} {'speed':>6}"
+TITLES = (
+    f"{'corpus':12} {'system':22} {'WER % ':>8} {'missed % ':>9} {'lost % ':>8} {'invented/min ':>13} "
+    f"{'speed':>6}"
+)
 
 
 class Measure(NamedTuple):
-    """A measure that is compared: errors in a recording, and the size that divides them."""
+    """A measure that is compared.
 
-    name: str
-    scale: float  # 100 for percent
+    Attributes:
+        scale: 100 for percent.
+        errors: number of errors in a recording.
+        size: what the errors are divided by: words, seconds of speech, minutes without speech.
+        width: of its column.
+    """
 
-    def errors(self, accuracy: Accuracy) -> float:
-        """Return the errors of a recording."""
-        if self.name == "wer":
-            return accuracy.words.errors
-        return accuracy.uncovered if self.name == "missed" else accuracy.made_up
-
-    def size(self, accuracy: Accuracy) -> float:
-        """Return the number of words, seconds of speech, or minutes without speech."""
-        if self.name == "wer":
-            return accuracy.words.words
-        return accuracy.speech if self.name == "missed" else accuracy.silence / 60
+    scale: float
+    errors: Callable[[Accuracy], float]
+    size: Callable[[Accuracy], float]
+    width: int
 
 
-MEASURES = (Measure("wer", 100), Measure("missed", 100), Measure("invented", 1))
+MEASURES = {
+    "wer": Measure(100, lambda a: a.words.errors, lambda a: a.words.words, 8),
+    "missed": Measure(100, lambda a: a.uncovered, lambda a: a.speech, 9),
+    "lost": Measure(100, lambda a: a.missed, lambda a: a.speech, 8),
+    "invented": Measure(1, lambda a: a.made_up, lambda a: a.silence / 60, 13),
+}
 
 
 def compared(system: Sequence[Accuracy], reference: Sequence[Accuracy]) -> dict[str, Difference]:
-    """Return the differences of all measures that the recordings have."""
+    """Return the differences of the measures: recordings without a word have no word errors."""
     differences = {}
-    for measure in MEASURES:
+    for name, measure in MEASURES.items():
         sizes = [measure.size(accuracy) / measure.scale for accuracy in reference]
-        # Recordings without a word have no word errors, only invented words.
-        found = compare(
-            [measure.errors(accuracy) for accuracy in system],
-            [measure.errors(accuracy) for accuracy in reference],
-            sizes,
-        )
-        if found:
-            differences[measure.name] = found
+        errors, expected = (list(map(measure.errors, values)) for values in (system, reference))
+        if difference := compare(errors, expected, sizes):
+            differences[name] = difference
     return differences
 
 
-def rates(accuracies: Iterable[Accuracy]) -> dict[str, float | None]:
+def rates(accuracies: Sequence[Accuracy]) -> dict[str, float | None]:
     """Return the rate of each measure over recordings; None without anything to divide by."""
-    measured = list(accuracies)
     values: dict[str, float | None] = {}
-    for measure in MEASURES:
-        usable = [accuracy for accuracy in measured if measure.size(accuracy) > 0]
-        size = sum(map(measure.size, usable))
-        errors = sum(map(measure.errors, usable))
-        values[measure.name] = measure.scale * errors / size if size else None
+    for name, measure in MEASURES.items():
+        usable = [accuracy for accuracy in accuracies if measure.size(accuracy) > 0]
+        size, errors = sum(map(measure.size, usable)), sum(map(measure.errors, usable))
+        values[name] = measure.scale * errors / size if size else None
     return values
 
 
@@ -78,18 +75,16 @@ class Report:
         """Add the result of a recording."""
         self._corpora.setdefault(corpus, {}).setdefault(system, {})[recording] = result
 
-    def lines(self, title: str, corpora: Sequence[str]) -> Iterable[str]:
+    def lines(self, title: str, corpora: Sequence[str]) -> Iterator[str]:
         """Yield the lines of the table for corpora together: one for each system."""
         for system in self._systems:
             row = self._row(corpora, system)
             cells = [f"{title:12} {system:22}"]
-            for name, width in (("wer", 8), ("missed", 10), ("invented", 14)):
+            for name, measure in MEASURES.items():
                 value = row["rates"][name]
                 verdict = row["against_reference"].get(name, {}).get("verdict", "same")
                 text = "-" if value is None else f"{value:.2f}{MARKS[verdict]}"
-                cells.append(f"{text:>{width}}")
-                if name == "missed":
-                    cells.append(f"{row['figures']['missed_seconds'] or 0:>7.1f}")
+                cells.append(f"{text:>{measure.width}}")
             yield " ".join([*cells, f"{row['figures']['speed']:>6.1f}"])
 
     def _row(self, corpora: Sequence[str], system: str) -> dict[str, Any]:

@@ -1,8 +1,8 @@
 """Results of single recordings, kept on disk, so that a stopped or repeated run continues.
 
-A result is used again only if the same code would compute it again: its key contains the recording,
-the system, the model, the options, the versions of the packages, and digests of the code that builds
-and scores recordings and, for whisperbatch, of whisperbatch.
+A result is used again only if the same code would compute it again. Its key contains the recording,
+the system, the model, the options, the versions of the packages, and digests of the code that
+builds and scores recordings and, for whisperbatch, of whisperbatch.
 """
 
 import hashlib

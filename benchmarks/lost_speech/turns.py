@@ -144,8 +144,9 @@ def _turns(
             yield pause, clip
         source = other_speakers if rng.random() < OTHER_SPEAKERS else prompts
         dbfs = normal_dbfs + rng.uniform(*voice.levels)
+        speaker = rng.random()
         for pause, clip in _turn(source, DIFFICULT_TURN, rng):
-            yield pause, changed(clip, voice, dbfs, rng)
+            yield pause, changed(clip, voice, dbfs, recordings.random_from(f"{speaker}"))
 
 
 def _turn(

@@ -1,7 +1,8 @@
 """Change a normal voice into a difficult voice, with the same words.
 
-Each function takes a sound (see `benchmarks.sounds`) and a random generator, and returns the changed
-sound. Its level means nothing: the caller sets it.
+Each function takes a sound (see `benchmarks.sounds`) and a random generator, and returns the
+changed sound. The same state of the generator gives the same voice. The level of the result means
+nothing: the caller sets it.
 """
 
 from collections.abc import Callable
@@ -18,12 +19,18 @@ from benchmarks.sounds import Sound, at_level, band, level, white
 WINDOW: Final = 512  # samples of a short-time spectrum, 32 ms
 HOP: Final = WINDOW // 4
 ENVELOPE: Final = 30  # cepstral coefficients, up to 1.9 ms: formants, without the pitch
+WHISPER_DULLNESS: Final = 0.7  # of the dullness of a hoarse voice
 LOWEST_PITCH, HIGHEST_PITCH = 60, 400  # Hz
 PITCH_WINDOW: Final = 640  # samples, 40 ms: two periods at 60 Hz with half of the window
 PITCH_HOP: Final = 160
 VOICED: Final = 0.4  # autocorrelation at the period, relative to the power
-JITTER: Final = 0.15e-3  # seconds: 2 to 3 % of the period of an adult's voice
-HOARSE_BREATH: Final = -6.0  # dB: breath noise relative to the voice
+SEVERITY: Final = (0.4, 1.0)  # of hoarse and whispered voices: 0 is mild, 1 is severe
+# Of a hoarse voice, from slightly to severely hoarse. Silero (after gain control) rejects next to
+# nothing of the mild voices, and 97 % of the severe voices.
+JITTER: Final = (0.1e-3, 0.3e-3)  # seconds: 1 to 6 % of the period of an adult's voice
+SUBHARMONIC: Final = (0.5, 0.95)  # how much softer every second period is
+BREATH: Final = (-6.0, 10.0)  # dB: breath noise relative to the voice
+DULL_CORNER: Final = (4000.0, 700.0)  # Hz
 MAX_SHIFT, MIN_SHIFT = 5.0, 3.0  # semitones
 TEMPO_SLOW, TEMPO_FAST, TEMPO_HOARSE = 0.7, 1.3, 0.85
 REVERBERATION: Final = (0.5, 0.9)  # seconds until the echo is 60 dB softer: living room to hall
@@ -39,35 +46,53 @@ def unchanged(sound: Sound, _: Random) -> Sound:
 def whispered(sound: Sound, rng: Random) -> Sound:
     """Return the voice as a whisper: the spectral envelope of each 32 ms, filled with noise.
 
-    A whisper has no pitch and less energy below 1 kHz.
+    A whisper has no pitch and less energy below 1 kHz. It is more or less dull, and its level
+    follows the voice.
     """
+    severity = rng.uniform(*SEVERITY)
     spectra = _spectra(sound)
     noise = _spectra(white(len(sound), rng))
     hertz = np.fft.rfftfreq(WINDOW, 1 / SAMPLING_RATE)
     tilt = hertz / (hertz + 500)
-    # Noise of one level in all frames, so that the level of the whisper follows the voice.
     flat = noise / np.sqrt((np.abs(noise) ** 2).mean())
-    return _overlap_add(_envelope(np.abs(spectra)) * tilt * flat, len(sound))
+    whisper = _overlap_add(_envelope(np.abs(spectra)) * tilt * flat, len(sound))
+    return dull(whisper, WHISPER_DULLNESS * severity)
 
 
 def hoarse(sound: Sound, rng: Random) -> Sound:
     """Return a rough, slow voice: irregular periods (jitter), subharmonics, and breath noise.
 
-    Every second period is softer, as of vocal folds that vibrate unequally. The tempo is 0.85.
+    Every second period is softer, as of vocal folds that vibrate unequally. The voice is slightly
+    to severely hoarse: with more breath, it is also duller. The tempo is 0.85.
     """
+    severity = rng.uniform(*SEVERITY)
     sound = stretched(sound, 1 / TEMPO_HOARSE)
     pitch, is_voiced = track_pitch(sound)
     centres = PITCH_HOP * np.arange(len(pitch)) + PITCH_WINDOW / 2
     samples = np.arange(len(sound))
     hertz = np.interp(samples, centres, pitch)
-    depth = 0.7 * np.interp(samples, centres, is_voiced)
+    depth = _between(SUBHARMONIC, severity) * np.interp(samples, centres, is_voiced)
     cycle = np.cumsum(hertz) / SAMPLING_RATE
     subharmonic = sound * (1 - depth * (0.5 + 0.5 * np.cos(np.pi * cycle)))
     points = np.arange(0, len(sound) + 80, 80)  # an independent deviation every 5 ms
-    deviation = [rng.gauss(0, JITTER * SAMPLING_RATE) for _ in points]
+    deviation = [rng.gauss(0, _between(JITTER, severity) * SAMPLING_RATE) for _ in points]
     rough = np.interp(samples + np.interp(samples, points, deviation), samples, subharmonic)
-    breath = whispered(sound, rng)
-    return rough + at_level(breath, level(rough) + HOARSE_BREATH)
+    breath = at_level(whispered(sound, rng), level(rough) + _between(BREATH, severity))
+    return dull(rough + breath, severity)
+
+
+def dull(sound: Sound, severity: float) -> Sound:
+    """Return the sound with softer high frequencies: above 4 kHz (mild) to above 700 Hz (severe).
+
+    The slope is 0 (severity 0) to 12 dB per octave (severity 1).
+    """
+    corner = DULL_CORNER[0] * (DULL_CORNER[1] / DULL_CORNER[0]) ** severity
+    hertz = np.fft.rfftfreq(len(sound), 1 / SAMPLING_RATE)
+    return np.fft.irfft(np.fft.rfft(sound) / (1 + (hertz / corner) ** 2) ** severity, len(sound))
+
+
+def _between(ends: tuple[float, float], severity: float) -> float:
+    return ends[0] + severity * (ends[1] - ends[0])
 
 
 def slowed(sound: Sound, _: Random) -> Sound:
@@ -104,8 +129,8 @@ Effect = Callable[[Sound, Random], Sound]
 def track_pitch(sound: Sound) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.bool_]]:
     """Return the pitch in Hz and whether the sound is voiced, for windows of 40 ms every 10 ms.
 
-    The period is where the autocorrelation has its maximum; unvoiced windows have a pitch too, which
-    means nothing.
+    The period is where the autocorrelation has its maximum; the pitch of unvoiced
+    windows means nothing.
     """
     padded = np.pad(sound, (0, max(PITCH_WINDOW - len(sound), 0)))
     windows = np.lib.stride_tricks.sliding_window_view(padded, PITCH_WINDOW)[::PITCH_HOP]
