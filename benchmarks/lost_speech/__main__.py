@@ -89,8 +89,9 @@ def _run(recording: str, system: systems.System, directory: Path) -> Result:
     if not path.is_file():
         manifest.write_manifest([corpora.build(recording)], directory)
     (entry,) = manifest.read_manifest(path)
+    _, language, _, _ = corpora.parse(recording)  # also of a recording without speech
     started = time.perf_counter()
-    transcript = system(entry.audio, entry.language)
+    transcript = system(entry.audio, language)
     took = time.perf_counter() - started
     accuracy = measure(entry, transcript, manifest.duration(entry.audio), took)
     return Result(accuracy, transcript.text, transcript.counts)

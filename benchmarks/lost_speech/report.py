@@ -12,8 +12,8 @@ from benchmarks.measures import Accuracy
 
 MARKS = {"better": "+", "worse": "!", "same": " ", "unknown": "?"}
 TITLES = (
-    f"{'corpus':12} {'system':22} {'WER % ':>8} {'missed % ':>9} {'lost % ':>8} {'invented/min ':>13} "
-    f"{'speed':>6}"
+    f"{'corpus':12} {'system':22} {'WER % ':>8} {'missed % ':>9} {'lost % ':>8} "
+    f"{'invented/min ':>13} {'speed':>6}"
 )
 
 
