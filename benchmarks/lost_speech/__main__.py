@@ -2,7 +2,8 @@
 
 python -m benchmarks.lost_speech                                  # the test half, beam 5 and 1
 python -m benchmarks.lost_speech --minutes 2 --corpora hoarse whispered animals
-python -m benchmarks.lost_speech --half development --option second_opinion=False
+python -m benchmarks.lost_speech --half development --option vad_onset=0.3
+python -m benchmarks.lost_speech --model tiny.en --languages en   # an English-only model
 
 For each corpus (benchmarks/lost_speech/turns.py and nonspeech.py) and system:
 
@@ -47,11 +48,12 @@ MAX_RECORDING: Final = 120.0  # seconds
 CACHE: Final = Path(__file__).parents[2] / ".cache" / "lost_speech"
 
 
-def recording_names(corpus: str, half: str, minutes: float) -> list[str]:
+def recording_names(
+    corpus: str, half: str, minutes: float, languages: Sequence[str] = speech.LANGUAGES
+) -> list[str]:
     """Return the names of a corpus's recordings: 1 to 2 minutes each, the languages in turn."""
     count = max(ceil(60 * minutes / MAX_RECORDING), min(int(minutes), MIN_RECORDINGS))
     seconds = f"{60 * minutes / count:g}"
-    languages = speech.LANGUAGES
     return [
         f"{corpus}:{languages[number % len(languages)]}:{seconds}:"
         f"{2 * (number // len(languages)) + HALVES.index(half)}"
@@ -107,8 +109,15 @@ def arguments(argv: Sequence[str] | None) -> argparse.Namespace:
         "--corpora", nargs="+", choices=corpora.KINDS, default=CORPORA, metavar="NAME"
     )
     parser.add_argument("--systems", nargs="+", type=system_name, default=SYSTEMS, metavar="NAME")
+    parser.add_argument(
+        "--languages",
+        nargs="+",
+        choices=speech.LANGUAGES,
+        default=speech.LANGUAGES,
+        metavar="CODE",
+    )
     parser.add_argument("--half", choices=HALVES, default="test")
-    parser.add_argument("--minutes", type=_minutes, default=10.0, help="of each corpus")
+    parser.add_argument("--minutes", type=minutes, default=10.0, help="of each corpus")
     parser.add_argument("--model", default="base")
     parser.add_argument(
         "--option", nargs="+", action="extend", type=option, default=[], metavar="NAME=VALUE"
@@ -121,14 +130,15 @@ def arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     return parsed
 
 
-def _minutes(text: str) -> float:
+def minutes(text: str) -> float:
+    """Parse the minutes of a corpus."""
     try:
-        minutes = float(text)
+        value = float(text)
     except ValueError:
-        minutes = 0.0
-    if not 0.5 <= minutes <= 1440:
+        value = 0.0
+    if not 0.5 <= value <= 1440:
         raise argparse.ArgumentTypeError(f"{text}: write minutes from 0.5 to 1440")
-    return minutes
+    return value
 
 
 def evaluate(parsed: argparse.Namespace) -> None:
@@ -139,6 +149,7 @@ def evaluate(parsed: argparse.Namespace) -> None:
         "model": parsed.model,
         "half": parsed.half,
         "minutes": parsed.minutes,
+        "languages": list(parsed.languages),
         "options": dict(parsed.option),
         "reference": REFERENCE,
         "versions": {name: version(name) for name in PACKAGES},
@@ -148,7 +159,7 @@ def evaluate(parsed: argparse.Namespace) -> None:
     recordings = {
         name: corpus
         for corpus in chosen
-        for name in recording_names(corpus, parsed.half, parsed.minutes)
+        for name in recording_names(corpus, parsed.half, parsed.minutes, parsed.languages)
     }
     print(TITLES, flush=True)
     last = {corpus: (name, names[-1]) for name, corpus in recordings.items()}

@@ -206,6 +206,8 @@ def test_recordings_take_turns_in_five_languages() -> None:
     assert names == [f"hoarse:{code}:60:0" for code in ("en", "es", "fr", "it", "ru")]
     names = command.recording_names("hoarse", "test", 12)
     assert len(names) == 6
+    english = command.recording_names("hoarse", "test", 5, ["en"])
+    assert english == [f"hoarse:en:60:{seed}" for seed in (1, 3, 5, 7, 9)]
     assert names[5] == "hoarse:en:120:3"
 
 
@@ -270,6 +272,7 @@ def test_the_language_of_the_name_is_used_without_speech(
         (["--systems", "whisper-5"], "whisper-5: the systems are "),
         (["--minutes", "0.1"], "write minutes from 0.5 to 1440"),
         (["--minutes", "many"], "write minutes from 0.5 to 1440"),
+        (["--languages", "de"], "invalid choice: 'de'"),
         (["--half", "both"], "invalid choice: 'both'"),
         (["--json", "none/such/out.json"], "there is no directory"),
     ],
