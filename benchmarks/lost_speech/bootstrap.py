@@ -1,8 +1,8 @@
 """Paired bootstrap over recordings: is a system worse than the reference, or is it chance?
 
 Bisani and Ney, "Bootstrap estimates for confidence intervals in ASR performance evaluation", 2004:
-recordings are drawn with replacement, as many as there are, and the difference of the two systems
-is computed over the drawn recordings. Its distribution over many draws is its uncertainty.
+each draw takes as many recordings as there are, with replacement, and computes the difference of
+the two systems over them. The distribution of the difference over many draws is its uncertainty.
 """
 
 from collections.abc import Sequence
