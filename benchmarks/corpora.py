@@ -2,7 +2,7 @@
 
     KIND:LANGUAGE:SECONDS:SEED          noise_under:en:120:3
 
-Each kind is built from the prompts of `benchmarks.recordings` and has their exact truth: between
+Each kind is built from the clips of `benchmarks.clips` and has their exact truth: between
 utterances there is no speech, only the music or noise of the condition. Levels are root mean
 square, in dB of full scale (dBFS). The level of speech is measured within its utterances.
 
@@ -12,6 +12,10 @@ square, in dB of full scale (dBFS). The level of speech is measured within its u
     music_under, noise_under        music 15 dB, or pink noise 10 dB, below the speech throughout
     telephone, quiet, clipped       300 to 3400 Hz in mu-law; 40 dB softer; 20 dB too loud
     mixed                           about a minute of each of these conditions, in random order
+    untouched, whispered, hoarse, slowed, sped_up, shifted, quieter, distant, cafe, pumping
+                                    a difficult voice after a normal voice: lost_speech/turns.py
+    hold_music, animals, keyboard, crowd, room
+                                    no speech at all: lost_speech/nonspeech.py
 
 python -m benchmarks.corpora --write corpus                    # wav files and their manifest
 python -m benchmarks.corpora --write corpus --recordings pauses:en:600:0 telephone:fr:600:0
@@ -30,6 +34,7 @@ from typing import TypeAlias
 import numpy as np
 
 from benchmarks import clips, recordings, speech
+from benchmarks.lost_speech import nonspeech, turns
 from benchmarks.recordings import (
     SAMPLING_RATE,
     PausedClip,
@@ -38,7 +43,17 @@ from benchmarks.recordings import (
     gaps,
     random_from,
 )
-from benchmarks.sounds import Sound, at_level, band, hum, level, mu_law, pink, rounded, white
+from benchmarks.sounds import (
+    Sound,
+    at_level,
+    band,
+    hum,
+    mu_law,
+    pink,
+    rounded,
+    speech_level,
+    white,
+)
 
 Builder: TypeAlias = Callable[[str, float, int], Recording]  # (language, seconds, seed)
 
@@ -64,7 +79,7 @@ def build(name: str) -> Recording:
         recording = KINDS[kind](language, seconds, seed)
     except speech.SpeechError as error:
         raise CorpusError(f"{name}: {error}") from error
-    if not recording.utterances:
+    if not recording.utterances and kind not in nonspeech.KINDS:
         raise CorpusError(f"{name}: too short for a single utterance")
     return replace(recording, name=name)
 
@@ -199,15 +214,6 @@ def mixed(language: str = "en", duration: float = 600, seed: int = 0) -> Recordi
     return Recording(name, np.concatenate(samples), tuple(utterances))
 
 
-def speech_level(recording: Recording) -> float:
-    """Return the level of all utterances together, in dBFS."""
-    speech_samples = [
-        recording.samples[round(u.start * SAMPLING_RATE) : round(u.end * SAMPLING_RATE)]
-        for u in recording.utterances
-    ]
-    return level(np.concatenate(speech_samples).astype(np.float64))
-
-
 def _fill(recording: Recording, filler: Callable[[int], Sound]) -> Recording:
     """Add sound to every long gap, faded in and out; `filler` makes a number of samples."""
     sound = recording.samples.astype(np.float64)
@@ -283,6 +289,8 @@ KINDS: dict[str, Builder] = {
     "sparse": _sparse,
     "read": _read,
     "mixed": mixed,
+    **turns.KINDS,
+    **nonspeech.KINDS,
 }
 DEFAULT = tuple(f"{kind}:en:300:0" for kind in CONDITIONS)
 

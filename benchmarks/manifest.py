@@ -74,7 +74,7 @@ def write_manifest(recordings: Iterable[Recording], directory: Path) -> Path:
         value = {
             "name": recording.name,
             "audio": audio,
-            "language": recording.utterances[0].language,
+            "language": recording.language,
             "text": recording.text,
             "utterances": [
                 {"start": utterance.start, "end": utterance.end, "text": utterance.text}

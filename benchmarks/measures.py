@@ -28,6 +28,7 @@ class Accuracy:
         speech: seconds of utterances; 0 if the utterances are unknown.
         made_up: number of words recognized in silence.
         missed: seconds of utterances without a recognized word.
+        uncovered: seconds of utterances that are more than 0.5 s from every word.
         starts: errors of segment starts in seconds; see `scoring.start_errors`.
     """
 
@@ -39,6 +40,7 @@ class Accuracy:
     speech: float = 0.0
     made_up: int = 0
     missed: float = 0.0
+    uncovered: float = 0.0
     starts: tuple[float, ...] = ()
 
     def __add__(self, other: Self) -> Self:
@@ -58,6 +60,7 @@ class Accuracy:
             "made_up_per_minute": 60 * self.made_up / self.silence if self.silence else None,
             "silence_seconds": self.silence,
             "missed_seconds": self.missed if self.speech else None,
+            "uncovered_seconds": self.uncovered if self.speech else None,
             "speech_seconds": self.speech,
             "start_error_median": _finite(median(self.starts)) if self.starts else None,
             "starts_within_half_a_second": (
@@ -93,5 +96,6 @@ def measure(entry: Entry, transcript: SystemTranscript, seconds: float, took: fl
         speech=seconds - silence,
         made_up=scoring.made_up(utterances, transcript.words, seconds, language),
         missed=sum(u.end - u.start for u in scoring.missed(utterances, transcript.text, language)),
+        uncovered=scoring.uncovered(utterances, transcript.words, language),
         starts=tuple(scoring.start_errors(utterances, transcript.starts)),
     )

@@ -58,6 +58,11 @@ class Recording:
         return len(self.samples) / SAMPLING_RATE
 
     @property
+    def language(self) -> str:
+        """The language of the first utterance; English, for the systems' sake, without speech."""
+        return self.utterances[0].language if self.utterances else "en"
+
+    @property
     def text(self) -> str:
         """The text of all utterances."""
         return " ".join(utterance.text for utterance in self.utterances)

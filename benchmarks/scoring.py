@@ -10,11 +10,12 @@ Texts are compared after the normalizers of Whisper's authors, with few further 
 
 All other differences are errors, also in names and in spellings that a model prefers.
 
-If the truth has the times of the utterances, two more measures are possible:
+If the truth has the times of the utterances, three more measures are possible:
 
 - A word is made up if all of it is more than 0.5 s from every utterance, where there is no speech.
 - An utterance is missed if none of its words is matched when all words of the transcript are
   aligned with the whole truth.
+- Speech is uncovered if it is more than 0.5 s from every recognized word, right or wrong.
 """
 
 import re
@@ -185,6 +186,30 @@ def missed(utterances: Iterable[Utterance], text: str, language: str = "en") -> 
     return missed_utterances
 
 
+def uncovered(
+    utterances: Iterable[Utterance],
+    recognized: Iterable[TimedWord],
+    language: str = "en",
+    margin: float = 0.5,
+) -> float:
+    """Return the seconds of utterances that are more than `margin` seconds from every word."""
+    spoken = _merged((utterance.start, utterance.end) for utterance in utterances)
+    covered = _merged(
+        (word.start - margin, word.end + margin)
+        for word in recognized
+        if words(word.text, language)
+    )
+    ends = [end for _, end in covered]
+    seconds = 0.0
+    for start, end in spoken:
+        seconds += end - start
+        for other_start, other_end in covered[bisect_left(ends, start) :]:
+            if other_start >= end:
+                break
+            seconds -= min(end, other_end) - max(start, other_start)
+    return seconds
+
+
 def spread(start: float, end: float, text: str, language: str = "en") -> list[TimedWord]:
     """Return the words of a segment, with its time divided among them by their length."""
     parts = [part for part in text if part.strip()] if language in UNSPACED else text.split()
@@ -196,6 +221,17 @@ def spread(start: float, end: float, text: str, language: str = "en") -> list[Ti
         timed.append(TimedWord(start + share * before, start + share * after, part))
         before = after
     return timed
+
+
+def _merged(ranges: Iterable[tuple[float, float]]) -> list[tuple[float, float]]:
+    """Return ranges in order, with overlapping ranges joined."""
+    merged: list[tuple[float, float]] = []
+    for start, end in sorted(ranges):
+        if merged and start <= merged[-1][1]:
+            merged[-1] = merged[-1][0], max(merged[-1][1], end)
+        else:
+            merged.append((start, end))
+    return merged
 
 
 @cache

@@ -10,7 +10,7 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from benchmarks.recordings import SAMPLING_RATE, Samples
+from benchmarks.recordings import SAMPLING_RATE, Recording, Samples
 
 Sound: TypeAlias = npt.NDArray[np.float64]
 
@@ -21,6 +21,15 @@ MU = 255  # parameter of the mu-law, ITU-T G.711
 def level(sound: Sound) -> float:
     """Return the root mean square, in dBFS."""
     return float(10 * np.log10(np.mean(sound**2) / FULL_SCALE**2))
+
+
+def speech_level(recording: Recording) -> float:
+    """Return the level of all utterances together, in dBFS."""
+    speech_samples = [
+        recording.samples[round(u.start * SAMPLING_RATE) : round(u.end * SAMPLING_RATE)]
+        for u in recording.utterances
+    ]
+    return level(np.concatenate(speech_samples).astype(np.float64))
 
 
 def at_level(sound: Sound, decibels: float) -> Sound:

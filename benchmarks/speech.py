@@ -4,6 +4,8 @@
                                              CC BY(-SA) 3.0
     asterisk-moh-opsound-g722        Debian  18 minutes of music; CC BY-SA
     pocketsphinx-testdata            Debian  LibriVox read speech; public domain
+    tuxpaint-stamps-default          Debian  sounds of 66 animals and of a household; GPL
+    bucklespring-data                Debian  every key of a typewriter-like keyboard; GPL
     pytest-audioeval                 PyPI    27 clips in nine languages; MIT
     pyannote.audio                   PyPI    30 s of telephone talk, two speakers; MIT
 
@@ -19,6 +21,7 @@ import tempfile
 import zipfile
 from collections.abc import Callable
 from dataclasses import dataclass
+from fnmatch import fnmatch
 from pathlib import Path
 
 LANGUAGES = ("en", "es", "fr", "it", "ru")  # of the Asterisk prompts
@@ -76,6 +79,31 @@ def music() -> list[Path]:
     )
 
 
+def animals() -> list[Path]:
+    """Return 66 recordings of animals (ogg), 0.3 to 8 s long, sorted by name."""
+    return _stamps("animals")
+
+
+def household() -> list[Path]:
+    """Return recordings of household sounds (ogg): machines, dishes, tools; sorted by name."""
+    return _stamps("household")
+
+
+def _stamps(subject: str) -> list[Path]:
+    """Return the sounds of a subject; other files of the package describe them in words."""
+    stamps = "usr/share/tuxpaint/stamps"
+    kept = (f"{stamps}/animals/*.ogg", f"{stamps}/household/*.ogg")
+    dog = debian("tuxpaint-stamps-default", f"{stamps}/animals/mammals/dogs/dog.ogg", kept)
+    paths = (dog.parents[3] / subject).rglob("*.ogg")
+    return sorted(path for path in paths if "_desc" not in path.name)
+
+
+def keyboard() -> list[Path]:
+    """Return recordings of keys (wav): `NN-1` is key NN pressed, `NN-0` is key NN released."""
+    path = "usr/share/buckle/wav/1e-1.wav"
+    return sorted(debian("bucklespring-data", path).parent.glob("*.wav"))
+
+
 def librivox() -> Path:
     """Return a directory with five utterances of a novel (wav, 16 kHz) and `transcription`."""
     path = "usr/share/pocketsphinx/test/data/librivox/transcription"
@@ -92,13 +120,16 @@ def telephone() -> Path:
     return wheel(PYANNOTE)
 
 
-def debian(package: str, pattern: str) -> Path:
-    """Return the first file that matches `pattern` in a Debian package, installed or fetched."""
+def debian(package: str, pattern: str, kept: tuple[str, ...] = ("*",)) -> Path:
+    """Return the first file that matches `pattern` in a Debian package, installed or fetched.
+
+    Of a fetched package, only the files that match one of the patterns `kept` are kept.
+    """
     fetched = cache() / package
     for root in (Path("/"), fetched):
         if paths := sorted(root.glob(pattern)):
             return paths[0]
-    fill_directory(fetched, lambda directory: _unpack_debian(package, directory))
+    fill_directory(fetched, lambda directory: _unpack_debian(package, directory, kept))
     if paths := sorted(fetched.glob(pattern)):
         return paths[0]
     raise SpeechError(f"{package} has no file {pattern}; remove {fetched} and try again")
@@ -130,7 +161,7 @@ def fill_directory(target: Path, fill: Callable[[Path], None]) -> None:
                 raise
 
 
-def _unpack_debian(package: str, directory: Path) -> None:
+def _unpack_debian(package: str, directory: Path, kept: tuple[str, ...]) -> None:
     download = ["apt-get", "-q", "download", package]
     try:
         message = _run(download, directory.parent)
@@ -145,6 +176,10 @@ def _unpack_debian(package: str, directory: Path) -> None:
         (archive,) = directory.parent.glob("*.deb")
         if message := _run(["dpkg-deb", "-x", str(archive), str(directory)], directory.parent):
             raise SpeechError(f"cannot unpack {archive.name}: {message}")
+        for path in directory.rglob("*"):
+            name = path.relative_to(directory).as_posix()
+            if path.is_file() and not any(fnmatch(name, pattern) for pattern in kept):
+                path.unlink()
     except FileNotFoundError as error:
         raise SpeechError(
             f"speech comes from the Debian package {package}, and {error.filename} is not "
@@ -177,7 +212,10 @@ def _run(command: list[str], directory: Path) -> str | None:
 
 
 def main(names: list[str]) -> None:
-    """Fetch the named sources: languages, `demo`, `music`, `librivox`; all without a name."""
+    """Fetch the named sources: languages, `demo`, `music`, `librivox`, `sounds`.
+
+    Without a name: all except `sounds`, 160 MB that only the corpora without speech need.
+    """
     for name in names or [*LANGUAGES, "demo", "music", "librivox"]:
         if name == "demo":
             clips()
@@ -186,6 +224,9 @@ def main(names: list[str]) -> None:
             music()
         elif name == "librivox":
             librivox()
+        elif name == "sounds":
+            animals()
+            keyboard()
         else:
             asterisk(name)
 

@@ -86,7 +86,7 @@ def test_without_utterances_only_word_errors_and_speed_are_measured(entry: Entry
     assert figures["wer"] == 75
     unknown = {name for name, value in figures.items() if value is None}
     assert unknown == {
-        *("made_up_words", "made_up_per_minute", "missed_seconds"),
+        *("made_up_words", "made_up_per_minute", "missed_seconds", "uncovered_seconds"),
         *("start_error_median", "starts_within_half_a_second"),
     }
     assert " - " in accuracy.line("x", "y", figures)

@@ -42,3 +42,25 @@ def test_missing_tools_and_packages_are_named(
         speech.SpeechError, match=r"package no-such-speech, and apt-get is not installed"
     ):
         speech.debian("no-such-speech", "usr/share/no-such-speech/*")
+
+
+def test_of_a_large_package_only_some_files_are_kept(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("WHISPERBATCH_SPEECH", str(tmp_path))
+    stamps = "usr/share/tuxpaint/stamps"
+
+    def run(command: list[str], directory: Path) -> None:
+        if command[0] == "apt-get":
+            (directory / "package.deb").touch()
+            return
+        for name in ("animals/mammals/dogs/dog.ogg", "animals/owl_desc.ogg", "fruit/apple.ogg"):
+            path = Path(command[-1], stamps, name)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.touch()
+
+    monkeypatch.setattr(speech, "_run", run)
+    assert [path.name for path in speech.animals()] == ["dog.ogg"]  # descriptions are speech
+    assert speech.household() == []
+    package = tmp_path / "tuxpaint-stamps-default" / stamps
+    assert sorted(path.name for path in package.rglob("*.ogg")) == ["dog.ogg", "owl_desc.ogg"]
