@@ -56,5 +56,7 @@ def load(model: str, engine: str) -> wb.Transcriber:
     sound = speech(Random(0), 3)  # noqa: S311 - not a secret
     asr.transcribe(sound, max_new_tokens=5, word_timestamps=True)
     asr.transcribe(sound, max_new_tokens=5, temperature=1.0)
+    for _ in range(3):  # OpenVINO starts the threads of its pool one by one
+        asr.transcribe(sound, max_new_tokens=5, beam_size=32)
     asr.detect_language(sound)
     return asr
