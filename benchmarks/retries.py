@@ -36,7 +36,8 @@ import whisperbatch as wb
 from benchmarks import corpora, scoring
 from benchmarks.recordings import Recording
 from benchmarks.sounds import at_level, level, pink, rounded
-from whisperbatch.decoding.retry import Retry, _AuditedRow
+from whisperbatch.decoding.retries import Retry
+from whisperbatch.decoding.retries.remedies import AuditedRow
 from whisperbatch.options import OptionKeywords, Options, SearchOptions, resolve
 from whisperbatch.protocols import Decoded, DecodeRequest, Encoded
 
@@ -102,7 +103,7 @@ def counted(asr: wb.Transcriber, figures: Figures) -> Iterator[None]:
         yield
 
 
-def _sample_only(_: Retry, row: _AuditedRow) -> Iterator[tuple[str, float]]:
+def _sample_only(_: Retry, row: AuditedRow) -> Iterator[tuple[str, float]]:
     """Yield only sampling, for rows that fail Whisper's own thresholds."""
     if row.audit.repetitive or row.audit.improbable:
         yield from (("sample", temperature) for temperature in LADDER[1:])

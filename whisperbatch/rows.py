@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 from typing_extensions import Self
 
+from whisperbatch.chunking.levels import levelled
 from whisperbatch.errors import WhisperBatchError
 from whisperbatch.protocols import Encoded, FeatureExtractor
 from whisperbatch.recording import Decision, RecordingState
@@ -56,8 +57,8 @@ class Row:
 
     @classmethod
     def of(cls, chunk: Chunk, extractor: FeatureExtractor, recording: RecordingState) -> Self:
-        """Return the row of a chunk, with features computed by `extractor`."""
-        features = extractor(chunk.samples)
+        """Return the row of a chunk, with features of its levelled speech by `extractor`."""
+        features = extractor(levelled(chunk))
         return cls(chunk, features, extractor.pad_value(features), recording)
 
 

@@ -19,10 +19,10 @@ from whisperbatch.decoding.decoded_row import DecodedRow, normalize_text, normal
 from whisperbatch.decoding.hallucinations import filter_hallucinations, keep_words, omissions_of
 from whisperbatch.decoding.prompt_leakage import leaked_words, suspicious_words
 from whisperbatch.decoding.prompts import Context, Prompts
-from whisperbatch.decoding.retry import Retry
+from whisperbatch.decoding.retries import Retry
+from whisperbatch.decoding.retries.work import first_limit
 from whisperbatch.decoding.row_decoder import RowDecoder, RowRequest, call_key, limited
 from whisperbatch.decoding.tokenizer import WhisperTokenizer
-from whisperbatch.decoding.work import first_limit
 from whisperbatch.options import PROMPT_RESET_TEMPERATURE, Options
 from whisperbatch.protocols import Engine, FeatureExtractor
 from whisperbatch.rows import Row, grouped

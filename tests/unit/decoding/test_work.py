@@ -8,7 +8,7 @@ import pytest
 
 from tests.unit.fakes import Call
 from tests.unit.synthetic_speech import DecodedWords, chunk, decode, sentence, text, word_engine
-from whisperbatch.decoding.work import (
+from whisperbatch.decoding.retries.work import (
     WORK_PER_CHUNK,
     WORK_PER_SECOND,
     RetryBudget,

@@ -1,15 +1,5 @@
 """Retries: rows that fail their audit are decoded again with a remedy, and the better text wins.
 
-All remedies except the last are deterministic:
-
-    own_script        only letters of the language's scripts, if the text has other letters
-    beam              beam search, if greedy search produced loops or improbable text
-    split             the chunk in two parts; each part may be split again
-    isolate           uncovered speech as a separate part, between the parts around the speech
-    shift             the same speech at another place in Whisper's window, if too short to split
-    no_repeat_ngram   no n-gram twice, if the text repeats itself
-    sample            sampling at the next temperature, if Whisper's own thresholds fail
-
 A chunk is retried in rounds: each of its failed rows (the parts of a split chunk) gets its next
 remedy. All rows and remedies that wait, of all chunks, share engine calls if their search, encoder
 window and limit of tokens are equal. Calls of the first remedies and of the longest windows are
@@ -27,14 +17,23 @@ for hours. The best text so far is used then, and the log says so.
 import logging
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Final, Literal, get_args
+from typing import Final
 
-from whisperbatch.chunking.split import isolate, shift, split_in_two
-from whisperbatch.decoding.audit import Audit, audit
+from whisperbatch.chunking.split import shift
+from whisperbatch.decoding.audit import audit
 from whisperbatch.decoding.decoded_row import DecodedRow
 from whisperbatch.decoding.prompts import Context
+from whisperbatch.decoding.retries.evidence import without_doubtful_text
+from whisperbatch.decoding.retries.remedies import (
+    REMEDIES,
+    AuditedRow,
+    Remedy,
+    Step,
+    changes_of_the_chunk,
+    parts_of,
+)
+from whisperbatch.decoding.retries.work import RetryBudget, report_limit, request_work
 from whisperbatch.decoding.row_decoder import RowDecoder, RowRequest, retry_key
-from whisperbatch.decoding.work import RetryBudget, report_limit, request_work
 from whisperbatch.options import Options, SearchOptions
 from whisperbatch.protocols import FeatureExtractor
 from whisperbatch.rows import Row
@@ -42,27 +41,9 @@ from whisperbatch.types import Chunk, to_seconds
 
 log = logging.getLogger(__name__)
 
-MAX_SPLITS: Final = 3  # times that a chunk is split in two: from 30 s down to about 4 s
 RETRY_BEAMS: Final = 5  # beams of a retry, if the run is greedy
 RETRY_NGRAM: Final = 4  # tokens; on read speech 4 causes no errors, but 3 forbids real repetition
 MIN_GAIN: Final = 0.25  # seconds that a retry must improve, so that chance does not decide
-
-Remedy = Literal["own_script", "beam", "split", "isolate", "shift", "no_repeat_ngram", "sample"]
-REMEDIES: Final[tuple[Remedy, ...]] = get_args(Remedy)  # in the order in which they are tried
-Step = tuple[Remedy, float]
-"""A remedy and its temperature."""
-
-
-@dataclass(eq=False)
-class _AuditedRow:
-    """A decoded row with its audit and the remedies that have not been tried yet."""
-
-    decoded: DecodedRow
-    audit: Audit
-    context: Context
-    remedies: Iterator[Step]
-    splits: int = 0  # times that its chunk was split
-    shifted: bool = False
 
 
 @dataclass(eq=False)
@@ -77,7 +58,7 @@ class _Try:
         decoded: the decoded requests so far, by their number.
     """
 
-    row: _AuditedRow
+    row: AuditedRow
     step: Step
     search: SearchOptions
     requests: list[RowRequest]
@@ -95,7 +76,7 @@ class _RetriedChunk:
         retried: whether a remedy was tried.
     """
 
-    rows: list[_AuditedRow]
+    rows: list[AuditedRow]
     budget: RetryBudget
     tries: list[_Try] = field(default_factory=list)
     retried: bool = False
@@ -149,10 +130,8 @@ class Retry:
 
     def _audited(
         self, decoded: DecodedRow, context: Context, splits: int = 0, *, shifted: bool = False
-    ) -> _AuditedRow:
-        row = _AuditedRow(
-            decoded, audit(decoded, self._options), context, iter(()), splits, shifted
-        )
+    ) -> AuditedRow:
+        row = AuditedRow(decoded, audit(decoded, self._options), context, iter(()), splits, shifted)
         row.remedies = self._remedies(row)
         return row
 
@@ -176,7 +155,12 @@ class Retry:
             splits = row.splits + (remedy in ("split", "isolate"))
             shifted = row.shifted or remedy == "shift"
             new_rows = [
-                self._audited(attempt.decoded[number], request.context, splits, shifted=shifted)
+                self._audited(
+                    without_doubtful_text(attempt.decoded[number], row, self._options),
+                    request.context,
+                    splits,
+                    shifted=shifted,
+                )
                 for number, request in enumerate(attempt.requests)
             ]
             _replace_if_better(chunk.rows, row, attempt.step, new_rows)
@@ -201,14 +185,14 @@ class Retry:
         for (attempt, number), decoded in zip(call, decoded_rows, strict=True):
             attempt.decoded[number] = decoded
 
-    def _work(self, row: _AuditedRow, step: Step) -> int:
+    def _work(self, row: AuditedRow, step: Step) -> int:
         """Return the work of a remedy; each part of a split can have the work of the whole row."""
         remedy, temperature = step
         hypotheses = self._options.best_of if temperature else self._beams(remedy)
         work = request_work(row.decoded.chunk, hypotheses, self._options.max_new_tokens)
         return work * {"split": 2, "isolate": 3}.get(remedy, 1)
 
-    def _remedies(self, row: _AuditedRow) -> Iterator[Step]:
+    def _remedies(self, row: AuditedRow) -> Iterator[Step]:
         """Yield the remedies for a row in order.
 
         The next remedy is requested only while no remedy has replaced the row.
@@ -221,7 +205,7 @@ class Retry:
         suspicious = faults.repetitive or faults.improbable  # by Whisper's own thresholds
         if suspicious and self._options.beam_size == 1 and row.decoded.temperature == 0:
             yield "beam", 0.0
-        for remedy in _changes_of_the_chunk(row):
+        for remedy in changes_of_the_chunk(row):
             yield remedy, 0.0
         if faults.repetitive:
             yield "no_repeat_ngram", 0.0
@@ -230,10 +214,10 @@ class Retry:
                 if temperature > row.decoded.temperature:
                     yield "sample", temperature
 
-    def _requests(self, row: _AuditedRow, remedy: Remedy) -> list[RowRequest]:
+    def _requests(self, row: AuditedRow, remedy: Remedy) -> list[RowRequest]:
         decoded, context = row.decoded, row.context
         language, task = decoded.language, decoded.task
-        if parts := _parts(row, remedy):
+        if parts := parts_of(row, remedy):
             # only the first part can begin the recording and have a prefix
             contexts = (context, *[replace(context, prefix=())] * (len(parts) - 1))
             return [
@@ -280,49 +264,8 @@ def _is_decoded(attempt: _Try) -> bool:
     return len(attempt.decoded) == len(attempt.requests)
 
 
-def _changes_of_the_chunk(row: _AuditedRow) -> Iterator[Remedy]:
-    """Yield the remedies that divide or move the speech of a chunk."""
-    can_split = row.splits < MAX_SPLITS
-    if can_split and split_in_two(row.decoded.chunk, _split_target(row)):
-        yield "split"
-    elif row.audit.uncovered and not row.shifted:
-        yield "shift"
-    if can_split and len(_isolated(row)) > 1:
-        yield "isolate"
-
-
-def _parts(row: _AuditedRow, remedy: Remedy) -> tuple[Chunk, ...]:
-    """Return the parts that a remedy divides the chunk into; none if the remedy keeps the chunk."""
-    if remedy == "split":
-        return split_in_two(row.decoded.chunk, _split_target(row)) or ()
-    return _isolated(row) if remedy == "isolate" else ()
-
-
-def _isolated(row: _AuditedRow) -> tuple[Chunk, ...]:
-    """Return the longest uncovered speech and the parts around it; none if no speech is uncovered.
-
-    A split puts the speech at the start of a part. If the rest of this part is louder or clearer,
-    the model may begin there again: a faint voice is decoded only when it is alone.
-    """
-    longest = max(row.audit.uncovered, key=lambda gap: gap.speech, default=None)
-    return isolate(row.decoded.chunk, longest.start, longest.end) if longest else ()
-
-
-def _split_target(row: _AuditedRow) -> int:
-    """Return the recording sample near which to split a chunk.
-
-    The target is the start of the longest uncovered speech, so that the lost words begin a row. If
-    there is none, or if it takes more than half of the chunk, the target is the chunk's middle.
-    """
-    chunk = row.decoded.chunk
-    longest = max(row.audit.uncovered, key=lambda gap: gap.speech, default=None)
-    if longest is None or longest.speech > (chunk.end - chunk.start) // 2:
-        return (chunk.start + chunk.end) // 2
-    return longest.start
-
-
 def _replace_if_better(
-    rows: list[_AuditedRow], row: _AuditedRow, step: Step, new_rows: list[_AuditedRow]
+    rows: list[AuditedRow], row: AuditedRow, step: Step, new_rows: list[AuditedRow]
 ) -> None:
     """Replace a row in `rows` by the new rows of a remedy, if they cost less by MIN_GAIN."""
     before, after = row.audit.cost, sum(new_row.audit.cost for new_row in new_rows)

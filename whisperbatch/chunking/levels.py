@@ -1,0 +1,50 @@
+r"""Raise soft speech to the level of the loudest speech in its chunk.
+
+    before   __/^^^^^\____________/--\____       a loud voice, then a soft voice
+    after    __/^^^^^\____________/^^\____
+
+After a loud voice, Whisper skips a soft voice in the same window. The speech spans of a chunk are
+therefore raised to one level before the features. The level changes gradually in the pauses. Speech
+is never attenuated, and the samples of the chunk are unchanged.
+"""
+
+from typing import Final
+
+import numpy as np
+
+from whisperbatch.types import Chunk, Samples
+
+FRAME: Final = 512  # samples (32 ms) in one measurement of the level
+LOUD: Final = 90  # percentile of the levels of a span that is the level of its speech
+MARGIN: Final = 6.0  # decibels: difference between two spans that remains
+MAX_GAIN: Final = 30.0  # decibels
+MIN_LEVEL: Final = -100.0  # dBFS of a silent span
+
+
+def levelled(chunk: Chunk) -> Samples:
+    """Return the samples of a chunk with speech spans of similar levels.
+
+    If no span is more than `MARGIN` softer than the loudest span, the chunk's own samples are
+    returned. Samples can exceed the range from -1 to 1.
+    """
+    spans = [(chunk.chunk_time(span.start), chunk.chunk_time(span.end)) for span in chunk.speech]
+    levels = np.array([_level(chunk.samples[start:end]) for start, end in spans])
+    gains = np.clip(levels.max(initial=MIN_LEVEL) - MARGIN - levels, 0.0, MAX_GAIN)
+    if not gains.any():
+        return chunk.samples
+    decibels = np.interp(
+        np.arange(len(chunk.samples)),
+        [border for span in spans for border in span],
+        np.repeat(gains, 2),
+    )
+    factors: Samples = (10 ** (decibels / 20)).astype(np.float32)
+    return chunk.samples * factors
+
+
+def _level(samples: Samples) -> float:
+    """Return the level of a span in dBFS: the level of its loud frames."""
+    frame = min(FRAME, max(len(samples), 1))
+    frames = samples[: len(samples) // frame * frame].reshape(-1, frame)
+    powers = np.einsum("ij,ij->i", frames, frames) / frame
+    power = np.percentile(powers, LOUD) if len(powers) else 0.0
+    return max(float(10 * np.log10(max(power, 1e-30))), MIN_LEVEL)

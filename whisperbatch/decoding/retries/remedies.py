@@ -1,0 +1,82 @@
+"""The remedies for rows that fail their audit: in which order, and which parts they decode.
+
+All remedies except the last are deterministic:
+
+    own_script        only letters of the language's scripts, if the text has other letters
+    beam              beam search, if greedy search produced loops or improbable text
+    split             the chunk in two parts; each part may be split again
+    isolate           uncovered speech as a separate part, between the parts around the speech
+    shift             the same speech at another place in Whisper's window, if too short to split
+    no_repeat_ngram   no n-gram twice, if the text repeats itself
+    sample            sampling at the next temperature, if Whisper's own thresholds fail
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final, Literal, get_args
+
+from whisperbatch.chunking.split import isolate, split_in_two
+from whisperbatch.decoding.audit import Audit
+from whisperbatch.decoding.decoded_row import DecodedRow
+from whisperbatch.decoding.prompts import Context
+from whisperbatch.types import Chunk
+
+MAX_SPLITS: Final = 3  # times that a chunk is split in two: from 30 s down to about 4 s
+
+Remedy = Literal["own_script", "beam", "split", "isolate", "shift", "no_repeat_ngram", "sample"]
+REMEDIES: Final[tuple[Remedy, ...]] = get_args(Remedy)  # in the order in which they are tried
+Step = tuple[Remedy, float]
+"""A remedy and its temperature."""
+
+
+@dataclass(eq=False)
+class AuditedRow:
+    """A decoded row with its audit and the remedies that have not been tried yet."""
+
+    decoded: DecodedRow
+    audit: Audit
+    context: Context
+    remedies: Iterator[Step]
+    splits: int = 0  # times that its chunk was split
+    shifted: bool = False
+
+
+def changes_of_the_chunk(row: AuditedRow) -> Iterator[Remedy]:
+    """Yield the remedies that divide or move the speech of a chunk."""
+    can_split = row.splits < MAX_SPLITS
+    if can_split and split_in_two(row.decoded.chunk, _split_target(row)):
+        yield "split"
+    elif row.audit.uncovered and not row.shifted:
+        yield "shift"
+    if can_split and len(_isolated(row)) > 1:
+        yield "isolate"
+
+
+def parts_of(row: AuditedRow, remedy: Remedy) -> tuple[Chunk, ...]:
+    """Return the parts that a remedy divides the chunk into; none if the remedy keeps the chunk."""
+    if remedy == "split":
+        return split_in_two(row.decoded.chunk, _split_target(row)) or ()
+    return _isolated(row) if remedy == "isolate" else ()
+
+
+def _isolated(row: AuditedRow) -> tuple[Chunk, ...]:
+    """Return the longest uncovered speech and the parts around it; none if no speech is uncovered.
+
+    A split puts the speech at the start of a part. If the rest of this part is louder or clearer,
+    the model may begin there again: a faint voice is decoded only when it is alone.
+    """
+    longest = max(row.audit.uncovered, key=lambda gap: gap.speech, default=None)
+    return isolate(row.decoded.chunk, longest.start, longest.end) if longest else ()
+
+
+def _split_target(row: AuditedRow) -> int:
+    """Return the recording sample near which to split a chunk.
+
+    The target is the start of the longest uncovered speech, so that the lost words begin a row. If
+    there is none, or if it takes more than half of the chunk, the target is the chunk's middle.
+    """
+    chunk = row.decoded.chunk
+    longest = max(row.audit.uncovered, key=lambda gap: gap.speech, default=None)
+    if longest is None or longest.speech > (chunk.end - chunk.start) // 2:
+        return (chunk.start + chunk.end) // 2
+    return longest.start
