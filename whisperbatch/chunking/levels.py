@@ -16,9 +16,9 @@ from whisperbatch.types import Chunk, Samples
 
 FRAME: Final = 512  # samples (32 ms) in one measurement of the level
 LOUD: Final = 90  # percentile of the levels of a span that is the level of its speech
-MARGIN: Final = 6.0  # decibels: difference between two spans that remains
+MARGIN: Final = 3.0  # decibels: difference between two spans that remains
 MAX_GAIN: Final = 30.0  # decibels
-MIN_LEVEL: Final = -100.0  # dBFS of a silent span
+MIN_POWER: Final = 1e-10  # mean square of a silent span: -100 dB
 
 
 def levelled(chunk: Chunk) -> Samples:
@@ -29,7 +29,7 @@ def levelled(chunk: Chunk) -> Samples:
     """
     spans = [(chunk.chunk_time(span.start), chunk.chunk_time(span.end)) for span in chunk.speech]
     levels = np.array([_level(chunk.samples[start:end]) for start, end in spans])
-    gains = np.clip(levels.max(initial=MIN_LEVEL) - MARGIN - levels, 0.0, MAX_GAIN)
+    gains = np.clip(levels.max(initial=-np.inf) - MARGIN - levels, 0.0, MAX_GAIN)
     if not gains.any():
         return chunk.samples
     decibels = np.interp(
@@ -43,8 +43,7 @@ def levelled(chunk: Chunk) -> Samples:
 
 def _level(samples: Samples) -> float:
     """Return the level of a span in dBFS: the level of its loud frames."""
-    frame = min(FRAME, max(len(samples), 1))
+    frame = min(FRAME, len(samples))
     frames = samples[: len(samples) // frame * frame].reshape(-1, frame)
     powers = np.einsum("ij,ij->i", frames, frames) / frame
-    power = np.percentile(powers, LOUD) if len(powers) else 0.0
-    return max(float(10 * np.log10(max(power, 1e-30))), MIN_LEVEL)
+    return float(10 * np.log10(max(np.percentile(powers, LOUD), MIN_POWER)))

@@ -1,7 +1,8 @@
 """Make new chunks from a chunk.
 
-`split_in_two`, `isolate` and `shift` make the chunks of a retry. Code-switching uses `cut_out`: it
-makes language windows from a chunk, and splits a chunk where the language changes.
+`split_in_two`, `isolate`, `cut_at_pauses` and `shift` make the chunks of a retry. Code-switching
+uses `cut_out`: it makes language windows from a chunk, and splits a chunk where the language
+changes.
 """
 
 from collections.abc import Sequence
@@ -81,6 +82,41 @@ def isolate(chunk: Chunk, start: int, end: int) -> tuple[Chunk, ...]:
         for first, last in pairwise(borders)
         if _parts_within(chunk.speech, first, last)
     )
+
+
+def cut_at_pauses(chunk: Chunk, stretches: Sequence[SpeechSpan]) -> tuple[Chunk, ...]:
+    """Split a chunk at every pause in some stretches, and before and after the stretches.
+
+        speech       [====] [===] [====] [===] [=====]
+        stretches                    [-------]
+        parts        [----------] [----] [---] [-----]
+
+    Args:
+        chunk: the chunk.
+        stretches: in samples of the recording.
+
+    Returns:
+        The parts, each with at least `MIN_SPEECH` samples of speech unless the chunk has less. A
+        pause between two parts is in neither part. A single part is the whole chunk.
+    """
+    groups: list[list[SpeechSpan]] = []
+    joined = False  # whether the last span is outside all stretches
+    for span in chunk.speech:
+        outside = not any(span.within(stretch.start, stretch.end).length for stretch in stretches)
+        if groups and (_is_short(groups[-1]) or (joined and outside)):
+            groups[-1].append(span)
+        else:
+            groups.append([span])
+        joined = outside
+    if len(groups) > 1 and _is_short(groups[-1]):
+        groups[-2] += groups.pop()
+    if len(groups) == 1:
+        return (chunk,)
+    return tuple(cut_out(chunk, group[0].start, group[-1].end) for group in groups)
+
+
+def _is_short(spans: Sequence[SpeechSpan]) -> bool:
+    return sum(span.length for span in spans) < MIN_SPEECH
 
 
 def cut_out(chunk: Chunk, start: int, end: int) -> Chunk:

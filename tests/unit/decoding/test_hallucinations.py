@@ -208,3 +208,30 @@ def test_words_keep_their_times_around_a_loop() -> None:
     starts = {word.text.strip(): to_seconds(word.start) for word in words}
     for spoken in SPOKEN:
         assert starts[spoken.word] == pytest.approx(spoken.start, abs=0.41)
+
+
+@pytest.mark.parametrize(
+    ("avg_logprob", "no_speech_prob", "removed"),
+    [(-0.9, 0.75, True), (-1.3, 0.35, True), (-0.9, 0.65, False), (-0.5, 0.99, False)],
+)
+@pytest.mark.parametrize("seconds", [2.0, 4.0])
+def test_doubtful_text_on_little_speech_is_removed(
+    avg_logprob: float, no_speech_prob: float, removed: bool, seconds: float
+) -> None:
+    spoken = sentence("yes of course", 0.0)
+    fault = always([word.word for word in spoken], avg_logprob, no_speech_prob)
+    [result] = decode(word_engine(spoken, fault), chunk([(0.0, seconds)]), coverage_threshold=None)
+    expected = removed and seconds < 3
+    assert text(result) == ("" if expected else "yes of course")
+    assert [o.reason for o in result.omissions] == (["no speech"] if expected else [])
+
+
+@pytest.mark.parametrize("threshold", ["no_speech_threshold", "log_prob_threshold"])
+def test_text_on_little_speech_is_not_doubtful_without_a_threshold(threshold: str) -> None:
+    spoken = sentence("yes of course", 0.0)
+    fault = always([word.word for word in spoken], -0.9, 0.75)
+    row = chunk([(0.0, 2.0)])
+    options = {threshold: None, "coverage_threshold": None}
+    [result] = decode(word_engine(spoken, fault), row, **options)
+    is_silence = threshold == "log_prob_threshold"  # then the no-speech probability alone decides
+    assert text(result) == ("" if is_silence else "yes of course")

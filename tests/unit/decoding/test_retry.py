@@ -299,3 +299,34 @@ def test_the_retries_of_a_chunk_do_not_depend_on_other_chunks() -> None:
         assert text(result) == texts[number]
         calls = {(call.start, call.end, call.options) for call in alone.calls}
         assert calls <= {(call.start, call.end, call.options) for call in together.calls}
+
+
+@pytest.mark.parametrize(
+    ("first", "alone", "used"),
+    [(-0.2, -0.85, True), (-0.2, -0.95, False), (-0.98, -0.95, True), (-0.93, -0.95, False)],
+)
+def test_new_text_for_speech_without_text_must_be_probable(
+    first: float, alone: float, used: bool
+) -> None:
+    """The later half has no text at first; alone, it has a text with another log-probability."""
+
+    def later_half_alone(call: Call, words: Sequence[str]) -> DecodedWords:
+        if call.start >= 3.5:
+            return DecodedWords(words, alone)
+        return DecodedWords(words[: len(EARLY)], first)
+
+    [result] = decode(word_engine(SPOKEN, later_half_alone), chunk(SPANS))
+    early = " ".join(word.word for word in EARLY)
+    assert text(result) == (TEXT if used else early)
+    assert [omission.reason for omission in result.omissions] == ([] if used else ["missed"])
+
+
+def test_improbable_text_for_speech_that_had_text_stays() -> None:
+    """A split that adds no new text needs no higher probability: the audit alone compares."""
+
+    def repeats(call: Call, words: Sequence[str]) -> DecodedWords:
+        whole = call.end - call.start > 5
+        return DecodedWords([*words, *words, *words] if whole else words, -0.2 if whole else -0.9)
+
+    [result] = decode(word_engine(SPOKEN, repeats), chunk(SPANS))
+    assert text(result) == TEXT

@@ -6,6 +6,7 @@ All remedies except the last are deterministic:
     beam              beam search, if greedy search produced loops or improbable text
     split             the chunk in two parts; each part may be split again
     isolate           uncovered speech as a separate part, between the parts around the speech
+    pieces            each phrase of uncovered or repeated speech as a separate part
     shift             the same speech at another place in Whisper's window, if too short to split
     no_repeat_ngram   no n-gram twice, if the text repeats itself
     sample            sampling at the next temperature, if Whisper's own thresholds fail
@@ -15,15 +16,18 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final, Literal, get_args
 
-from whisperbatch.chunking.split import isolate, split_in_two
+from whisperbatch.chunking.split import cut_at_pauses, isolate, split_in_two
 from whisperbatch.decoding.audit import Audit
-from whisperbatch.decoding.decoded_row import DecodedRow
+from whisperbatch.decoding.decoded_row import DecodedRow, normalize_words
+from whisperbatch.decoding.loops import find_repeats
 from whisperbatch.decoding.prompts import Context
-from whisperbatch.types import Chunk
+from whisperbatch.types import Chunk, SpeechSpan
 
 MAX_SPLITS: Final = 3  # times that a chunk is split in two: from 30 s down to about 4 s
 
-Remedy = Literal["own_script", "beam", "split", "isolate", "shift", "no_repeat_ngram", "sample"]
+Remedy = Literal[
+    "own_script", "beam", "split", "isolate", "pieces", "shift", "no_repeat_ngram", "sample"
+]
 REMEDIES: Final[tuple[Remedy, ...]] = get_args(Remedy)  # in the order in which they are tried
 Step = tuple[Remedy, float]
 """A remedy and its temperature."""
@@ -50,13 +54,24 @@ def changes_of_the_chunk(row: AuditedRow) -> Iterator[Remedy]:
         yield "shift"
     if can_split and len(_isolated(row)) > 1:
         yield "isolate"
+    if can_split and len(_pieces(row)) > max(len(_isolated(row)), 1):
+        yield "pieces"
 
 
 def parts_of(row: AuditedRow, remedy: Remedy) -> tuple[Chunk, ...]:
     """Return the parts that a remedy divides the chunk into; none if the remedy keeps the chunk."""
     if remedy == "split":
         return split_in_two(row.decoded.chunk, _split_target(row)) or ()
-    return _isolated(row) if remedy == "isolate" else ()
+    if remedy == "isolate":
+        return _isolated(row)
+    return _pieces(row) if remedy == "pieces" else ()
+
+
+def splits_after(row: AuditedRow, remedy: Remedy) -> int:
+    """Return how often the chunk of a part was split. Pieces are not split again."""
+    if remedy == "pieces":
+        return MAX_SPLITS
+    return row.splits + (remedy in ("split", "isolate"))
 
 
 def _isolated(row: AuditedRow) -> tuple[Chunk, ...]:
@@ -67,6 +82,20 @@ def _isolated(row: AuditedRow) -> tuple[Chunk, ...]:
     """
     longest = max(row.audit.uncovered, key=lambda gap: gap.speech, default=None)
     return isolate(row.decoded.chunk, longest.start, longest.end) if longest else ()
+
+
+def _pieces(row: AuditedRow) -> tuple[Chunk, ...]:
+    """Return the phrases of uncovered and repeated speech, and the parts between them.
+
+    The model can skip several voices or announcements in a row. It repeats the text of an
+    announcement too often or too rarely, if the announcement is repeated.
+    """
+    words = row.decoded.words
+    loops = row.audit.repetitive or row.audit.too_fast
+    repeats = find_repeats(normalize_words(words)) if loops else []
+    stretches = [SpeechSpan(gap.start, gap.end) for gap in row.audit.uncovered]
+    stretches += [SpeechSpan(words[r.start].start, words[r.end - 1].end) for r in repeats]
+    return cut_at_pauses(row.decoded.chunk, stretches) if stretches else ()
 
 
 def _split_target(row: AuditedRow) -> int:

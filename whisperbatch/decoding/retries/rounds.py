@@ -31,6 +31,7 @@ from whisperbatch.decoding.retries.remedies import (
     Step,
     changes_of_the_chunk,
     parts_of,
+    splits_after,
 )
 from whisperbatch.decoding.retries.work import RetryBudget, report_limit, request_work
 from whisperbatch.decoding.row_decoder import RowDecoder, RowRequest, retry_key
@@ -152,7 +153,7 @@ class Retry:
         """Replace the rows whose new text is better."""
         for attempt in chunk.tries:
             row, (remedy, _) = attempt.row, attempt.step
-            splits = row.splits + (remedy in ("split", "isolate"))
+            splits = splits_after(row, remedy)
             shifted = row.shifted or remedy == "shift"
             new_rows = [
                 self._audited(
@@ -186,11 +187,12 @@ class Retry:
             attempt.decoded[number] = decoded
 
     def _work(self, row: AuditedRow, step: Step) -> int:
-        """Return the work of a remedy; each part of a split can have the work of the whole row."""
+        """Return the work of a remedy: of all parts, if it divides the chunk."""
         remedy, temperature = step
         hypotheses = self._options.best_of if temperature else self._beams(remedy)
-        work = request_work(row.decoded.chunk, hypotheses, self._options.max_new_tokens)
-        return work * {"split": 2, "isolate": 3}.get(remedy, 1)
+        chunks = parts_of(row, remedy) or (row.decoded.chunk,)
+        max_new_tokens = self._options.max_new_tokens
+        return sum(request_work(chunk, hypotheses, max_new_tokens) for chunk in chunks)
 
     def _remedies(self, row: AuditedRow) -> Iterator[Step]:
         """Yield the remedies for a row in order.
