@@ -109,7 +109,8 @@ def cut_at_pauses(chunk: Chunk, stretches: Sequence[SpeechSpan]) -> tuple[Chunk,
             groups.append([span])
         joined = outside
     if len(groups) > 1 and _is_short(groups[-1]):
-        groups[-2] += groups.pop()
+        short = groups.pop()
+        groups[-1] += short
     if len(groups) == 1:
         return (chunk,)
     return tuple(cut_out(chunk, group[0].start, group[-1].end) for group in groups)

@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from whisperbatch.chunking.split import cut_out, isolate, shift, split_in_two
+from whisperbatch.chunking.split import cut_at_pauses, cut_out, isolate, shift, split_in_two
 from whisperbatch.types import WINDOW, Chunk, SpeechSpan, to_samples
 
 
@@ -140,3 +140,53 @@ def test_isolated_speech_at_an_end_of_the_chunk_makes_two_parts() -> None:
     assert len(isolate(whole, 0, to_samples(3))) == 2
     assert len(isolate(whole, to_samples(5), to_samples(7))) == 2
     assert len(isolate(whole, 0, to_samples(7))) == 1
+
+
+def seconds(start: float, end: float) -> SpeechSpan:
+    return SpeechSpan(to_samples(start), to_samples(end))
+
+
+def test_a_chunk_is_cut_at_each_pause_of_a_stretch_and_around_the_stretch() -> None:
+    chunk = make_chunk((0, 2), (3, 5), (6, 8), (9, 11), (12, 14), (15, 17))
+    parts = cut_at_pauses(chunk, [seconds(6.5, 10)])
+    assert [speech_times(part) for part in parts] == [
+        [(0, 2), (3, 5)],
+        [(6, 8)],
+        [(9, 11)],
+        [(12, 14), (15, 17)],
+    ]
+    for part in parts:
+        check_samples(part)
+
+
+def test_short_phrases_are_not_cut_off() -> None:
+    chunk = make_chunk((0, 2), (3, 3.5), (4, 4.8), (5, 6), (7, 7.2))
+    parts = cut_at_pauses(chunk, [seconds(3, 8)])
+    assert [speech_times(part) for part in parts] == [
+        [(0, 2)],
+        [(3, 3.5), (4, 4.8)],
+        [(5, 6), (7, 7.2)],
+    ]
+
+
+def test_a_chunk_without_pauses_in_the_stretches_is_not_cut() -> None:
+    chunk = make_chunk((0, 9))
+    assert cut_at_pauses(chunk, [seconds(2, 5)]) == (chunk,)
+    chunk = make_chunk((0, 4), (5, 9))
+    assert cut_at_pauses(chunk, []) == (chunk,)
+    assert cut_at_pauses(chunk, [seconds(4.2, 4.8)]) == (chunk,)
+
+
+@given(chunks(), st.lists(st.tuples(st.floats(0, 1), st.floats(0, 1)), max_size=3))
+def test_cut_at_pauses_keeps_all_speech(chunk: Chunk, fractions: list[tuple[float, float]]) -> None:
+    length = chunk.end - chunk.start
+    stretches = [
+        SpeechSpan(chunk.start + round(min(pair) * length), chunk.start + round(max(pair) * length))
+        for pair in fractions
+    ]
+    parts = cut_at_pauses(chunk, stretches)
+    assert [span for part in parts for span in part.speech] == list(chunk.speech)
+    if len(parts) > 1:
+        for part in parts:
+            assert sum(span.length for span in part.speech) >= to_samples(1)
+            check_samples(part)

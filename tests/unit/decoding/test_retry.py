@@ -330,3 +330,54 @@ def test_improbable_text_for_speech_that_had_text_stays() -> None:
 
     [result] = decode(word_engine(SPOKEN, repeats), chunk(SPANS))
     assert text(result) == TEXT
+
+
+ANNOUNCEMENT = "please hold the line you are next"
+STARTS = (0.0, 4.0, 8.0, 12.0)
+PHRASES = [word for start in STARTS for word in sentence(ANNOUNCEMENT, start)]
+PHRASE_SPANS = [(start, start + 2.8) for start in STARTS]
+
+
+def is_one_phrase(call: Call) -> bool:
+    return call.end - call.start < 4
+
+
+def test_a_repeated_announcement_is_kept_as_often_as_it_is_spoken() -> None:
+    """With several announcements in a row, the text repeats more often than the speech."""
+
+    def loops(call: Call, words: Sequence[str]) -> DecodedWords:
+        return DecodedWords(words if is_one_phrase(call) else ANNOUNCEMENT.split() * 12)
+
+    [result] = decode(word_engine(PHRASES, loops), chunk(PHRASE_SPANS))
+    assert text(result) == " ".join([ANNOUNCEMENT] * 4)
+    assert result.omissions == ()
+
+
+def test_several_voices_that_are_only_decoded_alone_are_decoded_alone() -> None:
+    def empty(call: Call, words: Sequence[str]) -> DecodedWords:
+        return DecodedWords(words if is_one_phrase(call) else ())
+
+    [result] = decode(word_engine(PHRASES, empty), chunk(PHRASE_SPANS))
+    assert text(result) == " ".join([ANNOUNCEMENT] * 4)
+    assert result.omissions == ()
+
+
+def test_speech_with_text_stays_together_when_other_speech_is_decoded_in_pieces() -> None:
+    """The first two phrases have text; the last two are decoded only if each is alone."""
+
+    def early_only(call: Call, words: Sequence[str]) -> DecodedWords:
+        if is_one_phrase(call) and call.start >= 7:
+            return DecodedWords(words)
+        return DecodedWords(words[:14] if call.start < 7 else ())
+
+    engine = word_engine(PHRASES, early_only)
+    [result] = decode(engine, chunk(PHRASE_SPANS))
+    assert [round(segment.start) for segment in segments(result)] == [0, 4, 8, 12]
+    assert result.omissions == ()
+
+
+def test_pieces_are_not_divided_again() -> None:
+    engine = word_engine(PHRASES, lambda *_: DecodedWords(()))
+    [result] = decode(engine, chunk(PHRASE_SPANS))
+    assert [omission.reason for omission in result.omissions] == ["missed"]
+    assert len(engine.calls) <= 15
