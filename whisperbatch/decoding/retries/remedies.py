@@ -7,6 +7,7 @@ All remedies except the last are deterministic:
     split             the chunk in two parts; each part may be split again
     isolate           uncovered speech as a separate part, between the parts around the speech
     pieces            each phrase of uncovered or repeated speech as a separate part
+    phrases           each phrase of the chunk as a separate part
     shift             the same speech at another place in Whisper's window, if too short to split
     no_repeat_ngram   no n-gram twice, if the text repeats itself
     sample            sampling at the next temperature, if Whisper's own thresholds fail
@@ -26,9 +27,18 @@ from whisperbatch.types import Chunk, SpeechSpan
 MAX_SPLITS: Final = 3  # times that a chunk is split in two: from 30 s down to about 4 s
 
 Remedy = Literal[
-    "own_script", "beam", "split", "isolate", "pieces", "shift", "no_repeat_ngram", "sample"
+    "own_script",
+    "beam",
+    "split",
+    "isolate",
+    "pieces",
+    "phrases",
+    "shift",
+    "no_repeat_ngram",
+    "sample",
 ]
 REMEDIES: Final[tuple[Remedy, ...]] = get_args(Remedy)  # in the order in which they are tried
+ISOLATIONS: Final[tuple[Remedy, ...]] = ("isolate", "pieces", "phrases")  # each has more parts
 Step = tuple[Remedy, float]
 """A remedy and its temperature."""
 
@@ -52,25 +62,35 @@ def changes_of_the_chunk(row: AuditedRow) -> Iterator[Remedy]:
         yield "split"
     elif row.audit.uncovered and not row.shifted:
         yield "shift"
-    if can_split and len(_isolated(row)) > 1:
-        yield "isolate"
-    if can_split and len(_pieces(row)) > max(len(_isolated(row)), 1):
-        yield "pieces"
+    if row.splits > MAX_SPLITS:
+        return
+    parts = 1
+    for remedy in ISOLATIONS[0 if can_split else 1 :]:
+        if len(parts_of(row, remedy)) > parts:
+            parts = len(parts_of(row, remedy))
+            yield remedy
 
 
 def parts_of(row: AuditedRow, remedy: Remedy) -> tuple[Chunk, ...]:
     """Return the parts that a remedy divides the chunk into; none if the remedy keeps the chunk."""
-    if remedy == "split":
-        return split_in_two(row.decoded.chunk, _split_target(row)) or ()
-    if remedy == "isolate":
-        return _isolated(row)
-    return _pieces(row) if remedy == "pieces" else ()
+    match remedy:
+        case "split":
+            return split_in_two(row.decoded.chunk, _split_target(row)) or ()
+        case "isolate":
+            return _isolated(row)
+        case "pieces":
+            return cut_at_pauses(row.decoded.chunk, _faulty_stretches(row))
+        case "phrases" if _faulty_stretches(row):
+            chunk = row.decoded.chunk
+            return cut_at_pauses(chunk, [SpeechSpan(chunk.start, chunk.end)])
+        case _:
+            return ()
 
 
 def splits_after(row: AuditedRow, remedy: Remedy) -> int:
-    """Return how often the chunk of a part was split. Pieces are not split again."""
-    if remedy == "pieces":
-        return MAX_SPLITS
+    """Return how often the chunk of a part was split. Phrases are not split again."""
+    if remedy in ("pieces", "phrases"):
+        return MAX_SPLITS + 1
     return row.splits + (remedy in ("split", "isolate"))
 
 
@@ -84,18 +104,17 @@ def _isolated(row: AuditedRow) -> tuple[Chunk, ...]:
     return isolate(row.decoded.chunk, longest.start, longest.end) if longest else ()
 
 
-def _pieces(row: AuditedRow) -> tuple[Chunk, ...]:
-    """Return the phrases of uncovered and repeated speech, and the parts between them.
+def _faulty_stretches(row: AuditedRow) -> list[SpeechSpan]:
+    """Return the stretches of uncovered and of repeated speech.
 
-    The model can skip several voices or announcements in a row. It repeats the text of an
-    announcement too often or too rarely, if the announcement is repeated.
+    The model can skip several voices in a row. If an announcement is repeated, the model repeats
+    its text too often or too rarely.
     """
     words = row.decoded.words
     loops = row.audit.repetitive or row.audit.too_fast
     repeats = find_repeats(normalize_words(words)) if loops else []
     stretches = [SpeechSpan(gap.start, gap.end) for gap in row.audit.uncovered]
-    stretches += [SpeechSpan(words[r.start].start, words[r.end - 1].end) for r in repeats]
-    return cut_at_pauses(row.decoded.chunk, stretches) if stretches else ()
+    return stretches + [SpeechSpan(words[r.start].start, words[r.end - 1].end) for r in repeats]
 
 
 def _split_target(row: AuditedRow) -> int:
