@@ -12,6 +12,7 @@ In 427 chunks of prompts and read speech in five languages (model base), the lon
 speech was 3 to 16 s if words were lost, and at most 1.25 s otherwise.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -165,6 +166,21 @@ def is_silent(decoded: DecodedRow, options: Options) -> bool:
         options.log_prob_threshold is None
         or decoded.hypothesis.avg_logprob < options.log_prob_threshold
     )
+
+
+def doubt_beyond_thresholds(decoded: DecodedRow, options: Options) -> float:
+    """Return how far Whisper's two measures together are beyond their thresholds.
+
+    The doubt is the no-speech probability minus the average log-probability. Either value alone is
+    a weak sign, because one value may be far beyond its threshold and the other just below.
+
+    Returns:
+        The doubt minus the doubt at both thresholds; minus infinity if a threshold is off.
+    """
+    if options.no_speech_threshold is None or options.log_prob_threshold is None:
+        return -math.inf
+    doubt = decoded.hypothesis.no_speech_prob - decoded.hypothesis.avg_logprob
+    return doubt - (options.no_speech_threshold - options.log_prob_threshold)
 
 
 def find_uncovered_speech(decoded: DecodedRow, options: Options) -> tuple[UncoveredSpeech, ...]:

@@ -12,6 +12,7 @@ from typing import Final
 from whisperbatch.decoding.audit import (
     MAX_SILENT_SPEECH,
     covered_until,
+    doubt_beyond_thresholds,
     exceeds,
     find_uncovered_speech,
     is_silent,
@@ -174,16 +175,11 @@ def _hallucinated_words(decoded: DecodedRow, options: Options) -> Iterator[Findi
 def _is_doubtful(decoded: DecodedRow, options: Options) -> bool:
     """Return whether text on little speech is doubtful by the sum of Whisper's two measures.
 
-    Whisper's silence rule needs two values beyond their thresholds. On little speech, their sum
-    decides: one value can be far beyond its threshold and the other just below. On base, with
-    chunks of at most 3 s, one of 121 texts on speech in five languages was doubtful (a wrong word);
-    in noise, 9 of 11 texts without a right word were doubtful.
+    On base, with chunks of at most 3 s, one of 121 texts on speech in five languages was doubtful
+    (a wrong word).
     """
-    if options.no_speech_threshold is None or options.log_prob_threshold is None:
-        return False
-    doubt = decoded.hypothesis.no_speech_prob - decoded.hypothesis.avg_logprob
-    limit = options.no_speech_threshold - options.log_prob_threshold
-    return doubt > limit and speech_seconds(decoded.chunk.speech) < MAX_SILENT_SPEECH
+    little = speech_seconds(decoded.chunk.speech) < MAX_SILENT_SPEECH
+    return little and doubt_beyond_thresholds(decoded, options) > 0
 
 
 def _coverage(decoded: DecodedRow) -> float:

@@ -302,20 +302,29 @@ def test_the_retries_of_a_chunk_do_not_depend_on_other_chunks() -> None:
 
 
 @pytest.mark.parametrize(
-    ("first", "alone", "used"),
-    [(-0.2, -0.85, True), (-0.2, -0.95, False), (-0.98, -0.95, True), (-0.93, -0.95, False)],
+    ("avg_logprob", "no_speech_prob", "options", "used"),
+    [
+        (-0.9, 0.1, {}, True),
+        (-0.9, 0.3, {}, False),
+        (-0.5, 0.5, {}, True),
+        (-0.5, 0.7, {}, False),
+        (-0.9, 0.3, {"log_prob_threshold": -1.2}, True),
+        (-0.9, 0.3, {"no_speech_threshold": 0.9}, True),
+        (-0.9, 0.3, {"log_prob_threshold": None}, True),
+        (-0.9, 0.3, {"no_speech_threshold": None}, True),
+    ],
 )
 def test_new_text_for_speech_without_text_must_be_probable(
-    first: float, alone: float, used: bool
+    avg_logprob: float, no_speech_prob: float, options: dict[str, float | None], used: bool
 ) -> None:
-    """The later half has no text at first; alone, it has a text with another log-probability."""
+    """The later half has no text at first."""
 
     def later_half_alone(call: Call, words: Sequence[str]) -> DecodedWords:
         if call.start >= 3.5:
-            return DecodedWords(words, alone)
-        return DecodedWords(words[: len(EARLY)], first)
+            return DecodedWords(words, avg_logprob, no_speech_prob)
+        return DecodedWords(words[: len(EARLY)])
 
-    [result] = decode(word_engine(SPOKEN, later_half_alone), chunk(SPANS))
+    [result] = decode(word_engine(SPOKEN, later_half_alone), chunk(SPANS), **options)
     early = " ".join(word.word for word in EARLY)
     assert text(result) == (TEXT if used else early)
     assert [omission.reason for omission in result.omissions] == ([] if used else ["missed"])
