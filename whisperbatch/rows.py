@@ -8,8 +8,8 @@ import numpy as np
 import numpy.typing as npt
 from typing_extensions import Self
 
-from whisperbatch.chunking.levels import levelled
 from whisperbatch.errors import WhisperBatchError
+from whisperbatch.features.levels import levelled
 from whisperbatch.protocols import Encoded, FeatureExtractor
 from whisperbatch.recording import Decision, RecordingState
 from whisperbatch.types import WINDOW_FRAMES, Chunk, Features, LanguageScores

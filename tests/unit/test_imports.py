@@ -22,7 +22,7 @@ ALLOWED: Final = {
     "types": {"text"},
     "protocols": {"options", "types"},
     "recording": {"errors", "types"},
-    "rows": {"errors", "protocols", "recording", "types"},
+    "rows": {"errors", "features", "protocols", "recording", "types"},
     "segmentation": {"options", "recording", "rows", "text", "types"},
     "batching": {"errors", "recording", "rows"},
     "prefetch": set[str](),

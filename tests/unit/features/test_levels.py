@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from whisperbatch.chunking.levels import FRAME, MARGIN, MAX_GAIN, levelled
+from whisperbatch.features.levels import FRAME, MARGIN, MAX_GAIN, levelled
 from whisperbatch.types import Chunk, Samples, SpeechSpan, to_samples
 
 
