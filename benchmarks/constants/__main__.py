@@ -13,12 +13,13 @@ are best at 0 (benchmarks/constants/figures.py):
     sequence, decision rows and recordings with the wrong language (a multilingual model)
     vad, filter        speech that is rejected, in %; other sound that is accepted
     run, context       word errors, in %; speech that is more than 0.5 s from every word
-    segments           segments that end no sentence, in %; sentences that end no segment
+    segments, phrases  segments that end no sentence, in %; sentences that end no segment
+    switching          speech in the wrong language, in % (a multilingual model)
     detect             recordings whose language is detected wrongly, in %
 
 The recordings are those of `benchmarks.corpora`, with an even seed (development) and an odd seed
-(test). They are decoded once; all checks but the last four kinds use the same rows, which are kept
-in `.cache/constants` together with the figures. A stopped run continues.
+(test). They are decoded once for the first two groups of kinds. The rows and all figures are kept
+in `.cache/constants`, so a stopped run continues.
 """
 
 import argparse

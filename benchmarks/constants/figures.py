@@ -65,5 +65,10 @@ TITLES: Final = {  # kind: first figure, second figure
     "decision": ("recordings with the wrong language", ""),
     "vad": ("speech rejected", "other sound accepted"),
     "filter": ("rejected speech not passed", "other sound passed"),
+    "context": ("word errors", "lost speech"),
+    "segments": ("segments that end no sentence", "sentences that end no segment"),
+    "phrases": ("phrases that end no sentence", "sentences that end no phrase"),
+    "switching": ("speech in the wrong language", ""),
+    "detect": ("recordings with the wrong language", ""),
     "run": ("word errors", "lost speech"),
 }

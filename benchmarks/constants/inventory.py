@@ -25,6 +25,39 @@ OPTION: Final = "options."  # the key of an option begins with it
 OPTIONS: Final = Options(beam_size=1)
 
 
+# Constants without a check, and why no measurement of speech could choose their value.
+UNCHECKED: Final = {
+    "chunking.spans.MIN_POWER": "floor of a logarithm",
+    "chunking.split.ENERGY_FRAME": "resolution",
+    "decoding.engine_options.MIN_TEXT_TOKENS": "check of the user's input",
+    "decoding.prompt_leakage.MIN_RUN": "cost: no text is removed before a second decoding",
+    "decoding.prompts.DECODER_TOKENS": "format of Whisper",
+    "decoding.prompts.START_TOKENS": "format of Whisper",
+    "decoding.tokenizer.TIMESTAMP_STEP": "format of Whisper",
+    "decoding.tokenizer.TIMESTAMP_TOKENS": "format of Whisper",
+    "decoding.work.REQUEST_WORK": "cost",
+    "decoding.work.WORK_PER_CHUNK": "cost",
+    "decoding.work.WORK_PER_SECOND": "cost",
+    "decoding.work.MAX_FREE_HYPOTHESES": "cost",
+    "language.code_switching.WAITING_ROWS": "latency",
+    "language.windows.BATCH_SIZE": "cost",
+    "language.windows.FRAME_MULTIPLE": "cost",
+    "second_opinion.filter.SPECTRUM_FRAME": "resolution",
+    "second_opinion.filter.SPECTRUM_HOP": "resolution",
+    "second_opinion.filter.BAND": "band of a telephone",
+    "second_opinion.stage.MAX_HELD": "latency",
+    "second_opinion.stage.ENCODER_PADDING": "cost",
+    "second_opinion.stretches.MIN_POWER": "floor of a logarithm",
+    "vad.framing.FRAME": "format of Silero",
+    "vad.framing.BLOCK": "cost and latency",
+    "vad.gain_control.MIN_POWER": "floor of a logarithm",
+    "vad.gain_control.CONTEXT_BLOCKS": "contains LEVEL_FRAMES and SMOOTHING_FRAMES",
+    "vad.silero.CONTEXT": "format of Silero",
+    "vad.silero.CELLS": "format of Silero",
+    "rows.WINDOW_STEP": "cost",
+}
+
+
 @dataclass(frozen=True, slots=True)
 class Constant:
     """A constant of whisperbatch.
@@ -33,12 +66,14 @@ class Constant:
         module: name of its module, without "whisperbatch.".
         name: name of the constant.
         value: its value.
+        source: the expression of the value.
         meaning: its comment; may be empty.
     """
 
     module: str
     name: str
     value: Number | tuple[Number, ...]
+    source: str
     meaning: str
 
     @property
@@ -68,7 +103,8 @@ def _of(path: Path) -> Iterator[Constant]:
         value = getattr(import_module(f"whisperbatch.{module}"), node.target.id)
         if _is_number(value) or (isinstance(value, tuple) and all(map(_is_number, value))):
             meaning = _comment(lines, node.lineno - 1, node.end_lineno or node.lineno)
-            yield Constant(module, node.target.id, value, meaning)
+            source = ast.unparse(node.value) if node.value else ""
+            yield Constant(module, node.target.id, value, source, meaning)
 
 
 def _module(path: Path) -> str:

@@ -9,13 +9,14 @@ Each kind has its own recordings (`names_for`).
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Final, TypeAlias
+from typing import Final, Literal, TypeAlias
 
 import whisperbatch as wb
-from benchmarks import corpora, scoring, segments
+from benchmarks import corpora, recordings, scoring, segments
 from benchmarks.constants.figures import Check, Figures
 from benchmarks.constants.inventory import Number, setting
 from benchmarks.constants.sounds import built
+from benchmarks.languages import in_language
 from benchmarks.scoring import TimedWord
 from whisperbatch.types import to_samples
 
@@ -58,6 +59,11 @@ CHECKS: Final = (
         (to_samples(0.15), to_samples(0.6)),
     ),
     Check("segmentation.sentences.FOLLOWING", "segments", (2, 8)),
+    Check("segmentation.phrases.MIN_PAUSE", "phrases", (to_samples(0.2), to_samples(0.8))),
+    Check("segmentation.phrases.MAX_PHRASE", "phrases", (to_samples(7.5), to_samples(30.0))),
+    Check("segmentation.phrases.COMMA_PAUSE", "phrases", (to_samples(0.25), to_samples(1.0))),
+    Check("language.code_switching.SURE_PROBABILITY", "switching", (0.6, 0.95)),
+    Check("language.code_switching.MAX_WINDOW", "switching", (to_samples(2.5), to_samples(10.0))),
     Check("language.windows.MIN_SPEECH", "detect", (0.5, 2.0)),
     Check("language.windows.MIN_SPEECH_FRACTION", "detect", (0.05, 0.2)),
     Check("language.windows.MIN_POWER", "detect", (1e-8, 1e-6)),
@@ -100,11 +106,13 @@ def with_context(asr: wb.Transcriber, name: str) -> Figures:
     return transcribe(asr, name, context=True)
 
 
-def sentence_ends(asr: wb.Transcriber, name: str) -> Figures:
+def sentence_ends(
+    asr: wb.Transcriber, name: str, kind: Literal["sentence", "phrase"] = "sentence"
+) -> Figures:
     """Return how many segments end no sentence, and how many sentences end no segment."""
     _, language, seconds, seed = corpora.parse(name)
     recording = segments.recording_of_sentences(language, seconds, seed)
-    transcript = asr.transcribe(recording.samples, language=language, beam_size=1)
+    transcript = asr.transcribe(recording.samples, language=language, beam_size=1, segments=kind)
     result = segments.compare(recording, transcript.segments, language)
     return Figures(
         result.segments - result.correct,
@@ -112,6 +120,23 @@ def sentence_ends(asr: wb.Transcriber, name: str) -> Figures:
         result.sentences - result.found,
         result.sentences,
     )
+
+
+def phrase_ends(asr: wb.Transcriber, name: str) -> Figures:
+    """Return the figures of `sentence_ends` for phrases."""
+    return sentence_ends(asr, name, "phrase")
+
+
+def switching(asr: wb.Transcriber, name: str) -> Figures:
+    """Return the seconds of speech in segments with the wrong language.
+
+    Only the seconds and the seed of the name count: the recording has all languages.
+    """
+    _, _, seconds, seed = corpora.parse(name)
+    recording = recordings.switching(duration=seconds, seed=seed)
+    transcript = asr.transcribe(recording.samples, multilingual=True, beam_size=1)
+    speech = sum(utterance.end - utterance.start for utterance in recording.utterances)
+    return Figures((1 - in_language(transcript, recording.utterances)) * speech, speech)
 
 
 def detect(asr: wb.Transcriber, name: str) -> Figures:
@@ -124,6 +149,8 @@ KINDS: Final[Mapping[str, Run]] = {
     "run": transcribe,
     "context": with_context,
     "segments": sentence_ends,
+    "phrases": phrase_ends,
+    "switching": switching,
     "detect": detect,
 }
 
@@ -138,7 +165,9 @@ def names_for(kind: str, languages: Sequence[str], seed: int) -> list[str]:
         return [
             f"{voice}:{code}:60:{seed}" for code in languages for voice in ("quieter", "distant")
         ]
-    if kind in ("segments", "context"):
+    if kind == "switching":
+        return [f"prompts:en:300:{seed}"] if len(languages) > 1 else []
+    if kind in ("segments", "phrases", "context"):
         return [f"prompts:{code}:60:{seed}" for code in languages]
     voices = ("hoarse", "whispered", "quieter", "distant", "cafe")
     if len(languages) == 1:

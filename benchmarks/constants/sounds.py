@@ -95,7 +95,10 @@ class RememberingVad:
     def __call__(self, blocks: Iterable[Samples]) -> Iterator[SpeechFrames]:
         """See `protocols.Vad`."""
         samples = np.concatenate(list(blocks))
-        key = (*(getattr(gain_control, name) for name in GAIN), hashlib.sha256(samples.tobytes()).digest())
+        key = (
+            *(getattr(gain_control, name) for name in GAIN),
+            hashlib.sha256(samples.tobytes()).digest(),
+        )
         if key not in self._known:
             frames = [block.probabilities for block in self._vad([samples])]
             self._known[key] = np.concatenate([np.zeros(0, np.float32), *frames])
