@@ -109,7 +109,7 @@ class RememberingVad:
 
 
 @cache
-def _vad() -> Vad:
+def recorded_vad() -> Vad:
     """Return whisperbatch's VAD, which remembers the results of its network."""
     return CalibratedVad(RememberingVad(gain_control.GainControlledVad(SileroVad())))
 
@@ -134,7 +134,7 @@ def filter_errors(recording: Recording, options: Options) -> Figures:
     speech, other = masks(recording, len(samples))
     rejected = _long_runs(speech & ~shipped_speech(recording.name))
     passed = np.zeros(len(samples), bool)
-    for part in find_stretches(samples, _vad(), options)[1]:
+    for part in find_stretches(samples, recorded_vad(), options)[1]:
         passed[part.start : part.end] = True
     return _figures(rejected & ~passed, rejected, other & passed, other)
 
@@ -157,7 +157,7 @@ def masks(recording: Recording, count: int) -> tuple[Mask, Mask]:
 
 
 def _accepted(samples: Samples, options: Options) -> Mask:
-    vad = _vad()
+    vad = recorded_vad()
     probabilities = np.concatenate([frames.probabilities for frames in vad([samples])])
     return np.repeat(probabilities >= options.vad_onset, vad.hop)[: len(samples)]
 
