@@ -9,6 +9,7 @@ Each kind has its own recordings (`names_for`).
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from itertools import cycle
 from typing import Final, Literal, TypeAlias
 
 import whisperbatch as wb
@@ -20,6 +21,7 @@ from benchmarks.languages import in_language
 from benchmarks.scoring import TimedWord
 from whisperbatch.types import to_samples
 
+VOICES: Final = ("hoarse", "whispered", "quieter", "distant")
 Run: TypeAlias = Callable[[wb.Transcriber, str], Figures]
 
 CHECKS: Final = (
@@ -156,23 +158,16 @@ KINDS: Final[Mapping[str, Run]] = {
 
 
 def names_for(kind: str, languages: Sequence[str], seed: int) -> list[str]:
-    """Return the recordings of a kind of check: a minute each.
+    """Return the recordings of a kind of check.
 
-    A run has a normal recording and a difficult voice in each language, detection has soft and
-    distant voices in all languages.
+    A run has a minute of a normal voice and of each difficult voice, in the languages in turn.
     """
     if kind == "detect":
-        return [
-            f"{voice}:{code}:60:{seed}" for code in languages for voice in ("quieter", "distant")
-        ]
+        voices = ("quieter", "distant")
+        return [f"{voice}:{code}:60:{seed}" for code in languages for voice in voices]
     if kind == "switching":
         return [f"prompts:en:300:{seed}"] if len(languages) > 1 else []
     if kind in ("segments", "phrases", "context"):
-        return [f"prompts:{code}:60:{seed}" for code in languages]
-    voices = ("hoarse", "whispered", "quieter", "distant", "cafe")
-    if len(languages) == 1:
-        return [f"{voice}:{languages[0]}:60:{seed}" for voice in ("prompts", *voices)]
-    difficult = [
-        f"{voice}:{code}:60:{seed}" for voice, code in zip(voices, languages, strict=False)
-    ]
-    return [f"prompts:{code}:60:{seed}" for code in languages] + difficult
+        return [f"prompts:{code}:60:{seed}" for code in languages[:2]]
+    pairs = zip(("prompts", *VOICES), cycle(languages), strict=False)
+    return [f"{voice}:{code}:60:{seed}" for voice, code in pairs]
