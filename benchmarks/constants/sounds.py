@@ -35,7 +35,7 @@ Mask = npt.NDArray[np.bool_]
 
 CHECKS: Final = (
     Check("options.vad_onset", "vad", (0.4, 0.7)),
-    Check("vad.calibration.CALIBRATION_WINDOW", "vad", (to_samples(7.5), to_samples(30.0))),
+    Check("vad.calibration.CALIBRATION_WINDOW", "vad", (to_samples(4.0), to_samples(15.0))),
     Check("vad.calibration.TARGET_LOGIT", "vad", (3.0, 5.0)),
     Check("vad.calibration.MIN_SPEECH", "vad", (0.05, 0.2)),
     Check("vad.calibration.CLEAR_SPEECH", "vad", (0.3, 0.7)),
