@@ -3,6 +3,7 @@
 python -m benchmarks.constants                                # base, all languages
 python -m benchmarks.constants --model tiny.en --languages en
 python -m benchmarks.constants --kinds run --constants decoding.retry.MIN_GAIN
+python -m benchmarks.constants --rates                        # letters and tokens per second
 python -m benchmarks.constants --list                         # all constants, with their meaning
 
 Each constant is compared with a lower and a higher value. Two figures say what a value costs; both
@@ -33,7 +34,7 @@ from typing import Final
 
 import whisperbatch as wb
 from benchmarks import corpora, speech
-from benchmarks.constants import languages, rows, runs, sounds
+from benchmarks.constants import languages, rates, rows, runs, sounds
 from benchmarks.constants.figures import TITLES, Check, Figures
 from benchmarks.constants.first_pass import CACHE, VAD_OFF, FirstPass, first_passes
 from benchmarks.constants.inventory import Number, constants, shipped
@@ -100,11 +101,11 @@ class Program:
     def _measures(self, check: Check) -> Iterator[tuple[str, Callable[[Number | None], Figures]]]:
         """Yield each recording, or half of the recordings, and the function that measures it."""
         if check in rows.CHECKS:
-            for first_pass in self._rows():
+            for first_pass in self.rows():
                 yield first_pass.name, partial(rows.measure, check, [first_pass])
         elif check in languages.CHECKS:
             for seed in self._seeds:
-                half = [p for p in self._rows() if p.name.endswith(f":{seed}")]
+                half = [p for p in self.rows() if p.name.endswith(f":{seed}")]
                 yield HALVES[seed], partial(languages.measure, check, half)
         elif check in sounds.CHECKS:
             for name in sound_names(check.kind, self._codes, self._seeds):
@@ -115,7 +116,8 @@ class Program:
                 for name in runs.names_for(check.kind, self._codes, seed):
                     yield name, partial(runs.measure, check, asr, name)
 
-    def _rows(self) -> list[FirstPass]:
+    def rows(self) -> list[FirstPass]:
+        """Return the recordings that are decoded once."""
         if not self._passes:
             names = row_names(self._codes, self._seconds, self._seeds)
             for first_pass in first_passes(self._model, names, self._directory):
@@ -189,6 +191,7 @@ def arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--seconds", type=float, default=120.0, help="of each decoded recording")
     parser.add_argument("--json", type=Path, metavar="out.json")
     parser.add_argument("--results", type=Path, default=CACHE, metavar="DIRECTORY")
+    parser.add_argument("--rates", action="store_true", help="show rates of speech, and stop")
     parser.add_argument("--list", action="store_true", help="list the constants, and stop")
     parsed = parser.parse_args(argv)
     if parsed.json and not parsed.json.parent.is_dir():
@@ -215,6 +218,9 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def evaluate(program: Program, parsed: argparse.Namespace) -> None:
     """Measure and print each check, and write the figures of all recordings as JSON."""
+    if parsed.rates:
+        print(*rates.table(program.rows()), sep="\n")
+        return
     chosen = [c for c in CHECKS if c.kind in parsed.kinds and c.key in parsed.constants]
     values: dict[str, dict[str, dict[str, tuple[float, ...]]]] = {}
     kind = None

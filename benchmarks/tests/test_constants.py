@@ -11,7 +11,7 @@ import pytest
 import whisperbatch as wb
 from benchmarks import corpora
 from benchmarks.constants import __main__ as command
-from benchmarks.constants import first_pass, languages, rows, runs, sounds, truth
+from benchmarks.constants import first_pass, languages, rates, rows, runs, sounds, truth
 from benchmarks.constants.figures import TITLES, Check, Figures
 from benchmarks.constants.first_pass import FirstPass, StoredRow
 from benchmarks.constants.inventory import (
@@ -253,3 +253,11 @@ def test_command_names_a_missing_directory(capsys: pytest.CaptureFixture[str]) -
     with pytest.raises(SystemExit):
         command.main(["--json", "/nowhere/out.json"])
     assert "there is no directory /nowhere" in capsys.readouterr().err
+
+
+def test_rates_count_the_words_of_right_rows() -> None:
+    lines = list(rates.table([recording(SPOKEN, "one small step")]))
+    # 45 letters and 12 tokens in 6 s; the words last as long as each other
+    assert lines[2].startswith("| en | 1 | 7.5 | 7.5 | ")
+    assert "| 2.0 | 12 | 0 (0.0 %) |" in lines[2]
+    assert list(rates.table([])) == lines[:2]
