@@ -19,8 +19,9 @@ are best at 0 (benchmarks/constants/figures.py):
     detect             recordings whose language is detected wrongly, in %
 
 The recordings are those of `benchmarks.corpora`, with an even seed (development) and an odd seed
-(test). They are decoded once for the first two groups of kinds. The rows and all figures are kept
-in `.cache/constants`, so a stopped run continues.
+(test), and for rows three sentences in each of nine languages by other speakers. They are decoded
+once for the first two groups of kinds. The rows and all figures are kept in `.cache/constants`, so
+a stopped run continues.
 """
 
 import argparse
@@ -36,7 +37,14 @@ import whisperbatch as wb
 from benchmarks import corpora, speech
 from benchmarks.constants import languages, rates, rows, runs, sounds
 from benchmarks.constants.figures import TITLES, Check, Figures
-from benchmarks.constants.first_pass import CACHE, VAD_OFF, FirstPass, first_passes
+from benchmarks.constants.first_pass import (
+    CACHE,
+    CLIPS,
+    VAD_OFF,
+    FirstPass,
+    first_passes,
+    language_of,
+)
 from benchmarks.constants.inventory import Number, constants, shipped
 from benchmarks.constants.store import Store
 from benchmarks.lost_speech import nonspeech, turns
@@ -46,6 +54,8 @@ from whisperbatch.errors import WhisperBatchError
 SPEECH: Final = ("prompts", "telephone", *turns.KINDS, "noise_under", "music_under")
 DIFFICULT: Final = ("telephone", "whispered", "hoarse", "quieter", "distant", "cafe", "pumping")
 CHECKS: Final = (*rows.CHECKS, *languages.CHECKS, *sounds.CHECKS, *runs.CHECKS)
+CLIP_LANGUAGES: Final = ("en", "es", "fr", "hi", "it", "ja", "pl", "pt", "zh")
+MIN_TOTAL: Final = 10  # rows or seconds of a language: fewer prove nothing
 Results = dict[Number | None, dict[str, Figures]]  # by value and recording
 
 
@@ -56,6 +66,8 @@ def row_names(codes: Sequence[str], seconds: float, seeds: Sequence[int]) -> lis
     ]
     if "en" in codes:
         names += [f"read:en:{seconds:g}:{seed}" for seed in seeds]
+    if 0 in seeds:
+        names += [f"{CLIPS}:{code}:0:0" for code in (CLIP_LANGUAGES if len(codes) > 1 else codes)]
     sounds_only = [f"{kind}:en:{seconds:g}:{seed}" for kind in nonspeech.KINDS for seed in seeds]
     return names + [f"{VAD_OFF}:{name}" for name in sounds_only]
 
@@ -153,9 +165,9 @@ def worst_language(figures: dict[str, Figures]) -> tuple[str, str]:
     by_language: dict[str, Figures] = {}
     for name, values in figures.items():
         if name not in HALVES:
-            code = corpora.parse(name.removeprefix(f"{VAD_OFF}:"))[1]
+            code = language_of(name)
             by_language[code] = by_language.get(code, Figures()) + values
-    harms = {code: f.harm for code, f in by_language.items() if f.harm is not None}
+    harms = {code: f.harm for code, f in by_language.items() if f.speech >= MIN_TOTAL}
     if not harms:
         return "", ""
     code = max(harms, key=lambda code: harms[code] or 0.0)

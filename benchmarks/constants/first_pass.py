@@ -19,9 +19,10 @@ import numpy as np
 
 import whisperbatch as wb
 from benchmarks import corpora
+from benchmarks.clips import audioeval_clips
 from benchmarks.constants.inventory import OPTIONS
 from benchmarks.lost_speech.results import digest
-from benchmarks.recordings import Utterance
+from benchmarks.recordings import Recording, Utterance, assemble
 from whisperbatch.decoding.decoded_row import DecodedRow
 from whisperbatch.decoding.row_decoder import RowDecoder, RowRequest
 from whisperbatch.decoding.tokenizer import WhisperTokenizer
@@ -38,6 +39,8 @@ from whisperbatch.types import Chunk, LanguageScores, SpeechSpan
 CACHE: Final = Path(__file__).parents[2] / ".cache" / "constants"
 # The folders of whisperbatch whose code changes the rows. decoding/ only reads the engine's result.
 FOLDERS: Final = ("audio", "chunking", "engines", "features", "models", "vad")
+CLIPS: Final = "clips"  # kind of a recording: three sentences by other speakers, in nine languages
+PAUSE: Final = 1.0  # seconds before each clip
 VAD_OFF: Final = "vad_off"  # prefix of a recording that is read without voice activity detection
 
 
@@ -129,13 +132,27 @@ def _code_digest() -> str:
     return digest(path for folder in FOLDERS for path in (library / folder).rglob("*.py"))
 
 
+def build(name: str) -> Recording:
+    """Build a recording of `benchmarks.corpora`, or of the clips of a language."""
+    kind, language, _, _ = name.split(":")
+    if kind != CLIPS:
+        return corpora.build(name)
+    paused = [
+        (PAUSE, clip) for clip in audioeval_clips() if clip.utterances[0].language == language
+    ]
+    return assemble(name, paused, seed=0)
+
+
+def language_of(name: str) -> str:
+    """Return the language of a recording."""
+    return name.removeprefix(f"{VAD_OFF}:").split(":")[1]
+
+
 def decode(asr: wb.Transcriber, name: str) -> FirstPass:
     """Decode a recording once."""
-    corpus_name = name.removeprefix(f"{VAD_OFF}:")
-    without_vad = name != corpus_name
-    recording = corpora.build(corpus_name)
-    language = corpora.parse(corpus_name)[1]
-    options = replace(OPTIONS, vad=False) if without_vad else OPTIONS
+    recording = build(name.removeprefix(f"{VAD_OFF}:"))
+    language = language_of(name)
+    options = replace(OPTIONS, vad=False) if name.startswith(VAD_OFF) else OPTIONS
     samples = (recording.samples / 32768).astype(np.float32)
     extractor = feature_extractor(options.features, asr.engine.n_mels)
     state = RecordingState(0)

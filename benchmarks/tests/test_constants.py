@@ -234,7 +234,9 @@ def test_command_measures_resumes_and_writes(
     value = json.loads((tmp_path / "out.json").read_text())
     assert value["model"] == "tiny.en"
     names = value["figures"]["options.coverage_threshold"]["None"]
-    assert set(names) == {"prompts:en:20:0", "read:en:20:0", "vad_off:room:en:20:0"}
+    assert set(names) == {
+        *("prompts:en:20:0", "read:en:20:0", "clips:en:0:0", "vad_off:room:en:20:0")
+    }
     monkeypatch.setattr(first_pass, "decode", None)  # everything is known
     monkeypatch.setattr(wb, "load", lambda *_, **__: pytest.fail("loads the model"))
     assert command.main([*arguments, "--kinds", "uncovered"]) == 0
@@ -261,3 +263,19 @@ def test_rates_count_the_words_of_right_rows() -> None:
     assert lines[2].startswith("| en | 1 | 7.3 | 7.3 | ")
     assert "| 2.0 | 12 | 0 (0.0 %) |" in lines[2]
     assert list(rates.table([])) == lines[:2]
+
+
+def test_clips_of_a_language_are_a_recording() -> None:
+    japanese = first_pass.build("clips:ja:0:0")
+    assert [utterance.language for utterance in japanese.utterances] == ["ja"] * 3
+    assert first_pass.language_of("vad_off:clips:ja:0:0") == "ja"
+
+
+def test_the_worst_language_has_enough_rows() -> None:
+    figures = {
+        "clips:ja:0:0": Figures(1, 1),
+        "prompts:fr:60:0": Figures(1, 6),
+        "prompts:fr:60:1": Figures(0, 6),
+        "prompts:en:60:0": Figures(0, 20),
+    }
+    assert command.worst_language(figures) == ("fr", "8.3")
