@@ -4,6 +4,7 @@ import hashlib
 import json
 import os
 import tempfile
+import time
 from collections.abc import Callable
 from dataclasses import astuple
 from pathlib import Path
@@ -14,6 +15,7 @@ from benchmarks.constants.figures import Check, Figures
 from benchmarks.constants.inventory import Number
 from benchmarks.lost_speech.results import digest
 
+SAVE_INTERVAL: Final = 10.0  # seconds
 PROGRAMS: Final = ("__main__.py", "store.py")  # these files change no figure
 
 
@@ -33,6 +35,7 @@ class Store:
         key = hashlib.sha256(f"{model} {digest(code)}".encode()).hexdigest()
         self._path = directory / f"figures.{model}.{key[:16]}.json"
         self._figures: dict[str, list[float]] = {}
+        self._saved = time.monotonic()
         if self._path.is_file():
             self._figures = json.loads(self._path.read_text(encoding="utf-8"))
 
@@ -43,6 +46,8 @@ class Store:
         key = f"{check.kind} {check.key} {value} {name}"
         if key not in self._figures:
             self._figures[key] = [float(number) for number in astuple(measure())]
+            if time.monotonic() - self._saved > SAVE_INTERVAL:
+                self.save()
         return Figures(*self._figures[key])
 
     def save(self) -> None:
@@ -52,3 +57,4 @@ class Store:
         ) as file:
             json.dump(self._figures, file)
         os.replace(file.name, self._path)  # noqa: PTH105 - the name of the temporary file is a str
+        self._saved = time.monotonic()
