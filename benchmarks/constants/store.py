@@ -43,7 +43,9 @@ class Store:
         self, check: Check, value: Number | None, name: str, measure: Callable[[], Figures]
     ) -> Figures:
         """Return the figures of a recording; `measure` computes them if they are not known."""
-        key = f"{check.kind} {check.key} {value} {name}"
+        # without another value, all checks of a kind measure the same
+        setting = "shipped" if value is None else f"{check.key} {value}"
+        key = f"{check.kind} {setting} {name}"
         if key not in self._figures:
             self._figures[key] = [float(number) for number in astuple(measure())]
             if time.monotonic() - self._saved > SAVE_INTERVAL:
