@@ -221,7 +221,7 @@ def test_command_measures_resumes_and_writes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(command, "SPEECH", ("prompts",))
-    monkeypatch.setattr(nonspeech, "KINDS", {"room": None})
+    monkeypatch.setattr(nonspeech, "KINDS", {"hold_music": None})
     arguments = [
         *("--model", "tiny.en", "--languages", "en", "--half", "development", "--seconds", "20"),
         *("--constants", "options.coverage_threshold", "segmentation.sentences.MAX_PAUSE"),
@@ -235,7 +235,7 @@ def test_command_measures_resumes_and_writes(
     assert value["model"] == "tiny.en"
     names = value["figures"]["options.coverage_threshold"]["None"]
     assert set(names) == {
-        *("prompts:en:20:0", "read:en:20:0", "clips:en:0:0", "vad_off:room:en:20:0")
+        *("prompts:en:20:0", "read:en:20:0", "clips:en:0:0", "vad_off:hold_music:en:20:0")
     }
     monkeypatch.setattr(first_pass, "decode", None)  # everything is known
     monkeypatch.setattr(wb, "load", lambda *_, **__: pytest.fail("loads the model"))
