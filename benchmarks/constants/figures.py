@@ -62,7 +62,7 @@ TITLES: Final = {  # kind: first figure, second figure
     "removed": ("right rows with removed text", "invented rows not removed"),
     "second opinion": ("right rows rejected", "invented rows accepted"),
     "sequence": ("rows with the wrong language", "rows with the wrong language near changes"),
-    "decision": ("recordings with the wrong language", ""),
+    "decision": ("recordings with the wrong language", "rows of long recordings with it"),
     "vad": ("speech rejected", "other sound accepted"),
     "filter": ("rejected speech not passed", "other sound passed"),
     "context": ("word errors", "lost speech"),

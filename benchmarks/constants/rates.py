@@ -1,7 +1,7 @@
 """How fast people speak: letters per second and slow words, by language, in right rows.
 
-The constants of `decoding.audit` and `decoding.words` about rates of speech are limits of what is
-possible. The table shows how far ordinary speech stays from them.
+Some constants of `decoding.audit` and `decoding.words` are limits of possible rates. The table
+shows the distance between ordinary speech and these limits.
 """
 
 from collections.abc import Iterator, Sequence
