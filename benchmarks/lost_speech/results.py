@@ -24,7 +24,7 @@ from whisperbatch.models.registry import find_model
 
 PACKAGES: Final = ("faster-whisper", "ctranslate2", "numpy", "whisper-normalizer", "jiwer")
 # Files of benchmarks/ that change neither a recording nor its scores.
-UNRELATED: Final = ("__main__.py", "bootstrap.py", "report.py", "results.py")
+UNRELATED: Final = ("__main__.py", "bootstrap.py", "report.py", "results.py", "calibration.py")
 RELATED: Final = (
     *("clips.py", "corpora.py", "measures.py", "recordings.py", "scoring.py", "sounds.py"),
     *("speech.py", "systems.py"),

@@ -114,6 +114,15 @@ def test_without_clear_speech_probabilities_stay_unchanged() -> None:
     assert calibrated(probabilities) == np.array(probabilities, np.float32).tolist()
 
 
+def test_a_turn_between_normal_voices_is_raised() -> None:
+    """Silero gives similar probabilities for a hoarse voice."""
+    normal, hoarse = [0.99, 0.3] * 157, [0.7, 0.3] * 250  # 10 s, 16 s
+    result = calibrated([*normal, *hoarse, *normal])
+    middle = result[len(normal) + len(hoarse) // 2 :]
+    assert middle[1] > 0.5
+    assert result[1] == result[-1] == pytest.approx(0.3)
+
+
 def test_distant_audio_has_no_effect() -> None:
     result = calibrated([*([0.7, 0.3] * 2000), *([0.99, 0.3] * 2000)])
     assert result[1] > 0.5
