@@ -20,7 +20,7 @@ from whisperbatch.options import Options
 Number: TypeAlias = int | float
 LIBRARY: Final = Path(wb.__file__).parent
 FOLDERS: Final = ("chunking", "decoding", "language", "second_opinion", "segmentation", "vad")
-FILES: Final = ("rows.py",)
+FILES: Final = ("features/levels.py", "rows.py")
 OPTION: Final = "options."  # the key of an option begins with it
 OPTIONS: Final = Options(beam_size=1)
 
@@ -35,10 +35,12 @@ UNCHECKED: Final = {
     "decoding.prompts.START_TOKENS": "format of Whisper",
     "decoding.tokenizer.TIMESTAMP_STEP": "format of Whisper",
     "decoding.tokenizer.TIMESTAMP_TOKENS": "format of Whisper",
-    "decoding.work.REQUEST_WORK": "cost",
-    "decoding.work.WORK_PER_CHUNK": "cost",
-    "decoding.work.WORK_PER_SECOND": "cost",
-    "decoding.work.MAX_FREE_HYPOTHESES": "cost",
+    "decoding.retries.work.REQUEST_WORK": "cost",
+    "decoding.retries.work.WORK_PER_CHUNK": "cost",
+    "decoding.retries.work.WORK_PER_SECOND": "cost",
+    "decoding.retries.work.MAX_FREE_HYPOTHESES": "cost",
+    "features.levels.FRAME": "resolution",
+    "features.levels.MIN_POWER": "floor of a logarithm",
     "language.code_switching.WAITING_ROWS": "latency",
     "language.windows.BATCH_SIZE": "cost",
     "language.windows.FRAME_MULTIPLE": "cost",
