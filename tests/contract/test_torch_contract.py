@@ -71,6 +71,24 @@ def test_tokens_equal_those_of_ctranslate2(pair: Pair, options: Options) -> None
     assert len({hypothesis.tokens for hypothesis in results[0]}) == len(LENGTHS)
 
 
+@pytest.mark.parametrize(
+    "options",
+    [
+        Options(beam_size=1, repetition_penalty=1.3),
+        Options(beam_size=1, timestamps="tokens"),
+        Options(beam_size=5, timestamps="tokens"),
+    ],
+)
+def test_tokens_after_a_prefix_equal_those_of_ctranslate2(pair: Pair, options: Options) -> None:
+    results = [
+        [row.hypothesis.tokens for row in engine.decode(encoded, requests, options.search)]
+        for engine, encoded in pair
+        for requests in [requests_for(engine, LENGTHS, options, prefix="Please enter")]
+    ]
+    assert results[0] == results[1]
+    assert all(results[0])
+
+
 def test_language_probabilities_equal_those_of_ctranslate2(pair: Pair) -> None:
     results = [engine.detect_language(encoded) for engine, encoded in pair]
     for expected, actual in zip(*results, strict=True):

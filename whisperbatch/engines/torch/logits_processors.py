@@ -1,8 +1,8 @@
 """Logits processors: openai/whisper's rules (decoding.py), and two against repetition.
 
-Each processor takes logits (n, vocabulary), float32, and the texts (n, width) decoded so far, and
-returns changed logits. Texts are token ids aligned to the right, with `PADDING` in front. A token
-that must not come next gets the logit -inf.
+Each processor takes logits (n, vocabulary), float32, and the texts (n, width) so far, with their
+prefixes, and returns changed logits. Texts are token ids aligned to the right, with `PADDING` in
+front. A token that must not come next gets the logit -inf.
 """
 
 from collections.abc import Callable

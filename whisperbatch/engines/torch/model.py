@@ -120,6 +120,7 @@ class TorchModel:
         first, logits_at_start = steps.prefill(
             np.array([request.prompt for request in requests]),
             prompt.index(self.special.start_of_transcript),
+            len(requests[0].prefix),
         )
         end = self.special.end_of_text
         if sampling:
@@ -153,6 +154,7 @@ class TorchModel:
         first, logits_at_start = steps.prefill(
             np.array([request.prompt for request in requests]),
             prompt.index(self.special.start_of_transcript),
+            len(requests[0].prefix),
         )
         results = search_with_options(
             steps,
