@@ -1,6 +1,7 @@
 import io
 import sys
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from rich.console import Console
@@ -57,14 +58,14 @@ def test_a_terminal_shows_the_status_until_it_is_removed() -> None:
 @pytest.mark.parametrize(
     ("recovered", "expected"),
     [
-        (0.0, "done talk.mp3 1:00 en\n"),
-        (12.34, "done talk.mp3 1:00 en, 12.3 s of speech found that the VAD rejected\n"),
+        (0.0, "done talk.mp3 1:00 en -> talk.srt\n"),
+        (12.34, "done talk.mp3 1:00 en, 12.3 s of speech found that the VAD rejected -> talk.srt\n"),
     ],
 )
 def test_a_terminal_shows_the_speech_that_the_vad_rejected(recovered: float, expected: str) -> None:
     out = io.StringIO()
     screen = Terminal(Console(file=out, width=100), [ITEM], text=False)
-    item = WorkItem("talk.mp3", ())
+    item = WorkItem("talk.mp3", (Path("talk.srt"),))
     screen.show(Finished(item, replace(transcript(), recovered_duration=recovered)))
     screen.close()
     assert expected in out.getvalue()
