@@ -58,8 +58,8 @@ def test_a_terminal_shows_the_status_until_it_is_removed() -> None:
 @pytest.mark.parametrize(
     ("recovered", "expected"),
     [
-        (0.0, "done talk.mp3 1:00 en -> talk.srt\n"),
-        (12.34, "done talk.mp3 1:00 en, 12.3 s of speech found that the VAD rejected -> talk.srt\n"),
+        (0.0, ""),
+        (12.34, ", 12.3 s of speech found that the VAD rejected"),
     ],
 )
 def test_a_terminal_shows_the_speech_that_the_vad_rejected(recovered: float, expected: str) -> None:
@@ -68,7 +68,7 @@ def test_a_terminal_shows_the_speech_that_the_vad_rejected(recovered: float, exp
     item = WorkItem("talk.mp3", (Path("talk.srt"),))
     screen.show(Finished(item, replace(transcript(), recovered_duration=recovered)))
     screen.close()
-    assert expected in out.getvalue()
+    assert f"done talk.mp3 1:00 en{expected} -> talk.srt\n" in out.getvalue()
 
 
 def test_a_note_for_the_terminal_is_not_printed_elsewhere(
