@@ -1,6 +1,6 @@
 """The time at which each character of a segment's text is spoken.
 
-Without words, the characters share the time of the segment, with pauses after sentences and clauses:
+Without words, the characters share the time of the segment, with pauses after clauses:
 
     text   ask not, ask what you can. Thank you.
     times  [=====]  [===============]  [=======]
@@ -15,7 +15,7 @@ from typing import Final
 from whisperbatch.text.languages import UNSPACED
 from whisperbatch.text.punctuation import CLAUSE_ENDS, CLOSING, SENTENCE_ENDS
 from whisperbatch.types import Segment, Word
-from whisperbatch.writers.text_cleaning import one_line
+from whisperbatch.writers.text_cleaning import columns, one_line
 
 # Pauses, in the time of a letter (70 ms). In three English recordings (tiny.en), the starts of cues
 # without words were 0.46 s wrong on average without pauses, 0.30 s with pauses of 8 and 12 letters,
@@ -24,12 +24,13 @@ CLAUSE_PAUSE: Final = 10
 SENTENCE_PAUSE: Final = 15
 LETTERS_PER_CHARACTER: Final = 2  # in languages without spaces: characters are syllables
 
-_WIDE: Final = frozenset("。．｡？！‼⁇⁈⁉、，；：")  # marks that no space follows
+_MARKS: Final = "".join(SENTENCE_ENDS | CLAUSE_ENDS)
+_WIDE_MARKS: Final = "".join(mark for mark in _MARKS if columns(mark) > 1)  # no space follows
 _CLAUSE_END: Final = re.compile(  # its group is the space before the next clause
     "(?:[{marks}][{closing}]*(?=\\s)|[{wide}]+[{closing}]*)(?=(\\s*)\\S)".format(
-        marks=re.escape("".join(SENTENCE_ENDS | CLAUSE_ENDS)),
+        marks=re.escape(_MARKS),
         closing=re.escape(CLOSING),
-        wide=re.escape("".join(_WIDE)),
+        wide=re.escape(_WIDE_MARKS),
     )
 )
 
