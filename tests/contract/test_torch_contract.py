@@ -24,6 +24,8 @@ SEARCHES = (
     Options(beam_size=2, no_repeat_ngram_size=2, suppress_tokens=(11, 13)),
     Options(beam_size=1, timestamps="tokens", suppress_blank=False),
     Options(beam_size=5, timestamps="tokens", max_initial_timestamp=0.0),
+    Options(beam_size=1, repetition_penalty=1.3, prefix="Please enter"),
+    Options(beam_size=5, timestamps="tokens", prefix="Please enter"),
 )
 
 
@@ -69,24 +71,6 @@ def test_tokens_equal_those_of_ctranslate2(pair: Pair, options: Options) -> None
         assert actual.avg_logprob == pytest.approx(expected.avg_logprob, abs=5e-3)
         assert actual.no_speech_prob == pytest.approx(expected.no_speech_prob, abs=1e-4)
     assert len({hypothesis.tokens for hypothesis in results[0]}) == len(LENGTHS)
-
-
-@pytest.mark.parametrize(
-    "options",
-    [
-        Options(beam_size=1, repetition_penalty=1.3),
-        Options(beam_size=1, timestamps="tokens"),
-        Options(beam_size=5, timestamps="tokens"),
-    ],
-)
-def test_tokens_after_a_prefix_equal_those_of_ctranslate2(pair: Pair, options: Options) -> None:
-    results = [
-        [row.hypothesis.tokens for row in engine.decode(encoded, requests, options.search)]
-        for engine, encoded in pair
-        for requests in [requests_for(engine, LENGTHS, options, prefix="Please enter")]
-    ]
-    assert results[0] == results[1]
-    assert all(results[0])
 
 
 def test_language_probabilities_equal_those_of_ctranslate2(pair: Pair) -> None:
