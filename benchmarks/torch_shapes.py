@@ -106,7 +106,7 @@ def decode(network: Network, encoder_output: torch.Tensor, beams: int, tokens: i
     rows = len(encoder_output)
     kv_cache = network.kv_cache(encoder_output, beams=beams, max_length=len(PROMPT) + tokens)
     step = DecodingSteps(kv_cache, network.logits, [], TopTokens(2 * beams))
-    step.prefill(np.array([PROMPT] * rows), 0)
+    step.prefill(np.array([PROMPT] * rows), 0, 0)
     sources = np.zeros((rows, beams), np.int64)
     for number in range(tokens - 1):
         step(np.full((rows, beams), 1000 + number), sources, range(rows))

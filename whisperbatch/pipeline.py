@@ -94,8 +94,9 @@ def detect_language(
     """Detect the language of an open recording.
 
     Language windows spread over the recording are read and scored. If the recording has no random
-    access, or the windows have no speech, the whole recording is read, provided that `read_through`
-    is true. Otherwise the reader keeps its position, and the language is None.
+    access, or the windows have no speech, the whole recording is read, with the second opinion on
+    audio that the VAD rejects, provided that `read_through` is true. Otherwise the reader keeps its
+    position, and the language is None.
 
     Raises:
         OptionError: the model cannot honour an option.
@@ -108,6 +109,7 @@ def detect_language(
         log.info("%s: en, because model %s is English-only", reader.name, engine.name)
         return english_only(engine.name)
     vad = open_vad(options)
+    extractor = feature_extractor(options.features, engine.n_mels)
     with reader.random_access() as recording:
         windows = find_windows(recording, vad, options, lambda: reader.closed) if recording else []
     if not windows:
@@ -115,11 +117,15 @@ def detect_language(
         log.info("%s: %s, so the language needs the whole recording", reader.name, reason)
         if not read_through:
             return UNREADABLE
-        chunk_stream = chunk_recording(reader.blocks(), window_options(options), vad)
+        opinion = second_opinions(engine, vad, extractor, options)(
+            RecordingState(0), lambda: reader.closed
+        )
+        chunk_stream = chunk_recording(
+            reader.blocks(), window_options(options), vad, second_opinion=opinion
+        )
         windows = spread_windows(chunk_stream, options)
     if not windows:
         return NO_SPEECH
-    extractor = feature_extractor(options.features, engine.n_mels)
     return detection(windows, score_chunks(engine, extractor, windows), options)
 
 

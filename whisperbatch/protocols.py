@@ -112,7 +112,8 @@ class DecodeRequest:
             no-timestamps token (without this token, the text contains timestamp tokens), prefix.
         start: the part of `prompt` from the start of transcript: with language and task for a
             multilingual model.
-        prefix: the last tokens of `prompt`, if the text must begin with these tokens.
+        prefix: the last tokens of `prompt`, if the text must begin with these tokens. In a text
+            with timestamp tokens, the first token of the prefix is a timestamp.
         frames: feature frames of the row, without padding.
         sampling: draw the tokens at random; None for a greedy or beam search.
     """

@@ -229,8 +229,10 @@ class Transcriber:
     ) -> LanguageDetection:
         """Detect the language of a recording from windows of speech spread over the recording.
 
-        Only the windows of a file are read; a pipe is read to its end. With an English-only model
-        the language is "en", and `reason` gives this cause. Without speech the language is None.
+        Only the windows of a file are read; a pipe is read to its end. If the windows have no
+        speech, the whole recording is read, and the model also checks sound that the VAD rejects
+        (`second_opinion`). With an English-only model the language is "en", and `reason` gives this
+        cause. Without speech the language is None.
 
         Args:
             source: a recording, as in `transcribe`. An open reader stays open.

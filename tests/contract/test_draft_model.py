@@ -33,7 +33,7 @@ SEARCHES = (
     Options(beam_size=1),
     Options(beam_size=1, max_new_tokens=7),
     Options(beam_size=1, repetition_penalty=1.3, no_repeat_ngram_size=3),
-    Options(beam_size=1, timestamps="tokens"),
+    Options(beam_size=1, timestamps="tokens", prefix="Please enter"),
 )
 
 

@@ -24,6 +24,8 @@ SEARCHES = (
     Options(beam_size=2, no_repeat_ngram_size=2, suppress_tokens=(11, 13)),
     Options(beam_size=1, timestamps="tokens", suppress_blank=False),
     Options(beam_size=5, timestamps="tokens", max_initial_timestamp=0.0),
+    Options(beam_size=1, repetition_penalty=1.3, prefix="Please enter"),
+    Options(beam_size=5, timestamps="tokens", prefix="Please enter"),
 )
 
 

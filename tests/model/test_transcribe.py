@@ -99,6 +99,16 @@ def test_segments_and_words_by_whispers_timestamps(tiny: wb.Transcriber, short: 
     check_words(found)
 
 
+def test_text_with_timestamps_continues_a_prefix(tiny: wb.Transcriber, short: Recording) -> None:
+    options = wb.Options(timestamps="tokens", beam_size=1)
+    expected = tiny.transcribe(short.samples, options=options).text
+    for count in (1, 5):
+        prefix = " ".join(expected.split()[:count])
+        text = tiny.transcribe(short.samples, options=options, prefix=prefix).text
+        assert text.startswith(prefix)
+        assert differ(expected, text) == 0
+
+
 def test_words_lie_where_they_are_spoken(transcript: wb.Transcript, recording: Recording) -> None:
     """Few of them in a pause between two utterances."""
     words = [word for segment in transcript.segments for word in segment.words or ()]

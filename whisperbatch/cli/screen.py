@@ -281,12 +281,15 @@ def _finished_line(event: Finished) -> Text:
     paths = ", ".join(map(str, outputs[:1]))
     if len(outputs) > 1:
         paths += f" and {len(outputs) - 1} more"
+    recovered = transcript.recovered_duration
+    found = f", {recovered:.1f} s of speech found that the VAD rejected" if recovered else ""
     count = len(transcript.omissions)
     omissions = f", {count} omission{'s' if count > 1 else ''}" if count else ""
     return Text.assemble(
         ("done ", "green"),
         escape_controls(f"{_name(event.item.source)} "),
         (f"{clock(transcript.duration)} {transcript.language or 'no speech'}", "dim"),
+        (found, "dim"),
         (omissions, "yellow"),
         (escape_controls(f" -> {paths}") if paths else "", "dim"),
     )

@@ -77,9 +77,9 @@ class RowDecoder:
 
         A row may have at most the tokens that its speech allows (`max_tokens_for`). All rows of an
         engine call have the same limit, because with the limit of the longest row, the text of a
-        row would depend on the other rows of the call. A call with more beams than the run's
-        options gets fewer rows, because the engine holds keys and values for each beam. The
-        memory of a call therefore does not grow.
+        row would depend on the other rows of the call. A call with more hypotheses for each row
+        (beams, or sampled hypotheses) than the first decoding gets fewer rows, because the engine
+        holds keys and values for each hypothesis. The memory of a call therefore does not grow.
 
         Args:
             requests: rows to decode, of any encoder window and prompt length.
@@ -88,7 +88,7 @@ class RowDecoder:
         """
         search = search or self._options.search
         decoded_rows: dict[int, DecodedRow] = {}
-        size = max(1, self._options.batch_size * self._options.beam_size // search.beam_size)
+        size = self._max_rows(self._options.best_of if temperature else search.beam_size)
         for group in grouped([retry_key(request) for request in requests]):
             for start in range(0, len(group), size):
                 indices = group[start : start + size]
@@ -124,23 +124,38 @@ class RowDecoder:
             for request, row in zip(requests, decoded, strict=True)
         ]
 
+    def _max_rows(self, hypotheses: int) -> int:
+        """Return the maximum number of rows of a call with this many hypotheses for each row."""
+        options = self._options
+        first = options.best_of if options.temperatures[0] else options.beam_size
+        return max(1, options.batch_size * min(first, hypotheses) // hypotheses)
+
     def _engine_request(self, request: RowRequest, temperature: float) -> DecodeRequest:
         start = self._vocabulary.prompt(request.language, request.task)
+        prefix = self._prefix(request.context)
         return DecodeRequest(
-            prompt=tuple(self._prompt(request.context, start)),
+            prompt=tuple(self._prompt(request.context, start, prefix)),
             start=tuple(start),
-            prefix=request.context.prefix,
+            prefix=prefix,
             frames=request.row.features.shape[1],
             sampling=self._sampling(request.row, temperature) if temperature > 0 else None,
         )
 
-    def _prompt(self, context: Context, start: Sequence[int]) -> list[int]:
+    def _prefix(self, context: Context) -> tuple[int, ...]:
+        """Return the tokens that the text must begin with: before a prefix, its timestamp.
+
+        Without the timestamp, the next token would have to be a timestamp of at most
+        `max_initial_timestamp`, and the model would say the prefix again after it.
+        """
+        if not context.prefix or self._options.timestamps == "alignment":
+            return context.prefix
+        return self._vocabulary.no_timestamps + 1, *context.prefix  # <|0.00|>
+
+    def _prompt(self, context: Context, start: Sequence[int], prefix: Sequence[int]) -> list[int]:
         prompt = [*context.before, *start]
         if self._options.timestamps == "alignment":
             prompt.append(self._vocabulary.no_timestamps)
-        elif context.prefix:
-            prompt.append(self._vocabulary.no_timestamps + 1)  # <|0.00|>
-        return [*prompt, *context.prefix]
+        return [*prompt, *prefix]
 
     def _sampling(self, row: Row, temperature: float) -> Sampling:
         """Return the row's sampling with a seed made from seed option, temperature and audio.
@@ -155,7 +170,8 @@ class RowDecoder:
         row, language, task = request.row, request.language, request.task
         text_language = "en" if task == "translate" else language
         hypothesis, alignment = decoded.hypothesis, decoded.alignment
-        hypothesis = replace(hypothesis, tokens=(*request.context.prefix, *hypothesis.tokens))
+        prefix = self._prefix(request.context)
+        hypothesis = replace(hypothesis, tokens=(*prefix, *hypothesis.tokens))
         if self._options.timestamps == "tokens":
             timed_texts = self._by_timestamps(row.chunk, hypothesis, alignment, text_language)
         else:

@@ -252,7 +252,7 @@ def _names(group: type) -> tuple[str, ...]:
 DETECTION_OPTIONS: Final = (
     *_names(AudioOptions),
     *("vad", "vad_onset", "vad_offset", "min_speech_duration", "min_silence_duration"),
-    "speech_pad",
+    *("speech_pad", "second_opinion", "second_opinion_threshold"),
     *_names(FeatureOptions),
     "languages",
     *LANGUAGE_DETECTION_OPTIONS,

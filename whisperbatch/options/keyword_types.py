@@ -19,6 +19,8 @@ class DetectionKeywords(TypedDict, total=False):
     min_speech_duration: float
     min_silence_duration: float
     speech_pad: float
+    second_opinion: bool
+    second_opinion_threshold: float
     features: FeatureKind
     languages: tuple[str, ...]
     language_detection_segments: int
@@ -30,8 +32,6 @@ class OptionKeywords(DetectionKeywords, total=False):
     """All options."""
 
     max_speech_duration: float
-    second_opinion: bool
-    second_opinion_threshold: float
     chunk_length: float
     max_silence: float | None
     language: str | None

@@ -113,7 +113,9 @@ def write(
 ) -> Path:
     """Write a transcript to a file, in UTF-8.
 
-    The file is written completely or, if writing fails, stays unchanged.
+    The file is written completely or, if writing fails, stays unchanged. For subtitles, transcribe
+    with `word_timestamps=True`: without words, the time of a long segment is divided among its cues
+    by the length of their text, and a cue may come a second too early or too late.
 
     Args:
         transcript: any transcript.

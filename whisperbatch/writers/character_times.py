@@ -1,16 +1,43 @@
-"""The time at which each character of a segment's text is spoken."""
+"""The time at which each character of a segment's text is spoken.
 
+Without words, the characters share the time of the segment, with pauses after clauses:
+
+    text   ask not, ask what you can. Thank you.
+    times  [=====]  [===============]  [=======]
+"""
+
+import re
 from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Final
 
+from whisperbatch.text.languages import UNSPACED
+from whisperbatch.text.punctuation import CLAUSE_ENDS, CLOSING, SENTENCE_ENDS
 from whisperbatch.types import Segment, Word
-from whisperbatch.writers.text_cleaning import one_line
+from whisperbatch.writers.text_cleaning import columns, one_line
+
+# Pauses, in the time of a letter (70 ms). In three English recordings (tiny.en), the starts of cues
+# without words were 0.46 s wrong on average without pauses, 0.30 s with pauses of 8 and 12 letters,
+# 0.28 s with 10 and 15, and 0.25 s with 15 and 25.
+CLAUSE_PAUSE: Final = 10
+SENTENCE_PAUSE: Final = 15
+LETTERS_PER_CHARACTER: Final = 2  # in languages without spaces: characters are syllables
+
+_MARKS: Final = "".join(SENTENCE_ENDS | CLAUSE_ENDS)
+_WIDE_MARKS: Final = "".join(mark for mark in _MARKS if columns(mark) > 1)  # no space follows
+_CLAUSE_END: Final = re.compile(  # its group is the space before the next clause
+    "(?:[{marks}][{closing}]*(?=\\s)|[{wide}]+[{closing}]*)(?=(\\s*)\\S)".format(
+        marks=re.escape(_MARKS),
+        closing=re.escape(CLOSING),
+        wide=re.escape(_WIDE_MARKS),
+    )
+)
 
 
 @dataclass(frozen=True, slots=True)
 class TimedCharacters:
-    """Consecutive characters with a start and an end: a word, or the text of a whole segment.
+    """Consecutive characters with a start and an end: a word or a clause.
 
     Attributes:
         first: index of the first character in the text.
@@ -65,7 +92,7 @@ def character_times(segment: Segment, text: str) -> CharacterTimes:
     """Return the times of the characters of a segment's text.
 
     The times come from the segment's words if these spell the text. Otherwise the characters share
-    the duration of the segment equally.
+    the duration of the segment, all with the same time, except pauses after clauses and sentences.
 
     Args:
         segment: any segment.
@@ -74,8 +101,32 @@ def character_times(segment: Segment, text: str) -> CharacterTimes:
     words = _locate_words(segment.words or (), text)
     if words:
         return CharacterTimes(words, by_word=True)
-    end = max(segment.start, segment.end)
-    return CharacterTimes((TimedCharacters(0, len(text), segment.start, end),), by_word=False)
+    return CharacterTimes(_spread(segment, text), by_word=False)
+
+
+def _spread(segment: Segment, text: str) -> tuple[TimedCharacters, ...]:
+    """Return the clauses of a text; the characters and pauses share the time of the segment."""
+    letters = LETTERS_PER_CHARACTER if segment.language in UNSPACED else 1
+    clauses = []  # first character, end, and letters before the clause
+    first, before = 0, 0.0
+    for match in _CLAUSE_END.finditer(text):
+        stop = match.end()
+        clauses.append((first, stop, before))
+        pause = SENTENCE_PAUSE if match[0][0] in SENTENCE_ENDS else CLAUSE_PAUSE
+        before += (stop - first) + pause / letters
+        first = match.end(1)
+    clauses.append((first, len(text), before))
+    total = before + len(text) - first
+    duration = max(segment.end - segment.start, 0.0)
+    return tuple(
+        TimedCharacters(
+            first,
+            stop,
+            segment.start + duration * before / total,
+            segment.start + duration * (before + stop - first) / total,
+        )
+        for first, stop, before in clauses
+    )
 
 
 def _locate_words(words: Sequence[Word], text: str) -> tuple[TimedCharacters, ...]:

@@ -1,12 +1,15 @@
 import io
 import sys
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from rich.console import Console
 
+from tests.unit.transcripts import transcript
 from whisperbatch.cli.printing import print_note_on_terminal
 from whisperbatch.cli.screen import JsonLines, Lines, Terminal, open_screen
-from whisperbatch.jobs import WorkItem
+from whisperbatch.jobs import Finished, WorkItem
 
 ITEM = WorkItem("-", ())
 
@@ -50,6 +53,22 @@ def test_a_terminal_shows_the_status_until_it_is_removed() -> None:
         assert [bar.description for bar in screen._bars.tasks] == ["-"]
     finally:
         screen.close()
+
+
+@pytest.mark.parametrize(
+    ("recovered", "expected"),
+    [
+        (0.0, ""),
+        (12.34, ", 12.3 s of speech found that the VAD rejected"),
+    ],
+)
+def test_a_terminal_shows_the_speech_that_the_vad_rejected(recovered: float, expected: str) -> None:
+    out = io.StringIO()
+    screen = Terminal(Console(file=out, width=100), [ITEM], text=False)
+    item = WorkItem("talk.mp3", (Path("talk.srt"),))
+    screen.show(Finished(item, replace(transcript(), recovered_duration=recovered)))
+    screen.close()
+    assert f"done talk.mp3 1:00 en{expected} -> talk.srt\n" in out.getvalue()
 
 
 def test_a_note_for_the_terminal_is_not_printed_elsewhere(

@@ -106,6 +106,18 @@ def test_a_journal_answers_the_checks_of_a_resumed_run() -> None:
     assert len(engine.calls) == decoded
 
 
+@pytest.mark.parametrize("second_opinion", [True, False])
+def test_the_language_of_speech_that_the_vad_rejects(second_opinion: bool) -> None:
+    faint = recording()[5 * SAMPLING_RATE : 16 * SAMPLING_RATE]
+    with Transcriber(FakeEngine(decode=lambda _: SENTENCE)) as asr:
+        detection = asr.detect_language(faint, second_opinion=second_opinion)
+    if second_opinion:
+        assert (detection.language, detection.reason) == ("fr", "")
+        assert 1.5 <= detection.windows[0].start < detection.windows[-1].end <= 8.5
+    else:
+        assert (detection.language, detection.reason) == (None, "the recording has no speech")
+
+
 def test_an_english_only_model_checks_too() -> None:
     engine = FakeEngine(decode=lambda _: SENTENCE, multilingual=False)
     with Transcriber(engine) as asr:

@@ -183,6 +183,25 @@ def test_without_words_characters_share_the_time_equally() -> None:
     assert [(cue.start, cue.end) for cue in shown] == [(10_000, 15_000), (16_000, 20_000)]
 
 
+@pytest.mark.parametrize(
+    ("text", "language", "expected"),
+    [
+        # 8 + 15 + 8 characters share 31 s: a pause has as much time as 15 letters after a sentence,
+        ("aaaaaaa. bbbbbbbb", "en", [(0, 8000), (23_000, 31_000)]),
+        # and after a clause as much as 10
+        ("aaaaaaa, bbbbbbbb", "en", [(0, 9538), (21_462, 31_000)]),
+        ("今日は今日は。今日は今日は。", "ja", [(0, 10_093), (20_907, 31_000)]),
+        ("aaa 4.56 bbb cccc", "en", [(0, 14_588), (16_412, 31_000)]),  # no end of a sentence
+    ],
+)
+def test_without_words_there_are_pauses_after_clauses(
+    text: str, language: str, expected: list[tuple[int, int]]
+) -> None:
+    spoken = segment(text, 0, 31, language=language)
+    shown = cues(transcript(spoken), SubtitleOptions(max_line_width=14), line_count=1)
+    assert [(cue.start, cue.end) for cue in shown] == expected
+
+
 def test_words_that_do_not_spell_the_text_are_ignored() -> None:
     spoken = segment("aaaaa bbbb", 10, 20, words=[Word(11, 12, "something", 0.5)])
     shown = cues(transcript(spoken), SubtitleOptions(max_line_width=5), line_count=1)

@@ -51,7 +51,7 @@ def test_vtt() -> None:
 
 def test_lrc_has_one_line_for_each_cue() -> None:
     assert render(TWO_SEGMENTS, "lrc") == (
-        "[00:00.50]He does not know.\n[00:01.53]You may ask him again tomorrow\n[61:01.00]Yes.\n"
+        "[00:00.50]He does not know.\n[00:01.92]You may ask him again tomorrow\n[61:01.00]Yes.\n"
     )
 
 

@@ -100,13 +100,12 @@ def to_hypothesis(result: Any, length_penalty: float, prefix: Sequence[int] = ()
         result: from CTranslate2's `generate`; its score is divided by the length penalty.
         length_penalty: exponent of the length by which the score was divided.
         prefix: the last tokens of the prompt that belong to the text. CTranslate2 returns them as
-            part of the text.
+            part of the text, with a log-probability of 0.
     """
-    tokens = tuple(result.sequences_ids[0])
-    total_logprob = result.scores[0] * max(len(tokens), 1) ** length_penalty
-    avg_logprob = total_logprob / (len(tokens) + 1)
-    start = len(prefix) if tokens[: len(prefix)] == tuple(prefix) else 0
-    return Hypothesis(tokens[start:], avg_logprob, result.no_speech_prob)
+    text = tuple(result.sequences_ids[0])
+    total_logprob = result.scores[0] * max(len(text), 1) ** length_penalty
+    tokens = text[len(prefix) :] if text[: len(prefix)] == tuple(prefix) else text
+    return Hypothesis(tokens, total_logprob / (len(tokens) + 1), result.no_speech_prob)
 
 
 def to_alignment(result: Any) -> Alignment:  # noqa: ANN401 - untyped

@@ -1,8 +1,8 @@
 """Logits processors: openai/whisper's rules (decoding.py), and two against repetition.
 
-Each processor takes logits (n, vocabulary), float32, and the texts (n, width) decoded so far, and
-returns changed logits. Texts are token ids aligned to the right, with `PADDING` in front. A token
-that must not come next gets the logit -inf.
+Each processor takes logits (n, vocabulary), float32, and the texts (n, width) so far, with their
+prefixes, and returns changed logits. Texts are token ids aligned to the right, with `PADDING` in
+front. A token that must not come next gets the logit -inf.
 """
 
 from collections.abc import Callable
@@ -67,17 +67,19 @@ class SuppressTokens:
 
     Attributes:
         biases: terms added to the logits of every token but the first, shape (vocabulary,).
-        first_biases: terms added to the logits of a text's first token, shape (vocabulary,).
+        first_biases: terms added to the logits of the first token after the prefix.
+        prefix_length: number of tokens of the prefix.
     """
 
     biases: Tensor
     first_biases: Tensor
+    prefix_length: int
 
     def __call__(self, logits: Tensor, texts: Tensor) -> Tensor:
         """See the module."""
-        if not texts.shape[1]:
-            return logits + self.first_biases
-        return logits + torch.where(texts[:, -1:] == PADDING, self.first_biases, self.biases)
+        lengths = (texts != PADDING).sum(1, keepdim=True)
+        is_first = lengths == self.prefix_length
+        return logits + torch.where(is_first, self.first_biases, self.biases)
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +131,7 @@ def make_logits_processors(
     device: torch.device,
     *,
     timestamps: bool,
+    prefix_length: int = 0,
 ) -> list[LogitsProcessor]:
     """Return the processors that the options need, in the order of their application.
 
@@ -139,6 +142,7 @@ def make_logits_processors(
         vocabulary_size: number of tokens.
         device: where the logits are.
         timestamps: whether the text contains timestamp tokens.
+        prefix_length: number of tokens with which the text must begin.
     """
     processors: list[LogitsProcessor] = []
     if options.repetition_penalty != 1:
@@ -147,7 +151,7 @@ def make_logits_processors(
         processors.append(NoRepeatedNgrams(options.no_repeat_ngram_size))
     arrays = logit_biases(options, config, special, vocabulary_size, timestamps=timestamps)
     biases, first_biases = (torch.from_numpy(array).to(device) for array in arrays)
-    processors.append(SuppressTokens(biases, first_biases))
+    processors.append(SuppressTokens(biases, first_biases, prefix_length))
     if timestamps:
         max_initial = round(options.max_initial_timestamp / SECONDS_PER_POSITION)
         processors.append(

@@ -66,16 +66,17 @@ class TorchModel:
         return self.info.special
 
     def logits_processors(
-        self, options: SearchOptions, prompt: Sequence[int]
+        self, options: SearchOptions, request: DecodeRequest
     ) -> list[LogitsProcessor]:
-        """Return the processors for texts after `prompt`, which decides about timestamps."""
+        """Return the processors for texts with the prompt and the prefix of a request."""
         return make_logits_processors(
             options,
             self.info.config,
             self.special,
             self.info.vocabulary_size,
             self.network.pool.device,
-            timestamps=self.special.no_timestamps not in prompt,
+            timestamps=self.special.no_timestamps not in request.prompt,
+            prefix_length=len(request.prefix),
         )
 
     def max_tokens(self, options: SearchOptions, prompt: Sequence[int]) -> int:
@@ -114,12 +115,13 @@ class TorchModel:
         steps = DecodingSteps(
             self.network.kv_cache(encoder_output, beams=beams, max_length=len(prompt) + max_tokens),
             self.network.logits,
-            self.logits_processors(options, prompt),
+            self.logits_processors(options, requests[0]),
             select,
         )
         first, logits_at_start = steps.prefill(
             np.array([request.prompt for request in requests]),
             prompt.index(self.special.start_of_transcript),
+            len(requests[0].prefix),
         )
         end = self.special.end_of_text
         if sampling:
@@ -145,7 +147,7 @@ class TorchModel:
             CachedModel(
                 model.network.kv_cache(output, beams=1, max_length=len(prompt) + max_tokens),
                 model.network.logits,
-                model.logits_processors(options, prompt),
+                model.logits_processors(options, requests[0]),
             )
             for model, output in ((self, encoder_output), (draft_model, draft_encoder_output))
         ]
@@ -153,6 +155,7 @@ class TorchModel:
         first, logits_at_start = steps.prefill(
             np.array([request.prompt for request in requests]),
             prompt.index(self.special.start_of_transcript),
+            len(requests[0].prefix),
         )
         results = search_with_options(
             steps,

@@ -64,7 +64,7 @@ class CachedModel:
 
         Args:
             hidden: hidden states of the last tokens, shape (rows, d_model).
-            texts: the tokens of each row, without its prompt.
+            texts: the tokens of each row, with its prefix.
         """
         logits = self.logits(hidden)
         width = max(map(len, texts))
@@ -87,17 +87,20 @@ class SpeculativeDecoding:
 
     def __init__(self, model: CachedModel, draft_model: CachedModel) -> None:
         self._model, self._draft_model, self._select = model, draft_model, TopTokens(2)
-        self._prompts: Integers = np.zeros((0, 0), np.int64)
-        self._texts: list[list[int]] = []  # of the rows that are not done, without their prompts
+        self._prompts: Integers = np.zeros((0, 0), np.int64)  # without prefixes
+        self._texts: list[list[int]] = []  # of the rows that are not done, with their prefixes
         self._guesses: Integers = np.zeros((0, 0), np.int64)  # (rows, guesses)
         self._candidates: list[Candidates] = []  # after each number of guesses, (rows, 1, k)
         self._accepted: list[int] = []  # number of accepted guesses of each row
         self._row_calls = self._token_count = 0
 
-    def prefill(self, prompts: Integers, start: int) -> tuple[Candidates, Tensor]:
+    def prefill(
+        self, prompts: Integers, start: int, prefix_length: int
+    ) -> tuple[Candidates, Tensor]:
         """Run both decoders on the prompts. See `DecodingSteps.prefill`."""
         rows, length = prompts.shape
-        self._prompts, self._texts, self._accepted = prompts, [[]] * rows, [0] * rows
+        self._prompts, prefixes = np.split(prompts, [length - prefix_length], axis=1)
+        self._texts, self._accepted = prefixes.tolist(), [0] * rows
         self._guesses = np.zeros((rows, 0), np.int64)
         lengths = np.full(rows, length)
         self._draft_model.forward(prompts, lengths)

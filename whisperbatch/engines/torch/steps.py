@@ -113,15 +113,20 @@ class DecodingSteps:
         self._kv_cache, self._logits = kv_cache, logits
         self._processors, self._select = processors, select
         self._rows: list[int] = []  # numbers, in the batch, of the rows that are not done
-        self._texts: Integers = np.zeros((0, 1, 0), np.int64)  # (rows, sequences, tokens)
+        # the prefix and the tokens after it, shape (rows, sequences, tokens)
+        self._texts: Integers = np.zeros((0, 1, 0), np.int64)
+        self._prefix_length = 0
         self._length = 0  # tokens in the cache, with the prompt
 
-    def prefill(self, prompts: Integers, start: int) -> tuple[Candidates, Tensor]:
+    def prefill(
+        self, prompts: Integers, start: int, prefix_length: int
+    ) -> tuple[Candidates, Tensor]:
         """Run the decoder on the prompts.
 
         Args:
             prompts: shape (rows, length).
             start: index of the start of transcript in the prompts.
+            prefix_length: number of tokens at the end of the prompts that belong to the texts.
 
         Returns:
             Candidates after each row's prompt, shape (rows, k), and the unprocessed logits after
@@ -129,7 +134,8 @@ class DecodingSteps:
         """
         rows, length = prompts.shape
         self._rows = list(range(rows))
-        self._texts = np.zeros((rows, 1, 0), np.int64)
+        self._prefix_length = prefix_length
+        self._texts = prompts[:, None, length - prefix_length :]
         positions = np.broadcast_to(np.arange(length), (rows, 1, length))
         hidden = self._kv_cache.forward(prompts[:, None], positions)
         self._length = length
@@ -155,4 +161,5 @@ class DecodingSteps:
         for processor in self._processors:
             logits = processor(logits, texts)
         shape = hidden.shape[:2]
-        return self._select(logits.unflatten(0, shape), self._rows, self._texts.shape[2])
+        step = self._texts.shape[2] - self._prefix_length
+        return self._select(logits.unflatten(0, shape), self._rows, step)

@@ -261,7 +261,7 @@ class CTranslate2Model:
         texts = [cast("str", self._asr.engine.tokenizer.id_to_token(token)) for token in ids]
         scores = []
         if length_penalty is not None:  # CTranslate2 divides the total by the length
-            total = row.hypothesis.avg_logprob * (len(ids) + 1)
+            total = row.hypothesis.avg_logprob * (len(row.hypothesis.tokens) + 1)
             scores.append(total / max(len(ids), 1) ** length_penalty)
         return GenerationResult([texts], [ids], scores, no_speech_prob)
 
