@@ -87,7 +87,7 @@ def test_words_start_and_end_where_they_are_said(base: wb.Transcriber, spoken: R
 def test_a_prompt_spells_names_and_is_not_in_the_text(
     base: wb.Transcriber, prompted: wb.Options
 ) -> None:
-    samples = recordings.prompts("en", duration=300).samples[175 * 16000 : 205 * 16000]
+    samples = recordings.prompts("en", duration=300).samples[178 * 16000 : 208 * 16000]
     plain = base.transcribe(samples, language="en")
     found = base.transcribe(samples, options=prompted)
     assert plain.text.count("asterisk") >= 2
