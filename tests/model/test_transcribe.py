@@ -106,7 +106,8 @@ def test_text_with_timestamps_continues_a_prefix(tiny: wb.Transcriber, short: Re
         prefix = " ".join(expected.split()[:count])
         text = tiny.transcribe(short.samples, options=options, prefix=prefix).text
         assert text.startswith(prefix)
-        assert differ(expected, text) == 0
+        assert not text.startswith(f"{prefix} {prefix}")
+        assert differ(expected, text) <= 0.05  # a forced prefix may decide between near-equal words
 
 
 def test_words_lie_where_they_are_spoken(transcript: wb.Transcript, recording: Recording) -> None:
