@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import Final, Literal, get_args
 
 from whisperbatch.chunking.split import cut_at_pauses, isolate, split_in_two
-from whisperbatch.decoding.audit import Audit
+from whisperbatch.decoding.audit import Audit, UncoveredSpeech
 from whisperbatch.decoding.decoded_row import DecodedRow, normalize_words
 from whisperbatch.decoding.loops import find_repeats
 from whisperbatch.decoding.prompts import Context
@@ -64,10 +64,11 @@ def changes_of_the_chunk(row: AuditedRow) -> Iterator[Remedy]:
         yield "shift"
     if row.splits > MAX_SPLITS:
         return
-    parts = 1
+    most = 1
     for remedy in ISOLATIONS[0 if can_split else 1 :]:
-        if len(parts_of(row, remedy)) > parts:
-            parts = len(parts_of(row, remedy))
+        number = len(parts_of(row, remedy))
+        if number > most:
+            most = number
             yield remedy
 
 
@@ -100,7 +101,7 @@ def _isolated(row: AuditedRow) -> tuple[Chunk, ...]:
     A split puts the speech at the start of a part. If the rest of this part is louder or clearer,
     the model may begin there again: a faint voice is decoded only when it is alone.
     """
-    longest = max(row.audit.uncovered, key=lambda gap: gap.speech, default=None)
+    longest = _longest_uncovered(row)
     return isolate(row.decoded.chunk, longest.start, longest.end) if longest else ()
 
 
@@ -124,7 +125,11 @@ def _split_target(row: AuditedRow) -> int:
     there is none, or if it takes more than half of the chunk, the target is the chunk's middle.
     """
     chunk = row.decoded.chunk
-    longest = max(row.audit.uncovered, key=lambda gap: gap.speech, default=None)
+    longest = _longest_uncovered(row)
     if longest is None or longest.speech > (chunk.end - chunk.start) // 2:
         return (chunk.start + chunk.end) // 2
     return longest.start
+
+
+def _longest_uncovered(row: AuditedRow) -> UncoveredSpeech | None:
+    return max(row.audit.uncovered, key=lambda gap: gap.speech, default=None)

@@ -142,11 +142,16 @@ class Retry:
         A row whose chunk has spent its budget has no further remedy.
         """
         steps = [(row, next(row.remedies, None)) for row in chunk.rows]
-        chunk.tries = [
-            _Try(row, step, self._search_for(step[0], row.decoded), self._requests(row, step[0]))
-            for row, step in steps
-            if step and chunk.budget.take(self._work(row, step))
-        ]
+        chunk.tries = []
+        for row, step in steps:
+            if step is None:
+                continue
+            remedy, _ = step
+            parts = parts_of(row, remedy)
+            if chunk.budget.take(self._work(parts or (row.decoded.chunk,), step)):
+                search = self._search_for(remedy, row.decoded)
+                requests = self._requests(row, remedy, parts)
+                chunk.tries.append(_Try(row, step, search, requests))
         chunk.retried = chunk.retried or bool(chunk.tries)
 
     def _end_round(self, chunk: _RetriedChunk) -> None:
@@ -186,11 +191,10 @@ class Retry:
         for (attempt, number), decoded in zip(call, decoded_rows, strict=True):
             attempt.decoded[number] = decoded
 
-    def _work(self, row: AuditedRow, step: Step) -> int:
-        """Return the work of a remedy: of all parts, if it divides the chunk."""
+    def _work(self, chunks: Sequence[Chunk], step: Step) -> int:
+        """Return the work of a remedy on a chunk or on its parts."""
         remedy, temperature = step
         hypotheses = self._options.best_of if temperature else self._beams(remedy)
-        chunks = parts_of(row, remedy) or (row.decoded.chunk,)
         max_new_tokens = self._options.max_new_tokens
         return sum(request_work(chunk, hypotheses, max_new_tokens) for chunk in chunks)
 
@@ -216,10 +220,13 @@ class Retry:
                 if temperature > row.decoded.temperature:
                     yield "sample", temperature
 
-    def _requests(self, row: AuditedRow, remedy: Remedy) -> list[RowRequest]:
+    def _requests(
+        self, row: AuditedRow, remedy: Remedy, parts: Sequence[Chunk]
+    ) -> list[RowRequest]:
+        """Return the requests of a remedy: of each part, if the remedy divides the chunk."""
         decoded, context = row.decoded, row.context
         language, task = decoded.language, decoded.task
-        if parts := parts_of(row, remedy):
+        if parts:
             # only the first part can begin the recording and have a prefix
             contexts = (context, *[replace(context, prefix=())] * (len(parts) - 1))
             return [
