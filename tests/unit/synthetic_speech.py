@@ -164,3 +164,11 @@ def segments(result: RowResult, **options: Any) -> tuple[Segment, ...]:
 
 def text(result: RowResult) -> str:
     return " ".join(segment.text for segment in segments(result))
+
+
+EARLY = sentence("one two three four five six seven eight", 0.0)
+LATE = sentence("alpha bravo charlie delta echo foxtrot golf hotel", 4.0)
+SPOKEN = [*EARLY, *LATE]
+SPANS = [(0.0, 3.2), (4.0, 7.2)]
+TEXT = " ".join(word.word for word in SPOKEN)
+"""Two sentences with a pause between them: words, speech spans and text."""

@@ -9,6 +9,10 @@ import pytest
 
 from tests.unit.fakes import Call, EncodedRow, FakeEngine, multilingual_tokenizer
 from tests.unit.synthetic_speech import (
+    LATE,
+    SPANS,
+    SPOKEN,
+    TEXT,
     DecodedWords,
     chunk,
     decode,
@@ -20,11 +24,6 @@ from tests.unit.synthetic_speech import (
 from whisperbatch.protocols import Alignment, Hypothesis
 
 BORDERS = ("start", "end")
-EARLY = sentence("one two three four five six seven eight", 0.0)
-LATE = sentence("alpha bravo charlie delta echo foxtrot golf hotel", 4.0)
-SPOKEN = [*EARLY, *LATE]
-SPANS = [(0.0, 3.2), (4.0, 7.2)]
-TEXT = " ".join(word.word for word in SPOKEN)
 
 
 def test_a_row_that_passes_is_decoded_once() -> None:

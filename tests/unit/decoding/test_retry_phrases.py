@@ -6,6 +6,10 @@ import pytest
 
 from tests.unit.fakes import Call
 from tests.unit.synthetic_speech import (
+    EARLY,
+    SPANS,
+    SPOKEN,
+    TEXT,
     DecodedWords,
     chunk,
     decode,
@@ -14,12 +18,6 @@ from tests.unit.synthetic_speech import (
     text,
     word_engine,
 )
-
-EARLY = sentence("one two three four five six seven eight", 0.0)
-LATE = sentence("alpha bravo charlie delta echo foxtrot golf hotel", 4.0)
-SPOKEN = [*EARLY, *LATE]
-SPANS = [(0.0, 3.2), (4.0, 7.2)]
-TEXT = " ".join(word.word for word in SPOKEN)
 
 ANNOUNCEMENT = "please hold the line you are next"
 STARTS = (0.0, 4.0, 8.0, 12.0)
