@@ -34,6 +34,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import corpora, manifest, systems
+from benchmarks.arguments import add_recordings, require_directories
 from benchmarks.manifest import Entry
 from benchmarks.measures import Accuracy, measure
 from benchmarks.systems import SystemTranscript
@@ -159,9 +160,7 @@ def arguments(argv: Sequence[str] | None) -> argparse.Namespace:
         epilog="Without --manifest and --recordings: five minutes under each condition.",
     )
     parser.add_argument("--manifest", type=Path, metavar="corpus.jsonl")
-    parser.add_argument(
-        "--recordings", nargs="+", type=corpora.argument, metavar="KIND:LANG:S:SEED", default=[]
-    )
+    add_recordings(parser)
     parser.add_argument("--model", default="base")
     parser.add_argument("--systems", nargs="+", type=system_name, default=SYSTEMS, metavar="NAME")
     parser.add_argument(
@@ -174,9 +173,7 @@ def arguments(argv: Sequence[str] | None) -> argparse.Namespace:
         parser.error("--plot needs matplotlib: install the extra `eval`")
     if not parsed.manifest and not parsed.recordings:
         parsed.recordings = corpora.DEFAULT
-    for path in (parsed.json, parsed.plot):
-        if path and not path.parent.is_dir():
-            parser.error(f"{path}: there is no directory {path.parent}; create it first")
+    require_directories(parser, parsed.json, parsed.plot)
     return parsed
 
 

@@ -34,6 +34,7 @@ import numpy as np
 
 import whisperbatch as wb
 from benchmarks import corpora, scoring
+from benchmarks.arguments import add_recordings
 from benchmarks.recordings import Recording
 from benchmarks.sounds import at_level, level, pink, rounded
 from whisperbatch.decoding.retries import Retry
@@ -148,13 +149,7 @@ def main() -> None:
     parser.add_argument("--chunk-length", type=float, default=30.0)
     parser.add_argument("--log-prob-threshold", type=float, default=-1.0)
     parser.add_argument("--snr", type=float, help="add pink noise, this many dB below the speech")
-    parser.add_argument(
-        "--recordings",
-        nargs="+",
-        type=corpora.argument,
-        default=RECORDINGS,
-        metavar="KIND:LANG:S:SEED",
-    )
+    add_recordings(parser, RECORDINGS)
     arguments = parser.parse_args()
     print(
         f"{'recording':22} {'policy':11} {'errors':>6} {'rate':>7} {'retried':>12} "

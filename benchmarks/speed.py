@@ -32,6 +32,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import corpora, plots, recordings, rivals, scoring, timing
+from benchmarks.arguments import add_recordings
 from benchmarks.recordings import SAMPLING_RATE
 from whisperbatch.machine import available_cpus
 
@@ -147,9 +148,7 @@ def arguments() -> argparse.Namespace:
     )
     parser.add_argument("--beams", nargs="+", type=int, default=[1])
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument(
-        "--recordings", nargs="+", type=corpora.argument, metavar="KIND:LANG:S:SEED", default=[]
-    )
+    add_recordings(parser)
     parser.add_argument(
         "--minutes", nargs="+", type=float, default=[], help="lengths of recordings, in minutes"
     )

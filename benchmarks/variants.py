@@ -17,6 +17,7 @@ import numpy as np
 
 import whisperbatch as wb
 from benchmarks import corpora, recordings, scoring
+from benchmarks.arguments import add_recordings
 from whisperbatch.chunking import merge
 from whisperbatch.options import OptionKeywords, Options, resolve
 from whisperbatch.types import SpeechSpan
@@ -124,13 +125,7 @@ def main() -> None:
     parser.add_argument("comparisons", nargs="*", default=["defaults"], metavar="COMPARISON")
     parser.add_argument("--model", default="base")
     parser.add_argument("--beam-size", type=int, default=5)
-    parser.add_argument(
-        "--recordings",
-        nargs="+",
-        type=corpora.argument,
-        default=RECORDINGS,
-        metavar="KIND:LANG:S:SEED",
-    )
+    add_recordings(parser, RECORDINGS)
     arguments = parser.parse_args()
     print(
         f"{'recording':18} {'variant':13} {'WER':>6} {'sub':>4} {'del':>4} {'ins':>4} "

@@ -35,6 +35,7 @@ from typing import Final
 
 import whisperbatch as wb
 from benchmarks import corpora, speech
+from benchmarks.arguments import require_directories
 from benchmarks.constants import languages, rates, rows, runs, sounds
 from benchmarks.constants.figures import TITLES, Check, Figures
 from benchmarks.constants.first_pass import (
@@ -206,8 +207,7 @@ def arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--rates", action="store_true", help="show rates of speech, and stop")
     parser.add_argument("--list", action="store_true", help="list the constants, and stop")
     parsed = parser.parse_args(argv)
-    if parsed.json and not parsed.json.parent.is_dir():
-        parser.error(f"{parsed.json}: there is no directory {parsed.json.parent}; create it first")
+    require_directories(parser, parsed.json)
     return parsed
 
 

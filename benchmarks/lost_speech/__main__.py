@@ -33,6 +33,7 @@ from typing import Any, Final
 
 from benchmarks import corpora, manifest, speech, systems
 from benchmarks.accuracy import option, system_name
+from benchmarks.arguments import require_directories
 from benchmarks.lost_speech import nonspeech, turns
 from benchmarks.lost_speech.bootstrap import MIN_RECORDINGS
 from benchmarks.lost_speech.report import TITLES, Report
@@ -125,8 +126,7 @@ def arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--json", type=Path, metavar="out.json")
     parser.add_argument("--results", type=Path, default=CACHE, metavar="DIRECTORY")
     parsed = parser.parse_args(argv)
-    if parsed.json and not parsed.json.parent.is_dir():
-        parser.error(f"{parsed.json}: there is no directory {parsed.json.parent}; create it first")
+    require_directories(parser, parsed.json)
     return parsed
 
 

@@ -30,6 +30,7 @@ import numpy as np
 
 import whisperbatch as wb
 from benchmarks import corpora, speech
+from benchmarks.arguments import require_directories
 from benchmarks.lost_speech.__main__ import CORPORA, HALVES, minutes, recording_names
 from benchmarks.recordings import Recording, gaps
 from whisperbatch.decoding.decoded_row import normalize_words
@@ -269,8 +270,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--corpora", nargs="+", choices=CORPORA, default=CORPORA, metavar="NAME")
     parser.add_argument("--json", type=Path, metavar="out.json")
     parsed = parser.parse_args(argv)
-    if parsed.json and not parsed.json.parent.is_dir():
-        parser.error(f"{parsed.json}: there is no directory {parsed.json.parent}; create it first")
+    require_directories(parser, parsed.json)
     try:
         calibrate(parsed)
     except (corpora.CorpusError, speech.SpeechError, WhisperBatchError) as error:

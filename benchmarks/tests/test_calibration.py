@@ -1,4 +1,4 @@
-"""The calibration of the second opinion's threshold: what passes, and what is recommended."""
+"""The calibration of the second opinion: which texts pass, and the recommended threshold."""
 
 import numpy as np
 import pytest

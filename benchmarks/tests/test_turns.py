@@ -125,7 +125,7 @@ def test_clips_with_long_inner_pauses_are_not_used() -> None:
 
 @pytest.fixture
 def sources(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Replace the packages of sounds, 160 MB, with tones: each file has a frequency of its own."""
+    """Replace the packages of sounds, 160 MB, with tones: each file has another frequency."""
 
     def tone(name: str, hertz: float, seconds: float) -> Path:
         samples = 8000 * np.sin(2 * np.pi * hertz * np.arange(round(seconds * RATE)) / RATE)

@@ -48,7 +48,7 @@ def test_segments_are_short_and_in_order(transcript: wb.Transcript) -> None:
 
 
 def test_memory_does_not_grow_with_the_recording(tmp_path: Path, tiny_model: str) -> None:
-    """3 hours beside 20 minutes, each in a process of its own.
+    """3 hours beside 20 minutes, each in a separate process.
 
     It rises over the first minutes and hardly after: 621 MB for 10, 665 for 20, 676 for 40, 711 for
     180.
