@@ -146,8 +146,8 @@ def wheel(source: Wheel) -> Path:
 def fill_directory(target: Path, fill: Callable[[Path], None]) -> None:
     """Create the directory `target` with the files that `fill` writes: all of them or none.
 
-    Two processes may call this at the same time. Each fills a directory of its own, and the first
-    process to rename its directory wins.
+    Two processes may call this at the same time. Each process fills another directory, and the
+    first process to rename its directory wins.
     """
     target.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=target.parent, prefix=".fetching-") as scratch:

@@ -6,6 +6,11 @@ The truth is known for both. A normal turn has 3 to 8 s of the language's prompt
 5 to 15 s by the same speaker or by other speakers of the language. The level of the difficult voice
 is relative to the normal voice before it. Pink noise, -70 to -58 dBFS, is in the whole recording.
 
+No clip is repeated in a recording, except when all prompts have been used: few clips are by other
+speakers, and a decoder that uses the text of the preceding window would copy a repeated sentence
+instead of recognizing the sentence. After the last clip by another speaker, the speaker of the
+prompts continues the turn.
+
 A clip has no inner pause above 0.7 s, so that an utterance is speech from its start to its end (up
 to 1 s at 0.7 times the tempo).
 
@@ -16,6 +21,7 @@ thresholds that are set on even seeds (development) are tested on odd seeds, wit
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import chain
 from random import Random
 from typing import Final, TypeAlias
 
@@ -136,7 +142,7 @@ def _turns(
 ) -> Iterator[PausedClip]:
     """Yield the clips of normal and difficult turns by turns, each with the pause before it."""
     prompts = recordings.shuffled(same, rng)
-    other_speakers = recordings.shuffled(others, rng) if others else prompts
+    other_speakers = chain(rng.sample(others, len(others)), prompts)
     normal_dbfs = 0.0
     while True:
         for pause, clip in _turn(prompts, NORMAL_TURN, rng):
