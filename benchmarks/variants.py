@@ -3,6 +3,10 @@
 python -m benchmarks.variants                        # the defaults
 python -m benchmarks.variants merging silence        # the names of COMPARISONS
 python -m benchmarks.variants --recordings prompts:en:600:0 read:en:300:0 timestamps
+python -m benchmarks.variants second_opinion --rounds 4 --recordings pauses:en:600:0
+
+With several rounds, the variants take turns, and the speed is the median of all rounds but the
+first.
 """
 
 import argparse
@@ -69,6 +73,10 @@ COMPARISONS = {
         Variant("kaldi-fbank", {"features": "kaldi-fbank"}),
     ),
     "vad": (Variant("silero", {}), Variant("none", {"vad": False})),
+    "second_opinion": (
+        Variant("with", {"second_opinion": True}),
+        Variant("without", {"second_opinion": False}),
+    ),
     "beam": (Variant("beam 5", {"beam_size": 5}), Variant("beam 1", {"beam_size": 1})),
 }
 
@@ -95,18 +103,48 @@ def count_chunks(recording: recordings.Recording, options: Options) -> int:
     return len(list(merge.chunks(vad([samples]), options, vad.hop)))
 
 
-def measure(
-    asr: wb.Transcriber, recording: recordings.Recording, language: str, variant: Variant, beam: int
-) -> str:
-    """Return the figures of a variant on a recording, as a line of the table."""
-    options = resolve(Options(language=language, beam_size=beam), **variant.options)
+def run(
+    asr: wb.Transcriber, recording: recordings.Recording, options: Options, variant: Variant
+) -> tuple[wb.Transcript, float]:
+    """Return the transcript of a variant, and the seconds that it took."""
     with planned_by(variant.plan):
-        chunks = count_chunks(recording, options)
         started = time.perf_counter()
         transcript = asr.transcribe(recording.samples, options=options)
-        took = time.perf_counter() - started
-    truth = " ".join(utterance.text for utterance in recording.utterances)
-    score = scoring.word_error_rate(truth, transcript.text, language)
+        return transcript, time.perf_counter() - started
+
+
+def compare(
+    asr: wb.Transcriber, name: str, variants: Sequence[Variant], beam: int, rounds: int
+) -> Iterator[str]:
+    """Yield the figures of each variant on a recording, as lines of the table."""
+    recording, language = corpora.build(name), corpora.parse(name)[1]
+    options = [resolve(Options(language=language, beam_size=beam), **v.options) for v in variants]
+    results = [
+        [
+            run(asr, recording, option, variant)
+            for option, variant in zip(options, variants, strict=True)
+        ]
+        for _ in range(rounds)
+    ]
+    for number, variant in enumerate(variants):
+        with planned_by(variant.plan):
+            chunks = count_chunks(recording, options[number])
+        times = [round_[number][1] for round_ in results]
+        took = median(times[1:] or times)
+        yield f"{name:21} {variant.name:13} " + figures(
+            recording, language, results[0][number][0], chunks, took
+        )
+
+
+def figures(
+    recording: recordings.Recording,
+    language: str,
+    transcript: wb.Transcript,
+    chunks: int,
+    took: float,
+) -> str:
+    """Return the figures of a transcript that took some seconds, as the end of a line."""
+    score = scoring.word_error_rate(recording.text, transcript.text, language)
     errors = scoring.start_errors(recording.utterances, [s.start for s in transcript.segments])
     near = sum(error <= 0.5 for error in errors) / len(errors) if errors else float("nan")
     middle = median(errors) if errors else float("nan")
@@ -125,20 +163,22 @@ def main() -> None:
     parser.add_argument("comparisons", nargs="*", default=["defaults"], metavar="COMPARISON")
     parser.add_argument("--model", default="base")
     parser.add_argument("--beam-size", type=int, default=5)
+    parser.add_argument("--rounds", type=int, default=1)
     add_recordings(parser, RECORDINGS)
     arguments = parser.parse_args()
+    if arguments.rounds < 1:
+        parser.error("--rounds is at least 1")
     print(
-        f"{'recording':18} {'variant':13} {'WER':>6} {'sub':>4} {'del':>4} {'ins':>4} "
+        f"{'recording':21} {'variant':13} {'WER':>6} {'sub':>4} {'del':>4} {'ins':>4} "
         f"{'<0.5 s':>7} {'median':>8} {'chunks':>6} {'segments':>8} {'speed':>7}"
     )
     with wb.load(arguments.model) as asr:
         for name in arguments.recordings:
-            recording = corpora.build(name)
             for comparison in arguments.comparisons:
-                for variant in COMPARISONS[comparison]:
-                    language = name.split(":")[1]
-                    line = measure(asr, recording, language, variant, arguments.beam_size)
-                    print(f"{name:18} {variant.name:13} {line}", flush=True)
+                variants = COMPARISONS[comparison]
+                lines = compare(asr, name, variants, arguments.beam_size, arguments.rounds)
+                for line in lines:
+                    print(line, flush=True)
 
 
 if __name__ == "__main__":
