@@ -75,7 +75,8 @@ def test_a_pipe_is_read_through_and_gives_the_same_language(
     assert found.windows
 
 
-@pytest.mark.parametrize("batch_size", [2, pytest.param(8, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("batch_size", [2, 8])
 def test_what_a_pipe_brings_later_revises_the_language(
     base: wb.Transcriber, tmp_path_factory: pytest.TempPathFactory, batch_size: int
 ) -> None:
@@ -115,6 +116,7 @@ def test_blocks_are_in_their_language(
     assert not [s for s in hybrid.segments if foreign_letters(s.text, s.language)]
 
 
+@pytest.mark.slow
 def test_a_change_of_language_costs_few_words(
     base: wb.Transcriber, hybrid: wb.Transcript, switching: recordings.Recording
 ) -> None:

@@ -34,7 +34,10 @@ def faint_voices() -> tuple[Samples, str]:
     return sounds.rounded(sound + sounds.at_level(noise, -62)), " ".join(texts)
 
 
-@pytest.mark.parametrize(("model", "max_share"), [("base", 0.3), ("tiny.en", 0.8)])
+@pytest.mark.parametrize(
+    ("model", "max_share"),
+    [("base", 0.3), pytest.param("tiny.en", 0.8, marks=pytest.mark.slow)],
+)
 def test_faint_voices_that_the_vad_rejects_come_back(
     request: pytest.FixtureRequest, model: str, max_share: float
 ) -> None:

@@ -7,9 +7,9 @@ from benchmarks import corpora, scoring
 
 
 def test_soft_voices_between_loud_voices_keep_their_words(base: wb.Transcriber) -> None:
-    """The soft voices are 20 to 35 dB softer. Without levelling, 87 words are lost."""
+    """The soft voices are 20 to 35 dB softer. Without levelling, 158 words are lost."""
     words = deletions = 0
-    for name in ("quieter:en:60:3", "quieter:es:60:0", "quieter:ru:60:1"):
+    for name in ("quieter:it:60:0", "quieter:ru:60:0", "quieter:ru:60:1"):
         recording = corpora.build(name)
         _, language, _, _ = corpora.parse(name)
         samples = (recording.samples / 32768).astype(np.float32)
