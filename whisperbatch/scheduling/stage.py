@@ -9,7 +9,7 @@ Rows do not wait for the retries of earlier rows: the workers decode the next ba
 """
 
 import threading
-from collections.abc import Callable, Generator, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import closing
 from itertools import chain
 from typing import Protocol, TypeVar
@@ -88,10 +88,8 @@ class DecodingStage:
             for result in (item[1] for item in group if not isinstance(item, End))
             if isinstance(result, FailedRow) and not result.row.recording.error
         }
-        with self._turns:
-            retried = self._isolated(
-                lambda rows: self._decoder.retry([failed[row] for row in rows]), list(failed)
-            )
+        # results without failed rows do not wait for a turn
+        retried = self._decode_again(failed) if failed else {}
         results: list[tuple[RecordingState, RowResult | None] | End] = []
         for item in group:
             if isinstance(item, End):
@@ -102,3 +100,9 @@ class DecodingStage:
                 result = retried.get(result.row)
             results.append((recording, result))
         return results
+
+    def _decode_again(self, failed: Mapping[Row, FailedRow]) -> dict[Row, RowResult]:
+        with self._turns:
+            return self._isolated(
+                lambda rows: self._decoder.retry([failed[row] for row in rows]), list(failed)
+            )

@@ -1,5 +1,6 @@
 """Batches are decoded, and the failed rows of several batches are decoded again together."""
 
+import threading
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TypeVar
@@ -69,6 +70,23 @@ def texts(engine: FakeEngine, batches: list[list[Item]]) -> list[str]:
     return [
         item.source if isinstance(item, End) else text(item[1]) for item in stage(engine)(batches)
     ]
+
+
+def test_results_do_not_wait_for_the_next_batch() -> None:
+    first_arrived = threading.Event()
+    arrived_before: list[bool] = []
+
+    def waits_from_the_second_batch_on(_: Call, words: Sequence[str]) -> DecodedWords:
+        if len(engine.batch_sizes["decode"]) > 1:
+            arrived_before.append(first_arrived.wait(5))
+        return DecodedWords(words, -0.1)
+
+    engine = word_engine(EARLY, waits_from_the_second_batch_on)
+    results = stage(engine)(batches(items(SHORT, SHORT, SHORT, SHORT)))
+    next(results)
+    first_arrived.set()
+    assert len(list(results)) == 3
+    assert arrived_before == [True, True]
 
 
 def test_failed_rows_of_two_batches_share_the_calls_of_their_retries() -> None:
