@@ -166,6 +166,8 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=1)
     add_recordings(parser, RECORDINGS)
     arguments = parser.parse_args()
+    if unknown := [name for name in arguments.comparisons if name not in COMPARISONS]:
+        parser.error(f"{', '.join(unknown)}: the comparisons are {', '.join(COMPARISONS)}")
     if arguments.rounds < 1:
         parser.error("--rounds is at least 1")
     print(
