@@ -126,14 +126,13 @@ def compare(
         ]
         for _ in range(rounds)
     ]
-    for number, variant in enumerate(variants):
+    for variant, option, runs in zip(variants, options, zip(*results, strict=True), strict=True):
         with planned_by(variant.plan):
-            chunks = count_chunks(recording, options[number])
-        times = [round_[number][1] for round_ in results]
+            chunks = count_chunks(recording, option)
+        transcripts, times = zip(*runs, strict=True)
         took = median(times[1:] or times)
-        yield f"{name:21} {variant.name:13} " + figures(
-            recording, language, results[0][number][0], chunks, took
-        )
+        line = figures(recording, language, transcripts[0], chunks, took)
+        yield f"{name:21} {variant.name:13} {line}"
 
 
 def figures(

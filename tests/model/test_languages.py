@@ -137,7 +137,7 @@ def test_languages_do_not_depend_on_batches(
 
 
 def test_one_language_stays_one(base: wb.Transcriber) -> None:
-    """With `multilingual`, a recording in one language is what it is without."""
+    """`multilingual` does not change the transcript of a recording in one language."""
     recording = recordings.prompts("it", duration=90, seed=2)
     plain, listened = (
         base.transcribe(recording.samples, options=GREEDY, multilingual=multilingual)

@@ -9,11 +9,14 @@ import pytest
 
 from tests.unit.fakes import Call, FakeEngine
 from tests.unit.synthetic_speech import (
+    EARLY,
+    SPANS,
+    SPOKEN,
+    TEXT,
     DecodedWords,
     RampExtractor,
     chunk,
     rows,
-    sentence,
     text,
     word_engine,
 )
@@ -25,11 +28,8 @@ from whisperbatch.scheduling import DecodingStage
 
 T = TypeVar("T")
 
-EARLY = sentence("one two three four five six seven eight", 0.0)
-LATE = sentence("alpha bravo charlie delta echo foxtrot golf hotel", 4.0)
-LONG = [(0.0, 3.2), (4.0, 7.2)]  # loses its later half, unless it is split
+LONG = SPANS  # loses its later half, unless it is split
 SHORT = [(0.0, 3.2)]
-TEXT = " ".join(word.word for word in [*EARLY, *LATE])
 HALF = TEXT[: TEXT.index(" alpha")]
 BATCH_SIZE = 2
 
@@ -90,7 +90,7 @@ def test_results_do_not_wait_for_the_next_batch() -> None:
 
 
 def test_failed_rows_of_two_batches_share_the_calls_of_their_retries() -> None:
-    engine = word_engine([*EARLY, *LATE], stops_early)
+    engine = word_engine(SPOKEN, stops_early)
     found = texts(engine, batches(items(SHORT, SHORT, SHORT, LONG, LONG, SHORT)))
     assert found == [HALF, HALF, HALF, TEXT, TEXT, HALF]
     # the first decoding, each window length in its own call; then four parts, two in each call
@@ -98,14 +98,14 @@ def test_failed_rows_of_two_batches_share_the_calls_of_their_retries() -> None:
 
 
 def test_rows_of_the_first_batch_do_not_wait() -> None:
-    engine = word_engine([*EARLY, *LATE], stops_early)
+    engine = word_engine(SPOKEN, stops_early)
     found = texts(engine, batches(items(LONG, SHORT, SHORT, LONG)))
     assert found == [TEXT, HALF, HALF, TEXT]
     assert len(engine.batch_sizes["decode"]) == 6  # the retries of the two rows are not together
 
 
 def test_failed_rows_at_a_flush_and_at_the_end_are_retried() -> None:
-    engine = word_engine([*EARLY, *LATE], stops_early)
+    engine = word_engine(SPOKEN, stops_early)
     first, second, third, last = items(SHORT, SHORT, SHORT, LONG)
     end = End(first.recording, "end", 8.0)
     found = texts(engine, [[first, second], [third, last, FLUSH], [end]])
@@ -116,7 +116,7 @@ def test_a_failing_retry_ends_only_its_recordings() -> None:
     """The second recording has no failed row; the text of the first ends before its lost row."""
     rows = items(SHORT, LONG, SHORT, SHORT, recordings=[0, 0, 0, 1])
     ends = [End(rows[0].recording, "first", 8.0), End(rows[3].recording, "second", 8.0)]
-    engine = word_engine([*EARLY, *LATE], stops_early, failing={"decode": {3}})
+    engine = word_engine(SPOKEN, stops_early, failing={"decode": {3}})
     found = texts(engine, [*batches(rows), [*ends]])
     assert found == [HALF, HALF, "first", "second"]
     assert rows[0].recording.error
@@ -124,7 +124,7 @@ def test_a_failing_retry_ends_only_its_recordings() -> None:
 
 
 def test_an_abandoned_stage_stops_its_workers() -> None:
-    engine = word_engine([*EARLY, *LATE], stops_early)
+    engine = word_engine(SPOKEN, stops_early)
     results = stage(engine)(batches(items(*[LONG] * 9)))
     next(results)
     results.close()
@@ -133,7 +133,7 @@ def test_an_abandoned_stage_stops_its_workers() -> None:
 
 
 def test_an_error_that_is_not_contained_ends_the_stage() -> None:
-    engine = word_engine([*EARLY, *LATE], stops_early, failing={"decode": {1}})
+    engine = word_engine(SPOKEN, stops_early, failing={"decode": {1}})
     decoder = BatchDecoder(engine, RampExtractor(), Options(language="en", speech_pad=0.0))
 
     def together(function: Callable[[list[Row]], Sequence[T]], rows: list[Row]) -> dict[Row, T]:
