@@ -17,7 +17,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from whisperbatch.decoding.decoded_row import DecodedRow, normalize_words
+from whisperbatch.decoding.decoded_row import (
+    DecodedRow,
+    compression_ratio,
+    normalize_words,
+)
 from whisperbatch.decoding.loops import find_repeats
 from whisperbatch.decoding.words import count_letters, slow_duration
 from whisperbatch.options import MAX_NEW_TOKENS, Options
@@ -99,7 +103,7 @@ def audit(decoded: DecodedRow, options: Options) -> Audit:
     full = len(decoded.hypothesis.tokens) >= min(user_limit or MAX_NEW_TOKENS, speech_limit)
     uncovered = () if (limited_by_user and full) else find_uncovered_speech(decoded, options)
     cut_off = full and not limited_by_user
-    repetitive = exceeds(decoded.compression_ratio, options.compression_ratio_threshold)
+    repetitive = is_repetitive(decoded, options.compression_ratio_threshold)
     improbable = _is_improbable(decoded, options)
     too_fast = sum(count_letters(decoded.words[n].text) for n in too_fast_words(decoded))
     foreign_count = _count_foreign_letters(decoded, options)
@@ -152,6 +156,19 @@ def _count_foreign_letters(decoded: DecodedRow, options: Options) -> int:
 def exceeds(value: float, threshold: float | None) -> bool:
     """Return whether there is a threshold and `value` is above the threshold."""
     return threshold is not None and value > threshold
+
+
+def is_repetitive(decoded: DecodedRow, threshold: float | None) -> bool:
+    """Return whether the compression ratio of the text, or of a repeat in the text, is too high.
+
+    openai/whisper computes the ratio of a whole window. A short loop in a long text has little
+    effect on this ratio, so the ratio of each repeat is computed, too.
+    """
+    return exceeds(decoded.compression_ratio, threshold) or any(
+        exceeds(compression_ratio("".join(word.text for word in words)), threshold)
+        for repeat in find_repeats(normalize_words(decoded.words))
+        for words in [decoded.words[repeat.start : repeat.end]]
+    )
 
 
 def is_silent(decoded: DecodedRow, options: Options) -> bool:

@@ -4,11 +4,14 @@ If a row has no words for a stretch of speech, the stretch may be a noise, a dis
 cough. If a retry decodes the stretch alone, the model writes a short phrase even on noise.
 """
 
+from collections.abc import Sequence
 from dataclasses import replace
+from difflib import SequenceMatcher
+from itertools import accumulate, chain, pairwise
 from typing import Final
 
 from whisperbatch.decoding.audit import doubt_beyond_thresholds
-from whisperbatch.decoding.decoded_row import DecodedRow
+from whisperbatch.decoding.decoded_row import DecodedRow, normalize_words
 from whisperbatch.decoding.retries.remedies import AuditedRow
 from whisperbatch.options import Options
 
@@ -19,20 +22,53 @@ MAX_DOUBT: Final = -0.5
 MIN_UNCOVERED: Final = 0.5  # share of a part's speech; then nearly all of its text is new
 
 
-def without_doubtful_text(part: DecodedRow, row: AuditedRow, options: Options) -> DecodedRow:
-    """Return a decoded part, without its text if the text is new and doubtful.
+def had_no_text(parts: Sequence[DecodedRow], row: AuditedRow) -> list[bool]:
+    """Return, for each part, whether its speech had no text before the retries.
+
+    The times of the words do not say this reliably: the alignment can stretch the first word of a
+    sentence over noise before the sentence. So the words are compared, too: a part whose words are
+    all inserted between words of the row had no text.
 
     Args:
-        part: the row after a remedy, or a part of the row.
+        parts: the row after a remedy: one part, or several parts in order.
         row: the row before the remedy.
-        options: options of the run.
     """
-    if not part.words or doubt_beyond_thresholds(part, options) <= MAX_DOUBT:
-        return part
-    speech = sum(span.length for span in part.chunk.speech)
-    if _uncovered_within(row, part.chunk.start, part.chunk.end) < MIN_UNCOVERED * speech:
+    return [
+        row.had_no_text or inserted or _is_uncovered(part, row)
+        for part, inserted in zip(parts, _inserted(parts, row.decoded), strict=True)
+    ]
+
+
+def _inserted(parts: Sequence[DecodedRow], decoded: DecodedRow) -> list[bool]:
+    """Return, for each part, whether all its words are inserted between words of the row."""
+    words = [normalize_words(part.words) for part in parts]
+    before = normalize_words(decoded.words)
+    matcher = SequenceMatcher(None, before, list(chain(*words)), autojunk=False)
+    inserted = [
+        opcode == "insert"
+        for opcode, _, _, start, end in matcher.get_opcodes()
+        for _ in range(start, end)
+    ]
+    ends = list(accumulate(map(len, words)))
+    return [
+        end > start and all(inserted[start:end]) for start, end in pairwise([0, *ends])
+    ]
+
+
+def without_doubtful_text(part: DecodedRow, options: Options) -> DecodedRow:
+    """Return a decoded part whose speech had no text before, without its text if it is doubtful."""
+    improbable = options.log_prob_threshold is not None and (
+        part.hypothesis.avg_logprob < options.log_prob_threshold
+    )
+    doubtful = improbable or doubt_beyond_thresholds(part, options) > MAX_DOUBT
+    if not part.words or not doubtful:
         return part
     return replace(part, hypothesis=replace(part.hypothesis, tokens=()), text="", timed_texts=())
+
+
+def _is_uncovered(part: DecodedRow, row: AuditedRow) -> bool:
+    speech = sum(span.length for span in part.chunk.speech)
+    return _uncovered_within(row, part.chunk.start, part.chunk.end) >= MIN_UNCOVERED * speech
 
 
 def _uncovered_within(row: AuditedRow, start: int, end: int) -> int:

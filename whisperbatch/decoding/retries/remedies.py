@@ -45,14 +45,25 @@ Step = tuple[Remedy, float]
 
 @dataclass(eq=False)
 class AuditedRow:
-    """A decoded row with its audit and the remedies that have not been tried yet."""
+    """A decoded row with its audit and the remedies that have not been tried yet.
+
+    Attributes:
+        decoded: the row with its text.
+        audit: its faults.
+        context: its context.
+        remedies: the remedies that have not been tried yet.
+        splits: how often its chunk was split.
+        shifted: whether its speech was moved to another place in Whisper's window.
+        had_no_text: whether most of its speech had no text before the retries.
+    """
 
     decoded: DecodedRow
     audit: Audit
     context: Context
     remedies: Iterator[Step]
-    splits: int = 0  # times that its chunk was split
+    splits: int = 0
     shifted: bool = False
+    had_no_text: bool = False
 
 
 def changes_of_the_chunk(row: AuditedRow) -> Iterator[Remedy]:

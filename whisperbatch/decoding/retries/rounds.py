@@ -23,7 +23,7 @@ from whisperbatch.chunking.split import shift
 from whisperbatch.decoding.audit import audit
 from whisperbatch.decoding.decoded_row import DecodedRow
 from whisperbatch.decoding.prompts import Context
-from whisperbatch.decoding.retries.evidence import without_doubtful_text
+from whisperbatch.decoding.retries.evidence import had_no_text, without_doubtful_text
 from whisperbatch.decoding.retries.remedies import (
     REMEDIES,
     AuditedRow,
@@ -130,9 +130,16 @@ class Retry:
         return [(tuple(row.decoded for row in chunk.rows), chunk.retried) for chunk in chunks]
 
     def _audited(
-        self, decoded: DecodedRow, context: Context, splits: int = 0, *, shifted: bool = False
+        self,
+        decoded: DecodedRow,
+        context: Context,
+        splits: int = 0,
+        *,
+        shifted: bool = False,
+        had_no_text: bool = False,
     ) -> AuditedRow:
-        row = AuditedRow(decoded, audit(decoded, self._options), context, iter(()), splits, shifted)
+        faults = audit(decoded, self._options)
+        row = AuditedRow(decoded, faults, context, iter(()), splits, shifted, had_no_text)
         row.remedies = self._remedies(row)
         return row
 
@@ -160,15 +167,17 @@ class Retry:
             row, (remedy, _) = attempt.row, attempt.step
             splits = splits_after(row, remedy)
             shifted = row.shifted or remedy == "shift"
-            new_rows = [
-                self._audited(
-                    without_doubtful_text(attempt.decoded[number], row, self._options),
-                    request.context,
-                    splits,
-                    shifted=shifted,
+            parts = [attempt.decoded[number] for number in range(len(attempt.requests))]
+            new_rows = []
+            for request, part, is_new in zip(
+                attempt.requests, parts, had_no_text(parts, row), strict=True
+            ):
+                decoded = without_doubtful_text(part, self._options) if is_new else part
+                new_rows.append(
+                    self._audited(
+                        decoded, request.context, splits, shifted=shifted, had_no_text=is_new
+                    )
                 )
-                for number, request in enumerate(attempt.requests)
-            ]
             _replace_if_better(chunk.rows, row, attempt.step, new_rows)
 
     def _decode_next_call(self, tries: Sequence[_Try]) -> None:
