@@ -41,8 +41,8 @@ def had_no_text(parts: Sequence[DecodedRow], row: AuditedRow) -> list[bool]:
 
 def _inserted(parts: Sequence[DecodedRow], decoded: DecodedRow) -> list[bool]:
     """Return, for each part, whether all its words are inserted between words of the row."""
-    words = [normalize_words(part.words) for part in parts]
-    before = normalize_words(decoded.words)
+    words = [_spoken_words(part) for part in parts]
+    before = _spoken_words(decoded)
     matcher = SequenceMatcher(None, before, list(chain(*words)), autojunk=False)
     inserted = [
         opcode == "insert"
@@ -64,6 +64,11 @@ def without_doubtful_text(part: DecodedRow, options: Options) -> DecodedRow:
     if not part.words or not doubtful:
         return part
     return replace(part, hypothesis=replace(part.hypothesis, tokens=()), text="", timed_texts=())
+
+
+def _spoken_words(decoded: DecodedRow) -> list[str]:
+    """Return the normalised words, without words that have only punctuation ("...")."""
+    return [word for word in normalize_words(decoded.words) if word]
 
 
 def _is_uncovered(part: DecodedRow, row: AuditedRow) -> bool:
