@@ -26,15 +26,15 @@ def had_no_text(parts: Sequence[DecodedRow], row: AuditedRow) -> list[bool]:
     """Return, for each part, whether its speech had no text before the retries.
 
     The times of the words do not say this reliably: the alignment can stretch the first word of a
-    sentence over noise before the sentence. So the words are compared, too: a part whose words are
-    all inserted between words of the row had no text.
+    sentence over noise before the sentence. So the words are compared, too. If the row has uncovered
+    speech, a part whose words are all inserted between words of the row had no text.
 
     Args:
         parts: the row after a remedy: one part, or several parts in order.
         row: the row before the remedy.
     """
     return [
-        row.had_no_text or inserted or _is_uncovered(part, row)
+        row.had_no_text or (inserted and bool(row.audit.uncovered)) or _is_uncovered(part, row)
         for part, inserted in zip(parts, _inserted(parts, row.decoded), strict=True)
     ]
 
@@ -50,9 +50,7 @@ def _inserted(parts: Sequence[DecodedRow], decoded: DecodedRow) -> list[bool]:
         for _ in range(start, end)
     ]
     ends = list(accumulate(map(len, words)))
-    return [
-        end > start and all(inserted[start:end]) for start, end in pairwise([0, *ends])
-    ]
+    return [end > start and all(inserted[start:end]) for start, end in pairwise([0, *ends])]
 
 
 def without_doubtful_text(part: DecodedRow, options: Options) -> DecodedRow:
