@@ -26,8 +26,8 @@ def had_no_text(parts: Sequence[DecodedRow], row: AuditedRow) -> list[bool]:
     """Return, for each part, whether its speech had no text before the retries.
 
     The times of the words do not say this reliably: the alignment can stretch the first word of a
-    sentence over noise before the sentence. So the words are compared, too. If the row has uncovered
-    speech, a part whose words are all inserted between words of the row had no text.
+    sentence over noise before the sentence. So the words are compared, too. If the row has
+    uncovered speech, a part whose words are all inserted between words of the row had no text.
 
     Args:
         parts: the row after a remedy: one part, or several parts in order.
