@@ -160,9 +160,10 @@ def test_words_are_placed_again_with_the_changed_constant() -> None:
 
 
 def test_constants_of_the_audit_are_changed_for_the_rule_only() -> None:
-    check = Check("decoding.audit.MAX_LETTERS_PER_SECOND", "fast", (5.0, 100.0))
-    assert rows.measure(check, [recording(SPOKEN)], 5.0) == Figures(harmed=1, speech=1)
-    assert rows.measure(check, [recording(SPOKEN)], None) == Figures(speech=1)
+    check = Check("decoding.audit.MAX_LETTERS_PER_SECOND", "fast", (50.0, 100.0))
+    fast = recording(SPOKEN, stop=0.9)  # 53 to 62 letters per second
+    assert rows.measure(check, [fast], 50.0) == Figures(harmed=1, speech=1)
+    assert rows.measure(check, [fast], None) == Figures(speech=1)
     assert shipped(check.key) == audit.MAX_LETTERS_PER_SECOND
 
 

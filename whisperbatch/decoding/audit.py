@@ -30,9 +30,12 @@ from whisperbatch.text.languages import UNSPACED
 from whisperbatch.text.scripts import foreign_letters
 from whisperbatch.types import Chunk, SpeechSpan, speech_seconds, to_samples, to_seconds
 
-# Impossible rates of speech. Even half of these rates cannot be spoken for long.
-MAX_LETTERS_PER_SECOND: Final = 50.0
-MAX_CHARACTERS_PER_SECOND: Final = 25.0  # in languages without spaces: characters are syllables
+# Impossible rates of speech: of a few words, whose times jitter (65 letters per second in a right
+# row of tiny.en), and of a whole row. Characters are syllables: in languages without spaces.
+MAX_LETTERS_PER_SECOND: Final = 75.0
+MAX_CHARACTERS_PER_SECOND: Final = 25.0
+MAX_SUSTAINED_LETTERS: Final = 25.0
+MAX_SUSTAINED_CHARACTERS: Final = 12.5
 # A run of words is too fast only with this many letters, because the times of words jitter.
 MIN_LETTERS: Final = 12
 MIN_CHARACTERS: Final = 6  # in languages without spaces
@@ -256,11 +259,9 @@ def too_fast_words(decoded: DecodedRow) -> Sequence[int]:
 
     In a row of less than MAX_NOISE seconds, all words together can be too fast.
     """
-    unspaced = decoded.text_language in UNSPACED
-    max_rate = MAX_CHARACTERS_PER_SECOND if unspaced else MAX_LETTERS_PER_SECOND
     letters = sum(count_letters(word.text) for word in decoded.words)
     duration = to_seconds(decoded.chunk.length)
-    if duration < MAX_NOISE and letters > max_rate / 2 * duration:
+    if duration < MAX_NOISE and letters > _sustained_rate(decoded.text_language) * duration:
         return range(len(decoded.words))
     return too_fast_runs(decoded.words, decoded.text_language)
 
@@ -291,8 +292,12 @@ def too_fast_runs(words: Sequence[AlignedWord], language: str) -> list[int]:
         index
         for index in sorted(fast)
         if _letters_per_second(count_letters(words[index].text), words[index], words[index])
-        >= max_rate / 2
+        >= _sustained_rate(language)
     ]
+
+
+def _sustained_rate(language: str) -> float:
+    return MAX_SUSTAINED_CHARACTERS if language in UNSPACED else MAX_SUSTAINED_LETTERS
 
 
 def _letters_per_second(letters: int, first: AlignedWord, last: AlignedWord) -> float:
