@@ -24,7 +24,7 @@ MIN_SHARE: Final = 2 / MAX_GROUP_SIZE
 """The smallest share of the positions that can be reached in every row: if no two neighbours fit
 into one group, the groups have more than `MAX_GROUP_SIZE` / 2 positions on average."""
 
-MIN_SQUARE: Final = 1e-30  # prevents a division by zero; a state that equals the mean has no direction
+MIN_SQUARE: Final = 1e-30  # prevents a division by zero if a state equals the mean of its row
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -42,8 +42,9 @@ class Merged:
 
 
 def log_sizes(sizes: Integers) -> Floats:
-    """Return the natural log of the sizes of groups: attention adds it to the scores of their keys."""
-    return np.log(sizes).astype(np.float32)
+    """Return the natural log of the sizes of groups, which is added to the scores of their keys."""
+    logs: Floats = np.log(sizes).astype(np.float32)
+    return logs
 
 
 def group_count(positions: int, share: float) -> int:

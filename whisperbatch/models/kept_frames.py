@@ -10,8 +10,6 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Final
 
-import numpy as np
-
 from whisperbatch.models.model_bin import read_headers, read_variable
 
 IDENTIFYING: Final = ("encoder/conv1/bias", "decoder/layer_norm/beta")
@@ -30,11 +28,13 @@ def measured_kept_frames(directory: Path) -> float:
     """Return the share of the frames that a model needs; 1 if it was not measured.
 
     Args:
-        directory: of the weights.
+        directory: of CTranslate2 or transformers weights.
 
     Raises:
-        ModelError: the weights are missing or damaged.
+        ModelError: the weights are damaged.
     """
+    if not (directory / "model.bin").exists():
+        return 1.0
     return MEASURED.get(weights_digest(directory), 1.0)
 
 

@@ -91,7 +91,7 @@ class DecoderGraphs:
             assignments += layer_assignments
             hidden = ops.add(hidden, attended)
             attended, queries = self._cross_attention(
-                hidden, keys, values, log_sizes, shape, layer
+                hidden, (keys, values), log_sizes, shape, layer
             )
             hidden = ops.add(hidden, attended)
             if heads := [head for head_layer, head in self._heads if head_layer == layer]:
@@ -146,11 +146,10 @@ class DecoderGraphs:
         info.variable_id = name
         return Variable(info)
 
-    def _cross_attention(  # noqa: PLR0913, PLR0917 - nodes
+    def _cross_attention(
         self,
         hidden: Node,
-        keys: Node,
-        values: Node,
+        key_values: tuple[Node, Node],
         log_sizes: Node | None,
         shape: Node,
         layer: int,
@@ -161,6 +160,7 @@ class DecoderGraphs:
         are read only once.
         """
         ops, builder, layout = self._ops, self._builder, self.layout
+        keys, values = key_values
         name = f"decoder/layer_{layer}/attention"
         normalised = builder.layer_norm(hidden, f"{name}/layer_norm")
         queries = builder.linear(normalised, f"{name}/linear_0")

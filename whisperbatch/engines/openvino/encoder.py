@@ -68,11 +68,7 @@ class OpenVinoEncoder:
         self._row_encoders: LifoQueue[RowEncoder] = LifoQueue()
         for _ in range(compiler.workers):
             requests = [part.create_infer_request() for part in compiled]
-            self._row_encoders.put(
-                _MergingRowEncoder(*requests, kept_frames)
-                if kept_frames < 1
-                else _WholeRowEncoder(*requests)
-            )
+            self._row_encoders.put(_row_encoder(requests, kept_frames))
 
     def __call__(self, features: npt.NDArray[np.float32]) -> EncoderOutput:
         """Encode a batch.
@@ -94,6 +90,14 @@ class OpenVinoEncoder:
         finally:
             self._row_encoders.put(encode)
         return EncoderOutput(states, sizes if self._kept_frames < 1 else None)
+
+
+def _row_encoder(requests: list[Any], kept_frames: float) -> RowEncoder:
+    if kept_frames == 1:
+        [whole] = requests
+        return _WholeRowEncoder(whole)
+    start, end = requests
+    return _MergingRowEncoder(start, end, kept_frames)
 
 
 class _WholeRowEncoder:

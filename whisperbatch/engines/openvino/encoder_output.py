@@ -30,7 +30,9 @@ class EncoderOutput:
     def split(self) -> list["EncoderOutput"]:
         """Return each row."""
         sizes = [None] * self.rows if self.sizes is None else [row[None] for row in self.sizes]
-        return [EncoderOutput(row[None], size) for row, size in zip(self.states, sizes, strict=True)]
+        return [
+            EncoderOutput(row[None], size) for row, size in zip(self.states, sizes, strict=True)
+        ]
 
     @classmethod
     def join(cls, outputs: Sequence["EncoderOutput"]) -> "EncoderOutput":

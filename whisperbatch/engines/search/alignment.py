@@ -62,13 +62,16 @@ class DecodingTrace:
         return Alignment(times[:-1][is_text], times[1:][is_text], probabilities[is_text])
 
     def _scores(self, positions: int) -> Floats:
-        """Return the scores of the first positions, shape (alignment heads, tokens read, positions).
+        """Return the scores of the first positions.
 
         Each position of a group has the score of the group's key, without the log of the group's
         size. After the softmax over all positions, the attention to a group is therefore divided
         equally between its positions, as if they had not been merged but had equal keys. DTW, and
         the median filter over time, then need not know about groups: a group of 8 positions has the
         attention and the duration of 8 positions.
+
+        Returns:
+            Shape (alignment heads, tokens read, positions).
         """
         if self.groups is None:
             return self.queries @ _as_float32(self.keys[:, :positions]).transpose(0, 2, 1)
