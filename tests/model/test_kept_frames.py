@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from difflib import SequenceMatcher
+from typing import Any
 
 import numpy as np
 import pytest
@@ -9,11 +10,13 @@ import pytest
 import whisperbatch as wb
 from benchmarks import recordings, scoring
 from benchmarks.recordings import Recording
-from whisperbatch.engines.keywords import LoadKeywords
 from whisperbatch.models import find_model, measured_kept_frames
 
-CPU: LoadKeywords = {"device": "cpu", "engine": "openvino"}
 ROWS = wb.Options(language="en", beam_size=1, chunk_length=8.0, word_timestamps=True)
+
+
+def load(model: str, **settings: Any) -> wb.Transcriber:
+    return wb.load(model, device="cpu", engine=wb.OpenVinoSettings(**settings))
 
 
 @pytest.fixture(scope="module")
@@ -23,13 +26,13 @@ def spoken() -> Recording:
 
 @pytest.fixture(scope="module")
 def half() -> Iterator[wb.Transcriber]:
-    with wb.load("base", **CPU, kept_frames=0.5) as asr:
+    with load("base", kept_frames=0.5) as asr:
         yield asr
 
 
 @pytest.fixture(scope="module")
 def whole() -> Iterator[wb.Transcriber]:
-    with wb.load("base", **CPU, kept_frames=1.0) as asr:
+    with load("base", kept_frames=1.0) as asr:
         yield asr
 
 
@@ -40,7 +43,7 @@ def words_of(transcript: wb.Transcript) -> list[wb.Word]:
 @pytest.mark.parametrize("name", ["base", "tiny.en"])
 def test_half_of_the_frames_are_kept_of_the_models_for_which_it_was_measured(name: str) -> None:
     assert measured_kept_frames(find_model(name)) == 0.5
-    with wb.load(name, **CPU) as known, wb.load(name, **CPU, kept_frames=0.5) as half:
+    with load(name) as known, load(name, kept_frames=0.5) as half:
         assert known.engine.fingerprint == half.engine.fingerprint
         assert "0.5 of the frames" in known.engine.fingerprint
 
@@ -88,7 +91,7 @@ def test_the_text_does_not_depend_on_the_batch_or_the_workers(
     sources = [spoken.samples[: 30 * 16000], spoken.samples[20 * 16000 : 65 * 16000]]
     expected = [half.transcribe(source, options=ROWS, batch_size=1) for source in sources]
     assert min(transcript.chunks for transcript in expected) > 3
-    with wb.load("base", **CPU, kept_frames=0.5, inter_threads=2) as two_workers:
+    with load("base", kept_frames=0.5, inter_threads=2) as two_workers:
         for asr, batch_size in ((half, 3), (half, 16), (two_workers, 4)):
             found = asr.transcribe_many(sources[::-1], options=ROWS, batch_size=batch_size)
             assert [repr(transcript) for transcript in found] == list(map(repr, expected[::-1]))
