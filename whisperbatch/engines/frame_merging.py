@@ -24,7 +24,8 @@ MIN_SHARE: Final = 2 / MAX_GROUP_SIZE
 """The smallest share of the positions that can be reached in every row: if no two neighbours fit
 into one group, the groups have more than `MAX_GROUP_SIZE` / 2 positions on average."""
 
-MIN_SQUARE: Final = 1e-30  # prevents a division by zero if a state equals the mean of its row
+MIN_VARIANCE: Final = 1e-5  # prevents a division by zero; as in Whisper's layer normalisation
+MAX_DISTANCE: Final = 1e30  # of states that are not numbers, because the weights are damaged
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -60,11 +61,17 @@ def group_count(positions: int, share: float) -> int:
 def merge_positions(states: Floats, count: int) -> Merged:
     """Merge adjacent hidden states until `count` groups are left, the most similar first.
 
-    Similarity is the cosine of the angle between the states of two neighbouring groups, after the
-    mean of the row is subtracted. Of equally similar pairs, the first is merged. Pairs are merged
-    in rounds: see `_best_pairs`. For 12 rows of speech and noise in four languages, the groups were
-    the same as if one pair had been merged after another, which took 10 ms; 1,500
-    states of 512 numbers took 1.5 ms.
+    The distance of two neighbouring groups is the Euclidean distance of their mean states after
+    layer normalisation. Of equally near pairs, the first is merged. Pairs are merged in rounds: see
+    `_nearest_pairs`. For 12 rows of speech, music and noise, the groups were exactly those of
+    merging one pair after another. 1,500 states of 512 numbers take 2 ms instead of 10 ms.
+
+    The cosine of the angle between two states, after the mean of the row was subtracted, is a worse
+    measure: states of silence are near the mean of a row with much silence, so that their angles
+    are random, and speech was merged before silence. Of 5 s of speech in a window of 30 s, it left
+    43 % of the positions when 50 % of all were kept; the distance left 82 %. In 34 rows of 30 s,
+    the text without merging lost 0.047 of its mean log-probability per token, and 0.035 with the
+    distance (keys and values of the next layer instead of its input: 0.09 to 0.7).
 
     The result depends on nothing but `states`.
 
@@ -78,14 +85,21 @@ def merge_positions(states: Floats, count: int) -> Merged:
     firsts = np.arange(positions)  # the first position of each group
     sizes: Integers = np.ones(positions, np.int64)
     with np.errstate(invalid="ignore", over="ignore"):  # weights that are damaged
-        squares = _squared_sums(states - states.mean(axis=0))
+        squares = _squared_sums(_layer_norm(states))
         while (surplus := len(firsts) - count) > 0:
-            similarities = _similarities(squares, firsts, sizes)
             is_kept = np.ones(len(firsts), bool)
-            is_kept[1 + _best_pairs(similarities, surplus)] = False
+            is_kept[1 + _nearest_pairs(_distances(squares, firsts, sizes), surplus)] = False
             firsts = firsts[is_kept]
             sizes = np.diff(firsts, append=positions)
         return Merged(_means(states, firsts, sizes), sizes)
+
+
+def _layer_norm(states: Floats) -> Floats:
+    """Return states with mean 0 and variance 1, as the next layer reads them."""
+    normalised: Floats = states - states.mean(axis=1, keepdims=True)
+    variances = np.einsum("ij,ij->i", normalised, normalised) / states.shape[1]
+    normalised /= np.sqrt(np.maximum(variances, MIN_VARIANCE))[:, None]
+    return normalised
 
 
 def _means(states: Floats, firsts: Integers, sizes: Integers) -> Floats:
@@ -121,35 +135,35 @@ def _squared_sums(states: Floats) -> npt.NDArray[np.float64]:
     return squares
 
 
-def _similarities(
+def _distances(
     squares: npt.NDArray[np.float64], firsts: Integers, sizes: Integers
 ) -> npt.NDArray[np.float64]:
-    """Return the cosine similarity of each group and the next group.
+    """Return the squared distance of the mean states of each group and the next group.
 
     Returns:
-        Shape (groups - 1,): minus infinity for a pair that is too large, -1 for a pair whose states
-        are not numbers.
+        Shape (groups - 1,): infinity for a pair that is too large, and for a pair whose states are
+        not numbers, `MAX_DISTANCE`.
     """
-    sums = sizes[:-1] + sizes[1:]
-    fits = sums <= MAX_GROUP_SIZE
+    left, right = sizes[:-1], sizes[1:]
+    fits = left + right <= MAX_GROUP_SIZE
     norms = squares[sizes, firsts]
-    products = (squares[sums * fits, firsts[:-1]] - norms[:-1] - norms[1:]) / 2
-    similarities = products / np.sqrt(np.maximum(norms[:-1] * norms[1:], MIN_SQUARE))
-    return np.where(fits, np.fmax(similarities, -1.0), -np.inf)  # fmax replaces NaN
+    products = (squares[(left + right) * fits, firsts[:-1]] - norms[:-1] - norms[1:]) / 2
+    distances = norms[:-1] / left**2 + norms[1:] / right**2 - 2 * products / (left * right)
+    return np.where(fits, np.fmin(distances, MAX_DISTANCE), np.inf)  # fmin replaces NaN
 
 
-def _best_pairs(similarities: npt.NDArray[np.float64], surplus: int) -> Integers:
+def _nearest_pairs(distances: npt.NDArray[np.float64], surplus: int) -> Integers:
     """Return the pairs that are merged in one round: at least 1, at most `surplus`.
 
-    They are among the `surplus` most similar pairs, and more similar than the pairs beside them, so
-    that no two of them have a group in common.
+    They are among the `surplus` nearest pairs, and nearer than the pairs beside them, so that no two
+    of them have a group in common.
 
     Args:
-        similarities: of all pairs, shape (groups - 1,).
+        distances: of all pairs, shape (groups - 1,).
         surplus: number of pairs that must still be merged.
     """
-    least = np.partition(similarities, -surplus)[-surplus]
-    is_best = (similarities >= least) & (similarities > -np.inf)
-    is_best[1:] &= similarities[1:] > similarities[:-1]
-    is_best[:-1] &= similarities[:-1] >= similarities[1:]
-    return np.flatnonzero(is_best)[:surplus]  # more pairs only if several are equally similar
+    farthest = np.partition(distances, surplus - 1)[surplus - 1]
+    is_nearest = (distances <= farthest) & (distances < np.inf)
+    is_nearest[1:] &= distances[1:] < distances[:-1]
+    is_nearest[:-1] &= distances[:-1] <= distances[1:]
+    return np.flatnonzero(is_nearest)[:surplus]  # more pairs only if several are equally near

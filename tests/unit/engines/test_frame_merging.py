@@ -27,20 +27,21 @@ def sounds(positions: int, seed: int) -> Floats:
     return (3 + np.sin(np.outer(times, frequencies) + np.arange(16))).astype(np.float32)
 
 
-def best_first(states: Floats, count: int) -> Merged:
+def nearest_first(states: Floats, count: int) -> Merged:
     """Merge one pair after another: the definition, without any of the shortcuts."""
-    centred = states.astype(np.float64) - states.astype(np.float64).mean(axis=0)
+    centred = states - states.mean(axis=1, keepdims=True, dtype=np.float64)
+    normalised = centred / centred.std(axis=1, keepdims=True)
     groups = [[position] for position in range(len(states))]
 
-    def similarity(pair: int) -> float:
+    def distance(pair: int) -> float:
         if len(groups[pair]) + len(groups[pair + 1]) > MAX_GROUP_SIZE:
-            return -np.inf
-        left, right = centred[groups[pair]].mean(axis=0), centred[groups[pair + 1]].mean(axis=0)
-        return float(left @ right / np.linalg.norm(left) / np.linalg.norm(right))
+            return np.inf
+        left, right = (normalised[groups[n]].mean(axis=0) for n in (pair, pair + 1))
+        return float(np.linalg.norm(left - right))
 
     while len(groups) > count:
-        best = max(range(len(groups) - 1), key=similarity)
-        groups[best] += groups.pop(best + 1)
+        nearest = min(range(len(groups) - 1), key=distance)
+        groups[nearest] += groups.pop(nearest + 1)
     means = np.stack([states[group].mean(axis=0) for group in groups])
     return Merged(means.astype(np.float32), np.array([len(group) for group in groups]))
 
@@ -83,11 +84,11 @@ def test_a_number_of_groups_that_cannot_be_reached_is_refused(count: int) -> Non
 
 
 @pytest.mark.parametrize("share", [0.25, 0.5, 0.8])
-def test_the_most_similar_neighbours_are_merged_first(share: float) -> None:
+def test_the_nearest_neighbours_are_merged_first(share: float) -> None:
     for seed in range(3):
         states = sounds(300, seed)
         merged = merge_positions(states, group_count(300, share))
-        expected = best_first(states, group_count(300, share))
+        expected = nearest_first(states, group_count(300, share))
         assert len(firsts(merged.sizes) ^ firsts(expected.sizes)) <= 0.03 * 300
 
 
@@ -129,14 +130,14 @@ def test_states_that_are_not_numbers_end_in_groups_too(value: float) -> None:
 
 def test_few_rounds_merge_all_positions(monkeypatch: pytest.MonkeyPatch) -> None:
     rounds = []
-    similarities = frame_merging._similarities
+    distances = frame_merging._distances
 
     def counted(squares: Floats, *groups: Integers) -> Floats:
         rounds.append(len(groups[0]))
-        result: Floats = similarities(squares, *groups)  # type: ignore[arg-type,assignment]
+        result: Floats = distances(squares, *groups)  # type: ignore[arg-type,assignment]
         return result
 
-    monkeypatch.setattr(frame_merging, "_similarities", counted)
+    monkeypatch.setattr(frame_merging, "_distances", counted)
     merge_positions(sounds(1500, 3), 750)
     assert len(rounds) <= 20
 
