@@ -155,8 +155,8 @@ def _distances(
 def _nearest_pairs(distances: npt.NDArray[np.float64], surplus: int) -> Integers:
     """Return the pairs that are merged in one round: at least 1, at most `surplus`.
 
-    They are among the `surplus` nearest pairs, and nearer than the pairs beside them, so that no two
-    of them have a group in common.
+    They are among the `surplus` nearest pairs, and nearer than the pairs beside them. Therefore no
+    two of them have a group in common.
 
     Args:
         distances: of all pairs, shape (groups - 1,).
