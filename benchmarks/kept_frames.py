@@ -99,7 +99,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="How many of its frames does the encoder need?")
     parser.add_argument("--model", default="base")
     parser.add_argument("--beam", type=int, default=5)
-    parser.add_argument("--shares", nargs="+", type=float, default=[0.7, 0.5], metavar="SHARE")
+    parser.add_argument("--shares", nargs="+", type=float, default=[0.8, 0.6], metavar="SHARE")
     add_recordings(parser)
     options = parser.parse_args()
     shares = sorted({ALL, *options.shares}, reverse=True)

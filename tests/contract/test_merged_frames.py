@@ -8,11 +8,13 @@ import pytest
 from tests.contract.requests import requests_for
 from tests.contract.tiny_model import tiny_model
 from whisperbatch import Options
+from whisperbatch.engines.devices import share_cores
 from whisperbatch.engines.frame_merging import log_sizes
 from whisperbatch.engines.loading import load_engine
 from whisperbatch.engines.openvino.encoder_graphs import EncoderGraphs
 from whisperbatch.engines.openvino.encoder_output import EncoderOutput
 from whisperbatch.engines.openvino.engine import OpenVinoEngine
+from whisperbatch.engines.openvino.graph import open_core
 from whisperbatch.models import find_model
 from whisperbatch.models.model_bin import read_arrays
 from whisperbatch.protocols import AlignRequest, Engine
@@ -20,9 +22,11 @@ from whisperbatch.protocols import AlignRequest, Engine
 FRAMES = (3000, 2000)
 
 
-def load(model: str | Path, kept_frames: float) -> OpenVinoEngine:
+def load(
+    model: str | Path, kept_frames: float | None, compute_type: str = "float32"
+) -> OpenVinoEngine:
     engine = load_engine(
-        model, engine="openvino", device="cpu", compute_type="float32", kept_frames=kept_frames
+        model, engine="openvino", device="cpu", compute_type=compute_type, kept_frames=kept_frames
     )
     assert isinstance(engine, OpenVinoEngine)
     return engine
@@ -32,6 +36,49 @@ def load(model: str | Path, kept_frames: float) -> OpenVinoEngine:
 def features() -> np.ndarray:
     rng = np.random.default_rng(0)
     return rng.standard_normal((2, 80, 3000)).astype(np.float32)
+
+
+@pytest.mark.parametrize("compute_type", ["auto", "float32"])
+def test_all_frames_are_encoded_as_before_merging_existed(
+    features: np.ndarray, compute_type: str
+) -> None:
+    """`kept_frames=1.0` computes the graph of the whole encoder: the same bits."""
+    core, precision = open_core(exact=compute_type == "float32")
+    arrays = read_arrays(find_model("tiny.en") / "model.bin", "encoder/")
+    graph = EncoderGraphs(arrays, int8_weights=compute_type == "auto").whole()
+    hint = {"INFERENCE_PRECISION_HINT": precision, "INFERENCE_NUM_THREADS": share_cores(1, 0)}
+    whole = core.compile_model(graph, "CPU", {**hint, "NUM_STREAMS": 1})
+    engine = load("tiny.en", 1.0, compute_type)
+    encoded = engine.encode(features)
+    assert isinstance(encoded, EncoderOutput)
+    assert encoded.sizes is None
+    for row, states in zip(features, encoded.states, strict=True):
+        assert whole([row[None]])[0][0].tobytes() == states.tobytes()
+    engine.close()
+
+
+def test_the_two_parts_of_the_encoder_compute_what_the_whole_encoder_computes(
+    features: np.ndarray,
+) -> None:
+    core, _ = open_core(exact=True)
+    arrays = read_arrays(find_model("tiny.en") / "model.bin", "encoder/")
+    graphs = EncoderGraphs(arrays, int8_weights=False)
+    whole, start, end = (
+        core.compile_model(build(), "CPU", {"INFERENCE_PRECISION_HINT": "f32"})
+        for build in (graphs.whole, graphs.start, graphs.end)
+    )
+    hidden = start([features[:1]])[0]
+    states = end([hidden, log_sizes(np.ones(1500, np.int64))[None, None, None]])[0]
+    np.testing.assert_allclose(states, whole([features[:1]])[0], atol=1e-3)
+
+
+def test_a_model_without_a_measured_share_keeps_all_frames(tiny_directory: Path) -> None:
+    engine = load(tiny_directory, None)
+    encoded = engine.encode(np.zeros((1, 80, 3000), np.float32))
+    assert isinstance(encoded, EncoderOutput)
+    assert encoded.sizes is None
+    assert encoded.states.shape[1] == 1500
+    engine.close()
 
 
 def test_the_encoder_counts_a_group_as_often_as_it_has_positions() -> None:

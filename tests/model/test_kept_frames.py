@@ -1,4 +1,4 @@
-"""Half of the encoder's frames: the same text and word times, whatever else is in the batch."""
+"""Merged frames: as few errors, the same word times, whatever else is in the batch."""
 
 from collections.abc import Iterator
 from difflib import SequenceMatcher
@@ -41,25 +41,27 @@ def words_of(transcript: wb.Transcript) -> list[wb.Word]:
 
 
 @pytest.mark.parametrize("name", ["base", "tiny.en"])
-def test_half_of_the_frames_are_kept_of_the_models_for_which_it_was_measured(name: str) -> None:
-    assert measured_kept_frames(find_model(name)) == 0.5
-    with load(name) as known, load(name, kept_frames=0.5) as half:
-        assert known.engine.fingerprint == half.engine.fingerprint
-        assert "0.5 of the frames" in known.engine.fingerprint
+def test_models_that_were_measured_keep_fewer_frames(name: str) -> None:
+    assert measured_kept_frames(find_model(name)) == 0.8
+    with load(name) as default, load(name, kept_frames=0.8) as merging:
+        assert default.engine.fingerprint == merging.engine.fingerprint
+        assert "0.8 of the frames" in default.engine.fingerprint
 
 
 @pytest.mark.parametrize("beam_size", [1, 5])
-def test_half_of_the_frames_make_as_few_errors_as_all(
+def test_merged_frames_make_as_few_errors_as_all(
     half: wb.Transcriber, whole: wb.Transcriber, spoken: Recording, beam_size: int
 ) -> None:
-    errors = [
-        scoring.word_error_rate(
-            spoken.text, asr.transcribe(spoken.samples, language="en", beam_size=beam_size).text
-        ).rate
-        for asr in (half, whole)
-    ]
-    assert errors[0] <= 0.06
-    assert errors[0] <= errors[1] + 0.015
+    with load("base") as default:
+        errors = [
+            scoring.word_error_rate(
+                spoken.text, asr.transcribe(spoken.samples, language="en", beam_size=beam_size).text
+            ).rate
+            for asr in (default, half, whole)
+        ]
+    assert max(errors) <= 0.06
+    assert errors[0] <= errors[2] + 0.01
+    assert errors[1] <= errors[2] + 0.015
 
 
 def test_word_times_are_within_a_tenth_of_a_second(

@@ -17,11 +17,15 @@ IDENTIFYING: Final = ("encoder/conv1/bias", "decoder/layer_norm/beta")
 
 MEASURED: Final[Mapping[str, float]] = MappingProxyType(
     {
-        "a89bc6d18267a89b53fbe53b86c01a41": 0.5,  # base
-        "58d98f2f0cf88e382af44f686a22c390": 0.5,  # tiny.en
+        "a89bc6d18267a89b53fbe53b86c01a41": 0.8,  # base
+        "58d98f2f0cf88e382af44f686a22c390": 0.8,  # tiny.en
     }
 )
-"""The share of the frames, by the digest of a model's weights."""
+"""The share of the frames, by the digest of a model's weights.
+
+The word errors of base were 12.79 % with all frames, 12.81 % with 0.8 of them, and 13.74 % with 0.5
+(7,469 words in five languages); those of tiny.en 3.88 %, 3.63 % and 3.79 % (2,477 words).
+"""
 
 
 def measured_kept_frames(directory: Path) -> float:
