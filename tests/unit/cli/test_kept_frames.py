@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+import whisperbatch
 from tests.unit.cli.test_transcribe_options import arguments
 from tests.unit.fakes import FakeEngine, write_noise
 from whisperbatch import Transcriber
@@ -17,7 +18,7 @@ class Runs:
     def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self.recording = write_noise(folder / "talk.wav")
         self.loaded = 0
-        monkeypatch.setattr(transcribe.wb, "load", self._load)
+        monkeypatch.setattr(whisperbatch, "load", self._load)
         monkeypatch.setattr(transcribe, "find_model", lambda *_, **__: folder)
         monkeypatch.setattr(transcribe, "fingerprint", lambda *_: "fake")
 
