@@ -29,6 +29,7 @@ import numpy as np
 
 import whisperbatch as wb
 from benchmarks import corpora, recordings
+from whisperbatch.engines.frame_merging import group_count
 from whisperbatch.engines.openvino.batch_decoding import BatchDecoding
 from whisperbatch.engines.openvino.decoder import OpenVinoDecoder
 from whisperbatch.engines.openvino.encoder import OpenVinoEncoder
@@ -102,17 +103,22 @@ class Limits:
             f"{self._bytes / GIGA:.0f} GB/s"
         )
 
-    def encoder(self, _: Any, features: Any) -> float:  # noqa: ANN401 - arguments of a wrapped method
-        """Return the limit of the encoder: convolutions, matrices and attention."""
+    def encoder(self, encoder: Any, features: Any) -> float:  # noqa: ANN401 - arguments of a wrapped method
+        """Return the limit of the encoder: convolutions, matrices and attention.
+
+        After the first layer, the groups of merged positions are computed.
+        """
         rows, _, frames = features.shape
         d, layers, positions = self._layout.d_model, self._layout.layers, frames // 2
-        per_row = layers * (positions * 24 * d * d + 4 * positions**2 * d)
-        per_row += frames * self._mels * d * 6 + positions * d * d * 6
+        groups = group_count(positions, encoder._kept_frames)  # noqa: SLF001 - a measurement
+        per_row = frames * self._mels * d * 6 + positions * d * d * 6
+        for length, count in ((positions, 1), (groups, layers - 1)):
+            per_row += count * (length * 24 * d * d + 4 * length**2 * d)
         return float(rows * per_row / self._bf16)
 
     def cross(self, *arguments: Any) -> float:  # noqa: ANN401 - arguments of a wrapped method
         """Return the limit of the keys and values of the encoder output, for all layers."""
-        rows, positions, d = arguments[3].shape
+        rows, positions, d = arguments[3].states.shape
         return float(rows * positions * self._layout.layers * 4 * d * d / self._bf16)
 
     def body(self, decoding: Any, tokens: Any, *_: Any) -> float:  # noqa: ANN401 - arguments of a wrapped method

@@ -6,6 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from whisperbatch.engines.ctranslate2.conversion import EncoderOutput, to_array
+from whisperbatch.engines.openvino.encoder_output import EncoderOutput as OpenVinoOutput
 from whisperbatch.protocols import Encoded
 
 
@@ -13,5 +14,7 @@ def output_of(encoded: Encoded) -> npt.NDArray[np.float32]:
     """Encoder output in float32, shape (rows, positions, d_model)."""
     if isinstance(encoded, EncoderOutput):
         return to_array(encoded.view)
-    output: Any = encoded.output  # type: ignore[attr-defined]  # OpenVINO's or PyTorch's
+    if isinstance(encoded, OpenVinoOutput):
+        return encoded.by_position()
+    output: Any = encoded.output  # type: ignore[attr-defined]  # PyTorch's
     return np.asarray(output.float() if hasattr(output, "float") else output)

@@ -1,4 +1,7 @@
-"""The contract of decoders: the texts, times and languages that CTranslate2 finds in float32."""
+"""The contract of decoders: the texts, times and languages that CTranslate2 finds in float32.
+
+All of the encoder's frames are kept; test_merged_frames.py has the contract of merged frames.
+"""
 
 from collections.abc import Iterator
 
@@ -32,7 +35,9 @@ Results = tuple[list[Hypothesis], list[Alignment]]
 
 
 def load(engine: str, compute_type: str) -> Engine:
-    return load_engine("base", engine=engine, device="cpu", compute_type=compute_type)
+    return load_engine(
+        "base", engine=engine, device="cpu", compute_type=compute_type, kept_frames=1.0
+    )
 
 
 @pytest.fixture(scope="module")

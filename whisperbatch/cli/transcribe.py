@@ -34,7 +34,7 @@ from whisperbatch.jobs import (
     plan_outputs,
     run_job,
 )
-from whisperbatch.models import find_model, fingerprint
+from whisperbatch.models import find_model, fingerprint, measured_kept_frames
 from whisperbatch.options import Options, resolve
 from whisperbatch.types import Transcript
 from whisperbatch.vad import vad_fingerprint
@@ -151,7 +151,8 @@ class _Plan:
         options: of the transcription.
         text: whether the text of segments is printed.
         ledger_dir: directory of the ledger; None if the run has no ledger.
-        weights: fingerprint of the model.
+        weights: fingerprint of the model, with the share of the encoder's frames that is kept
+            without `kept_frames`.
         speech_detector: fingerprint of the voice activity detector.
     """
 
@@ -230,9 +231,13 @@ def _plan(arguments: TranscribeArguments) -> _Plan:
         options=options,
         text=not many and not arguments.json_lines and not (formats and is_output_closed()),
         ledger_dir=ledger_dir if has_ledger and items[0].outputs else None,
-        weights=fingerprint(find_model(arguments.model, transformers=engine.reads_transformers)),
+        weights=_weights(find_model(arguments.model, transformers=engine.reads_transformers)),
         speech_detector=vad_fingerprint(options),
     )
+
+
+def _weights(directory: Path) -> str:
+    return f"{fingerprint(directory)}, {measured_kept_frames(directory)} of the frames"
 
 
 def _check_read_twice(items: Sequence[WorkItem]) -> None:

@@ -14,6 +14,7 @@ class EngineKeywords(TypedDict, total=False):
     inter_threads: int
     intra_threads: int
     flash_attention: bool
+    kept_frames: float | None
     quantization: Quantization | None
     group_size: GroupSize
     draft_model: str | PathLike[str] | None

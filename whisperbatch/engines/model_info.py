@@ -27,6 +27,7 @@ from whisperbatch.models.architecture import (
 )
 from whisperbatch.models.config import ModelConfig, check_config
 from whisperbatch.models.files import read_json
+from whisperbatch.models.kept_frames import measured_kept_frames
 from whisperbatch.models.model_bin import fingerprint, read_arrays, read_headers
 from whisperbatch.models.tokenizer import AFTER_LANGUAGES, TIMESTAMPS, load_tokenizer
 
@@ -101,6 +102,11 @@ class ModelInfo:
     def fingerprint(self) -> str:
         """Identifies the weights."""
         return fingerprint(self.directory)
+
+    @cached_property
+    def kept_frames(self) -> float:
+        """The share of the encoder's frames that the model needs, if it was measured, else 1."""
+        return measured_kept_frames(self.directory)
 
     def check_multilingual(self) -> None:
         """Raise an EngineError if the model is English-only."""

@@ -1,5 +1,6 @@
 """Model weights: finding them by name, and checking that they are complete."""
 
+from whisperbatch.models.kept_frames import measured_kept_frames, weights_digest
 from whisperbatch.models.model_bin import fingerprint
 from whisperbatch.models.packages import packaged_model
 from whisperbatch.models.registry import (
@@ -17,5 +18,7 @@ __all__ = [
     "find_model",
     "fingerprint",
     "locate_model",
+    "measured_kept_frames",
     "packaged_model",
+    "weights_digest",
 ]

@@ -10,6 +10,8 @@ from tests.unit.fakes import write_noise
 
 PROGRAM = """
 import sys
+from pathlib import Path
+
 from tests.unit.fakes import FakeEngine
 from whisperbatch import Transcriber
 from whisperbatch.cli import app, transcribe
@@ -23,7 +25,8 @@ def row_of(chunk, extractor, recording):
 
 of, Row.of = Row.of, row_of
 transcribe.wb.load = lambda *_, **__: Transcriber(FakeEngine())
-transcribe.find_model = transcribe.fingerprint = lambda *_, **__: "fake"
+transcribe.find_model = lambda *_, **__: Path("fake")
+transcribe.fingerprint = lambda *_: "fake"
 if "--quiet" in sys.argv:
     app.transcribe_all = fail
 app.run()

@@ -1,22 +1,32 @@
+from collections.abc import Mapping
+
 import pytest
 
 from whisperbatch import OptionError, SubtitleOptions, TableOptions
 from whisperbatch.cli.transcribe import TranscribeArguments, _options
 
 
-def arguments(layout: SubtitleOptions | None = None, **options: object) -> TranscribeArguments:
+def arguments(
+    layout: SubtitleOptions | None = None,
+    *,
+    inputs: tuple[str, ...] = ("talk.mp3",),
+    formats: str = "",
+    resume: bool | None = None,
+    load: Mapping[str, object] | None = None,
+    **options: object,
+) -> TranscribeArguments:
     return TranscribeArguments(
-        inputs=("talk.mp3",),
+        inputs=inputs,
         model="base",
-        formats="",
+        formats=formats,
         output_dir="",
-        resume=None,
+        resume=resume,
         plot="",
         json_lines=False,
         quiet=False,
         layout=layout or SubtitleOptions(),
         tables=TableOptions(),
-        load_keywords={},
+        load_keywords=dict(load or {}),
         options=options,
     )
 

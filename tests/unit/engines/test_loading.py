@@ -5,6 +5,7 @@ from importlib.metadata import PackageNotFoundError
 from types import UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
+import numpy as np
 import pytest
 
 import whisperbatch as wb
@@ -97,6 +98,26 @@ def test_settings_without_effect_on_the_engine_are_refused(
         wb.load("tiny.en", engine=engine, **given)
 
 
+@pytest.mark.parametrize("engine", ["ctranslate2", pytest.param("torch", marks=pytest.mark.torch)])
+def test_an_engine_that_cannot_merge_frames_says_so(engine: Any) -> None:
+    message = f"kept_frames=0.5: engine='{engine}' keeps all frames; give engine='openvino', or "
+    with pytest.raises(OptionError, match=message):
+        wb.load("tiny.en", engine=engine, device="cpu", kept_frames=0.5)
+    with wb.load("tiny.en", engine=engine, device="cpu", kept_frames=1.0) as asr:
+        assert "of the frames" not in asr.engine.fingerprint
+
+
+def test_auto_refuses_to_merge_frames_if_only_ctranslate2_is_installed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    use(monkeypatch, openvino=None)
+    with pytest.raises(OptionError, match=r"kept_frames=0\.5: engine='ctranslate2' keeps all"):
+        wb.load("tiny.en", device="cpu", kept_frames=0.5)
+    use(monkeypatch, openvino="2026.4.0")
+    expected = OpenVinoSettings(kept_frames=0.5)
+    assert choose_settings("auto", "cpu", {"kept_frames": np.float32(0.5)}) == expected
+
+
 def test_the_error_names_the_engines_that_have_the_setting() -> None:
     with pytest.raises(OptionError, match=r"; give engine='torch'$"):
         wb.load("tiny.en", quantization="int8")
@@ -137,6 +158,10 @@ def test_a_settings_object_is_used_as_it_is() -> None:
         (CTranslate2Settings, {"flash_attention": 1}, "flash_attention must be True or False"),
         (OpenVinoSettings, {"compute_type": "int16"}, "compute_type='int16' is none of auto, int8"),
         (OpenVinoSettings, {"intra_threads": -1}, "intra_threads=-1 is out of range"),
+        (OpenVinoSettings, {"kept_frames": 0.2}, "kept_frames=0.2 is out of range: from 0.25 to 1"),
+        (OpenVinoSettings, {"kept_frames": True}, "kept_frames must be a number, not True"),
+        (CTranslate2Settings, {"kept_frames": 1.5}, "kept_frames=1.5 is out of range"),
+        (TorchSettings, {"kept_frames": "all"}, "kept_frames must be a number, not 'all'"),
         (TorchSettings, {"device_index": (0, 1)}, r"device_index=\(0, 1\): engine='torch' runs on"),
         (TorchSettings, {"compute_type": "int8"}, "compute_type='int8' is none of auto, float32"),
         (TorchSettings, {"quantization": "int2"}, "quantization='int2' is none of hqq4, int8"),

@@ -31,7 +31,7 @@ from whisperbatch.engines.devices import choose_compute_type, share_cores
 from whisperbatch.engines.memory import return_freed_memory
 from whisperbatch.engines.model_info import ModelInfo
 from whisperbatch.engines.search.alignment import NO_TOKENS
-from whisperbatch.engines.settings import CTranslate2Settings
+from whisperbatch.engines.settings import CTranslate2Settings, check_all_frames_kept
 from whisperbatch.errors import OptionError
 from whisperbatch.options import SearchOptions
 from whisperbatch.protocols import Alignment, AlignRequest, Decoded, DecodeRequest, Encoded
@@ -243,6 +243,7 @@ def check_effect(settings: CTranslate2Settings, device: Literal["cpu", "cuda"]) 
         raise OptionError(f"device_index={settings.device_index} needs CUDA; the CPU has no index")
     if device == "cpu" and settings.flash_attention:
         raise OptionError("flash_attention=True needs CUDA; leave it out")
+    check_all_frames_kept(settings.kept_frames, "ctranslate2")
 
 
 _SEED_LOCK: Final = threading.Lock()  # held from setting CTranslate2's only seed until its use

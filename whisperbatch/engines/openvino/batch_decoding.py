@@ -13,9 +13,11 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
+from whisperbatch.engines.frame_merging import log_sizes
 from whisperbatch.engines.openvino.buffers import DecoderBuffers
 from whisperbatch.engines.openvino.decoder_graphs import FIRST_KEY_VALUE_INPUT
 from whisperbatch.engines.openvino.embeddings import TokenEmbeddings
+from whisperbatch.engines.openvino.encoder_output import EncoderOutput
 from whisperbatch.engines.search.alignment import DecodingTrace
 from whisperbatch.engines.search.beam_search import (
     Candidates,
@@ -44,7 +46,7 @@ class BatchDecoding:
     Args:
         embeddings: of the tokens.
         buffers: no other batch may use them at the same time.
-        output: of the encoder, shape (rows, positions, d_model).
+        output: of the encoder.
         heads: the alignment heads, as (layer, head).
         biases: of the logits, for every token but the first of a row; shape (vocabulary,).
         no_repeat_ngram_size: length of the n-grams that may not occur twice; 0 allows all.
@@ -55,7 +57,7 @@ class BatchDecoding:
         self,
         embeddings: TokenEmbeddings,
         buffers: DecoderBuffers,
-        output: Floats,
+        output: EncoderOutput,
         *,
         heads: Sequence[tuple[int, int]],
         biases: Floats,
@@ -65,8 +67,12 @@ class BatchDecoding:
         self._embeddings, self._buffers, self._biases = embeddings, buffers, biases[None]
         self._noise = noise
         self._no_repeat_ngram_size = no_repeat_ngram_size
-        rows, positions, _ = output.shape
-        self._key_values = buffers.key_values(rows, positions)
+        rows, columns, _ = output.states.shape
+        self._key_values = buffers.key_values(rows, columns)
+        self._log_sizes: list[Floats] = []  # (rows, 1, 1, groups), if positions are merged
+        if output.sizes is not None:
+            self._log_sizes = [log_sizes(output.sizes)[:, None, None]]
+        self._groups = [output.groups(row) for row in range(rows)]
         self._texts: list[list[tuple[int, ...]]] = [[()] for _ in range(rows)]  # of each beam
         self._rows = list(range(rows))  # of the batch, in the order of the search
         self._slots = list(range(rows))  # of `_rows`, in `_key_values`
@@ -77,8 +83,9 @@ class BatchDecoding:
         self._step_queries: list[tuple[list[int], Floats]] = []
         self._alignment_keys: dict[int, npt.NDArray[Any]] = {}  # (heads, positions, head_size)
         for row in range(rows):
-            self._compute_key_values(row, np.ascontiguousarray(output[row : row + 1]), heads)
-        self._attach_key_values()
+            states = np.ascontiguousarray(output.states[row : row + 1])
+            self._compute_key_values(row, states, heads)
+        self._attach_slots()
 
     def read_prompts(self, prompts: Integers, start: int) -> Floats:
         """Read the prompts.
@@ -136,7 +143,8 @@ class BatchDecoding:
     ) -> DecodingTrace:
         """Return the queries and keys of a text that was read as the end of the row's prompt."""
         queries, keys = self._prompt_queries[row], self._alignment_keys[row]
-        return DecodingTrace(tuple(tokens), tuple(logprobs), queries, keys)
+        groups = self._groups[row]
+        return DecodingTrace(tuple(tokens), tuple(logprobs), queries, keys, groups)
 
     def trace(
         self, row: int, result: SearchResult, prefix: Sequence[int], logprobs: Sequence[float]
@@ -159,6 +167,7 @@ class BatchDecoding:
             (*logprobs, *result.logprobs),
             np.concatenate((self._prompt_queries[row], *queries), axis=1),
             self._alignment_keys[row],
+            self._groups[row],
         )
 
     def most_probable(self, hidden: Floats, biases: Floats) -> Candidates:
@@ -219,11 +228,11 @@ class BatchDecoding:
         return logprobs
 
     def _compute_key_values(
-        self, row: int, output: Floats, heads: Sequence[tuple[int, int]]
+        self, row: int, states: Floats, heads: Sequence[tuple[int, int]]
     ) -> None:
         """Compute the keys and values of a row of encoder output (1, positions, d_model)."""
         request = self._buffers.cross_kv
-        self._buffers.set_inputs(request, output)
+        self._buffers.set_inputs(request, states)
         for number, array in enumerate(self._key_values):
             request.set_output_tensor(number, self._buffers.shared_tensor(array[row : row + 1]))
         request.infer()
@@ -231,8 +240,8 @@ class BatchDecoding:
             [self._key_values[2 * layer][row, head] for layer, head in heads]
         )
 
-    def _attach_key_values(self) -> None:
-        for number, array in enumerate(self._key_values):
+    def _attach_slots(self) -> None:
+        for number, array in enumerate((*self._key_values, *self._log_sizes)):
             self._buffers.decoder_layers.set_input_tensor(
                 FIRST_KEY_VALUE_INPUT + number, self._buffers.shared_tensor(array)
             )
@@ -244,12 +253,13 @@ class BatchDecoding:
         for number, slot in enumerate(slots):
             if slot >= len(rows):
                 slots[number] = free.pop()
-                for array in self._key_values:
+                for array in (*self._key_values, *self._log_sizes):
                     array[slots[number]] = array[slot]
         self._key_values = [array[: len(rows)] for array in self._key_values]
+        self._log_sizes = [array[: len(rows)] for array in self._log_sizes]
         self._rows = [self._rows[row] for row in rows]
         self._slots = slots
-        self._attach_key_values()
+        self._attach_slots()
 
     def _biases_without_repeats(
         self, tokens: Integers, sources: Integers, rows: Sequence[int]

@@ -36,10 +36,8 @@ class DecoderBuffers:
         self.cross_kv, self.decoder_layers = cross_kv, decoder_layers
         self.vocabulary_projection = vocabulary_projection
         self._layout = layout
-        self._tensor, self._shape = Tensor, Shape
-        is_float32 = precision == "f32"
-        self._type = Type.f32 if is_float32 else Type.bf16
-        self._dtype = np.dtype(np.float32 if is_float32 else np.uint16)
+        self._tensor, self._shape, self._types = Tensor, Shape, Type
+        self._dtype = np.dtype(np.float32 if precision == "f32" else np.uint16)
         self._memory: npt.NDArray[Any] = np.empty(0, np.uint8)
 
     def key_values(self, rows: int, positions: int) -> list[npt.NDArray[Any]]:
@@ -63,8 +61,10 @@ class DecoderBuffers:
         ]
 
     def shared_tensor(self, array: npt.NDArray[Any]) -> Any:  # noqa: ANN401 - OpenVINO's
-        """Return a tensor of keys or values that shares the memory of `array`."""
-        return self._tensor(array, self._shape(array.shape), self._type)
+        """Return a tensor that shares the memory of `array`; uint16 are the bits of bfloat16."""
+        is_bfloat16 = array.dtype == np.uint16
+        kind = self._types.bf16 if is_bfloat16 else self._types.f32
+        return self._tensor(array, self._shape(array.shape), kind)
 
     def set_inputs(self, request: Any, *arrays: npt.NDArray[Any]) -> None:  # noqa: ANN401 - as above
         """Copy arrays to the first inputs of a request."""

@@ -27,6 +27,7 @@ from whisperbatch.engines.openvino.buffers import DecoderBuffers
 from whisperbatch.engines.openvino.compiler import GraphCompiler
 from whisperbatch.engines.openvino.decoder_graphs import DecoderGraphs
 from whisperbatch.engines.openvino.embeddings import TokenEmbeddings
+from whisperbatch.engines.openvino.encoder_output import EncoderOutput
 from whisperbatch.engines.openvino.graph import Precision
 from whisperbatch.engines.search.beam_search import (
     Candidates,
@@ -56,6 +57,7 @@ class OpenVinoDecoder:
         special: ids of the special tokens.
         precision: the precision to compute in.
         int8_weights: store the matrices in 8 bits.
+        merged: the encoder merges similar positions.
 
     Attributes:
         layout: sizes of the decoder.
@@ -71,20 +73,23 @@ class OpenVinoDecoder:
         *,
         precision: Precision,
         int8_weights: bool,
+        merged: bool,
     ) -> None:
         self._embeddings = TokenEmbeddings(arrays)
         self.vocabulary_size = self._embeddings.vocabulary_size
         self._config, self._special = config, special
         self.layout = Layout.from_arrays(arrays, "decoder")
         self._heads = alignment_heads(self.layout, config)
-        graphs = DecoderGraphs(arrays, self._heads, precision, int8_weights=int8_weights)
+        graphs = DecoderGraphs(
+            arrays, self._heads, precision, int8_weights=int8_weights, merged=merged
+        )
         # of the self-attention; OpenVINO's default is 8 bits
         cache = {"KV_CACHE_PRECISION": "f16" if precision == "bf16" else "f32"}
         compiled = (
             compiler("cross_kv", graphs.cross_kv, precision, **cache),
             # float32, because bfloat16 is too coarse for the sums over the layers and for the
             # softmax; the graph converts the large products to bfloat16
-            compiler("decoder_layers", graphs.decoder_layers, "f32", **cache),
+            compiler(f"decoder_layers{'_merged' * merged}", graphs.decoder_layers, "f32", **cache),
             compiler(
                 "vocabulary_projection",
                 lambda: graphs.vocabulary_projection(2 * MAX_BEAMS),
@@ -99,12 +104,12 @@ class OpenVinoDecoder:
             self._free_buffers.put(buffers)
 
     def decode(
-        self, output: Floats, requests: Sequence[DecodeRequest], options: SearchOptions
+        self, output: EncoderOutput, requests: Sequence[DecodeRequest], options: SearchOptions
     ) -> list[Decoded]:
         """Decode a batch by greedy search, beam search or sampling.
 
         Args:
-            output: of the encoder, shape (rows, positions, d_model).
+            output: of the encoder.
             requests: all prompts have one length and contain the no-timestamps token.
             options: at most `MAX_BEAMS` beams, and no repetition penalty.
         """
@@ -186,11 +191,11 @@ class OpenVinoDecoder:
             end_of_text=end_of_text,
         )
 
-    def align(self, output: Floats, text: AlignRequest) -> Alignment:
+    def align(self, output: EncoderOutput, text: AlignRequest) -> Alignment:
         """Return the times of a given text.
 
         Args:
-            output: of the encoder, shape (1, positions, d_model).
+            output: of the encoder, one row.
             text: the text of this row.
         """
         prompt = (*text.start, self._special.no_timestamps, *text.tokens)
@@ -200,18 +205,18 @@ class OpenVinoDecoder:
             trace = decoding.text_trace(0, text.tokens, logprobs)
         return trace.alignment(text.frames, self._special.end_of_text)
 
-    def languages(self, output: Floats, tokens: Sequence[int]) -> Floats:
+    def languages(self, output: EncoderOutput, tokens: Sequence[int]) -> Floats:
         """Return the probability of each language.
 
         Args:
-            output: of the encoder, shape (rows, positions, d_model).
+            output: of the encoder.
             tokens: the tokens of the languages.
 
         Returns:
             Shape (rows, languages); each row sums to 1.
         """
         with self._batch(output, np.zeros(self.vocabulary_size, np.float32)) as decoding:
-            prompts = np.full((len(output), 1), self._special.start_of_transcript)
+            prompts = np.full((output.rows, 1), self._special.start_of_transcript)
             hidden = decoding.read_prompts(prompts, 0)[:, 0]
         embeddings = self._embeddings(np.array(tokens)).T
         # a product for each row: NumPy rounds a product of five and more rows otherwise
@@ -223,7 +228,7 @@ class OpenVinoDecoder:
     @contextmanager
     def _batch(
         self,
-        output: Floats,
+        output: EncoderOutput,
         biases: Floats,
         no_repeat_ngram_size: int = 0,
         noise: TokenNoise | None = None,

@@ -10,7 +10,7 @@ from whisperbatch.engines.openvino.graph import Node, NodeBuilder, Precision
 
 FIRST_KEY_VALUE_INPUT: Final = 3
 """In `decoder_layers`: the input with the first layer's keys. Its values follow, then the next
-layer's keys and values."""
+layer's keys and values, and at the end, if positions are merged, the log of their groups' sizes."""
 
 
 class DecoderGraphs:
@@ -21,6 +21,7 @@ class DecoderGraphs:
         heads: the alignment heads, as (layer, head).
         precision: of the keys and values of the encoder output.
         int8_weights: store the matrices in 8 bits.
+        merged: the encoder merges similar positions.
     """
 
     def __init__(
@@ -30,6 +31,7 @@ class DecoderGraphs:
         precision: Precision,
         *,
         int8_weights: bool,
+        merged: bool,
     ) -> None:
         import openvino  # noqa: PLC0415 - an extra
 
@@ -39,6 +41,7 @@ class DecoderGraphs:
         self.layout = self._builder.layout
         self._heads = heads
         self._precision = precision
+        self._merged = merged
         self._key_value_type = openvino.Type.bf16 if precision == "bf16" else openvino.Type.f32
 
     def cross_kv(self) -> Node:
@@ -65,7 +68,9 @@ class DecoderGraphs:
 
         Inputs: embedded tokens (rows * beams, length, d_model), the sequence of the previous step
         that each sequence extends (rows * beams,), the attention mask (1, 1, length, length so
-        far), then the outputs of `cross_kv` for all rows.
+        far), then the outputs of `cross_kv` for all rows. If the encoder merges positions, there is
+        one more input: the natural log of the number of positions of each group, which is added to
+        the scores of the cross-attention (rows, 1, 1, groups).
         Outputs: hidden states (rows * beams, length, d_model), and the queries of the alignment
         heads (rows, alignment heads, beams * length, head_size).
         State: keys and values of the self-attention.
@@ -75,6 +80,7 @@ class DecoderGraphs:
         beam_idx = ops.parameter([-1], np.int32)
         mask = ops.parameter([1, 1, -1, -1], np.float32)
         inputs, assignments, alignment_queries = [embedded, beam_idx, mask], [], []
+        log_sizes = ops.parameter([-1, 1, 1, -1], np.float32) if self._merged else None
         shape = ops.shape_of(embedded)
         hidden = embedded
         for layer in range(layout.layers):
@@ -84,7 +90,9 @@ class DecoderGraphs:
             attended, layer_assignments = self._self_attention(hidden, beam_idx, mask, layer)
             assignments += layer_assignments
             hidden = ops.add(hidden, attended)
-            attended, queries = self._cross_attention(hidden, keys, values, shape, layer)
+            attended, queries = self._cross_attention(
+                hidden, (keys, values), log_sizes, shape, layer
+            )
             hidden = ops.add(hidden, attended)
             if heads := [head for head_layer, head in self._heads if head_layer == layer]:
                 alignment_queries.append(
@@ -93,6 +101,8 @@ class DecoderGraphs:
             hidden = builder.feed_forward(hidden, f"decoder/layer_{layer}")
         hidden = builder.layer_norm(hidden, "decoder/layer_norm")
         results = [ops.result(hidden), ops.result(ops.concat(alignment_queries, 1))]
+        if log_sizes is not None:
+            inputs.append(log_sizes)
         return self._openvino.Model(results, assignments, inputs, "decoder_layers")
 
     def _self_attention(
@@ -137,7 +147,12 @@ class DecoderGraphs:
         return Variable(info)
 
     def _cross_attention(
-        self, hidden: Node, keys: Node, values: Node, shape: Node, layer: int
+        self,
+        hidden: Node,
+        key_values: tuple[Node, Node],
+        log_sizes: Node | None,
+        shape: Node,
+        layer: int,
     ) -> tuple[Node, Node]:
         """Return the attended values and the queries (rows, heads, beams, head_size).
 
@@ -145,6 +160,7 @@ class DecoderGraphs:
         are read only once.
         """
         ops, builder, layout = self._ops, self._builder, self.layout
+        keys, values = key_values
         name = f"decoder/layer_{layer}/attention"
         normalised = builder.layer_norm(hidden, f"{name}/layer_norm")
         queries = builder.linear(normalised, f"{name}/linear_0")
@@ -157,7 +173,10 @@ class DecoderGraphs:
         scores = ops.matmul(
             ops.convert(queries, self._precision), keys, transpose_a=False, transpose_b=True
         )
-        weights = ops.softmax(ops.convert(scores, "f32"), -1)
+        scores = ops.convert(scores, "f32")
+        if log_sizes is not None:
+            scores = ops.add(scores, log_sizes)
+        weights = ops.softmax(scores, -1)
         attended = ops.matmul(
             ops.convert(weights, self._precision), values, transpose_a=False, transpose_b=True
         )

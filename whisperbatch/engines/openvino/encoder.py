@@ -6,30 +6,45 @@ CTranslate2's encoder in int8.
     features (1, n_mels, frames) -> convolution -> convolution, stride 2 -> + position encodings
              -> layers -> layer normalisation -> encoder output (1, frames / 2, d_model)
 
+Similar neighbouring positions can be merged after the first layer (frame_merging.py). The encoder
+then consists of two graphs, and its output has a state for each group:
+
+    features -> convolutions, first layer -> merge_positions -> other layers -> (1, groups, d_model)
+
 The rows of a batch are encoded one at a time: one row uses all cores, and its encoder output then
 does not depend on the other rows of the batch.
 """
 
+from collections.abc import Callable
 from queue import LifoQueue
-from typing import Any
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
-from whisperbatch.engines.layout import Arrays, Layout
+from whisperbatch.engines.frame_merging import Merged, group_count, log_sizes, merge_positions
+from whisperbatch.engines.layout import Arrays
 from whisperbatch.engines.openvino.compiler import GraphCompiler
-from whisperbatch.engines.openvino.graph import Node, NodeBuilder, Precision
+from whisperbatch.engines.openvino.encoder_graphs import EncoderGraphs
+from whisperbatch.engines.openvino.encoder_output import EncoderOutput
+from whisperbatch.engines.openvino.graph import Precision
 from whisperbatch.errors import EngineError
+
+FRAMES_PER_POSITION: Final = 2  # feature frames per encoder position
+
+RowEncoder: TypeAlias = Callable[[npt.NDArray[np.float32]], Merged]
+"""Encodes one row of features, shape (1, n_mels, frames)."""
 
 
 class OpenVinoEncoder:
     """Whisper's encoder. Thread-safe; releases the GIL while it works.
 
     Args:
-        compiler: compiles the graph.
+        compiler: compiles the graphs.
         arrays: the arrays "encoder/..." of model.bin, as stored.
         precision: the precision to compute in.
         int8_weights: store the matrices in 8 bits.
+        kept_frames: the share of the positions that are left after similar positions are merged.
     """
 
     def __init__(
@@ -39,80 +54,84 @@ class OpenVinoEncoder:
         *,
         precision: Precision,
         int8_weights: bool,
+        kept_frames: float,
     ) -> None:
-        self._d_model = Layout.from_arrays(arrays, "encoder").d_model
-        compiled = compiler(
-            "encoder", lambda: _encoder_graph(arrays, int8_weights=int8_weights), precision
-        )
+        graphs = EncoderGraphs(arrays, int8_weights=int8_weights)
+        self._d_model = graphs.layout.d_model
+        self._kept_frames = kept_frames
+        parts = [("encoder", graphs.whole)]
+        if kept_frames < 1:
+            parts = [("encoder_start", graphs.start), ("encoder_end", graphs.end)]
+        compiled = [compiler(name, build, precision) for name, build in parts]
         # A request holds the memory of one row's activations. There is one for each worker, not
         # for each thread, because callers' threads come and go.
-        self._requests: LifoQueue[Any] = LifoQueue()
+        self._row_encoders: LifoQueue[RowEncoder] = LifoQueue()
         for _ in range(compiler.workers):
-            self._requests.put(compiled.create_infer_request())
+            requests = [part.create_infer_request() for part in compiled]
+            self._row_encoders.put(_row_encoder(requests, kept_frames))
 
-    def __call__(self, features: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
+    def __call__(self, features: npt.NDArray[np.float32]) -> EncoderOutput:
         """Encode a batch.
 
         Args:
             features: shape (batch, n_mels, frames), frames an even number of at most 3000.
-
-        Returns:
-            Encoder output, shape (batch, frames / 2, d_model).
         """
-        output = np.empty((len(features), features.shape[2] // 2, self._d_model), np.float32)
-        request = self._requests.get()
+        batch, _, frames = features.shape
+        count = group_count(frames // FRAMES_PER_POSITION, self._kept_frames)
+        states = np.empty((batch, count, self._d_model), np.float32)
+        sizes = np.empty((batch, count), np.int64)
+        encode = self._row_encoders.get()
         try:
             for number, row in enumerate(features):
-                output[number] = request.infer({0: row[None]})[0][0]
+                merged = encode(row[None])
+                states[number], sizes[number] = merged.states, merged.sizes
         except RuntimeError as error:
             raise EngineError(f"OpenVINO: {error}") from error
         finally:
-            self._requests.put(request)
-        return output
+            self._row_encoders.put(encode)
+        return EncoderOutput(states, sizes if self._kept_frames < 1 else None)
 
 
-def _encoder_graph(arrays: Arrays, *, int8_weights: bool) -> Node:
-    import openvino  # noqa: PLC0415 - an extra
-
-    ops = openvino.opset13
-    builder = NodeBuilder(ops, arrays, "encoder", int8_weights=int8_weights)
-    n_mels = arrays["encoder/conv1/weight"].shape[1]
-    features = ops.parameter([1, n_mels, -1], np.float32, name="features")
-    hidden = _convolution(builder, features, "encoder/conv1", stride=1)
-    hidden = _convolution(builder, hidden, "encoder/conv2", stride=2)
-    hidden = ops.transpose(hidden, builder.integers(0, 2, 1))  # (1, frames / 2, d_model)
-    positions = builder.as_float32(arrays["encoder/position_encodings/encodings"])
-    hidden = _add_positions(builder, positions, hidden)
-    for layer in range(builder.layout.layers):
-        name = f"encoder/layer_{layer}"
-        normalised = builder.layer_norm(hidden, f"{name}/self_attention/layer_norm")
-        projected = builder.linear(normalised, f"{name}/self_attention/linear_0")
-        attended = ops.scaled_dot_product_attention(*builder.split_heads(projected, 3))
-        attended = builder.linear(builder.merge_heads(attended), f"{name}/self_attention/linear_1")
-        hidden = builder.feed_forward(ops.add(hidden, attended), name)
-    hidden = builder.layer_norm(hidden, "encoder/layer_norm")
-    return openvino.Model([ops.result(hidden)], [features], "encoder")
+def _row_encoder(requests: list[Any], kept_frames: float) -> RowEncoder:
+    if kept_frames == 1:
+        [whole] = requests
+        return _WholeRowEncoder(whole)
+    start, end = requests
+    return _MergingRowEncoder(start, end, kept_frames)
 
 
-def _convolution(builder: NodeBuilder, hidden: Node, name: str, *, stride: int) -> Node:
-    """Convolve (1, channels, frames) to (1, d_model, frames / stride), and apply GELU."""
-    ops = builder.ops
-    convolved = ops.convolution(hidden, builder.weights(f"{name}/weight"), [stride], [1], [1], [1])
-    bias = ops.reshape(
-        builder.weights(f"{name}/bias"), builder.integers(1, -1, 1), special_zero=False
-    )
-    return ops.gelu(ops.add(convolved, bias), "erf")
+class _WholeRowEncoder:
+    """Encodes a row without merging its positions.
+
+    Args:
+        request: infer request of the graph `EncoderGraphs.whole`.
+    """
+
+    def __init__(self, request: Any) -> None:  # noqa: ANN401 - OpenVINO's
+        self._request = request
+
+    def __call__(self, features: npt.NDArray[np.float32]) -> Merged:
+        """See `RowEncoder`."""
+        [states] = self._request.infer({0: features})[0]
+        return Merged(states, np.ones(len(states), np.int64))
 
 
-def _add_positions(builder: NodeBuilder, positions: Node, hidden: Node) -> Node:
-    """Add the first position encodings to hidden states (1, length, d_model)."""
-    ops = builder.ops
-    length = ops.gather(ops.shape_of(hidden), builder.integers(1), builder.integer(0))
-    first = ops.slice(
-        positions,
-        builder.integers(0),
-        length,
-        builder.integers(1),
-        builder.integers(0),
-    )
-    return ops.add(hidden, first)
+class _MergingRowEncoder:
+    """Encodes a row, and merges its similar positions after the first layer.
+
+    Args:
+        start: infer request of the graph `EncoderGraphs.start`.
+        end: infer request of the graph `EncoderGraphs.end`.
+        kept_frames: the share of the positions that are left.
+    """
+
+    def __init__(self, start: Any, end: Any, kept_frames: float) -> None:  # noqa: ANN401 - OpenVINO's
+        self._start, self._end, self._kept_frames = start, end, kept_frames
+
+    def __call__(self, features: npt.NDArray[np.float32]) -> Merged:
+        """See `RowEncoder`."""
+        [hidden] = self._start.infer({0: features})[0]
+        merged = merge_positions(hidden, group_count(len(hidden), self._kept_frames))
+        biases = log_sizes(merged.sizes)[None, None, None]
+        [states] = self._end.infer({0: merged.states[None], 1: biases})[0]
+        return Merged(states, merged.sizes)

@@ -11,7 +11,6 @@ encoder output. The weights of the fallback are loaded when it is first used.
 import functools
 import logging
 from collections.abc import Sequence
-from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 
@@ -20,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from whisperbatch.engines.calls import Calls
-from whisperbatch.engines.ctranslate2.conversion import EncoderOutput
+from whisperbatch.engines.ctranslate2 import conversion
 from whisperbatch.engines.ctranslate2.engine import CTranslate2Engine
 from whisperbatch.engines.devices import share_cores
 from whisperbatch.engines.memory import return_freed_memory
@@ -28,9 +27,9 @@ from whisperbatch.engines.model_info import ModelInfo
 from whisperbatch.engines.openvino.compiler import GraphCompiler
 from whisperbatch.engines.openvino.decoder import MAX_BEAMS, OpenVinoDecoder
 from whisperbatch.engines.openvino.encoder import OpenVinoEncoder
+from whisperbatch.engines.openvino.encoder_output import EncoderOutput
 from whisperbatch.engines.openvino.graph import open_core
 from whisperbatch.engines.search.alignment import NO_TOKENS
-from whisperbatch.engines.search.beam_search import Floats
 from whisperbatch.engines.settings import CTranslate2Settings, OpenVinoSettings
 from whisperbatch.engines.special_tokens import language_tokens
 from whisperbatch.errors import EngineError, ModelError
@@ -41,22 +40,6 @@ from whisperbatch.options import SearchOptions
 from whisperbatch.protocols import Alignment, AlignRequest, Decoded, DecodeRequest, Encoded
 
 log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _Encoded:
-    """The encoder output of a batch. See `protocols.Encoded`.
-
-    Attributes:
-        output: shape (rows, positions, d_model).
-    """
-
-    output: Floats
-
-    @property
-    def rows(self) -> int:
-        """Number of rows."""
-        return len(self.output)
 
 
 class OpenVinoEngine:
@@ -85,7 +68,10 @@ class OpenVinoEngine:
                 f"OpenVINO does not work on this machine: {one_line(error)}"
             ) from error
         self._model = model
-        self._description = f"cpu, {'8-bit weights, ' if int8_weights else ''}{precision}"
+        kept_frames = model.kept_frames if settings.kept_frames is None else settings.kept_frames
+        parts = ["cpu", *(["8-bit weights"] * int8_weights), precision]
+        parts += [f"{kept_frames:.12g} of the frames"] if kept_frames < 1 else []
+        self._description = ", ".join(parts)
         self.name, self.tokenizer = model.name, model.tokenizer
         self.is_multilingual, self.n_mels = model.is_multilingual, model.n_mels
         self.can_translate = model.can_translate
@@ -105,6 +91,7 @@ class OpenVinoEngine:
                 read_arrays(path, "encoder/"),
                 precision=precision,
                 int8_weights=int8_weights,
+                kept_frames=kept_frames,
             )
             self._decoder = OpenVinoDecoder(
                 compiler,
@@ -113,6 +100,7 @@ class OpenVinoEngine:
                 model.special,
                 precision=precision,
                 int8_weights=int8_weights,
+                merged=kept_frames < 1,
             )
         except (RuntimeError, LookupError, ValueError) as error:
             raise ModelError(
@@ -141,15 +129,15 @@ class OpenVinoEngine:
     def encode(self, features: npt.NDArray[np.float32]) -> Encoded:
         """See `protocols.Engine`."""
         with self._calls():
-            return _Encoded(self._encoder(np.ascontiguousarray(features)))
+            return self._encoder(np.ascontiguousarray(features))
 
     def split(self, encoded: Encoded) -> list[Encoded]:
         """See `protocols.Engine`."""
-        return [_Encoded(row[None]) for row in _output(encoded)]
+        return list(_output(encoded).split())
 
     def join(self, rows: Sequence[Encoded]) -> Encoded:
         """See `protocols.Engine`."""
-        return _Encoded(np.concatenate([_output(row) for row in rows]))
+        return EncoderOutput.join([_output(row) for row in rows])
 
     def detect_language(self, encoded: Encoded) -> list[dict[str, float]]:
         """See `protocols.Engine`."""
@@ -166,7 +154,8 @@ class OpenVinoEngine:
         output = _output(encoded)
         if reason := self._unsupported(requests, options):
             log.debug("%d row(s) are decoded by CTranslate2: %s", len(requests), reason)
-            return self.fallback.decode(EncoderOutput.from_array(output), requests, options)
+            by_position = conversion.EncoderOutput.from_array(output.by_position())
+            return self.fallback.decode(by_position, requests, options)
         with self._calls():
             decoded = self._decoder.decode(output, requests, options)
         return_freed_memory()
@@ -177,8 +166,8 @@ class OpenVinoEngine:
         output = _output(encoded)
         with self._calls():
             return [
-                self._decoder.align(output[row : row + 1], text) if text.tokens else NO_TOKENS
-                for row, text in enumerate(texts)
+                self._decoder.align(row, text) if text.tokens else NO_TOKENS
+                for row, text in zip(output.split(), texts, strict=True)
             ]
 
     def close(self) -> None:
@@ -212,15 +201,15 @@ def _fallback_settings(settings: OpenVinoSettings, *, int8_weights: bool) -> CTr
     )
 
 
-def _output(encoded: Encoded) -> Floats:
-    """Return the encoder output, shape (rows, positions, d_model).
+def _output(encoded: Encoded) -> EncoderOutput:
+    """Return `encoded`, checked to be this engine's.
 
     Raises:
         EngineError: another engine made the encoder output.
     """
-    if not isinstance(encoded, _Encoded):
+    if not isinstance(encoded, EncoderOutput):
         raise EngineError("the encoder output comes from another engine")
-    return encoded.output
+    return encoded
 
 
 def _cache_folder() -> Path | None:

@@ -6,7 +6,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from whisperbatch.engines.search.beam_search import Floats
+from whisperbatch.engines.search.beam_search import Floats, Integers
 from whisperbatch.engines.search.dtw import token_starts
 from whisperbatch.protocols import Alignment
 
@@ -29,14 +29,17 @@ class DecodingTrace:
         queries: one query for each token that the decoder read, from the start of transcript on,
             with `tokens` at the end. Divided by sqrt(head_size). Shape (alignment heads, tokens
             read, head_size).
-        keys: one key for each encoder position; shape (alignment heads, positions, head_size),
-            float32, or bfloat16 as its bits (uint16).
+        keys: one key for each encoder position, or for each group of positions; shape (alignment
+            heads, positions or groups, head_size), float32, or bfloat16 as its bits (uint16).
+        groups: the group of each encoder position, shape (positions,), not decreasing; None if
+            there is a key for each position.
     """
 
     tokens: tuple[int, ...]
     logprobs: tuple[float, ...]
     queries: Floats
     keys: npt.NDArray[Any]
+    groups: Integers | None = None
 
     def alignment(self, frames: int, end_of_text: int) -> Alignment:
         """Return start, end and probability of each text token.
@@ -48,7 +51,7 @@ class DecodingTrace:
         if not self.tokens:
             return NO_TOKENS
         positions = max(frames // FRAMES_PER_POSITION, 1)
-        scores = self.queries @ _as_float32(self.keys[:, :positions]).transpose(0, 2, 1)
+        scores = self._scores(positions)
         # Each query belongs to the next token, which it predicts: the last query of the prompt to
         # the first token of the text, and the last query to the token after the text. The start of
         # the token after the text is the end of the text.
@@ -57,6 +60,25 @@ class DecodingTrace:
         is_text = np.array(self.tokens) < end_of_text
         probabilities = np.exp(np.array(self.logprobs, np.float64))
         return Alignment(times[:-1][is_text], times[1:][is_text], probabilities[is_text])
+
+    def _scores(self, positions: int) -> Floats:
+        """Return the scores of the first positions.
+
+        Each position of a group has the score of the group's key, without the log of the group's
+        size. After the softmax over all positions, the attention to a group is therefore divided
+        equally between its positions, as if they had not been merged but had equal keys. DTW, and
+        the median filter over time, then need not know about groups: a group of 8 positions has the
+        attention and the duration of 8 positions.
+
+        Returns:
+            Shape (alignment heads, tokens read, positions).
+        """
+        if self.groups is None:
+            return self.queries @ _as_float32(self.keys[:, :positions]).transpose(0, 2, 1)
+        groups = self.groups[:positions]
+        keys = _as_float32(self.keys[:, : groups[-1] + 1])
+        scores: Floats = (self.queries @ keys.transpose(0, 2, 1))[..., groups]
+        return scores
 
 
 def _as_float32(keys: npt.NDArray[Any]) -> Floats:

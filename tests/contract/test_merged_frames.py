@@ -1,0 +1,165 @@
+"""Merged frames on OpenVINO: a group is computed exactly like its positions would be."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.contract.requests import requests_for
+from tests.contract.tiny_model import tiny_model
+from whisperbatch import Options
+from whisperbatch.engines.devices import share_cores
+from whisperbatch.engines.frame_merging import log_sizes
+from whisperbatch.engines.loading import load_engine
+from whisperbatch.engines.openvino.encoder_graphs import EncoderGraphs
+from whisperbatch.engines.openvino.encoder_output import EncoderOutput
+from whisperbatch.engines.openvino.engine import OpenVinoEngine
+from whisperbatch.engines.openvino.graph import open_core
+from whisperbatch.models import find_model
+from whisperbatch.models.model_bin import read_arrays
+from whisperbatch.protocols import AlignRequest, Engine
+
+FRAMES = (3000, 2000)
+
+
+def load(
+    model: str | Path, kept_frames: float | None, compute_type: str = "float32"
+) -> OpenVinoEngine:
+    engine = load_engine(
+        model, engine="openvino", device="cpu", compute_type=compute_type, kept_frames=kept_frames
+    )
+    assert isinstance(engine, OpenVinoEngine)
+    return engine
+
+
+@pytest.fixture(scope="module")
+def features() -> np.ndarray:
+    rng = np.random.default_rng(0)
+    return rng.standard_normal((2, 80, 3000)).astype(np.float32)
+
+
+@pytest.mark.parametrize("compute_type", ["auto", "float32"])
+def test_all_frames_are_encoded_as_before_merging_existed(
+    features: np.ndarray, compute_type: str
+) -> None:
+    """`kept_frames=1.0` computes the graph of the whole encoder: the same bits."""
+    core, precision = open_core(exact=compute_type == "float32")
+    arrays = read_arrays(find_model("tiny.en") / "model.bin", "encoder/")
+    graph = EncoderGraphs(arrays, int8_weights=compute_type == "auto").whole()
+    hint = {"INFERENCE_PRECISION_HINT": precision, "INFERENCE_NUM_THREADS": share_cores(1, 0)}
+    whole = core.compile_model(graph, "CPU", {**hint, "NUM_STREAMS": 1})
+    engine = load("tiny.en", 1.0, compute_type)
+    encoded = engine.encode(features)
+    assert isinstance(encoded, EncoderOutput)
+    assert encoded.sizes is None
+    for row, states in zip(features, encoded.states, strict=True):
+        assert whole([row[None]])[0][0].tobytes() == states.tobytes()
+    engine.close()
+
+
+def test_the_two_parts_of_the_encoder_compute_what_the_whole_encoder_computes(
+    features: np.ndarray,
+) -> None:
+    core, _ = open_core(exact=True)
+    arrays = read_arrays(find_model("tiny.en") / "model.bin", "encoder/")
+    graphs = EncoderGraphs(arrays, int8_weights=False)
+    whole, start, end = (
+        core.compile_model(build(), "CPU", {"INFERENCE_PRECISION_HINT": "f32"})
+        for build in (graphs.whole, graphs.start, graphs.end)
+    )
+    hidden = start([features[:1]])[0]
+    states = end([hidden, log_sizes(np.ones(1500, np.int64))[None, None, None]])[0]
+    np.testing.assert_allclose(states, whole([features[:1]])[0], atol=1e-3)
+
+
+def test_a_model_without_a_measured_share_keeps_all_frames(tiny_directory: Path) -> None:
+    engine = load(tiny_directory, None)
+    encoded = engine.encode(np.zeros((1, 80, 3000), np.float32))
+    assert isinstance(encoded, EncoderOutput)
+    assert encoded.sizes is None
+    assert encoded.states.shape[1] == 1500
+    engine.close()
+
+
+def test_the_encoder_counts_a_group_as_often_as_it_has_positions() -> None:
+    import openvino  # noqa: PLC0415 - an extra
+
+    arrays = read_arrays(find_model("tiny.en") / "model.bin", "encoder/")
+    graph = EncoderGraphs(arrays, int8_weights=False).end()
+    end = openvino.Core().compile_model(graph, "CPU", {"INFERENCE_PRECISION_HINT": "f32"})
+    rng = np.random.default_rng(0)
+    sizes = rng.integers(1, 9, 100)
+    states = rng.standard_normal((1, 100, 384)).astype(np.float32)
+    merged = end([states, log_sizes(sizes)[None, None, None]])[0]
+    repeated = np.repeat(states, sizes, axis=1)
+    expected = end([repeated, np.zeros((1, 1, 1, sizes.sum()), np.float32)])[0]
+    assert len(expected[0]) == sizes.sum() > 300
+    np.testing.assert_allclose(np.repeat(merged, sizes, axis=1), expected, atol=1e-3)
+
+
+def test_the_decoder_attends_to_a_group_as_to_its_positions(features: np.ndarray) -> None:
+    """Hypotheses, times and languages from groups are those from a state for each position."""
+    merging, whole = load("base", 0.5), load("base", 1.0)
+    encoded = merging.encode(features)
+    assert isinstance(encoded, EncoderOutput)
+    assert encoded.states.shape == (2, 750, 512)
+    by_position = EncoderOutput(encoded.by_position())
+    assert by_position.states.shape == (2, 1500, 512)
+    for options in (Options(beam_size=1, max_new_tokens=20), Options(beam_size=5)):
+        requests = requests_for(merging, FRAMES, options)
+        decoded = merging.decode(encoded, requests, options.search)
+        expected = whole.decode(by_position, requests, options.search)
+        for row, other in zip(decoded, expected, strict=True):
+            assert row.hypothesis.tokens == other.hypothesis.tokens
+            assert row.hypothesis.avg_logprob == pytest.approx(
+                other.hypothesis.avg_logprob, abs=1e-3
+            )
+            assert row.alignment.starts.tolist() == other.alignment.starts.tolist()
+    languages, expected_languages = (
+        engine.detect_language(output)
+        for engine, output in ((merging, encoded), (whole, by_position))
+    )
+    for scores, others in zip(languages, expected_languages, strict=True):
+        assert scores == pytest.approx(others, abs=1e-3)
+    texts = [AlignRequest(requests[0].start, (1, 2, 3), frames) for frames in FRAMES]
+    for alignment, other_alignment in zip(
+        merging.align(encoded, texts), whole.align(by_position, texts), strict=True
+    ):
+        assert alignment.starts.tolist() == other_alignment.starts.tolist()
+    merging.close()
+    whole.close()
+
+
+@pytest.mark.parametrize("frames", [2, 4, 6, 10, 66, 1000, 3000])
+@pytest.mark.parametrize("kept_frames", [0.25, 0.6])
+def test_windows_of_every_length_are_merged(
+    tiny_directory: Path, frames: int, kept_frames: float
+) -> None:
+    engine = load(tiny_directory, kept_frames)
+    rng = np.random.default_rng(frames)
+    encoded = engine.encode(rng.standard_normal((2, 80, frames)).astype(np.float32))
+    assert isinstance(encoded, EncoderOutput)
+    assert encoded.sizes is not None
+    assert encoded.sizes.shape == (2, int(np.ceil(frames / 2 * kept_frames)))
+    assert encoded.sizes.sum(axis=1).tolist() == [frames // 2] * 2
+    options = Options(beam_size=1, max_new_tokens=3)
+    decoded = engine.decode(encoded, requests_for(engine, (frames,) * 2, options), options.search)
+    assert [len(row.hypothesis.tokens) for row in decoded] == [3, 3]
+    engine.close()
+
+
+def test_rows_are_merged_apart_from_each_other(features: np.ndarray) -> None:
+    engine: Engine = load("tiny.en", 0.5)
+    first, second = engine.split(engine.encode(features))
+    again = engine.split(engine.encode(features[::-1]))
+    for row, other in ((first, again[1]), (second, again[0])):
+        assert isinstance(row, EncoderOutput)
+        assert isinstance(other, EncoderOutput)
+        assert row.states.tobytes() == other.states.tobytes()
+        assert np.array_equal(row.sizes, other.sizes)  # type: ignore[arg-type]
+    engine.close()
+
+
+@pytest.fixture(scope="module")
+def tiny_directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tiny_model(tmp_path_factory.mktemp("models") / "tiny")
