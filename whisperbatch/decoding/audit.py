@@ -74,7 +74,9 @@ class Audit:
         too_fast: number of letters that cannot be spoken in the time of their words.
         foreign: number of letters of scripts that the language is not written in.
         cut_off: whether decoding stopped at the token limit.
-        cost: approximate seconds of the recording that are wrong; 0 if nothing is wrong.
+        cost: approximate seconds of the recording that are wrong; 0 if nothing is wrong. At most
+            one second more than the row has speech: the length of a loop says nothing about the
+            speech that the row has lost.
     """
 
     uncovered: tuple[UncoveredSpeech, ...]
@@ -125,7 +127,7 @@ def audit(decoded: DecodedRow, options: Options) -> Audit:
         too_fast=too_fast,
         foreign=foreign_count,
         cut_off=cut_off,
-        cost=cost + (1.0 if cut_off else 0.0),
+        cost=min(cost + (1.0 if cut_off else 0.0), speech_seconds(decoded.chunk.speech) + 1.0),
     )
 
 

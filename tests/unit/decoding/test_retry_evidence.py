@@ -1,4 +1,4 @@
-"""Text that a retry adds must be probable, and a short loop is a fault of any text."""
+"""Text that a retry adds must be probable; loops, short or long, do not hide speech."""
 
 from collections.abc import Sequence
 
@@ -6,7 +6,18 @@ import numpy as np
 import pytest
 
 from tests.unit.fakes import Call, EncodedRow, FakeEngine, multilingual_tokenizer
-from tests.unit.synthetic_speech import LATE, chunk, decode, rows, sentence, text
+from tests.unit.synthetic_speech import (
+    LATE,
+    SPANS,
+    SPOKEN,
+    DecodedWords,
+    chunk,
+    decode,
+    rows,
+    sentence,
+    text,
+    word_engine,
+)
 from whisperbatch.decoding.audit import audit
 from whisperbatch.decoding.decoded_row import DecodedRow
 from whisperbatch.options import Options
@@ -78,3 +89,15 @@ def test_text_before_a_word_that_the_alignment_stretches_is_new(doubt: float, us
     words = text(result).split()
     assert words[-len(LATE) :] == [word.word for word in LATE]
     assert ("what" in words) == used
+
+
+def test_a_split_that_frees_speech_from_a_loop_is_used() -> None:
+    """The loop of the part is longer than the loop of the whole row."""
+
+    def loops_with_the_first_word(call: Call, words: Sequence[str]) -> DecodedWords:
+        if words[0] != "one":
+            return DecodedWords(words)
+        return DecodedWords([*words[:4], *(["um"] * (60 if len(words) > len(LATE) else 200))])
+
+    [result] = decode(word_engine(SPOKEN, loops_with_the_first_word), chunk(SPANS))
+    assert text(result).endswith(" ".join(word.word for word in LATE))
