@@ -24,12 +24,12 @@ import whisperbatch as wb
 from benchmarks import corpora, scoring
 from benchmarks.arguments import add_recordings
 from benchmarks.lost_speech.bootstrap import Difference, compare
+from benchmarks.speech import LANGUAGES
 from whisperbatch.models import find_model, weights_digest
 
 ALL: Final = 1.0
 MAX_DIFFERENCE: Final = 0.001  # of the word error rate: 0.1 points
 KINDS: Final = ("prompts", "dense", "pauses", "noise_under", "music_under", "telephone")
-LANGUAGES: Final = ("en", "es", "fr", "it", "ru")
 SEEDS: Final = (11, 12)
 
 

@@ -17,12 +17,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from whisperbatch.decoding.decoded_row import (
-    DecodedRow,
-    compression_ratio,
-    normalize_words,
-)
-from whisperbatch.decoding.loops import find_repeats
+from whisperbatch.decoding.decoded_row import DecodedRow, compression_ratio
 from whisperbatch.decoding.words import count_letters, slow_duration
 from whisperbatch.options import MAX_NEW_TOKENS, Options
 from whisperbatch.segmentation.timed_text import AlignedWord
@@ -108,7 +103,7 @@ def audit(decoded: DecodedRow, options: Options) -> Audit:
     full = len(decoded.hypothesis.tokens) >= min(user_limit or MAX_NEW_TOKENS, speech_limit)
     uncovered = () if (limited_by_user and full) else find_uncovered_speech(decoded, options)
     cut_off = full and not limited_by_user
-    repetitive = is_repetitive(decoded, options.compression_ratio_threshold)
+    repetitive = _is_repetitive(decoded, options)
     improbable = _is_improbable(decoded, options)
     too_fast = sum(count_letters(decoded.words[n].text) for n in too_fast_words(decoded))
     foreign_count = _count_foreign_letters(decoded, options)
@@ -116,8 +111,8 @@ def audit(decoded: DecodedRow, options: Options) -> Audit:
     if foreign_count:
         cost += 1.0 + foreign_count / LETTERS_PER_SECOND
     if repetitive:
-        repeats = find_repeats(normalize_words(decoded.words))
-        cost += 1.0 + sum(repeat.repeated_words for repeat in repeats) / LETTERS_PER_SECOND * 5
+        repeated_words = sum(repeat.repeated_words for repeat in decoded.repeats)
+        cost += 1.0 + repeated_words / LETTERS_PER_SECOND * 5
     if improbable:
         cost += 0.5 * speech_seconds(decoded.chunk.speech)
     return Audit(
@@ -143,12 +138,10 @@ def max_tokens_for(chunk: Chunk) -> int:
 
 def _is_improbable(decoded: DecodedRow, options: Options) -> bool:
     """Return whether the text is improbable, and silence does not explain its low probability."""
-    if options.log_prob_threshold is None or not decoded.text:
-        return False
     excused = (
         is_silent(decoded, options) and speech_seconds(decoded.chunk.speech) < MAX_SILENT_SPEECH
     )
-    return decoded.hypothesis.avg_logprob < options.log_prob_threshold and not excused
+    return bool(decoded.text) and has_low_probability(decoded, options) and not excused
 
 
 def _count_foreign_letters(decoded: DecodedRow, options: Options) -> int:
@@ -163,17 +156,24 @@ def exceeds(value: float, threshold: float | None) -> bool:
     return threshold is not None and value > threshold
 
 
-def is_repetitive(decoded: DecodedRow, threshold: float | None) -> bool:
+def has_low_probability(decoded: DecodedRow, options: Options) -> bool:
+    """Return whether there is a threshold and the average log-probability is below it."""
+    threshold = options.log_prob_threshold
+    return threshold is not None and decoded.hypothesis.avg_logprob < threshold
+
+
+def _is_repetitive(decoded: DecodedRow, options: Options) -> bool:
     """Return whether the compression ratio of the text, or of a repeat in the text, is too high.
 
     openai/whisper computes the ratio of a whole window. A short loop in a long text has little
     effect on this ratio, so the ratio of each repeat is computed, too.
     """
-    return exceeds(decoded.compression_ratio, threshold) or any(
-        exceeds(compression_ratio("".join(word.text for word in words)), threshold)
-        for repeat in find_repeats(normalize_words(decoded.words))
-        for words in [decoded.words[repeat.start : repeat.end]]
-    )
+    texts = [
+        "".join(word.text for word in decoded.words[repeat.start : repeat.end])
+        for repeat in decoded.repeats
+    ]
+    ratios = [decoded.compression_ratio, *map(compression_ratio, texts)]
+    return any(exceeds(ratio, options.compression_ratio_threshold) for ratio in ratios)
 
 
 def is_silent(decoded: DecodedRow, options: Options) -> bool:
@@ -185,8 +185,7 @@ def is_silent(decoded: DecodedRow, options: Options) -> bool:
     removed.
     """
     return exceeds(decoded.hypothesis.no_speech_prob, options.no_speech_threshold) and (
-        options.log_prob_threshold is None
-        or decoded.hypothesis.avg_logprob < options.log_prob_threshold
+        options.log_prob_threshold is None or has_low_probability(decoded, options)
     )
 
 

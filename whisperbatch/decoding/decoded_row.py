@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
+from whisperbatch.decoding.loops import Repeat, find_repeats
 from whisperbatch.options import Task
 from whisperbatch.protocols import Hypothesis
 from whisperbatch.rows import Row
@@ -54,6 +55,11 @@ class DecodedRow:
     def compression_ratio(self) -> float:
         """Compression ratio of the text."""
         return compression_ratio(self.text)
+
+    @cached_property
+    def repeats(self) -> tuple[Repeat, ...]:
+        """Places where the same words occur at least three times in a row."""
+        return tuple(find_repeats(normalize_words(self.words)))
 
 
 def compression_ratio(text: str) -> float:

@@ -15,11 +15,11 @@ from whisperbatch.decoding.audit import (
     doubt_beyond_thresholds,
     exceeds,
     find_uncovered_speech,
+    has_low_probability,
     is_silent,
     too_fast_words,
 )
 from whisperbatch.decoding.decoded_row import DecodedRow, normalize_words
-from whisperbatch.decoding.loops import find_repeats
 from whisperbatch.decoding.words import count_letters
 from whisperbatch.options import Options
 from whisperbatch.segmentation.timed_text import AlignedWord, TimedText, join_words
@@ -151,7 +151,7 @@ def _hallucinated_words(decoded: DecodedRow, options: Options) -> Iterator[Findi
         return
     too_fast = too_fast_words(decoded)
     repetitive = exceeds(decoded.compression_ratio, options.compression_ratio_threshold)
-    for repeat in find_repeats(normalize_words(decoded.words)):
+    for repeat in decoded.repeats:
         repetition = range(repeat.start + repeat.period, repeat.end)  # without the first time
         if repetitive or any(index in too_fast for index in repetition):
             yield repetition, "loop", repeat.times
@@ -163,7 +163,7 @@ def _hallucinated_words(decoded: DecodedRow, options: Options) -> Iterator[Findi
         return
     coverage, score = _coverage(decoded), decoded.hypothesis.avg_logprob
     no_speech_prob = decoded.hypothesis.no_speech_prob
-    improbable = options.log_prob_threshold is not None and score < options.log_prob_threshold
+    improbable = has_low_probability(decoded, options)
     if "".join(normalize_words(decoded.words)) in BOILERPLATE:
         doubtful = score < BOILERPLATE_LOGPROB or no_speech_prob > BOILERPLATE_NO_SPEECH
         if improbable or (coverage < MIN_COVERAGE and doubtful):

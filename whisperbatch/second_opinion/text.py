@@ -5,7 +5,6 @@ from typing import Final
 from whisperbatch.decoding.audit import max_tokens_for, too_fast_words
 from whisperbatch.decoding.decoded_row import DecodedRow, normalize_words
 from whisperbatch.decoding.hallucinations import BOILERPLATE
-from whisperbatch.decoding.loops import find_repeats
 from whisperbatch.decoding.words import count_letters
 from whisperbatch.text.languages import UNSPACED
 from whisperbatch.text.punctuation import ends_sentence
@@ -30,7 +29,7 @@ def proves_speech(decoded: DecodedRow, min_logprob: float) -> bool:
         and _count_words(decoded) >= MIN_WORDS
         and len(decoded.hypothesis.tokens) < max_tokens_for(decoded.chunk)
         and decoded.compression_ratio <= MAX_COMPRESSION_RATIO
-        and not find_repeats(normalize_words(decoded.words))
+        and not decoded.repeats
         and not _is_boilerplate(decoded)
         and not too_fast_words(decoded)
         and _count_words(decoded) >= MIN_WORDS_PER_SECOND * _seconds(decoded)

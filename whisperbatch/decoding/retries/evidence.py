@@ -7,10 +7,10 @@ cough. If a retry decodes the stretch alone, the model writes a short phrase eve
 from collections.abc import Sequence
 from dataclasses import replace
 from difflib import SequenceMatcher
-from itertools import accumulate, chain, pairwise
+from itertools import chain, islice
 from typing import Final
 
-from whisperbatch.decoding.audit import doubt_beyond_thresholds
+from whisperbatch.decoding.audit import doubt_beyond_thresholds, has_low_probability
 from whisperbatch.decoding.decoded_row import DecodedRow, normalize_words
 from whisperbatch.decoding.retries.remedies import AuditedRow
 from whisperbatch.options import Options
@@ -44,21 +44,19 @@ def _inserted(parts: Sequence[DecodedRow], decoded: DecodedRow) -> list[bool]:
     words = [_spoken_words(part) for part in parts]
     before = _spoken_words(decoded)
     matcher = SequenceMatcher(None, before, list(chain(*words)), autojunk=False)
-    inserted = [
+    inserted = iter(
         opcode == "insert"
         for opcode, _, _, start, end in matcher.get_opcodes()
         for _ in range(start, end)
-    ]
-    ends = list(accumulate(map(len, words)))
-    return [end > start and all(inserted[start:end]) for start, end in pairwise([0, *ends])]
+    )
+    return [bool(flags) and all(flags) for flags in (list(islice(inserted, len(w))) for w in words)]
 
 
 def without_doubtful_text(part: DecodedRow, options: Options) -> DecodedRow:
     """Return a decoded part whose speech had no text before, without its text if it is doubtful."""
-    improbable = options.log_prob_threshold is not None and (
-        part.hypothesis.avg_logprob < options.log_prob_threshold
+    doubtful = (
+        has_low_probability(part, options) or doubt_beyond_thresholds(part, options) > MAX_DOUBT
     )
-    doubtful = improbable or doubt_beyond_thresholds(part, options) > MAX_DOUBT
     if not part.words or not doubtful:
         return part
     return replace(part, hypothesis=replace(part.hypothesis, tokens=()), text="", timed_texts=())

@@ -19,8 +19,7 @@ from typing import Final, Literal, get_args
 
 from whisperbatch.chunking.split import cut_at_pauses, isolate, split_in_two
 from whisperbatch.decoding.audit import Audit, UncoveredSpeech
-from whisperbatch.decoding.decoded_row import DecodedRow, normalize_words
-from whisperbatch.decoding.loops import find_repeats
+from whisperbatch.decoding.decoded_row import DecodedRow
 from whisperbatch.decoding.prompts import Context
 from whisperbatch.types import Chunk, SpeechSpan
 
@@ -124,7 +123,7 @@ def _faulty_stretches(row: AuditedRow) -> list[SpeechSpan]:
     """
     words = row.decoded.words
     loops = row.audit.repetitive or row.audit.too_fast
-    repeats = find_repeats(normalize_words(words)) if loops else []
+    repeats = row.decoded.repeats if loops else ()
     stretches = [SpeechSpan(gap.start, gap.end) for gap in row.audit.uncovered]
     return stretches + [SpeechSpan(words[r.start].start, words[r.end - 1].end) for r in repeats]
 

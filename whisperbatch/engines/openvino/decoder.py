@@ -10,8 +10,8 @@ bfloat16; the beams of a row share them; they are laid out in the order in which
 finished rows leave the batch. The keys and values of the tokens decoded so far are the state of the
 infer request of `decoder_layers`.
 
-While it decodes, the decoder keeps the queries of the alignment heads, so that the text is then
-aligned without being read again.
+The decoder keeps the queries of the alignment heads of every token. The alignment uses these
+queries and does not run the decoder a second time.
 """
 
 from collections.abc import Iterator, Sequence
