@@ -30,6 +30,7 @@ import numpy as np
 import whisperbatch as wb
 from benchmarks import corpora, recordings
 from whisperbatch.engines.frame_merging import group_count
+from whisperbatch.engines.noise import is_noisy
 from whisperbatch.engines.openvino.batch_decoding import BatchDecoding
 from whisperbatch.engines.openvino.decoder import OpenVinoDecoder
 from whisperbatch.engines.openvino.encoder import OpenVinoEncoder
@@ -108,18 +109,19 @@ class Limits:
 
         After the first layer, the groups of merged positions are computed.
         """
-        rows, _, frames = features.shape
-        d, layers, positions = self._layout.d_model, self._layout.layers, frames // 2
-        groups = group_count(positions, encoder._kept_frames)  # noqa: SLF001 - a measurement
-        per_row = frames * self._mels * d * 6 + positions * d * d * 6
-        for length, count in ((positions, 1), (groups, layers - 1)):
-            per_row += count * (length * 24 * d * d + 4 * length**2 * d)
-        return float(rows * per_row / self._bf16)
+        frames, d, layers = features.shape[2], self._layout.d_model, self._layout.layers
+        positions, operations = frames // 2, 0.0
+        for row in features:
+            share = 1.0 if is_noisy(row) else encoder._kept_frames  # noqa: SLF001 - a measurement
+            operations += frames * self._mels * d * 6 + positions * d * d * 6
+            for length, count in ((positions, 1), (group_count(positions, share), layers - 1)):
+                operations += count * (length * 24 * d * d + 4 * length**2 * d)
+        return operations / self._bf16
 
     def cross(self, *arguments: Any) -> float:  # noqa: ANN401 - arguments of a wrapped method
         """Return the limit of the keys and values of the encoder output, for all layers."""
-        rows, positions, d = arguments[3].states.shape
-        return float(rows * positions * self._layout.layers * 4 * d * d / self._bf16)
+        positions, d = sum(map(len, arguments[3].states)), self._layout.d_model
+        return float(positions * self._layout.layers * 4 * d * d / self._bf16)
 
     def body(self, decoding: Any, tokens: Any, *_: Any) -> float:  # noqa: ANN401 - arguments of a wrapped method
         """Return the limit of a decoder step: all matrices once, and each row's keys and values."""

@@ -11,6 +11,7 @@ from whisperbatch import Options
 from whisperbatch.engines.devices import share_cores
 from whisperbatch.engines.frame_merging import log_sizes
 from whisperbatch.engines.loading import load_engine
+from whisperbatch.engines.noise import MIN_FRAMES
 from whisperbatch.engines.openvino.encoder_graphs import EncoderGraphs
 from whisperbatch.engines.openvino.encoder_output import EncoderOutput
 from whisperbatch.engines.openvino.engine import OpenVinoEngine
@@ -77,7 +78,7 @@ def test_a_model_without_a_measured_share_keeps_all_frames(tiny_directory: Path)
     encoded = engine.encode(np.zeros((1, 80, 3000), np.float32))
     assert isinstance(encoded, EncoderOutput)
     assert encoded.sizes is None
-    assert encoded.states.shape[1] == 1500
+    assert encoded.states[0].shape[0] == 1500
     engine.close()
 
 
@@ -102,9 +103,9 @@ def test_the_decoder_attends_to_a_group_as_to_its_positions(features: np.ndarray
     merging, whole = load("base", 0.5), load("base", 1.0)
     encoded = merging.encode(features)
     assert isinstance(encoded, EncoderOutput)
-    assert encoded.states.shape == (2, 750, 512)
-    by_position = EncoderOutput(encoded.by_position())
-    assert by_position.states.shape == (2, 1500, 512)
+    assert [states.shape for states in encoded.states] == [(750, 512)] * 2
+    by_position = EncoderOutput(tuple(encoded.by_position()))
+    assert [states.shape for states in by_position.states] == [(1500, 512)] * 2
     for options in (Options(beam_size=1, max_new_tokens=20), Options(beam_size=5)):
         requests = requests_for(merging, FRAMES, options)
         decoded = merging.decode(encoded, requests, options.search)
@@ -140,8 +141,10 @@ def test_windows_of_every_length_are_merged(
     encoded = engine.encode(rng.standard_normal((2, 80, frames)).astype(np.float32))
     assert isinstance(encoded, EncoderOutput)
     assert encoded.sizes is not None
-    assert encoded.sizes.shape == (2, int(np.ceil(frames / 2 * kept_frames)))
-    assert encoded.sizes.sum(axis=1).tolist() == [frames // 2] * 2
+    short = frames < MIN_FRAMES  # counts as noisy
+    groups = frames // 2 if short else int(np.ceil(frames / 2 * kept_frames))
+    assert [sizes.shape for sizes in encoded.sizes] == [(groups,)] * 2
+    assert [sizes.sum() for sizes in encoded.sizes] == [frames // 2] * 2
     options = Options(beam_size=1, max_new_tokens=3)
     decoded = engine.decode(encoded, requests_for(engine, (frames,) * 2, options), options.search)
     assert [len(row.hypothesis.tokens) for row in decoded] == [3, 3]
@@ -155,8 +158,30 @@ def test_rows_are_merged_apart_from_each_other(features: np.ndarray) -> None:
     for row, other in ((first, again[1]), (second, again[0])):
         assert isinstance(row, EncoderOutput)
         assert isinstance(other, EncoderOutput)
-        assert row.states.tobytes() == other.states.tobytes()
+        assert row.states[0].tobytes() == other.states[0].tobytes()
         assert np.array_equal(row.sizes, other.sizes)  # type: ignore[arg-type]
+    engine.close()
+
+
+@pytest.mark.parametrize("beam_size", [1, 5])
+def test_a_noisy_row_keeps_all_frames_and_changes_no_other_row(
+    features: np.ndarray, beam_size: int
+) -> None:
+    engine = load("base", 0.5)
+    batch = np.stack([features[0], features[0] / 10, features[1]])  # the second: a range of 10 dB
+    encoded = engine.encode(batch)
+    assert isinstance(encoded, EncoderOutput)
+    assert [len(states) for states in encoded.states] == [750, 1500, 750]
+    options = Options(beam_size=beam_size, max_new_tokens=10)
+    requests = requests_for(engine, (3000, 2000, 1000), options)
+    together = engine.decode(encoded, requests, options.search)
+    languages = engine.detect_language(encoded)
+    for row, (request, decoded) in enumerate(zip(requests, together, strict=True)):
+        alone = engine.encode(batch[row][None])
+        [other] = engine.decode(alone, [request], options.search)
+        assert decoded.hypothesis == other.hypothesis
+        assert np.array_equal(decoded.alignment.starts, other.alignment.starts)
+        assert engine.detect_language(alone) == [languages[row]]
     engine.close()
 
 

@@ -46,7 +46,7 @@ class BatchDecoding:
     Args:
         embeddings: of the tokens.
         buffers: no other batch may use them at the same time.
-        output: of the encoder.
+        output: of the encoder; all rows have the same number of states.
         heads: the alignment heads, as (layer, head).
         biases: of the logits, for every token but the first of a row; shape (vocabulary,).
         no_repeat_ngram_size: length of the n-grams that may not occur twice; 0 allows all.
@@ -67,11 +67,11 @@ class BatchDecoding:
         self._embeddings, self._buffers, self._biases = embeddings, buffers, biases[None]
         self._noise = noise
         self._no_repeat_ngram_size = no_repeat_ngram_size
-        rows, columns, _ = output.states.shape
-        self._key_values = buffers.key_values(rows, columns)
+        rows = output.rows
+        self._key_values = buffers.key_values(rows, len(output.states[0]))
         self._log_sizes: list[Floats] = []  # (rows, 1, 1, groups), if positions are merged
         if output.sizes is not None:
-            self._log_sizes = [log_sizes(output.sizes)[:, None, None]]
+            self._log_sizes = [log_sizes(np.stack(output.sizes))[:, None, None]]
         self._groups = [output.groups(row) for row in range(rows)]
         self._texts: list[list[tuple[int, ...]]] = [[()] for _ in range(rows)]  # of each beam
         self._rows = list(range(rows))  # of the batch, in the order of the search
@@ -82,9 +82,8 @@ class BatchDecoding:
         self._prompt_queries: Floats = np.empty(0, np.float32)
         self._step_queries: list[tuple[list[int], Floats]] = []
         self._alignment_keys: dict[int, npt.NDArray[Any]] = {}  # (heads, positions, head_size)
-        for row in range(rows):
-            states = np.ascontiguousarray(output.states[row : row + 1])
-            self._compute_key_values(row, states, heads)
+        for row, states in enumerate(output.states):
+            self._compute_key_values(row, states[None], heads)
         self._attach_slots()
 
     def read_prompts(self, prompts: Integers, start: int) -> Floats:

@@ -113,6 +113,16 @@ class OpenVinoDecoder:
             requests: all prompts have one length and contain the no-timestamps token.
             options: at most `MAX_BEAMS` beams, and no repetition penalty.
         """
+        decoded: dict[int, Decoded] = {}
+        for rows in output.rows_by_length():
+            together = self._decode(output.select(rows), [requests[row] for row in rows], options)
+            decoded.update(zip(rows, together, strict=True))
+        return [decoded[row] for row in range(output.rows)]
+
+    def _decode(
+        self, output: EncoderOutput, requests: Sequence[DecodeRequest], options: SearchOptions
+    ) -> list[Decoded]:
+        """See `decode`. All rows have the same number of states."""
         prompts = np.array([request.prompt for request in requests])
         start = requests[0].prompt.index(self._special.start_of_transcript)
         biases, first_biases = logit_biases(
@@ -215,9 +225,12 @@ class OpenVinoDecoder:
         Returns:
             Shape (rows, languages); each row sums to 1.
         """
-        with self._batch(output, np.zeros(self.vocabulary_size, np.float32)) as decoding:
-            prompts = np.full((output.rows, 1), self._special.start_of_transcript)
-            hidden = decoding.read_prompts(prompts, 0)[:, 0]
+        hidden = np.empty((output.rows, self.layout.d_model), np.float32)
+        for rows in output.rows_by_length():
+            biases = np.zeros(self.vocabulary_size, np.float32)
+            with self._batch(output.select(rows), biases) as decoding:
+                prompts = np.full((len(rows), 1), self._special.start_of_transcript)
+                hidden[rows] = decoding.read_prompts(prompts, 0)[:, 0]
         embeddings = self._embeddings(np.array(tokens)).T
         # a product for each row: NumPy rounds a product of five and more rows otherwise
         logits = np.concatenate([row[None] @ embeddings for row in hidden])

@@ -11,26 +11,27 @@ then consists of two graphs, and its output has a state for each group:
 
     features -> convolutions, first layer -> merge_positions -> other layers -> (1, groups, d_model)
 
+A noisy row (noise.py) keeps all positions.
+
 The rows of a batch are encoded one at a time: one row uses all cores, and its encoder output then
 does not depend on the other rows of the batch.
 """
 
 from collections.abc import Callable
 from queue import LifoQueue
-from typing import Any, Final, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from whisperbatch.engines.frame_merging import Merged, group_count, log_sizes, merge_positions
 from whisperbatch.engines.layout import Arrays
+from whisperbatch.engines.noise import is_noisy
 from whisperbatch.engines.openvino.compiler import GraphCompiler
 from whisperbatch.engines.openvino.encoder_graphs import EncoderGraphs
 from whisperbatch.engines.openvino.encoder_output import EncoderOutput
 from whisperbatch.engines.openvino.graph import Precision
 from whisperbatch.errors import EngineError
-
-FRAMES_PER_POSITION: Final = 2  # feature frames per encoder position
 
 RowEncoder: TypeAlias = Callable[[npt.NDArray[np.float32]], Merged]
 """Encodes one row of features, shape (1, n_mels, frames)."""
@@ -44,7 +45,8 @@ class OpenVinoEncoder:
         arrays: the arrays "encoder/..." of model.bin, as stored.
         precision: the precision to compute in.
         int8_weights: store the matrices in 8 bits.
-        kept_frames: the share of the positions that are left after similar positions are merged.
+        kept_frames: the share of the positions of a clear row that are left after similar
+            positions are merged.
     """
 
     def __init__(
@@ -57,7 +59,6 @@ class OpenVinoEncoder:
         kept_frames: float,
     ) -> None:
         graphs = EncoderGraphs(arrays, int8_weights=int8_weights)
-        self._d_model = graphs.layout.d_model
         self._kept_frames = kept_frames
         parts = [("encoder", graphs.whole)]
         if kept_frames < 1:
@@ -76,20 +77,17 @@ class OpenVinoEncoder:
         Args:
             features: shape (batch, n_mels, frames), frames an even number of at most 3000.
         """
-        batch, _, frames = features.shape
-        count = group_count(frames // FRAMES_PER_POSITION, self._kept_frames)
-        states = np.empty((batch, count, self._d_model), np.float32)
-        sizes = np.empty((batch, count), np.int64)
         encode = self._row_encoders.get()
         try:
-            for number, row in enumerate(features):
-                merged = encode(row[None])
-                states[number], sizes[number] = merged.states, merged.sizes
+            rows = [encode(row[None]) for row in features]
         except RuntimeError as error:
             raise EngineError(f"OpenVINO: {error}") from error
         finally:
             self._row_encoders.put(encode)
-        return EncoderOutput(states, sizes if self._kept_frames < 1 else None)
+        states = tuple(row.states for row in rows)
+        if self._kept_frames == 1:
+            return EncoderOutput(states)
+        return EncoderOutput(states, tuple(row.sizes for row in rows))
 
 
 def _row_encoder(requests: list[Any], kept_frames: float) -> RowEncoder:
@@ -117,12 +115,12 @@ class _WholeRowEncoder:
 
 
 class _MergingRowEncoder:
-    """Encodes a row, and merges its similar positions after the first layer.
+    """Encodes a row, and merges its similar positions after the first layer if it is clear.
 
     Args:
         start: infer request of the graph `EncoderGraphs.start`.
         end: infer request of the graph `EncoderGraphs.end`.
-        kept_frames: the share of the positions that are left.
+        kept_frames: the share of the positions of a clear row that are left.
     """
 
     def __init__(self, start: Any, end: Any, kept_frames: float) -> None:  # noqa: ANN401 - OpenVINO's
@@ -131,7 +129,8 @@ class _MergingRowEncoder:
     def __call__(self, features: npt.NDArray[np.float32]) -> Merged:
         """See `RowEncoder`."""
         [hidden] = self._start.infer({0: features})[0]
-        merged = merge_positions(hidden, group_count(len(hidden), self._kept_frames))
+        share = 1.0 if is_noisy(features[0]) else self._kept_frames
+        merged = merge_positions(hidden, group_count(len(hidden), share))
         biases = log_sizes(merged.sizes)[None, None, None]
         [states] = self._end.infer({0: merged.states[None], 1: biases})[0]
         return Merged(states, merged.sizes)

@@ -70,7 +70,7 @@ class OpenVinoEngine:
         self._model = model
         kept_frames = model.kept_frames if settings.kept_frames is None else settings.kept_frames
         parts = ["cpu", *(["8-bit weights"] * int8_weights), precision]
-        parts += [f"{kept_frames:.12g} of the frames"] if kept_frames < 1 else []
+        parts += [f"{kept_frames:.12g} of the frames of clear rows"] if kept_frames < 1 else []
         self._description = ", ".join(parts)
         self.name, self.tokenizer = model.name, model.tokenizer
         self.is_multilingual, self.n_mels = model.is_multilingual, model.n_mels
