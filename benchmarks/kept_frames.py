@@ -4,10 +4,11 @@ python -m benchmarks.kept_frames                                  # base, in hal
 python -m benchmarks.kept_frames --model small --shares 0.7 0.5 --beam 1
 python -m benchmarks.kept_frames --recordings prompts:en:120:1 noise_under:fr:120:1
 
-Similar neighbouring frames are merged (`kept_frames`); noisy rows keep all frames. For each recording, the table has the word
-errors with all frames and with each share; the last lines have the error rate, its difference from
-that with all frames, with the 95 % interval of a paired bootstrap over the recordings, and the time
-relative to all frames. The runs of a recording are interleaved.
+Similar neighbouring frames are merged (`kept_frames`); noisy rows keep all frames. For each
+recording, the table has the word errors with all frames and with each share; the last lines have
+the error rate, its difference from that with all frames, with the 95 % interval of a paired
+bootstrap over the recordings, and the time relative to all frames. The runs of a recording are
+interleaved.
 
 The share to use is the smallest whose errors are not significantly more than those with all frames,
 and at most 0.1 points more. `whisperbatch/models/kept_frames.py` lists the shares of known models.

@@ -234,7 +234,7 @@ class BatchDecoding:
         self._buffers.set_inputs(request, states)
         for number, array in enumerate(self._key_values):
             request.set_output_tensor(number, self._buffers.shared_tensor(array[row : row + 1]))
-        request.infer()
+        request.infer(share_outputs=True)  # without a copy of the outputs
         self._alignment_keys[row] = np.stack(
             [self._key_values[2 * layer][row, head] for layer, head in heads]
         )
@@ -292,12 +292,10 @@ class BatchDecoding:
         request = self._buffers.vocabulary_projection
         flat = np.ascontiguousarray(hidden.reshape(-1, hidden.shape[-1]))
         count = len(flat)
-        if (padding := MIN_PROJECTED - count) > 0:
-            flat, tokens = np.pad(flat, ((0, padding), (0, 0))), np.pad(tokens, (0, padding))
-            if len(biases) > 1:
-                biases = np.pad(biases, ((0, padding), (0, 0)))
-        self._buffers.set_inputs(request, flat, biases, tokens[:, None])
-        request.infer()
+        flat, tokens = _padded(flat), _padded(tokens[:, None])
+        biases = biases if len(biases) == 1 else _padded(biases)
+        self._buffers.set_inputs(request, flat, biases, tokens)
+        request.infer(share_outputs=True)  # without a copy of the outputs
         logits, top, log_sums, token_logits = (
             request.get_output_tensor(number).data[:count] for number in range(4)
         )
@@ -316,5 +314,14 @@ class BatchDecoding:
         self._buffers.set_inputs(
             request, embedded, source_sequences.astype(np.int32), mask[None, None]
         )
-        request.infer()
+        request.infer(share_outputs=True)  # without a copy of the outputs
         return request.get_output_tensor(0).data, request.get_output_tensor(1).data
+
+
+def _padded(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Return an array with at least `MIN_PROJECTED` rows, the added ones zeros."""
+    if len(array) >= MIN_PROJECTED:
+        return array
+    padded = np.zeros((MIN_PROJECTED, *array.shape[1:]), array.dtype)  # faster than np.pad
+    padded[: len(array)] = array
+    return padded

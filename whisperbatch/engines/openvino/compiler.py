@@ -62,6 +62,10 @@ class GraphCompiler:
             "INFERENCE_PRECISION_HINT": precision,
             "INFERENCE_NUM_THREADS": self.workers * self.threads,
             "NUM_STREAMS": self.workers,
+            # Graphs know nothing of each other: each pins its first stream to the first core, so
+            # that an encoder and a decoder at work for two workers share the core. Other threads
+            # (VAD, features) also run better if the operating system can move all threads.
+            "ENABLE_CPU_PINNING": False,
             **more_settings,
         }
         path = self._path(name, settings)
