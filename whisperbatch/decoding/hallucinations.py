@@ -27,8 +27,11 @@ from whisperbatch.text.scripts import foreign_letters
 from whisperbatch.types import Omission, Reason, speech_seconds, to_seconds
 
 MIN_COVERAGE: Final = 0.3  # spoken text covers at least this fraction of its speech
-BOILERPLATE_LOGPROB: Final = -0.7  # average log-probability below which boilerplate is doubtful
-BOILERPLATE_NO_SPEECH: Final = 0.5  # no-speech probability above which boilerplate is doubtful
+# Boilerplate, and text that is one loop from the first word to the last, is doubtful below this
+# average log-probability, and above this no-speech probability. A loop in speech is more probable:
+# the model expects each repetition.
+BOILERPLATE_LOGPROB: Final = -0.7
+BOILERPLATE_NO_SPEECH: Final = 0.5
 
 # Phrases that Whisper learnt from subtitles and produces on music, noise and silence.
 BOILERPLATE: Final = frozenset(
@@ -150,8 +153,12 @@ def _hallucinated_words(decoded: DecodedRow, options: Options) -> Iterator[Findi
     if not options.hallucination_filter:
         return
     too_fast = too_fast_words(decoded)
+    score, no_speech_prob = decoded.hypothesis.avg_logprob, decoded.hypothesis.no_speech_prob
+    doubtful = score < BOILERPLATE_LOGPROB or no_speech_prob > BOILERPLATE_NO_SPEECH
     repetitive = exceeds(decoded.compression_ratio, options.compression_ratio_threshold)
     for repeat in decoded.repeats:
+        if doubtful and repeat.end - repeat.start == len(decoded.words):
+            yield all_words, "loop", repeat.times
         repetition = range(repeat.start + repeat.period, repeat.end)  # without the first time
         if repetitive or any(index in too_fast for index in repetition):
             yield repetition, "loop", repeat.times
@@ -161,13 +168,10 @@ def _hallucinated_words(decoded: DecodedRow, options: Options) -> Iterator[Findi
         yield too_fast, "too fast", letters / max(to_seconds(time), 0.001)
     if not decoded.words:
         return
-    coverage, score = _coverage(decoded), decoded.hypothesis.avg_logprob
-    no_speech_prob = decoded.hypothesis.no_speech_prob
-    improbable = has_low_probability(decoded, options)
-    if "".join(normalize_words(decoded.words)) in BOILERPLATE:
-        doubtful = score < BOILERPLATE_LOGPROB or no_speech_prob > BOILERPLATE_NO_SPEECH
-        if improbable or (coverage < MIN_COVERAGE and doubtful):
-            yield all_words, "boilerplate", 1.0 - coverage
+    coverage, improbable = _coverage(decoded), has_low_probability(decoded, options)
+    is_boilerplate = "".join(normalize_words(decoded.words)) in BOILERPLATE
+    if is_boilerplate and (improbable or (coverage < MIN_COVERAGE and doubtful)):
+        yield all_words, "boilerplate", 1.0 - coverage
     if (improbable and coverage < MIN_COVERAGE) or _is_doubtful(decoded, options):
         yield all_words, "no speech", no_speech_prob
 

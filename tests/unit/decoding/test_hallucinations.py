@@ -51,6 +51,22 @@ def test_a_loop_is_removed_and_the_other_words_stay(position: int) -> None:
     assert len(text(result).split()) + len(removed) == len(spoken) + 80
 
 
+@pytest.mark.parametrize(
+    ("avg_logprob", "no_speech_prob", "removed"),
+    [(-0.9, 0.2, True), (-0.5, 0.55, True), (-0.5, 0.2, False)],
+)
+def test_doubtful_text_that_is_one_loop_is_removed(
+    avg_logprob: float, no_speech_prob: float, removed: bool
+) -> None:
+    """Three sentences are too few for the compression ratio: announcements can be repeated."""
+    words = ("I am not saying anything " * 3).split()
+    spoken = sentence(" ".join(words), 0.0)
+    fault = always(words, avg_logprob, no_speech_prob)
+    [result] = decode(word_engine(spoken, fault), chunk([(0.0, spoken[-1].start + 1.0)]))
+    assert text(result) == ("" if removed else " ".join(words))
+    assert {o.reason for o in result.omissions} >= ({"loop"} if removed else set())
+
+
 def test_a_loop_does_not_affect_other_parts_of_the_chunk() -> None:
     later = sentence("this part is decoded as it should be every time", 5.0)
 
