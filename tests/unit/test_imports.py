@@ -41,7 +41,8 @@ ALLOWED: Final = {
     },
     "scheduling": {"decoding", "prefetch", "recording", "rows", "segmentation"},
     "second_opinion": {
-        *("decoding", "language", "options", "protocols", "recording", "rows", "text", "types"),
+        *("chunking", "decoding", "language", "options", "protocols"),
+        *("recording", "rows", "text", "types"),
     },
     "pipeline": {
         *("audio", "batching", "boundary", "chunking", "decoding", "errors", "features"),

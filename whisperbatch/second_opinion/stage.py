@@ -16,6 +16,7 @@ from typing import Final
 
 import numpy as np
 
+from whisperbatch.chunking.split import split_in_two
 from whisperbatch.decoding.audit import covered_until
 from whisperbatch.decoding.decoded_row import DecodedRow
 from whisperbatch.options import Options
@@ -134,9 +135,7 @@ class SecondOpinion:
         chunks = [] if self._stopped() else self._affordable(self._chunks(held, stretches, offset))
         if not chunks:
             return
-        language = self._state.language
-        final = language.decision.language if language.decision and language.final else None
-        for decoded in self._decoder(chunks, final):
+        for decoded in self._decode(chunks):
             chunk = decoded.chunk
             self._state.checked += chunk.length
             recovered = proves_speech(decoded, self._options.second_opinion_threshold)
@@ -152,6 +151,25 @@ class SecondOpinion:
                 "did" if recovered else "found none either",
                 decoded.hypothesis.avg_logprob,
             )
+
+    def _decode(self, chunks: Sequence[Chunk]) -> list[DecodedRow]:
+        """Return the texts of chunks; if a text has a loop, the texts of the chunk's halves.
+
+        The model can loop on one sentence and skip the speech after the sentence. A loop is
+        probable, so that its log-probability says nothing about speech.
+        """
+        language = self._state.language
+        final = language.decision.language if language.decision and language.final else None
+        rows = self._decoder(chunks, final)
+        halves = {
+            row: split_in_two(row.chunk, (row.chunk.start + row.chunk.end) // 2) or ()
+            for row in rows
+            if row.repeats
+        }
+        parts = self._affordable((1.0, half) for pair in halves.values() for half in pair)
+        if not parts:
+            return rows
+        return [row for row in rows if not halves.get(row)] + self._decoder(parts, final)
 
     def _chunks(
         self, held: HeldFrames, stretches: Sequence[Stretch], offset: int

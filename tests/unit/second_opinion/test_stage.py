@@ -108,6 +108,21 @@ def test_without_accepted_text_the_blocks_are_the_same_objects(decode: object) -
     assert state.recovered == 0
 
 
+def test_the_halves_of_a_stretch_with_a_loop_are_checked() -> None:
+    """The model loops on the first sentence, and skips the second."""
+    parts: list[Part] = [(3, 0, 0.01), (5, FAINT, 0.01), (0.6, 0, 0.01), (5, FAINT, 0.01)]
+    before = blocks_of([*parts, (5, 0, 0.01)])
+
+    texts = (SENTENCE * 4, " Thank you.", SENTENCE)  # of the stretch, and of its halves
+    state = RecordingState.beginning(0, Decision("en", 1.0))
+    engine = FakeEngine(decode=lambda call: texts[call.number])
+    raised = probabilities(opinion(engine, state)(before))
+    assert (raised[frames(9) : frames(13)] >= 0.9).all()
+    assert (raised[: frames(5)] < 0.1).all()
+    assert state.checked / SAMPLING_RATE == pytest.approx(10.6, abs=1.5)
+    assert state.recovered / SAMPLING_RATE == pytest.approx(5, abs=1)
+
+
 def test_the_threshold_is_lower_around_accepted_text() -> None:
     edge: list[Part] = [(2, 0, 0.01), (0.5, FAINT, 0.2), (6, FAINT, 0.01), (5, 0, 0.01)]
     for engine, rises in (
