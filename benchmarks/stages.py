@@ -30,7 +30,7 @@ import numpy as np
 import whisperbatch as wb
 from benchmarks import corpora, recordings
 from whisperbatch.engines.frame_merging import group_count
-from whisperbatch.engines.noise import is_noisy
+from whisperbatch.engines.noise import share_to_keep
 from whisperbatch.engines.openvino.batch_decoding import BatchDecoding
 from whisperbatch.engines.openvino.decoder import OpenVinoDecoder
 from whisperbatch.engines.openvino.encoder import OpenVinoEncoder
@@ -112,7 +112,7 @@ class Limits:
         frames, d, layers = features.shape[2], self._layout.d_model, self._layout.layers
         positions, operations = frames // 2, 0.0
         for row in features:
-            share = 1.0 if is_noisy(row) else encoder._kept_frames  # noqa: SLF001 - a measurement
+            share = share_to_keep(row, encoder._kept_frames)  # noqa: SLF001 - a measurement
             operations += frames * self._mels * d * 6 + positions * d * d * 6
             for length, count in ((positions, 1), (group_count(positions, share), layers - 1)):
                 operations += count * (length * 24 * d * d + 4 * length**2 * d)

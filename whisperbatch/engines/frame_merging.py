@@ -84,6 +84,8 @@ def merge_positions(states: Floats, count: int) -> Merged:
         raise ValueError(f"{positions} positions cannot be merged to {count} groups")
     firsts = np.arange(positions)  # the first position of each group
     sizes: Integers = np.ones(positions, np.int64)
+    if count == positions:
+        return Merged(states, sizes)
     with np.errstate(invalid="ignore", over="ignore"):  # weights that are damaged
         squares = _squared_sums(_layer_norm(states))
         while (surplus := len(firsts) - count) > 0:

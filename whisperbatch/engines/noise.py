@@ -28,6 +28,16 @@ LOUD: Final = 0.9
 DECIBELS: Final = 40.0  # per unit of Whisper's log-mel features: 10 * log10, divided by 4
 
 
+def share_to_keep(features: npt.NDArray[np.float32], kept_frames: float) -> float:
+    """Return the share of a row's encoder positions that is left: 1 if the row is noisy.
+
+    Args:
+        features: of one row, shape (n_mels, frames).
+        kept_frames: the share for a clear row.
+    """
+    return 1.0 if is_noisy(features) else kept_frames
+
+
 def is_noisy(features: npt.NDArray[np.float32]) -> bool:
     """Return whether a row has noise, by the mean range of its mel bands.
 

@@ -24,8 +24,7 @@ MEASURED: Final[Mapping[str, float]] = MappingProxyType(
 """The share of the frames of clear rows, by the digest of a model's weights.
 
 The word errors of base were 15.59 % with all frames and 15.58 % with this share (35,659 words in
-five languages; docs/explanation/choices.md). Those of tiny.en were 3.78 %
-and 3.66 % (2,489 words).
+five languages; docs/explanation/choices.md). Those of tiny.en were 3.78 % and 3.66 % (2,489 words).
 """
 
 

@@ -10,7 +10,7 @@ from whisperbatch import EngineError, Transcriber, Transcript
 from whisperbatch.jobs.journal import JournaledEngine
 from whisperbatch.types import SAMPLING_RATE, Samples, SpeechFrames
 
-SENTENCE = " This is what they said then."
+SENTENCE = " They said these words at noon."
 HOP = 512
 
 

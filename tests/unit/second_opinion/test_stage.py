@@ -17,7 +17,7 @@ from whisperbatch.types import SAMPLING_RATE, Samples, SpeechFrames
 
 HOP = 512
 BLOCK = 64
-SENTENCE = " This is what they said then."
+SENTENCE = " They said these words at noon."
 FAINT = 0.01  # amplitude
 
 Part = tuple[float, float, float]

@@ -231,10 +231,9 @@ class BatchDecoding:
     ) -> None:
         """Compute the keys and values of a row of encoder output (1, positions, d_model)."""
         request = self._buffers.cross_kv
-        self._buffers.set_inputs(request, states)
         for number, array in enumerate(self._key_values):
             request.set_output_tensor(number, self._buffers.shared_tensor(array[row : row + 1]))
-        request.infer(share_outputs=True)  # without a copy of the outputs
+        self._buffers.run(request, states)
         self._alignment_keys[row] = np.stack(
             [self._key_values[2 * layer][row, head] for layer, head in heads]
         )
@@ -294,8 +293,7 @@ class BatchDecoding:
         count = len(flat)
         flat, tokens = _padded(flat), _padded(tokens[:, None])
         biases = biases if len(biases) == 1 else _padded(biases)
-        self._buffers.set_inputs(request, flat, biases, tokens)
-        request.infer(share_outputs=True)  # without a copy of the outputs
+        self._buffers.run(request, flat, biases, tokens)
         logits, top, log_sums, token_logits = (
             request.get_output_tensor(number).data[:count] for number in range(4)
         )
@@ -311,10 +309,7 @@ class BatchDecoding:
         request = self._buffers.decoder_layers
         embedded = self._embeddings.with_positions(tokens, self._length)
         self._length += tokens.shape[1]
-        self._buffers.set_inputs(
-            request, embedded, source_sequences.astype(np.int32), mask[None, None]
-        )
-        request.infer(share_outputs=True)  # without a copy of the outputs
+        self._buffers.run(request, embedded, source_sequences.astype(np.int32), mask[None, None])
         return request.get_output_tensor(0).data, request.get_output_tensor(1).data
 
 

@@ -66,7 +66,8 @@ class DecoderBuffers:
         kind = self._types.bf16 if is_bfloat16 else self._types.f32
         return self._tensor(array, self._shape(array.shape), kind)
 
-    def set_inputs(self, request: Any, *arrays: npt.NDArray[Any]) -> None:  # noqa: ANN401 - as above
-        """Copy arrays to the first inputs of a request."""
+    def run(self, request: Any, *arrays: npt.NDArray[Any]) -> None:  # noqa: ANN401 - as above
+        """Copy arrays to the first inputs of a request, and run the request."""
         for number, array in enumerate(arrays):
             request.set_input_tensor(number, self._tensor(array))
+        request.infer(share_outputs=True)  # without a copy of the outputs

@@ -226,8 +226,8 @@ class OpenVinoDecoder:
             Shape (rows, languages); each row sums to 1.
         """
         hidden = np.empty((output.rows, self.layout.d_model), np.float32)
+        biases = np.zeros(self.vocabulary_size, np.float32)
         for rows in output.rows_by_length():
-            biases = np.zeros(self.vocabulary_size, np.float32)
             with self._batch(output.select(rows), biases) as decoding:
                 prompts = np.full((len(rows), 1), self._special.start_of_transcript)
                 hidden[rows] = decoding.read_prompts(prompts, 0)[:, 0]

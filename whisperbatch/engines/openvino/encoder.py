@@ -26,7 +26,7 @@ import numpy.typing as npt
 
 from whisperbatch.engines.frame_merging import Merged, group_count, log_sizes, merge_positions
 from whisperbatch.engines.layout import Arrays
-from whisperbatch.engines.noise import is_noisy
+from whisperbatch.engines.noise import share_to_keep
 from whisperbatch.engines.openvino.compiler import GraphCompiler
 from whisperbatch.engines.openvino.encoder_graphs import EncoderGraphs
 from whisperbatch.engines.openvino.encoder_output import EncoderOutput
@@ -129,7 +129,7 @@ class _MergingRowEncoder:
     def __call__(self, features: npt.NDArray[np.float32]) -> Merged:
         """See `RowEncoder`."""
         [hidden] = self._start.infer({0: features})[0]
-        share = 1.0 if is_noisy(features[0]) else self._kept_frames
+        share = share_to_keep(features[0], self._kept_frames)
         merged = merge_positions(hidden, group_count(len(hidden), share))
         biases = log_sizes(merged.sizes)[None, None, None]
         [states] = self._end.infer({0: merged.states[None], 1: biases})[0]
