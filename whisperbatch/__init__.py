@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from whisperbatch.models.registry import available_models
     from whisperbatch.options import Options
     from whisperbatch.streams import SegmentStream
+    from whisperbatch.submissions import Submission
     from whisperbatch.transcriber import Transcriber
     from whisperbatch.types import (
         Audio,
@@ -64,6 +65,7 @@ __all__ = [
     "Options",
     "Segment",
     "SegmentStream",
+    "Submission",
     "SubtitleOptions",
     "TableOptions",
     "TorchSettings",
@@ -95,6 +97,7 @@ _MODULES = {
     "models.registry": ("available_models",),
     "options": ("Options",),
     "streams": ("SegmentStream",),
+    "submissions": ("Submission",),
     "transcriber": ("Transcriber",),
     "types": (
         *("Audio", "Chunk", "LanguageDetection", "LanguageWindow", "Omission", "Segment"),

@@ -1,38 +1,38 @@
 """All stages, connected in order.
 
     stage                                                       thread
-    sources -> open_audio -> clips -> Vad                       one for each recording being read
-            -> SecondOpinion (calls the engine) -> chunks       the same
-            -> rows (features)                                  a pool
-            -> language scores, of rows that need them          the engine's workers
-            -> rows with their language                         one thread, in order
-            -> batches -> DecodingStage: decode, retry          the engine's workers
-            -> segments, sorted by recording                    the caller's
+    source -> open_audio -> clips -> Vad                        one for each recording being read
+           -> SecondOpinion (uses the engine) -> chunks         the same
+           -> rows (features)                                   a pool of the recording
+           -> language scores, of rows that need them           a pool; the engine is shared
+           -> rows with their language                          a thread of the recording
+           -> decode, audit, retry: one thread for each row     a pool; the engine is shared
+           -> segments                                          the recording's, or the caller's
 
+`runs.PipelineRun` has the segments of all recordings of a run.
 Every arrow is a generator and every buffer is bounded: memory does not grow with the recording.
-Rows and `End` refer to the state of their recording (`recording.RecordingState`).
+A thread that needs the engine waits until a call of the engine has computed its rows
+(`scheduling`). Rows of all threads and recordings share these calls.
 """
 
 import logging
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from contextlib import closing
-from dataclasses import replace
-from itertools import chain, takewhile
-from typing import Final, TypeVar
+from collections.abc import Callable, Generator, Iterable, Iterator
+from contextlib import AbstractContextManager, ExitStack, closing
+from functools import partial
+from typing import Final
 
 from whisperbatch.audio.clips import clips, min_clip
 from whisperbatch.audio.reader import AudioReader
-from whisperbatch.batching import batches, in_order, in_sequence, isolated
 from whisperbatch.boundary import as_error
 from whisperbatch.chunking.merge import chunks
-from whisperbatch.decoding.batch_decoder import BatchDecoder
+from whisperbatch.decoding.chunk_decoder import ChunkDecoder
 from whisperbatch.decoding.engine_options import options_for
 from whisperbatch.errors import ClosedError, WhisperBatchError
 from whisperbatch.features import feature_extractor
 from whisperbatch.language.code_switching import CodeSwitching
-from whisperbatch.language.decisions import VOTERS, decide_from_windows, needs_scores
+from whisperbatch.language.decisions import VOTERS, decide_from_windows
 from whisperbatch.language.detect import NO_SPEECH, UNREADABLE, detection, english_only
-from whisperbatch.language.stage import decide_languages, scoring_batches, with_language_scores
+from whisperbatch.language.stage import decide_languages, with_language_scores
 from whisperbatch.language.windows import (
     find_windows,
     score_chunks,
@@ -41,24 +41,26 @@ from whisperbatch.language.windows import (
 )
 from whisperbatch.machine import available_cpus
 from whisperbatch.options import Options
-from whisperbatch.prefetch import interleave, map_ordered
-from whisperbatch.protocols import Engine, Vad
+from whisperbatch.prefetch import map_ordered
+from whisperbatch.protocols import Vad
 from whisperbatch.recording import Decision, RecordingState
-from whisperbatch.rows import FLUSH, End, Flush, Item, Row, without_failed
-from whisperbatch.scheduling import DecodingStage
+from whisperbatch.rows import End, Item, Row
+from whisperbatch.scheduling import Flow, ReadingLimit, Scheduler, SharedEngine
 from whisperbatch.second_opinion import SecondOpinion, second_opinions
 from whisperbatch.segmentation import Segmentation
-from whisperbatch.types import Chunk, LanguageDetection, Samples, Segment, to_seconds
+from whisperbatch.segmentation.timed_text import RowResult
+from whisperbatch.types import Chunk, LanguageDetection, Samples, Segment, to_samples, to_seconds
 from whisperbatch.vad import open_vad
 
 log = logging.getLogger(__name__)
 
-T = TypeVar("T")
 Opener = Callable[[], AudioReader]
 
 FEATURE_WORKERS: Final = min(available_cpus(), 4)
-READERS: Final = 4  # recordings read at a time, if recordings need not keep their order
-READ_AHEAD: Final = 2  # chunks read ahead from each recording
+BATCHES_AHEAD: Final = 2  # batches of 30 s chunks that are read, but not decoded
+# Rows of a recording that are decoded before their turn, in batches. Long pauses make short rows of
+# several window lengths; with this many rows, one of the lengths usually fills a batch.
+ROWS_AHEAD: Final = 6
 
 
 def chunk_recording(
@@ -89,7 +91,7 @@ def chunk_recording(
 
 
 def detect_language(
-    engine: Engine, reader: AudioReader, options: Options, *, read_through: bool
+    scheduler: Scheduler, reader: AudioReader, options: Options, *, read_through: bool
 ) -> LanguageDetection:
     """Detect the language of an open recording.
 
@@ -103,11 +105,21 @@ def detect_language(
         AudioError: the recording cannot be read.
         EngineError: the model failed.
     """
-    if engine.is_multilingual or "en" not in (options.languages or ("en",)):
-        options = options_for(engine, options)
-    if not engine.is_multilingual:
-        log.info("%s: en, because model %s is English-only", reader.name, engine.name)
-        return english_only(engine.name)
+    model = scheduler.engine
+    if model.is_multilingual or "en" not in (options.languages or ("en",)):
+        options = options_for(model, options)
+    if not model.is_multilingual:
+        log.info("%s: en, because model %s is English-only", reader.name, model.name)
+        return english_only(model.name)
+    flow = Flow()
+    with scheduler.running(flow):
+        engine = SharedEngine(scheduler, flow, options)
+        return _detect_language(engine, reader, options, read_through=read_through)
+
+
+def _detect_language(
+    engine: SharedEngine, reader: AudioReader, options: Options, *, read_through: bool
+) -> LanguageDetection:
     vad = open_vad(options)
     extractor = feature_extractor(options.features, engine.n_mels)
     with reader.random_access() as recording:
@@ -129,122 +141,137 @@ def detect_language(
     return detection(windows, score_chunks(engine, extractor, windows), options)
 
 
-class PipelineRun:
-    """One pass of the pipeline over one or many recordings. Iterate it once.
+class Pipeline:
+    """The stages of a run. Yields the results of each of its recordings. Thread-safe.
 
     Args:
-        engine: runs the model.
-        openers: functions that open the recordings, each called when its recording is to be read.
+        scheduler: shares the engine with other runs.
         options: as the user gave them.
-        isolate: whether a failure ends only its recording, and a failure of the engine only the
-            recordings of the failed batch. Otherwise the failure ends the run.
-        readers: number of recordings read at a time.
-        ordered: whether the results keep the order of the recordings. A slow recording then delays
-            the results of later recordings.
+        weight: share of the engine, relative to the weights of other runs.
 
     Raises:
         OptionError: the model cannot honour an option.
 
-    Yields:
-        (recording, Segment), in order within a recording, and an `End` after the last segment of
-        each recording. If a recording cannot be read, its `End` has the error; the other
-        recordings continue. The state of the recording has the language, the counts and the
-        omissions as of this segment.
-
     Attributes:
         given_language: the language if it is given; None if it is to be detected.
+        limit: of the audio that is read, but not decoded.
+        stopped: whether `stop` was called.
     """
 
-    def __init__(
-        self,
-        engine: Engine,
-        openers: Iterable[Opener],
-        options: Options,
-        *,
-        isolate: bool = False,
-        readers: int = 1,
-        ordered: bool = True,
-    ) -> None:
-        options = options_for(engine, options)
-        engine.check(options.search)
-        self._engine = engine
-        self._openers = openers
-        self._options = options
-        self._isolate = isolate
-        self._max_readers = readers
-        self._ordered = ordered
+    def __init__(self, scheduler: Scheduler, options: Options, weight: float = 1.0) -> None:
+        options = options_for(scheduler.engine, options)
+        scheduler.engine.check(options.search)
         self.given_language = Decision(options.language, 1.0) if options.language else None
-        self._stopped = False
-        self._recordings: dict[int, RecordingState] = {}  # that began and have not ended
+        self.limit = ReadingLimit(BATCHES_AHEAD * options.batch_size * to_samples(30.0))
+        self.stopped = False
+        self._options = options
+        self._scheduler = scheduler
+        self._flow = Flow(weight)
+        self._engine = SharedEngine(scheduler, self._flow, options)
         self._vad = open_vad(options)
-        self._extractor = feature_extractor(options.features, engine.n_mels)
-        self._code_switching = CodeSwitching(engine, self._extractor, options, self._fail)
-        # A small first batch gives the first segments soon. Without a given language it is twice as
-        # large: the rows that vote for the language are encoded anyway.
-        self._first_batch = max(options.batch_size // (8 if options.language else 4), 1)
-        self._decode = DecodingStage(
-            BatchDecoder(engine, self._extractor, options),
-            self._isolated,
-            workers=engine.workers,
-            batch_size=options.batch_size,
-            first=self._first_batch,
-        )
-        self._segmentation = Segmentation(options, self._fail)
-        self._second_opinion = second_opinions(engine, self._vad, self._extractor, options)
+        self._extractor = feature_extractor(options.features, self._engine.n_mels)
+        self._code_switching = CodeSwitching(self._engine, self._extractor, options)
+        self._decoder = ChunkDecoder(self._engine, self._extractor, options)
+        self._segmentation = Segmentation(options)
+        self._second_opinion = second_opinions(self._engine, self._vad, self._extractor, options)
 
-    def __iter__(self) -> Generator[tuple[RecordingState, Segment] | End, None, None]:
-        with closing(self._decode(self._batches())) as results:
-            for item in self._segmentation(in_order(results) if self._ordered else results):
-                if not isinstance(item, End):
-                    yield item
-                    continue
-                recording = item.recording
-                recording.published = recording.language.decision
-                del self._recordings[recording.number]
-                yield replace(item, error=item.error or recording.error)
+    def running(self) -> AbstractContextManager[None]:
+        """Run the threads of the engine until the end of a `with` block."""
+        return self._scheduler.running(self._flow)
 
     def stop(self) -> None:
-        """Stop reading, so that a thread that waits for this run returns soon. Thread-safe."""
-        self._stopped = True
-        for recording in list(self._recordings.values()):
-            if reader := recording.reader:
-                reader.close()
+        """End all waits for the engine and for earlier audio. Thread-safe."""
+        self.stopped = True
+        self.limit.stop()
+        self._scheduler.abandon(self._flow)
 
-    def _chunks(self) -> Generator[Chunk | End | Flush, None, None]:
-        recordings = (
-            self._recording(number, opener)
-            for number, opener in takewhile(lambda _: not self._stopped, enumerate(self._openers))
-        )
-        if self._max_readers == 1:
-            return in_sequence(recordings)
-        return interleave(recordings, at_once=self._max_readers, depth=READ_AHEAD, idle=FLUSH)
+    def __call__(
+        self, recording: RecordingState, opener: Opener
+    ) -> Generator[tuple[RecordingState, Segment] | End, None, None]:
+        """Yield the segments of a recording in order, and its end.
 
-    def _recording(self, number: int, opener: Opener) -> Generator[Chunk | End, None, None]:
-        recording = RecordingState.beginning(number, self.given_language)
-        self._recordings[number] = recording
+        The state of the recording has the language, the counts and the omissions as of the segment.
+
+        Args:
+            recording: state of a recording that begins.
+            opener: opens the recording.
+        """
+        failure: WhisperBatchError | None = None
+        with ExitStack() as stack:
+            stack.callback(self._finish, recording)
+            try:
+                self.limit.begin(recording.number)
+                reader = stack.enter_context(self._open(recording, opener))
+                decoded = stack.enter_context(closing(self._decoded(recording, reader)))
+                yield from self._segmentation(decoded)
+            except ClosedError:  # the run has stopped, or the engine is closed
+                raise
+            except Exception as error:  # noqa: BLE001 - ends this recording only
+                failure = as_error(error, recording.source)
+        if failure:
+            yield self._end(recording, failure)
+
+    def _finish(self, recording: RecordingState) -> None:
+        recording.was_read = True
+        self.limit.end(recording.number)
+
+    def _open(self, recording: RecordingState, opener: Opener) -> AudioReader:
         try:
             reader = recording.reader = opener()
-            if self._stopped:  # by another thread, during the call of `opener`
-                reader.close()
-        except Exception as error:  # noqa: BLE001 - ends this recording only
-            refusal = as_error(error, None)
-            yield End(recording, refusal.source or "", 0.0, error=refusal)
-            return
+        finally:
+            recording.opened = True
+            self.limit.notify()
         recording.source = reader.name
+        if self.stopped:  # by another thread, during the call of `opener`
+            reader.close()
+        return reader
+
+    def _decoded(
+        self, recording: RecordingState, reader: AudioReader
+    ) -> Generator[tuple[RecordingState, RowResult] | End, None, None]:
+        """Yield the text of each row, decoded ahead of the consumer, and the end."""
+        rows_ahead = ROWS_AHEAD * self._options.batch_size
+        with (
+            closing(self._chunks(recording, reader)) as chunks,
+            closing(self._rows(chunks, recording)) as rows,
+            closing(self._with_languages(rows)) as items,
+            closing(
+                map_ordered(
+                    self._decode, self._admitted(items), workers=rows_ahead, depth=rows_ahead
+                )
+            ) as results,
+        ):
+            yield from results
+
+    def _chunks(
+        self, recording: RecordingState, reader: AudioReader
+    ) -> Generator[Chunk | End, None, None]:
+        """Read a recording, and yield its chunks and its end."""
         failure: WhisperBatchError | None = None
         with closing(reader):
             try:
                 self._decide_from_windows(recording, reader)
-                opinion = self._second_opinion(recording, lambda: self._stopped or reader.closed)
-                yield from chunk_recording(
-                    reader.blocks(), self._options, self._vad, number, opinion
-                )
-            except Exception as error:  # noqa: BLE001 - ends this recording only
+                opinion = self._second_opinion(recording, lambda: self.stopped or reader.closed)
+                for chunk in chunk_recording(
+                    reader.blocks(), self._options, self._vad, recording.number, opinion
+                ):
+                    self.limit.has_begun(recording.number)
+                    yield chunk
+            except Exception as error:  # noqa: BLE001 - after the text of the earlier chunks
                 failure = as_error(error, reader.name)
-            recording.reader = None
-            checked, recovered = to_seconds(recording.checked), to_seconds(recording.recovered)
-            duration = to_seconds(reader.position)
-            yield End(recording, reader.name, duration, failure, checked, recovered)
+        recording.was_read = True
+        self.limit.has_begun(recording.number)
+        yield self._end(recording, failure)
+
+    def _end(self, recording: RecordingState, failure: WhisperBatchError | None) -> End:
+        return End(
+            recording,
+            recording.source or (failure and failure.source) or "",
+            to_seconds(recording.reader.position) if recording.reader else 0.0,
+            failure,
+            to_seconds(recording.checked),
+            to_seconds(recording.recovered),
+        )
 
     def _decide_from_windows(self, recording: RecordingState, reader: AudioReader) -> None:
         """Decide the recording's language from windows spread over it, if it has random access."""
@@ -257,75 +284,49 @@ class PipelineRun:
             ):
                 return  # the first chunks vote instead
             windows = find_windows(
-                random_access, self._vad, self._options, lambda: self._stopped or reader.closed
+                random_access, self._vad, self._options, lambda: self.stopped or reader.closed
             )
         scores = score_chunks(self._engine, self._extractor, windows)
         decide_from_windows(recording, scores, self._options)
 
-    def _rows(self) -> Generator[Item, None, None]:
+    def _rows(
+        self, chunks: Iterable[Chunk | End], recording: RecordingState
+    ) -> Generator[Item, None, None]:
         """Yield the chunks as rows, with their features."""
-        workers = FEATURE_WORKERS
-        with closing(
-            map_ordered(self._extract_features, self._chunks(), workers=workers, depth=workers)
-        ) as items:
-            yield from (item for item in items if item is not None)
 
-    def _extract_features(self, item: Chunk | End | Flush) -> Item | None:
-        """Return the row of a chunk; None if its recording has failed."""
-        if not isinstance(item, Chunk):
-            return item
-        recording = self._recordings[item.recording]
-        if recording.error:
-            return None
-        try:
-            return Row.of(item, self._extractor, recording)
-        except Exception as error:  # noqa: BLE001 - ends this recording only
-            self._fail(recording, error)
-            return None
+        def row(item: Chunk | End) -> Item:
+            return item if isinstance(item, End) else Row.of(item, self._extractor, recording)
 
-    def _batches(self) -> Generator[list[Item], None, None]:
-        first = self._first_batch
-        with closing(self._rows()) as rows, closing(self._with_languages(rows, first)) as items:
-            yield from batches(items, self._options.batch_size, first)
+        return map_ordered(row, chunks, workers=FEATURE_WORKERS, depth=FEATURE_WORKERS)
 
-    def _with_languages(self, items: Iterable[Item], first: int) -> Generator[Item, None, None]:
+    def _with_languages(self, items: Iterable[Item]) -> Generator[Item, None, None]:
         """Yield the items, each row with its language."""
-        options, workers = self._options, self._engine.workers
+        options = self._options
         if self.given_language:
-            yield from decide_languages(([item] for item in items), options, self._fail)
+            yield from decide_languages(items, options)
             return
-        to_score = scoring_batches(items, options, first)
-        with closing(
-            map_ordered(self._score_batch, to_score, workers=workers, depth=workers)
-        ) as scored:
+        score = partial(with_language_scores, self._engine, options=options)
+        size = options.batch_size
+        with closing(map_ordered(score, items, workers=size, depth=size)) as scored:
             if options.multilingual:
-                yield from self._code_switching(chain.from_iterable(scored))
+                yield from self._code_switching(scored)
             else:
-                yield from decide_languages(scored, options, self._fail)
+                yield from decide_languages(scored, options)
 
-    def _score_batch(self, items: list[Item]) -> list[Item]:
-        items = without_failed(items)
-        scored = self._isolated(
-            lambda rows: with_language_scores(self._engine, rows, self._options),
-            [item for item in items if isinstance(item, Row) and needs_scores(item, self._options)],
-        )
-        items = [scored.get(item, item) if isinstance(item, Row) else item for item in items]
-        return without_failed(items)
+    def _admitted(self, items: Iterable[Item]) -> Generator[Item, None, None]:
+        """Yield the items; each row waits until the run has decoded enough of earlier audio."""
+        for item in items:
+            if isinstance(item, Row) and not self.limit.acquire(
+                item.recording.number, item.chunk.length
+            ):
+                return
+            yield item
 
-    def _isolated(
-        self, function: Callable[[list[Row]], Sequence[T]], rows: list[Row]
-    ) -> dict[Row, T]:
-        # the context of a row is lost when its batch fails
-        lost_context = self._options.condition_on_previous_text
-        return isolated(function, rows, self._fail, together=lost_context)
-
-    def _fail(self, recording: RecordingState, error: Exception) -> None:
-        """End a recording with an error; raise the error if a failure ends the run."""
-        if isinstance(error, ClosedError):
-            raise error
-        with recording.changed:  # several workers may fail at the same time
-            if recording.error is None:
-                failure = as_error(error, recording.source)
-                if not self._isolate:
-                    raise failure
-                recording.fail(failure)
+    def _decode(self, item: Item) -> tuple[RecordingState, RowResult] | End:
+        if isinstance(item, End):
+            return item
+        try:
+            with self._engine.at((item.recording.number, item.chunk.start)):
+                return item.recording, self._decoder(item)
+        finally:
+            self.limit.release(item.recording.number, item.chunk.length)

@@ -9,7 +9,7 @@ import logging
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Generator, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
 from typing import Final, Generic, TypeVar
@@ -20,7 +20,7 @@ R = TypeVar("R")
 
 JOIN_TIMEOUT: Final = 5.0  # seconds to wait for a thread after a stop: it may be reading a pipe
 
-TURN_TIMEOUT: Final = 0.25  # seconds to wait for the first source; a chunk of a file takes 0.1 s
+CHECK_INTERVAL: Final = 0.1  # seconds between two checks of a condition that depends on time
 
 log = logging.getLogger(__name__)
 
@@ -38,25 +38,54 @@ def prefetch(source: Iterable[T], depth: int) -> Generator[T, None, None]:
         buffer.stop()
 
 
-def interleave(
-    sources: Iterable[Iterable[T]], *, at_once: int, depth: int, idle: L
-) -> Generator[T | L, None, None]:
-    """Yield the items of many sources; the items of each source stay in order.
+def in_background(function: Callable[[], None]) -> threading.Thread:
+    """Call a function in a new thread, and return the thread."""
+    thread = threading.Thread(target=function, name="whisperbatch-submission", daemon=True)
+    thread.start()
+    return thread
 
-    `at_once` sources are read at the same time, each by its own thread, up to `depth` items ahead.
-    When a source ends, the next source is started. Items of the first source have priority. If the
-    first source has no item for `TURN_TIMEOUT`, items of the other sources are yielded, so that a
-    slow source does not delay them. If no source has an item, `idle` is yielded, once until the
-    next item.
+
+def in_sequence(sources: Iterable[Iterable[T]]) -> Generator[T, None, None]:
+    """Yield the items of each source, and close the source before the next is taken."""
+    for source in sources:
+        yield from source
+
+
+def interleave(
+    sources: Iterable[Iterable[T]],
+    *,
+    at_once: int,
+    depth: int,
+    ordered: bool,
+    may_start: Callable[[], bool] = lambda: True,
+    changed: threading.Condition | None = None,
+) -> Generator[T, None, None]:
+    """Yield the items of many sources, which are read at the same time, each by its own thread.
+
+    The items of each source stay in order. A slow source does not stop the reading of the others.
+
+    Args:
+        sources: taken one by one, when they are to be read; one is taken in advance.
+        at_once: number of sources that are read at a time. Up to three times as many may have ended
+            before an earlier source, and wait for it.
+        depth: number of items that each source is read ahead.
+        ordered: whether all items of a source come before the items of the next source. Otherwise
+            an item comes as soon as it is ready; those of earlier sources first.
+        may_start: whether to start a further source while others are being read.
+        changed: notified when the result of `may_start` may have changed.
     """
-    interleaver = _Interleaver(sources, at_once, depth)
-    is_idle = False
+    interleaver = _Interleaver(
+        sources,
+        at_once,
+        depth,
+        ordered=ordered,
+        may_start=may_start,
+        changed=changed or threading.Condition(),
+    )
     try:
         while not interleaver.done():
-            is_idle = not interleaver.wait(forever=is_idle)
-            if is_idle:
-                yield idle
-            elif interleaver.can_start():
+            interleaver.wait()
+            if interleaver.can_start():
                 interleaver.start()
             elif buffer := interleaver.next_due():
                 if buffer.ready():
@@ -94,6 +123,54 @@ def _submit(
         _close(items)
 
 
+class Workers:
+    """Threads that run tasks, until there is no task for them. They share a condition.
+
+    Args:
+        changed: held while a task is chosen; must be notified when there may be a task.
+        next_task: waits on `changed` for a task; None ends the thread. The function must return
+            None when the main thread has ended, so that the program ends.
+        count: number of threads.
+    """
+
+    def __init__(
+        self,
+        changed: threading.Condition,
+        next_task: Callable[[], Callable[[], None] | None],
+        count: int,
+    ) -> None:
+        self._changed, self._next_task, self._count = changed, next_task, count
+        self._threads: list[threading.Thread] = []
+
+    def start(self) -> None:
+        """Start the threads that are missing."""
+        with self._changed:
+            while len(self._threads) < self._count:
+                thread = threading.Thread(target=self._run, name="whisperbatch-engine")
+                thread.start()
+                self._threads.append(thread)
+
+    def threads(self) -> list[threading.Thread]:
+        """Return the running threads."""
+        with self._changed:
+            return [*self._threads]
+
+    def _run(self) -> None:
+        try:
+            while True:
+                with self._changed:
+                    task = self._next_task()
+                    if task is None:  # under the lock: `start` sees that this thread ends
+                        self._threads.remove(threading.current_thread())
+                        return
+                task()
+                del task
+        except BaseException:
+            with self._changed:
+                self._threads.remove(threading.current_thread())
+            raise
+
+
 class _Buffer(Generic[T]):
     """A bounded queue between a producer thread, which reads the source, and a consumer.
 
@@ -125,6 +202,10 @@ class _Buffer(Generic[T]):
     def has_ended(self) -> bool:
         """Whether all items were taken and no more will come."""
         return self._ended and not self._items
+
+    def is_filled(self) -> bool:
+        """Whether the producer thread has put its last item."""
+        return self._ended
 
     def has_failed(self) -> bool:
         return self.has_ended() and self._error is not None
@@ -180,44 +261,47 @@ class _Buffer(Generic[T]):
 class _Interleaver(Generic[T]):
     """The buffers of the active sources, in order, and a buffer with the next source to start."""
 
-    def __init__(self, sources: Iterable[Iterable[T]], at_once: int, depth: int) -> None:
-        self._changed = threading.Condition()
+    def __init__(
+        self,
+        sources: Iterable[Iterable[T]],
+        at_once: int,
+        depth: int,
+        *,
+        ordered: bool,
+        may_start: Callable[[], bool],
+        changed: threading.Condition,
+    ) -> None:
+        self._changed = changed
         self._upcoming = _Buffer(sources, 1, self._changed)
         self._active: list[_Buffer[T]] = []
         self._at_once, self._depth = at_once, depth
-        self._slow: _Buffer[T] | None = None  # the first buffer, if it has missed its turn
+        self._ordered, self._may_start = ordered, may_start
 
-    def wait(self, *, forever: bool) -> bool:
-        """Wait until there is something to do, with priority for the first source.
-
-        Returns:
-            False if there is nothing to do after `TURN_TIMEOUT`; never with `forever`.
-        """
+    def wait(self) -> None:
+        """Wait until there is something to do."""
 
         def any_due() -> bool:
             return self.can_start() or self.next_due() is not None or self.done()
 
-        def first_due() -> bool:
-            return self.can_start() or _first_due(self._active[:1]) is not None or self.done()
-
         with self._changed:
-            first_is_slow = bool(self._active) and self._active[0] is self._slow
-            if self._changed.wait_for(any_due if first_is_slow else first_due, TURN_TIMEOUT):
-                if _first_due(self._active[:1]):
-                    self._slow = None
-                return True
-            self._slow = self._active[0] if self._active else None
-            return self._changed.wait_for(any_due) if forever else any_due()
+            while not self._changed.wait_for(any_due, CHECK_INTERVAL):
+                pass
 
     def can_start(self) -> bool:
         """Whether another source can be started, or its iteration has failed."""
         if self._upcoming.has_failed():
             return not self._active  # the items of all earlier sources come before the error
-        return len(self._active) < self._at_once and self._upcoming.has_item()
+        if not self._upcoming.has_item():
+            return False
+        reading = sum(not buffer.is_filled() for buffer in self._active)
+        has_place = reading < self._at_once and len(self._active) < 4 * self._at_once
+        return not self._active or (has_place and self._may_start())
 
     def next_due(self) -> _Buffer[T] | None:
-        """Return the first buffer that has an item or has ended."""
-        return _first_due(self._active)
+        """Return the first buffer that may be read and has an item or has ended."""
+        candidates = self._active[:1] if self._ordered else self._active
+        due = (buffer for buffer in candidates if buffer.has_item() or buffer.has_ended())
+        return next(due, None)
 
     def done(self) -> bool:
         return not self._active and self._upcoming.has_ended() and not self._upcoming.has_failed()
@@ -238,10 +322,6 @@ class _Interleaver(Generic[T]):
         self._upcoming.stop(deadline)
         for buffer in self._active:
             buffer.stop(deadline)
-
-
-def _first_due(buffers: Sequence[_Buffer[T]]) -> _Buffer[T] | None:
-    return next((buffer for buffer in buffers if buffer.has_item() or buffer.has_ended()), None)
 
 
 def _fill(source: Iterable[T], buffer: _Buffer[T]) -> None:

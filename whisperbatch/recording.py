@@ -9,9 +9,9 @@ Who changes which field, in the order of the recording's rows:
     reader, source, checked, recovered   the thread that reads the recording
     language                             this thread (language windows), then the language stage
     switching                            the language stage
-    error, history                       the workers, with `changed`
-    limited_chunks                       the workers
-    published, counts and omissions      the caller's thread
+    history                              the threads that decode, with `changed`
+    limited_chunks                       the threads that decode
+    published, counts and omissions      the segmentation stage
 """
 
 import threading
@@ -19,7 +19,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from whisperbatch.errors import WhisperBatchError
 from whisperbatch.types import LanguageScores, Omission
 
 
@@ -96,8 +95,11 @@ class History:
     tokens: tuple[int, ...] = ()
 
 
-class Closable(Protocol):
-    """An open reader."""
+class Reader(Protocol):
+    """The reader of a recording (`audio.reader.AudioReader`)."""
+
+    position: int
+    is_borrowed: bool
 
     def close(self) -> object:
         """Stop reading. Thread-safe."""
@@ -110,15 +112,16 @@ class RecordingState:
 
     Attributes:
         number: number of the recording in the run.
-        reader: the open reader; None before the recording is opened and after it was read.
+        reader: the reader; None before the recording is open.
+        opened: whether the recording was opened, or could not be opened.
+        was_read: whether the recording was read to its end.
         source: name of the recording; None before it is opened.
         checked: samples decoded for a second opinion, because the VAD rejected them.
         recovered: samples that count as speech only because of the second opinion.
-        error: failure of a stage that ends this recording only.
         language: decisions of the language stage, which is ahead of the results.
         switching: labels of the rows, with `multilingual`.
         history: text of the chunks so far, with `condition_on_previous_text`.
-        changed: notified when `history` or `error` changes.
+        changed: notified when `history` changes.
         published: the decision for the chunks whose results were returned so far. None before the
             first result, unless the language is given.
         segments: number of segments returned.
@@ -129,11 +132,12 @@ class RecordingState:
     """
 
     number: int
-    reader: Closable | None = None
+    reader: Reader | None = None
+    opened: bool = False
+    was_read: bool = False
     source: str | None = None
     checked: int = 0
     recovered: int = 0
-    error: WhisperBatchError | None = None
     language: LanguageState = field(default_factory=LanguageState)
     switching: SwitchingState = field(default_factory=SwitchingState)
     history: History = field(default_factory=History)
@@ -150,8 +154,10 @@ class RecordingState:
         """Return the state of a recording that begins; `given` is the decision of the user."""
         return cls(number, language=LanguageState(given, given is not None), published=given)
 
-    def fail(self, error: WhisperBatchError) -> None:
-        """End the recording with its first error. No thread waits for its rows any longer."""
-        with self.changed:
-            self.error = self.error or error
-            self.changed.notify_all()
+    def is_opening(self) -> bool:
+        """Return whether the source is not open yet, and has not failed."""
+        return self.reader is None and not self.opened
+
+    def is_borrowed(self) -> bool:
+        """Return whether a file object of the caller is being read."""
+        return self.reader is not None and self.reader.is_borrowed and not self.was_read

@@ -102,19 +102,4 @@ class End:
     recovered_duration: float = 0.0
 
 
-@dataclass(frozen=True, slots=True)
-class Flush:
-    """A marker that sends an unfilled batch on, because no source had an item for a moment."""
-
-
-FLUSH: Final = Flush()
-Item = Row | End | Flush
-
-
-def without_failed(items: Sequence[Item]) -> list[Item]:
-    """Remove the rows of recordings that have failed.
-
-    The engine may fail again on these rows, and a failure also ends the recordings of the other
-    rows of the batch.
-    """
-    return [item for item in items if not (isinstance(item, Row) and item.recording.error)]
+Item = Row | End

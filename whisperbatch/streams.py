@@ -7,9 +7,9 @@ from typing import Literal
 from typing_extensions import Self
 
 from whisperbatch.errors import ClosedError, WhisperBatchError
-from whisperbatch.pipeline import PipelineRun
 from whisperbatch.recording import RecordingState
 from whisperbatch.rows import End
+from whisperbatch.runs import PipelineRun
 from whisperbatch.types import Omission, Segment, Transcript
 
 

@@ -25,9 +25,12 @@ from whisperbatch.options import (
     resolve,
     with_parameters,
 )
-from whisperbatch.pipeline import READERS, PipelineRun, detect_language
+from whisperbatch.pipeline import detect_language
 from whisperbatch.protocols import Engine
+from whisperbatch.runs import PipelineRun
+from whisperbatch.scheduling import Scheduler
 from whisperbatch.streams import SegmentStream, collect, segments_and_transcripts, transcripts
+from whisperbatch.submissions import Submission, Submissions
 from whisperbatch.types import Audio, LanguageDetection, Segment, Source, Transcript
 
 
@@ -39,6 +42,8 @@ class Transcriber:
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
+        self._scheduler = Scheduler(engine)
+        self._submissions = Submissions()
         self._closed = False
 
     @property
@@ -110,7 +115,7 @@ class Transcriber:
         try:
             with boundary(reader.name):
                 self._check_open()
-                run = PipelineRun(self._engine, [lambda: reader], resolved)
+                run = PipelineRun(self._scheduler, [lambda: reader], resolved)
                 return SegmentStream(run, reader.name, reader.close)
         except BaseException:
             reader.close()
@@ -177,12 +182,7 @@ class Transcriber:
             InternalError: with `on_error="raise"`: an unexpected exception, which is a bug.
         """
         check_many(sources, on_error, ordered=ordered)
-        run = self._run_many(
-            sources,
-            resolve(options, **keywords),
-            isolate=on_error == "yield",
-            ordered=ordered,
-        )
+        run = self._run_many(sources, resolve(options, **keywords), ordered=ordered)
         return transcripts(run, on_error)
 
     @with_parameters(*OPTION_PARAMETERS)
@@ -215,9 +215,48 @@ class Transcriber:
         """
         check_many(sources, "yield", ordered=ordered)
         resolved = resolve(options, **keywords)
-        return segments_and_transcripts(
-            self._run_many(sources, resolved, isolate=True, ordered=ordered)
-        )
+        return segments_and_transcripts(self._run_many(sources, resolved, ordered=ordered))
+
+    @with_parameters(*OPTION_PARAMETERS)
+    def submit(
+        self,
+        source: Source,
+        *,
+        weight: float = 1.0,
+        options: Options | None = None,
+        **keywords: Unpack[OptionKeywords],
+    ) -> Submission:
+        """Transcribe a recording in the background, together with other recordings.
+
+        Recordings can be submitted at any time, from any thread or event loop. Their chunks share
+        the calls of the engine, and each recording gets its share, so that a short recording does
+        not wait for the end of a long one. The transcript is the same as that of `transcribe`. At
+        most 64 submitted recordings are active at a time; the others wait.
+
+        Args:
+            source: a recording, as in `transcribe`, but no open reader. The recording is opened
+                when it becomes active; it must stay as it is until it has ended.
+            weight: share of the engine, from 0.01 to 100. A recording with weight 2 gets twice the
+                share of a recording with weight 1.
+            options: all options in one value.
+            **keywords: any field of `Options`, which replaces the field of `options`.
+
+        Returns:
+            A handle: iterate over it for the segments, call `result()` or `await` it for the
+            transcript, and call `cancel()` to stop the work.
+
+        Raises:
+            OptionError: an option is unknown or wrong, or has no effect; or `weight` is not a
+                number in this range.
+            ClosedError: the Transcriber is closed.
+            MissingExtraError: the package that an option needs is not installed.
+        """
+        checks.number("weight", plain(weight), minimum=0.01, maximum=100.0)
+        resolved = resolve(options, **keywords)
+        self._check_open()
+        opener = functools.partial(open_audio, source, resolved)
+        run = PipelineRun(self._scheduler, [opener], resolved, weight=weight)
+        return self._submissions.add(run)
 
     @with_parameters(*DETECTION_PARAMETERS)
     def detect_language(
@@ -260,11 +299,15 @@ class Transcriber:
                 stack.enter_context(reader)
             self._check_open()
             with boundary(reader.name):
-                return detect_language(self._engine, reader, options, read_through=read_through)
+                return detect_language(self._scheduler, reader, options, read_through=read_through)
 
     def close(self) -> None:
-        """Free the weights. Safe to call twice. Streams that are still open raise ClosedError."""
+        """Free the weights. Safe to call twice.
+
+        Streams that are still open raise ClosedError, and submitted recordings are cancelled.
+        """
         self._closed = True
+        self._submissions.close()
         self._engine.close()
 
     def __enter__(self) -> Self:
@@ -279,14 +322,11 @@ class Transcriber:
         self.close()
 
     def _run_many(
-        self, sources: Iterable[Source], options: Options, *, isolate: bool, ordered: bool
+        self, sources: Iterable[Source], options: Options, *, ordered: bool
     ) -> PipelineRun:
         self._check_open()
         openers = (functools.partial(open_audio, source, options) for source in sources)
-        readers = 1 if ordered else READERS
-        return PipelineRun(
-            self._engine, openers, options, isolate=isolate, readers=readers, ordered=ordered
-        )
+        return PipelineRun(self._scheduler, openers, options, ahead=True, ordered=ordered)
 
     def _check_open(self) -> None:
         if self._closed:

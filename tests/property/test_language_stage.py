@@ -1,17 +1,21 @@
-"""The language of a row depends on its recording only, not on other recordings or on batches."""
+"""The language of a row depends on its recording only, not on other recordings or on calls."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from functools import partial
 from random import Random
 
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.unit.fakes import EncodedRow, FakeEngine, refuse
-from whisperbatch.language.stage import decide_languages, scoring_batches, with_language_scores
+from tests.unit.fakes import EncodedRow, FakeEngine
+from whisperbatch.language.stage import decide_languages, with_language_scores
 from whisperbatch.options import Options
+from whisperbatch.prefetch import interleave, map_ordered
 from whisperbatch.recording import RecordingState
-from whisperbatch.rows import FLUSH, End, Item, Row
+from whisperbatch.rows import End, Item, Row
+from whisperbatch.scheduling import Flow, Scheduler, SharedEngine
 from whisperbatch.types import Chunk, SpeechSpan
 
 
@@ -32,44 +36,73 @@ def recording(number: int, probabilities: Sequence[float]) -> list[Item]:
     return [*items, End(state, "", 0.0)]
 
 
-def languages(items: Sequence[Item], batch_size: int) -> dict[int, list[str | None]]:
+def languages(items: Sequence[Item]) -> dict[int, list[str | None]]:
     """Return the languages of the rows of each recording; check the order of its items."""
-    engine, options = FakeEngine(detect=detect), Options(batch_size=batch_size)
-    first = max(batch_size // 4, 1)
-    scored = (
-        with_language_scores(engine, batch, options)
-        for batch in scoring_batches(items, options, first)
-    )
     result: dict[int, list[str | None]] = {}
     ended: set[int] = set()
-    for item in decide_languages(scored, options, refuse):
+    for item in items:
+        rows = result.setdefault(item.recording.number, [])
+        assert item.recording.number not in ended
         if isinstance(item, Row):
-            rows = result.setdefault(item.recording.number, [])
             assert item.chunk.index == len(rows)
-            assert item.recording.number not in ended
             rows.append(item.language)
-        elif isinstance(item, End):
+        else:
             ended.add(item.recording.number)
+    assert ended == result.keys()
+    return result
+
+
+def expected_languages(voices: Sequence[Sequence[float]]) -> dict[int, list[str | None]]:
+    """The languages of recordings that are decided one by one, row by row."""
+    engine, options = FakeEngine(detect=detect), Options()
+    result: dict[int, list[str | None]] = {}
+    for number, rows in enumerate(voices):
+        scored = (with_language_scores(engine, item, options) for item in recording(number, rows))
+        result |= languages(list(decide_languages(scored, options)))
     return result
 
 
 probabilities = st.lists(st.sampled_from((0.125, 0.375, 0.625, 0.875)), min_size=1, max_size=20)
 
 
-@given(st.lists(probabilities, min_size=1, max_size=4), st.integers(1, 20), st.randoms())
-def test_batches_and_other_recordings_do_not_change_a_language(
-    voices: list[list[float]], batch_size: int, random: Random
+@given(st.lists(probabilities, min_size=1, max_size=4), st.randoms())
+def test_other_recordings_do_not_change_a_language(
+    voices: list[list[float]], random: Random
 ) -> None:
-    queues = [recording(number, rows) for number, rows in enumerate(voices)]
+    """Rows of all recordings are scored in any order, and the stages run in turns."""
+    engine, options = FakeEngine(detect=detect), Options()
+    streams = [recording(number, rows) for number, rows in enumerate(voices)]
+    places = [(stream, place) for stream in streams for place in range(len(stream))]
+    for stream, place in random.sample(places, len(places)):
+        stream[place] = with_language_scores(engine, stream[place], options)
+    stages = [decide_languages(stream, options) for stream in streams]
     mixed: list[Item] = []
-    while queues:
-        queue = random.choice(queues)
-        mixed.append(queue.pop(0))
-        if random.random() < 0.1:
-            mixed.append(FLUSH)
-        if not queue:
-            queues = [items for items in queues if items]
-    expected = {
-        number: languages(recording(number, rows), 64)[number] for number, rows in enumerate(voices)
-    }
-    assert languages(mixed, batch_size) == expected
+    while stages:
+        stage = random.choice(stages)
+        item = next(stage, None)
+        if item is None:
+            stages.remove(stage)
+        else:
+            mixed.append(item)
+    assert languages(mixed) == expected_languages(voices)
+
+
+@given(st.lists(probabilities, min_size=1, max_size=4), st.integers(1, 20))
+def test_shared_calls_do_not_change_a_language(voices: list[list[float]], batch_size: int) -> None:
+    """Each recording has its own threads, and rows of all recordings share calls."""
+    engine, options = FakeEngine(detect=detect), Options(batch_size=batch_size)
+    scheduler, flow = Scheduler(engine), Flow()
+    score = partial(with_language_scores, SharedEngine(scheduler, flow, options), options=options)
+
+    def decided(number: int) -> Iterator[Item]:
+        items = recording(number, voices[number])
+        with closing(map_ordered(score, items, workers=4, depth=4)) as scored:
+            yield from decide_languages(scored, options)
+
+    recordings = map(decided, range(len(voices)))
+    with (
+        scheduler.running(flow),
+        closing(interleave(recordings, at_once=len(voices), depth=1, ordered=False)) as results,
+    ):
+        assert languages(list(results)) == expected_languages(voices)
+    assert max(engine.batch_sizes["encode"]) <= batch_size

@@ -29,7 +29,6 @@ from whisperbatch.protocols import (
     Hypothesis,
     Sampling,
 )
-from whisperbatch.recording import RecordingState
 from whisperbatch.types import SAMPLING_RATE
 
 
@@ -49,11 +48,13 @@ class EncodedRow:
         level: mean of the features.
         start: start of the row in the recording, in seconds; valid with `RampExtractor` only.
         end: end of the row in the recording, in seconds; valid with `RampExtractor` only.
+        peak: highest feature.
     """
 
     level: float
     start: float
     end: float
+    peak: float
 
 
 @dataclass(frozen=True)
@@ -206,6 +207,7 @@ class FakeEngine:
                     level,
                     float(row[0, 0]) / SAMPLING_RATE,
                     float(row[0, 0] + row[0, 1]) / SAMPLING_RATE,
+                    float(row.max()),
                 )
                 for row, level in zip(features, features.mean((1, 2)).tolist(), strict=True)
             )
@@ -290,9 +292,19 @@ class MemoryStore:
         self.values |= values
 
 
-def refuse(recording: RecordingState, error: Exception) -> None:
-    """The callback of a language stage that must not fail."""
-    raise error
+LOUD = 4.0  # times the amplitude of `noise`: `fails_on_loud_rows` does not decode such rows
+LOUD_PEAK = 1.08  # highest feature of a row: 0.96 at most for `noise`, 1.17 at least for loud rows
+
+
+def fails_on_loud_rows(error: type[WhisperBatchError] = EngineError) -> Decode:
+    """Return a function that decodes rows of `noise`, and raises an error for louder rows."""
+
+    def decode(call: Call) -> str:
+        if call.row.peak > LOUD_PEAK:
+            raise error("fake: decode failed")
+        return numbered_sentence(call)
+
+    return decode
 
 
 def noise(seconds: float, seed: int = 0) -> npt.NDArray[Any]:

@@ -6,19 +6,23 @@ words that lie in this stretch; its alignment finds the time of these words, and
 no duration. A test makes the engine err by passing a fault.
 """
 
+import threading
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from tests.unit.fakes import Call, EncodedRow, FakeEngine, multilingual_tokenizer
-from whisperbatch.decoding.batch_decoder import BatchDecoder, FailedRow
+from whisperbatch.decoding.chunk_decoder import ChunkDecoder
 from whisperbatch.options import Options
 from whisperbatch.options.keywords import resolve
-from whisperbatch.protocols import Alignment, Hypothesis
+from whisperbatch.protocols import Alignment, FeatureExtractor, Hypothesis
 from whisperbatch.recording import RecordingState
 from whisperbatch.rows import End, Row
+from whisperbatch.scheduling import Flow, Scheduler, SharedEngine
+from whisperbatch.scheduling.row_calls import RowCall
 from whisperbatch.segmentation import RowResult, Segmentation
 from whisperbatch.types import (
     SAMPLING_RATE,
@@ -144,20 +148,69 @@ def decode(engine: FakeEngine, *chunks: Chunk, **options: Any) -> list[RowResult
     """Decode the chunks, in English and without margins: the spans are exactly the speech."""
     resolved = resolve(Options(language="en", speech_pad=0.0), **options)
     english = [replace(row, language=resolved.language) for row in rows(*chunks)]
-    return decode_rows(BatchDecoder(engine, RampExtractor(), resolved), english)
+    return decode_rows(engine, RampExtractor(), resolved, english)
 
 
-def decode_rows(decoder: BatchDecoder, rows: Sequence[Row]) -> list[RowResult]:
-    """Decode a batch, and its failed rows again."""
-    decoded = decoder(rows)
-    retried = iter(decoder.retry([result for result in decoded if isinstance(result, FailedRow)]))
-    return [next(retried) if isinstance(result, FailedRow) else result for result in decoded]
+class Rounds(Scheduler):
+    """A scheduler without threads: calls begin when all threads with a row wait for the engine.
+
+    The calls are therefore the same in every run of a test, and have as many rows as possible.
+
+    Args:
+        engine: runs the model.
+        threads: number of threads that decode a row.
+    """
+
+    def __init__(self, engine: FakeEngine, threads: int) -> None:
+        super().__init__(engine)
+        self._lock = threading.Lock()
+        self._threads, self._waiting = threads, 0
+
+    def compute(self, calls: Sequence[RowCall]) -> list[Any]:
+        """See `Scheduler`."""
+        with self._lock:
+            self._queue.add(calls)
+            self._waiting += 1
+            self._compute_if_all_wait()
+        return [call.result.result() for call in calls]
+
+    def end_thread(self) -> None:
+        """Do not wait for the rows of this thread again."""
+        with self._lock:
+            self._threads -= 1
+            self._compute_if_all_wait()
+
+    def _compute_if_all_wait(self) -> None:
+        if self._waiting < self._threads:
+            return
+        self._waiting = 0
+        while self._queue:
+            self._run(self._queue.take())
+
+
+def decode_rows(
+    engine: FakeEngine, extractor: FeatureExtractor, options: Options, rows: Sequence[Row]
+) -> list[RowResult]:
+    """Decode rows, each in its own thread, with shared calls of the engine (see `Rounds`)."""
+    scheduler = Rounds(engine, len(rows))
+    shared = SharedEngine(scheduler, Flow(), options)
+    decoder = ChunkDecoder(shared, extractor, options)
+
+    def decode_row(number: int) -> RowResult:
+        try:
+            with shared.at((number, 0)):
+                return decoder(rows[number])
+        finally:
+            scheduler.end_thread()
+
+    with ThreadPoolExecutor(len(rows)) as pool:
+        return list(pool.map(decode_row, range(len(rows))))
 
 
 def segments(result: RowResult, **options: Any) -> tuple[Segment, ...]:
     """The segments of a row: phrases, unless the options say otherwise."""
     recording = RecordingState(0)
-    stage = Segmentation(resolve(Options(segments="phrase"), **options), lambda *_: None)
+    stage = Segmentation(resolve(Options(segments="phrase"), **options))
     items = list(stage([(recording, result), End(recording, "", 0.0)]))
     return tuple(item[1] for item in items if not isinstance(item, End))
 

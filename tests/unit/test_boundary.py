@@ -3,7 +3,6 @@
 import io
 import logging
 from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,10 +13,11 @@ from tests.unit.fakes import FakeEngine, noise
 from tests.unit.media_files import encode
 from whisperbatch import Transcriber, Transcript
 from whisperbatch.boundary import MAX_REASON, as_error, boundary, describe
-from whisperbatch.decoding.batch_decoder import BatchDecoder
+from whisperbatch.decoding.chunk_decoder import ChunkDecoder
 from whisperbatch.language import code_switching, decisions, stage, windows
 from whisperbatch.recording import RecordingState
 from whisperbatch.rows import Row
+from whisperbatch.scheduling.call_queue import CallQueue
 from whisperbatch.segmentation import Segmentation
 from whisperbatch.types import Chunk
 
@@ -89,8 +89,8 @@ def switching_fails(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def text_fails(monkeypatch: pytest.MonkeyPatch) -> None:
-    patched = failing(BatchDecoder._result, lambda arguments: arguments[1].chunk)
-    monkeypatch.setattr(BatchDecoder, "_result", patched)
+    patched = failing(ChunkDecoder._result, lambda arguments: arguments[1].chunk)
+    monkeypatch.setattr(ChunkDecoder, "_result", patched)
 
 
 def segments_fail(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -150,7 +150,7 @@ def test_a_failing_stage_ends_only_its_recording(
 
 
 @pytest.mark.parametrize(("patch", "options"), STAGES.values(), ids=STAGES)
-def test_the_error_is_raised_without_isolation(
+def test_the_error_is_raised_by_default(
     patch: Patch, options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     patch(monkeypatch)
@@ -259,8 +259,18 @@ def test_an_exception_is_described_on_one_line(error: Exception, text: str) -> N
     assert "\n" not in str(as_error(error, "a\nname"))
 
 
-def test_a_failing_batch_of_another_recording_keeps_its_text(tmp_path: Path) -> None:
-    """The rows of a recording that is tried again are decoded alone, with the same text."""
+class FullCalls(CallQueue):
+    """A queue from which no call is taken before the rows of four recordings wait."""
+
+    def __bool__(self) -> bool:
+        return sum(map(len, self._waiting.values())) == 4
+
+
+def test_rows_that_share_a_call_with_a_failing_row_keep_their_text(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """After a failure, the rows of each thread are decoded alone, with the same text."""
+    monkeypatch.setattr("whisperbatch.scheduling.scheduler.CallQueue", FullCalls)
     sources = [noise(7, number) for number in range(4)]
     levels = {np.float32(source.mean()) for source in sources}
     assert len(levels) == 4
@@ -274,11 +284,12 @@ def test_a_failing_batch_of_another_recording_keeps_its_text(tmp_path: Path) -> 
         return text(call)
 
     options: dict[str, Any] = {"vad": False, "language": "fr", "batch_size": 8}
-    with Transcriber(FakeEngine(decode=text)) as asr:
+    with Transcriber(engine := FakeEngine(decode=text)) as asr:
         expected = list(asr.transcribe_many(sources, **options))
-        asr.transcribe(sources[1], **options)
-        bad = asr.engine.calls[-1].row.level  # type: ignore[attr-defined]
-    with Transcriber(FakeEngine(decode=broken)) as asr:
+    assert engine.batches == [4]
+    bad = engine.calls[1].row.level  # the rows of a call are in the order of the recordings
+    with Transcriber(engine := FakeEngine(decode=broken)) as asr:
         results = list(asr.transcribe_many(sources, on_error="yield", **options))
+    assert engine.batches == [4, 1, 1, 1, 1]
     assert isinstance(results.pop(1), wb.InternalError)
     assert results == [transcript for number, transcript in enumerate(expected) if number != 1]

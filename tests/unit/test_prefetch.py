@@ -1,9 +1,12 @@
-"""`prefetch` and `map_ordered`: order, bounds and errors."""
+"""`prefetch` and `map_ordered`: order, bounds and errors. `Workers`: when its threads run."""
 
+import gc
 import threading
 import time
-from collections.abc import Generator
-from contextlib import closing
+import weakref
+from collections import deque
+from collections.abc import Callable, Generator, Iterator
+from contextlib import closing, contextmanager
 from typing import Any
 
 import pytest
@@ -17,7 +20,7 @@ from tests.unit.counting_source import (
     wait_for_reads,
     wait_until,
 )
-from whisperbatch.prefetch import map_ordered, prefetch
+from whisperbatch.prefetch import Workers, map_ordered, prefetch
 
 pytestmark = pytest.mark.usefixtures("no_threads_added")
 
@@ -185,3 +188,163 @@ def test_a_source_that_is_not_iterable_is_an_error() -> None:
     nothing: Any = None
     with pytest.raises(TypeError, match="not iterable"):
         list(prefetch(nothing, 2))
+
+
+class Tasks:
+    """A queue of tasks for `Workers`, which is open or closed."""
+
+    def __init__(self, count: int) -> None:
+        self.changed = threading.Condition()
+        self.workers = Workers(self.changed, self._next_task, count)
+        self.done: list[int] = []
+        self._waiting: deque[Callable[[], None]] = deque()
+        self._open = False
+
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        """Run the threads, which end after all tasks, at the end of a `with` block."""
+        with self.changed:
+            self._open = True
+        self.workers.start()
+        try:
+            yield
+        finally:
+            threads = self.workers.threads()
+            self.close()
+            for thread in threads:
+                thread.join(TIMEOUT)
+                assert not thread.is_alive()
+
+    def close(self) -> None:
+        with self.changed:
+            self._open = False
+            self.changed.notify_all()
+
+    def open_again(self) -> None:
+        with self.changed:
+            self._open = True
+        self.workers.start()
+
+    def add(self, task: Callable[[], None]) -> None:
+        with self.changed:
+            self._waiting.append(task)
+            self.changed.notify()
+
+    def add_number(self, number: int) -> None:
+        """Add a task that adds a number to `done`."""
+        self.add(lambda: self.done.append(number))
+
+    def _next_task(self) -> Callable[[], None] | None:
+        self.changed.wait_for(lambda: self._waiting or not self._open)
+        return self._waiting.popleft() if self._waiting else None
+
+
+@pytest.mark.parametrize("count", [1, 3])
+def test_workers_start_when_they_are_needed_and_end_without_tasks(count: int) -> None:
+    before = threading.active_count()
+    tasks = Tasks(count)
+    assert threading.active_count() == before
+    assert tasks.workers.threads() == []
+    with tasks.running():
+        threads = tasks.workers.threads()
+        assert len(set(threads)) == count
+        assert all(thread.is_alive() for thread in threads)
+        tasks.workers.start()
+        assert tasks.workers.threads() == threads  # none is missing
+        assert threading.active_count() == before + count
+        for number in range(50):
+            tasks.add_number(number)
+        wait_until(lambda: len(tasks.done) == 50)
+        assert tasks.workers.threads() == threads
+    assert sorted(tasks.done) == list(range(50))
+    assert tasks.workers.threads() == []
+    assert threading.active_count() == before
+
+
+def test_workers_start_again() -> None:
+    tasks = Tasks(2)
+    for number in range(30):
+        with tasks.running():
+            assert len(tasks.workers.threads()) == 2
+            tasks.add_number(number)
+        assert tasks.workers.threads() == []
+    assert tasks.done == list(range(30))
+
+
+def test_workers_run_tasks_at_the_same_time() -> None:
+    tasks, together = Tasks(3), threading.Barrier(3)
+    names: list[str] = []
+
+    def meet() -> None:
+        together.wait(TIMEOUT)
+        names.append(threading.current_thread().name)
+
+    with tasks.running():
+        for _ in range(3):
+            tasks.add(meet)
+        wait_until(lambda: len(names) == 3)
+    assert set(names) == {"whisperbatch-engine"}
+
+
+def test_one_worker_runs_tasks_in_order() -> None:
+    tasks = Tasks(1)
+    with tasks.running():
+        for number in range(100):
+            tasks.add_number(number)
+    assert tasks.done == list(range(100))
+
+
+def test_a_worker_that_ends_is_replaced() -> None:
+    """Whenever the threads are started, their number is complete, and no task is left."""
+    tasks, threads = Tasks(3), set[threading.Thread]()
+    for number in range(300):
+        tasks.open_again()
+        running = tasks.workers.threads()
+        assert len(running) == 3
+        threads.update(running)
+        tasks.add_number(number)
+        wait_until(lambda: len(tasks.done) == number + 1)  # noqa: B023 - called in the loop
+        tasks.close()
+    for thread in threads:
+        thread.join(TIMEOUT)
+    assert tasks.done == list(range(300))
+    assert tasks.workers.threads() == []
+
+
+def test_only_missing_workers_are_started() -> None:
+    tasks, started, release = Tasks(3), threading.Event(), threading.Event()
+
+    def long() -> None:
+        started.set()
+        assert release.wait(TIMEOUT)
+
+    with tasks.running():
+        tasks.add(long)
+        assert started.wait(TIMEOUT)
+        tasks.close()
+        wait_until(lambda: len(tasks.workers.threads()) == 1)  # its task is not done
+        [busy] = tasks.workers.threads()
+        tasks.open_again()
+        assert len(tasks.workers.threads()) == 3
+        assert busy in tasks.workers.threads()
+        release.set()
+
+
+def test_a_waiting_worker_holds_no_task() -> None:
+    """A task of the engine holds the rows of a call."""
+
+    class Rows:
+        pass
+
+    tasks, rows = Tasks(1), Rows()
+    collected = weakref.ref(rows)
+
+    def task(rows: Rows = rows) -> None:
+        tasks.done.append(0)
+
+    with tasks.running():
+        tasks.add(task)
+        del rows, task
+        wait_until(lambda: bool(tasks.done))
+        gc.collect()
+        wait_until(lambda: collected() is None)

@@ -1,4 +1,4 @@
-"""`prefetch` and `map_ordered` stop their threads and close their source, however they end."""
+"""`prefetch`, `map_ordered`, `interleave` stop threads and close sources, however they end."""
 
 import gc
 import logging
@@ -239,3 +239,20 @@ def test_a_program_with_an_open_stream_ends(left: str) -> None:
         [sys.executable, "-c", program], capture_output=True, text=True, timeout=20, check=True
     )
     assert (result.stdout, result.stderr) == ("0 1\n", "")
+
+
+@pytest.mark.parametrize("ordered", [False, True])
+@pytest.mark.parametrize("left", ["stream", "None"])
+def test_a_program_with_many_open_sources_ends(left: str, ordered: bool) -> None:
+    program = (
+        "import itertools\n"
+        "from whisperbatch.prefetch import interleave\n"
+        "sources = (itertools.repeat(n) for n in itertools.count())\n"
+        f"stream = interleave(sources, at_once=4, depth=2, ordered={ordered})\n"
+        "print(all(next(stream) in range(4) for _ in range(9)))\n"
+        f"stream = {left}\n"
+    )
+    result = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=20, check=True
+    )
+    assert (result.stdout, result.stderr) == ("True\n", "")

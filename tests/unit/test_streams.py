@@ -9,7 +9,14 @@ from pathlib import Path
 import pytest
 
 import whisperbatch as wb
-from tests.unit.fakes import FakeEngine, noise, worker_threads, write_noise
+from tests.unit.fakes import (
+    LOUD,
+    FakeEngine,
+    fails_on_loud_rows,
+    noise,
+    worker_threads,
+    write_noise,
+)
 from whisperbatch import Transcriber
 
 pytestmark = pytest.mark.usefixtures("no_threads_left")
@@ -65,9 +72,12 @@ def test_segments_come_while_the_recording_is_read(engine: FakeEngine) -> None:
 
 
 def test_a_failure_of_the_engine_is_raised_after_the_segments_before_it() -> None:
-    with Transcriber(FakeEngine(failing={"decode": {2}})) as asr:
-        stream = asr.stream(noise(400), vad=False, language="en", batch_size=4)
-        assert [next(stream).text for _ in range(3)] == [f"Sentence {n}." for n in range(3)]
+    samples = noise(400)
+    samples[90 * 16000 :] *= LOUD
+    ranges = tuple((30.0 * n, 30.0 * n + 28) for n in range(13))
+    with Transcriber(FakeEngine(decode=fails_on_loud_rows())) as asr:
+        stream = asr.stream(samples, vad=False, language="en", batch_size=4, clip_timestamps=ranges)
+        assert [next(stream).start for _ in range(3)] == [0, 30, 60]
         with pytest.raises(wb.EngineError, match="decode failed"):
             next(stream)
         with pytest.raises(StopIteration):

@@ -1,6 +1,7 @@
 """`transcribe_many`: order, full batches, and failures that end only their own recording."""
 
 import io
+import os
 import threading
 import time
 from collections.abc import Iterator
@@ -11,7 +12,14 @@ import numpy as np
 import pytest
 
 import whisperbatch as wb
-from tests.unit.fakes import FakeEngine, noise, worker_threads, write_noise
+from tests.unit.fakes import (
+    LOUD,
+    FakeEngine,
+    fails_on_loud_rows,
+    noise,
+    worker_threads,
+    write_noise,
+)
 from whisperbatch import Audio, Transcriber
 
 if TYPE_CHECKING:
@@ -20,14 +28,99 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.usefixtures("no_threads_left")
 
 
-def test_batches_are_filled_across_recordings_in_order() -> None:
-    engine = FakeEngine(workers=3, delay={"decode": 0.01})
-    sources = [noise(5, seed) for seed in range(20)]
+@pytest.mark.parametrize("ordered", [False, True])
+def test_calls_are_filled_across_recordings(*, ordered: bool) -> None:
+    engine = FakeEngine(delay={"decode": 0.4})
+    sources = [noise(5, seed) for seed in range(40)]
     with Transcriber(engine) as asr:
-        transcripts = list(asr.transcribe_many(sources, vad=False, batch_size=8, language="en"))
-    assert [len(transcript.segments) for transcript in transcripts] == [1] * 20
+        transcripts = list(
+            asr.transcribe_many(sources, vad=False, batch_size=8, language="en", ordered=ordered)
+        )
+    assert [len(transcript.segments) for transcript in transcripts] == [1] * 40
     assert all(transcript.segments[0].id == 0 for transcript in transcripts)
-    assert sorted(engine.batches) == [1, 2, 4, 5, 8]
+    assert sum(engine.batches) == 40
+    assert max(engine.batches) == 8
+    assert len(engine.batches) <= 8
+
+
+def test_transcripts_are_in_the_order_of_the_sources() -> None:
+    sources = [noise(length, length) for length in (70, 1, 30, 2, 50, 1)]
+    with Transcriber(FakeEngine(workers=3, delay={"decode": 0.01})) as asr:
+        transcripts = list(asr.transcribe_many(sources, vad=False, batch_size=2))
+    assert [transcript.duration for transcript in transcripts] == [70, 1, 30, 2, 50, 1]
+
+
+def test_a_file_may_be_deleted_when_the_next_source_is_taken(tmp_path: Path) -> None:
+    def sources() -> Iterator[Path]:
+        for number in range(12):
+            path = write_noise(tmp_path / f"{number}.wav", 40)
+            yield path
+            path.unlink()
+
+    with Transcriber(FakeEngine(delay={"decode": 0.01})) as asr:
+        transcripts = list(asr.transcribe_many(sources(), vad=False, language="en"))
+    assert [transcript.duration for transcript in transcripts] == [40] * 12
+
+
+def test_a_file_object_may_be_closed_when_the_next_source_is_taken(tmp_path: Path) -> None:
+    path = write_noise(tmp_path / "noise.wav", 40)
+
+    def sources() -> Iterator[BinaryIO]:
+        for _ in range(6):
+            with path.open("rb") as file:
+                yield file
+
+    with Transcriber(FakeEngine(delay={"decode": 0.01})) as asr:
+        transcripts = list(asr.transcribe_many(sources(), vad=False, language="en"))
+    assert [transcript.duration for transcript in transcripts] == [40] * 6
+
+
+def test_a_file_object_may_be_read_by_several_sources(tmp_path: Path) -> None:
+    data = write_noise(tmp_path / "noise.wav", 40).read_bytes()
+    file = io.BytesIO(data)
+
+    def sources() -> Iterator[BinaryIO]:
+        for _ in range(3):
+            file.seek(0)
+            yield file
+
+    with Transcriber(FakeEngine(delay={"decode": 0.01})) as asr:
+        transcripts = list(asr.transcribe_many(sources(), vad=False, language="en"))
+    assert [transcript.duration for transcript in transcripts] == [40] * 3
+
+
+def test_with_order_a_slow_recording_does_not_stop_the_reading_of_the_next(tmp_path: Path) -> None:
+    unblock = threading.Event()
+    engine = FakeEngine()
+    path = tmp_path / "pipe"
+    os.mkfifo(path)
+
+    def write() -> None:
+        with path.open("wb") as file:
+            file.write(data[:20000])
+            file.flush()
+            assert unblock.wait(20)
+            file.write(data[20000:])
+
+    data = write_noise(tmp_path / "slow.wav").read_bytes()
+    writer = threading.Thread(target=write)
+    writer.start()
+    others = [write_noise(tmp_path / f"{name}.wav") for name in "abc"]
+    with Transcriber(engine) as asr:
+        items = asr.transcribe_many([path, *others], vad=False, language="en")
+        waiting = threading.Thread(target=lambda: (wait_for_rows(engine, 3), unblock.set()))
+        waiting.start()
+        transcripts = list(items)
+    writer.join()
+    waiting.join()
+    assert [transcript.source for transcript in transcripts] == [str(path), *map(str, others)]
+
+
+def wait_for_rows(engine: FakeEngine, count: int) -> None:
+    deadline = time.monotonic() + 15
+    while sum(engine.batches) < count:
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
 
 
 def test_an_unreadable_recording_does_not_affect_the_others(
@@ -96,35 +189,54 @@ def test_with_raise_the_error_comes_after_the_earlier_transcripts(
 @pytest.mark.parametrize("workers", [1, 3])
 @pytest.mark.parametrize("options", [{}, {"multilingual": True}, {"language": "fr"}])
 def test_a_failed_recording_does_not_end_the_next(workers: int, options: dict[str, Any]) -> None:
-    """Its later rows would share batches with the rows of the next recordings."""
-    engine = FakeEngine(workers=workers, failing={"encode": {0}})
+    """Its rows share calls with the rows of the next recordings."""
+    engine = FakeEngine(workers=workers, decode=fails_on_loud_rows(), delay={"encode": 0.05})
+    sources = [noise(100, seed) for seed in range(4)]
+    sources[0] *= LOUD
     with Transcriber(engine) as asr:
         results = list(
             asr.transcribe_many(
-                [noise(100, seed) for seed in range(4)],
+                sources,
                 on_error="yield",
                 vad=False,
                 batch_size=4,
                 **options,
             )
         )
-    names = sorted(type(result).__name__ for result in results)
+    names = [type(result).__name__ for result in results]
     assert names == ["EngineError", *["Transcript"] * 3]
+    assert workers > 1 or max(engine.batch_sizes["encode"]) > 1
 
 
 @pytest.mark.parametrize("error", [wb.EngineError, wb.OptionError])
-def test_a_failed_batch_ends_only_its_recordings(error: type[wb.WhisperBatchError]) -> None:
+def test_a_failed_call_ends_only_the_recordings_that_fail_alone(
+    error: type[wb.WhisperBatchError],
+) -> None:
     sources = [noise(5, seed) for seed in range(6)]
-    with Transcriber(FakeEngine(failing={"decode": {1}}, error=error)) as asr:
+    for number in (1, 4):
+        sources[number] *= LOUD
+    engine = FakeEngine(decode=fails_on_loud_rows(error), delay={"decode": 0.2})
+    with Transcriber(engine) as asr:
         results = list(
             asr.transcribe_many(sources, on_error="yield", vad=False, language="en", batch_size=8)
         )
-    types = [type(result) for result in results]
-    assert types == [wb.Transcript, error, error, *[wb.Transcript] * 3]
-    with Transcriber(FakeEngine(failing={"decode": {1}}, error=error)) as asr:
+    failed = [number for number, result in enumerate(results) if type(result) is error]
+    assert failed == [1, 4]
+    assert [type(result) for result in results].count(wb.Transcript) == 4
+    assert max(engine.batch_sizes["encode"]) > 1  # a call with several recordings failed
+    with Transcriber(FakeEngine(decode=fails_on_loud_rows(error))) as asr:
         items = asr.transcribe_many(sources, vad=False, language="en", batch_size=8)
+        assert next(items).segments
         with pytest.raises(error):
-            list(items)
+            next(items)
+
+
+def test_a_call_that_fails_once_ends_no_recording() -> None:
+    engine = FakeEngine(failing={"decode": {1}}, delay={"decode": 0.2})
+    sources = [noise(5, seed) for seed in range(6)]
+    with Transcriber(engine) as asr:
+        transcripts = list(asr.transcribe_many(sources, vad=False, language="en", batch_size=8))
+    assert [len(transcript.segments) for transcript in transcripts] == [1] * 6
 
 
 def test_closing_the_generator_stops_the_reading_at_once(tmp_path: Path) -> None:

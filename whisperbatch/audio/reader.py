@@ -35,6 +35,7 @@ from whisperbatch.text.messages import shown
 from whisperbatch.types import SAMPLING_RATE, Audio, Samples, Source, to_seconds
 
 ARRAY_NAME: Final = "<array>"
+BYTES: Final = (bytes, bytearray, memoryview)
 MAX_PATH: Final = 4096  # characters: Linux's limit; other systems have lower limits
 
 
@@ -48,6 +49,7 @@ class AudioReader:
         position: number of samples read so far; after the last block, the recording's length.
         closed: whether the reader is closed. Reading then ends early.
         options: the options (track, channel, sampling rate) with which the recording was opened.
+        is_borrowed: whether the recording is read from a file object that belongs to the caller.
     """
 
     def __init__(
@@ -57,8 +59,11 @@ class AudioReader:
         close: Callable[[], None],
         open_random_access: Callable[[], RandomAccess | None] = lambda: None,
         options: AudioOptions | None = None,
+        *,
+        is_borrowed: bool = False,
     ) -> None:
         self.name = name
+        self.is_borrowed = is_borrowed
         self.position = 0
         self.closed = False
         self._blocks = blocks
@@ -180,6 +185,7 @@ def _open_media(name: str, source: object, options: AudioOptions) -> AudioReader
         decoder.close,
         lambda: _media_random_access(name, file, options),
         options,
+        is_borrowed=isinstance(file, FileObject) and not isinstance(source, BYTES),
     )
 
 
@@ -233,7 +239,7 @@ def _file(name: str, source: object) -> str | FileObject:
         if "://" not in path:
             _check_path(Path(path))
         return path
-    if isinstance(source, bytes | bytearray | memoryview):
+    if isinstance(source, BYTES):
         try:
             data = source.tobytes() if isinstance(source, memoryview) else source
         except ValueError as error:
@@ -269,7 +275,7 @@ def _name(source: object) -> str:
         return "<stdin>" if path == "-" else str(path)
     if isinstance(source, np.ndarray | Audio):
         return ARRAY_NAME
-    if isinstance(source, bytes | bytearray | memoryview):
+    if isinstance(source, BYTES):
         return "<bytes>"
     name = given_name(source)
     return name if isinstance(name, str) else f"<{type(source).__name__}>"

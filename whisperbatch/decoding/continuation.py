@@ -29,8 +29,8 @@ def advance(recording: RecordingState, index: int, tokens: Sequence[int]) -> tup
     """Return the last tokens before a chunk, and add the tokens of the chunk.
 
     The chunks of a recording come in order, but on several threads. Each chunk waits until the
-    previous chunk has added its tokens. The wait ends, because batches are started in order: the
-    previous chunk is already being decoded, or its recording has failed.
+    previous chunk has added its tokens. The wait ends, because the decoding of chunks begins in
+    order, and a chunk whose decoding fails adds no tokens.
 
     Args:
         recording: state of the recording, with the tokens of the previous chunks.
@@ -42,7 +42,7 @@ def advance(recording: RecordingState, index: int, tokens: Sequence[int]) -> tup
     """
     history = recording.history
     with recording.changed:
-        recording.changed.wait_for(lambda: recording.error or history.index >= index - 1)
+        recording.changed.wait_for(lambda: history.index >= index - 1)
         before = history.tokens
         if history.index < index:
             history.index, history.tokens = index, (*before, *tokens)[-MAX_CONTEXT:]

@@ -15,7 +15,7 @@ language.
 
 import logging
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import groupby
 from typing import Final
@@ -26,8 +26,7 @@ from whisperbatch.language.voting import mean_scores, restrict_to
 from whisperbatch.language.windows import score_chunks
 from whisperbatch.options import Options
 from whisperbatch.protocols import Engine, FeatureExtractor
-from whisperbatch.recording import RecordingState
-from whisperbatch.rows import End, Flush, Item, Row
+from whisperbatch.rows import End, Item, Row
 from whisperbatch.types import Chunk, LanguageScores, SpeechSpan, to_samples, to_seconds
 
 log = logging.getLogger(__name__)
@@ -44,49 +43,31 @@ class CodeSwitching:
     """Gives each row its language, and cuts rows where the language changes.
 
     Rows come with `Row.language_scores` and leave with `Row.language`. Rows that are not cut keep
-    their encoder output. A row waits for the next two rows. Recordings may be interleaved. The
-    language of a recording is the language of most of its speech so far.
+    their encoder output. A row waits for the next two rows. The language of a recording is the
+    language of most of its speech so far.
 
     Args:
         engine: scores the windows.
         extractor: computes the features of windows and of cut rows.
         options: options of the run.
-        failed: called with a recording and the exception if the languages of its rows cannot be
-            found; the rows of a failed recording are dropped. The function may raise the error.
     """
 
-    def __init__(
-        self,
-        engine: Engine,
-        extractor: FeatureExtractor,
-        options: Options,
-        failed: Callable[[RecordingState, Exception], None],
-    ) -> None:
-        self._failed = failed
+    def __init__(self, engine: Engine, extractor: FeatureExtractor, options: Options) -> None:
         self._engine = engine
         self._extractor = extractor
         self._options = options
 
     def __call__(self, items: Iterable[Item]) -> Iterator[Item]:
-        """Yield the items in order, with cut rows in place of rows whose language changes."""
+        """Yield the items of a recording in order, with cut rows in place of their row."""
         waiting: list[Row] = []
         for item in items:
-            if not isinstance(item, Flush):
-                if isinstance(item, Row):
-                    waiting.append(item)
-                rows = [row for row in waiting if row.recording is item.recording]
-                try:
-                    parts = self._advance(rows, item)
-                except Exception as error:  # noqa: BLE001 - ends this recording only
-                    self._failed(item.recording, error)
-                    parts = []
-                yield from parts
-                if isinstance(item, End) or item.recording.error:
-                    waiting = [row for row in waiting if row.recording is not item.recording]
-                elif len(rows) > WAITING_ROWS:
-                    waiting.remove(rows[0])
-            if not isinstance(item, Row):
+            if isinstance(item, Row):
+                waiting.append(item)
+            yield from self._advance(waiting, item)
+            if isinstance(item, End):
                 yield item
+            elif len(waiting) > WAITING_ROWS:
+                del waiting[0]
 
     def _advance(self, rows: Sequence[Row], item: Row | End) -> list[Row]:
         """Label the next row of a recording, and return the rows that leave, whole or cut.
@@ -95,8 +76,6 @@ class CodeSwitching:
             rows: the waiting rows of the recording; the last is `item`, unless it is the end.
             item: a row, which the row before it has waited for, or the end of the recording.
         """
-        if item.recording.error:
-            return []
         if isinstance(item, Row):
             if len(rows) > 1:
                 self._label(rows, next_row=item)

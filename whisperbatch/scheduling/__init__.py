@@ -1,8 +1,16 @@
-"""Scheduling: which rows are decoded together, and when.
+"""Scheduling: the rows of all recordings share the calls of the engine.
 
-batches -> DecodingStage -> results in order
+a thread of a row, or of a recording
+  -> SharedEngine    encode, score or decode a few rows; the thread waits
+  -> CallQueue       the rows that wait, of all threads
+  -> Scheduler       calls of the engine, each with as many rows as fit
+
+`ReadingLimit` limits the audio that is read, but not decoded.
 """
 
-from whisperbatch.scheduling.stage import DecodingStage
+from whisperbatch.scheduling.reading_limit import ReadingLimit
+from whisperbatch.scheduling.row_calls import Flow
+from whisperbatch.scheduling.scheduler import Scheduler
+from whisperbatch.scheduling.shared_engine import SharedEngine
 
-__all__ = ["DecodingStage"]
+__all__ = ["Flow", "ReadingLimit", "Scheduler", "SharedEngine"]

@@ -1,6 +1,6 @@
 """The segmentation stage: the text of rows becomes the segments of their recordings."""
 
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 
@@ -39,12 +39,10 @@ class Segmentation:
 
     Args:
         options: of the run.
-        fail: `fail(recording, error)` ends a recording.
     """
 
-    def __init__(self, options: Options, fail: Callable[[RecordingState, Exception], None]) -> None:
+    def __init__(self, options: Options) -> None:
         self._options = options
-        self._fail = fail
         self._margin = to_samples(options.speech_pad)  # after speech that a pause follows
         self._clip_starts = [to_samples(start) for start, _ in options.clip_timestamps]
 
@@ -64,7 +62,7 @@ class Segmentation:
                     yield result
                 else:
                     yield from self._add(*result, held)
-        except Exception:  # ends the run, but loses no text that was held back
+        except Exception:  # ends the recording, but loses no text that was held back
             for recording in list(held):
                 yield from self._finish(recording, held)
             raise
@@ -73,11 +71,7 @@ class Segmentation:
         self, recording: RecordingState, row: RowResult, held: dict[RecordingState, Sentence]
     ) -> Iterator[tuple[RecordingState, Segment]]:
         """Yield the segments that a row completes: segments of earlier rows, then its own."""
-        try:
-            done = self._row_segments(recording, row.texts, held.get(recording))
-        except Exception as error:  # noqa: BLE001 - ends this recording only
-            self._fail(recording, error)
-            return
+        done = self._row_segments(recording, row.texts, held.get(recording))
         held.pop(recording, None)
         yield from _numbered(recording, done.earlier)
         _publish(recording, row)

@@ -3,12 +3,14 @@
 import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 import pytest
 
 from tests.unit import synthetic_speech
 from tests.unit.fakes import Call
 from tests.unit.synthetic_speech import DecodedWords, decode, sentence, text, word_engine
+from whisperbatch.decoding.chunk_decoder import ChunkDecoder
 from whisperbatch.decoding.continuation import (
     MAX_CHANGED_WORDS,
     MAX_CONTEXT,
@@ -16,6 +18,7 @@ from whisperbatch.decoding.continuation import (
     only_corrects_words,
 )
 from whisperbatch.errors import EngineError
+from whisperbatch.options import Options
 from whisperbatch.recording import RecordingState
 
 FIRST = "the caller waits for an agent in this queue"
@@ -36,17 +39,30 @@ def test_a_chunk_waits_for_the_previous_chunk_of_its_recording() -> None:
     assert advance(first, 2, []) == (1, 2, 3)
 
 
-def test_no_chunk_of_a_failed_recording_waits() -> None:
-    """The previous chunks of the recording may have been dropped."""
-    recording = RecordingState(0)
+def test_no_chunk_waits_after_a_failure() -> None:
+    """The chunks after a chunk that fails are decoded without its text."""
+
+    def fails(call: Call, words: Sequence[str]) -> DecodedWords:
+        if call.start == 0:
+            raise EngineError("out of memory")
+        return DecodedWords(words)
+
+    later = tuple(synthetic_speech.chunk([(100.0, 102.8)], index=index) for index in (1, 2))
+    rows = [replace(row, language="en") for row in synthetic_speech.rows(CHUNKS[0], *later)]
+    options = Options(language="en", speech_pad=0.0, condition_on_previous_text=True)
+    engine = word_engine(SPOKEN, fails)
+    decoder = ChunkDecoder(engine, synthetic_speech.RampExtractor(), options)
     with ThreadPoolExecutor(2) as pool:
-        waiting = [pool.submit(advance, recording, index, [1]) for index in (3, 7)]
+        waiting = [pool.submit(decoder, row) for row in rows[1:]]
         time.sleep(0.05)
         assert not any(future.done() for future in waiting)
-        recording.fail(EngineError("out of memory"))
-        for future in waiting:
-            future.result(5)
-    advance(recording, 20, [])
+        with pytest.raises(EngineError, match="out of memory"):
+            decoder(rows[0])
+        assert [text(future.result(5)) for future in waiting] == [SECOND, SECOND]
+    first, second, again = (call for call in engine.calls if call.start == 100.0)
+    assert not has_context(first)
+    assert not has_context(second)
+    assert engine.tokenizer.decode(list(again.prompt[1 : -len(first.prompt)])).strip() == SECOND
 
 
 def test_history_keeps_the_last_tokens_up_to_the_maximum() -> None:

@@ -279,13 +279,13 @@ def loops_or_stops(call: Call, words: Sequence[str]) -> DecodedWords:
     return DecodedWords(looping if call.start < 10 else words[: len(words) // 2], -0.1)
 
 
-def test_parts_of_chunks_share_a_call_after_different_remedies() -> None:
-    """The first chunk is split after a wider beam, the second at once: the second waits."""
+def test_chunks_with_different_remedies_are_retried_at_the_same_time() -> None:
+    """The first chunk is split after a wider beam, the second at once."""
     engine = word_engine([*SPOKEN, *SECOND], loops_or_stops)
     results = decode(engine, chunk(SPANS), chunk(SECOND_SPANS), beam_size=1)
     assert [result.omissions for result in results] == [(), ()]
     assert [result.redecoded for result in results] == [True, True]
-    assert engine.batch_sizes["decode"] == [2, 1, 4]
+    assert engine.batch_sizes["decode"] == [2, 1, 2, 2]  # both; the beam, parts; parts
 
 
 def test_the_retries_of_a_chunk_do_not_depend_on_other_chunks() -> None:

@@ -38,6 +38,20 @@ def test_a_call_has_no_more_hypotheses_and_rows_than_the_first_decoding(
     assert engine.batch_sizes["decode"] == expected
 
 
+def test_only_rows_without_encoder_output_are_encoded() -> None:
+    engine = FakeEngine()
+    decoder = row_decoder(engine, Options())
+    first, second = rows(chunk([(2.0, 5.0)]), chunk([(6.0, 9.0)]))
+    encoded = decoder.encode([first])
+    scored = replace(first, encoded=encoded)
+    engine.batch_sizes["encode"].clear()
+    decoder.redecode([RowRequest(second, "en"), RowRequest(scored, "en")])
+    assert engine.batch_sizes["encode"] == [1]
+    assert [call.start for call in engine.calls] == [6.0, 2.0]
+    decoder.redecode([RowRequest(scored, "en")])
+    assert engine.batch_sizes["encode"] == [1]
+
+
 def test_a_prefix_in_a_text_with_timestamps_follows_the_first_timestamp() -> None:
     engine = FakeEngine()
     decoder = row_decoder(engine, Options(timestamps="tokens"))

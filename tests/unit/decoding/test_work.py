@@ -1,11 +1,14 @@
 """The limit on the work of retries holds for all options, and sensible options never reach it."""
 
 import logging
+import time
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
 
+from tests.unit.decoding.test_retry_evidence import decoded_row
 from tests.unit.fakes import Call
 from tests.unit.synthetic_speech import DecodedWords, chunk, decode, sentence, text, word_engine
 from whisperbatch.decoding.retries.work import (
@@ -13,6 +16,7 @@ from whisperbatch.decoding.retries.work import (
     WORK_PER_SECOND,
     RetryBudget,
     first_limit,
+    report_limit,
     request_work,
 )
 from whisperbatch.options import MAX_NEW_TOKENS
@@ -73,8 +77,36 @@ def test_the_limit_is_a_warning_once_for_each_recording(caplog: pytest.LogCaptur
     chunks = [chunk(SPANS), chunk(SPANS, index=1), chunk(SPANS, recording=1)]
     with caplog.at_level(logging.INFO):
         decode(word_engine(SPOKEN, improves), *chunks, **ALL_FAIL)
-    levels = [r.levelname for r in caplog.records if "no more retries" in r.getMessage()]
-    assert levels == ["WARNING", "INFO", "WARNING"]
+    reports = [r for r in caplog.records if "no more retries" in r.getMessage()]
+    levels = sorted((r.getMessage().partition(",")[0], r.levelname) for r in reports)
+    assert levels == [
+        *(("recording 0", "INFO"), ("recording 0", "WARNING")),
+        ("recording 1", "WARNING"),
+    ]
+
+
+def test_chunks_that_reach_the_limit_at_the_same_time_cause_one_warning(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """The chunks of a recording are decoded in several threads."""
+    decoded = decoded_row("hello")
+    logger = logging.getLogger("whisperbatch.decoding.retries.work")
+    slow = SlowHandler()
+    logger.addHandler(slow)
+    try:
+        with caplog.at_level(logging.INFO), ThreadPoolExecutor(2) as pool:
+            list(pool.map(report_limit, [decoded] * 2))
+    finally:
+        logger.removeHandler(slow)
+    assert sorted(record.levelname for record in caplog.records) == ["INFO", "WARNING"]
+    assert decoded.row.recording.limited_chunks == 2
+
+
+class SlowHandler(logging.Handler):
+    """A handler that needs a long time for each record."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        time.sleep(0.05)
 
 
 def test_the_text_at_the_limit_does_not_depend_on_the_batch() -> None:

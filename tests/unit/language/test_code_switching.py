@@ -1,13 +1,15 @@
 """Code-switching: rows are cut where the language changes."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import pytest
 
-from tests.unit.fakes import EncodedRow, FakeEngine, refuse
+from tests.unit.fakes import EncodedRow, FakeEngine
 from tests.unit.synthetic_speech import RampExtractor, chunk, ramp, rows
+from whisperbatch.errors import EngineError
 from whisperbatch.language.code_switching import (
     CodeSwitching,
     best_sequence,
@@ -49,26 +51,26 @@ def language_engine(
 MULTILINGUAL = Options(multilingual=True)
 
 
+def switching(engine: FakeEngine, **options: Any) -> CodeSwitching:
+    return CodeSwitching(engine, RampExtractor(), resolve(None, multilingual=True, **options))
+
+
+def fresh(items: Sequence[Item]) -> list[Item]:
+    """The items of a recording with a new state of the recording."""
+    recording = RecordingState(items[0].recording.number)
+    return [replace(item, recording=recording) for item in items]
+
+
 def switched(engine: FakeEngine, items: Sequence[Item], **options: Any) -> list[Item]:
-    """The items after code-switching, with new states of their recordings."""
-    resolved = resolve(None, multilingual=True, **options)
-    states: dict[RecordingState, RecordingState] = {}
-    fresh = [
-        replace(
-            item,
-            recording=states.setdefault(item.recording, RecordingState(item.recording.number)),
-        )
-        for item in items
-        if isinstance(item, (Row, End))
-    ]
-    return list(CodeSwitching(engine, RampExtractor(), resolved, refuse)(fresh))
+    """The items of a recording after code-switching, with a new state of the recording."""
+    return list(switching(engine, **options)(fresh(items)))
 
 
 def scored_items(engine: FakeEngine, *chunks: Chunk) -> list[Item]:
     """A recording's rows with their language scores, and its end."""
     items = rows(*chunks)
     end = End(items[0].recording, "", 0.0)
-    return [*with_language_scores(engine, items, MULTILINGUAL), end]
+    return [*(with_language_scores(engine, item, MULTILINGUAL) for item in items), end]
 
 
 def languages_of(
@@ -211,15 +213,24 @@ def test_a_chunk_may_change_its_language_twice() -> None:
     assert languages_of(labelled) == [(0, 8.5, "en"), (9, 17.5, "fr"), (18, 26.5, "en")]
 
 
-def test_interleaved_recordings_are_independent() -> None:
+def test_recordings_whose_stages_run_in_turns_are_independent() -> None:
+    """All recordings of a run share the object."""
     engine = language_engine(
         [(0, 33.2, "en"), (33.2, 100, "fr"), (100, 124.2, "de"), (124.2, 200, "es")]
     )
     first = scored_items(engine, *(chunk(phrases(20 * n, 4), n) for n in range(4)))
     second = scored_items(engine, *(chunk(phrases(100 + 20 * n, 4), n, 1) for n in range(3)))
-    empty = End(RecordingState(2), "", 0.0)
-    mixed = [first[0], second[0], first[1], second[1], empty, second[2], second[3], *first[2:]]
-    labelled = switched(engine, mixed)
+    empty: list[Item] = [End(RecordingState(2), "", 0.0)]
+    shared = switching(engine)
+    stages = [shared(fresh(items)) for items in (first, second, empty)]
+    labelled: list[Item] = []
+    while stages:
+        for stage in [*stages]:
+            item = next(stage, None)
+            if item is None:
+                stages.remove(stage)
+            else:
+                labelled.append(item)
     for number, alone in ((0, first), (1, second)):
         expected = languages_of(switched(engine, alone), number)
         assert languages_of(labelled, number) == expected
@@ -234,26 +245,40 @@ def test_interleaved_recordings_are_independent() -> None:
             assert not languages_of(labelled[number:], item.recording.number)
 
 
-def test_a_row_that_cannot_be_scored_is_dropped_and_reported() -> None:
-    spoken = [(0.0, 13.2, "en"), (13.2, 90.0, "fr")]
-    items = scored_items(language_engine(spoken), *(chunk(phrases(30 * n, 6), n) for n in range(3)))
-    failures: list[tuple[int, str]] = []
-    code_switching = CodeSwitching(
-        language_engine(spoken, failing={"detect_language": range(100)}),
-        RampExtractor(),
-        MULTILINGUAL,
-        lambda recording, error: failures.append((recording.number, str(error))),
-    )
-    labelled = list(code_switching(items))
-    assert set(failures) == {(0, "fake: detect_language failed")}
-    assert labelled[-1] == items[-1]
-    assert len(labelled) < len(items)
+@pytest.mark.parametrize(("spoken", "complete"), [(13.2, 0), (103.2, 2)])
+def test_an_error_of_the_engine_comes_after_the_rows_before_it(
+    spoken: float, complete: int
+) -> None:
+    """The row before a change, too, is scored in windows."""
+    languages = [(0.0, spoken, "en"), (spoken, 200.0, "fr")]
+    chunks = [chunk(phrases(30 * n, 6), n) for n in range(6)]
+    items = scored_items(language_engine(languages), *chunks)
+    failing = language_engine(languages, failing={"detect_language": range(100)})
+    labelled: list[Item] = []
+    with pytest.raises(EngineError, match="fake: detect_language failed"):
+        labelled.extend(switching(failing)(items))
+    assert languages_of(labelled) == [(30.0 * n, 30.0 * n + 26.5, "en") for n in range(complete)]
+    assert len(labelled) == complete
+
+
+def test_an_error_of_the_source_is_raised() -> None:
+    engine = language_engine([(0, 200, "en")])
+    items = scored_items(engine, *(chunk(phrases(30 * n, 6), n) for n in range(4)))
+
+    def source() -> Iterator[Item]:
+        yield from items[:-1]
+        raise EngineError("no more")
+
+    labelled: list[Item] = []
+    with pytest.raises(EngineError, match="no more"):
+        labelled.extend(switching(engine)(source()))
+    assert [language for _, _, language in languages_of(labelled)] == ["en"] * 2
 
 
 def test_a_row_is_yielded_after_the_next_two_rows() -> None:
     engine = language_engine([(0, 200, "en")])
     items = iter(scored_items(engine, *(chunk(phrases(20 * n, 2), n) for n in range(5))))
-    labelled = CodeSwitching(engine, RampExtractor(), MULTILINGUAL, refuse)(items)
+    labelled = switching(engine)(items)
     first = next(labelled)
     assert isinstance(first, Row)
     assert first.chunk.index == 0

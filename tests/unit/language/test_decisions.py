@@ -106,7 +106,7 @@ def test_later_chunks_revise_the_first_decision(caplog: pytest.LogCaptureFixture
 
 @pytest.mark.parametrize("voters", [8, 16, 32, 64])
 def test_a_revision_uses_the_scores_of_exactly_the_first_chunks(voters: int) -> None:
-    """Scores of later chunks may already be there: they come in batches."""
+    """Scores of later chunks may already be there."""
     rows = [(10.0, ENGLISH)] * 4 + [(100.0, FRENCH)] * (voters - 4) + [(9999.0, {"de": 1.0})] * 8
     recording = recording_with(*((s, {"en": 0, "fr": 0, "de": 0, **p}) for s, p in rows))
     decision = [decision_for(recording, index, Options()) for index in range(voters + 1)][-1]

@@ -1,34 +1,35 @@
 """The language stage: which rows wait, which rows are scored, and the language of each row."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import closing
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 import pytest
 
-from tests.unit.fakes import EncodedRow, FakeEngine, refuse
-from whisperbatch.batching import batches
+from tests.unit.fakes import EncodedRow, FakeEngine
 from whisperbatch.errors import EngineError
 from whisperbatch.language.decisions import LAST_REVISION, VOTERS
-from whisperbatch.language.stage import (
-    decide_languages,
-    scoring_batches,
-    voter_groups,
-    with_language_scores,
-)
+from whisperbatch.language.stage import decide_languages, with_language_scores
 from whisperbatch.options import Options
+from whisperbatch.prefetch import interleave, map_ordered
 from whisperbatch.recording import Decision, LanguageState, RecordingState
-from whisperbatch.rows import FLUSH, End, Flush, Item, Row
+from whisperbatch.rows import End, Item, Row
+from whisperbatch.scheduling import Flow, Scheduler, SharedEngine
 from whisperbatch.types import Chunk, SpeechSpan, to_samples
 
 FINAL = LanguageState(Decision("it", 0.7), final=True)
 
 
-def items(recording: int, count: int, language: LanguageState | None = None) -> list[Item]:
+def items(
+    recording: int, count: int, language: LanguageState | None = None, offset: float = 0.0
+) -> list[Item]:
     """The rows of a recording, 10 s apart and each with 2 s of speech, and its end.
 
-    The features of a row are its start and length, as those of `RampExtractor`.
+    The features of a row are its start (plus `offset` seconds) and its length, as those of
+    `RampExtractor`.
     """
     state = RecordingState(recording, language=language or LanguageState())
     result: list[Item] = []
@@ -37,128 +38,96 @@ def items(recording: int, count: int, language: LanguageState | None = None) -> 
         speech = (SpeechSpan(start, end),)
         chunk = Chunk(recording, index, speech, speech, np.zeros(1, np.float32))
         features = np.zeros((80, 2), np.float32)
-        features[0] = start, end - start
+        features[0] = start + to_samples(offset), end - start
         result.append(Row(chunk, features, 0.0, state))
     return [*result, End(state, "", 0.0)]
 
 
 def names(items: Sequence[Item]) -> str:
-    """A letter for each recording, and the index of the row, "." for its end, "!" for a flush."""
+    """A letter for each recording, and the index of the row, or "." for its end."""
     return " ".join(
-        "!"
-        if isinstance(item, Flush)
-        else "abcdefghij"[item.recording.number]
+        "abcdefghij"[item.recording.number]
         + (str(item.chunk.index) if isinstance(item, Row) else ".")
         for item in items
     )
 
 
-def grouped_names(groups: Iterator[list[Item]]) -> list[str]:
+def released(stage: Callable[[Iterable[Item]], Iterator[Item]], items: Sequence[Item]) -> list[str]:
+    """For each item, the names of the items that leave a stage before the next item is read."""
+    groups: list[list[Item]] = []
+
+    def counted() -> Iterator[Item]:
+        for item in items:
+            groups.append([])
+            yield item
+
+    for item in stage(counted()):
+        groups[-1].append(item)
     return [names(group) for group in groups]
 
 
-def row_count(batch: Sequence[Item]) -> int:
-    return sum(isinstance(item, Row) for item in batch)
+def scored(items: Sequence[Item], options: Options) -> list[Item]:
+    """The items, with language scores of the rows that need scores."""
+    engine = FakeEngine()
+    return [with_language_scores(engine, item, options) for item in items]
 
 
 @pytest.mark.parametrize(
     ("count", "groups"),
     [
         (0, ["a."]),
-        (1, ["a0", "a."]),
-        (3, ["a0 a1 a2", "a."]),
-        (4, ["a0 a1 a2 a3", "a."]),
-        (6, ["a0 a1 a2 a3", "a4", "a5", "a."]),
+        (1, ["", "a0 a."]),
+        (3, ["", "", "", "a0 a1 a2 a."]),
+        (4, ["", "", "", "a0 a1 a2 a3", "a."]),
+        (6, ["", "", "", "a0 a1 a2 a3", "a4", "a5", "a."]),
     ],
 )
 def test_the_first_rows_of_a_recording_wait_for_each_other(count: int, groups: list[str]) -> None:
-    assert grouped_names(voter_groups(items(0, count), Options())) == groups
+    options = Options()
+    stage = partial(decide_languages, options=options)
+    assert released(stage, scored(items(0, count), options)) == groups
 
 
-def test_the_voters_of_each_recording_are_together() -> None:
-    a, b, c = items(0, 2), items(1, 5), items(2, 5, FINAL)
-    mixed = [a[0], c[0], b[0], FLUSH, b[1], c[1], *a[1:], b[2], *c[2:], *b[3:]]
-    assert grouped_names(voter_groups(mixed, Options())) == [
-        *("c0", "!", "c1", "a0 a1", "a.", "c2", "c3", "c4", "c."),
-        *("b0 b1 b2 b3", "b4", "b."),
+@pytest.mark.parametrize("count", [0, 1, 2, 3, 4, 5, 8, 9, 40, 70])
+@pytest.mark.parametrize("final", [False, True])
+def test_no_row_waits_for_a_row_that_it_does_not_need(count: int, *, final: bool) -> None:
+    """Only the voters wait: for the last voter, or for the end of the recording."""
+    options = Options()
+    stream = scored(items(0, count, FINAL if final else None), options)
+    waiting = 0 if final else min(VOTERS - 1, count)
+    expected = [""] * waiting + [
+        names(stream[: waiting + 1]),
+        *(names([item]) for item in stream[waiting + 1 :]),
     ]
-
-
-def test_with_code_switching_no_row_waits() -> None:
-    groups = list(voter_groups(items(0, 6), Options(multilingual=True)))
-    assert [len(group) for group in groups] == [1] * 7
+    assert released(partial(decide_languages, options=options), stream) == expected
 
 
 def test_rows_with_a_final_language_pass_without_waiting() -> None:
-    result = scoring_batches(items(0, 9, FINAL), Options(batch_size=8), 8)
-    assert [len(batch) for batch in result] == [1] * 10
+    stage = partial(decide_languages, options=Options())
+    result = released(stage, items(0, 9, FINAL))
+    assert result == [*(f"a{number}" for number in range(9)), "a."]
 
 
-def test_a_flush_completes_a_batch() -> None:
-    stream = items(0, 6)
-    stream.insert(5, FLUSH)
-    result = scoring_batches(stream, Options(batch_size=32), 8)
-    assert grouped_names(result) == ["a0 a1 a2 a3 a4 !", "a5 a."]
+def stages(engine: FakeEngine, streams: Sequence[Sequence[Item]], **keywords: Any) -> list[Item]:
+    """The items of recordings after the language stage, in which rows share calls of the engine.
 
-
-def test_recordings_without_speech_do_not_wait_for_rows() -> None:
-    silent = [item for number in range(1, 10) for item in items(number, 0)]
-    result = scoring_batches([*items(0, 1), *silent], Options(batch_size=32), 4)
-    assert grouped_names(result) == ["a0 a. b. c. d. e. f. g.", "h.", "i.", "j."]
-
-
-@pytest.mark.parametrize("size", [1, 2, 3, 4, 8, 16, 32])
-@pytest.mark.parametrize("counts", [(40,), (1,) * 40, (3,) * 15, (5, 1, 0, 2, 30, 4), (0, 0, 7)])
-@pytest.mark.parametrize("some_final", [False, True])
-@pytest.mark.parametrize("multilingual", [False, True])
-def test_no_batch_to_decode_waits_for_a_row_that_it_does_not_need(
-    size: int, counts: tuple[int, ...], *, multilingual: bool, some_final: bool
-) -> None:
-    """A batch to decode is complete after the same item as without the language stage.
-
-    The voters of its recordings are needed, too: they decide the language of its rows.
+    Each recording has its own threads, as in `pipeline.Pipeline`.
     """
-    options = Options(batch_size=size, multilingual=multilingual)
-    first = max(size // 4, 1)
-    stream = [
-        item
-        for n, count in enumerate(counts)
-        for item in items(n, count, FINAL if some_final and n % 3 == 1 else None)
-    ]
-    read = 0
-
-    def counted() -> Iterator[Item]:
-        nonlocal read
-        for item in stream:
-            read += 1
-            yield item
-
-    def read_counts(rows: Iterator[Item]) -> list[int]:
-        nonlocal read
-        read = 0
-        return [read for _ in batches(rows, size, first)]
-
-    voters = (item for group in voter_groups(counted(), options) for item in group)
-    without = read_counts(voters)
-    scored = (item for batch in scoring_batches(counted(), options, first) for item in batch)
-    assert read_counts(scored) == without
-
-
-def test_a_batch_has_at_most_three_rows_more() -> None:
-    stream = [item for n in range(9) for item in items(n, 3)]
-    result = list(scoring_batches(stream, Options(batch_size=4), 4))
-    assert max(map(row_count, result)) <= 4 + VOTERS - 1
-    assert [item for batch in result for item in batch] == stream
-
-
-def decided(engine: FakeEngine, stream: Sequence[Item], **keywords: Any) -> list[Item]:
-    """The items after the language stage, which scores in batches of `batch_size`."""
     options = Options(**keywords)
-    scored = (
-        with_language_scores(engine, batch, options)
-        for batch in scoring_batches(stream, options, options.batch_size)
-    )
-    return list(decide_languages(scored, options, refuse))
+    scheduler, flow = Scheduler(engine), Flow()
+    score = partial(with_language_scores, SharedEngine(scheduler, flow, options), options=options)
+    size = options.batch_size
+
+    def decided(stream: Sequence[Item]) -> Iterator[Item]:
+        with closing(map_ordered(score, stream, workers=size, depth=size)) as rows:
+            yield from decide_languages(rows, options)
+
+    recordings = map(decided, streams)
+    with (
+        scheduler.running(flow),
+        closing(interleave(recordings, at_once=len(streams), depth=1, ordered=False)) as results,
+    ):
+        return list(results)
 
 
 def changing(row: EncodedRow) -> dict[str, float]:
@@ -169,7 +138,7 @@ def changing(row: EncodedRow) -> dict[str, float]:
 @pytest.mark.parametrize("batch_size", [1, 3, 4, 5, 16, 64])
 def test_the_language_of_a_row_does_not_depend_on_the_batches(batch_size: int) -> None:
     engine = FakeEngine(detect=changing)
-    result = decided(engine, items(0, 70), batch_size=batch_size)
+    result = stages(engine, [items(0, 70)], batch_size=batch_size)
     assert names(result) == names(items(0, 70))
     labelled = [item for item in result if isinstance(item, Row)]
     # chunks 0 to 7 are a tie, in which the first of the languages wins
@@ -186,18 +155,36 @@ def test_the_language_of_a_row_does_not_depend_on_the_batches(batch_size: int) -
     assert encoded == [True] * LAST_REVISION + [False] * (70 - LAST_REVISION)
 
 
-def test_interleaved_recordings_are_decided_alone() -> None:
-    a, b = items(0, 6), items(1, 2)
-    engine = FakeEngine(detect=changing)
-    result = decided(engine, [b[0], a[0], a[1], b[1], b[2], *a[2:]], batch_size=4)
-    assert names(result) == "b0 b1 b. a0 a1 a2 a3 a4 a5 a."
-    assert {item.language for item in result if isinstance(item, Row)} == {"en"}
+@pytest.mark.parametrize("batch_size", [1, 4, 16])
+def test_recordings_that_share_calls_are_decided_alone(batch_size: int) -> None:
+    streams = [items(0, 6), items(1, 2), items(2, 0), items(3, 6, offset=50)]
+    engine = FakeEngine(detect=changing, delay={"encode": 0.005})
+    result = stages(engine, streams, batch_size=batch_size)
+    for number, stream in enumerate(streams):
+        own = [item for item in result if item.recording.number == number]
+        assert names(own) == names(stream)
+        language = "fr" if number == 3 else "en"
+        assert {item.language for item in own if isinstance(item, Row)} <= {language}
+    assert sum(engine.batch_sizes["encode"]) == 14
+    assert max(engine.batch_sizes["encode"]) <= batch_size
+    if batch_size > 1:
+        assert len(engine.batch_sizes["encode"]) < 14
+
+
+def test_recordings_whose_stages_run_in_turns_are_decided_alone() -> None:
+    options = Options()
+    a, b = (
+        decide_languages(scored(stream, options), options) for stream in (items(0, 6), items(1, 2))
+    )
+    result = [next(b), next(a), next(a), next(b), next(b), *a, *b]
+    assert names(result) == "b0 a0 a1 b1 b. a2 a3 a4 a5 a."
+    assert {item.language for item in result if isinstance(item, Row)} == {"fr"}
 
 
 def test_a_final_language_needs_no_engine() -> None:
     engine = FakeEngine(failing={"encode": range(99), "detect_language": range(99)})
     for stream in (items(0, 9, FINAL), items(0, 9, replace(FINAL))):
-        result = [item for item in decided(engine, stream) if isinstance(item, Row)]
+        result = [item for item in stages(engine, [stream]) if isinstance(item, Row)]
         assert [row.language for row in result] == ["it"] * 9
         assert [row.decision for row in result] == [FINAL.decision] * 9
         assert all(row.encoded is None for row in result)
@@ -206,24 +193,70 @@ def test_a_final_language_needs_no_engine() -> None:
 def test_only_rows_that_need_scores_are_encoded() -> None:
     engine = FakeEngine()
     stream = [items(0, 1)[0], *items(1, 2, FINAL)[:2], *items(2, 0)]
-    scored = with_language_scores(engine, stream, Options())
+    result = [with_language_scores(engine, item, Options()) for item in stream]
     assert engine.batch_sizes == {
         "encode": [1],
         "detect_language": [1],
         "decode": [],
         "align": [],
     }
-    row = scored[0]
+    row = result[0]
     assert isinstance(row, Row)
     assert row.language_scores is not None
     assert row.language_scores.seconds == 2
     assert row.encoded is not None
     assert row.encoded.rows == 1
-    assert scored[1:] == stream[1:]
+    assert result[1:] == stream[1:]
 
 
-def test_rows_of_failed_recordings_are_dropped() -> None:
-    a, b = items(0, 4), items(1, 4)
-    a[0].recording.fail(EngineError("out of memory"))  # type: ignore[union-attr]
-    scored = with_language_scores(FakeEngine(), b, Options())
-    assert names(list(decide_languages([a, scored], Options(), refuse))) == "a. b0 b1 b2 b3 b."
+def test_with_code_switching_all_rows_are_scored() -> None:
+    result = scored(items(0, 70), Options(multilingual=True))
+    rows = [item for item in result if isinstance(item, Row)]
+    assert len(rows) == 70
+    assert all(row.language_scores and row.encoded for row in rows)
+
+
+@pytest.mark.parametrize(("failing", "complete"), [(0, 0), (3, 0), (5, 5), (8, 8)])
+def test_an_error_of_the_engine_comes_after_the_rows_before_it(failing: int, complete: int) -> None:
+    """The voters wait for each other, so none of them comes before the error of a voter."""
+    engine = FakeEngine(failing={"detect_language": {failing}})
+    received: list[Item] = []
+    with pytest.raises(EngineError, match="detect_language failed"):
+        received.extend(
+            decide_languages(
+                (with_language_scores(engine, item, Options()) for item in items(0, 12)), Options()
+            )
+        )
+    assert names(received) == names(items(0, 12)[:complete])
+
+
+def test_an_error_of_the_engine_reaches_the_recording_of_its_rows_only() -> None:
+    """Each recording has its own thread, and the engine computes the rows of each thread again."""
+    options = Options(batch_size=8)
+
+    def failing(row: EncodedRow) -> dict[str, float]:
+        if row.start >= 1000:
+            raise EngineError("broken row")
+        return {"en": 1.0}
+
+    engine = FakeEngine(detect=failing, delay={"encode": 0.01})
+    scheduler, flow = Scheduler(engine), Flow()
+    score = partial(with_language_scores, SharedEngine(scheduler, flow, options), options=options)
+
+    def decided(stream: Sequence[Item]) -> Iterator[str]:
+        try:
+            with closing(map_ordered(score, stream, workers=8, depth=8)) as rows:
+                for item in decide_languages(rows, options):
+                    yield names([item])
+        except EngineError as error:
+            yield f"{names(stream[-1:])} {error}"
+
+    streams = [items(0, 20), items(1, 20, offset=1000), items(2, 20, offset=900)]
+    with scheduler.running(flow):
+        result = list(interleave(map(decided, streams), at_once=3, depth=1, ordered=False))
+    assert [name for name in result if name[0] == "a"] == names(items(0, 20)).split()
+    assert [name for name in result if name[0] == "b"] == ["b. broken row"]
+    assert [name for name in result if name[0] == "c"] == [
+        *names(items(2, 10)[:10]).split(),
+        "c. broken row",
+    ]

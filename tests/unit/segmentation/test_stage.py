@@ -5,10 +5,12 @@ from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import pytest
 
 import whisperbatch as wb
-from tests.unit.fakes import FakeEngine, noise
+from tests.unit.fakes import Call, FakeEngine, noise
 from whisperbatch import Options, Transcriber
 from whisperbatch.errors import AudioError
 from whisperbatch.recording import Decision, RecordingState
@@ -55,10 +57,7 @@ def row(
 
 
 def stage(**options: Any) -> Segmentation:
-    def fail(_: RecordingState, error: Exception) -> None:
-        raise error
-
-    return Segmentation(Options(**options), fail)
+    return Segmentation(Options(**options))
 
 
 def texts(items: Iterable[tuple[RecordingState, Segment] | End]) -> list[str]:
@@ -205,13 +204,14 @@ def test_the_end_of_a_recording_returns_what_was_held_back(
 
 
 def test_a_row_that_cannot_be_divided_ends_its_recording_and_loses_no_other_text() -> None:
-    failures: list[Exception] = []
-    segmentation = Segmentation(Options(), lambda _, error: failures.append(error))
     recording = RecordingState(0)
     broken: Any = RowResult((None,), (), redecoded=False, decision=None)  # type: ignore[arg-type]  # broken
     results: list[Result] = [(recording, row("One", 0)), (recording, broken), end(recording)]
-    assert texts(segmentation(results)) == ["One", "END"]
-    assert [type(error) for error in failures] == [AttributeError]
+    items: list[tuple[RecordingState, Segment] | End] = []
+    with pytest.raises(AttributeError):
+        items.extend(stage()(results))
+    assert texts(items) == ["One"]
+    assert recording.chunks == 1
 
 
 def test_a_failure_of_the_run_loses_no_text() -> None:
@@ -227,11 +227,31 @@ def test_a_failure_of_the_run_loses_no_text() -> None:
         next(items)
 
 
+def tone(seconds: float) -> npt.NDArray[np.float32]:
+    times = np.arange(round(seconds * SECOND)) / SECOND
+    return (0.1 * np.sin(2 * np.pi * 440 * times)).astype(np.float32)
+
+
+def noise_and_tone() -> npt.NDArray[np.float32]:
+    """A recording of which `failing_engine` decodes the first chunk, and not the others."""
+    return np.concatenate([noise(28), tone(60)])
+
+
+def failing_engine() -> FakeEngine:
+    """An engine that fails to decode a tone."""
+
+    def decode(call: Call) -> str:
+        if call.row.level < -0.5:
+            raise wb.EngineError("decode failed")
+        return "Unfinished"
+
+    return FakeEngine(decode=decode)
+
+
 def test_a_stream_returns_what_was_held_back_before_it_raises_the_error() -> None:
-    engine = FakeEngine(decode=lambda _: "Unfinished", failing={"decode": {1}})
     with (
-        Transcriber(engine) as asr,
-        asr.stream(noise(100), vad=False, language="en", batch_size=1) as stream,
+        Transcriber(failing_engine()) as asr,
+        asr.stream(noise_and_tone(), vad=False, language="en", batch_size=1) as stream,
     ):
         assert next(stream).text == "Unfinished"
         with pytest.raises(wb.EngineError, match="decode failed"):
@@ -239,10 +259,9 @@ def test_a_stream_returns_what_was_held_back_before_it_raises_the_error() -> Non
 
 
 def test_a_failed_recording_of_many_returns_what_was_held_back() -> None:
-    engine = FakeEngine(decode=lambda _: "Unfinished", failing={"decode": {1}})
-    with Transcriber(engine) as asr:
+    with Transcriber(failing_engine()) as asr:
         items = list(
-            asr.stream_many([noise(100), noise(2)], vad=False, language="en", batch_size=1)
+            asr.stream_many([noise_and_tone(), noise(9)], vad=False, language="en", batch_size=1)
         )
     kinds = [(number, type(item).__name__) for number, item in items]
     assert kinds == [(0, "Segment"), (0, "EngineError"), (1, "Segment"), (1, "Transcript")]

@@ -1,14 +1,10 @@
 """Retries: rows that fail their audit are decoded again with a remedy, and the better text wins.
 
 A chunk is retried in rounds: each of its failed rows (the parts of a split chunk) gets its next
-remedy. All rows and remedies that wait, of all chunks, share engine calls if their search, encoder
-window and limit of tokens are equal. Calls of the first remedies and of the longest windows are
-decoded first, because a split makes shorter windows, so that more rows join the other calls. The
-rounds of a chunk do not depend on the other chunks.
+remedy. The rows of a round are decoded together.
 
-    chunk 0    split ......................  parts of 0  ...  split again
-    chunk 1    beam  ......  then split  ...  parts of 1  ...
-    calls      [beam of 1]                   [parts of 0 and 1]   [parts of 0]
+    round 1    split of the chunk                    two parts
+    round 2    beam for part 1, split of part 2      part 1, three parts of part 2
 
 The work of all retries of a chunk has a limit (work.py), so that no option can make a program stop
 for hours. The best text so far is used then, and the log says so.
@@ -25,7 +21,6 @@ from whisperbatch.decoding.decoded_row import DecodedRow
 from whisperbatch.decoding.prompts import Context
 from whisperbatch.decoding.retries.evidence import had_no_text, without_doubtful_text
 from whisperbatch.decoding.retries.remedies import (
-    REMEDIES,
     AuditedRow,
     Remedy,
     Step,
@@ -34,7 +29,7 @@ from whisperbatch.decoding.retries.remedies import (
     splits_after,
 )
 from whisperbatch.decoding.retries.work import RetryBudget, report_limit, request_work
-from whisperbatch.decoding.row_decoder import RowDecoder, RowRequest, retry_key
+from whisperbatch.decoding.row_decoder import RowDecoder, RowRequest
 from whisperbatch.options import Options, SearchOptions
 from whisperbatch.protocols import FeatureExtractor
 from whisperbatch.rows import Row
@@ -56,14 +51,14 @@ class _Try:
         step: the remedy.
         search: the search of the remedy.
         requests: the row, or its parts.
-        decoded: the decoded requests so far, by their number.
+        decoded: the decoded requests.
     """
 
     row: AuditedRow
     step: Step
     search: SearchOptions
     requests: list[RowRequest]
-    decoded: dict[int, DecodedRow] = field(default_factory=dict)
+    decoded: list[DecodedRow] = field(default_factory=list)
 
 
 @dataclass(eq=False)
@@ -73,13 +68,11 @@ class _RetriedChunk:
     Attributes:
         rows: its row, or its parts.
         budget: the work that is left.
-        tries: the remedies of this round.
         retried: whether a remedy was tried.
     """
 
     rows: list[AuditedRow]
     budget: RetryBudget
-    tries: list[_Try] = field(default_factory=list)
     retried: bool = False
 
 
@@ -100,34 +93,24 @@ class Retry:
         self._options = options
 
     def __call__(
-        self, decoded_rows: Sequence[DecodedRow], contexts: Sequence[Context]
-    ) -> list[tuple[tuple[DecodedRow, ...], bool]]:
-        """Audit decoded rows and retry those that fail.
+        self, decoded: DecodedRow, context: Context
+    ) -> tuple[tuple[DecodedRow, ...], bool]:
+        """Audit a decoded row and retry the row if it fails.
 
         Args:
-            decoded_rows: rows of any batches.
-            contexts: the context of each row.
+            decoded: the row with its text.
+            context: the context of the row.
 
         Returns:
-            For each row, in order: the row, or its parts if the row was split, and whether the row
-            was decoded again.
+            The row, or its parts if the row was split, and whether the row was decoded again.
         """
-        chunks = [
-            _RetriedChunk([self._audited(decoded, context)], RetryBudget(decoded.chunk))
-            for decoded, context in zip(decoded_rows, contexts, strict=True)
-        ]
-        for chunk in chunks:
-            self._start_round(chunk)
-        while any(chunk.tries for chunk in chunks):
-            self._decode_next_call([attempt for chunk in chunks for attempt in chunk.tries])
-            for chunk in chunks:
-                if chunk.tries and all(map(_is_decoded, chunk.tries)):
-                    self._end_round(chunk)
-                    self._start_round(chunk)
-        for decoded, chunk in zip(decoded_rows, chunks, strict=True):
-            if chunk.budget.spent:
-                report_limit(decoded)
-        return [(tuple(row.decoded for row in chunk.rows), chunk.retried) for chunk in chunks]
+        chunk = _RetriedChunk([self._audited(decoded, context)], RetryBudget(decoded.chunk))
+        while tries := self._start_round(chunk):
+            self._decode(tries)
+            self._end_round(chunk, tries)
+        if chunk.budget.spent:
+            report_limit(decoded)
+        return tuple(row.decoded for row in chunk.rows), chunk.retried
 
     def _audited(
         self,
@@ -143,14 +126,14 @@ class Retry:
         row.remedies = self._remedies(row)
         return row
 
-    def _start_round(self, chunk: _RetriedChunk) -> None:
-        """Give each row of the chunk that has a remedy left its next try.
+    def _start_round(self, chunk: _RetriedChunk) -> list[_Try]:
+        """Return the next try of each row of the chunk that has a remedy left.
 
         A row whose chunk has spent its budget has no further remedy.
         """
-        steps = [(row, next(row.remedies, None)) for row in chunk.rows]
-        chunk.tries = []
-        for row, step in steps:
+        tries: list[_Try] = []
+        for row in chunk.rows:
+            step = next(row.remedies, None)
             if step is None:
                 continue
             remedy, _ = step
@@ -158,19 +141,19 @@ class Retry:
             if chunk.budget.take(self._work(parts or (row.decoded.chunk,), step)):
                 search = self._search_for(remedy, row.decoded)
                 requests = self._requests(row, remedy, parts)
-                chunk.tries.append(_Try(row, step, search, requests))
-        chunk.retried = chunk.retried or bool(chunk.tries)
+                tries.append(_Try(row, step, search, requests))
+        chunk.retried = chunk.retried or bool(tries)
+        return tries
 
-    def _end_round(self, chunk: _RetriedChunk) -> None:
+    def _end_round(self, chunk: _RetriedChunk, tries: Sequence[_Try]) -> None:
         """Replace the rows whose new text is better."""
-        for attempt in chunk.tries:
+        for attempt in tries:
             row, (remedy, _) = attempt.row, attempt.step
             splits = splits_after(row, remedy)
             shifted = row.shifted or remedy == "shift"
-            parts = [attempt.decoded[number] for number in range(len(attempt.requests))]
             new_rows = []
             for request, part, is_new in zip(
-                attempt.requests, parts, had_no_text(parts, row), strict=True
+                attempt.requests, attempt.decoded, had_no_text(attempt.decoded, row), strict=True
             ):
                 decoded = without_doubtful_text(part, self._options) if is_new else part
                 new_rows.append(
@@ -180,25 +163,12 @@ class Retry:
                 )
             _replace_if_better(chunk.rows, row, attempt.step, new_rows)
 
-    def _decode_next_call(self, tries: Sequence[_Try]) -> None:
-        """Decode the requests that wait for the first remedy, with the longest encoder window.
-
-        Requests of other remedies that fit into the call are decoded, too. Later remedies and
-        shorter windows wait, because the rows of this call may need them next.
-        """
-        waiting = [
-            (attempt, number)
-            for attempt in tries
-            for number in range(len(attempt.requests))
-            if number not in attempt.decoded
-        ]
-        first, number = min(waiting, key=lambda item: _order(*item))
-        key = _call_key(first, number)
-        call = [item for item in waiting if _call_key(*item) == key]
-        requests = [attempt.requests[number] for attempt, number in call]
-        decoded_rows = self._row_decoder.redecode(requests, first.search, first.step[1])
-        for (attempt, number), decoded in zip(call, decoded_rows, strict=True):
-            attempt.decoded[number] = decoded
+    def _decode(self, tries: Sequence[_Try]) -> None:
+        """Decode the requests of a round."""
+        for attempt in tries:
+            attempt.decoded = self._row_decoder.redecode(
+                attempt.requests, attempt.search, attempt.step[1]
+            )
 
     def _work(self, chunks: Sequence[Chunk], step: Step) -> int:
         """Return the work of a remedy on a chunk or on its parts."""
@@ -265,21 +235,6 @@ class Retry:
             size = min(search.no_repeat_ngram_size or RETRY_NGRAM, RETRY_NGRAM)
             search = replace(search, no_repeat_ngram_size=size)
         return search
-
-
-def _order(attempt: _Try, number: int) -> tuple[int, int]:
-    """Return the position of a request in the order of calls."""
-    return REMEDIES.index(attempt.step[0]), -attempt.requests[number].row.window
-
-
-def _call_key(attempt: _Try, number: int) -> tuple[object, ...]:
-    """Return the key that all requests of an engine call share."""
-    _, temperature = attempt.step
-    return attempt.search, temperature, retry_key(attempt.requests[number])
-
-
-def _is_decoded(attempt: _Try) -> bool:
-    return len(attempt.decoded) == len(attempt.requests)
 
 
 def _replace_if_better(

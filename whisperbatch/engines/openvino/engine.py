@@ -13,6 +13,7 @@ import logging
 from collections.abc import Sequence
 from importlib.metadata import version
 from pathlib import Path
+from typing import Final
 
 import ctranslate2
 import numpy as np
@@ -51,11 +52,15 @@ class OpenVinoEngine:
 
     Attributes:
         fallback: decodes the rows that OpenVINO's decoder cannot decode.
+        encodes_rows_alone: the encoder takes as long for several rows as for each row alone, so
+            the scheduler may compute urgent rows of other recordings between two rows.
 
     Raises:
         MissingExtraError: OpenVINO is not installed.
         ModelError: OpenVINO cannot use the weights.
     """
+
+    encodes_rows_alone: Final = True
 
     def __init__(self, model: ModelInfo, *, settings: OpenVinoSettings | None = None) -> None:
         settings = settings or OpenVinoSettings()

@@ -11,7 +11,7 @@ from tests.unit.fakes import tokenizer as english_tokenizer
 from tests.unit.synthetic_speech import decode_rows
 from tests.unit.synthetic_speech import segments as segments_of
 from whisperbatch import EngineError, Options, Segment
-from whisperbatch.decoding.batch_decoder import BatchDecoder
+from whisperbatch.decoding.chunk_decoder import ChunkDecoder
 from whisperbatch.decoding.decoded_row import compression_ratio
 from whisperbatch.decoding.tokenizer import WhisperTokenizer
 from whisperbatch.features import feature_extractor
@@ -55,7 +55,7 @@ def decode(engine: FakeEngine, rows: list[Row], **keywords: Any) -> list[tuple[S
     """Decode rows in the given language, without VAD, so that coverage is not checked."""
     options = resolve(Options(language="en", vad=False), **keywords)
     labelled = [replace(row, language=options.language) for row in rows]
-    results = decode_rows(BatchDecoder(engine, EXTRACTOR, options), labelled)
+    results = decode_rows(engine, EXTRACTOR, options, labelled)
     shown = {name: keywords[name] for name in keywords if "timestamps" in name}
     return [segments_of(result, **shown) for result in results]
 
@@ -168,7 +168,7 @@ def test_each_row_is_decoded_in_its_own_language() -> None:
         replace(row(1), language="fr", decision=italian),
         replace(row(1, index=1), language="it", decision=italian),
     ]
-    results = decode_rows(BatchDecoder(engine, EXTRACTOR, Options(vad=False)), rows)
+    results = decode_rows(engine, EXTRACTOR, Options(vad=False), rows)
     assert [result.texts[0].language for result in results] == ["en", "fr", "it"]
     assert [result.decision for result in results] == [None, italian, italian]
     languages_of_prompts = [engine.tokenizer.id_to_token(prompt[1]) for prompt in engine.prompts]
@@ -178,30 +178,33 @@ def test_each_row_is_decoded_in_its_own_language() -> None:
 
 def test_a_row_without_a_language_is_refused() -> None:
     with pytest.raises(ValueError, match="rows with their language"):
-        BatchDecoder(scripted_engine([" One."]), EXTRACTOR, Options())([row()])
+        ChunkDecoder(scripted_engine([" One."]), EXTRACTOR, Options())(row())
 
 
 def test_rows_that_were_scored_are_not_encoded_again() -> None:
-    engine = scripted_engine([" One."], [" Two."])
-    first, second = row(index=2), row(index=4)
+    engine = FakeEngine()
+    decoder = ChunkDecoder(engine, EXTRACTOR, Options(vad=False))
+    first, second = (replace(row(index=index), language="en") for index in (2, 4))
     encoded = engine.encode(padded([first], first.window))
     engine.batch_sizes["encode"].clear()
-    decode(engine, [replace(first, encoded=encoded), second])
+    decoder(replace(first, encoded=encoded))
+    assert engine.batch_sizes["encode"] == []
+    decoder(second)
     assert engine.batch_sizes["encode"] == [1]
     assert [round(call.row.level, 2) for call in engine.calls] == [1.0, 2.33]
 
 
 @pytest.mark.parametrize("step", ["encode", "decode"])
-def test_after_a_failure_no_row_of_another_batch_waits_for_its_text(step: str) -> None:
+def test_after_a_failure_no_other_row_waits_for_the_text_of_the_row(step: str) -> None:
     engine = scripted_engine([" One."], failing={step: {0}})
     options = Options(language="en", vad=False, condition_on_previous_text=True)
-    decoder = BatchDecoder(engine, EXTRACTOR, options)
+    decoder = ChunkDecoder(engine, EXTRACTOR, options)
     first = replace(row(), language="en")
     second = replace(row(index=1), language="en", recording=first.recording)
     with pytest.raises(EngineError, match=f"{step} failed"):
-        decoder([first])
+        decoder(first)
     with ThreadPoolExecutor(1) as pool:
-        [result] = pool.submit(decode_rows, decoder, [second]).result(5)
+        result = pool.submit(decoder, second).result(5)
     assert [segment.text for segment in segments_of(result)] == ["One."]
 
 

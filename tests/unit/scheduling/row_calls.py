@@ -1,0 +1,148 @@
+"""Row calls for tests, threads that compute them, and an engine that waits for the test.
+
+with scheduler.running(flow):
+    first = scheduler.hold(flow)          # the call of this row waits at the gate
+    others = scheduler.start(flow, 1, 2)  # further rows wait in the queue
+    engine.gate.set()                     # all rows are computed
+"""
+
+import threading
+from collections.abc import Callable, Hashable, Iterable
+from typing import Any, Generic, TypeVar
+
+import numpy as np
+
+from tests.unit.counting_source import TIMEOUT
+from tests.unit.fakes import EncodedRow, FakeEngine
+from whisperbatch.scheduling.call_queue import CallQueue
+from whisperbatch.scheduling.row_calls import Flow, RowCall, SharedRow
+from whisperbatch.scheduling.scheduler import Scheduler
+
+T = TypeVar("T")
+
+
+def row_call(
+    flow: Flow,
+    start: int = 0,
+    key: Hashable = "key",
+    *,
+    level: float = 0.0,
+    max_rows: int = 4,
+    frames: int = 2,
+    group: object = None,
+) -> RowCall:
+    """Return the language detection of a row whose features all have the value `level`."""
+    row = SharedRow(np.full((80, frames), level, np.float32), frames)
+    return RowCall("detect_language", key, row, None, (), flow, group, (0, start), max_rows)
+
+
+def level_of(row: EncodedRow) -> dict[str, float]:
+    """Return the result of `row_call`: it identifies the row."""
+    return {"level": row.level}
+
+
+def levels(results: Iterable[dict[str, float]]) -> list[float]:
+    """Return the levels of the rows that the results belong to."""
+    return [result["level"] for result in results]
+
+
+class GatedEngine(FakeEngine):
+    """A fake engine whose calls wait until the test opens the gate.
+
+    Attributes:
+        gate: calls wait until it is set, except those of `encode`.
+        started: released at the start of each call, except those of `encode`.
+        attempts: number of rows of each call, whether or not it failed, except those of `encode`.
+        fail: called with the number of rows of each call, after the gate; may raise an error.
+    """
+
+    def __init__(self, **keywords: Any) -> None:
+        super().__init__(**{"detect": level_of, **keywords})
+        self.gate = threading.Event()
+        self.started = threading.Semaphore(0)
+        self.attempts: list[int] = []
+        self.fail: Callable[[int], None] = lambda rows: None
+
+    def wait_for_call(self) -> None:
+        """Wait until the engine has started another call."""
+        assert self.started.acquire(timeout=TIMEOUT)
+
+    def _record(self, method: str, rows: int) -> None:
+        if method != "encode":
+            self.attempts.append(rows)
+            self.started.release()
+            assert self.gate.wait(TIMEOUT)
+            self.fail(rows)
+        super()._record(method, rows)
+
+
+class Caller(Generic[T]):
+    """A thread that calls a function."""
+
+    def __init__(self, function: Callable[[], T]) -> None:
+        self._function = function
+        self._values: list[T] = []
+        self._error: BaseException | None = None
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def result(self) -> T:
+        """Wait for the result of the function, or raise its error."""
+        self._thread.join(TIMEOUT)
+        assert not self._thread.is_alive(), "the thread still waits"
+        if self._error:
+            raise self._error
+        return self._values[0]
+
+    def _run(self) -> None:
+        try:
+            self._values.append(self._function())
+        except BaseException as error:  # noqa: BLE001 - raised in the thread of the test
+            self._error = error
+
+
+class CountedQueue(CallQueue):
+    """A queue that counts the added rows."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.added = threading.Semaphore(0)
+
+    def add(self, calls: Iterable[RowCall]) -> None:
+        added = [*calls]
+        super().add(added)
+        for _ in added:
+            self.added.release()
+
+
+class CountedScheduler(Scheduler):
+    """A scheduler whose test can wait for rows."""
+
+    def __init__(self, engine: GatedEngine) -> None:
+        super().__init__(engine)
+        self._gated = engine
+        self._queue = self._counted = CountedQueue()
+
+    def wait_for_rows(self, count: int) -> None:
+        """Wait until `count` further rows are in the queue."""
+        for _ in range(count):
+            assert self._counted.added.acquire(timeout=TIMEOUT)
+
+    def start(
+        self, flow: Flow, *rows: float, max_rows: int = 8, key: Hashable = "key"
+    ) -> Caller[list[float]]:
+        """Start a thread that computes rows with these levels; the rows are in the queue."""
+        group = object()
+        calls = [
+            row_call(flow, index, key, level=level, max_rows=max_rows, group=group)
+            for index, level in enumerate(rows)
+        ]
+        caller = Caller(lambda: levels(self.compute(calls)))
+        self.wait_for_rows(len(rows))
+        return caller
+
+    def hold(self, flow: Flow) -> Caller[list[float]]:
+        """Start a thread with a row of level 0; its call waits at the gate, as do later rows."""
+        caller = self.start(flow, 0.0)
+        self._gated.wait_for_call()
+        return caller

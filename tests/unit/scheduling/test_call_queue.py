@@ -1,0 +1,275 @@
+"""Which of the waiting rows are computed next, and which of them share a call."""
+
+from collections import Counter
+from collections.abc import Sequence
+
+import pytest
+
+from tests.unit.scheduling.row_calls import row_call
+from whisperbatch.scheduling.call_queue import MAX_PASSED_OVER, CallQueue
+from whisperbatch.scheduling.row_calls import Flow, RowCall
+
+LATER = 10**6  # a position after all others
+
+
+def take_all(queue: CallQueue, max_rows: int | None = None) -> list[list[RowCall]]:
+    taken = []
+    while queue:
+        taken.append(queue.take(max_rows))
+    return taken
+
+
+def starts(calls: Sequence[RowCall]) -> list[int]:
+    return [call.position[1] for call in calls]
+
+
+def experienced(calls: int = MAX_PASSED_OVER, max_rows: int = 4) -> Flow:
+    """Return a flow for which this number of full calls was computed."""
+    return Flow(rows=calls * max_rows)
+
+
+def test_the_first_row_in_the_order_of_the_results_leads() -> None:
+    queue, flow = CallQueue(), Flow()
+    queue.add(row_call(flow, start, start) for start in (3, 1, 4, 0, 2))
+    assert [starts(call) for call in take_all(queue)] == [[0], [1], [2], [3], [4]]
+
+
+def test_a_row_that_is_added_later_may_lead() -> None:
+    queue, flow = CallQueue(), Flow()
+    queue.add([row_call(flow, 1, "a"), row_call(flow, 2, "a")])
+    queue.add([row_call(flow, 0, "b")])
+    assert [starts(call) for call in take_all(queue)] == [[0], [1, 2]]
+
+
+def test_recordings_come_before_positions_in_a_recording() -> None:
+    queue, flow = CallQueue(), Flow()
+    later, earlier = row_call(flow, 0, "a"), row_call(flow, 5, "b")
+    later.position = (1, 0)
+    queue.add([later, earlier])
+    assert queue.take() == [earlier]
+
+
+def test_rows_with_the_key_of_the_first_row_fill_the_call() -> None:
+    queue, flow = CallQueue(), Flow()
+    keys = "ababaaaab"
+    queue.add(row_call(flow, start, key, max_rows=4) for start, key in enumerate(keys))
+    assert [starts(call) for call in take_all(queue)] == [[0, 2, 4, 5], [1, 3, 8], [6, 7]]
+
+
+def test_rows_of_all_flows_share_a_call() -> None:
+    queue, flows = CallQueue(), [Flow(), Flow(), Flow()]
+    for flow in flows:
+        queue.add(row_call(flow, start, max_rows=9) for start in range(3))
+    taken = queue.take()
+    assert Counter(call.flow for call in taken) == dict.fromkeys(flows, 3)
+    assert not queue
+
+
+@pytest.mark.parametrize(
+    ("limits", "expected"),
+    [
+        ([4, 4, 4, 4, 4], [4, 1]),
+        ([4, 2, 4, 4, 4], [2, 3]),
+        ([2, 4, 4, 4, 4], [2, 3]),
+        ([4, 4, 4, 2, 4], [3, 2]),
+        ([4, 4, 1, 4, 4], [2, 1, 2]),
+        ([1, 1, 1, 1, 1], [1, 1, 1, 1, 1]),
+    ],
+)
+def test_a_call_has_at_most_the_rows_that_each_of_its_rows_allows(
+    limits: list[int], expected: list[int]
+) -> None:
+    queue, flow = CallQueue(), Flow()
+    queue.add(row_call(flow, start, max_rows=limit) for start, limit in enumerate(limits))
+    taken = take_all(queue)
+    assert list(map(len, taken)) == expected
+    assert [start for call in taken for start in starts(call)] == [0, 1, 2, 3, 4]
+
+
+def test_a_small_limit_of_one_flow_does_not_limit_calls_without_its_rows() -> None:
+    queue, small, large = CallQueue(), Flow(), Flow()
+    queue.add(row_call(large, start, max_rows=8) for start in range(12))
+    queue.add([row_call(small, max_rows=1)])
+    assert list(map(len, take_all(queue))) == [8, 1, 4]
+
+
+@pytest.mark.parametrize(("limit", "expected"), [(1, 1), (3, 3), (4, 4), (9, 4), (None, 4)])
+def test_the_limit_of_all_calls_is_respected(limit: int | None, expected: int) -> None:
+    queue, flow = CallQueue(), Flow()
+    queue.add(row_call(flow, start, max_rows=4) for start in range(12))
+    assert len(queue.take(limit)) == expected
+
+
+@pytest.mark.parametrize("same_key", [True, False])
+@pytest.mark.parametrize(("weight", "frames"), [(1.0, 2), (3.0, 2), (0.5, 2), (1.0, 6), (2.0, 4)])
+def test_flows_get_shares_of_the_frames_by_their_weights(
+    weight: float, frames: int, same_key: bool
+) -> None:
+    queue, one, other = CallQueue(), Flow(), Flow(weight)
+    queue.add(row_call(one, start, "a", frames=2, max_rows=2) for start in range(1000))
+    key = "a" if same_key else "b"
+    queue.add(row_call(other, start, key, frames=frames, max_rows=2) for start in range(1000))
+    taken = [call for _ in range(120) for call in queue.take()]
+    computed = {flow: sum(c.row.frames for c in taken if c.flow is flow) for flow in (one, other)}
+    assert computed[other] / computed[one] == pytest.approx(weight, rel=0.1)
+
+
+@pytest.mark.parametrize("key", ["a", "b"])
+def test_a_flow_with_one_row_is_not_delayed_by_a_flow_with_a_thousand_rows(key: str) -> None:
+    queue, long, short = CallQueue(), Flow(), Flow()
+    queue.add(row_call(long, start, "a") for start in range(1000))
+    for start in range(20):
+        queue.take()
+        row = row_call(short, LATER + start, key)
+        queue.add([row])
+        assert queue.take()[0] is row
+
+
+def test_of_many_flows_with_one_row_each_none_waits_for_a_second_call_of_another() -> None:
+    queue, long = CallQueue(), Flow()
+    queue.add(row_call(long, start, "a") for start in range(1000))
+    queue.take()
+    short = [row_call(Flow(), key=number) for number in range(10)]
+    queue.add(short)
+    assert [call for _ in short for call in queue.take()] == short
+
+
+def test_a_flow_gets_no_credit_for_a_time_without_rows() -> None:
+    queue, busy, idle = CallQueue(), Flow(), Flow()
+    queue.add([row_call(idle, key="idle", max_rows=1)])
+    queue.add(row_call(busy, start, "busy", max_rows=1) for start in range(1000))
+    for _ in range(500):
+        queue.take()
+    queue.add(row_call(idle, start, "idle", max_rows=1) for start in range(100))
+    flows = [queue.take()[0].flow for _ in range(100)]
+    assert 49 <= flows.count(busy) <= 51
+    assert all(flows[index : index + 3].count(busy) >= 1 for index in range(98))
+
+
+def test_a_flow_that_was_alone_is_not_made_to_wait() -> None:
+    queue, alone, new = CallQueue(), Flow(), Flow()
+    queue.add(row_call(alone, start, "alone", max_rows=1) for start in range(1000))
+    for _ in range(500):
+        queue.take()
+    queue.add(row_call(new, start, "new", max_rows=1) for start in range(100))
+    flows = [queue.take()[0].flow for _ in range(100)]
+    assert 49 <= flows.count(alone) <= 51
+
+
+def passed_over(flow: Flow) -> int:
+    """Return the number of calls before a row whose key no other row has.
+
+    Before each call, four rows of the same flow with another key are added: they fill a call.
+    """
+    queue = CallQueue()
+    rare = row_call(flow, 0, "rare")
+    queue.add([rare])
+    for count in range(3 * MAX_PASSED_OVER):
+        queue.add(row_call(flow, 1 + start, "common") for start in range(4))
+        if rare in queue.take():
+            return count
+    raise AssertionError("the row was never computed")
+
+
+def test_a_row_is_passed_over_in_favour_of_fuller_calls_but_not_for_long() -> None:
+    assert passed_over(experienced()) == MAX_PASSED_OVER
+    assert passed_over(experienced(100)) == MAX_PASSED_OVER
+
+
+@pytest.mark.parametrize("calls", range(MAX_PASSED_OVER + 1))
+def test_a_row_of_a_new_flow_is_passed_over_once_for_each_full_call_before(calls: int) -> None:
+    queue, flow = CallQueue(), experienced(calls, max_rows=8)
+    queue.add([row_call(flow, 0, "rare", max_rows=8)])
+    # each of these rows fills a call, so the flow hardly gets older
+    queue.add(row_call(flow, 1 + start, "common", max_rows=1) for start in range(99))
+    taken = [starts(queue.take()) for _ in range(calls + 1)]
+    assert taken == [*([1 + start] for start in range(calls)), [0]]
+
+
+def test_the_first_calls_of_a_flow_are_not_filled() -> None:
+    assert passed_over(Flow()) == 0
+    assert passed_over(Flow(rows=3)) == 0  # less than one full call
+
+
+def test_the_first_row_leads_if_the_other_call_is_not_fuller() -> None:
+    queue, flow = CallQueue(), experienced()
+    queue.add(row_call(flow, start, key) for start, key in enumerate("abba"))
+    assert starts(queue.take()) == [0, 3]
+    queue.add(row_call(flow, 10 + start, "full") for start in range(4))
+    queue.add(row_call(flow, start, "b") for start in (20, 21))
+    assert starts(queue.take()) == [1, 2, 20, 21]
+
+
+def test_calls_that_are_full_are_equally_full() -> None:
+    queue, flow = CallQueue(), experienced()
+    queue.add(row_call(flow, start, "a") for start in range(4))
+    queue.add(row_call(flow, 10 + start, "b") for start in range(9))
+    assert starts(queue.take()) == [0, 1, 2, 3]
+
+
+def test_of_equally_full_calls_the_first_is_preferred() -> None:
+    queue, flow = CallQueue(), experienced()
+    queue.add([row_call(flow, 0, "rare")])
+    for start in (11, 10, 13, 12):
+        queue.add([row_call(flow, start, start % 2)])
+    assert starts(queue.take()) == [10, 12]
+
+
+def test_a_call_is_as_full_as_its_own_limit_allows() -> None:
+    queue, flow = CallQueue(), experienced()
+    queue.add(row_call(flow, start, "half", max_rows=6) for start in range(3))
+    queue.add(row_call(flow, 10 + start, "full", max_rows=2) for start in range(2))
+    assert starts(queue.take()) == [10, 11]
+
+
+@pytest.mark.parametrize("limit", [1, 2])
+def test_a_call_that_cannot_be_fuller_because_of_the_limit_is_not_preferred(limit: int) -> None:
+    queue, flow = CallQueue(), experienced()
+    queue.add(row_call(flow, start, "rare") for start in range(2))
+    queue.add(row_call(flow, 10 + start, "common") for start in range(4))
+    assert starts(queue.take(limit)) == [0, 1][:limit]
+
+
+def test_a_row_is_not_passed_over_in_favour_of_another_flow() -> None:
+    queue, flow, other = CallQueue(), experienced(), Flow(virtual_time=1.0)
+    rare = row_call(flow, 0, "rare")
+    queue.add([rare])
+    queue.add(row_call(other, start, "other") for start in range(4))
+    assert queue.take() == [rare]
+
+
+def test_rows_of_other_flows_count_for_a_fuller_call() -> None:
+    queue, flow, other = CallQueue(), experienced(), Flow(virtual_time=1.0)
+    rare, common = row_call(flow, 0, "rare"), row_call(flow, 1, "common")
+    queue.add([rare, common])
+    queue.add(row_call(other, start, "common") for start in range(3))
+    taken = queue.take()
+    assert taken[0] is common
+    assert len(taken) == 4
+    assert rare.passed_over == 1
+
+
+def test_removed_rows_are_not_computed_and_others_are() -> None:
+    queue, one, other = CallQueue(), Flow(), Flow()
+    rows = [row_call(one, start) for start in range(3)]
+    left = row_call(other)
+    queue.add([*rows, left])
+    assert queue.remove(one) == rows
+    assert queue.remove(one) == []
+    assert take_all(queue) == [[left]]
+
+
+def test_a_queue_is_true_while_rows_wait() -> None:
+    queue, flow = CallQueue(), Flow()
+    assert not queue
+    queue.add([])
+    assert not queue
+    queue.add([row_call(flow), row_call(flow, 1, "other")])
+    assert queue
+    queue.take()
+    assert queue
+    queue.take()
+    assert not queue
+    queue.add([row_call(flow)])
+    queue.remove(flow)
+    assert not queue

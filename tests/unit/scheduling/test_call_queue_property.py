@@ -1,0 +1,116 @@
+"""Random rows, calls and ends of flows: what `CallQueue` does is compared with what it promises."""
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.unit.scheduling.row_calls import row_call
+from whisperbatch.scheduling.call_queue import MAX_PASSED_OVER, CallQueue
+from whisperbatch.scheduling.row_calls import Flow, RowCall
+
+
+class CheckedQueue:
+    """A queue that is compared with a list of the rows that wait.
+
+    Attributes:
+        waiting: the rows that were added, but neither taken nor removed.
+    """
+
+    def __init__(self) -> None:
+        self.waiting: list[RowCall] = []
+        self._queue = CallQueue()
+        self._passed_over: Counter[RowCall] = Counter()
+
+    def add(self, calls: Sequence[RowCall]) -> None:
+        self._queue.add(calls)
+        self.waiting += calls
+
+    def remove(self, flow: Flow) -> None:
+        removed = [call for call in self.waiting if call.flow is flow]
+        assert set(self._queue.remove(flow)) == set(removed)
+        self.waiting = [call for call in self.waiting if call.flow is not flow]
+
+    def take(self, limit: int | None) -> None:
+        flows = {call.flow for call in self.waiting}
+        times = {flow: flow.virtual_time for flow in flows}
+        rows = {flow: flow.rows for flow in flows}
+        taken = self._queue.take(limit)
+        flow = taken[0].flow
+        assert times[flow] == min(times.values())  # the flow that has had least
+        self._check_rows(taken, limit)
+        of_flow = [call for call in self.waiting if call.flow is flow]
+        leader = min(of_flow, key=lambda call: call.position)
+        if leader.key != taken[0].key:
+            self._passed_over[leader] += 1
+            allowed = min(MAX_PASSED_OVER, rows[flow] // leader.max_rows)
+            assert self._passed_over[leader] <= allowed
+            assert self._filled(taken[0], limit) > self._filled(leader, limit)
+        self.waiting = [call for call in self.waiting if call not in taken]
+        assert bool(self._queue) == bool(self.waiting)
+
+    def _check_rows(self, taken: Sequence[RowCall], limit: int | None) -> None:
+        """Check that the rows of a call can share it, and that no further row fits."""
+        assert len(taken) == len(set(taken))
+        assert set(taken) <= set(self.waiting)
+        [key] = {call.key for call in taken}
+        most = min(call.max_rows for call in taken)
+        assert len(taken) <= (most if limit is None else min(most, limit))
+        matching = [call for call in self.waiting if call.key == key]
+        if len({call.max_rows for call in matching}) == 1:
+            assert len(taken) == min(most, limit or most, len(matching))
+        for flow in {call.flow for call in taken}:
+            of_flow = [call.position for call in taken if call.flow is flow]
+            others = [c.position for c in matching if c.flow is flow and c not in taken]
+            assert of_flow == sorted(of_flow)
+            assert not others or max(of_flow) <= min(others)
+
+    def _filled(self, call: RowCall, limit: int | None) -> float:
+        """Return how full a call with the key of this row would be."""
+        count = sum(other.key == call.key for other in self.waiting)
+        return min(count / min(call.max_rows, limit or call.max_rows), 1.0)
+
+
+flow_numbers = st.integers(0, 2)
+early = st.tuples(flow_numbers, st.integers(0, 9), st.sampled_from("xyz"))
+late = st.tuples(flow_numbers, st.integers(10, 99), st.sampled_from("aaax"))
+added = st.lists(late, min_size=2, max_size=12)
+taken = st.tuples(st.just("take"), st.sampled_from([None, None, None, 1, 2]))
+removed = st.tuples(st.just("remove"), flow_numbers)
+steps = st.lists(
+    st.one_of(st.lists(early, min_size=1, max_size=2), *(added, taken) * 5, removed),
+    min_size=10,
+    max_size=40,
+)
+flows = st.builds(Flow, st.sampled_from([0.5, 1.0, 3.0]), rows=st.sampled_from([0, 16]))
+
+
+@settings(max_examples=300)
+@given(steps, st.tuples(flows, flows, flows), st.lists(st.integers(2, 5), min_size=3, max_size=3))
+def test_every_row_is_taken_once_in_calls_that_respect_all_limits(
+    steps: list[Any], flows: Sequence[Flow], limits: Sequence[int]
+) -> None:
+    queue = CheckedQueue()
+    for step in steps:
+        if step[0] == "remove":
+            queue.remove(flows[step[1]])
+        elif step[0] == "take":
+            if queue.waiting:
+                queue.take(step[1])
+        else:
+            queue.add(
+                [
+                    row_call(
+                        flows[number],
+                        start,
+                        key,
+                        max_rows=limits[number] if key == "a" else 3,
+                        frames=2 * (start + 1),
+                    )
+                    for number, start, key in step
+                ]
+            )
+    while queue.waiting:
+        queue.take(None)

@@ -1,0 +1,238 @@
+"""`Transcriber.submit`: threads and tasks wait for recordings that are transcribed together."""
+
+import asyncio
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import whisperbatch as wb
+from tests.unit.fakes import LOUD, FakeEngine, fails_on_loud_rows, noise, worker_threads
+from whisperbatch import submissions
+from whisperbatch.transcriber import Transcriber
+
+pytestmark = pytest.mark.usefixtures("no_threads_left")
+
+OPTIONS: dict[str, Any] = {"vad": False, "language": "en", "segments": "chunk"}
+
+
+def constant(_: object) -> str:
+    return " One text for all rows."
+
+
+def test_the_transcript_is_that_of_transcribe() -> None:
+    with Transcriber(FakeEngine(decode=constant)) as asr:
+        samples = noise(100)
+        expected = asr.transcribe(samples, **OPTIONS)
+        submission = asr.submit(samples, **OPTIONS)
+        assert tuple(submission) == expected.segments
+        assert tuple(submission) == expected.segments  # from the first segment again
+        assert submission.result() == expected
+        assert submission.result(0) == expected
+        assert submission.done
+
+
+def test_submissions_share_the_calls_of_the_engine() -> None:
+    engine = FakeEngine(delay={"decode": 0.2})
+    with Transcriber(engine) as asr:
+        handles = [asr.submit(noise(5, seed), **OPTIONS) for seed in range(16)]
+        assert [len(handle.result(20).segments) for handle in handles] == [1] * 16
+    assert max(engine.batches) == 8
+    assert len(engine.batches) <= 5
+
+
+def test_segments_come_before_the_end() -> None:
+    engine = FakeEngine(delay={"decode": 0.05})
+    with Transcriber(engine) as asr, asr.submit(noise(600), batch_size=1, **OPTIONS) as handle:
+        first = next(iter(handle))
+        assert first.id == 0
+        assert not handle.done
+        with pytest.raises(TimeoutError, match=r"has not ended within 0\.01 s"):
+            handle.result(0.01)
+    assert len(engine.calls) < 20
+
+
+def test_a_short_recording_does_not_wait_for_a_long_one() -> None:
+    engine = FakeEngine(delay={"decode": 0.02})
+    with Transcriber(engine) as asr:
+        long = asr.submit(noise(1800), batch_size=2, **OPTIONS)
+        next(iter(long))
+        short = asr.submit(noise(5), batch_size=2, **OPTIONS)
+        short.result(10)
+        assert not long.done
+        long.cancel()
+
+
+def test_cancelled_recordings_stop_and_raise() -> None:
+    engine = FakeEngine(delay={"decode": 0.02})
+    with Transcriber(engine) as asr:
+        handle = asr.submit(noise(1800), batch_size=1, **OPTIONS)
+        next(iter(handle))
+        handle.cancel()
+        handle.cancel()
+        assert handle.done
+        with pytest.raises(wb.ClosedError, match="was cancelled"):
+            handle.result()
+        with pytest.raises(wb.ClosedError, match="was cancelled"):
+            list(handle)
+        assert asr.transcribe(noise(5), **OPTIONS).segments
+    assert len(engine.calls) < 30
+
+
+def test_cancelling_an_ended_recording_has_no_effect() -> None:
+    with Transcriber(FakeEngine()) as asr:
+        with asr.submit(noise(5), **OPTIONS) as handle:
+            transcript = handle.result(10)
+        handle.cancel()
+        assert handle.result() is transcript
+
+
+def test_a_failure_comes_after_the_segments_before_it() -> None:
+    samples = noise(90)
+    samples[60 * 16000 :] *= LOUD
+    clips = tuple((30.0 * n, 30.0 * n + 28) for n in range(3))
+    with Transcriber(FakeEngine(decode=fails_on_loud_rows())) as asr:
+        handle = asr.submit(samples, clip_timestamps=clips, **OPTIONS)
+        received: list[float] = []
+        with pytest.raises(wb.EngineError, match="decode failed"):  # noqa: PT012 - the loop raises
+            for segment in handle:
+                received.append(segment.start)  # noqa: PERF401 - the loop raises
+        assert received == [0, 30]
+        with pytest.raises(wb.EngineError, match="decode failed"):
+            handle.result()
+
+
+def test_a_recording_that_cannot_be_read_raises_its_error(tmp_path: Path) -> None:
+    with Transcriber(FakeEngine()) as asr:
+        missing = asr.submit(tmp_path / "missing.wav", **OPTIONS)
+        good = asr.submit(noise(5), **OPTIONS)
+        with pytest.raises(wb.AudioError, match=r"missing\.wav"):
+            missing.result(10)
+        assert good.result(10).segments
+
+
+@pytest.mark.parametrize("weight", [0, -1, 101, float("nan"), "2", None, True])
+def test_wrong_weights_and_options_are_refused_by_the_call(weight: Any) -> None:
+    with Transcriber(FakeEngine()) as asr:
+        with pytest.raises(wb.OptionError, match="weight"):
+            asr.submit(noise(1), weight=weight)
+        with pytest.raises(wb.OptionError, match="beam_size"):
+            asr.submit(noise(1), beam_size=0)
+
+
+def test_a_higher_weight_gets_a_higher_share() -> None:
+    def decode(call: Any) -> str:
+        shares.append(call.row.peak > 1.08)
+        return " One text for all rows."
+
+    shares: list[bool] = []
+    engine = FakeEngine(decode=decode, delay={"decode": 0.04})
+    ranges = tuple((5.0 * n, 5.0 * n + 4) for n in range(80))
+    quiet = noise(400)
+    loud = quiet[: 100 * 16000] * np.float32(LOUD)
+    with Transcriber(engine) as asr:
+        options = {**OPTIONS, "batch_size": 1, "clip_timestamps": ranges}
+        low = asr.submit(quiet, **options)
+        high = asr.submit(loud, weight=4, **options)
+        high.result(30)
+        assert not low.done
+        low.cancel()
+    while_both = shares[shares.index(True) : len(shares) - shares[::-1].index(True)]
+    assert while_both.count(True) == 20
+    assert 3 <= while_both.count(False) <= 8
+
+
+def test_a_closed_transcriber_cancels_its_recordings() -> None:
+    asr = Transcriber(FakeEngine(delay={"decode": 0.1}))
+    handles = [asr.submit(noise(600), batch_size=1, **OPTIONS) for _ in range(3)]
+    asr.close()
+    assert worker_threads() == set()
+    for handle in handles:
+        with pytest.raises(wb.ClosedError):
+            handle.result(0)
+    with pytest.raises(wb.ClosedError):
+        asr.submit(noise(1))
+
+
+def test_at_most_a_number_of_recordings_is_active(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(submissions, "MAX_ACTIVE", 2)
+    engine = FakeEngine(delay={"decode": 0.05})
+    with Transcriber(engine) as asr:
+        handles = [asr.submit(noise(5, seed), **OPTIONS) for seed in range(9)]
+        handles[7].cancel()  # waits
+        time.sleep(0.02)
+        names = [thread.name for thread in threading.enumerate()]
+        assert names.count("whisperbatch-submission") <= 2
+        for number, handle in enumerate(handles):
+            if number != 7:
+                assert handle.result(10).segments
+        with pytest.raises(wb.ClosedError):
+            handles[7].result(0)
+
+
+def test_tasks_iterate_and_await() -> None:
+    async def segments(handle: wb.Submission) -> list[wb.Segment]:
+        return [segment async for segment in handle]
+
+    async def main(asr: Transcriber) -> None:
+        handles = [asr.submit(noise(100, seed), **OPTIONS) for seed in range(4)]
+        received = await asyncio.gather(*map(segments, handles))
+        for handle, found in zip(handles, received, strict=True):
+            assert (await handle).segments == tuple(found)
+            assert len(found) >= 3
+
+    with Transcriber(FakeEngine(delay={"decode": 0.01})) as asr:
+        asyncio.run(main(asr))
+
+
+def test_a_task_that_stops_waiting_leaves_the_recording_alone() -> None:
+    async def main(asr: Transcriber) -> None:
+        handle = asr.submit(noise(60), **OPTIONS)
+
+        async def wait() -> wb.Transcript:
+            return await handle
+
+        with pytest.raises(asyncio.TimeoutError):
+            await asyncio.wait_for(wait(), 0.01)
+        assert (await handle).segments
+
+    with Transcriber(FakeEngine(delay={"decode": 0.1})) as asr:
+        asyncio.run(main(asr))
+
+
+def test_an_async_block_cancels_and_errors_reach_the_task(tmp_path: Path) -> None:
+    async def main(asr: Transcriber) -> None:
+        async with asr.submit(noise(1800), batch_size=1, **OPTIONS) as handle:
+            async for segment in handle:
+                assert segment.id == 0
+                break
+        assert handle.done
+        with pytest.raises(wb.ClosedError):
+            await handle
+        with pytest.raises(wb.AudioError):
+            await asr.submit(tmp_path / "missing.wav", **OPTIONS)
+
+    with Transcriber(FakeEngine(delay={"decode": 0.01})) as asr:
+        asyncio.run(main(asr))
+
+
+def test_an_event_loop_that_ended_does_not_disturb_the_recording() -> None:
+    async def first(handle: wb.Submission) -> wb.Segment:
+        waiting = asyncio.ensure_future(_awaited(handle))
+        await asyncio.sleep(0)
+        async for segment in handle:
+            waiting.cancel()
+            return segment
+        raise AssertionError("no segment")
+
+    with Transcriber(FakeEngine(delay={"decode": 0.05})) as asr:
+        handle = asr.submit(noise(200), batch_size=1, **OPTIONS)
+        assert asyncio.run(first(handle)).id == 0
+        assert len(handle.result(20).segments) > 3
+
+
+async def _awaited(handle: wb.Submission) -> wb.Transcript:
+    return await handle

@@ -1,0 +1,153 @@
+"""Chunk decoder: turns a row into text.
+
+The steps:
+
+    encode --> decode --> second pass with context (optional) --> audit
+        failed:           --> retries
+        both:             --> remove prompt leakage and hallucinations
+
+Every row has its own thread. The engine computes the rows of many threads in one call
+(`scheduling`). The text of a row is the same in every call.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from whisperbatch.decoding.audit import audit
+from whisperbatch.decoding.continuation import advance, only_corrects_words
+from whisperbatch.decoding.decoded_row import DecodedRow, normalize_text, normalize_words
+from whisperbatch.decoding.hallucinations import filter_hallucinations, keep_words, omissions_of
+from whisperbatch.decoding.prompt_leakage import leaked_words, suspicious_words
+from whisperbatch.decoding.prompts import Context, Prompts
+from whisperbatch.decoding.retries import Retry
+from whisperbatch.decoding.retries.work import first_limit
+from whisperbatch.decoding.row_decoder import RowDecoder, RowRequest, limited
+from whisperbatch.decoding.tokenizer import WhisperTokenizer
+from whisperbatch.options import PROMPT_RESET_TEMPERATURE, Options
+from whisperbatch.protocols import Engine, FeatureExtractor
+from whisperbatch.rows import Row
+from whisperbatch.segmentation.timed_text import RowResult, ScoredText, Scores, TimedText
+from whisperbatch.types import Omission
+
+
+class ChunkDecoder:
+    """Decodes the rows of one run. Thread-safe.
+
+    Args:
+        engine: runs the model.
+        extractor: computes the features of chunks that are split or shifted for a retry.
+        options: options of the run.
+    """
+
+    def __init__(self, engine: Engine, extractor: FeatureExtractor, options: Options) -> None:
+        self._engine = engine
+        self._options = options
+        self._vocabulary = WhisperTokenizer(engine.tokenizer, multilingual=engine.is_multilingual)
+        self._prompts = Prompts(options, self._vocabulary)
+        self._row_decoder = RowDecoder(engine, options, self._vocabulary)
+        self._retry = Retry(self._row_decoder, extractor, options)
+
+    def __call__(self, row: Row) -> RowResult:
+        """Decode a row, which has its language. Retry the row if its text fails the audit."""
+        context = self._prompts.context(first=not row.chunk.index)
+        try:
+            decoded = self._first_pass(row, context)
+            if self._options.condition_on_previous_text:
+                decoded = self._second_pass(decoded, context)
+        except BaseException:
+            if self._options.condition_on_previous_text:  # the next row does not wait for the text
+                advance(row.recording, row.chunk.index, ())
+            raise
+        if audit(decoded, self._options).passed:
+            return self._result(row, (decoded,), context, redecoded=False)
+        parts, redecoded = self._retry(decoded, context)
+        return self._result(row, parts, context, redecoded=redecoded)
+
+    def _first_pass(self, row: Row, context: Context) -> DecodedRow:
+        """Encode a row, unless the row has its encoder output, and decode the row."""
+        options = self._options
+        temperature = options.temperatures[0]
+        hypotheses = options.best_of if temperature else options.beam_size
+        output = self._row_decoder.encode([row])
+        if options.condition_on_previous_text:  # most rows are decoded twice
+            [output] = self._engine.split(output)
+            row = replace(row, encoded=output)
+        search = limited(options.search, first_limit(row.chunk, hypotheses))
+        [decoded] = self._row_decoder(output, [self._request(row, context)], search, temperature)
+        return decoded
+
+    def _second_pass(self, first: DecodedRow, context: Context) -> DecodedRow:
+        """Decode a row again with the text of the previous chunks as context.
+
+        The new text is used only if it passes its audit and only corrects words.
+        """
+        temperature = self._options.temperatures[0]
+        passed = audit(first, self._options).passed and temperature <= PROMPT_RESET_TEMPERATURE
+        tokens = self._vocabulary.text_tokens(first.hypothesis.tokens) if passed else ()
+        before = advance(first.row.recording, first.chunk.index, tokens)
+        new_context = self._prompts.context(before)  # has no previous text if nothing fits
+        if not (passed and before and new_context != context):
+            return first
+        request = RowRequest(first.row, first.language, first.task, new_context)
+        [second] = self._row_decoder.redecode([request], temperature=temperature)
+        corrects = only_corrects_words(normalize_words(first.words), normalize_words(second.words))
+        return second if corrects and audit(second, self._options).passed else first
+
+    def _request(self, row: Row, context: Context) -> RowRequest:
+        language = row.language
+        if language is None:
+            raise ValueError("ChunkDecoder needs rows with their language")
+        translated = self._options.code_switching_output == "english" and language != "en"
+        return RowRequest(row, language, "translate" if translated else self._options.task, context)
+
+    def _result(
+        self, row: Row, parts: Sequence[DecodedRow], context: Context, *, redecoded: bool
+    ) -> RowResult:
+        """Filter the parts of a row."""
+        texts: list[ScoredText] = []
+        omissions: list[Omission] = []
+        for part in parts:
+            decoded, leaked = self._remove_prompt_leakage(part, context)
+            filtered = filter_hallucinations(decoded, self._options)
+            omissions += [*leaked, *filtered.omissions]
+            texts.append(_scored_text(decoded, filtered.timed_texts))
+        omissions.sort(key=lambda omission: (omission.start, omission.end))
+        return RowResult(tuple(texts), tuple(omissions), redecoded, row.decision)
+
+    def _remove_prompt_leakage(
+        self, decoded: DecodedRow, context: Context
+    ) -> tuple[DecodedRow, tuple[Omission, ...]]:
+        """Return the row without the prompt's words that are not spoken, and their omissions.
+
+        The text that was decoded without the prompt replaces the row if it passes its audit.
+        """
+        if not context.before or not self._options.hallucination_filter:
+            return decoded, ()
+        words = normalize_words(decoded.words)
+        prompt = normalize_text(self._vocabulary.text(context.before))
+        if not (suspicious := suspicious_words(words, prompt)):
+            return decoded, ()
+        no_prompt = Context(prefix=context.prefix)
+        request = RowRequest(decoded.row, decoded.language, decoded.task, no_prompt)
+        [without_prompt] = self._row_decoder.redecode([request])
+        leaked = leaked_words(words, normalize_words(without_prompt.words), suspicious)
+        if not leaked:
+            return decoded, ()
+        score = float(len(leaked))
+        omissions = omissions_of(decoded.words, dict.fromkeys(leaked, ("prompt", score)))
+        if audit(without_prompt, self._options).passed:
+            return without_prompt, omissions
+        flags = [index not in leaked for index in range(len(decoded.words))]
+        return replace(decoded, timed_texts=keep_words(decoded, flags)), omissions
+
+
+def _scored_text(decoded: DecodedRow, timed_texts: tuple[TimedText, ...]) -> ScoredText:
+    """Return the text without the row, whose features and samples can then be freed."""
+    hypothesis = decoded.hypothesis
+    scores = Scores(
+        hypothesis.avg_logprob,
+        hypothesis.no_speech_prob,
+        decoded.compression_ratio,
+        decoded.temperature,
+    )
+    return ScoredText(decoded.text_language, scores, timed_texts, decoded.chunk.speech)

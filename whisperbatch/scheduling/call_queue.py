@@ -1,0 +1,157 @@
+"""The queue of waiting rows, and the choice of the rows of the next call.
+
+    waiting   run A: a1 a2 b1 a3 a4 c1      rows with equal letters have equal keys
+              run B: a5
+    call      [a5 a1 a2 a3 a4]              B has had less of the engine, so its row is first
+
+The run that has had least of the engine leads: the call has its first row, in the order of the
+results. So the retries of a chunk do not wait for later chunks. Rows of all runs with the same key
+fill the call; each place is given to the run that has had least (start-time fair
+queueing: P. Goyal, H. Vin, H. Cheng, 1996).
+
+Long pauses and retries make rows of many keys. A row that shares its key with few rows may be
+passed over in favour of a fuller call, if this call also has rows of the same run. More rows with
+its key come meanwhile. A run with few rows is therefore never delayed by a run with many rows.
+"""
+
+import sys
+from bisect import insort
+from collections import Counter
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from typing import Final
+
+from whisperbatch.scheduling.row_calls import Flow, RowCall
+
+MAX_PASSED_OVER: Final = 4  # calls; the segments of a passed-over row come later
+
+
+class CallQueue:
+    """The rows that wait for the engine. Not thread-safe."""
+
+    def __init__(self) -> None:
+        self._waiting: dict[Flow, list[RowCall]] = {}
+        self._clock = 0.0  # virtual time of the run that led last
+
+    def __bool__(self) -> bool:
+        return bool(self._waiting)
+
+    def add(self, calls: Iterable[RowCall]) -> None:
+        """Add rows. A run without waiting rows gets no credit for the time in which it had none."""
+        for call in calls:
+            if call.flow not in self._waiting:
+                self._waiting[call.flow] = []
+                call.flow.virtual_time = max(call.flow.virtual_time, self._clock)
+            insort(self._waiting[call.flow], call, key=lambda call: call.position)
+
+    def remove(self, flow: Flow) -> list[RowCall]:
+        """Remove and return the waiting rows of a run."""
+        return self._waiting.pop(flow, [])
+
+    def take(self, max_rows: int | None = None) -> list[RowCall]:
+        """Remove and return the rows of the next call: at least one.
+
+        Args:
+            max_rows: limit for all calls, beside the limit of each row.
+        """
+        flow = min(self._waiting, key=_virtual_time)
+        self._clock = max(self._clock, flow.virtual_time)
+        return self._fill(flow, self._choose_key(flow), self._waiting, max_rows)
+
+    def take_urgent(self, calls: Iterable[RowCall], max_rows: int | None = None) -> list[RowCall]:
+        """Remove and return rows that come before the rows of a call that is being prepared.
+
+        Returns:
+            Rows of runs that have no row in this call, and have had less of the engine; empty if
+            there is no such run.
+        """
+        running = {call.flow for call in calls}
+        least = min(flow.virtual_time for flow in running)
+        others = {
+            flow: waiting
+            for flow, waiting in self._waiting.items()
+            if flow not in running and flow.virtual_time < least
+        }
+        if not others:
+            return []
+        flow = min(others, key=_virtual_time)
+        return self._fill(flow, others[flow][0].key, others, max_rows)
+
+    def _choose_key(self, flow: Flow) -> Hashable:
+        """Return the key of the next call, which has rows of `flow`."""
+        calls = self._waiting[flow]
+        leader = calls[0]
+        # the first calls of a run are not filled: its first segments come soon
+        patience = min(MAX_PASSED_OVER, flow.rows // leader.max_rows)
+        if leader.passed_over >= patience:
+            return leader.key
+        counts = Counter(call.key for waiting in self._waiting.values() for call in waiting)
+        fullest = max(calls, key=lambda call: _filled(counts, call))  # the first of the fullest
+        if _filled(counts, fullest) > _filled(counts, leader):
+            leader.passed_over += 1
+            return fullest.key
+        return leader.key
+
+    def _fill(
+        self,
+        leader: Flow,
+        key: Hashable,
+        waiting: Mapping[Flow, Sequence[RowCall]],
+        max_rows: int | None,
+    ) -> list[RowCall]:
+        """Remove and return rows with this key, each of the run with the lowest virtual time.
+
+        Runs with many rows do not slow down the call of a run with few rows: they get at most half
+        of its places.
+        """
+        matching = {
+            flow: [call for call in calls if call.key == key] for flow, calls in waiting.items()
+        }
+        large = {flow for flow in matching if _is_large(waiting[flow])}
+        taken: list[RowCall] = []
+        if leader in large:
+            _take_fairly(taken, matching, max_rows)
+        else:
+            _take_fairly(taken, {f: c for f, c in matching.items() if f not in large}, max_rows)
+            limit = min(2 * len(taken), max_rows or 2 * len(taken))
+            _take_fairly(taken, {f: c for f, c in matching.items() if f in large}, limit)
+        self._discard(set(taken))
+        return taken
+
+    def _discard(self, taken: set[RowCall]) -> None:
+        for flow in {call.flow for call in taken}:
+            left = [call for call in self._waiting[flow] if call not in taken]
+            if left:
+                self._waiting[flow] = left
+            else:
+                del self._waiting[flow]
+
+
+def _take_fairly(
+    taken: list[RowCall], matching: Mapping[Flow, Sequence[RowCall]], max_rows: int | None
+) -> None:
+    """Add rows to `taken`, each of the run with the lowest virtual time, while they fit."""
+    rows = {flow: iter(calls) for flow, calls in matching.items()}
+    while rows:
+        flow = min(rows, key=_virtual_time)
+        call = next(rows[flow], None)
+        limit = min([max_rows or sys.maxsize, *(other.max_rows for other in taken)])
+        if call is None or len(taken) >= min(limit, call.max_rows if taken else limit):
+            del rows[flow]
+            continue
+        taken.append(call)
+        flow.virtual_time += call.row.frames / flow.weight
+        flow.rows += 1
+
+
+def _is_large(calls: Sequence[RowCall]) -> bool:
+    """Return whether the waiting rows of a run fill a call."""
+    return len(calls) >= calls[0].max_rows
+
+
+def _virtual_time(flow: Flow) -> float:
+    return flow.virtual_time
+
+
+def _filled(counts: Counter[Hashable], call: RowCall) -> float:
+    """Return how full a call with the key of this row would be, from 0 to 1."""
+    return min(counts[call.key] / call.max_rows, 1.0)

@@ -1,0 +1,184 @@
+"""The scheduler: threads that compute the waiting rows, as many in each call as fit."""
+
+import logging
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import wait
+from contextlib import contextmanager
+from functools import partial
+from typing import Any, Final
+
+import numpy as np
+
+from whisperbatch.errors import ClosedError
+from whisperbatch.prefetch import Workers
+from whisperbatch.protocols import Encoded, Engine
+from whisperbatch.scheduling.call_queue import CallQueue
+from whisperbatch.scheduling.row_calls import Flow, RowCall, SharedRow
+
+log = logging.getLogger(__name__)
+
+CHECK_INTERVAL: Final = 1.0  # seconds between two checks whether the program ends
+JOIN_INTERVAL: Final = 0.1  # seconds between two checks whether another run needs the threads
+OUT_OF_MEMORY: Final = ("out of memory", "bad_alloc", "failed to allocate", "cannot allocate")
+
+
+class Scheduler:
+    """Shares an engine between all runs of a Transcriber. Thread-safe.
+
+    A call starts as soon as the engine is free and a row waits. The result of a row does not depend
+    on the other rows of its call, so it does not depend on the other recordings.
+
+    If a call fails, the rows of each thread are computed again, apart from the other rows, and only
+    the threads whose rows fail again get the error. If memory runs out, the call is divided, and
+    all later calls have at most half as many rows.
+
+    Args:
+        engine: runs the model. It computes `engine.workers` calls at a time.
+    """
+
+    def __init__(self, engine: Engine) -> None:
+        self.engine = engine
+        self._encodes_rows_alone = bool(getattr(engine, "encodes_rows_alone", False))
+        self._queue = CallQueue()
+        self._flows: set[Flow] = set()
+        self._max_rows: int | None = None  # after memory ran out
+        self._changed = threading.Condition()
+        self._workers = Workers(self._changed, self._next_task, engine.workers)
+
+    @contextmanager
+    def running(self, flow: Flow) -> Iterator[None]:
+        """Run the threads until the end of a `with` block, which may compute rows of a flow."""
+        with self._changed:
+            self._flows.add(flow)
+            self._workers.start()
+        try:
+            yield
+        finally:
+            threads = self._workers.threads()
+            self.abandon(flow)
+            for thread in threads:
+                while not self._flows and thread is not threading.current_thread():
+                    thread.join(JOIN_INTERVAL)
+                    if not thread.is_alive():
+                        break
+
+    def abandon(self, flow: Flow) -> None:
+        """End a flow: its waiting rows get a ClosedError. Thread-safe; safe to call twice.
+
+        If no other flow is running, the threads end after the calls in progress.
+        """
+        with self._changed:
+            flow.closed = True
+            self._flows.discard(flow)
+            abandoned = self._queue.remove(flow)
+            self._changed.notify_all()
+        for call in abandoned:
+            call.result.set_exception(ClosedError("the run has ended"))
+
+    def compute(self, calls: Sequence[RowCall]) -> list[Any]:
+        """Wait for the results of rows, and return them in order.
+
+        Raises:
+            ClosedError: the flow has ended, the engine is closed, or the program ends.
+            Exception: as the engine raised it.
+        """
+        with self._changed:
+            for call in calls:
+                if call.flow.closed:
+                    raise ClosedError("the run has ended")
+            self._queue.add(calls)
+            self._changed.notify()
+        waiting = {call.result for call in calls}
+        while waiting := wait(waiting, CHECK_INTERVAL).not_done:
+            if not threading.main_thread().is_alive():
+                raise ClosedError("the program ends")
+        return [call.result.result() for call in calls]
+
+    def _next_task(self) -> Callable[[], None] | None:
+        """Wait for rows, and return the next call; None if no run is open."""
+        while not self._queue:
+            if not self._flows or not threading.main_thread().is_alive():
+                return None
+            self._changed.wait(CHECK_INTERVAL)
+        return partial(self._run, self._queue.take(self._max_rows))
+
+    def _run(self, calls: Sequence[RowCall]) -> None:
+        try:
+            if self._encodes_rows_alone:
+                self._encode_one_by_one(calls)
+            results = list(zip(calls, call_engine(self.engine, calls), strict=True))
+        except BaseException as error:  # noqa: BLE001 - the threads that wait get every error
+            self._contain(calls, error)
+            return
+        for call, result in results:
+            call.result.set_result(result)
+
+    def _encode_one_by_one(self, calls: Sequence[RowCall]) -> None:
+        """Encode the rows of a call; rows of other runs do not wait for the last of them."""
+        for call in calls[:-1]:
+            if call.row.encoded is None:
+                call.row.stored = True
+                encode(self.engine, [call.row])
+                with self._changed:
+                    urgent = self._queue.take_urgent(calls, self._max_rows)
+                if urgent:
+                    self._run(urgent)
+
+    def _contain(self, calls: Sequence[RowCall], error: BaseException) -> None:
+        """Compute the rows of a failed call again, in smaller calls, if this may help."""
+        groups = list(dict.fromkeys(call.group for call in calls))
+        if is_out_of_memory(error) and len(calls) > 1:
+            half = len(calls) // 2
+            self._limit(half)
+            parts = [calls[:half], calls[half:]]
+        elif len(groups) > 1 and not isinstance(error, ClosedError):
+            parts = [[call for call in calls if call.group is group] for group in groups]
+        else:
+            for call in calls:
+                call.result.set_exception(error)
+            return
+        for part in parts:
+            self._run(part)
+
+    def _limit(self, rows: int) -> None:
+        """Limit all later calls, because memory ran out; say so once for each new limit."""
+        with self._changed:
+            if self._max_rows is not None and self._max_rows <= rows:
+                return
+            self._max_rows = rows
+        log.warning("the device is out of memory; from now on, a call has at most %d rows", rows)
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Return whether an error of the engine says that memory ran out."""
+    text = str(error).lower()
+    return isinstance(error, MemoryError) or any(words in text for words in OUT_OF_MEMORY)
+
+
+def call_engine(engine: Engine, calls: Sequence[RowCall]) -> Sequence[Any]:
+    """Return the result of each row, computed in one call of the engine."""
+    method, arguments = calls[0].method, calls[0].arguments
+    encoded = encode(engine, [call.row for call in calls])
+    if method == "detect_language":
+        return engine.detect_language(encoded)
+    results: Sequence[Any] = getattr(engine, method)(
+        encoded, [call.request for call in calls], *arguments
+    )
+    return results
+
+
+def encode(engine: Engine, rows: Sequence[SharedRow]) -> Encoded:
+    """Return the encoder output of rows, and store the outputs that later calls need."""
+    new = [row for row in rows if row.encoded is None]
+    features = [row.features for row in new if row.features is not None]
+    output = engine.encode(np.stack(features)) if new else None
+    if output is not None and len(new) == len(rows) and not any(row.stored for row in rows):
+        return output
+    parts = dict(zip(new, engine.split(output), strict=True)) if output is not None else {}
+    for row, part in parts.items():
+        if row.stored:
+            row.encoded, row.features = part, None
+    if output is not None and len(new) == len(rows):
+        return output
+    return engine.join([row.encoded or parts[row] for row in rows])

@@ -1,0 +1,177 @@
+"""An engine whose rows share calls with the rows of all other threads."""
+
+import threading
+from collections.abc import Hashable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from whisperbatch.errors import EngineError
+from whisperbatch.options import Options, SearchOptions
+from whisperbatch.protocols import (
+    Alignment,
+    AlignRequest,
+    Decoded,
+    DecodeRequest,
+    Encoded,
+)
+from whisperbatch.scheduling.row_calls import Flow, Position, RowCall, SharedRow
+from whisperbatch.scheduling.scheduler import Scheduler
+
+FIRST: Final = (-1, 0)  # before all chunks
+
+
+@dataclass(frozen=True, slots=True)
+class SharedRows:
+    """Rows that are encoded when they are needed: the `Encoded` of a `SharedEngine`."""
+
+    items: tuple[SharedRow, ...]
+
+    @property
+    def rows(self) -> int:
+        """Number of rows."""
+        return len(self.items)
+
+
+class SharedEngine:
+    """The engine of a scheduler, for one run (see `protocols.Engine`). Thread-safe.
+
+    The thread that calls a method waits. Rows of other threads that can share a call of the engine
+    are computed with its rows. `encode` does no work: rows are encoded in the call that needs them.
+
+    Args:
+        scheduler: computes the rows.
+        flow: the run.
+        options: limit the number of rows of a call. A call with more hypotheses for each row
+            (beams, or sampled hypotheses) than the first decoding has fewer rows, because the
+            engine holds keys and values for each hypothesis.
+    """
+
+    def __init__(self, scheduler: Scheduler, flow: Flow, options: Options) -> None:
+        engine = scheduler.engine
+        self._scheduler, self._flow = scheduler, flow
+        self._batch_size = options.batch_size
+        self._hypotheses = options.best_of if options.temperatures[0] else options.beam_size
+        self._thread = threading.local()
+        self._no_timestamps = engine.tokenizer.token_to_id("<|notimestamps|>")
+        self.name = engine.name
+        self.fingerprint = engine.fingerprint
+        self.is_multilingual = engine.is_multilingual
+        self.can_translate = engine.can_translate
+        self.n_mels = engine.n_mels
+        self.workers = engine.workers
+        self.tokenizer = engine.tokenizer
+
+    @contextmanager
+    def at(self, position: Position) -> Iterator[None]:
+        """Give the position of a chunk to the rows of this thread until the end of a `with` block.
+
+        Rows without a position come first: chunks and languages depend on them.
+        """
+        self._thread.position = position
+        try:
+            yield
+        finally:
+            del self._thread.position
+
+    def check(self, options: SearchOptions) -> None:
+        """See `protocols.Engine`."""
+        self._scheduler.engine.check(options)
+
+    def encode(self, features: npt.NDArray[np.float32]) -> SharedRows:
+        """See `protocols.Engine`. The rows are encoded later."""
+        return SharedRows(tuple(SharedRow(row, row.shape[1]) for row in features))
+
+    def split(self, encoded: Encoded) -> list[Encoded]:
+        """See `protocols.Engine`. The encoder outputs of these rows are stored."""
+        rows = _items(encoded)
+        for row in rows:
+            row.stored = True
+        return [SharedRows((row,)) for row in rows]
+
+    def join(self, rows: Sequence[Encoded]) -> SharedRows:
+        """See `protocols.Engine`."""
+        return SharedRows(tuple(item for row in rows for item in _items(row)))
+
+    def detect_language(self, encoded: Encoded) -> list[dict[str, float]]:
+        """See `protocols.Engine`. The text is usually decoded next, so the output is stored."""
+        rows = _items(encoded)
+        for row in rows:
+            row.stored = True
+        keys = [(row.frames,) for row in rows]
+        return self._compute("detect_language", rows, keys, [None] * len(rows))
+
+    def decode(
+        self, encoded: Encoded, requests: Sequence[DecodeRequest], options: SearchOptions
+    ) -> list[Decoded]:
+        """See `protocols.Engine`."""
+        rows = _items(encoded)
+        keys = [
+            (row.frames, self._decode_key(request), options)
+            for row, request in zip(rows, requests, strict=True)
+        ]
+        sampling = requests[0].sampling
+        hypotheses = sampling.best_of if sampling else options.beam_size
+        max_rows = self._batch_size * min(self._hypotheses, hypotheses) // hypotheses
+        return self._compute(
+            "decode", rows, keys, requests, arguments=(options,), max_rows=max(max_rows, 1)
+        )
+
+    def align(self, encoded: Encoded, texts: Sequence[AlignRequest]) -> list[Alignment]:
+        """See `protocols.Engine`."""
+        rows = _items(encoded)
+        keys = [(row.frames,) for row in rows]
+        return self._compute("align", rows, keys, texts)
+
+    def close(self) -> None:
+        """Do nothing: the engine belongs to the Transcriber."""
+
+    def _decode_key(self, request: DecodeRequest) -> Hashable:
+        """Return what the requests of a call must have in common."""
+        sampling = request.sampling
+        return (
+            len(request.prompt),
+            len(request.start),
+            len(request.prefix),
+            self._no_timestamps in request.prompt,
+            sampling and (sampling.temperature, sampling.best_of),
+        )
+
+    def _compute(
+        self,
+        method: str,
+        rows: Sequence[SharedRow],
+        keys: Sequence[Hashable],
+        requests: Sequence[Any],
+        *,
+        arguments: tuple[Any, ...] = (),
+        max_rows: int | None = None,
+    ) -> list[Any]:
+        limit = max_rows or self._batch_size
+        group = object()
+        position = getattr(self._thread, "position", FIRST)
+        return self._scheduler.compute(
+            [
+                RowCall(
+                    method,
+                    (method, key),
+                    row,
+                    request,
+                    arguments,
+                    self._flow,
+                    group,
+                    position,
+                    limit,
+                )
+                for row, key, request in zip(rows, keys, requests, strict=True)
+            ]
+        )
+
+
+def _items(encoded: Encoded) -> tuple[SharedRow, ...]:
+    if not isinstance(encoded, SharedRows):
+        raise EngineError("the encoder output comes from another engine")
+    return encoded.items

@@ -1,0 +1,232 @@
+"""Recordings that are added while others are transcribed: `Transcriber.submit`.
+
+submit()     waiting     at most MAX_ACTIVE recordings are read and decoded at a time
+active      a thread collects the segments; threads and tasks wait for them
+ended       a transcript, an error, or cancelled
+"""
+
+import asyncio
+import threading
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Generator, Iterator
+from contextlib import closing
+from functools import partial
+from types import TracebackType
+from typing import Any, Final
+
+from typing_extensions import Self
+
+from whisperbatch.boundary import as_error
+from whisperbatch.errors import ClosedError, WhisperBatchError
+from whisperbatch.prefetch import in_background
+from whisperbatch.runs import PipelineRun
+from whisperbatch.streams import segments_and_transcripts
+from whisperbatch.types import Segment, Transcript
+
+MAX_ACTIVE: Final = 64  # recordings; each has an open file and threads
+
+
+class Submission:
+    """A recording that is transcribed in the background. Thread-safe.
+
+    Iterate with `for` or `async for`: the segments come in order, each as soon as it is decoded.
+    Any number of threads and tasks may iterate, each from the first segment. `result()` waits for
+    the transcript, and so does `await`. Both raise the error of the recording. At the end of a
+    `with` or `async with` block, a recording that has not ended is cancelled.
+
+    `Transcriber.submit` returns a Submission.
+    """
+
+    def __init__(self, run: PipelineRun) -> None:
+        self._run = run
+        self._changed = threading.Condition()
+        self._segments: list[Segment] = []
+        self._result: Transcript | WhisperBatchError | None = None
+        self._tasks: list[tuple[asyncio.AbstractEventLoop, asyncio.Future[None]]] = []
+
+    @property
+    def done(self) -> bool:
+        """Whether the recording has ended: with a transcript, with an error, or cancelled."""
+        return self._result is not None
+
+    def result(self, timeout: float | None = None) -> Transcript:
+        """Wait for the end of the recording and return the transcript.
+
+        Args:
+            timeout: maximum time to wait, in seconds; None for no limit.
+
+        Raises:
+            TimeoutError: the recording has not ended within `timeout`.
+            ClosedError: the recording was cancelled, or the Transcriber was closed.
+            WhisperBatchError: the recording failed, as in `Transcriber.transcribe`.
+        """
+        with self._changed:
+            self._changed.wait_for(lambda: self._result is not None, timeout)
+        if self._result is None:
+            raise TimeoutError(f"the recording has not ended within {timeout:g} s")
+        if isinstance(self._result, WhisperBatchError):
+            raise self._result
+        return self._result
+
+    def cancel(self) -> None:
+        """Stop the work on the recording. `result` then raises ClosedError. Safe to call twice."""
+        self._end(ClosedError("the recording was cancelled"))
+        self._run.stop()
+
+    def __iter__(self) -> Iterator[Segment]:
+        position = 0
+        while (segment := self._segment(position)) is not None:
+            yield segment
+            position += 1
+
+    async def __aiter__(self) -> AsyncIterator[Segment]:
+        position = 0
+        while True:
+            await self._until(lambda: self._has(position))  # noqa: B023 - called in this pass only
+            if (segment := self._segment(position)) is None:
+                return
+            yield segment
+            position += 1
+
+    def __await__(self) -> Generator[Any, None, Transcript]:
+        return self._awaited().__await__()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.cancel()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.cancel()
+
+    async def _awaited(self) -> Transcript:
+        await self._until(lambda: self.done)
+        return self.result()
+
+    async def _until(self, is_due: Callable[[], bool]) -> None:
+        """Wait in an event loop until a condition is true; it is checked at every change."""
+        loop = asyncio.get_running_loop()
+        while True:
+            future: asyncio.Future[None] = loop.create_future()
+            with self._changed:
+                if is_due():
+                    return
+                self._tasks.append((loop, future))
+            try:
+                await future
+            finally:
+                with self._changed:
+                    if (loop, future) in self._tasks:
+                        self._tasks.remove((loop, future))
+
+    def _has(self, position: int) -> bool:
+        return position < len(self._segments) or self.done
+
+    def _segment(self, position: int) -> Segment | None:
+        """Wait for a segment; return None after the last, or raise the error of the recording."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._has(position))
+            if position < len(self._segments):
+                return self._segments[position]
+        self.result()
+        return None
+
+    def _collect(self) -> None:
+        """Transcribe the recording, in the thread of this submission."""
+        try:
+            with closing(segments_and_transcripts(self._run)) as items:
+                for _, item in items:
+                    if isinstance(item, Segment):
+                        self._add(item)
+                    else:
+                        self._end(item)
+        except Exception as error:  # noqa: BLE001 - raised by `result`
+            self._end(as_error(error, None))
+
+    def _add(self, segment: Segment) -> None:
+        with self._changed:
+            if not self.done:
+                self._segments.append(segment)
+                self._notify()
+
+    def _end(self, result: Transcript | WhisperBatchError) -> None:
+        with self._changed:
+            if self._result is None:
+                self._result = result
+                self._notify()
+
+    def _notify(self) -> None:
+        self._changed.notify_all()
+        tasks, self._tasks = self._tasks, []
+        for loop, future in tasks:
+            try:
+                loop.call_soon_threadsafe(_wake, future)
+            except RuntimeError:  # the event loop is closed, and the task with it
+                continue
+
+
+class Submissions:
+    """The submissions of a Transcriber: the active ones, and those that wait. Thread-safe."""
+
+    def __init__(self) -> None:
+        self._waiting: deque[Submission] = deque()
+        self._active: dict[Submission, threading.Thread] = {}
+        self._changed = threading.Condition()
+        self._closed = False
+
+    def add(self, run: PipelineRun) -> Submission:
+        """Start a run, or put it behind the runs that wait."""
+        submission = Submission(run)
+        with self._changed:
+            if self._closed:
+                raise ClosedError("this Transcriber is closed; load the model again")
+            self._waiting.append(submission)
+            self._start()
+        return submission
+
+    def close(self) -> None:
+        """Cancel all submissions, and wait until their threads have ended."""
+        with self._changed:
+            self._closed = True
+            cancelled = [*self._waiting, *self._active]
+            threads = list(self._active.values())
+        for submission in cancelled:
+            submission.cancel()
+        for thread in threads:
+            if thread is not threading.current_thread():
+                thread.join()
+
+    def _start(self) -> None:
+        """Start waiting submissions while there is room."""
+        while self._waiting and len(self._active) < MAX_ACTIVE:
+            submission = self._waiting.popleft()
+            if not submission.done:  # not cancelled
+                thread = in_background(partial(self._transcribe, submission))
+                self._active[submission] = thread
+
+    def _transcribe(self, submission: Submission) -> None:
+        try:
+            submission._collect()  # noqa: SLF001 - of the same module
+        finally:
+            with self._changed:
+                del self._active[submission]
+                self._start()
+
+
+def _wake(future: "asyncio.Future[None]") -> None:
+    if not future.done():
+        future.set_result(None)
