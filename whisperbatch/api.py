@@ -152,7 +152,7 @@ def transcribe_many(
 ) -> Generator[Transcript | WhisperBatchError, None, None]:
     """Load a model, transcribe many recordings, and free the model.
 
-    Batches are filled across recordings.
+    Recordings share the calls of the engine.
 
     Args:
         sources: recordings, each as in `transcribe`, but no open readers. Each source is taken from
@@ -160,9 +160,8 @@ def transcribe_many(
         model: a name, directory or repository, as in `load`.
         on_error: "raise" stops at the first recording that fails; "yield" yields its error instead
             of a transcript, and continues.
-        ordered: True reads one source after the other and yields transcripts in the order of the
-            sources. False reads four sources at a time and yields each transcript as soon as it is
-            complete; `Transcriber.transcribe_many` states the conditions.
+        ordered: True yields transcripts in the order of the sources. False yields each transcript
+            as soon as it is complete; `Transcriber.transcribe_many` states the conditions.
         options: all options in one value.
         **keywords: any field of `Options`, which replaces the field of `options`, and any keyword
             of `load`.

@@ -9,8 +9,7 @@ Who changes which field, in the order of the recording's rows:
     reader, source, checked, recovered   the thread that reads the recording
     language                             this thread (language windows), then the language stage
     switching                            the language stage
-    history                              the threads that decode, with `changed`
-    limited_chunks                       the threads that decode
+    history, limited_chunks              the threads that decode, with `changed`
     published, counts and omissions      the segmentation stage
 """
 

@@ -153,18 +153,19 @@ class Transcriber:
         options: Options | None = None,
         **keywords: Unpack[OptionKeywords],
     ) -> Generator[Transcript | WhisperBatchError, None, None]:
-        """Yield the transcripts of many recordings; batches are filled across recordings.
+        """Yield the transcripts of many recordings, which share the calls of the engine.
 
         Args:
             sources: recordings, each as in `transcribe`, but no open readers. Each source is taken
                 from the iterable when it is to be read.
             on_error: "raise" stops at the first recording that fails; "yield" yields its error
                 instead of a transcript, and continues.
-            ordered: True reads one source after the other and yields transcripts in the order of
-                the sources. False reads four sources at a time, so that a slow source does not
-                delay the others, and yields each transcript as soon as it is complete;
-                `Transcript.source` is the name of its recording. With False, sources must not share
-                a file, and must stay open until their transcript has been yielded.
+            ordered: True yields transcripts in the order of the sources. False yields each
+                transcript as soon as it is complete; `Transcript.source` is the name of its
+                recording. Several sources are read at a time in both cases. With True, a file may
+                be deleted, and an open file closed, when the next source is taken. With False,
+                sources must not share a file, and must stay open until their transcript has been
+                yielded.
             options: all options in one value.
             **keywords: any field of `Options`, which replaces the field of `options`.
 
@@ -198,7 +199,7 @@ class Transcriber:
 
         Args:
             sources: the recordings, as in `transcribe_many`.
-            ordered: whether one source is read after the other, as in `transcribe_many`.
+            ordered: whether the items keep the order of the recordings, as in `transcribe_many`.
             options: all options in one value.
             **keywords: any field of `Options`, which replaces the field of `options`.
 

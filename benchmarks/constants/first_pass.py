@@ -28,7 +28,7 @@ from whisperbatch.decoding.row_decoder import RowDecoder, RowRequest
 from whisperbatch.decoding.tokenizer import WhisperTokenizer
 from whisperbatch.decoding.words import move_into_speech
 from whisperbatch.features import feature_extractor
-from whisperbatch.language.stage import with_language_scores
+from whisperbatch.language.stage import score_rows
 from whisperbatch.pipeline import chunk_recording
 from whisperbatch.protocols import Hypothesis
 from whisperbatch.recording import RecordingState
@@ -159,9 +159,7 @@ def decode(asr: wb.Transcriber, name: str) -> FirstPass:
     chunks = chunk_recording([samples], options)
     rows = [Row.of(chunk, extractor, state) for chunk in chunks]
     if asr.engine.is_multilingual and rows:
-        rows = [
-            row for row in with_language_scores(asr.engine, rows, options) if isinstance(row, Row)
-        ]
+        rows = [scored for row in rows for scored in score_rows(asr.engine, [row])]
     vocabulary = WhisperTokenizer(asr.engine.tokenizer, multilingual=asr.engine.is_multilingual)
     decoder = RowDecoder(asr.engine, options, vocabulary)
     decoded = decoder.redecode([RowRequest(row, language) for row in rows])

@@ -8,14 +8,14 @@ Only rows whose scores are needed are encoded here. They keep their encoder outp
 is decoded from it. The first rows, which vote for the language, wait for each other.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from whisperbatch.language.decisions import VOTERS, decision_for, needs_scores
 from whisperbatch.language.windows import score_languages
 from whisperbatch.options import LanguageOptions
 from whisperbatch.protocols import Engine
-from whisperbatch.rows import Item, Row, padded
+from whisperbatch.rows import Item, Row, grouped, padded
 
 
 def with_language_scores(engine: Engine, item: Item, options: LanguageOptions) -> Item:
@@ -28,9 +28,21 @@ def with_language_scores(engine: Engine, item: Item, options: LanguageOptions) -
     """
     if not isinstance(item, Row) or not needs_scores(item, options):
         return item
-    encoded = engine.encode(padded([item], item.window))
-    [scores] = score_languages(engine, [item], encoded)
-    return replace(item, language_scores=scores, encoded=engine.split(encoded)[0])
+    [scored] = score_rows(engine, [item])
+    return scored
+
+
+def score_rows(engine: Engine, rows: Sequence[Row]) -> list[Row]:
+    """Return rows with their language scores and encoder output, in order."""
+    scored: dict[int, Row] = {}
+    for group in grouped([row.window for row in rows]):
+        members = [rows[number] for number in group]
+        encoded = engine.encode(padded(members, members[0].window))
+        scores = score_languages(engine, members, encoded)
+        outputs = engine.split(encoded)
+        for number, row, score, output in zip(group, members, scores, outputs, strict=True):
+            scored[number] = replace(row, language_scores=score, encoded=output)
+    return [scored[number] for number in range(len(rows))]
 
 
 def decide_languages(items: Iterable[Item], options: LanguageOptions) -> Iterator[Item]:

@@ -1,17 +1,16 @@
 """Decode stretches as if they were speech: greedily, once, without prompts."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 from whisperbatch.decoding.decoded_row import DecodedRow
 from whisperbatch.decoding.row_decoder import RowDecoder, RowRequest
 from whisperbatch.decoding.tokenizer import WhisperTokenizer
+from whisperbatch.language.stage import score_rows
 from whisperbatch.language.voting import restrict_to
-from whisperbatch.language.windows import score_languages
 from whisperbatch.options import Options
 from whisperbatch.protocols import Engine, FeatureExtractor
 from whisperbatch.recording import RecordingState
-from whisperbatch.rows import Row, padded
+from whisperbatch.rows import Row
 from whisperbatch.types import Chunk
 
 
@@ -46,11 +45,11 @@ class StretchDecoder:
         rows: Sequence[Row] = [Row.of(chunk, self._extractor, state) for chunk in chunks]
         if language:
             return self._decode.redecode([RowRequest(row, language) for row in rows])
-        return self._decode.redecode([self._in_own_language(row) for row in rows])
+        scored = score_rows(self._engine, rows)
+        return self._decode.redecode([RowRequest(row, self._most_probable(row)) for row in scored])
 
-    def _in_own_language(self, row: Row) -> RowRequest:
-        encoded = self._engine.encode(padded([row], row.window))
-        [scores] = score_languages(self._engine, [row], encoded)
-        probabilities = restrict_to(scores.probabilities, self._options.languages)
-        scored = replace(row, encoded=self._engine.split(encoded)[0])
-        return RowRequest(scored, max(probabilities, key=lambda code: probabilities[code]))
+    def _most_probable(self, row: Row) -> str:
+        if row.language_scores is None:
+            raise ValueError("every row of a stretch needs its language scores")
+        scores = restrict_to(row.language_scores.probabilities, self._options.languages)
+        return max(scores, key=lambda code: scores[code])

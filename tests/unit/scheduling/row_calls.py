@@ -8,6 +8,7 @@ with scheduler.running(flow):
 
 import threading
 from collections.abc import Callable, Hashable, Iterable
+from itertools import count
 from typing import Any, Generic, TypeVar
 
 import numpy as np
@@ -121,21 +122,22 @@ class CountedScheduler(Scheduler):
     def __init__(self, engine: GatedEngine) -> None:
         super().__init__(engine)
         self._gated = engine
+        self._starts = count()
         self._queue = self._counted = CountedQueue()
 
-    def wait_for_rows(self, count: int) -> None:
-        """Wait until `count` further rows are in the queue."""
-        for _ in range(count):
+    def wait_for_rows(self, rows: int) -> None:
+        """Wait until `rows` further rows are in the queue."""
+        for _ in range(rows):
             assert self._counted.added.acquire(timeout=TIMEOUT)
 
     def start(
         self, flow: Flow, *rows: float, max_rows: int = 8, key: Hashable = "key"
     ) -> Caller[list[float]]:
-        """Start a thread that computes rows with these levels; the rows are in the queue."""
+        """Start a thread that computes rows with these levels; its rows come after all others."""
         group = object()
         calls = [
-            row_call(flow, index, key, level=level, max_rows=max_rows, group=group)
-            for index, level in enumerate(rows)
+            row_call(flow, next(self._starts), key, level=level, max_rows=max_rows, group=group)
+            for level in rows
         ]
         caller = Caller(lambda: levels(self.compute(calls)))
         self.wait_for_rows(len(rows))

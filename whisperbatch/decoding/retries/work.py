@@ -71,8 +71,11 @@ def first_limit(chunk: Chunk, hypotheses: int) -> int:
 def report_limit(decoded: DecodedRow) -> None:
     """Log that the retries of a chunk were stopped: as a warning once for each recording."""
     recording = decoded.row.recording
+    with recording.changed:
+        is_first = not recording.limited_chunks
+        recording.limited_chunks += 1
     log.log(
-        logging.INFO if recording.limited_chunks else logging.WARNING,
+        logging.WARNING if is_first else logging.INFO,
         "recording %d, %.2f s to %.2f s: no more retries, because they reached the limit of work "
         "for a chunk; the best text so far is used. Options that make every text fail, or ask for "
         "very many beams or samples, cause this",
@@ -80,4 +83,3 @@ def report_limit(decoded: DecodedRow) -> None:
         to_seconds(decoded.chunk.start),
         to_seconds(decoded.chunk.end),
     )
-    recording.limited_chunks += 1
