@@ -1,7 +1,7 @@
 """Row decoder: encodes rows, decodes them after their prompts, and aligns their words."""
 
 import zlib
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from whisperbatch.decoding.audit import max_tokens_for
@@ -35,6 +35,25 @@ class RowRequest:
     context: Context = NO_CONTEXT
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Redecoding:
+    """Rows to decode again.
+
+    Attributes:
+        requests: the rows, of any encoder window and prompt length.
+        search: the search.
+        temperature: above 0, hypotheses are sampled.
+    """
+
+    requests: Sequence[RowRequest]
+    search: SearchOptions
+    temperature: float = 0.0
+
+
+DecodeCall = tuple[Encoded, Sequence[DecodeRequest], SearchOptions]
+"""The arguments of `Engine.decode`."""
+
+
 class RowDecoder:
     """Decodes rows. The result for a row does not depend on the other rows of its batch.
 
@@ -48,6 +67,10 @@ class RowDecoder:
         self._engine = engine
         self._options = options
         self._vocabulary = vocabulary
+        # a shared engine computes several calls of a thread at the same time
+        self._decode_calls: Callable[[Iterable[DecodeCall]], Iterable[list[Decoded]]] = getattr(
+            engine, "decode_all", lambda calls: (engine.decode(*call) for call in calls)
+        )
 
     def encode(self, rows: Sequence[Row]) -> Encoded:
         """Return the encoder output of rows with the same encoder window.
@@ -87,17 +110,33 @@ class RowDecoder:
             temperature: above 0, hypotheses are sampled.
         """
         search = search or self._options.search
-        decoded_rows: dict[int, DecodedRow] = {}
-        size = self._max_rows(self._options.best_of if temperature else search.beam_size)
-        for group in grouped([retry_key(request) for request in requests]):
-            for start in range(0, len(group), size):
-                indices = group[start : start + size]
-                batch = [requests[index] for index in indices]
-                encoded = self.encode([request.row for request in batch])
-                limited_search = limited(search, max_tokens_for(batch[0].row.chunk))
-                results = self(encoded, batch, limited_search, temperature)
-                decoded_rows |= dict(zip(indices, results, strict=True))
-        return [decoded_rows[index] for index in range(len(requests))]
+        [decoded_rows] = self.redecode_all([Redecoding(requests, search, temperature)])
+        return decoded_rows
+
+    def redecode_all(self, tasks: Sequence[Redecoding]) -> list[list[DecodedRow]]:
+        """Do several tasks of `redecode` at the same time, if the engine computes rows together."""
+        parts = [
+            (number, indices)
+            for number, task in enumerate(tasks)
+            for group in grouped([retry_key(request) for request in task.requests])
+            for indices in divided(group, self._max_rows(task))
+        ]
+        results: list[dict[int, DecodedRow]] = [{} for _ in tasks]
+        calls = (self._call(tasks[number], indices) for number, indices in parts)
+        for (number, indices), decoded in zip(parts, self._decode_calls(calls), strict=True):
+            task = tasks[number]
+            for index, row in zip(indices, decoded, strict=True):
+                request = task.requests[index]
+                results[number][index] = self._decoded_row(request, row, task.temperature)
+        return [[rows[index] for index in range(len(rows))] for rows in results]
+
+    def _call(self, task: Redecoding, indices: Sequence[int]) -> DecodeCall:
+        requests = [task.requests[index] for index in indices]
+        return (
+            self.encode([request.row for request in requests]),
+            [self._engine_request(request, task.temperature) for request in requests],
+            limited(task.search, max_tokens_for(requests[0].row.chunk)),
+        )
 
     def __call__(
         self,
@@ -124,9 +163,10 @@ class RowDecoder:
             for request, row in zip(requests, decoded, strict=True)
         ]
 
-    def _max_rows(self, hypotheses: int) -> int:
-        """Return the maximum number of rows of a call with this many hypotheses for each row."""
+    def _max_rows(self, task: Redecoding) -> int:
+        """Return the maximum number of rows of a call."""
         options = self._options
+        hypotheses = options.best_of if task.temperature else task.search.beam_size
         first = options.best_of if options.temperatures[0] else options.beam_size
         return max(1, options.batch_size * min(first, hypotheses) // hypotheses)
 
@@ -200,6 +240,11 @@ class RowDecoder:
             )
             timed_texts.append(replace(timed_text, words=tuple(words)))
         return tuple(timed_texts)
+
+
+def divided(indices: Sequence[int], size: int) -> list[Sequence[int]]:
+    """Divide a list into parts of at most `size` items."""
+    return [indices[start : start + size] for start in range(0, len(indices), size)]
 
 
 def limited(search: SearchOptions, max_tokens: int) -> SearchOptions:

@@ -1,9 +1,10 @@
 """An engine whose rows share calls with the rows of all other threads."""
 
 import threading
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any, Final
 
 import numpy as np
@@ -101,30 +102,36 @@ class SharedEngine:
         rows = _items(encoded)
         for row in rows:
             row.stored = True
-        keys = [(row.frames,) for row in rows]
-        return self._compute("detect_language", rows, keys, [None] * len(rows))
+        return self._compute("detect_language", rows, [None] * len(rows))
 
     def decode(
         self, encoded: Encoded, requests: Sequence[DecodeRequest], options: SearchOptions
     ) -> list[Decoded]:
         """See `protocols.Engine`."""
-        rows = _items(encoded)
-        keys = [
-            (row.frames, self._decode_key(request), options)
-            for row, request in zip(rows, requests, strict=True)
+        [decoded] = self.decode_all([(encoded, requests, options)])
+        return decoded
+
+    def decode_all(
+        self, calls: Iterable[tuple[Encoded, Sequence[DecodeRequest], SearchOptions]]
+    ) -> list[list[Decoded]]:
+        """Decode the rows of several calls of `decode`, and wait for all of them once."""
+        waiting = [
+            self._row_calls(
+                "decode",
+                _items(encoded),
+                requests,
+                keys=[(self._decode_key(request), options) for request in requests],
+                arguments=(options,),
+                max_rows=self._max_rows(requests[0], options),
+            )
+            for encoded, requests, options in calls
         ]
-        sampling = requests[0].sampling
-        hypotheses = sampling.best_of if sampling else options.beam_size
-        max_rows = self._batch_size * min(self._hypotheses, hypotheses) // hypotheses
-        return self._compute(
-            "decode", rows, keys, requests, arguments=(options,), max_rows=max(max_rows, 1)
-        )
+        results = iter(self._scheduler.compute([call for calls in waiting for call in calls]))
+        return [list(islice(results, len(calls))) for calls in waiting]
 
     def align(self, encoded: Encoded, texts: Sequence[AlignRequest]) -> list[Alignment]:
         """See `protocols.Engine`."""
-        rows = _items(encoded)
-        keys = [(row.frames,) for row in rows]
-        return self._compute("align", rows, keys, texts)
+        return self._compute("align", _items(encoded), texts)
 
     def close(self) -> None:
         """Do nothing: the engine belongs to the Transcriber."""
@@ -140,35 +147,41 @@ class SharedEngine:
             sampling and (sampling.temperature, sampling.best_of),
         )
 
+    def _max_rows(self, request: DecodeRequest, options: SearchOptions) -> int:
+        hypotheses = request.sampling.best_of if request.sampling else options.beam_size
+        return max(self._batch_size * min(self._hypotheses, hypotheses) // hypotheses, 1)
+
     def _compute(
+        self, method: str, rows: Sequence[SharedRow], requests: Sequence[Any]
+    ) -> list[Any]:
+        return self._scheduler.compute(self._row_calls(method, rows, requests))
+
+    def _row_calls(
         self,
         method: str,
         rows: Sequence[SharedRow],
-        keys: Sequence[Hashable],
         requests: Sequence[Any],
         *,
+        keys: Sequence[Hashable] | None = None,
         arguments: tuple[Any, ...] = (),
         max_rows: int | None = None,
-    ) -> list[Any]:
-        limit = max_rows or self._batch_size
+    ) -> list[RowCall]:
         group = object()
         position = getattr(self._thread, "position", FIRST)
-        return self._scheduler.compute(
-            [
-                RowCall(
-                    method,
-                    (method, key),
-                    row,
-                    request,
-                    arguments,
-                    self._flow,
-                    group,
-                    position,
-                    limit,
-                )
-                for row, key, request in zip(rows, keys, requests, strict=True)
-            ]
-        )
+        return [
+            RowCall(
+                method,
+                (method, row.frames, key),
+                row,
+                request,
+                arguments,
+                self._flow,
+                group,
+                position,
+                max_rows or self._batch_size,
+            )
+            for row, request, key in zip(rows, requests, keys or [None] * len(rows), strict=True)
+        ]
 
 
 def _items(encoded: Encoded) -> tuple[SharedRow, ...]:

@@ -87,10 +87,14 @@ class Caller(Generic[T]):
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
 
-    def result(self) -> T:
-        """Wait for the result of the function, or raise its error."""
+    def wait(self) -> None:
+        """Wait until the function has returned or raised an error."""
         self._thread.join(TIMEOUT)
         assert not self._thread.is_alive(), "the thread still waits"
+
+    def result(self) -> T:
+        """Wait for the result of the function, or raise its error."""
+        self.wait()
         if self._error:
             raise self._error
         return self._values[0]

@@ -249,6 +249,32 @@ def test_rows_of_other_flows_count_for_a_fuller_call() -> None:
     assert rare.passed_over == 1
 
 
+@pytest.mark.parametrize(("rows", "expected"), [(1, 2), (2, 4), (5, 8), (7, 8)])
+def test_flows_with_many_rows_get_at_most_half_of_a_call_that_another_flow_leads(
+    rows: int, expected: int
+) -> None:
+    queue, long, short = CallQueue(), Flow(virtual_time=99.0), Flow()
+    queue.add(row_call(long, start, max_rows=8) for start in range(8))
+    queue.add(row_call(short, start, max_rows=8) for start in range(rows))
+    taken = queue.take()
+    assert [call.flow for call in taken] == [short] * rows + [long] * (expected - rows)
+
+
+def test_flows_with_few_rows_fill_a_call_that_one_of_them_leads() -> None:
+    queue, flows = CallQueue(), [Flow() for _ in range(6)]
+    for flow in flows:
+        queue.add(row_call(flow, start, max_rows=8) for start in range(7))
+    assert Counter(call.flow for call in queue.take()) == Counter(flows[:2]) + Counter(flows)
+
+
+def test_only_the_rows_that_may_be_in_the_call_count_for_a_fuller_call() -> None:
+    queue, flow, long = CallQueue(), experienced(), Flow(virtual_time=1.0)
+    queue.add(row_call(flow, start, "rare") for start in range(2))
+    queue.add([row_call(flow, 2, "common")])
+    queue.add(row_call(long, start, "common") for start in range(9))
+    assert starts(queue.take()) == [0, 1]  # a call with the other key has two rows, too
+
+
 def test_removed_rows_are_not_computed_and_others_are() -> None:
     queue, one, other = CallQueue(), Flow(), Flow()
     rows = [row_call(one, start) for start in range(3)]

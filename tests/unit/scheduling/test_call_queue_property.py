@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from tests.unit.scheduling.row_calls import row_call
@@ -34,15 +34,13 @@ class CheckedQueue:
         self.waiting = [call for call in self.waiting if call.flow is not flow]
 
     def take(self, limit: int | None) -> None:
-        flows = {call.flow for call in self.waiting}
-        times = {flow: flow.virtual_time for flow in flows}
-        rows = {flow: flow.rows for flow in flows}
+        times = {call.flow: call.flow.virtual_time for call in self.waiting}
+        rows = {flow: flow.rows for flow in times}
         taken = self._queue.take(limit)
         flow = taken[0].flow
         assert times[flow] == min(times.values())  # the flow that has had least
         self._check_rows(taken, limit)
-        of_flow = [call for call in self.waiting if call.flow is flow]
-        leader = min(of_flow, key=lambda call: call.position)
+        leader = min(self._of(flow), key=lambda call: call.position)
         if leader.key != taken[0].key:
             self._passed_over[leader] += 1
             allowed = min(MAX_PASSED_OVER, rows[flow] // leader.max_rows)
@@ -55,22 +53,36 @@ class CheckedQueue:
         """Check that the rows of a call can share it, and that no further row fits."""
         assert len(taken) == len(set(taken))
         assert set(taken) <= set(self.waiting)
-        [key] = {call.key for call in taken}
+        assert len({call.key for call in taken}) == 1
         most = min(call.max_rows for call in taken)
-        assert len(taken) <= (most if limit is None else min(most, limit))
-        matching = [call for call in self.waiting if call.key == key]
+        assert len(taken) <= min(most, limit or most)
+        matching = [call for call in self.waiting if call.key == taken[0].key]
         if len({call.max_rows for call in matching}) == 1:
-            assert len(taken) == min(most, limit or most, len(matching))
+            assert len(taken) == self._rows(taken[0], limit)
         for flow in {call.flow for call in taken}:
             of_flow = [call.position for call in taken if call.flow is flow]
             others = [c.position for c in matching if c.flow is flow and c not in taken]
             assert of_flow == sorted(of_flow)
             assert not others or max(of_flow) <= min(others)
 
+    def _of(self, flow: Flow) -> list[RowCall]:
+        return [call for call in self.waiting if call.flow is flow]
+
+    def _is_large(self, flow: Flow) -> bool:
+        first = min(self._of(flow), key=lambda call: call.position)
+        return len(self._of(flow)) >= first.max_rows
+
+    def _rows(self, leader: RowCall, limit: int | None) -> int:
+        """Return the number of rows of a call with the key of this row, whose flow leads."""
+        matching = [call for call in self.waiting if call.key == leader.key]
+        most = min(leader.max_rows, limit or leader.max_rows)
+        if not self._is_large(leader.flow):
+            most = min(most, 2 * sum(not self._is_large(call.flow) for call in matching))
+        return min(most, len(matching))
+
     def _filled(self, call: RowCall, limit: int | None) -> float:
         """Return how full a call with the key of this row would be."""
-        count = sum(other.key == call.key for other in self.waiting)
-        return min(count / min(call.max_rows, limit or call.max_rows), 1.0)
+        return self._rows(call, limit) / min(call.max_rows, limit or call.max_rows)
 
 
 flow_numbers = st.integers(0, 2)
@@ -87,7 +99,7 @@ steps = st.lists(
 flows = st.builds(Flow, st.sampled_from([0.5, 1.0, 3.0]), rows=st.sampled_from([0, 16]))
 
 
-@settings(max_examples=300)
+@settings(max_examples=300, phases=[Phase.generate])
 @given(steps, st.tuples(flows, flows, flows), st.lists(st.integers(2, 5), min_size=3, max_size=3))
 def test_every_row_is_taken_once_in_calls_that_respect_all_limits(
     steps: list[Any], flows: Sequence[Flow], limits: Sequence[int]

@@ -160,6 +160,29 @@ def test_a_stop_ends_all_waits() -> None:
     assert not limit.acquire(9, 1)
 
 
+def test_a_wait_ends_when_its_condition_is_false() -> None:
+    limit, conditions = ObservedLimit(10), {"waits": True}
+    limit.wait_while(lambda: False)
+    caller = Caller(lambda: limit.wait_while(lambda: conditions["waits"]))
+    limit.wait_for_wait()
+    limit.notify()
+    limit.wait_for_wait()  # the condition is true
+    conditions["waits"] = False
+    limit.notify()
+    caller.result()
+
+
+def test_a_wait_ends_after_its_time_or_with_the_run() -> None:
+    limit = ObservedLimit(10)
+    limit.wait_while(lambda: True, 0.01)
+    limit.wait_for_wait()
+    caller = Caller(lambda: limit.wait_while(lambda: True))
+    limit.wait_for_wait()
+    limit.stop()
+    caller.result()
+    limit.wait_while(lambda: True)
+
+
 @contextmanager
 def notified(limit: ObservedLimit) -> Iterator[None]:
     """Check that a thread that waits for a change is notified."""

@@ -29,7 +29,7 @@ from whisperbatch.decoding.retries.remedies import (
     splits_after,
 )
 from whisperbatch.decoding.retries.work import RetryBudget, report_limit, request_work
-from whisperbatch.decoding.row_decoder import RowDecoder, RowRequest
+from whisperbatch.decoding.row_decoder import Redecoding, RowDecoder, RowRequest
 from whisperbatch.options import Options, SearchOptions
 from whisperbatch.protocols import FeatureExtractor
 from whisperbatch.rows import Row
@@ -165,10 +165,11 @@ class Retry:
 
     def _decode(self, tries: Sequence[_Try]) -> None:
         """Decode the requests of a round."""
-        for attempt in tries:
-            attempt.decoded = self._row_decoder.redecode(
-                attempt.requests, attempt.search, attempt.step[1]
-            )
+        results = self._row_decoder.redecode_all(
+            [Redecoding(attempt.requests, attempt.search, attempt.step[1]) for attempt in tries]
+        )
+        for attempt, decoded in zip(tries, results, strict=True):
+            attempt.decoded = decoded
 
     def _work(self, chunks: Sequence[Chunk], step: Step) -> int:
         """Return the work of a remedy on a chunk or on its parts."""
