@@ -55,10 +55,17 @@ class Submission:
         Args:
             timeout: maximum time to wait, in seconds; None for no limit.
 
+        Returns:
+            The transcript; it has no segments if the recording has no speech.
+
         Raises:
             TimeoutError: the recording has not ended within `timeout`.
             ClosedError: the recording was cancelled, or the Transcriber was closed.
-            WhisperBatchError: the recording failed, as in `Transcriber.transcribe`.
+            AudioError: the recording cannot be read.
+            EngineError: the engine failed on rows of this recording.
+            MissingExtraError: the package that an option needs is not installed.
+            OptionError: an option does not fit the recording.
+            InternalError: an unexpected exception, which is a bug.
         """
         with self._changed:
             self._changed.wait_for(lambda: self._result is not None, timeout)

@@ -160,12 +160,10 @@ class Transcriber:
                 from the iterable when it is to be read.
             on_error: "raise" stops at the first recording that fails; "yield" yields its error
                 instead of a transcript, and continues.
-            ordered: True yields transcripts in the order of the sources. False yields each
-                transcript as soon as it is complete; `Transcript.source` is the name of its
-                recording. Several sources are read at a time in both cases. With True, a file may
-                be deleted, and an open file closed, when the next source is taken. With False,
-                sources must not share a file, and must stay open until their transcript has been
-                yielded.
+            ordered: True yields transcripts in the order of the sources; a file may be deleted, and
+                an open file closed, when the next source is taken. False yields each transcript as
+                soon as it is complete (`Transcript.source` names its recording); sources must not
+                share a file, and must stay open until their transcript has been yielded.
             options: all options in one value.
             **keywords: any field of `Options`, which replaces the field of `options`.
 
@@ -229,10 +227,9 @@ class Transcriber:
     ) -> Submission:
         """Transcribe a recording in the background, together with other recordings.
 
-        Recordings can be submitted at any time, from any thread or event loop. Their chunks share
-        the calls of the engine, and each recording gets its share, so that a short recording does
-        not wait for the end of a long one. The transcript is the same as that of `transcribe`. At
-        most 64 submitted recordings are active at a time; the others wait.
+        Recordings can be submitted at any time, from any thread or event loop. Each gets its share
+        of the engine, so that a short recording does not wait for the end of a long one. At most
+        64 submitted recordings are active at a time; the others wait.
 
         Args:
             source: a recording, as in `transcribe`, but no open reader. The recording is opened
@@ -247,8 +244,7 @@ class Transcriber:
             transcript, and call `cancel()` to stop the work.
 
         Raises:
-            OptionError: an option is unknown or wrong, or has no effect; or `weight` is not a
-                number in this range.
+            OptionError: an option or `weight` is unknown or wrong, or has no effect.
             ClosedError: the Transcriber is closed.
             MissingExtraError: the package that an option needs is not installed.
         """

@@ -60,8 +60,10 @@ ALLOWED: Final = {
         "runs",
         "scheduling",
         "streams",
+        "submissions",
         "types",
     },
+    "submissions": {*("boundary", "errors", "prefetch", "runs", "streams", "types")},
     "loading": {"engines", "options", "transcriber"},
     "api": {
         *("audio", "boundary", "engines", "errors", "loading", "options"),

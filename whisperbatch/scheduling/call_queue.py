@@ -55,7 +55,7 @@ class CallQueue:
         """
         flow = min(self._waiting, key=_virtual_time)
         self._clock = max(self._clock, flow.virtual_time)
-        return self._fill(flow, self._choose_key(flow), self._waiting, max_rows)
+        return self._fill(flow, self._choose_key(flow, max_rows), self._waiting, max_rows)
 
     def take_urgent(self, calls: Iterable[RowCall], max_rows: int | None = None) -> list[RowCall]:
         """Remove and return rows that come before the rows of a call that is being prepared.
@@ -76,7 +76,7 @@ class CallQueue:
         flow = min(others, key=_virtual_time)
         return self._fill(flow, others[flow][0].key, others, max_rows)
 
-    def _choose_key(self, flow: Flow) -> Hashable:
+    def _choose_key(self, flow: Flow, max_rows: int | None) -> Hashable:
         """Return the key of the next call, which has rows of `flow`."""
         calls = self._waiting[flow]
         leader = calls[0]
@@ -84,9 +84,20 @@ class CallQueue:
         patience = min(MAX_PASSED_OVER, flow.rows // leader.max_rows)
         if leader.passed_over >= patience:
             return leader.key
-        counts = Counter(call.key for waiting in self._waiting.values() for call in waiting)
-        fullest = max(calls, key=lambda call: _filled(counts, call))  # the first of the fullest
-        if _filled(counts, fullest) > _filled(counts, leader):
+        small, large = Counter[Hashable](), Counter[Hashable]()
+        for waiting in self._waiting.values():
+            (large if _is_large(waiting) else small).update(call.key for call in waiting)
+        is_large = _is_large(calls)
+
+        def filled(call: RowCall) -> float:
+            """Return how full a call with the key of this row would be, from 0 to 1."""
+            few, many = small[call.key], large[call.key]
+            rows = few + (many if is_large else min(few, many))
+            limit = min(call.max_rows, max_rows or call.max_rows)
+            return min(rows / limit, 1.0)
+
+        fullest = max(calls, key=filled)  # the first of the fullest
+        if filled(fullest) > filled(leader):
             leader.passed_over += 1
             return fullest.key
         return leader.key
@@ -150,8 +161,3 @@ def _is_large(calls: Sequence[RowCall]) -> bool:
 
 def _virtual_time(flow: Flow) -> float:
     return flow.virtual_time
-
-
-def _filled(counts: Counter[Hashable], call: RowCall) -> float:
-    """Return how full a call with the key of this row would be, from 0 to 1."""
-    return min(counts[call.key] / call.max_rows, 1.0)
