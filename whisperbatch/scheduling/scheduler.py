@@ -88,7 +88,7 @@ class Scheduler:
                 if call.flow.closed:
                     raise ClosedError("the run has ended")
             self._queue.add(calls)
-            self._changed.notify()
+            self._changed.notify_all()
         waiting = {call.result for call in calls}
         while waiting := wait(waiting, CHECK_INTERVAL).not_done:
             if not threading.main_thread().is_alive():

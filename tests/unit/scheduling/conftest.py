@@ -9,4 +9,4 @@ from whisperbatch.scheduling import scheduler
 @pytest.fixture
 def rare_checks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let the threads look for work only when they are notified: looking must not be necessary."""
-    monkeypatch.setattr(scheduler, "CHECK_INTERVAL", 10 * TIMEOUT)
+    monkeypatch.setattr(scheduler, "CHECK_INTERVAL", 2 * TIMEOUT)

@@ -7,7 +7,8 @@ with scheduler.running(flow):
 """
 
 import threading
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable, Iterator
+from contextlib import ExitStack, contextmanager
 from itertools import count
 from typing import Any, Generic, TypeVar
 
@@ -15,6 +16,7 @@ import numpy as np
 
 from tests.unit.counting_source import TIMEOUT
 from tests.unit.fakes import EncodedRow, FakeEngine
+from whisperbatch.prefetch import Workers
 from whisperbatch.scheduling.call_queue import CallQueue
 from whisperbatch.scheduling.row_calls import Flow, RowCall, SharedRow
 from whisperbatch.scheduling.scheduler import Scheduler
@@ -106,6 +108,23 @@ class Caller(Generic[T]):
             self._error = error
 
 
+class CountedCondition(threading.Condition):
+    """A condition whose test can wait until threads wait for it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._waits = threading.Semaphore(0)
+
+    def wait(self, timeout: float | None = None) -> bool:
+        self._waits.release()  # the lock is held: a thread that gets the lock next sees the wait
+        return super().wait(timeout)
+
+    def wait_for_waits(self, count: int) -> None:
+        """Wait until threads have begun to wait so many further times."""
+        for _ in range(count):
+            assert self._waits.acquire(timeout=TIMEOUT)
+
+
 class CountedQueue(CallQueue):
     """A queue that counts the added rows."""
 
@@ -128,6 +147,22 @@ class CountedScheduler(Scheduler):
         self._gated = engine
         self._starts = count()
         self._queue = self._counted = CountedQueue()
+        self._changed = self._condition = CountedCondition()
+        self._workers = Workers(self._changed, self._next_task, engine.workers)
+
+    @contextmanager
+    def running(self, flow: Flow) -> Iterator[None]:
+        """Run the threads; the test fails if they do not end."""
+        with ExitStack() as stack:
+            stack.enter_context(super().running(flow))
+            try:
+                yield
+            finally:
+                Caller(stack.pop_all().close).result()
+
+    def wait_for_idle(self) -> None:
+        """Wait until all threads of the scheduler wait for their first rows."""
+        self._condition.wait_for_waits(self.engine.workers)
 
     def wait_for_rows(self, rows: int) -> None:
         """Wait until `rows` further rows are in the queue."""

@@ -12,22 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.unit.counting_source import TIMEOUT
-from tests.unit.scheduling.row_calls import Caller
+from tests.unit.scheduling.row_calls import Caller, CountedCondition
 from whisperbatch.scheduling import ReadingLimit, reading_limit
 
 pytestmark = pytest.mark.usefixtures("no_threads_added")
-
-
-class Condition(threading.Condition):
-    """A condition that counts the waits of all threads."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.waits = threading.Semaphore(0)
-
-    def wait(self, timeout: float | None = None) -> bool:
-        self.waits.release()  # the lock is held: a thread that gets the lock next sees the wait
-        return super().wait(timeout)
 
 
 class ObservedLimit(ReadingLimit):
@@ -35,11 +23,15 @@ class ObservedLimit(ReadingLimit):
 
     def __init__(self, limit: int) -> None:
         super().__init__(limit)
-        self.changed = self._condition = Condition()
+        self.changed = self._condition = CountedCondition()
 
     def wait_for_wait(self) -> None:
         """Wait until a thread waits: for the first time, or again after a notification."""
-        assert self._condition.waits.acquire(timeout=TIMEOUT)
+        self._condition.wait_for_waits(1)
+
+    def admit(self, recording: int, samples: int) -> bool:
+        """Acquire a chunk; the test fails if the chunk is not admitted at once."""
+        return Caller(lambda: self.acquire(recording, samples)).result()
 
     def waiting(self, recording: int, samples: int) -> Caller[bool]:
         """Start a thread that acquires a chunk, and wait until it waits."""
@@ -49,21 +41,21 @@ class ObservedLimit(ReadingLimit):
 
 
 def test_the_first_chunk_of_each_recording_is_admitted() -> None:
-    limit = ReadingLimit(10)
-    assert all(limit.acquire(recording, 100) for recording in range(5))
+    limit = ObservedLimit(10)
+    assert all(limit.admit(recording, 100) for recording in range(5))
 
 
 def test_the_next_chunk_of_a_recording_without_undecoded_audio_is_admitted() -> None:
-    limit = ReadingLimit(10)
+    limit = ObservedLimit(10)
     for recording in range(2):
-        assert limit.acquire(recording, 100)
+        assert limit.admit(recording, 100)
     limit.release(1, 100)
-    assert limit.acquire(1, 100)
+    assert limit.admit(1, 100)
 
 
 def test_chunks_are_admitted_up_to_the_limit() -> None:
     limit = ObservedLimit(10)
-    assert [limit.acquire(0, 4), limit.acquire(1, 4), limit.acquire(0, 2)] == [True] * 3
+    assert [limit.admit(0, 4), limit.admit(1, 4), limit.admit(0, 2)] == [True] * 3
     caller = limit.waiting(1, 1)
     limit.release(0, 1)
     assert caller.result()
@@ -71,8 +63,8 @@ def test_chunks_are_admitted_up_to_the_limit() -> None:
 
 def test_a_chunk_waits_until_there_is_room_for_all_of_it() -> None:
     limit = ObservedLimit(10)
-    limit.acquire(0, 5)
-    limit.acquire(1, 5)
+    limit.admit(0, 5)
+    limit.admit(1, 5)
     caller = limit.waiting(1, 3)
     limit.release(0, 2)
     limit.wait_for_wait()  # 2 samples are not enough
@@ -82,8 +74,8 @@ def test_a_chunk_waits_until_there_is_room_for_all_of_it() -> None:
 
 def test_a_chunk_that_is_longer_than_the_limit_waits_only_for_its_own_recording() -> None:
     limit = ObservedLimit(10)
-    limit.acquire(0, 5)
-    limit.acquire(1, 5)
+    limit.admit(0, 5)
+    limit.admit(1, 5)
     caller = limit.waiting(1, 50)
     limit.release(1, 5)
     assert caller.result()
@@ -93,7 +85,7 @@ def test_the_earliest_recording_is_first() -> None:
     limit = ObservedLimit(10)
     admitted: SimpleQueue[int] = SimpleQueue()
     for recording, samples in enumerate((4, 2, 2, 2)):
-        limit.acquire(recording, samples)
+        limit.admit(recording, samples)
 
     def acquire(recording: int) -> None:
         limit.acquire(recording, 2)
@@ -114,8 +106,8 @@ def test_the_earliest_recording_is_first() -> None:
 
 def test_a_later_recording_with_a_shorter_chunk_does_not_overtake() -> None:
     limit = ObservedLimit(10)
-    limit.acquire(0, 5)
-    limit.acquire(1, 5)
+    limit.admit(0, 5)
+    limit.admit(1, 5)
     earlier = limit.waiting(0, 4)
     later = limit.waiting(1, 1)
     limit.release(1, 2)
@@ -127,11 +119,22 @@ def test_a_later_recording_with_a_shorter_chunk_does_not_overtake() -> None:
     assert later.result()
 
 
+def test_the_next_recording_follows_as_soon_as_the_earliest_is_admitted() -> None:
+    limit = ObservedLimit(10)
+    limit.admit(0, 5)
+    limit.admit(1, 5)
+    later = limit.waiting(1, 1)  # it is notified first
+    earlier = limit.waiting(0, 1)
+    limit.release(0, 2)
+    assert earlier.result()
+    assert later.result()
+
+
 def test_the_end_of_a_recording_releases_all_of_its_chunks() -> None:
     limit = ObservedLimit(10)
-    limit.acquire(0, 3)
-    limit.acquire(0, 3)
-    limit.acquire(1, 4)
+    limit.admit(0, 3)
+    limit.admit(0, 3)
+    limit.admit(1, 4)
     caller = limit.waiting(1, 6)
     limit.end(0)
     assert caller.result()
@@ -139,11 +142,11 @@ def test_the_end_of_a_recording_releases_all_of_its_chunks() -> None:
 
 def test_chunks_that_are_decoded_after_the_end_are_not_subtracted_again() -> None:
     limit = ObservedLimit(10)
-    limit.acquire(0, 5)
-    limit.acquire(1, 5)
+    limit.admit(0, 5)
+    limit.admit(1, 5)
     limit.end(0)
     limit.release(0, 5)
-    assert limit.acquire(1, 5)
+    assert limit.admit(1, 5)
     caller = limit.waiting(1, 1)
     limit.stop()
     assert not caller.result()
@@ -152,12 +155,12 @@ def test_chunks_that_are_decoded_after_the_end_are_not_subtracted_again() -> Non
 def test_a_stop_ends_all_waits() -> None:
     limit = ObservedLimit(10)
     for recording in range(3):
-        limit.acquire(recording, 5)
+        limit.admit(recording, 5)
     callers = [limit.waiting(recording, 5) for recording in range(3)]
     limit.stop()
     assert [caller.result() for caller in callers] == [False] * 3
-    assert not limit.acquire(0, 1)
-    assert not limit.acquire(9, 1)
+    assert not limit.admit(0, 1)
+    assert not limit.admit(9, 1)
 
 
 def test_a_wait_ends_when_its_condition_is_false() -> None:
@@ -249,9 +252,9 @@ def test_a_slow_recording_does_not_keep_others_from_beginning(clock: SimpleNames
 
 def test_no_recording_begins_while_the_limit_is_reached(clock: SimpleNamespace) -> None:
     limit = ObservedLimit(10)
-    limit.acquire(0, 9)
+    limit.admit(0, 9)
     assert limit.may_begin()
-    limit.acquire(0, 1)
+    limit.admit(0, 1)
     assert not limit.may_begin()
     with notified(limit):
         limit.release(0, 1)
@@ -260,7 +263,7 @@ def test_no_recording_begins_while_the_limit_is_reached(clock: SimpleNamespace) 
 
 def test_no_recording_begins_while_a_chunk_waits(clock: SimpleNamespace) -> None:
     limit = ObservedLimit(10)
-    limit.acquire(0, 8)
+    limit.admit(0, 8)
     caller = limit.waiting(0, 4)
     assert not limit.may_begin()
     limit.release(0, 2)

@@ -8,7 +8,7 @@ from contextlib import ExitStack
 
 import pytest
 
-from tests.unit.counting_source import TIMEOUT
+from tests.unit.counting_source import TIMEOUT, wait_until
 from tests.unit.fakes import EncodedRow, worker_threads
 from tests.unit.scheduling.row_calls import (
     CountedScheduler,
@@ -18,7 +18,7 @@ from tests.unit.scheduling.row_calls import (
     row_call,
 )
 from whisperbatch.errors import ClosedError, EngineError
-from whisperbatch.scheduling import Flow
+from whisperbatch.scheduling import Flow, Scheduler
 
 pytestmark = pytest.mark.usefixtures("no_threads_left", "rare_checks")
 
@@ -142,6 +142,7 @@ def test_two_workers_compute_the_rows_of_two_threads_at_the_same_time() -> None:
     engine, flow = GatedEngine(workers=2), Flow()
     scheduler = CountedScheduler(engine)
     with scheduler.running(flow):
+        scheduler.wait_for_idle()
         callers = [scheduler.start(flow, 1.0, max_rows=1), scheduler.start(flow, 2.0)]
         engine.wait_for_call()
         engine.wait_for_call()
@@ -153,6 +154,7 @@ def test_two_workers_compute_two_calls_of_one_thread_at_the_same_time() -> None:
     engine, flow = GatedEngine(workers=2), Flow()
     scheduler = CountedScheduler(engine)
     with scheduler.running(flow):
+        scheduler.wait_for_idle()
         caller = scheduler.start(flow, 1.0, 2.0, max_rows=1)
         engine.wait_for_call()
         try:
@@ -236,18 +238,22 @@ def test_the_end_of_a_flow_does_not_wait_for_the_calls_of_other_flows() -> None:
         assert caller.result() == [0]
 
 
-def test_a_flow_that_begins_during_the_last_call_of_another_is_computed() -> None:
-    engine, flow, other = GatedEngine(), Flow(), Flow()
+def test_a_flow_that_begins_during_the_last_call_of_another_has_all_threads() -> None:
+    engine, flow, other = GatedEngine(workers=2), Flow(), Flow()
     scheduler = CountedScheduler(engine)
-    with ExitStack() as ending:
-        ending.enter_context(scheduler.running(flow))
+    with scheduler.running(flow), ExitStack() as opened:
+        opened.callback(engine.gate.set)
         caller = scheduler.hold(flow)
-        scheduler.abandon(flow)  # the threads end after this call
+        scheduler.abandon(flow)  # one thread ends; the other ends after this call
+        wait_until(lambda: count_threads() == 1)
         with scheduler.running(other):
+            assert count_threads() == 2
             waiting = scheduler.start(other, 1.0)
+            engine.wait_for_call()
             engine.gate.set()
             assert waiting.result() == [1]
             assert caller.result() == [0]
+            assert count_threads() == 2
 
 
 def test_a_thread_of_the_scheduler_may_end_the_flow() -> None:
@@ -260,7 +266,7 @@ def test_a_thread_of_the_scheduler_may_end_the_flow() -> None:
     engine, flow, running = GatedEngine(detect=detect), Flow(), ExitStack()
     engine.gate.set()
     scheduler = CountedScheduler(engine)
-    running.enter_context(scheduler.running(flow))
+    running.enter_context(Scheduler.running(scheduler, flow))
     threads = [thread for thread in threading.enumerate() if "engine" in thread.name]
     assert scheduler.start(flow, 1.0).result() == [1]
     for thread in threads:
