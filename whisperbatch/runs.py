@@ -1,8 +1,8 @@
 """Runs of the pipeline over one or many recordings.
 
-recordings   0  [ s s s s End ]            read by its own thread, and so are
-1  [ s s End ]                the recordings that begin while the
-2  [ s s s ...                engine could decode more audio
+recordings   0  [ s s s s End ]            each recording is read by its own threads; another
+             1  [ s s End ]                recording begins while the engine could decode more
+             2  [ s s s ...                audio
 results      0s 0s 0s 0s 0End 1s 1s ...    the caller's thread; in this order with `ordered`
 """
 

@@ -30,9 +30,9 @@ class Submission:
     """A recording that is transcribed in the background. Thread-safe.
 
     Iterate with `for` or `async for`: the segments come in order, each as soon as it is decoded.
-    Any number of threads and tasks may iterate, each from the first segment. `result()` waits for
-    the transcript, and so does `await`. Both raise the error of the recording. At the end of a
-    `with` or `async with` block, a recording that has not ended is cancelled.
+    Any number of threads and tasks may iterate, each from the first segment. `result()` and `await`
+    wait for the transcript, and raise the error of the recording. At the end of a `with` or
+    `async with` block, a recording that has not ended is cancelled.
 
     `Transcriber.submit` returns a Submission.
     """

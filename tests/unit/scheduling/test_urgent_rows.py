@@ -1,0 +1,175 @@
+"""Rows of other runs are computed while the rows of a call are encoded one by one."""
+
+from collections.abc import Callable
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+from tests.unit.fakes import EncodedRow, FakeEncoded
+from tests.unit.scheduling.row_calls import (
+    Caller,
+    CountedScheduler,
+    GatedEngine,
+    level_of,
+    row_call,
+)
+from whisperbatch.errors import EngineError
+from whisperbatch.scheduling import Flow
+from whisperbatch.scheduling.call_queue import CallQueue
+from whisperbatch.scheduling.row_calls import RowCall
+
+pytestmark = pytest.mark.usefixtures("no_threads_left", "rare_checks")
+
+
+def take(queue: CallQueue, *flows: Flow) -> list[RowCall]:
+    """Return the urgent rows while a call of these flows is prepared."""
+    return queue.take_urgent([row_call(flow) for flow in flows])
+
+
+def test_rows_of_a_flow_that_has_had_less_are_urgent() -> None:
+    queue, flow, other, same = CallQueue(), Flow(virtual_time=4), Flow(virtual_time=2), Flow()
+    same.virtual_time = 4
+    row = row_call(other)
+    queue.add([row, row_call(flow), row_call(same)])
+    assert take(queue, flow) == [row]
+    assert take(queue, flow) == []
+    assert len(queue.take()) == 2
+
+
+def test_the_flow_must_have_had_less_than_all_flows_of_the_call() -> None:
+    queue, least, most = CallQueue(), Flow(virtual_time=2), Flow(virtual_time=9)
+    queue.add([row_call(Flow(virtual_time=3))])
+    assert take(queue, least, most) == []
+    assert len(take(queue, most)) == 1
+
+
+def test_the_flow_that_has_had_least_leads_the_urgent_rows() -> None:
+    queue, flow = CallQueue(), Flow(virtual_time=9)
+    flows = [Flow(virtual_time=time) for time in (3, 1, 2)]
+    rows = [row_call(other, key=other.virtual_time) for other in flows]
+    queue.add(rows)
+    assert [take(queue, flow) for _ in rows] == [[rows[1]], [rows[2]], [rows[0]]]
+
+
+def test_urgent_rows_have_one_key_and_respect_the_limits() -> None:
+    queue, flow, one, other = CallQueue(), Flow(virtual_time=9), Flow(), Flow(virtual_time=1)
+    queue.add(row_call(one, start, "ab"[start % 2], max_rows=9) for start in range(4))
+    queue.add(row_call(other, start, "a", max_rows=9) for start in range(4))
+    queue.add(row_call(flow, start, "a") for start in range(4))
+    taken = queue.take_urgent([row_call(flow)], 5)
+    assert {call.key for call in taken} == {"a"}
+    assert {call.flow for call in taken} == {one, other}
+    assert len(taken) == 5
+
+
+class OneByOneEngine(GatedEngine):
+    """An engine whose encoder is as fast with single rows as with several rows.
+
+    Attributes:
+        events: the level of each row that was encoded, and of each row with a result.
+        broken: levels of the rows that cannot be encoded.
+    """
+
+    encodes_rows_alone = True
+
+    def __init__(self) -> None:
+        super().__init__(detect=self._result)
+        self.gate.set()
+        self.events: list[tuple[str, float]] = []
+        self.broken: set[float] = set()
+        self._actions: dict[float, Callable[[], object]] = {}
+
+    def after_encoding(self, level: float, action: Callable[[], object]) -> None:
+        """Call a function once, after the row with this level is encoded."""
+        self._actions[level] = action
+
+    def encode(self, features: npt.NDArray[np.float32]) -> FakeEncoded:
+        encoded = super().encode(features)
+        for row in encoded.items:
+            if row.level in self.broken:
+                raise EngineError("broken")
+            self.events.append(("encoded", row.level))
+            self._actions.pop(row.level, lambda: None)()
+        return encoded
+
+    def _result(self, row: EncodedRow) -> dict[str, float]:
+        self.events.append(("result", row.level))
+        return level_of(row)
+
+
+def encoded(*levels: float) -> list[tuple[str, float]]:
+    return [("encoded", level) for level in levels]
+
+
+def results(*levels: float) -> list[tuple[str, float]]:
+    return [("result", level) for level in levels]
+
+
+def compute_beside(
+    engine: OneByOneEngine, late: Flow, flow: Flow, after: float = 1
+) -> tuple[Caller[list[float]], Caller[list[float]]]:
+    """Compute rows 1, 2 and 3 of a flow. Row 9 of flow `late` comes when a row is encoded."""
+    scheduler = CountedScheduler(engine)
+    late_callers: list[Caller[list[float]]] = []
+    engine.after_encoding(after, lambda: late_callers.append(scheduler.start(late, 9)))
+    with scheduler.running(flow), scheduler.running(late):
+        caller = scheduler.start(flow, 1, 2, 3)
+        caller.wait()
+        late_callers[0].wait()
+    return caller, late_callers[0]
+
+
+@pytest.mark.parametrize("after", [1, 2])
+def test_a_row_of_another_flow_is_computed_between_two_rows(after: int) -> None:
+    engine = OneByOneEngine()
+    caller, late = compute_beside(engine, Flow(), Flow(), after)
+    assert (caller.result(), late.result()) == ([1, 2, 3], [9])
+    before = [1, 2, 3][:after]
+    assert engine.events == [
+        *encoded(*before, 9),
+        *results(9),
+        *encoded(*[1, 2, 3][after:]),
+        *results(1, 2, 3),
+    ]
+    assert engine.attempts == [1, 3]
+
+
+def test_a_row_of_the_same_flow_is_computed_after_the_call() -> None:
+    engine, flow = OneByOneEngine(), Flow()
+    caller, late = compute_beside(engine, flow, flow)
+    assert (caller.result(), late.result()) == ([1, 2, 3], [9])
+    assert engine.events == [*encoded(1, 2, 3), *results(1, 2, 3), *encoded(9), *results(9)]
+
+
+def test_an_engine_that_encodes_faster_in_batches_is_not_interrupted() -> None:
+    engine = OneByOneEngine()
+    engine.encodes_rows_alone = False
+    caller, late = compute_beside(engine, Flow(), Flow())
+    assert (caller.result(), late.result()) == ([1, 2, 3], [9])
+    assert engine.batch_sizes["encode"] == [3, 1]
+    assert engine.attempts == [3, 1]
+
+
+def test_an_error_of_an_urgent_row_reaches_only_its_thread() -> None:
+    engine = OneByOneEngine()
+    engine.broken = {9}
+    caller, late = compute_beside(engine, Flow(), Flow())
+    assert caller.result() == [1, 2, 3]
+    with pytest.raises(EngineError, match="broken"):
+        late.result()
+
+
+@pytest.mark.parametrize("broken", [1, 2, 3])
+def test_an_error_of_a_single_row_reaches_only_its_thread(broken: int) -> None:
+    engine, flow = OneByOneEngine(), Flow()
+    engine.broken = {broken}
+    engine.gate.clear()
+    scheduler = CountedScheduler(engine)
+    with scheduler.running(flow):
+        scheduler.hold(flow)
+        callers = {level: scheduler.start(flow, level) for level in (1, 2, 3)}
+        engine.gate.set()
+        with pytest.raises(EngineError, match="broken"):
+            callers.pop(broken).result()
+        assert [caller.result() for caller in callers.values()] == [[level] for level in callers]
