@@ -1,8 +1,10 @@
 """Recordings that are added while others are transcribed: `Transcriber.submit`.
 
-submit()     waiting     at most MAX_ACTIVE recordings are read and decoded at a time
-active      a thread collects the segments; threads and tasks wait for them
-ended       a transcript, an error, or cancelled
+A submission is in one of three states:
+
+    waiting    at most MAX_ACTIVE recordings are read and decoded at a time
+    active     a thread collects the segments; threads and tasks wait for them
+    ended      with a transcript or an error, or cancelled
 """
 
 import asyncio
