@@ -65,8 +65,10 @@ def test_segments_come_while_the_recording_is_read(engine: FakeEngine) -> None:
     writer.start()
     with Transcriber(engine) as asr, os.fdopen(reading, "rb") as pipe:
         stream = asr.stream(pipe, vad=False, language="en")
-        assert next(stream).text == "Sentence 0."
-        assert next(stream).text == "Sentence 1."
+        for number in range(2):
+            segment = next(stream)
+            assert segment.id == number
+            assert segment.text.startswith("Sentence ")
         assert stream.duration is None
         stream.close()
     stop.set()
