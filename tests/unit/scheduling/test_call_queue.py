@@ -186,9 +186,12 @@ def test_a_row_of_a_new_flow_is_passed_over_once_for_each_full_call_before(calls
     assert taken == [*([1 + start] for start in range(calls)), [0]]
 
 
-def test_the_first_calls_of_a_flow_are_not_filled() -> None:
-    assert passed_over(Flow()) == 0
-    assert passed_over(Flow(rows=3)) == 0  # less than one full call
+@pytest.mark.parametrize(("rows", "expected"), [(0, 0), (3, 0), (4, MAX_PASSED_OVER)])
+def test_only_the_first_calls_of_a_flow_are_not_filled(rows: int, expected: int) -> None:
+    queue, flow = CallQueue(), Flow()
+    queue.add(row_call(flow, start) for start in range(rows))
+    take_all(queue)  # a full call has four rows
+    assert passed_over(flow) == expected
 
 
 def test_the_first_row_leads_if_the_other_call_is_not_fuller() -> None:

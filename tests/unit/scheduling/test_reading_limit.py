@@ -123,9 +123,14 @@ def test_the_next_recording_follows_as_soon_as_the_earliest_is_admitted() -> Non
     limit = ObservedLimit(10)
     limit.admit(0, 5)
     limit.admit(1, 5)
-    later = limit.waiting(1, 1)  # it is notified first
+    later = limit.waiting(1, 1)
     earlier = limit.waiting(0, 1)
-    limit.release(0, 2)
+    with limit.changed:  # as in `release`, but only one thread looks at the room at first
+        limit._undecoded[0] -= 2
+        limit.changed.notify()
+    limit.wait_for_wait()  # recording 1 waits for recording 0
+    with limit.changed:
+        limit.changed.notify()  # recording 0
     assert earlier.result()
     assert later.result()
 

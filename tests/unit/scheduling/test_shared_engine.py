@@ -109,6 +109,25 @@ def test_results_are_in_order_if_a_call_is_divided(workers: int) -> None:
     assert sorted(run.engine.batches) == [1, 2, 2, 2, 2, 2]
 
 
+def test_several_calls_of_decode_are_computed_together() -> None:
+    longer = replace(REQUEST, prompt=(10, *PROMPT))
+    greedy = replace(SEARCH, beam_size=1)
+    with sharing(hold=True) as run:
+        rows = [run.shared.encode(features(*levels)) for levels in ((1, 2), (3,), (4,), (5, 6))]
+        requests = [[REQUEST, longer], [REQUEST], [REQUEST], [longer, REQUEST]]
+        calls = list(zip(rows, requests, (SEARCH, SEARCH, greedy, SEARCH), strict=True))
+        caller = run.start(partial(run.shared.decode_all, calls), rows=6)
+        run.engine.gate.set()
+        tokenizer = run.engine.tokenizer
+        texts = [
+            [tokenizer.decode(row.hypothesis.tokens) for row in decoded]
+            for decoded in caller.result()
+        ]
+    assert texts == [[" 1.", " 2."], [" 3."], [" 4."], [" 5.", " 6."]]
+    assert sorted(run.engine.batches) == [1, 2, 3]
+    assert run.shared.decode_all([]) == []
+
+
 def test_rows_are_computed_in_the_order_of_their_positions() -> None:
     with sharing(Options(batch_size=1), hold=True) as run:
 
