@@ -173,9 +173,9 @@ def encode(engine: Engine, rows: Sequence[SharedRow]) -> Encoded:
     new = [row for row in rows if row.encoded is None]
     features = [row.features for row in new if row.features is not None]
     output = engine.encode(np.stack(features)) if new else None
-    if output is not None and len(new) == len(rows) and not any(row.stored for row in rows):
-        return output
-    parts = dict(zip(new, engine.split(output), strict=True)) if output is not None else {}
+    parts: dict[SharedRow, Encoded] = {}
+    if output is not None and (len(new) < len(rows) or any(row.stored for row in new)):
+        parts = dict(zip(new, engine.split(output), strict=True))
     for row, part in parts.items():
         if row.stored:
             row.encoded, row.features = part, None

@@ -15,7 +15,7 @@ All remedies except the last are deterministic:
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Final, Literal, get_args
+from typing import Final, Literal
 
 from whisperbatch.chunking.split import cut_at_pauses, isolate, split_in_two
 from whisperbatch.decoding.audit import Audit, UncoveredSpeech
@@ -36,7 +36,6 @@ Remedy = Literal[
     "no_repeat_ngram",
     "sample",
 ]
-REMEDIES: Final[tuple[Remedy, ...]] = get_args(Remedy)  # in the order in which they are tried
 ISOLATIONS: Final[tuple[Remedy, ...]] = ("isolate", "pieces", "phrases")  # each has more parts
 Step = tuple[Remedy, float]
 """A remedy and its temperature."""
