@@ -32,7 +32,7 @@ class Row:
         pad_value: feature value of silence, on the scale of `features`.
         recording: state of the row's recording, shared by all of its rows.
         language_scores: probability of each language, if the row was scored.
-        encoded: encoder output of the row, if the row was scored.
+        encoded: encoder output of the row, if the row was scored or decoded.
         language: language of the row; set by the language stage.
         decision: the decision for the recording as of this row; set by the language stage.
     """

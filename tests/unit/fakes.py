@@ -145,6 +145,7 @@ class FakeEngine:
 
     n_mels = 80
     name = "fake"
+    encodes_rows_alone = False
 
     def __init__(
         self,

@@ -71,7 +71,7 @@ class ChunkDecoder:
         output = self._row_decoder.encode([row])
         if options.condition_on_previous_text:  # most rows are decoded twice
             [output] = self._engine.split(output)
-            row = replace(row, encoded=output)
+        row = replace(row, encoded=output)  # for a retry, unless the engine does not store it
         search = limited(options.search, first_limit(row.chunk, hypotheses))
         [decoded] = self._row_decoder(output, [self._request(row, context)], search, temperature)
         return decoded

@@ -20,9 +20,10 @@ from collections import Counter
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import Final
 
-from whisperbatch.scheduling.row_calls import Flow, RowCall
+from whisperbatch.scheduling.row_calls import Flow, Position, RowCall
 
 MAX_PASSED_OVER: Final = 4  # calls; the segments of a passed-over row come later
+BEGINNING: Final = 2  # calls of a run; until then, the rows of its first chunks are urgent
 
 
 class CallQueue:
@@ -61,20 +62,31 @@ class CallQueue:
         """Remove and return rows that come before the rows of a call that is being prepared.
 
         Returns:
-            Rows of runs that have no row in this call, and have had less of the engine; empty if
-            there is no such run.
+            Rows of a run that has no row in this call, and has had less of the engine; or rows of a
+            run that has just begun, if they come before its rows in this call. So the retries of
+            the first chunk do not wait for the next chunks. Empty if there is no such run.
         """
-        running = {call.flow for call in calls}
-        least = min(flow.virtual_time for flow in running)
-        others = {
-            flow: waiting
+        earliest: dict[Flow, Position] = {}
+        for call in calls:
+            earliest[call.flow] = min(earliest.get(call.flow, call.position), call.position)
+        least = min(flow.virtual_time for flow in earliest)
+
+        def is_urgent(call: RowCall) -> bool:
+            flow = call.flow
+            if flow not in earliest:
+                return flow.virtual_time < least
+            has_begun = flow.rows <= BEGINNING * call.max_rows
+            return has_begun and call.position < earliest[flow]
+
+        urgent = {
+            flow: rows
             for flow, waiting in self._waiting.items()
-            if flow not in running and flow.virtual_time < least
+            if (rows := [call for call in waiting if is_urgent(call)])
         }
-        if not others:
+        if not urgent:
             return []
-        flow = min(others, key=_virtual_time)
-        return self._fill(flow, others[flow][0].key, others, max_rows)
+        flow = min(urgent, key=_virtual_time)
+        return self._fill(flow, urgent[flow][0].key, urgent, max_rows)
 
     def _choose_key(self, flow: Flow, max_rows: int | None) -> Hashable:
         """Return the key of the next call, which has rows of `flow`."""

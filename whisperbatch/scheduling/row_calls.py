@@ -3,7 +3,7 @@
 from collections.abc import Hashable
 from concurrent.futures import Future
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -12,6 +12,8 @@ from whisperbatch.protocols import AlignRequest, DecodeRequest, Encoded
 
 Position = tuple[int, int]
 """Number of a recording, and first sample of a chunk."""
+
+FIRST: Final[Position] = (-1, 0)  # before all chunks
 
 
 @dataclass(eq=False, slots=True)

@@ -115,10 +115,11 @@ class Scheduler:
             call.result.set_result(result)
 
     def _encode_one_by_one(self, calls: Sequence[RowCall]) -> None:
-        """Encode the rows of a call; rows of other runs do not wait for the last of them."""
+        """Encode the rows of a call, except the last; urgent rows do not wait for all of them."""
+        for call in calls:
+            call.row.stored = True  # costs nothing, and retries need the output
         for call in calls[:-1]:
             if call.row.encoded is None:
-                call.row.stored = True
                 encode(self.engine, [call.row])
                 with self._changed:
                     urgent = self._queue.take_urgent(calls, self._max_rows)

@@ -5,7 +5,7 @@ from collections.abc import Hashable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -19,10 +19,8 @@ from whisperbatch.protocols import (
     DecodeRequest,
     Encoded,
 )
-from whisperbatch.scheduling.row_calls import Flow, Position, RowCall, SharedRow
+from whisperbatch.scheduling.row_calls import FIRST, Flow, Position, RowCall, SharedRow
 from whisperbatch.scheduling.scheduler import Scheduler
-
-FIRST: Final = (-1, 0)  # before all chunks
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,8 +92,11 @@ class SharedEngine:
         return [SharedRows((row,)) for row in rows]
 
     def join(self, rows: Sequence[Encoded]) -> SharedRows:
-        """See `protocols.Engine`."""
-        return SharedRows(tuple(item for row in rows for item in _items(row)))
+        """See `protocols.Engine`. Rows that are joined are decoded again: outputs are stored."""
+        items = tuple(item for row in rows for item in _items(row))
+        for item in items:
+            item.stored = True
+        return SharedRows(items)
 
     def detect_language(self, encoded: Encoded) -> list[dict[str, float]]:
         """See `protocols.Engine`. The text is usually decoded next, so the output is stored."""

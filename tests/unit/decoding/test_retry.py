@@ -154,6 +154,17 @@ def test_loops_of_greedy_search_are_decoded_with_beam_search() -> None:
     assert result.omissions == ()
 
 
+@pytest.mark.parametrize(("alone", "twice"), [(True, 0), (False, 1)])
+def test_a_row_is_not_encoded_again_for_each_remedy(alone: bool, twice: int) -> None:
+    """An engine that encodes rows one by one stores all outputs; others those of retries."""
+    engine = word_engine(SPOKEN[:8], lambda _, words: DecodedWords(words, -1.4))
+    engine.encodes_rows_alone = alone
+    decode(engine, chunk(SPANS[:1]), temperature=(0.0, 0.2, 0.4), beam_size=1)
+    spans = {(call.start, call.end) for call in engine.calls}
+    assert len(engine.calls) == len(spans) + 3  # beam search and two temperatures
+    assert sum(engine.batch_sizes["encode"]) == len(spans) + twice
+
+
 def test_a_call_with_more_beams_has_fewer_rows() -> None:
     """Five rows in greedy search need as much memory as one row with five beams."""
     engine = word_engine(SPOKEN, loops)

@@ -58,6 +58,15 @@ def test_the_output_of_other_rows_is_not_stored() -> None:
     assert run.engine.batch_sizes["encode"] == [1, 1]
 
 
+def test_rows_that_are_joined_are_decoded_again_so_they_are_stored() -> None:
+    with sharing() as run:
+        encoded = run.shared.encode(features(1))
+        assert run.decode(encoded) == ["1"]
+        joined = run.shared.join([encoded])
+        assert run.decode(joined) == run.decode(encoded) == ["1"]
+    assert run.engine.batch_sizes["encode"] == [1, 1]
+
+
 def test_only_rows_without_stored_output_are_encoded() -> None:
     with sharing() as run:
         stored = run.shared.encode(features(1, 2))

@@ -1,4 +1,4 @@
-"""Rows of other runs are computed while the rows of a call are encoded one by one."""
+"""Urgent rows are computed while the rows of a call are encoded one by one."""
 
 from collections.abc import Callable
 
@@ -61,6 +61,14 @@ def test_urgent_rows_have_one_key_and_respect_the_limits() -> None:
     assert {call.key for call in taken} == {"a"}
     assert {call.flow for call in taken} == {one, other}
     assert len(taken) == 5
+
+
+@pytest.mark.parametrize(("start", "rows", "urgent"), [(1, 8, [0, 1]), (0, 8, [0]), (1, 9, [])])
+def test_the_first_chunks_of_a_flow_are_urgent(start: int, rows: int, urgent: list[int]) -> None:
+    queue, flow = CallQueue(), Flow(rows=rows)
+    queue.add(row_call(flow, position) for position in (3, 1, 0, 2))
+    prepared = [row_call(flow, 7), row_call(flow, start + 1), row_call(flow, 9)]
+    assert [call.position[1] for call in queue.take_urgent(prepared)] == urgent
 
 
 class OneByOneEngine(GatedEngine):
@@ -135,7 +143,7 @@ def test_a_row_of_another_flow_is_computed_between_two_rows(after: int) -> None:
     assert engine.attempts == [1, 3]
 
 
-def test_a_row_of_the_same_flow_is_computed_after_the_call() -> None:
+def test_a_later_row_of_the_same_flow_is_computed_after_the_call() -> None:
     engine, flow = OneByOneEngine(), Flow()
     caller, late = compute_beside(engine, flow, flow)
     assert (caller.result(), late.result()) == ([1, 2, 3], [9])
