@@ -6,6 +6,7 @@ fixtures fetch missing speech.
 
 import os
 import signal
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -13,6 +14,11 @@ import pytest
 
 # No test may use the network. huggingface_hub reads this variable once, when it is imported.
 os.environ["HF_HUB_OFFLINE"] = "1"
+
+# MKL reads this variable before its first product. The PyTorch engine sets the variable, but a test
+# may use PyTorch before the engine does (whisperbatch/engines/torch/reproducible.py).
+if sys.platform == "linux" and "GenuineIntel" in Path("/proc/cpuinfo").read_text(encoding="utf-8"):
+    os.environ.setdefault("MKL_CBWR", "AUTO,STRICT")
 
 from hypothesis import settings
 

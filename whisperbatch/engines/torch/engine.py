@@ -18,6 +18,7 @@ from whisperbatch.engines.model_info import ModelInfo
 from whisperbatch.engines.search.alignment import NO_TOKENS
 from whisperbatch.engines.settings import TorchSettings
 from whisperbatch.engines.torch.model import TorchModel, load_model
+from whisperbatch.engines.torch.reproducible import check_rows, request_equal_rows
 from whisperbatch.errors import ClosedError, EngineError, OptionError
 from whisperbatch.models.model_bin import fingerprint
 from whisperbatch.options import SearchOptions
@@ -48,7 +49,8 @@ class TorchEngine:
     """A Whisper model on PyTorch. See `protocols.Engine`.
 
     The engine processes one batch at a time: a second caller waits. The number of threads is
-    PyTorch's setting, which applies to the whole process.
+    PyTorch's setting, which applies to the whole process. On a CPU in float32, the engine sets a
+    variable of MKL for the process (`reproducible`).
 
     Args:
         directory: directory of CTranslate2 or transformers weights.
@@ -88,6 +90,9 @@ class TorchEngine:
                 "leave out compile"
             )
         self._dtype = choose_dtype(settings.compute_type, self._device)
+        if kind == "cpu" and self._dtype == torch.float32:
+            request_equal_rows()
+            check_rows()
         self.name = name
         self._directory = directory
         self._draft_model_directory = draft_model

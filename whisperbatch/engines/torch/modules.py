@@ -8,11 +8,12 @@
 Residual sums, layer normalisation and logits are computed in float32, matrix products in the type
 of the weights. Array names are CTranslate2's.
 
-The result of a row must not depend on the other rows of the batch. On a CPU, MKL computes products
-in groups of four rows. The rows left over after the last full group, and the left-over queries of
-attention, use other code that rounds differently. The rows of full groups are equal to the last
-bit, whatever the number of rows (tests/unit/engines/torch/test_modules.py). Therefore rows and
-queries are padded to a multiple of `ROW_MULTIPLE`.
+The result of a row must not depend on the other rows of the batch. On AMD processors, MKL computes
+products in groups of four rows. The rows left over after the last full group, and the left-over
+queries of attention, use other code that rounds differently. The rows of full groups are equal to
+the last bit, whatever the number of rows (tests/unit/engines/torch/test_modules.py). Therefore rows
+and queries are padded to a multiple of `ROW_MULTIPLE`. Intel processors need a setting of MKL, too
+(`reproducible`).
 """
 
 from collections.abc import Callable, Sequence
