@@ -116,6 +116,8 @@ class DecodeRequest:
             with timestamp tokens, the first token of the prefix is a timestamp.
         frames: feature frames of the row, without padding.
         sampling: draw the tokens at random; None for a greedy or beam search.
+        stop_loops: the engine may cut off a text that only repeats itself, because the row will be
+            decoded again.
     """
 
     prompt: tuple[int, ...]
@@ -123,6 +125,7 @@ class DecodeRequest:
     prefix: tuple[int, ...]
     frames: int
     sampling: Sampling | None = None
+    stop_loops: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,6 +3,7 @@
 import zlib
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from typing import Final
 
 from whisperbatch.decoding.audit import max_tokens_for
 from whisperbatch.decoding.decoded_row import DecodedRow
@@ -50,6 +51,8 @@ class Redecoding:
     temperature: float = 0.0
 
 
+LOOP_RATIO: Final = 2.4  # compression ratio that the text of a loop always exceeds
+
 DecodeCall = tuple[Encoded, Sequence[DecodeRequest], SearchOptions]
 """The arguments of `Engine.decode`."""
 
@@ -67,6 +70,8 @@ class RowDecoder:
         self._engine = engine
         self._options = options
         self._vocabulary = vocabulary
+        threshold = options.compression_ratio_threshold
+        self._stop_loops = threshold is not None and threshold <= LOOP_RATIO
         # a shared engine computes several calls of a thread at the same time
         self._decode_calls: Callable[[Iterable[DecodeCall]], Iterable[list[Decoded]]] = getattr(
             engine, "decode_all", lambda calls: (engine.decode(*call) for call in calls)
@@ -179,6 +184,7 @@ class RowDecoder:
             prefix=prefix,
             frames=request.row.features.shape[1],
             sampling=self._sampling(request.row, temperature) if temperature > 0 else None,
+            stop_loops=self._stop_loops,
         )
 
     def _prefix(self, context: Context) -> tuple[int, ...]:

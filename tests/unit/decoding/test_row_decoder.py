@@ -1,5 +1,6 @@
 """Rows in the engine calls of retries, and the prompt of a row."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
@@ -10,6 +11,8 @@ from whisperbatch import Options
 from whisperbatch.decoding.prompts import Context
 from whisperbatch.decoding.row_decoder import RowDecoder, RowRequest
 from whisperbatch.decoding.tokenizer import WhisperTokenizer
+from whisperbatch.options import SearchOptions
+from whisperbatch.protocols import Decoded, DecodeRequest, Encoded
 
 
 def row_decoder(engine: FakeEngine, options: Options) -> RowDecoder:
@@ -63,3 +66,24 @@ def test_a_prefix_in_a_text_with_timestamps_follows_the_first_timestamp() -> Non
     assert engine.calls[0].prompt[-len(prefix) - 1 :] == (first_timestamp, *prefix)
     assert decoded.hypothesis.tokens[: len(prefix) + 1] == (first_timestamp, *prefix)
     assert decoded.text.startswith(" Good morning")
+
+
+@pytest.mark.parametrize(
+    ("threshold", "stop_loops"), [(2.4, True), (1.0, True), (2.5, False), (None, False)]
+)
+def test_loops_may_be_cut_off_if_they_fail_the_audit(
+    threshold: float | None, stop_loops: bool
+) -> None:
+    requests: list[DecodeRequest] = []
+
+    class Recorder(FakeEngine):
+        def decode(
+            self, encoded: Encoded, requests_: Sequence[DecodeRequest], options: SearchOptions
+        ) -> list[Decoded]:
+            requests.extend(requests_)
+            return super().decode(encoded, requests_, options)
+
+    options = Options(compression_ratio_threshold=threshold)
+    [row] = rows(chunk([(2.0, 5.0)]))
+    row_decoder(Recorder(), options).redecode([RowRequest(row, "en")])
+    assert [request.stop_loops for request in requests] == [stop_loops]

@@ -139,6 +139,7 @@ class OpenVinoDecoder:
                 options,
                 max_tokens=self._max_tokens(options, prompts.shape[1]),
                 best_of=noise.best_of if noise else None,
+                stop_loops=[request.stop_loops for request in requests],
             )
             decoding.read_last_tokens(results)
             no_speech = np.full(len(requests), self._special.no_speech)
@@ -175,6 +176,7 @@ class OpenVinoDecoder:
         *,
         max_tokens: int,
         best_of: int | None,
+        stop_loops: Sequence[bool],
     ) -> list[SearchResult]:
         """Return the hypothesis of each row.
 
@@ -185,6 +187,7 @@ class OpenVinoDecoder:
             options: the search.
             max_tokens: maximum number of tokens after the prompt.
             best_of: number of sampled hypotheses of a row; None for a search.
+            stop_loops: see `search`.
         """
         end_of_text = self._special.end_of_text
         if best_of is not None:
@@ -199,6 +202,7 @@ class OpenVinoDecoder:
             length_penalty=options.length_penalty,
             max_tokens=max_tokens,
             end_of_text=end_of_text,
+            stop_loops=stop_loops,
         )
 
     def align(self, output: EncoderOutput, text: AlignRequest) -> Alignment:

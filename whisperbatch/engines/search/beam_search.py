@@ -16,10 +16,14 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Protocol, TypeAlias
+from typing import Final, Protocol, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
+
+from whisperbatch.engines.search.loops import LOOP_TOKENS, ends_with_loop
+
+LOOP_CHECK: Final = 16  # tokens from one check for a loop to the next
 
 Integers: TypeAlias = npt.NDArray[np.int64]
 Floats: TypeAlias = npt.NDArray[np.float32]
@@ -101,6 +105,7 @@ def search(
     length_penalty: float,
     max_tokens: int,
     end_of_text: int,
+    stop_loops: Sequence[bool] | None = None,
     lookahead: Lookahead | None = None,
 ) -> list[SearchResult]:
     """Return the best hypothesis of each row, by greedy or beam search.
@@ -113,6 +118,8 @@ def search(
         length_penalty: a hypothesis is scored by logprob / length ** length_penalty.
         max_tokens: a hypothesis that reaches this number of tokens is cut off.
         end_of_text: the token that ends a hypothesis.
+        stop_loops: for each row, whether its hypotheses are cut off when the most probable
+            hypothesis is a loop; None for no row.
         lookahead: for a decoder that reads guessed tokens; requires beam_size 1.
 
     Returns:
@@ -120,8 +127,10 @@ def search(
     """
     required_endings = max(1, int(beam_size * patience + 0.5))
     rows = [
-        _BeamSearchState(beam_size, required_endings, end_of_text, length_penalty)
-        for _ in range(len(first.tokens))
+        _BeamSearchState(
+            beam_size, required_endings, end_of_text, length_penalty, stops_loop=stops_loop
+        )
+        for stops_loop in stop_loops or [False] * len(first.tokens)
     ]
     extend = partial(_most_probable, count=2 * beam_size)
     return _run_search(rows, step, first, extend, max_tokens=max_tokens, lookahead=lookahead)
@@ -269,12 +278,7 @@ class _RowState(ABC):
         length = len(self.followed) + (not has_end)
         if self._score(total, length) <= self._score(self.best.logprob, len(self.best.tokens)):
             return
-        beams: list[int] = []
-        beam = int(extensions.sources[number])
-        for followed in reversed(self.followed):
-            beams.append(beam)
-            beam = int(followed.sources[beam])
-        beams.reverse()
+        beams = self._beams(int(extensions.sources[number]))
         path = list(zip(self.followed, beams, strict=True))
         tokens = [int(followed.tokens[beam]) for followed, beam in path]
         logprobs = [float(followed.logprobs[beam]) for followed, beam in path]
@@ -282,6 +286,15 @@ class _RowState(ABC):
             tokens.append(int(extensions.tokens[number]))
             logprobs.append(float(extensions.logprobs[number]))
         self.best = SearchResult(tuple(tokens), tuple(logprobs), tuple(beams), total)
+
+    def _beams(self, beam: int) -> list[int]:
+        """Return the beam in which each token of a hypothesis was read, given the last beam."""
+        beams: list[int] = []
+        for followed in reversed(self.followed):
+            beams.append(beam)
+            beam = int(followed.sources[beam])
+        beams.reverse()
+        return beams
 
     def _score(self, total: float, length: int) -> float:
         """Return the score of a hypothesis with `length` tokens, end of text not counted."""
@@ -292,10 +305,17 @@ class _BeamSearchState(_RowState):
     """Beam search for one row: the `beam_size` most probable hypotheses are followed."""
 
     def __init__(
-        self, beam_size: int, required_endings: int, end_of_text: int, length_penalty: float
+        self,
+        beam_size: int,
+        required_endings: int,
+        end_of_text: int,
+        length_penalty: float,
+        *,
+        stops_loop: bool,
     ) -> None:
         super().__init__(end_of_text, length_penalty)
         self._beam_size, self._required_endings = beam_size, required_endings
+        self._stops_loop = stops_loop
         self._endings = 0  # hypotheses that have ended
 
     def advance(self, extensions: _Extensions, *, last: bool) -> None:
@@ -305,6 +325,7 @@ class _BeamSearchState(_RowState):
         an end of text takes its place. There always is one: of the 2 * beam_size extensions, at
         most one for each beam is an end of text.
         """
+        last = last or self._has_loop()
         chosen: list[int] = []
         substitutes = iter(range(self._beam_size, len(extensions.tokens)))
         for number in range(self._beam_size):
@@ -320,6 +341,14 @@ class _BeamSearchState(_RowState):
         self.followed.append(followed)
         self.totals = followed.totals
         self.done = last or self._endings >= self._required_endings
+
+    def _has_loop(self) -> bool:
+        """Return whether the most probable hypothesis is a loop; checked at some lengths only."""
+        length = len(self.followed)
+        if not self._stops_loop or length < LOOP_TOKENS or length % LOOP_CHECK:
+            return False
+        path = zip(self.followed, self._beams(0), strict=True)
+        return ends_with_loop([int(followed.tokens[beam]) for followed, beam in path])
 
 
 class _SamplingState(_RowState):

@@ -128,7 +128,7 @@ class TorchModel:
             results = sample(steps, first, max_tokens=max_tokens, end_of_text=end)
         else:
             results = search_with_options(
-                steps, first, options, max_tokens=max_tokens, end_of_text=end
+                steps, first, options, requests, max_tokens=max_tokens, end_of_text=end
             )
         return self.hypotheses(results, logits_at_start)
 
@@ -161,6 +161,7 @@ class TorchModel:
             steps,
             first,
             options,
+            requests,
             max_tokens=max_tokens,
             end_of_text=self.special.end_of_text,
             lookahead=steps.lookahead,
@@ -210,12 +211,13 @@ def search_with_options(
     step: StepFunction,
     first: Candidates,
     options: SearchOptions,
+    requests: Sequence[DecodeRequest],
     *,
     max_tokens: int,
     end_of_text: int,
     lookahead: Lookahead | None = None,
 ) -> list[SearchResult]:
-    """Call `beam_search.search` with the values of the options."""
+    """Call `beam_search.search` with the values of the options and requests."""
     return search(
         step,
         first,
@@ -224,6 +226,7 @@ def search_with_options(
         length_penalty=options.length_penalty,
         max_tokens=max_tokens,
         end_of_text=end_of_text,
+        stop_loops=[request.stop_loops for request in requests],
         lookahead=lookahead,
     )
 
