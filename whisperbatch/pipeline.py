@@ -153,6 +153,7 @@ class Pipeline:
         OptionError: the model cannot honour an option.
 
     Attributes:
+        batch_size: number of rows of a full call.
         given_language: the language if it is given; None if it is to be detected.
         limit: of the audio that is read, but not decoded.
         stopped: whether `stop` was called.
@@ -161,8 +162,9 @@ class Pipeline:
     def __init__(self, scheduler: Scheduler, options: Options, weight: float = 1.0) -> None:
         options = options_for(scheduler.engine, options)
         scheduler.engine.check(options.search)
+        self.batch_size = options.chosen_batch_size
         self.given_language = Decision(options.language, 1.0) if options.language else None
-        self.limit = ReadingLimit(BATCHES_AHEAD * options.batch_size * to_samples(30.0))
+        self.limit = ReadingLimit(BATCHES_AHEAD * self.batch_size * to_samples(30.0))
         self.stopped = False
         self._options = options
         self._scheduler = scheduler
@@ -230,7 +232,7 @@ class Pipeline:
         self, recording: RecordingState, reader: AudioReader
     ) -> Generator[tuple[RecordingState, RowResult] | End, None, None]:
         """Yield the text of each row, decoded ahead of the consumer, and the end."""
-        rows_ahead = ROWS_AHEAD * self._options.batch_size
+        rows_ahead = ROWS_AHEAD * self.batch_size
         with (
             closing(self._chunks(recording, reader)) as chunks,
             closing(self._rows(chunks, recording)) as rows,
@@ -306,7 +308,7 @@ class Pipeline:
             yield from decide_languages(items, options)
             return
         score = partial(with_language_scores, self._engine, options=options)
-        size = options.batch_size
+        size = self.batch_size
         with closing(map_ordered(score, items, workers=size, depth=size)) as scored:
             if options.multilingual:
                 yield from self._code_switching(scored)

@@ -22,7 +22,7 @@ import numpy as np
 import numpy.typing as npt
 from tokenizers import Tokenizer
 
-from whisperbatch.options import SearchOptions
+from whisperbatch.options import DEFAULT_BATCH_SIZE, SearchOptions
 from whisperbatch.types import Features, Samples, SpeechFrames
 
 
@@ -205,6 +205,12 @@ class Engine(Protocol):
 
     All methods are thread-safe and release the GIL while they compute.
 
+    An engine may also have these members, which are not part of the protocol:
+
+        encodes_rows_alone: bool. True if `encode` takes as long for several rows as for each row
+            alone: urgent rows of other recordings then need not wait for all rows of a call.
+        default_batch_size(hypotheses: int) -> int. See the function `default_batch_size`.
+
     Attributes:
         name: name of the model, for messages.
         is_multilingual: False for English-only models.
@@ -309,3 +315,18 @@ class Engine(Protocol):
     def close(self) -> None:
         """Free the weights. Safe to call twice."""
         ...
+
+
+def default_batch_size(engine: Engine, hypotheses: int) -> int:
+    """Return the batch size for options with `batch_size=None`.
+
+    An engine chooses it with its method `default_batch_size`, which must return the same number in
+    every run on a machine. Engines without this method get `DEFAULT_BATCH_SIZE`.
+
+    Args:
+        engine: an engine.
+        hypotheses: number of hypotheses in the first decoding of a row: the engine may hold keys
+            and values for each.
+    """
+    choose = getattr(engine, "default_batch_size", None)
+    return DEFAULT_BATCH_SIZE if choose is None else int(choose(hypotheses))

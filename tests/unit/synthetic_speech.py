@@ -16,6 +16,7 @@ import numpy as np
 
 from tests.unit.fakes import Call, EncodedRow, FakeEngine, multilingual_tokenizer
 from whisperbatch.decoding.chunk_decoder import ChunkDecoder
+from whisperbatch.decoding.engine_options import options_for
 from whisperbatch.options import Options
 from whisperbatch.options.keywords import resolve
 from whisperbatch.protocols import Alignment, FeatureExtractor, Hypothesis
@@ -192,6 +193,7 @@ def decode_rows(
     engine: FakeEngine, extractor: FeatureExtractor, options: Options, rows: Sequence[Row]
 ) -> list[RowResult]:
     """Decode rows, each in its own thread, with shared calls of the engine (see `Rounds`)."""
+    options = options_for(engine, options)
     scheduler = Rounds(engine, len(rows))
     shared = SharedEngine(scheduler, Flow(), options)
     decoder = ChunkDecoder(shared, extractor, options)

@@ -2,6 +2,7 @@
 
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -36,6 +37,21 @@ def test_segments_are_in_order_and_numbered() -> None:
     assert starts == sorted(starts)
     assert starts[0] == 0
     assert starts[-1] > 365
+
+
+@pytest.mark.parametrize(("given", "expected"), [({}, 3), ({"batch_size": 5}, 5)])
+def test_the_engine_chooses_the_batch_size_unless_it_is_given(
+    monkeypatch: pytest.MonkeyPatch, given: dict[str, Any], expected: int
+) -> None:
+    choose = {1: 3, 5: 99}  # by the number of beams
+    monkeypatch.setattr(FakeEngine, "default_batch_size", choose.get, raising=False)
+    engine = FakeEngine(delay={"decode": 0.1})
+    clips = tuple((float(start), start + 2.0) for start in range(0, 120, 2))
+    options = Options(vad=False, language="en", beam_size=1, clip_timestamps=clips)
+    with Transcriber(engine) as asr:
+        assert len(asr.transcribe(noise(120), options=options, **given).segments) == 60
+        assert len(list(asr.transcribe_many([noise(12)] * 5, options=options, **given))) == 5
+    assert max(engine.batches) == expected
 
 
 def test_silence_gives_an_empty_transcript(asr: Transcriber, engine: FakeEngine) -> None:

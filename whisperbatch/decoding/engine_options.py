@@ -1,5 +1,6 @@
 """Options checked and completed for the model of one engine."""
 
+import logging
 from dataclasses import replace
 from typing import Final
 
@@ -7,7 +8,9 @@ from whisperbatch.decoding.prompts import Prompts
 from whisperbatch.decoding.tokenizer import WhisperTokenizer
 from whisperbatch.errors import OptionError
 from whisperbatch.options import LANGUAGE_DETECTION_OPTIONS, LanguageOptions, Options, checks
-from whisperbatch.protocols import Engine
+from whisperbatch.protocols import Engine, default_batch_size
+
+log = logging.getLogger(__name__)
 
 MIN_TEXT_TOKENS: Final = 10  # digits alone are a sensible vocabulary
 
@@ -15,7 +18,8 @@ MIN_TEXT_TOKENS: Final = 10  # digits alone are a sensible vocabulary
 def options_for(engine: Engine, options: Options) -> Options:
     """Return the options for this engine's model.
 
-    An English-only model gets `language="en"` and the defaults of language detection.
+    The engine chooses the batch size if it is None: the result always has one. An English-only
+    model gets `language="en"` and the defaults of language detection.
 
     Raises:
         OptionError: the model does not support an option.
@@ -23,6 +27,9 @@ def options_for(engine: Engine, options: Options) -> Options:
     vocabulary = WhisperTokenizer(engine.tokenizer, multilingual=engine.is_multilingual)
     Prompts(options, vocabulary)
     _check_suppressed(engine, options, vocabulary)
+    if options.batch_size is None:
+        options = replace(options, batch_size=default_batch_size(engine, options.hypotheses))
+        log.debug("model %s: batch size %d", engine.name, options.batch_size)
     if engine.is_multilingual:
         for name, codes in (("language", (options.language,)), ("languages", options.languages)):
             for code in filter(None, codes):

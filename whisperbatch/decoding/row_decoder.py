@@ -172,8 +172,8 @@ class RowDecoder:
         """Return the maximum number of rows of a call."""
         options = self._options
         hypotheses = options.best_of if task.temperature else task.search.beam_size
-        first = options.best_of if options.temperatures[0] else options.beam_size
-        return max(1, options.batch_size * min(first, hypotheses) // hypotheses)
+        rows = options.chosen_batch_size * min(options.hypotheses, hypotheses) // hypotheses
+        return max(1, rows)
 
     def _engine_request(self, request: RowRequest, temperature: float) -> DecodeRequest:
         start = self._vocabulary.prompt(request.language, request.task)

@@ -32,6 +32,7 @@ from whisperbatch.protocols import (
     Encoded,
     Engine,
     Hypothesis,
+    default_batch_size,
 )
 
 T = TypeVar("T")
@@ -105,6 +106,10 @@ class JournaledEngine:
         self.n_mels = engine.n_mels
         self.workers = engine.workers
         self.tokenizer = engine.tokenizer
+
+    def default_batch_size(self, hypotheses: int) -> int:
+        """See `protocols.Engine`."""
+        return default_batch_size(self._engine, hypotheses)
 
     def check(self, options: SearchOptions) -> None:
         """See `protocols.Engine`."""

@@ -20,6 +20,7 @@ The groups are dataclasses without slots: Python cannot inherit from several cla
 
 from whisperbatch.options import checks
 from whisperbatch.options.decoding import (
+    DEFAULT_BATCH_SIZE,
     MAX_TEMPERATURE,
     PROMPT_RESET_TEMPERATURE,
     DecodeOptions,
@@ -54,6 +55,7 @@ from whisperbatch.options.signatures import (
 from whisperbatch.options.values import convert_fields, is_number, is_same, plain
 
 __all__ = [
+    "DEFAULT_BATCH_SIZE",
     "DETECTION_OPTIONS",
     "DETECTION_PARAMETERS",
     "LANGUAGE_DETECTION_OPTIONS",

@@ -9,6 +9,10 @@ from whisperbatch.options import checks
 from whisperbatch.options.values import convert_fields
 from whisperbatch.text.messages import shown
 
+DEFAULT_BATCH_SIZE: Final = 8
+"""The batch size on a CPU, where 16 was no faster (docs/explanation/performance.md), and of engines
+that choose none."""
+
 PROMPT_RESET_TEMPERATURE: Final = 0.5
 """Text sampled above this temperature is never the context of the next chunk (openai/whisper)."""
 
@@ -28,7 +32,9 @@ class DecodeOptions:
     Attributes:
         task: "transcribe" writes the spoken language; "translate" writes English.
         batch_size: number of chunks that are decoded together, from 1 to 1024. A larger batch needs
-            more memory. The text does not depend on the batch size.
+            more memory. On a CPU, the text does not depend on the batch size. None chooses the
+            batch size: 8 on a CPU; on a GPU a power of two up to 64, from the total memory of the
+            GPU, the size of the model and the number of hypotheses (`beam_size`, or `best_of`).
         temperature: 0 selects beam search or greedy search; a value above 0 (up to 2) selects
             sampling. Several ascending values (up to 20) are a fallback: all chunks are decoded
             with the first value; a chunk whose text is still repetitive or improbable after all
@@ -75,7 +81,7 @@ class DecodeOptions:
     """
 
     task: Task = "transcribe"
-    batch_size: int = 8
+    batch_size: int | None = None
     temperature: float | tuple[float, ...] = 0.0
     best_of: int = 5
     seed: int = 0
@@ -95,7 +101,8 @@ class DecodeOptions:
     def __post_init__(self) -> None:
         convert_fields(self, DecodeOptions)
         checks.choice("task", self.task, get_args(Task))
-        checks.integer("batch_size", self.batch_size, minimum=1, maximum=1024)
+        if self.batch_size is not None:
+            checks.integer("batch_size", self.batch_size, minimum=1, maximum=1024)
         self._check_sampling()
         self._check_thresholds()
         self._check_context()
@@ -108,6 +115,17 @@ class DecodeOptions:
         """All temperatures: of the first decoding, then of the retries in their order."""
         temperature = cast("Any", self.temperature)
         return temperature if type(temperature) is tuple else (temperature,)
+
+    @property
+    def chosen_batch_size(self) -> int:
+        """The batch size, after `options_for` has chosen it for an engine.
+
+        Raises:
+            ValueError: the batch size is None.
+        """
+        if self.batch_size is None:
+            raise ValueError("batch_size is None: `options_for` chooses it for an engine")
+        return self.batch_size
 
     def _check_sampling(self) -> None:
         if not 1 <= len(self.temperatures) <= MAX_TEMPERATURES:

@@ -48,7 +48,7 @@ class OptionKeywords(DetectionKeywords, total=False):
     max_initial_timestamp: float
     max_new_tokens: int | None
     task: Task
-    batch_size: int
+    batch_size: int | None
     temperature: float | tuple[float, ...]
     best_of: int
     seed: int

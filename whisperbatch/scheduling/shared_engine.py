@@ -52,8 +52,8 @@ class SharedEngine:
     def __init__(self, scheduler: Scheduler, flow: Flow, options: Options) -> None:
         engine = scheduler.engine
         self._scheduler, self._flow = scheduler, flow
-        self._batch_size = options.batch_size
-        self._hypotheses = options.best_of if options.temperatures[0] else options.beam_size
+        self._batch_size = options.chosen_batch_size
+        self._hypotheses = options.hypotheses
         self._thread = threading.local()
         self._no_timestamps = engine.tokenizer.token_to_id("<|notimestamps|>")
         self.name = engine.name

@@ -52,8 +52,9 @@ def test_a_flag_has_a_name_a_description_and_the_default_none(flag: inspect.Para
 def test_the_help_text_states_the_default() -> None:
     [beam] = flags.option_flags({"beam_size"})
     assert typer_option(beam).help.endswith(" Default: 5.")
-    [language] = flags.option_flags({"language"})
-    assert "Default" not in typer_option(language).help
+    for name in ("language", "batch_size"):  # chosen for the recording, and for the device
+        [flag] = flags.option_flags({name})
+        assert "Default" not in typer_option(flag).help
 
 
 @pytest.mark.parametrize(
@@ -67,6 +68,8 @@ def test_the_help_text_states_the_default() -> None:
         ("clip_timestamps", "0,10.5,20,30", ((0.0, 10.5), (20.0, 30.0))),
         ("clip_timestamps", "5", ((5.0, None),)),
         ("max_new_tokens", "7", 7),
+        ("batch_size", "16", 16),
+        ("batch_size", "none", flag_values.NONE),
         ("compression_ratio_threshold", "2.1", 2.1),
         ("compression_ratio_threshold", "None", flag_values.NONE),
     ],
@@ -94,6 +97,7 @@ def test_invalid_text_is_refused(name: str, text: str) -> None:
 def test_the_text_none_becomes_none_and_flags_not_given_are_left_out() -> None:
     keywords = {"coverage_threshold": flag_values.NONE, "beam_size": 1, "prefix": None}
     keywords |= {"language": "None", "hotwords": "none"}  # any text is a hotword
+    keywords |= {"batch_size": None}
     assert flags.given_flags(keywords) == {
         "coverage_threshold": None,
         "beam_size": 1,

@@ -49,13 +49,14 @@ CHANGED: dict[type, Any] = {
         "temperature": TEMPERATURES,
         "segments": "chunk",
         "max_silence": 0.2,  # with two margins of 0.1 s: a pause of 0.4 s
+        "batch_size": 8,
     },
 }
 """The options that each class changes if a program leaves all parameters out."""
 
 
 @pytest.mark.parametrize("cls", CHANGED)
-def test_defaults_are_ours_except_the_temperatures_and_the_segments(cls: type) -> None:
+def test_defaults_are_ours_except_temperatures_segments_and_batch_size(cls: type) -> None:
     changed = CHANGED[cls]
     assert mapped(cls=cls) == Options(language="en", **changed)
     assert mapped(None, cls=cls) == Options(**changed)
@@ -133,9 +134,10 @@ def test_defaults_are_ours_except_the_temperatures_and_the_segments(cls: type) -
 )
 def test_parameter(arguments: dict[str, Any], expected: dict[str, Any]) -> None:
     arguments = {"without_timestamps": False, **arguments}
-    for cls in (WhisperModel, BatchedInferencePipeline):
-        expected = {"language": "en", **CHANGED[WhisperModel], **expected}
-        assert mapped(cls=cls, **arguments) == Options(**expected)
+    expected = {"language": "en", **CHANGED[WhisperModel], **expected}
+    assert mapped(cls=WhisperModel, **arguments) == Options(**expected)
+    expected = {"batch_size": 8, **expected}
+    assert mapped(cls=BatchedInferencePipeline, **arguments) == Options(**expected)
 
 
 def test_recordings_of_one_window_are_decoded_with_timestamps() -> None:

@@ -178,12 +178,12 @@ def test_each_row_is_decoded_in_its_own_language() -> None:
 
 def test_a_row_without_a_language_is_refused() -> None:
     with pytest.raises(ValueError, match="rows with their language"):
-        ChunkDecoder(scripted_engine([" One."]), EXTRACTOR, Options())(row())
+        ChunkDecoder(scripted_engine([" One."]), EXTRACTOR, Options(batch_size=8))(row())
 
 
 def test_rows_that_were_scored_are_not_encoded_again() -> None:
     engine = FakeEngine()
-    decoder = ChunkDecoder(engine, EXTRACTOR, Options(vad=False))
+    decoder = ChunkDecoder(engine, EXTRACTOR, Options(vad=False, batch_size=8))
     first, second = (replace(row(index=index), language="en") for index in (2, 4))
     encoded = engine.encode(padded([first], first.window))
     engine.batch_sizes["encode"].clear()
@@ -197,7 +197,7 @@ def test_rows_that_were_scored_are_not_encoded_again() -> None:
 @pytest.mark.parametrize("step", ["encode", "decode"])
 def test_after_a_failure_no_other_row_waits_for_the_text_of_the_row(step: str) -> None:
     engine = scripted_engine([" One."], failing={step: {0}})
-    options = Options(language="en", vad=False, condition_on_previous_text=True)
+    options = Options(language="en", vad=False, condition_on_previous_text=True, batch_size=8)
     decoder = ChunkDecoder(engine, EXTRACTOR, options)
     first = replace(row(), language="en")
     second = replace(row(index=1), language="en", recording=first.recording)

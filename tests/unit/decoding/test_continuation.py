@@ -17,6 +17,7 @@ from whisperbatch.decoding.continuation import (
     advance,
     only_corrects_words,
 )
+from whisperbatch.decoding.engine_options import options_for
 from whisperbatch.errors import EngineError
 from whisperbatch.options import Options
 from whisperbatch.recording import RecordingState
@@ -49,8 +50,9 @@ def test_no_chunk_waits_after_a_failure() -> None:
 
     later = tuple(synthetic_speech.chunk([(100.0, 102.8)], index=index) for index in (1, 2))
     rows = [replace(row, language="en") for row in synthetic_speech.rows(CHUNKS[0], *later)]
-    options = Options(language="en", speech_pad=0.0, condition_on_previous_text=True)
+    given = Options(language="en", speech_pad=0.0, condition_on_previous_text=True)
     engine = word_engine(SPOKEN, fails)
+    options = options_for(engine, given)
     decoder = ChunkDecoder(engine, synthetic_speech.RampExtractor(), options)
     with ThreadPoolExecutor(2) as pool:
         waiting = [pool.submit(decoder, row) for row in rows[1:]]

@@ -8,6 +8,7 @@ import pytest
 from tests.unit.fakes import FakeEngine
 from tests.unit.synthetic_speech import chunk, rows
 from whisperbatch import Options
+from whisperbatch.decoding.engine_options import options_for
 from whisperbatch.decoding.prompts import Context
 from whisperbatch.decoding.row_decoder import RowDecoder, RowRequest
 from whisperbatch.decoding.tokenizer import WhisperTokenizer
@@ -16,6 +17,7 @@ from whisperbatch.protocols import Decoded, DecodeRequest, Encoded
 
 
 def row_decoder(engine: FakeEngine, options: Options) -> RowDecoder:
+    options = options_for(engine, options)
     return RowDecoder(engine, options, WhisperTokenizer(engine.tokenizer, multilingual=True))
 
 

@@ -90,6 +90,13 @@ def test_a_journaled_engine_returns_the_results_of_the_wrapped_engine(store: Mem
     )
 
 
+def test_the_wrapped_engine_chooses_the_batch_size(store: MemoryStore) -> None:
+    engine: Any = tracing_engine()
+    assert JournaledEngine(engine, store).default_batch_size(5) == 8
+    engine.default_batch_size = lambda hypotheses: 10 * hypotheses
+    assert JournaledEngine(engine, store).default_batch_size(5) == 50
+
+
 def test_stored_results_are_not_computed_again(store: MemoryStore) -> None:
     rows = features(0.1, 0.2, 0.3)
     first = decoded(JournaledEngine(tracing_engine(), store), rows)

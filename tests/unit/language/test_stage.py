@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from tests.unit.fakes import EncodedRow, FakeEngine
+from whisperbatch.decoding.engine_options import options_for
 from whisperbatch.errors import EngineError
 from whisperbatch.language.decisions import LAST_REVISION, VOTERS
 from whisperbatch.language.stage import decide_languages, with_language_scores
@@ -113,10 +114,10 @@ def stages(engine: FakeEngine, streams: Sequence[Sequence[Item]], **keywords: An
 
     Each recording has its own threads, as in `pipeline.Pipeline`.
     """
-    options = Options(**keywords)
+    options = options_for(engine, Options(**keywords))
     scheduler, flow = Scheduler(engine), Flow()
     score = partial(with_language_scores, SharedEngine(scheduler, flow, options), options=options)
-    size = options.batch_size
+    size = options.chosen_batch_size
 
     def decided(stream: Sequence[Item]) -> Iterator[Item]:
         with closing(map_ordered(score, stream, workers=size, depth=size)) as rows:

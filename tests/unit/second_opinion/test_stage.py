@@ -60,7 +60,8 @@ def opinion(
 ) -> SecondOpinion:
     extractor = feature_extractor("whisper", 80)
     state = state or RecordingState.beginning(0, Decision("en", 1.0))
-    result = second_opinions(engine, FreshVad(), extractor, Options())(state, lambda: stopped)
+    options = Options(batch_size=8)
+    result = second_opinions(engine, FreshVad(), extractor, options)(state, lambda: stopped)
     assert result is not None
     return result
 

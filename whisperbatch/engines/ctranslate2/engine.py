@@ -16,6 +16,7 @@ import ctranslate2
 import numpy as np
 import numpy.typing as npt
 
+from whisperbatch.engines.batch_size import MemoryUse, choose_batch_size
 from whisperbatch.engines.calls import Calls
 from whisperbatch.engines.ctranslate2.conversion import (
     EncoderOutput,
@@ -26,6 +27,7 @@ from whisperbatch.engines.ctranslate2.conversion import (
     to_alignment,
     to_hypothesis,
 )
+from whisperbatch.engines.ctranslate2.cuda_memory import total_memory
 from whisperbatch.engines.ctranslate2.weights import CTranslate2Weights
 from whisperbatch.engines.devices import choose_compute_type, share_cores
 from whisperbatch.engines.memory import return_freed_memory
@@ -33,7 +35,8 @@ from whisperbatch.engines.model_info import ModelInfo
 from whisperbatch.engines.search.alignment import NO_TOKENS
 from whisperbatch.engines.settings import CTranslate2Settings, check_all_frames_kept
 from whisperbatch.errors import OptionError
-from whisperbatch.options import SearchOptions
+from whisperbatch.models.architecture import Architecture
+from whisperbatch.options import DEFAULT_BATCH_SIZE, SearchOptions
 from whisperbatch.protocols import Alignment, AlignRequest, Decoded, DecodeRequest, Encoded
 
 log = logging.getLogger(__name__)
@@ -99,6 +102,17 @@ class CTranslate2Engine:
         device = f"{self._device} {self._compute_type}"
         attention = ["flash attention"] if self._settings.flash_attention else []
         return ", ".join([device, *attention, f"ctranslate2 {version('ctranslate2')}"])
+
+    def default_batch_size(self, hypotheses: int) -> int:
+        """See `protocols.Engine`. On CUDA, the device with the least memory decides."""
+        if self._device == "cpu":
+            return DEFAULT_BATCH_SIZE
+        return choose_batch_size(
+            map(total_memory, self._settings.devices),
+            memory_use(self._model.architecture, self._compute_type),
+            hypotheses=hypotheses,
+            batches=self._settings.inter_threads,
+        )
 
     def check(self, options: SearchOptions) -> None:
         """See `protocols.Engine`: CTranslate2 honours all options."""
@@ -227,6 +241,19 @@ class CTranslate2Engine:
     def _free(self) -> None:
         self._weights.free()
         return_freed_memory()
+
+
+def memory_use(model: Architecture, compute_type: str) -> MemoryUse:
+    """Return the memory that a model needs on CUDA.
+
+    Args:
+        model: sizes of the model.
+        compute_type: from `devices.choose_compute_type`. "int8_float16" stores the weights in 8
+            bits and computes in 16 bits; "int8" may compute in 32 bits.
+    """
+    in_16_bits = compute_type.endswith("float16")  # also bfloat16
+    weight_bytes = 1 if compute_type.startswith("int8") else 2 if in_16_bits else 4
+    return MemoryUse.of(model, weight_bytes=weight_bytes, value_bytes=2 if in_16_bits else 4)
 
 
 def check_effect(settings: CTranslate2Settings, device: Literal["cpu", "cuda"]) -> None:

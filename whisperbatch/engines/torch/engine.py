@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
+from whisperbatch.engines.batch_size import MemoryUse, choose_batch_size
 from whisperbatch.engines.devices import choose_device
 from whisperbatch.engines.model_info import ModelInfo
 from whisperbatch.engines.search.alignment import NO_TOKENS
@@ -21,7 +22,7 @@ from whisperbatch.engines.torch.model import TorchModel, load_model
 from whisperbatch.engines.torch.reproducible import check_rows, request_equal_rows
 from whisperbatch.errors import ClosedError, EngineError, OptionError
 from whisperbatch.models.model_bin import fingerprint
-from whisperbatch.options import SearchOptions
+from whisperbatch.options import DEFAULT_BATCH_SIZE, SearchOptions
 from whisperbatch.protocols import Alignment, AlignRequest, Decoded, DecodeRequest, Encoded
 
 Tensor: TypeAlias = torch.Tensor
@@ -107,12 +108,19 @@ class TorchEngine:
             self._draft_model = load(draft_model)
             check_draft_model(self._model.info, self._draft_model.info, draft_model)
         info = self._model.info
+        self._memory_use = self._memory_of(info)
+        if self._draft_model:
+            self._memory_use += self._memory_of(self._draft_model.info)
         self.tokenizer = info.tokenizer
         self.is_multilingual: bool = info.is_multilingual
         self.can_translate: bool = info.can_translate
         self.n_mels: int = info.n_mels
         self._lock = threading.Lock()
         log.info("model %s on %s (%s), PyTorch", name, self._device, self._dtype)
+
+    def _memory_of(self, info: ModelInfo) -> MemoryUse:
+        size = self._dtype.itemsize
+        return MemoryUse.of(info.architecture, weight_bytes=size, value_bytes=size)
 
     @functools.cached_property
     def fingerprint(self) -> str:
@@ -129,6 +137,13 @@ class TorchEngine:
         if self._draft_model_directory:
             parts.append(f"drafted by {fingerprint(self._draft_model_directory)}")
         return ", ".join(parts)
+
+    def default_batch_size(self, hypotheses: int) -> int:
+        """See `protocols.Engine`. Quantized weights count as if they were not quantized."""
+        if self._device.type == "cpu":
+            return DEFAULT_BATCH_SIZE
+        memory = torch.cuda.get_device_properties(self._device).total_memory
+        return choose_batch_size([memory], self._memory_use, hypotheses=hypotheses)
 
     def check(self, options: SearchOptions) -> None:
         """See `protocols.Engine`. A draft model needs greedy search."""

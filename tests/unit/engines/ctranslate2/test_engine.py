@@ -3,8 +3,10 @@ from typing import Any
 
 import pytest
 
+from tests.unit.engines.architectures import MODELS
 from whisperbatch import OptionError
-from whisperbatch.engines.ctranslate2.engine import CTranslate2Engine
+from whisperbatch.engines.batch_size import MemoryUse
+from whisperbatch.engines.ctranslate2.engine import CTranslate2Engine, memory_use
 from whisperbatch.engines.model_info import ModelInfo
 from whisperbatch.engines.settings import CTranslate2Settings
 from whisperbatch.models import find_model
@@ -52,3 +54,41 @@ def test_every_device_gets_the_weights_and_its_batches(loaded: list[dict[str, An
 def test_threads_of_the_cpu_are_refused_on_cuda() -> None:
     with pytest.raises(OptionError, match="intra_threads=4 has no effect on CUDA"):
         cuda_engine(intra_threads=4)
+
+
+@pytest.mark.usefixtures("loaded")
+def test_the_batch_size_on_cuda_fits_the_smallest_device(monkeypatch: pytest.MonkeyPatch) -> None:
+    memory: dict[int, int | None] = {0: 24 << 30, 1: 1 << 30, 2: None}
+    monkeypatch.setattr("whisperbatch.engines.ctranslate2.engine.total_memory", memory.get)
+    sizes = {
+        devices: cuda_engine(device_index=devices).default_batch_size(hypotheses=5)
+        for devices in ((0,), (1,), (0, 1), (0, 2))
+    }
+    assert sizes == {(0,): 64, (1,): 8, (0, 1): 8, (0, 2): 8}
+    assert cuda_engine(device_index=1, inter_threads=4).default_batch_size(hypotheses=5) == 2
+    assert cuda_engine(device_index=1, compute_type="float32").default_batch_size(5) == 4
+
+
+def test_the_batch_size_on_a_cpu_does_not_depend_on_the_search() -> None:
+    model = ModelInfo.read(find_model("tiny.en"), "tiny.en")
+    engine = CTranslate2Engine(model, device="cpu", load_weights=False)
+    assert [engine.default_batch_size(hypotheses) for hypotheses in (1, 5, 100)] == [8, 8, 8]
+
+
+@pytest.mark.parametrize(
+    ("compute_type", "weight_bytes", "value_bytes"),
+    [
+        ("float16", 2, 2),
+        ("bfloat16", 2, 2),
+        ("int8_float16", 1, 2),
+        ("int8_bfloat16", 1, 2),
+        ("int8", 1, 4),
+        ("int8_float32", 1, 4),
+        ("float32", 4, 4),
+    ],
+)
+def test_the_compute_type_decides_the_bytes_of_weights_and_values(
+    compute_type: str, weight_bytes: int, value_bytes: int
+) -> None:
+    expected = MemoryUse.of(MODELS["base"], weight_bytes=weight_bytes, value_bytes=value_bytes)
+    assert memory_use(MODELS["base"], compute_type) == expected
