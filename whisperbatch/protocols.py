@@ -16,7 +16,7 @@ docs/explanation/engines.md explains how to write an engine.
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+from typing import Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -24,6 +24,8 @@ from tokenizers import Tokenizer
 
 from whisperbatch.options import DEFAULT_BATCH_SIZE, SearchOptions
 from whisperbatch.types import Features, Samples, SpeechFrames
+
+FeatureType: TypeAlias = type[np.float32] | type[np.float16]
 
 
 @runtime_checkable
@@ -210,6 +212,7 @@ class Engine(Protocol):
         encodes_rows_alone: bool. True if `encode` takes as long for several rows as for each row
             alone: urgent rows of other recordings then need not wait for all rows of a call.
         default_batch_size(hypotheses: int) -> int. See the function `default_batch_size`.
+        feature_type: numpy.float32 or numpy.float16. See the function `feature_type`.
 
     Attributes:
         name: name of the model, for messages.
@@ -330,3 +333,13 @@ def default_batch_size(engine: Engine, hypotheses: int) -> int:
     """
     choose = getattr(engine, "default_batch_size", None)
     return DEFAULT_BATCH_SIZE if choose is None else int(choose(hypotheses))
+
+
+def feature_type(engine: Engine) -> FeatureType:
+    """Return the type of the features that an engine computes with; float32 if it does not say.
+
+    Rows wait for the engine in this type. With float16, they take half of the memory, and the
+    engine need not convert them. `encode` accepts float32, too.
+    """
+    chosen: FeatureType = getattr(engine, "feature_type", np.float32)
+    return chosen

@@ -39,6 +39,21 @@ def test_segments_are_in_order_and_numbered() -> None:
     assert starts[-1] > 365
 
 
+def test_features_in_float16_reach_an_engine_that_asks_for_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    options = Options(vad=False, beam_size=1, segments="chunk")
+    transcripts, types = [], []
+    for dtype in (np.float32, np.float16):
+        monkeypatch.setattr(FakeEngine, "feature_type", dtype, raising=False)
+        engine = FakeEngine(decode=lambda call: f" Peak {call.row.peak:.1f}.")
+        with Transcriber(engine) as asr:  # the language is detected, from windows and rows
+            transcripts.append(asr.transcribe(noise(70), options=options))
+        types.append(engine.features.dtype)
+    assert types == [np.float32, np.float16]
+    assert transcripts[0].segments == transcripts[1].segments
+
+
 @pytest.mark.parametrize(("given", "expected"), [({}, 3), ({"batch_size": 5}, 5)])
 def test_the_engine_chooses_the_batch_size_unless_it_is_given(
     monkeypatch: pytest.MonkeyPatch, given: dict[str, Any], expected: int

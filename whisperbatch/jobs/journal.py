@@ -33,6 +33,7 @@ from whisperbatch.protocols import (
     Engine,
     Hypothesis,
     default_batch_size,
+    feature_type,
 )
 
 T = TypeVar("T")
@@ -58,12 +59,12 @@ class _Row:
 
     Attributes:
         key: hash of the row's features and the engine's fingerprint.
-        features: shape (n_mels, frames).
+        features: shape (n_mels, frames), in the engine's `feature_type`.
         encoded: the encoder output of this row alone; None before the row is encoded.
     """
 
     key: bytes
-    features: npt.NDArray[np.float32]
+    features: npt.NDArray[Any]
     encoded: Encoded | None = None
 
 
@@ -106,6 +107,7 @@ class JournaledEngine:
         self.n_mels = engine.n_mels
         self.workers = engine.workers
         self.tokenizer = engine.tokenizer
+        self.feature_type = feature_type(engine)
 
     def default_batch_size(self, hypotheses: int) -> int:
         """See `protocols.Engine`."""
@@ -115,7 +117,7 @@ class JournaledEngine:
         """See `protocols.Engine`."""
         self._engine.check(options)
 
-    def encode(self, features: npt.NDArray[np.float32]) -> Encoded:
+    def encode(self, features: npt.NDArray[Any]) -> Encoded:
         """See `protocols.Engine`. The encoder runs later, and only on rows that need it."""
         shape = repr(features.shape[1:]).encode()
         rows = [np.ascontiguousarray(row) for row in features]

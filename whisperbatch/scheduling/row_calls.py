@@ -5,7 +5,6 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-import numpy as np
 import numpy.typing as npt
 
 from whisperbatch.protocols import AlignRequest, DecodeRequest, Encoded
@@ -39,13 +38,14 @@ class SharedRow:
     """The features of a row; its encoder output is computed when it is needed.
 
     Attributes:
-        features: shape (n_mels, n_frames); None when the encoder output is stored.
+        features: shape (n_mels, n_frames), in the engine's `feature_type`; None when the encoder
+            output is stored.
         frames: number of feature frames.
         encoded: encoder output of the row, if it is stored.
         stored: whether to store the encoder output, because another call needs it.
     """
 
-    features: npt.NDArray[np.float32] | None
+    features: npt.NDArray[Any] | None
     frames: int
     encoded: Encoded | None = None
     stored: bool = False

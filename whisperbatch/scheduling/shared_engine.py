@@ -18,6 +18,7 @@ from whisperbatch.protocols import (
     Decoded,
     DecodeRequest,
     Encoded,
+    feature_type,
 )
 from whisperbatch.scheduling.row_calls import FIRST, Flow, Position, RowCall, SharedRow
 from whisperbatch.scheduling.scheduler import Scheduler
@@ -62,6 +63,7 @@ class SharedEngine:
         self.can_translate = engine.can_translate
         self.n_mels = engine.n_mels
         self.workers = engine.workers
+        self._feature_type = feature_type(engine)
         self.tokenizer = engine.tokenizer
 
     @contextmanager
@@ -81,8 +83,13 @@ class SharedEngine:
         self._scheduler.engine.check(options)
 
     def encode(self, features: npt.NDArray[np.float32]) -> SharedRows:
-        """See `protocols.Engine`. The rows are encoded later."""
-        return SharedRows(tuple(SharedRow(row, row.shape[1]) for row in features))
+        """See `protocols.Engine`. The rows are encoded later.
+
+        The thread of a row converts its features to the engine's type, so that the engine is busy
+        meanwhile.
+        """
+        converted = features.astype(self._feature_type, copy=False)
+        return SharedRows(tuple(SharedRow(row, row.shape[1]) for row in converted))
 
     def split(self, encoded: Encoded) -> list[Encoded]:
         """See `protocols.Engine`. The encoder outputs of these rows are stored."""

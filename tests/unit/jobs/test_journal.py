@@ -52,7 +52,7 @@ def features(*levels: float) -> npt.NDArray[np.float32]:
 
 def decoded(
     engine: Engine,
-    rows: npt.NDArray[np.float32],
+    rows: npt.NDArray[Any],
     options: SearchOptions = OPTIONS,
     sampling: Sequence[Sampling] | None = None,
     encoded: Encoded | None = None,
@@ -95,6 +95,16 @@ def test_the_wrapped_engine_chooses_the_batch_size(store: MemoryStore) -> None:
     assert JournaledEngine(engine, store).default_batch_size(5) == 8
     engine.default_batch_size = lambda hypotheses: 10 * hypotheses
     assert JournaledEngine(engine, store).default_batch_size(5) == 50
+
+
+def test_features_are_in_the_type_of_the_wrapped_engine(store: MemoryStore) -> None:
+    engine: Any = tracing_engine()
+    assert JournaledEngine(engine, store).feature_type is np.float32
+    engine.feature_type = np.float16
+    journaled = JournaledEngine(engine, store)
+    assert journaled.feature_type is np.float16
+    decoded(journaled, features(0.1).astype(np.float16))
+    assert engine.features.dtype == np.float16
 
 
 def test_stored_results_are_not_computed_again(store: MemoryStore) -> None:

@@ -3,14 +3,15 @@
 from dataclasses import replace
 from functools import partial
 
+import numpy as np
 import pytest
 
-from tests.unit.fakes import FakeEncoded
+from tests.unit.fakes import FakeEncoded, FakeEngine
 from tests.unit.scheduling.row_calls import levels
 from tests.unit.scheduling.sharing import ALIGN, PROMPT, REQUEST, SEARCH, features, sharing
 from whisperbatch.errors import EngineError, OptionError
 from whisperbatch.options import Options, SearchOptions
-from whisperbatch.protocols import Engine
+from whisperbatch.protocols import Engine, FeatureType
 
 pytestmark = pytest.mark.usefixtures("no_threads_left", "rare_checks")
 
@@ -22,6 +23,31 @@ def test_encode_computes_nothing() -> None:
         assert [part.rows for part in run.shared.split(encoded)] == [1, 1, 1]
         assert run.shared.join([encoded, encoded]).rows == 6
     assert not any(run.engine.batch_sizes.values())
+
+
+@pytest.mark.parametrize("dtype", [np.float16, np.float32])
+def test_rows_wait_in_the_type_that_the_engine_computes_with(
+    monkeypatch: pytest.MonkeyPatch, dtype: FeatureType
+) -> None:
+    monkeypatch.setattr(FakeEngine, "feature_type", dtype, raising=False)
+    given = features(1, 2, 3)
+    with sharing() as run:
+        encoded = run.shared.encode(given)
+        assert [row.features.dtype for row in encoded.items if row.features is not None] == [
+            dtype
+        ] * 3
+        assert run.decode(encoded) == ["1", "2", "3"]
+    assert run.engine.features.dtype == dtype
+    assert given.dtype == np.float32
+
+
+def test_without_a_type_features_are_in_float32_and_not_copied() -> None:
+    given = features(1)
+    with sharing() as run:
+        [row] = run.shared.encode(given).items
+    assert row.features is not None
+    assert row.features.dtype == np.float32
+    assert np.shares_memory(row.features, given)
 
 
 def test_rows_that_were_split_are_encoded_once() -> None:

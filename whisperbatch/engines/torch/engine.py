@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -23,7 +23,14 @@ from whisperbatch.engines.torch.reproducible import check_rows, request_equal_ro
 from whisperbatch.errors import ClosedError, EngineError, OptionError
 from whisperbatch.models.model_bin import fingerprint
 from whisperbatch.options import DEFAULT_BATCH_SIZE, SearchOptions
-from whisperbatch.protocols import Alignment, AlignRequest, Decoded, DecodeRequest, Encoded
+from whisperbatch.protocols import (
+    Alignment,
+    AlignRequest,
+    Decoded,
+    DecodeRequest,
+    Encoded,
+    FeatureType,
+)
 
 Tensor: TypeAlias = torch.Tensor
 
@@ -60,6 +67,10 @@ class TorchEngine:
         settings: see `TorchSettings`.
         draft_model: directory of the draft model that `settings` names.
 
+    Attributes:
+        feature_type: float16 on CUDA, if the model computes in float16: half as many bytes are then
+            copied to the GPU.
+
     Raises:
         OptionError: the device or a setting is not available, or the draft model has another
             vocabulary or another number of mel bands.
@@ -94,6 +105,8 @@ class TorchEngine:
         if kind == "cpu" and self._dtype == torch.float32:
             request_equal_rows()
             check_rows()
+        in_float16 = kind == "cuda" and self._dtype == torch.float16
+        self.feature_type: FeatureType = np.float16 if in_float16 else np.float32
         self.name = name
         self._directory = directory
         self._draft_model_directory = draft_model
@@ -149,7 +162,7 @@ class TorchEngine:
         """See `protocols.Engine`. A draft model needs greedy search."""
         self._settings.check(options)
 
-    def encode(self, features: npt.NDArray[np.float32]) -> Encoded:
+    def encode(self, features: npt.NDArray[np.floating[Any]]) -> Encoded:
         """See `protocols.Engine`."""
         with self._exclusive_model() as model:
             tensor = torch.from_numpy(np.ascontiguousarray(features))

@@ -1,11 +1,15 @@
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 
+from tests.contract.tiny_model import tiny_model
 from tests.unit.engines.architectures import MODELS
 from whisperbatch import OptionError
 from whisperbatch.engines.batch_size import MemoryUse
+from whisperbatch.engines.ctranslate2.conversion import check_output, to_array
 from whisperbatch.engines.ctranslate2.engine import CTranslate2Engine, memory_use
 from whisperbatch.engines.model_info import ModelInfo
 from whisperbatch.engines.settings import CTranslate2Settings
@@ -73,6 +77,29 @@ def test_the_batch_size_on_a_cpu_does_not_depend_on_the_search() -> None:
     model = ModelInfo.read(find_model("tiny.en"), "tiny.en")
     engine = CTranslate2Engine(model, device="cpu", load_weights=False)
     assert [engine.default_batch_size(hypotheses) for hypotheses in (1, 5, 100)] == [8, 8, 8]
+
+
+@pytest.mark.usefixtures("loaded")
+def test_features_are_in_float16_where_ctranslate2_computes_in_float16(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    types = ("float16", "int8_float16", "bfloat16", "int8", "float32")
+    monkeypatch.setattr("ctranslate2.get_supported_compute_types", lambda *_: set(types))
+    found = {name: cuda_engine(compute_type=name).feature_type for name in types}
+    assert {name for name in types if found[name] is np.float16} == {"float16", "int8_float16"}
+    assert {*found.values()} == {np.float16, np.float32}
+
+
+def test_ctranslate2_encodes_features_in_float16(tmp_path: Path) -> None:
+    model = ModelInfo.read(tiny_model(tmp_path / "model"), "small")
+    engine = CTranslate2Engine(model, device="cpu")
+    assert engine.feature_type is np.float32
+    features = np.random.default_rng(0).normal(size=(2, 80, 200)).astype(np.float16)
+    half, single = (
+        to_array(check_output(engine.encode(features.astype(dtype))).view)
+        for dtype in (np.float16, np.float32)
+    )
+    assert np.array_equal(half, single)
 
 
 @pytest.mark.parametrize(
