@@ -206,7 +206,7 @@ class WhisperModel(DetectionMethods, WindowMethods):
         language_detection_threshold: float | None = 0.5,
         language_detection_segments: int = implicit(1),
     ) -> Segments:
-        """Transcribe a recording in batches of eight chunks.
+        """Transcribe a recording in batches of chunks.
 
         docs/how-to/move-from-faster-whisper.md describes the meaning of each parameter. Three
         defaults differ in effect from faster-whisper's: `condition_on_previous_text` is off,
