@@ -24,6 +24,7 @@ from benchmarks.constants.inventory import OPTIONS
 from benchmarks.lost_speech.results import digest
 from benchmarks.recordings import Recording, Utterance, assemble
 from whisperbatch.decoding.decoded_row import DecodedRow
+from whisperbatch.decoding.engine_options import options_for
 from whisperbatch.decoding.row_decoder import RowDecoder, RowRequest
 from whisperbatch.decoding.tokenizer import WhisperTokenizer
 from whisperbatch.decoding.words import move_into_speech
@@ -161,7 +162,7 @@ def decode(asr: wb.Transcriber, name: str) -> FirstPass:
     if asr.engine.is_multilingual and rows:
         rows = [scored for row in rows for scored in score_rows(asr.engine, [row])]
     vocabulary = WhisperTokenizer(asr.engine.tokenizer, multilingual=asr.engine.is_multilingual)
-    decoder = RowDecoder(asr.engine, options, vocabulary)
+    decoder = RowDecoder(asr.engine, options_for(asr.engine, options), vocabulary)
     decoded = decoder.redecode([RowRequest(row, language) for row in rows])
     return FirstPass(
         name, language, recording.duration, recording.utterances, tuple(map(_stored, decoded))

@@ -34,6 +34,7 @@ from benchmarks.arguments import require_directories
 from benchmarks.lost_speech.__main__ import CORPORA, HALVES, minutes, recording_names
 from benchmarks.recordings import Recording, gaps
 from whisperbatch.decoding.decoded_row import normalize_words
+from whisperbatch.decoding.engine_options import options_for
 from whisperbatch.errors import WhisperBatchError
 from whisperbatch.features import feature_extractor
 from whisperbatch.options import Options
@@ -203,8 +204,9 @@ def spoken_share(recording: Recording, span: SpeechSpan) -> float:
 
 def measure_half(asr: wb.Transcriber, names: Sequence[str]) -> Half:
     """Check all recordings of a half."""
-    options = Options()
-    vad, engine = open_vad(options), asr.engine
+    engine = asr.engine
+    options = options_for(engine, Options())
+    vad = open_vad(options)
     extractor = feature_extractor(options.features, engine.n_mels)
     decoder = StretchDecoder(engine, extractor, options)
     total = Half((), 0.0)
