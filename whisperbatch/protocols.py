@@ -210,7 +210,7 @@ class Engine(Protocol):
     An engine may also have these members, which are not part of the protocol:
 
         encodes_rows_alone: bool. True if `encode` takes as long for several rows as for each row
-            alone: urgent rows of other recordings then need not wait for all rows of a call.
+            alone: urgent rows then do not wait for a whole batch.
         default_batch_size(hypotheses: int) -> int. See the function `default_batch_size`.
         feature_type: numpy.float32 or numpy.float16. See the function `feature_type`.
 
