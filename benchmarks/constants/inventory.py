@@ -35,6 +35,7 @@ UNCHECKED: Final = {
     "decoding.prompts.START_TOKENS": "format of Whisper",
     "decoding.tokenizer.TIMESTAMP_STEP": "format of Whisper",
     "decoding.tokenizer.TIMESTAMP_TOKENS": "format of Whisper",
+    "decoding.row_decoder.LOOP_RATIO": "property of every loop, by a test",
     "decoding.retries.work.REQUEST_WORK": "cost",
     "decoding.retries.work.WORK_PER_CHUNK": "cost",
     "decoding.retries.work.WORK_PER_SECOND": "cost",

@@ -22,6 +22,7 @@ from whisperbatch.decoding.words import count_letters, slow_duration
 from whisperbatch.options import MAX_NEW_TOKENS, Options
 from whisperbatch.segmentation.timed_text import AlignedWord
 from whisperbatch.text.languages import UNSPACED
+from whisperbatch.text.loops import ends_with_loop
 from whisperbatch.text.scripts import foreign_letters
 from whisperbatch.types import Chunk, SpeechSpan, speech_seconds, to_samples, to_seconds
 
@@ -115,6 +116,9 @@ def audit(decoded: DecodedRow, options: Options) -> Audit:
         cost += 1.0 + repeated_words / LETTERS_PER_SECOND * 5
     if improbable:
         cost += 0.5 * speech_seconds(decoded.chunk.speech)
+    most = speech_seconds(decoded.chunk.speech) + 1.0
+    if repetitive and ends_with_loop(decoded.hypothesis.tokens):
+        cost = most  # an engine may have cut off the loop
     return Audit(
         uncovered=uncovered,
         repetitive=repetitive,
@@ -122,7 +126,7 @@ def audit(decoded: DecodedRow, options: Options) -> Audit:
         too_fast=too_fast,
         foreign=foreign_count,
         cut_off=cut_off,
-        cost=min(cost + (1.0 if cut_off else 0.0), speech_seconds(decoded.chunk.speech) + 1.0),
+        cost=min(cost + (1.0 if cut_off else 0.0), most),
     )
 
 

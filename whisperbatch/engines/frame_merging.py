@@ -15,7 +15,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from whisperbatch.engines.search.beam_search import Floats, Integers
+from whisperbatch.engines.search.hypotheses import Floats, Integers
 
 MAX_GROUP_SIZE: Final = 8
 """Encoder positions in a group: at most 160 ms, as long as a short syllable."""

@@ -14,7 +14,7 @@ from whisperbatch.engines.frame_merging import (
     log_sizes,
     merge_positions,
 )
-from whisperbatch.engines.search.beam_search import Floats, Integers
+from whisperbatch.engines.search.hypotheses import Floats, Integers
 from whisperbatch.engines.settings import MIN_KEPT_FRAMES
 
 

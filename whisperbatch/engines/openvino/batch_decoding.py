@@ -19,12 +19,8 @@ from whisperbatch.engines.openvino.decoder_graphs import FIRST_KEY_VALUE_INPUT
 from whisperbatch.engines.openvino.embeddings import TokenEmbeddings
 from whisperbatch.engines.openvino.encoder_output import EncoderOutput
 from whisperbatch.engines.search.alignment import DecodingTrace
-from whisperbatch.engines.search.beam_search import (
-    Candidates,
-    Floats,
-    Integers,
-    SearchResult,
-)
+from whisperbatch.engines.search.beam_search import Candidates
+from whisperbatch.engines.search.hypotheses import Floats, Integers, SearchResult
 from whisperbatch.engines.search.sampling import TokenNoise
 from whisperbatch.engines.search.suppression import blocked_by_ngrams
 

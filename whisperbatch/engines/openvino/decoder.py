@@ -29,13 +29,8 @@ from whisperbatch.engines.openvino.decoder_graphs import DecoderGraphs
 from whisperbatch.engines.openvino.embeddings import TokenEmbeddings
 from whisperbatch.engines.openvino.encoder_output import EncoderOutput
 from whisperbatch.engines.openvino.graph import Precision
-from whisperbatch.engines.search.beam_search import (
-    Candidates,
-    Floats,
-    SearchResult,
-    sample,
-    search,
-)
+from whisperbatch.engines.search.beam_search import Candidates, sample, search
+from whisperbatch.engines.search.hypotheses import Floats, SearchResult
 from whisperbatch.engines.search.sampling import TokenNoise
 from whisperbatch.engines.search.suppression import logit_biases
 from whisperbatch.engines.special_tokens import SpecialTokens

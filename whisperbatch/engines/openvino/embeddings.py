@@ -4,7 +4,7 @@ import numpy as np
 
 from whisperbatch.engines.layout import Arrays
 from whisperbatch.engines.quantization import stored_scales
-from whisperbatch.engines.search.beam_search import Floats, Integers
+from whisperbatch.engines.search.hypotheses import Floats, Integers
 from whisperbatch.models.model_bin import release_pages
 
 

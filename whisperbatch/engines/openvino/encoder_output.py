@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from whisperbatch.engines.search.beam_search import Floats, Integers
+from whisperbatch.engines.search.hypotheses import Floats, Integers
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -6,8 +6,8 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from whisperbatch.engines.search.beam_search import Floats, Integers
 from whisperbatch.engines.search.dtw import token_starts
+from whisperbatch.engines.search.hypotheses import Floats, Integers
 from whisperbatch.protocols import Alignment
 
 SECONDS_PER_POSITION: Final = 0.02  # seconds of audio per encoder position

@@ -12,21 +12,22 @@ row are decoded side by side, and the row is done when all have ended.
                           +-- step <-+
 """
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Final, Protocol, TypeAlias
+from typing import Protocol, TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 
-from whisperbatch.engines.search.loops import LOOP_TOKENS, ends_with_loop
-
-LOOP_CHECK: Final = 16  # tokens from one check for a loop to the next
-
-Integers: TypeAlias = npt.NDArray[np.int64]
-Floats: TypeAlias = npt.NDArray[np.float32]
+from whisperbatch.engines.search.hypotheses import (
+    BeamSearchState,
+    Extensions,
+    Floats,
+    Integers,
+    RowState,
+    SamplingState,
+    SearchResult,
+)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -59,25 +60,6 @@ class StepFunction(Protocol):
             The same number of candidates after each token, shape (rows, beams, k).
         """
         ...
-
-
-@dataclass(frozen=True, slots=True)
-class SearchResult:
-    """The hypothesis that a search found for a row.
-
-    Attributes:
-        tokens: token ids, without the end of text.
-        logprobs: natural-log probability of each token.
-        beams: the beam in which the decoder read each token. A hypothesis that was cut off at
-            `max_tokens` has one beam less than tokens, because its last token was never read.
-        logprob: total natural-log probability of the tokens. It includes the end of text, unless
-            the hypothesis was cut off.
-    """
-
-    tokens: tuple[int, ...]
-    logprobs: tuple[float, ...]
-    beams: tuple[int, ...]
-    logprob: float
 
 
 Lookahead: TypeAlias = Callable[[int, int], Candidates | None]
@@ -127,7 +109,7 @@ def search(
     """
     required_endings = max(1, int(beam_size * patience + 0.5))
     rows = [
-        _BeamSearchState(
+        BeamSearchState(
             beam_size, required_endings, end_of_text, length_penalty, stops_loop=stops_loop
         )
         for stops_loop in stop_loops or [False] * len(first.tokens)
@@ -151,12 +133,12 @@ def sample(
         One result for each row of `first`, in the same order.
     """
     row_count, hypothesis_count = first.tokens.shape
-    rows = [_SamplingState(hypothesis_count, end_of_text) for _ in range(row_count)]
+    rows = [SamplingState(hypothesis_count, end_of_text) for _ in range(row_count)]
     return _run_search(rows, step, first, _all_candidates, max_tokens=max_tokens)
 
 
 def _run_search(
-    rows: Sequence["_RowState"],
+    rows: Sequence[RowState],
     step: StepFunction,
     first: Candidates,
     extend: "_Extend",
@@ -186,51 +168,29 @@ def _run_search(
         candidates = step(tokens, sources, continuing)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Extensions:
-    """Tokens that extend hypotheses of one row.
-
-    Attributes:
-        tokens: token ids, shape (n,).
-        sources: the beam whose hypothesis each token extends, shape (n,).
-        logprobs: natural-log probability of each token, shape (n,).
-        totals: total natural-log probability of each extended hypothesis, shape (n,).
-    """
-
-    tokens: Integers
-    sources: Integers
-    logprobs: Floats
-    totals: Floats
-
-    def __getitem__(self, chosen: Sequence[int]) -> "_Extensions":
-        return _Extensions(
-            self.tokens[chosen], self.sources[chosen], self.logprobs[chosen], self.totals[chosen]
-        )
-
-
-_Extend: TypeAlias = Callable[[Candidates, Floats], list[_Extensions]]
+_Extend: TypeAlias = Callable[[Candidates, Floats], list[Extensions]]
 """Returns the possible extensions of each row, from the candidates (rows, beams, k) and the total
 log-probability of each beam's hypothesis (rows, beams)."""
 
 
-def _most_probable(candidates: Candidates, totals: Floats, *, count: int) -> list[_Extensions]:
+def _most_probable(candidates: Candidates, totals: Floats, *, count: int) -> list[Extensions]:
     """Return the `count` best extensions of each row's beams, the highest total first."""
     k = candidates.tokens.shape[-1]
     tokens, logprobs, new_totals = _flatten_beams(candidates, totals)
     order = np.argsort(-new_totals, axis=1, kind="stable")[:, :count]
     return [
-        _Extensions(tokens[row, best], best // k, logprobs[row, best], new_totals[row, best])
+        Extensions(tokens[row, best], best // k, logprobs[row, best], new_totals[row, best])
         for row, best in enumerate(order)
     ]
 
 
-def _all_candidates(candidates: Candidates, totals: Floats) -> list[_Extensions]:
+def _all_candidates(candidates: Candidates, totals: Floats) -> list[Extensions]:
     """Return all extensions of each row, in the order of the candidates."""
     k = candidates.tokens.shape[-1]
     tokens, logprobs, new_totals = _flatten_beams(candidates, totals)
     sources = np.arange(tokens.shape[1]) // k
     return [
-        _Extensions(tokens[row], sources, logprobs[row], new_totals[row])
+        Extensions(tokens[row], sources, logprobs[row], new_totals[row])
         for row in range(len(tokens))
     ]
 
@@ -240,133 +200,3 @@ def _flatten_beams(candidates: Candidates, totals: Floats) -> tuple[Integers, Fl
     rows = len(candidates.tokens)
     new_totals = (totals[..., None] + candidates.logprobs).reshape(rows, -1)
     return candidates.tokens.reshape(rows, -1), candidates.logprobs.reshape(rows, -1), new_totals
-
-
-class _RowState(ABC):
-    """The state of the search for one row.
-
-    Attributes:
-        best: the best hypothesis that has ended; of equally good hypotheses, the first.
-        totals: total log-probability of each hypothesis that is followed, shape (beams,).
-        followed: the extensions that were followed, one for each beam, at each step.
-        done: whether enough hypotheses have ended.
-    """
-
-    def __init__(self, end_of_text: int, length_penalty: float) -> None:
-        self._end_of_text, self._length_penalty = end_of_text, length_penalty
-        self.best = SearchResult((), (), (), -np.inf)
-        self.totals: Floats = np.zeros(1, np.float32)  # a single empty hypothesis
-        self.followed: list[_Extensions] = []
-        self.done = False
-
-    @abstractmethod
-    def advance(self, extensions: _Extensions, *, last: bool) -> None:
-        """Extend each hypothesis by one token.
-
-        Args:
-            extensions: the possible extensions.
-            last: whether the hypotheses then have `max_tokens` tokens, so that all of them end.
-        """
-
-    def _end_hypothesis(self, extensions: _Extensions, number: int) -> None:
-        """End the hypothesis with extension `number`; store it in `best` if its score is higher.
-
-        The extension is the end of text or the last token that `max_tokens` allows.
-        """
-        total = float(extensions.totals[number])
-        has_end = extensions.tokens[number] == self._end_of_text
-        length = len(self.followed) + (not has_end)
-        if self._score(total, length) <= self._score(self.best.logprob, len(self.best.tokens)):
-            return
-        beams = self._beams(int(extensions.sources[number]))
-        path = list(zip(self.followed, beams, strict=True))
-        tokens = [int(followed.tokens[beam]) for followed, beam in path]
-        logprobs = [float(followed.logprobs[beam]) for followed, beam in path]
-        if not has_end:
-            tokens.append(int(extensions.tokens[number]))
-            logprobs.append(float(extensions.logprobs[number]))
-        self.best = SearchResult(tuple(tokens), tuple(logprobs), tuple(beams), total)
-
-    def _beams(self, beam: int) -> list[int]:
-        """Return the beam in which each token of a hypothesis was read, given the last beam."""
-        beams: list[int] = []
-        for followed in reversed(self.followed):
-            beams.append(beam)
-            beam = int(followed.sources[beam])
-        beams.reverse()
-        return beams
-
-    def _score(self, total: float, length: int) -> float:
-        """Return the score of a hypothesis with `length` tokens, end of text not counted."""
-        return total / float(max(length, 1) ** self._length_penalty)
-
-
-class _BeamSearchState(_RowState):
-    """Beam search for one row: the `beam_size` most probable hypotheses are followed."""
-
-    def __init__(
-        self,
-        beam_size: int,
-        required_endings: int,
-        end_of_text: int,
-        length_penalty: float,
-        *,
-        stops_loop: bool,
-    ) -> None:
-        super().__init__(end_of_text, length_penalty)
-        self._beam_size, self._required_endings = beam_size, required_endings
-        self._stops_loop = stops_loop
-        self._endings = 0  # hypotheses that have ended
-
-    def advance(self, extensions: _Extensions, *, last: bool) -> None:
-        """Follow the `beam_size` most probable extensions. See `_RowState.advance`.
-
-        An end of text among them ends its hypothesis. The next most probable extension that is not
-        an end of text takes its place. There always is one: of the 2 * beam_size extensions, at
-        most one for each beam is an end of text.
-        """
-        last = last or self._has_loop()
-        chosen: list[int] = []
-        substitutes = iter(range(self._beam_size, len(extensions.tokens)))
-        for number in range(self._beam_size):
-            choice = number
-            if extensions.tokens[number] == self._end_of_text or last:
-                self._endings += 1
-                self._end_hypothesis(extensions, number)
-                choice = next(
-                    (n for n in substitutes if extensions.tokens[n] != self._end_of_text), number
-                )
-            chosen.append(choice)
-        followed = extensions[chosen]
-        self.followed.append(followed)
-        self.totals = followed.totals
-        self.done = last or self._endings >= self._required_endings
-
-    def _has_loop(self) -> bool:
-        """Return whether the most probable hypothesis is a loop; checked at some lengths only."""
-        length = len(self.followed)
-        if not self._stops_loop or length < LOOP_TOKENS or length % LOOP_CHECK:
-            return False
-        path = zip(self.followed, self._beams(0), strict=True)
-        return ends_with_loop([int(followed.tokens[beam]) for followed, beam in path])
-
-
-class _SamplingState(_RowState):
-    """Sampling for one row: the sampled hypotheses do not depend on each other.
-
-    A hypothesis that has ended keeps its beam. Tokens that are drawn for this beam are ignored.
-    """
-
-    def __init__(self, hypothesis_count: int, end_of_text: int) -> None:
-        super().__init__(end_of_text, length_penalty=1.0)
-        self._unfinished = set(range(hypothesis_count))
-
-    def advance(self, extensions: _Extensions, *, last: bool) -> None:
-        """Extend each hypothesis by its drawn token. See `_RowState.advance`."""
-        for number in sorted(self._unfinished):
-            if extensions.tokens[number] == self._end_of_text or last:
-                self._end_hypothesis(extensions, number)
-                self._unfinished.remove(number)
-        self.followed.append(extensions)
-        self.totals = extensions.totals
-        self.done = not self._unfinished

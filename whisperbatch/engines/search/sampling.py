@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from whisperbatch.engines.search.beam_search import Floats
+from whisperbatch.engines.search.hypotheses import Floats
 from whisperbatch.protocols import Sampling
 
 

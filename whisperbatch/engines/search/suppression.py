@@ -5,7 +5,7 @@ from typing import Final
 
 import numpy as np
 
-from whisperbatch.engines.search.beam_search import Floats
+from whisperbatch.engines.search.hypotheses import Floats
 from whisperbatch.engines.special_tokens import SpecialTokens
 from whisperbatch.models.config import ModelConfig
 from whisperbatch.options import SearchOptions

@@ -15,7 +15,7 @@ from typing import Final, TypeAlias
 import numpy as np
 import torch
 
-from whisperbatch.engines.search.beam_search import Integers
+from whisperbatch.engines.search.hypotheses import Integers
 from whisperbatch.engines.torch.modules import Decoder, KVCacheView
 
 Tensor: TypeAlias = torch.Tensor

@@ -14,11 +14,11 @@ from whisperbatch.engines.search.alignment import DecodingTrace
 from whisperbatch.engines.search.beam_search import (
     Candidates,
     Lookahead,
-    SearchResult,
     StepFunction,
     sample,
     search,
 )
+from whisperbatch.engines.search.hypotheses import SearchResult
 from whisperbatch.engines.settings import GROUP_SIZE, Quantization
 from whisperbatch.engines.special_tokens import SpecialTokens, language_tokens
 from whisperbatch.engines.torch.logits_processors import LogitsProcessor, make_logits_processors

@@ -19,7 +19,8 @@ from typing import Final, TypeAlias
 import numpy as np
 import torch
 
-from whisperbatch.engines.search.beam_search import Candidates, Integers
+from whisperbatch.engines.search.beam_search import Candidates
+from whisperbatch.engines.search.hypotheses import Integers
 from whisperbatch.engines.torch.kv_cache import KVCache
 from whisperbatch.engines.torch.logits_processors import PADDING, LogitsProcessor
 from whisperbatch.engines.torch.steps import LogitsProjection, TopTokens

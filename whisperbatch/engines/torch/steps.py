@@ -7,7 +7,8 @@ from typing import Protocol, TypeAlias
 import numpy as np
 import torch
 
-from whisperbatch.engines.search.beam_search import Candidates, Integers
+from whisperbatch.engines.search.beam_search import Candidates
+from whisperbatch.engines.search.hypotheses import Integers
 from whisperbatch.engines.torch.kv_cache import KVCache
 from whisperbatch.engines.torch.logits_processors import LogitsProcessor
 from whisperbatch.protocols import Sampling

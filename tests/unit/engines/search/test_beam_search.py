@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from whisperbatch.engines.search.beam_search import Candidates, Integers, SearchResult, search
+from whisperbatch.engines.search.beam_search import Candidates, search
+from whisperbatch.engines.search.hypotheses import Integers, SearchResult
 
 END = 3
 VOCABULARY = 4  # tokens, END included

@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 
 from whisperbatch.decoding.decoded_row import compression_ratio
 from whisperbatch.decoding.row_decoder import LOOP_RATIO
-from whisperbatch.engines.search.beam_search import LOOP_CHECK, Candidates, Integers, search
-from whisperbatch.engines.search.loops import (
+from whisperbatch.engines.search.beam_search import Candidates, search
+from whisperbatch.engines.search.hypotheses import LOOP_CHECK, Integers
+from whisperbatch.text.loops import (
     LOOP_TIMES,
     LOOP_TOKENS,
     MAX_PERIOD,

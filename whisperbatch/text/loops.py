@@ -1,4 +1,4 @@
-"""Loops of tokens: a search that has begun to repeat itself rarely ends before the token limit."""
+"""Loops of tokens: a text that has begun to repeat itself rarely ends before the token limit."""
 
 from collections.abc import Sequence
 from typing import Final
