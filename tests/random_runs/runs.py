@@ -23,11 +23,13 @@ import whisperbatch as wb
 from tests.random_runs.jobs import JOBS, JobThread
 from tests.random_runs.material import Job, Material
 from tests.unit.fakes import worker_threads
+from whisperbatch import submissions
 from whisperbatch.scheduling import scheduler
 
 T = TypeVar("T")
 Test = Callable[..., None]
 
+MAX_ACTIVE = 3  # submissions; the others wait
 PATIENCE = 10.0  # seconds in which the threads of a recording end after its result
 STACK = 8  # function calls of a thread that a message shows
 
@@ -161,5 +163,6 @@ def checked_threads() -> Iterator[None]:
         patch.setattr(sys, "unraisablehook", raised.append)
         # The scheduler's threads also look around now and then. This must not be necessary.
         patch.setattr(scheduler, "CHECK_INTERVAL", threading.TIMEOUT_MAX)
+        patch.setattr(submissions, "MAX_ACTIVE", MAX_ACTIVE)
         yield
     assert raised == []
