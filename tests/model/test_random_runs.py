@@ -42,7 +42,7 @@ RETRIES = {"log_prob_threshold": -0.3, "temperature": (0.0, 0.4)}  # and samples
 OPTIONS: tuple[dict[str, Any], ...] = (
     {"language": "en", "beam_size": 1},
     {"beam_size": 2, "word_timestamps": True},
-    {"beam_size": 1, "chunk_length": 10.0, "batch_size": 2},
+    {"beam_size": 1, "chunk_length": 10.0, "batch_size": 1},
     {**SMALL_CHUNKS, "condition_on_previous_text": True},
     {**SMALL_CHUNKS, **RETRIES, "beam_size": 2, "word_timestamps": True},
 )

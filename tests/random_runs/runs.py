@@ -4,6 +4,7 @@ No run may end in a deadlock, leave a thread behind, or change the transcript of
 Used with a fake engine (tests/unit/scheduling) and with a model (tests/model).
 """
 
+import faulthandler
 import sys
 import threading
 import time
@@ -13,7 +14,7 @@ from concurrent.futures import Future
 from concurrent.futures import wait as wait_for
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, NoReturn, TypeVar
 
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
@@ -31,6 +32,7 @@ Test = Callable[..., None]
 
 MAX_ACTIVE = 3  # submissions; the others wait
 PATIENCE = 10.0  # seconds in which the threads of a recording end after its result
+EXIT = 10.0  # seconds until the program ends although threads do not
 STACK = 8  # function calls of a thread that a message shows
 
 
@@ -84,9 +86,13 @@ def random_runs(count: int, recordings: Sequence[int], options: int) -> Callable
 
 def check_run(material: Material, run: Run) -> None:
     """Do all jobs of a run, and check the results and what is left."""
-    for job in run.jobs:
-        for recording in job.recordings:
-            material.alone(recording, job.options)
+
+    def transcribe_alone() -> None:
+        for job in run.jobs:
+            for recording in job.recordings:
+                material.alone(recording, job.options)
+
+    finished(in_thread(transcribe_alone), material.timeout)
     asr, closed = wb.Transcriber(material.engine(run.workers)), threading.Event()
 
     def close() -> None:
@@ -116,7 +122,8 @@ def check_idle(asr: wb.Transcriber) -> None:
     deadline = time.monotonic() + PATIENCE
     while worker_threads() and time.monotonic() < deadline:
         time.sleep(0.002)
-    assert worker_threads() == set(), stacks()
+    if worker_threads():
+        stuck(f"threads are left: {worker_threads()}")
     assert asr._scheduler._flows == set()
     assert not asr._scheduler._queue
     assert asr._scheduler._workers.threads() == []
@@ -141,17 +148,20 @@ def in_thread(function: Callable[[], T]) -> "Future[T]":
 def finished(future: "Future[T]", timeout: float) -> T:
     """Wait for a function that a thread calls. If it does not end, the test fails."""
     if not wait_for([future], timeout).done:
-        pytest.fail(f"deadlock: a thread has not ended in {timeout:g} s\n{stacks()}")
+        stuck(f"deadlock: a thread has not ended in {timeout:g} s")
     return future.result()
 
 
-def stacks() -> str:
-    """Return what each thread is doing."""
+def stuck(message: str) -> NoReturn:
+    """Fail because threads do not end, and show what each is doing."""
     names = {thread.ident: thread.name for thread in threading.enumerate()}
-    return "\n".join(
+    stacks = (
         f"{names.get(ident)}:\n{''.join(traceback.format_stack(frame)[-STACK:])}"
         for ident, frame in sys._current_frames().items()
     )
+    # They would also keep the program from ending.
+    threading._register_atexit(faulthandler.dump_traceback_later, EXIT, exit=True)  # type: ignore[attr-defined]
+    pytest.fail("\n".join((message, *stacks)))
 
 
 @contextmanager

@@ -21,9 +21,9 @@ LENGTHS = (0.2, 2.0, 5.0, 31.0, 65.0, 100.0)  # seconds
 FAILURES = ("", "source", "row")
 OPTIONS: tuple[dict[str, Any], ...] = (
     {"language": "en"},
-    {"language": "en", "beam_size": 1, "batch_size": 2},
+    {"language": "en", "beam_size": 1, "batch_size": 1},
     {},
-    {"multilingual": True, "batch_size": 3},
+    {"multilingual": True, "batch_size": 2},
     {"language": "en", "condition_on_previous_text": True, "batch_size": 4},
 )
 
@@ -31,7 +31,7 @@ OPTIONS: tuple[dict[str, Any], ...] = (
 def audio(length: int, failure: str) -> npt.NDArray[np.float32]:
     samples: npt.NDArray[np.float32] = noise(LENGTHS[length], length).copy()
     if failure == "row":
-        samples[len(samples) // 2 :] *= LOUD
+        samples[len(samples) // 3 : len(samples) // 2] *= LOUD
     if failure == "source":
         samples[-1] = np.nan
     return samples
@@ -48,8 +48,8 @@ MATERIAL = Material(
     sources=[
         partial(audio, length, failure) for failure in FAILURES for length in range(len(LENGTHS))
     ],
-    options=[{"vad": False, **options} for options in OPTIONS],
-    engine=lambda workers: FakeEngine(decode=decode, workers=workers, delay={"decode": 0.001}),
+    options=[{"vad": False, "chunk_length": 10.0, **options} for options in OPTIONS],
+    engine=lambda workers: FakeEngine(decode=decode, workers=workers, delay={"decode": 0.005}),
     delay=0.1,
     timeout=60.0,
 )
