@@ -40,7 +40,7 @@ class Submission:
     """
 
     def __init__(self, run: PipelineRun) -> None:
-        self._run = run
+        self._run: PipelineRun | None = run  # None after the end: the run holds the source
         self._changed = threading.Condition()
         self._segments: list[Segment] = []
         self._result: Transcript | WhisperBatchError | None = None
@@ -74,13 +74,15 @@ class Submission:
         if self._result is None:
             raise TimeoutError(f"the recording has not ended within {timeout:g} s")
         if isinstance(self._result, WhisperBatchError):
-            raise self._result
+            raise self._result.with_traceback(None)  # of the call before
         return self._result
 
     def cancel(self) -> None:
         """Stop the work on the recording. `result` then raises ClosedError. Safe to call twice."""
         self._end(ClosedError("the recording was cancelled"))
-        self._run.stop()
+        run, self._run = self._run, None
+        if run:
+            run.stop()
 
     def __iter__(self) -> Iterator[Segment]:
         position = 0
@@ -156,8 +158,10 @@ class Submission:
 
     def _collect(self) -> None:
         """Transcribe the recording, in the thread of this submission."""
+        if (run := self._run) is None:  # cancelled
+            return
         try:
-            with closing(segments_and_transcripts(self._run)) as items:
+            with closing(segments_and_transcripts(run)) as items:
                 for _, item in items:
                     if isinstance(item, Segment):
                         self._add(item)
@@ -165,6 +169,12 @@ class Submission:
                         self._end(item)
         except Exception as error:  # noqa: BLE001 - raised by `result`
             self._end(as_error(error, None))
+        except BaseException as error:  # noqa: BLE001 - SystemExit of a source, for example
+            stopped = ClosedError(f"the recording was stopped by {type(error).__name__}")
+            stopped.__cause__ = error
+            self._end(stopped)
+        finally:
+            self._run = None
 
     def _add(self, segment: Segment) -> None:
         with self._changed:
@@ -212,6 +222,7 @@ class Submissions:
         with self._changed:
             self._closed = True
             cancelled = [*self._waiting, *self._active]
+            self._waiting.clear()  # none of them starts before it is cancelled
             threads = list(self._active.values())
         for submission in cancelled:
             submission.cancel()
@@ -223,8 +234,16 @@ class Submissions:
         """Start waiting submissions while there is room."""
         while self._waiting and len(self._active) < MAX_ACTIVE:
             submission = self._waiting.popleft()
-            if not submission.done:  # not cancelled
+            if submission.done:  # cancelled
+                continue
+            try:
                 thread = in_background(partial(self._transcribe, submission))
+            except RuntimeError as error:  # the system gives no more threads
+                if self._active:  # when one of them ends, there is a thread
+                    self._waiting.appendleft(submission)
+                    return
+                submission._end(as_error(error, None))  # noqa: SLF001 - of the same module
+            else:
                 self._active[submission] = thread
 
     def _transcribe(self, submission: Submission) -> None:

@@ -1,8 +1,12 @@
 """`Transcriber.submit`: threads and tasks wait for recordings that are transcribed together."""
 
 import asyncio
+import gc
+import io
 import threading
 import time
+import weakref
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +14,10 @@ import numpy as np
 import pytest
 
 import whisperbatch as wb
+from tests.unit.counting_source import wait_until
 from tests.unit.fakes import LOUD, FakeEngine, fails_on_loud_rows, noise, worker_threads
 from whisperbatch import submissions
+from whisperbatch.prefetch import in_background
 from whisperbatch.transcriber import Transcriber
 
 pytestmark = pytest.mark.usefixtures("no_threads_left")
@@ -171,6 +177,101 @@ def test_at_most_a_number_of_recordings_is_active(monkeypatch: pytest.MonkeyPatc
                 assert handle.result(10).segments
         with pytest.raises(wb.ClosedError):
             handles[7].result(0)
+
+
+def test_a_source_that_ends_its_thread_gives_a_result() -> None:
+    class Exits(io.BytesIO):
+        def read(self, size: int | None = -1) -> bytes:
+            raise SystemExit
+
+    with Transcriber(FakeEngine()) as asr:
+        handle = asr.submit(Exits(b"1234"), **OPTIONS)
+        with pytest.raises(wb.ClosedError, match="was stopped by SystemExit"):
+            handle.result(10)
+
+
+@pytest.mark.parametrize("cancelled", [False, True])
+def test_a_recording_that_has_ended_is_freed(*, cancelled: bool) -> None:
+    class Sound(np.ndarray[Any, np.dtype[np.float32]]):
+        """An array that can be referenced weakly."""
+
+    samples = noise(5).view(Sound)
+    reference = weakref.ref(samples)
+    with Transcriber(FakeEngine()) as asr:
+        handle = asr.submit(samples, **OPTIONS)
+        del samples
+        if cancelled:
+            handle.cancel()
+        else:
+            handle.result(10)
+        wait_until(lambda: not worker_threads())
+        gc.collect()
+        assert reference() is None
+        assert handle.done
+
+
+def test_an_error_can_be_raised_any_number_of_times(tmp_path: Path) -> None:
+    with Transcriber(FakeEngine()) as asr:
+        handle = asr.submit(tmp_path / "missing.wav", **OPTIONS)
+        lengths = []
+        for _ in range(3):
+            with pytest.raises(wb.AudioError) as caught:
+                handle.result(10)
+            lengths.append(len(caught.traceback))
+        assert len({*lengths}) == 1
+
+
+def test_recordings_wait_for_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The system gives one thread for a submission at a time."""
+
+    def one_at_a_time(function: Callable[[], None]) -> threading.Thread:
+        if "whisperbatch-submission" in worker_threads() - {threading.current_thread().name}:
+            raise RuntimeError("can't start new thread")
+        return in_background(function)
+
+    monkeypatch.setattr(submissions, "in_background", one_at_a_time)
+    with Transcriber(FakeEngine(delay={"decode": 0.05})) as asr:
+        handles = [asr.submit(noise(5, seed), **OPTIONS) for seed in range(3)]
+        assert [len(handle.result(10).segments) for handle in handles] == [1, 1, 1]
+
+
+def test_without_any_thread_a_recording_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    def never(_: Callable[[], None]) -> threading.Thread:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(submissions, "in_background", never)
+    with Transcriber(FakeEngine()) as asr:
+        handle = asr.submit(noise(5), **OPTIONS)
+        with pytest.raises(wb.InternalError, match="can't start new thread"):
+            handle.result(0)
+
+
+def test_no_recording_starts_while_the_transcriber_is_closed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The first recording ends before the second is cancelled."""
+    monkeypatch.setattr(submissions, "MAX_ACTIVE", 1)
+    cancel = wb.Submission.cancel
+
+    def cancel_later(handle: wb.Submission) -> None:
+        active.result(10)
+        wait_until(lambda: not worker_threads() or started != [active])
+        cancel(handle)
+
+    def noted_collect(handle: wb.Submission) -> None:
+        started.append(handle)
+        collect(handle)
+
+    started: list[wb.Submission] = []
+    collect = wb.Submission._collect
+    monkeypatch.setattr(wb.Submission, "_collect", noted_collect)
+    asr = Transcriber(FakeEngine(delay={"decode": 0.05}))
+    active, waiting = (asr.submit(noise(5, seed), **OPTIONS) for seed in range(2))
+    monkeypatch.setattr(wb.Submission, "cancel", cancel_later)
+    asr.close()
+    assert started == [active]
+    with pytest.raises(wb.ClosedError, match="was cancelled"):
+        waiting.result(0)
 
 
 def test_tasks_iterate_and_await() -> None:
