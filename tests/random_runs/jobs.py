@@ -75,13 +75,17 @@ class JobThread:
         return [handles[index] for index in self.job.order if index < len(handles)]
 
     def transcribe_many(
-        self, sources: Iterable[Source] | None = None, **keywords: Any
+        self,
+        sources: Iterable[Source] | None = None,
+        *,
+        raised: type[Exception] = wb.ClosedError,
+        **keywords: Any,
     ) -> Generator[object, None, None]:
-        """Yield the results, and at the end the error that is raised."""
+        """Yield the results, and at the end an error of the class `raised`, or a ClosedError."""
         sources = sources or map(self.source, self.job.recordings)
         try:
             yield from self.asr.transcribe_many(sources, **keywords, **self.keywords)
-        except (wb.WhisperBatchError, BrokenSourcesError) as error:
+        except (raised, wb.ClosedError) as error:
             yield error
 
     def check(self, recording: int, result: object, segments: Sequence[wb.Segment]) -> None:
@@ -211,8 +215,10 @@ def interrupt(thread: JobThread) -> None:
         timer = threading.Timer(thread.stop_after, opened.close)
         timer.daemon = True
         timer.start()
-        yield from opened
-        timer.join()
+        try:
+            yield from opened
+        finally:
+            timer.join()
 
     _stop_early(thread, interrupted)
 
@@ -251,7 +257,7 @@ def until_an_error(thread: JobThread) -> None:
     expected = thread.results_alone()
     failed = [isinstance(result, Exception) for result in expected]
     count = failed.index(True) + 1 if any(failed) else len(expected)
-    thread.check_many(thread.transcribe_many(), expected[:count])
+    thread.check_many(thread.transcribe_many(raised=wb.WhisperBatchError), expected[:count])
 
 
 def abandon(thread: JobThread) -> None:
@@ -272,7 +278,9 @@ def broken(thread: JobThread) -> None:
         raise error
 
     ordered = bool(thread.job.options % 2)
-    results = thread.transcribe_many(sources(), on_error="yield", ordered=ordered)
+    results = thread.transcribe_many(
+        sources(), raised=BrokenSourcesError, on_error="yield", ordered=ordered
+    )
     thread.check_many(results, [*thread.results_alone(), error], ordered=ordered)
 
 

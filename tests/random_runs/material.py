@@ -44,7 +44,7 @@ class Outcome:
     result: Result
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Material:
     """What the jobs transcribe.
 
@@ -74,7 +74,8 @@ class Material:
                     transcript = asr.transcribe(source(), **keywords)
                 except (wb.AudioError, wb.EngineError) as error:
                     segments, _ = read(lambda: asr.stream(source(), **keywords))
-                    self.outcomes[key] = Outcome(segments, error.with_traceback(None))
+                    # the traceback and the causes of the error keep its rows
+                    self.outcomes[key] = Outcome(segments, type(error)(str(error)))
                 else:
                     self.outcomes[key] = Outcome(transcript.segments, transcript)
         return self.outcomes[key]

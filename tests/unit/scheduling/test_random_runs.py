@@ -16,7 +16,7 @@ from tests.random_runs.material import Material
 from tests.random_runs.runs import Run, check_run, random_runs
 from tests.unit.fakes import LOUD, LOUD_PEAK, Call, FakeEngine, noise
 
-RUNS = int(os.environ.get("WHISPERBATCH_SEQUENCES", "50"))
+RUNS = int(os.environ.get("WHISPERBATCH_SEQUENCES", "40"))
 LENGTHS = (0.2, 2.0, 5.0, 31.0, 65.0, 100.0)  # seconds
 FAILURES = ("", "source", "row")
 OPTIONS: tuple[dict[str, Any], ...] = (
