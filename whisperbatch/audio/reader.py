@@ -32,7 +32,7 @@ from whisperbatch.boundary import boundary, describe
 from whisperbatch.errors import AudioError, OptionError
 from whisperbatch.options import AudioOptions, checks
 from whisperbatch.text.messages import shown
-from whisperbatch.types import SAMPLING_RATE, Audio, Samples, Source, to_seconds
+from whisperbatch.types import SAMPLING_RATE, Audio, Samples, Source, to_samples, to_seconds
 
 ARRAY_NAME: Final = "<array>"
 BYTES: Final = (bytes, bytearray, memoryview)
@@ -48,7 +48,8 @@ class AudioReader:
         name: name of the recording, for messages.
         position: number of samples read so far; after the last block, the recording's length.
         closed: whether the reader is closed. Reading then ends early.
-        options: the options (track, channel, sampling rate) with which the recording was opened.
+        options: the options (track, channel, sampling rate, longest duration) with which the
+            recording was opened.
         is_borrowed: whether the recording is read from a file object that belongs to the caller.
     """
 
@@ -92,12 +93,16 @@ class AudioReader:
             Mono samples at 16 kHz, shape (n_samples,), float32.
 
         Raises:
-            AudioError: reading fails, or the recording contains NaN or infinite samples.
+            AudioError: reading fails, the recording contains NaN or infinite samples, or the
+                recording is longer than the option `max_duration`.
         """
+        limit = self.options.max_duration
         while (block := self._next()) is not None:
             if not np.isfinite(block).all():
                 time = to_seconds(self.position + int(np.argmin(np.isfinite(block))))
                 raise not_finite(self.name, time)
+            if limit is not None and self.position + len(block) > to_samples(limit):
+                raise AudioError(f"is longer than max_duration={limit:g} s", source=self.name)
             self.position += len(block)
             yield block
 
@@ -149,7 +154,8 @@ def open_audio(source: Source | AudioReader, options: AudioOptions | None = None
         source: a path, a URL, "-" for standard input, the bytes of a media file, an open binary
             file or pipe, or samples (a float32 or int16 array, or an `Audio`). An open file stays
             open; an array is not modified. An `AudioReader` is returned unchanged.
-        options: the track, the channel and the sampling rate of an array; None for the defaults.
+        options: the track, the channel, the sampling rate of an array, and the longest duration;
+            None for the defaults.
 
     Returns:
         The open recording; it must be closed.
@@ -190,8 +196,8 @@ def _open_media(name: str, source: object, options: AudioOptions) -> AudioReader
 
 
 def _opened(reader: AudioReader, options: AudioOptions) -> AudioReader:
-    """Return an open reader, unless the options ask for another track, channel or rate."""
-    for name in ("track", "channel", "sampling_rate"):
+    """Return an open reader, unless an option that belongs to `open_audio` has another value."""
+    for name in ("track", "channel", "sampling_rate", "max_duration"):
         value, opened = getattr(options, name), getattr(reader.options, name)
         if value not in (checks.default(AudioOptions, name), opened):
             raise OptionError(

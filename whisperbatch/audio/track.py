@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from av.packet import Packet
 
 MAX_RESTARTS: Final = 1000  # of demuxing, in a row
+NOTHING_ELSE: Final = {"protocol_whitelist": "none"}  # FFmpeg opens only the given file
 # Headers of the next stream in a chained Ogg file; FFmpeg 7 gives them to the decoder.
 OGG_HEADERS: Final = (b"OpusHead", b"OpusTags", b"\x01vorbis", b"\x03vorbis", b"\x05vorbis")
 
@@ -152,13 +153,17 @@ def stated_duration(path: str) -> float | None:
 def _open_container(name: str, file: str | FileObject) -> InputContainer:
     """Open a media file with FFmpeg.
 
+    A file object may come from another person. FFmpeg must not open the files and network addresses
+    that its contents name: a playlist (HLS, concat) or a session description (SDP).
+
     Raises:
         AudioError: the file cannot be opened or is not media.
     """
     try:
         # "file:", because FFmpeg takes the text before a colon for a protocol: "12:30 notes.mp3"
         url = f"file:{file}" if isinstance(file, str) and "://" not in file else file
-        container = av.open(url, mode="r", metadata_errors="ignore")
+        rules = {} if isinstance(file, str) else NOTHING_ELSE
+        container = av.open(url, mode="r", metadata_errors="ignore", container_options=rules)
     except Exception as error:
         if isinstance(file, FileObject):
             file.check()

@@ -38,12 +38,15 @@ class AudioOptions:
         clip_timestamps: time ranges (start, end) to transcribe, in seconds, in ascending order and
             without overlap, each at least 0.01 s long. The end of the last range may be None: the
             end of the recording. Empty: the whole recording.
+        max_duration: longest recording, in seconds, from 0.01 on. A longer recording fails with an
+            AudioError when this much of the recording has been read. None means no limit.
     """
 
     track: int = 0
     channel: Channel = "mix"
     sampling_rate: int | None = None
     clip_timestamps: tuple[tuple[float, float | None], ...] = ()
+    max_duration: float | None = None
 
     def __post_init__(self) -> None:
         convert_fields(self, AudioOptions)
@@ -57,6 +60,10 @@ class AudioOptions:
                 maximum=MAX_SAMPLING_RATE,
             )
         checks.clips(self.clip_timestamps)
+        if self.max_duration is not None:
+            checks.number(
+                "max_duration", self.max_duration, minimum=0.01, maximum=checks.MAX_DURATION
+            )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -13,6 +13,7 @@ class DetectionKeywords(TypedDict, total=False):
     channel: Channel
     sampling_rate: int | None
     clip_timestamps: tuple[tuple[float, float | None], ...]
+    max_duration: float | None
     vad: bool
     vad_onset: float
     vad_offset: float

@@ -46,6 +46,8 @@ class Options(
         clip_timestamps: time ranges (start, end) to transcribe, in seconds, in ascending order and
             without overlap, each at least 0.01 s long. The end of the last range may be None: the
             end of the recording. Empty: the whole recording.
+        max_duration: longest recording, in seconds, from 0.01 on. A longer recording fails with an
+            AudioError when this much of the recording has been read. None means no limit.
 
         How speech is found; durations are in seconds:
 

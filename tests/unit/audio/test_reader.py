@@ -15,7 +15,7 @@ import pytest
 
 from tests.unit.media_files import LEVEL, bursts, encode, level, onset, pipe, read, tone, wav
 from whisperbatch.audio.reader import open_audio
-from whisperbatch.errors import AudioError
+from whisperbatch.errors import AudioError, OptionError
 from whisperbatch.options import AudioOptions
 from whisperbatch.types import SAMPLING_RATE, Audio, Source
 
@@ -177,3 +177,19 @@ def test_errors_of_a_file_object_are_audio_errors(flac: bytes, fails_at: int) ->
     with pytest.raises(AudioError, match=r"<CountingStream>: cannot be .*the line went dead"):
         read(cast("BinaryIO", file))
     assert not file.closed
+
+
+@pytest.mark.parametrize("max_duration", [1.0, 2.99])
+def test_longer_recordings_than_the_limit_fail(max_duration: float) -> None:
+    for source in (tone(440, 3), wav(8000, 1, 2, bytes(3 * 16_000))):
+        with open_audio(source, AudioOptions(max_duration=max_duration)) as reader:
+            with pytest.raises(AudioError, match=f"is longer than max_duration={max_duration:g} s"):
+                list(reader.blocks())
+            assert reader.position <= max_duration * SAMPLING_RATE
+
+
+def test_recordings_up_to_the_limit_are_read() -> None:
+    with open_audio(tone(440, 3), AudioOptions(max_duration=3)) as reader:
+        assert sum(map(len, reader.blocks())) == 3 * SAMPLING_RATE
+        with pytest.raises(OptionError, match="give max_duration to open_audio"):
+            open_audio(reader, AudioOptions(max_duration=4))

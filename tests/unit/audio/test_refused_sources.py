@@ -265,3 +265,23 @@ def test_strided_bytes_are_read() -> None:
     assert len(read(strided[::2])) == 1000
     with pytest.raises(AudioError, match="<bytes>: is empty"):
         read(strided[:0])
+
+
+@pytest.mark.parametrize("kind", ["hls", "concat", "sdp"])
+@pytest.mark.parametrize("suffix", ["m3u8", "ffconcat", "sdp"])
+def test_contents_of_a_file_object_name_other_files_in_vain(
+    tmp_path: Path, kind: str, suffix: str
+) -> None:
+    """A playlist from another person must not open the files and addresses that it names."""
+    secret = tmp_path / "secret.ts"
+    secret.write_bytes(encode([tone(440, 1)], "mpegts", "aac", rate=SAMPLING_RATE))
+    contents = {
+        "hls": f"#EXTM3U\n#EXT-X-TARGETDURATION:9\n#EXTINF:1,\nfile://{secret}\n#EXT-X-ENDLIST\n",
+        "concat": "ffconcat version 1.0\nfile secret.ts\n",
+        "sdp": "v=0\no=- 0 0 IN IP4 127.0.0.1\ns=x\nc=IN IP4 127.0.0.1\nt=0 0\n"
+        "m=audio 5004 RTP/AVP 0\n",
+    }
+    playlist = tmp_path / f"list.{suffix}"
+    playlist.write_text(contents[kind])
+    with playlist.open("rb") as file, pytest.raises(AudioError, match=r"is not media|cannot be"):
+        open_audio(file)
