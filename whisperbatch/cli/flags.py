@@ -15,15 +15,16 @@ from typing import Annotated, Any, Final, Literal, TypeVar, get_origin
 import typer
 
 from whisperbatch import load, options
-from whisperbatch.cli.flag_values import (
-    NONE,
+from whisperbatch.cli.flag_values import NONE, parser_of
+from whisperbatch.engines.keywords import EngineName
+from whisperbatch.options import (
+    TRUTH_VALUES,
     accepts_none,
+    documented_fields,
     metavar_of,
-    parser_of,
+    with_parameters,
     without_none,
 )
-from whisperbatch.engines.keywords import EngineName
-from whisperbatch.options import documented_fields, with_parameters
 from whisperbatch.writers import SubtitleOptions, TableOptions
 
 T = TypeVar("T")
@@ -55,8 +56,6 @@ FLAG_NAMES: Final = {
     *inspect.signature(load).parameters,
 }
 """Names in docstrings that become flags in help texts."""
-
-TRUTH_VALUES: Final = {"true": True, "false": False}
 
 PYTHON_SENTENCE: Final = re.compile(r" (?:In Python|An array)\b.*?\.(?= |$)")
 """A sentence in a docstring that has no meaning on the command line."""

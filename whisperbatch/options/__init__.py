@@ -52,6 +52,14 @@ from whisperbatch.options.signatures import (
     documented_fields,
     with_parameters,
 )
+from whisperbatch.options.texts import (
+    PARSERS,
+    TRUTH_VALUES,
+    accepts_none,
+    metavar_of,
+    parse_text,
+    without_none,
+)
 from whisperbatch.options.values import convert_fields, is_number, is_same, plain
 
 __all__ = [
@@ -64,7 +72,9 @@ __all__ = [
     "MAX_TEMPERATURE",
     "MIN_SAMPLING_RATE",
     "OPTION_PARAMETERS",
+    "PARSERS",
     "PROMPT_RESET_TEMPERATURE",
+    "TRUTH_VALUES",
     "AudioOptions",
     "Channel",
     "ChunkOptions",
@@ -80,6 +90,7 @@ __all__ = [
     "Task",
     "Timestamps",
     "VadOptions",
+    "accepts_none",
     "checks",
     "convert_fields",
     "documented_fields",
@@ -87,7 +98,10 @@ __all__ = [
     "hint_for",
     "is_number",
     "is_same",
+    "metavar_of",
+    "parse_text",
     "plain",
     "resolve",
     "with_parameters",
+    "without_none",
 ]
