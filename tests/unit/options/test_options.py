@@ -43,6 +43,7 @@ WRONG_VALUES: dict[str, tuple[Any, ...]] = {
     "track": (-1, "0", 1.0, True, 1000),
     "channel": ("middle", None, 0),
     "sampling_rate": (0, 999, 768_001, -8000, "8000", 16000.0, True),
+    "max_duration": (0, -1.0, "60", True, float("nan"), float("inf")),
     "clip_timestamps": (
         [(0, 1)],
         (0, 1),
