@@ -35,6 +35,16 @@ def available_cpus(root: Path = ROOT) -> int:
     return cpus if quota is None else max(1, min(cpus, math.ceil(quota)))
 
 
+def process_memory(root: Path = ROOT) -> int | None:
+    """Return the memory that this process occupies, in bytes; None if the system does not say.
+
+    Args:
+        root: folder that contains `proc` and `sys`.
+    """
+    pages = _read(root / "proc/self/statm").split()
+    return int(pages[1]) * os.sysconf("SC_PAGE_SIZE") if pages else None
+
+
 def processors() -> int:
     """Return the number of processors on which this process may run, without its quota."""
     if hasattr(os, "sched_getaffinity"):

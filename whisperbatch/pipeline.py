@@ -49,7 +49,7 @@ from whisperbatch.scheduling import Flow, ReadingLimit, Scheduler, SharedEngine
 from whisperbatch.second_opinion import SecondOpinion, second_opinions
 from whisperbatch.segmentation import Segmentation
 from whisperbatch.segmentation.timed_text import RowResult
-from whisperbatch.types import Chunk, LanguageDetection, Samples, Segment, to_samples, to_seconds
+from whisperbatch.types import WINDOW, Chunk, LanguageDetection, Samples, Segment, to_seconds
 from whisperbatch.vad import open_vad
 
 log = logging.getLogger(__name__)
@@ -58,6 +58,7 @@ Opener = Callable[[], AudioReader]
 
 FEATURE_WORKERS: Final = min(available_cpus(), 4)
 BATCHES_AHEAD: Final = 2  # batches of 30 s chunks that are read, but not decoded
+FIRST_AHEAD: Final = 3  # 30 s chunks that are read before the first is decoded
 # Rows of a recording that are decoded before their turn, in batches. Long pauses make short rows of
 # several window lengths; with this many rows, one of the lengths usually fills a batch.
 ROWS_AHEAD: Final = 6
@@ -164,7 +165,7 @@ class Pipeline:
         scheduler.engine.check(options.search)
         self.batch_size = options.chosen_batch_size
         self.given_language = Decision(options.language, 1.0) if options.language else None
-        self.limit = ReadingLimit(BATCHES_AHEAD * self.batch_size * to_samples(30.0))
+        self.limit = ReadingLimit(BATCHES_AHEAD * self.batch_size * WINDOW, FIRST_AHEAD * WINDOW)
         self.stopped = False
         self._options = options
         self._scheduler = scheduler

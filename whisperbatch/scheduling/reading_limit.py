@@ -19,13 +19,16 @@ class ReadingLimit:
 
     Args:
         limit: samples.
+        first_limit: samples until the first chunk has been decoded. The first segments come sooner
+            if the processor does not read far ahead meanwhile.
 
     Attributes:
         changed: notified when the result of `may_begin` may have changed.
     """
 
-    def __init__(self, limit: int) -> None:
-        self._limit = limit
+    def __init__(self, limit: int, first_limit: int | None = None) -> None:
+        self._limit = limit if first_limit is None else min(first_limit, limit)
+        self._later_limit = limit
         self._undecoded: dict[int, int] = {}  # samples of each recording
         self._waiting: set[int] = set()
         self._beginning: dict[int, float] = {}  # recordings without a chunk: when they began
@@ -93,6 +96,7 @@ class ReadingLimit:
     def release(self, recording: int, samples: int) -> None:
         """Subtract a chunk that was decoded."""
         with self.changed:
+            self._limit = self._later_limit
             if recording in self._undecoded:
                 self._undecoded[recording] -= samples
             self.changed.notify_all()

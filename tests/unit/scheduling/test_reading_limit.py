@@ -21,8 +21,8 @@ pytestmark = pytest.mark.usefixtures("no_threads_added")
 class ObservedLimit(ReadingLimit):
     """A limit whose test can wait until a thread waits."""
 
-    def __init__(self, limit: int) -> None:
-        super().__init__(limit)
+    def __init__(self, limit: int, first_limit: int | None = None) -> None:
+        super().__init__(limit, first_limit)
         self.changed = self._condition = CountedCondition()
 
     def wait_for_wait(self) -> None:
@@ -68,6 +68,23 @@ def test_a_chunk_waits_until_there_is_room_for_all_of_it() -> None:
     caller = limit.waiting(1, 3)
     limit.release(0, 2)
     limit.wait_for_wait()  # 2 samples are not enough
+    limit.release(0, 1)
+    assert caller.result()
+
+
+def test_the_first_limit_ends_when_a_chunk_has_been_decoded() -> None:
+    limit = ObservedLimit(10, first_limit=4)
+    limit.admit(0, 4)
+    caller = limit.waiting(0, 5)
+    limit.release(0, 1)
+    assert caller.result()
+    limit.admit(0, 2)
+
+
+def test_the_first_limit_is_at_most_the_limit() -> None:
+    limit = ObservedLimit(3, first_limit=4)
+    limit.admit(0, 3)
+    caller = limit.waiting(0, 1)
     limit.release(0, 1)
     assert caller.result()
 
