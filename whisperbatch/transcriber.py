@@ -3,16 +3,14 @@
 import functools
 from collections.abc import Generator, Iterable
 from contextlib import ExitStack
-from os import PathLike
 from types import TracebackType
 from typing import Literal, overload
 
-import numpy as np
 from typing_extensions import Self, Unpack
 
-from whisperbatch.audio.reader import AudioReader, open_audio
+from whisperbatch.audio.reader import AudioReader, check_several, open_audio
 from whisperbatch.boundary import boundary
-from whisperbatch.errors import ClosedError, OptionError, WhisperBatchError
+from whisperbatch.errors import ClosedError, WhisperBatchError
 from whisperbatch.options import (
     DETECTION_PARAMETERS,
     OPTION_PARAMETERS,
@@ -28,10 +26,10 @@ from whisperbatch.options import (
 from whisperbatch.pipeline import detect_language
 from whisperbatch.protocols import Engine
 from whisperbatch.runs import PipelineRun
-from whisperbatch.scheduling import Scheduler
+from whisperbatch.scheduling import Activity, Scheduler
 from whisperbatch.streams import SegmentStream, collect, segments_and_transcripts, transcripts
 from whisperbatch.submissions import Submission, Submissions
-from whisperbatch.types import Audio, LanguageDetection, Segment, Source, Transcript
+from whisperbatch.types import LanguageDetection, Segment, Source, Transcript
 
 
 class Transcriber:
@@ -50,6 +48,11 @@ class Transcriber:
     def engine(self) -> Engine:
         """The engine that runs the model. `close()` closes the engine, too."""
         return self._engine
+
+    @property
+    def activity(self) -> Activity:
+        """The rows that wait for the model now, and the rows and calls until now."""
+        return self._scheduler.activity
 
     @with_parameters(*OPTION_PARAMETERS)
     def transcribe(
@@ -339,12 +342,4 @@ def check_many(sources: object, on_error: object, *, ordered: object) -> None:
     """
     checks.choice("on_error", plain(on_error), ("raise", "yield"))
     checks.boolean("ordered", plain(ordered))
-    single_source = (str, bytes, bytearray, memoryview, PathLike, np.ndarray, Audio)
-    if isinstance(sources, single_source) or hasattr(sources, "read"):
-        raise OptionError(
-            "sources must be several recordings; for a single recording call transcribe()"
-        )
-    if not isinstance(sources, Iterable):
-        raise OptionError(
-            f"sources must be an iterable of recordings, not {type(sources).__name__}"
-        )
+    check_several(sources)

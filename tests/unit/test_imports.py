@@ -77,7 +77,7 @@ ALLOWED: Final = {
 }
 """The packages and root modules that each may import.
 
-`cli`, `compat` and `doctor` have a rule below.
+`cli`, `compat`, `doctor` and `server` have a rule below.
 """
 
 PUBLIC: Final = {
@@ -88,8 +88,10 @@ PUBLIC: Final = {
     *("types", "vad", "writers"),
     # of the doctor only
     *("doctor", "engines.ctranslate2.cuda_libraries", "models.packages"),
+    # of the command line only
+    "server.serve",
 }
-"""What the command line, the drop-in and the doctor may import beside `whisperbatch` itself."""
+"""What these programs may import beside `whisperbatch` itself."""
 
 STAGES: Final = {"audio", "vad", "chunking", "features", "language", "decoding"}
 
@@ -130,7 +132,7 @@ def edges() -> Iterator[tuple[str, str, str]]:
 
 def test_the_rules_name_every_package_and_have_no_cycle() -> None:
     packages = {name.partition(".")[0] for name, _ in modules()}
-    assert packages - {"", "__main__", "cli", "compat", "doctor"} == set(ALLOWED)
+    assert packages - {"", "__main__", "cli", "compat", "doctor", "server"} == set(ALLOWED)
     assert list(TopologicalSorter(ALLOWED).static_order())
 
 
@@ -147,8 +149,8 @@ def test_imports_point_in_one_direction() -> None:
     assert allowed - used == set(), "rules that no import needs"
 
 
-@pytest.mark.parametrize("package", ["cli", "compat", "doctor"])
-def test_the_command_line_the_drop_in_and_the_doctor_use_the_public_api(package: str) -> None:
+@pytest.mark.parametrize("package", ["cli", "compat", "doctor", "server"])
+def test_programs_use_the_public_api(package: str) -> None:
     for name, path in modules(PACKAGE / package):
         for module, symbol in imports(path):
             if module.partition(".")[0] == package:

@@ -8,7 +8,7 @@ array, Audio ──────────────────────�
 import io
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from os import PathLike, fspath
 from pathlib import Path
@@ -176,6 +176,23 @@ def open_audio(source: Source | AudioReader, options: AudioOptions | None = None
         if isinstance(source, Audio):
             return _open_array(source, options)
         return _open_media(name, source, options)
+
+
+def check_several(sources: object) -> None:
+    """Check that sources are several recordings, and not a single recording.
+
+    Raises:
+        OptionError: `sources` is a single recording, or no iterable.
+    """
+    single_source = (str, *BYTES, PathLike, np.ndarray, Audio)
+    if isinstance(sources, single_source) or hasattr(sources, "read"):
+        raise OptionError(
+            "sources must be several recordings; for a single recording call transcribe()"
+        )
+    if not isinstance(sources, Iterable):
+        raise OptionError(
+            f"sources must be an iterable of recordings, not {type(sources).__name__}"
+        )
 
 
 def _open_media(name: str, source: object, options: AudioOptions) -> AudioReader:

@@ -32,6 +32,7 @@ from whisperbatch.cli.interrupts import exit_now
 from whisperbatch.cli.inventory import fetch_model, show_info, show_models
 from whisperbatch.cli.logs import configure_logging
 from whisperbatch.cli.printing import print_note, print_result, reason_of
+from whisperbatch.cli.serve import run_server
 from whisperbatch.cli.transcribe import TranscribeArguments, transcribe_all
 from whisperbatch.engines.keywords import setting_parameters
 from whisperbatch.engines.memory import return_large_arrays_at_once
@@ -256,6 +257,13 @@ def info(model: Model = DEFAULT_MODEL) -> None:
 def doctor(context: typer.Context) -> None:
     """Check the installation and this machine, and print how to fix each problem."""
     run_doctor(context.args)
+
+
+@app.command("serve", add_help_option=False, context_settings=PASS_FLAGS)
+def serve(context: typer.Context) -> None:
+    """Serve transcriptions over HTTP, with OpenAI's API. --help lists the flags."""
+    configure_logging(verbose=True)
+    run_server(context.args)
 
 
 @app.callback()

@@ -15,9 +15,9 @@ from typing import Annotated, Any, Final, Literal, TypeVar, get_origin
 import typer
 
 from whisperbatch import load, options
-from whisperbatch.cli.flag_values import NONE, parser_of
 from whisperbatch.engines.keywords import EngineName
 from whisperbatch.options import (
+    PARSERS,
     TRUTH_VALUES,
     accepts_none,
     documented_fields,
@@ -28,6 +28,9 @@ from whisperbatch.options import (
 from whisperbatch.writers import SubtitleOptions, TableOptions
 
 T = TypeVar("T")
+
+NONE: Final = object()
+"""The value of a flag with the text "none". None itself means that the flag is not given."""
 
 PANELS: Final = (
     (options.AudioOptions, "Audio"),
@@ -141,6 +144,27 @@ def make_flag(
         default=None,
         annotation=Annotated[typer_type | None, option],
     )
+
+
+def parser_of(value_type: object, *, optional: bool) -> Callable[[str], Any]:
+    """Return a function that parses the text of a flag.
+
+    Args:
+        value_type: a key of `PARSERS`.
+        optional: whether "none" is a value.
+    """
+
+    def parse(text: str) -> Any:  # noqa: ANN401 - any type of an option
+        if optional and text.lower() == "none":
+            return NONE
+        try:
+            return PARSERS[value_type](text)
+        except ValueError as error:
+            raise typer.BadParameter(
+                f"{text!r} is not of the form {metavar_of(value_type)}"
+            ) from error
+
+    return parse
 
 
 def with_flags(

@@ -10,7 +10,7 @@ a thread of a row, or of a recording
 
 from whisperbatch.scheduling.reading_limit import ReadingLimit
 from whisperbatch.scheduling.row_calls import Flow
-from whisperbatch.scheduling.scheduler import Scheduler
+from whisperbatch.scheduling.scheduler import Activity, Scheduler
 from whisperbatch.scheduling.shared_engine import SharedEngine
 
-__all__ = ["Flow", "ReadingLimit", "Scheduler", "SharedEngine"]
+__all__ = ["Activity", "Flow", "ReadingLimit", "Scheduler", "SharedEngine"]

@@ -36,6 +36,9 @@ class CallQueue:
     def __bool__(self) -> bool:
         return bool(self._waiting)
 
+    def __len__(self) -> int:
+        return sum(map(len, self._waiting.values()))
+
     def add(self, calls: Iterable[RowCall]) -> None:
         """Add rows. A run without waiting rows gets no credit for the time in which it had none."""
         for call in calls:

@@ -5,6 +5,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import wait
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
 
@@ -21,6 +22,21 @@ log = logging.getLogger(__name__)
 CHECK_INTERVAL: Final = 1.0  # seconds between two checks whether the program ends
 JOIN_INTERVAL: Final = 0.1  # seconds between two checks whether another run needs the threads
 OUT_OF_MEMORY: Final = ("out of memory", "bad_alloc", "failed to allocate", "cannot allocate")
+
+
+@dataclass(frozen=True, slots=True)
+class Activity:
+    """The work of a model until now.
+
+    Attributes:
+        waiting_rows: number of rows that wait for the engine.
+        rows: number of rows computed; a row counts again for each retry.
+        calls: number of calls of the engine that computed these rows.
+    """
+
+    waiting_rows: int
+    rows: int
+    calls: int
 
 
 class Scheduler:
@@ -43,8 +59,15 @@ class Scheduler:
         self._queue = CallQueue()
         self._flows: set[Flow] = set()
         self._max_rows: int | None = None  # after memory ran out
+        self._rows = self._calls = 0
         self._changed = threading.Condition()
         self._workers = Workers(self._changed, self._next_task, engine.workers)
+
+    @property
+    def activity(self) -> Activity:
+        """The work until now."""
+        with self._changed:
+            return Activity(len(self._queue), self._rows, self._calls)
 
     @contextmanager
     def running(self, flow: Flow) -> Iterator[None]:
@@ -111,6 +134,9 @@ class Scheduler:
         except BaseException as error:  # noqa: BLE001 - the threads that wait get every error
             self._contain(calls, error)
             return
+        with self._changed:
+            self._calls += 1
+            self._rows += len(calls)
         for call, result in results:
             call.result.set_result(result)
 

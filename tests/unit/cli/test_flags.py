@@ -6,7 +6,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from whisperbatch.cli import flag_values, flags
+from whisperbatch.cli import flags
 from whisperbatch.cli.app import DETECTION, LOAD_KEYWORDS, OPTIONS, SWITCHES
 from whisperbatch.options import Options, SearchOptions, documented_fields
 from whisperbatch.writers import SubtitleOptions
@@ -69,9 +69,9 @@ def test_the_help_text_states_the_default() -> None:
         ("clip_timestamps", "5", ((5.0, None),)),
         ("max_new_tokens", "7", 7),
         ("batch_size", "16", 16),
-        ("batch_size", "none", flag_values.NONE),
+        ("batch_size", "none", flags.NONE),
         ("compression_ratio_threshold", "2.1", 2.1),
-        ("compression_ratio_threshold", "None", flag_values.NONE),
+        ("compression_ratio_threshold", "None", flags.NONE),
     ],
 )
 def test_text_is_parsed(name: str, text: str, expected: object) -> None:
@@ -95,7 +95,7 @@ def test_invalid_text_is_refused(name: str, text: str) -> None:
 
 
 def test_the_text_none_becomes_none_and_flags_not_given_are_left_out() -> None:
-    keywords = {"coverage_threshold": flag_values.NONE, "beam_size": 1, "prefix": None}
+    keywords = {"coverage_threshold": flags.NONE, "beam_size": 1, "prefix": None}
     keywords |= {"language": "None", "hotwords": "none"}  # any text is a hotword
     keywords |= {"batch_size": None}
     assert flags.given_flags(keywords) == {

@@ -1,0 +1,153 @@
+"""The application: its routes, and what it holds from its start to its end.
+
+guard ──> /v1/audio/transcriptions, /v1/audio/translations ──> transcriptions ──> asr.submit
+          /v1/models, /health, /ready, /metrics, /docs
+"""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Any, Final
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.middleware.cors import CORSMiddleware
+from starlette.exceptions import HTTPException
+from starlette.responses import JSONResponse, Response
+
+import whisperbatch as wb
+from whisperbatch.server.admission import Admission
+from whisperbatch.server.errors import ApiError, as_api_error, response_of, unavailable
+from whisperbatch.server.guard import Guard
+from whisperbatch.server.metrics import CONTENT_TYPE, Metrics
+from whisperbatch.server.models import Models
+from whisperbatch.server.openapi import form_of
+from whisperbatch.server.settings import ServerSettings
+from whisperbatch.server.transcriptions import Transcriptions
+
+if TYPE_CHECKING:
+    from starlette.types import ASGIApp
+
+TITLE: Final = "whisperbatch"
+
+log = logging.getLogger(__name__)
+
+
+class Server:
+    """The server's parts. `app` answers requests.
+
+    Args:
+        settings: of the server.
+
+    Attributes:
+        settings: as given.
+        admission: the limit of requests; closed when the server shuts down.
+        models: the models.
+        app: the ASGI application.
+
+    Raises:
+        OptionError: a setting is wrong.
+    """
+
+    def __init__(self, settings: ServerSettings) -> None:
+        self.settings = settings
+        self.admission = Admission(settings.max_requests)
+        self.models = Models(settings.model, settings.load, settings.max_memory)
+        self._metrics = Metrics(lambda: self.admission.active, lambda: self.models.loaded)
+        self._transcriptions = Transcriptions(settings, self.models, self.admission, self._metrics)
+        self._preparing: asyncio.Task[None] | None = None
+        routes = FastAPI(
+            title=TITLE,
+            description="Transcription with OpenAI's API.",
+            lifespan=self._lifespan,
+            redoc_url=None,
+        )
+        self._add_routes(routes)
+        guarded: ASGIApp = Guard(routes, settings.keys(), int(settings.max_upload), self._metrics)
+        if settings.allow_origins:
+            guarded = CORSMiddleware(
+                guarded,
+                allow_origins=settings.allow_origins,
+                allow_methods=["GET", "POST"],
+                allow_headers=["*"],
+                expose_headers=["x-request-id"],
+            )
+        self.app = guarded
+
+    @asynccontextmanager
+    async def _lifespan(self, _: FastAPI) -> AsyncIterator[None]:
+        """Load the models in the background, and free them at the end."""
+        self._preparing = asyncio.create_task(self.models.prepare())
+        try:
+            yield
+        finally:
+            self.admission.closed = True
+            self._preparing.cancel()
+            await asyncio.wait({self._preparing})
+            await self.models.close()
+
+    def _add_routes(self, app: FastAPI) -> None:
+        app.add_exception_handler(HTTPException, _as_http_error)
+        app.add_exception_handler(RequestValidationError, _as_http_error)
+        for kind in (ApiError, wb.WhisperBatchError, Exception):
+            app.add_exception_handler(kind, self._as_response)
+        app.get("/health", summary="Whether the server runs")(self._health)
+        app.get("/ready", summary="Whether the models are loaded")(self._ready)
+        app.get("/metrics", summary="Figures for Prometheus")(self._figures)
+        app.get("/v1/models", summary="The models")(self._list_models)
+        app.get("/v1/models/{model:path}", summary="One model")(self._show_model)
+        for path, task in (("transcriptions", "transcribe"), ("translations", "translate")):
+            app.post(
+                f"/v1/audio/{path}",
+                summary=f"{task.title()} a recording",
+                openapi_extra=form_of(task),
+                response_class=Response,
+            )(getattr(self, f"_{task}"))
+
+    async def _as_response(self, _: Request, error: Exception) -> JSONResponse:
+        answer = as_api_error(error)
+        if answer.status == HTTPStatus.INTERNAL_SERVER_ERROR:
+            log.error("%s", answer.message, exc_info=error)
+        self._metrics.errors.labels(answer.code or "none").inc()
+        return response_of(answer)
+
+    async def _health(self) -> dict[str, str]:
+        return {"status": "ok"}
+
+    async def _ready(self) -> dict[str, str]:
+        if self.admission.closed:
+            raise unavailable("the server is shutting down")
+        if self._preparing is None or not self._preparing.done():
+            raise unavailable("the models are being loaded")
+        self._preparing.result()
+        return {"status": "ready"}
+
+    async def _figures(self) -> Response:
+        return Response(self._metrics.text(), media_type=CONTENT_TYPE)
+
+    async def _list_models(self) -> dict[str, Any]:
+        return {"object": "list", "data": [_described(name) for name in self.models.names]}
+
+    async def _show_model(self, model: str) -> dict[str, Any]:
+        return _described(self.models.find(model).name)
+
+    async def _transcribe(self, request: Request) -> Response:
+        return await self._transcriptions.answer(request, "transcribe")
+
+    async def _translate(self, request: Request) -> Response:
+        return await self._transcriptions.answer(request, "translate")
+
+
+def _described(name: str) -> dict[str, Any]:
+    return {"id": name, "object": "model", "created": 0, "owned_by": TITLE}
+
+
+async def _as_http_error(_: Request, error: Exception) -> JSONResponse:
+    """Return an error of the framework, such as an unknown path, in OpenAI's form."""
+    if isinstance(error, HTTPException):
+        codes = {404: "not_found", 405: "method_not_allowed"}
+        code = codes.get(error.status_code)
+        return response_of(ApiError(error.status_code, str(error.detail), code=code), error.headers)
+    return response_of(ApiError(400, str(error), code="invalid_request"))

@@ -1,0 +1,130 @@
+"""Errors of the HTTP API, in the form that OpenAI's clients read.
+
+    {"error": {"message": ..., "type": ..., "param": ..., "code": ...}}
+
+Every error has this body, also an unexpected exception. OpenAI's clients repeat a request after the
+statuses 408, 409, 429 and 500 to 599, unless the header `x-should-retry` says "false".
+"""
+
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import fields
+from typing import Any, Final
+
+from starlette.responses import JSONResponse
+
+import whisperbatch as wb
+
+OPTION_NAMES: Final = frozenset(field.name for field in fields(wb.Options))
+
+
+class ApiError(Exception):
+    """An answer that is an error.
+
+    Attributes:
+        status: HTTP status.
+        message: one line for the user of the client.
+        type: OpenAI's kind of error.
+        param: name of the field that is wrong; None if no field is.
+        code: identifier for programs; None if there is none.
+        retry_after: seconds after which a repetition may succeed; None if not known.
+        may_retry: whether a client should repeat the request; None leaves this to the client.
+    """
+
+    def __init__(
+        self,
+        status: int,
+        message: str,
+        *,
+        kind: str = "invalid_request_error",
+        param: str | None = None,
+        code: str | None = None,
+        retry_after: float | None = None,
+        may_retry: bool | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.status = status
+        self.message = message
+        self.type = kind
+        self.param = param
+        self.code = code
+        self.retry_after = retry_after
+        self.may_retry = may_retry
+
+    @property
+    def body(self) -> dict[str, Any]:
+        """The value that is sent as JSON."""
+        return {
+            "error": {
+                "message": self.message,
+                "type": self.type,
+                "param": self.param,
+                "code": self.code,
+            }
+        }
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """The headers that tell clients whether and when to repeat the request."""
+        headers = {}
+        if self.retry_after is not None:
+            headers["retry-after"] = str(max(math.ceil(self.retry_after), 1))
+        if self.may_retry is not None:
+            headers["x-should-retry"] = str(self.may_retry).lower()
+        return headers
+
+
+def response_of(error: ApiError, headers: Mapping[str, str] | None = None) -> JSONResponse:
+    """Return an error as a response.
+
+    Args:
+        error: the error.
+        headers: more headers.
+
+    Returns:
+        The response, with the headers for clients that repeat requests.
+    """
+    return JSONResponse(error.body, error.status, {**error.headers, **(headers or {})})
+
+
+def invalid(message: str, param: str | None, code: str | None = "invalid_value") -> ApiError:
+    """Return the error for a field that is wrong (status 400)."""
+    return ApiError(400, message, param=param, code=code)
+
+
+def as_api_error(error: BaseException) -> ApiError:  # noqa: PLR0911 - one for each kind
+    """Return the answer to an exception of the library.
+
+    Args:
+        error: any exception; an unknown exception is an error of the server.
+
+    Returns:
+        The answer. Its message names the cause.
+    """
+    if isinstance(error, ApiError):
+        return error
+    if isinstance(error, wb.AudioError):
+        too_long = "max_duration=" in str(error)
+        return invalid(str(error), "file", "audio_too_long" if too_long else "invalid_audio")
+    if isinstance(error, wb.OptionError):
+        return invalid(str(error), option_in(str(error)))
+    if isinstance(error, wb.MissingExtraError):
+        return ApiError(501, str(error), kind="server_error", code="not_installed", may_retry=False)
+    if isinstance(error, wb.ClosedError):
+        return unavailable("the server is shutting down")
+    if isinstance(error, wb.EngineError):
+        return ApiError(500, str(error), kind="server_error", code="engine_failed")
+    cause = str(error) or type(error).__name__
+    message = cause if isinstance(error, wb.WhisperBatchError) else f"unexpected error: {cause}"
+    return ApiError(500, message, kind="server_error", code="internal_error", may_retry=False)
+
+
+def unavailable(message: str, retry_after: float = 5.0) -> ApiError:
+    """Return the error of a server that is not ready, or shuts down (status 503)."""
+    return ApiError(503, message, kind="server_error", code="unavailable", retry_after=retry_after)
+
+
+def option_in(message: str) -> str | None:
+    """Return the option that a message of an `OptionError` is about; None if none is named."""
+    return next((word for word in re.findall(r"\w+", message) if word in OPTION_NAMES), None)

@@ -1,0 +1,322 @@
+"""The fields of a request: those of both generations of OpenAI's API, and all options.
+
+form ──> language, prompt, keywords[], ...    OpenAI's names, with the option each sets
+     ├─> response_format, stream, ...         the form of the answer
+     └─> beam_size, vad, ...                  any field of `Options`, as text
+"""
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from types import MappingProxyType
+from typing import Any, Final, Literal, get_args
+
+import whisperbatch as wb
+from whisperbatch.options import hint_for, metavar_of, parse_text, without_none
+from whisperbatch.server.errors import ApiError, as_api_error, invalid
+
+ResponseFormat = Literal["json", "text", "srt", "verbose_json", "vtt"]
+STREAMED: Final = ("json", "text", "verbose_json")
+SUBTITLES: Final = ("srt", "vtt")
+SPEAKERS: Final = ("known_speaker_names", "known_speaker_references")
+TYPES: Final[Mapping[str, object]] = MappingProxyType(
+    {field.name: field.type for field in fields(wb.Options)}
+)
+FIXED: Final = ("task", "sampling_rate")
+"""Options that are not fields: the path decides the task, and media state their rate."""
+
+OPTION_FIELDS: Final = MappingProxyType({"initial_prompt": "prompt", "hotwords": "keywords"})
+"""Options that fields with another name set."""
+
+LISTS: Final = ("languages", "keywords", "timestamp_granularities", "include", *SPEAKERS)
+"""Fields with several values: repeated, with or without "[]" at the end of the name."""
+
+PARTS: Final = re.compile(r"(\w+)\[(\w+)\]")  # chunking_strategy[type]
+VAD_FIELDS: Final = ("type", "threshold", "prefix_padding_ms", "silence_duration_ms")
+
+
+@dataclass(frozen=True, slots=True)
+class TranscriptionRequest:
+    """What a client asks for.
+
+    Attributes:
+        model: name of the model, as the client gave it.
+        options: of the transcription.
+        response_format: form of the answer.
+        stream: whether the text is sent while it is decoded.
+        segments: whether `verbose_json` has segments.
+        logprobs: whether `json` has the log-probability of each word.
+    """
+
+    model: str
+    options: wb.Options
+    response_format: ResponseFormat = "json"
+    stream: bool = False
+    segments: bool = True
+    logprobs: bool = False
+
+
+def parse_request(
+    form: Mapping[str, Sequence[str]],
+    task: Literal["transcribe", "translate"],
+    defaults: wb.Options,
+) -> TranscriptionRequest:
+    """Return the request that the fields of a form describe.
+
+    Args:
+        form: the values of each field.
+        task: of the path.
+        defaults: the server's options, which fields replace.
+
+    Returns:
+        The request; its options are valid.
+
+    Raises:
+        ApiError: a field is unknown, wrong, or asks for something that the server cannot do.
+    """
+    values = Values(form)
+    model = values.text("model")
+    if model is None:
+        raise invalid("model is missing; GET /v1/models lists the models", "model", "missing")
+    response_format = values.choice("response_format", get_args(ResponseFormat)) or "json"
+    if task == "translate":
+        for name in ("language", "languages", "stream", "timestamp_granularities", "include"):
+            values.refuse(name, "is not a field of translations")
+    stream = values.boolean("stream")
+    if stream and response_format not in STREAMED:
+        raise invalid(
+            f"stream=true has no effect with response_format={response_format}; "
+            f"use one of {', '.join(STREAMED)}",
+            "stream",
+        )
+    granularities = values.choices("timestamp_granularities", ("word", "segment"))
+    if granularities and response_format != "verbose_json":
+        raise invalid(
+            "timestamp_granularities needs response_format=verbose_json", "timestamp_granularities"
+        )
+    logprobs = bool(values.choices("include", ("logprobs",)))
+    if logprobs and response_format != "json":
+        raise invalid("include=logprobs needs response_format=json", "include")
+    for name in SPEAKERS:
+        values.refuse(name, "is not available: this server does not tell speakers apart")
+    changes: dict[str, Any] = {"task": task}
+    if "word" in granularities or logprobs or response_format in SUBTITLES:
+        changes["word_timestamps"] = True
+    changes |= _openai_options(values) | _own_options(values)
+    values.check_all_used()
+    try:
+        options = replace(defaults, **changes)
+    except wb.OptionError as error:
+        raise _about(error, form) from error
+    return TranscriptionRequest(
+        model=model,
+        options=_limited(options, defaults),
+        response_format=response_format,  # type: ignore[arg-type]  # one of the choices
+        stream=stream,
+        segments=not granularities or "segment" in granularities,
+        logprobs=logprobs,
+    )
+
+
+class Values:
+    """The fields of a form by name, each read once.
+
+    Args:
+        form: the values of each field; names may end with "[]" or "[key]".
+
+    Raises:
+        ApiError: a field that has one value is given several times.
+    """
+
+    def __init__(self, form: Mapping[str, Sequence[str]]) -> None:
+        self._values: dict[str, list[str]] = {}
+        self._parts: dict[str, dict[str, str]] = {}
+        for name, values in form.items():
+            base = name.removesuffix("[]")
+            if match := PARTS.fullmatch(name):
+                self._parts.setdefault(match[1], {})[match[2]] = values[-1]
+                continue
+            known = self._values.setdefault(base, [])
+            known.extend(value for value in values if value)  # an empty field is not given
+            if len(known) > 1 and base not in LISTS:
+                raise invalid(f"{base} is given more than once", base)
+
+    def text(self, name: str) -> str | None:
+        """Return the value of a field; None if it is not given."""
+        values = self._values.pop(name, [])
+        return values[0] if values else None
+
+    def texts(self, name: str) -> list[str]:
+        """Return all values of a field."""
+        return self._values.pop(name, [])
+
+    def choice(self, name: str, choices: Sequence[str]) -> str | None:
+        """Return the value of a field, which is one of the choices.
+
+        Raises:
+            ApiError: the value is not one of the choices.
+        """
+        value = self.text(name)
+        if value is not None:
+            _check_choice(name, value, choices)
+        return value
+
+    def choices(self, name: str, choices: Sequence[str]) -> set[str]:
+        """Return the values of a field, each one of the choices.
+
+        Raises:
+            ApiError: a value is not one of the choices.
+        """
+        values = self.texts(name)
+        for value in values:
+            _check_choice(name, value, choices)
+        return set(values)
+
+    def boolean(self, name: str) -> bool:
+        """Return whether a field is "true".
+
+        Raises:
+            ApiError: the value is neither true nor false.
+        """
+        value = self.text(name)
+        if value is None:
+            return False
+        _check_choice(name, value.lower(), ("true", "false"))
+        return value.lower() == "true"
+
+    def number(self, name: str) -> float | None:
+        """Return the value of a field as a number; None if it is not given.
+
+        Raises:
+            ApiError: the value is not a number.
+        """
+        value = self.text(name)
+        return None if value is None else as_number(name, value)
+
+    def parts(self, name: str) -> dict[str, str]:
+        """Return the values of the fields "name[key]", by key."""
+        return self._parts.pop(name, {})
+
+    def refuse(self, name: str, reason: str) -> None:
+        """Refuse a field.
+
+        Raises:
+            ApiError: the field is given.
+        """
+        if self.texts(name):
+            raise invalid(f"{name} {reason}", name, "unsupported_parameter")
+
+    def options(self) -> dict[str, str]:
+        """Return the fields that are named like options."""
+        names = [name for name in self._values if name in TYPES and name not in FIXED]
+        return {name: value for name in names if (value := self.text(name)) is not None}
+
+    def check_all_used(self) -> None:
+        """Check that no unknown field is left.
+
+        Raises:
+            ApiError: a field is unknown.
+        """
+        given = [name for name, values in self._values.items() if values]
+        for name in [*given, *self._parts]:
+            hint = hint_for(name, TYPES.keys())
+            raise invalid(
+                f"{name} is not a field of this server{f'; {hint}' if hint else ''}",
+                name,
+                "unknown_parameter",
+            )
+
+
+def as_number(name: str, value: str) -> float:
+    """Return a value as a number.
+
+    Raises:
+        ApiError: the value is not a number.
+    """
+    try:
+        return float(value)
+    except ValueError as error:
+        raise invalid(f"{name} must be a number, not {value[:50]!r}", name) from error
+
+
+def _openai_options(values: Values) -> dict[str, Any]:
+    """Return the options that OpenAI's fields set."""
+    options: dict[str, Any] = {}
+    if (prompt := values.text("prompt")) is not None:
+        options["initial_prompt"] = prompt
+    if keywords := values.texts("keywords"):
+        options["hotwords"] = ", ".join(keywords)
+    languages = [part for text in values.texts("languages") for part in text.split(",")]
+    if len(languages) == 1:
+        options["language"] = languages[0]
+    elif languages:
+        options["languages"] = tuple(languages)
+    temperature = values.text("temperature")
+    if temperature is not None:
+        options["temperature"] = _parsed("temperature", temperature)
+    return options | _chunking(values)
+
+
+def _chunking(values: Values) -> dict[str, float]:
+    """Return the options that `chunking_strategy` sets: "auto", or settings of the VAD."""
+    text, parts = values.text("chunking_strategy"), values.parts("chunking_strategy")
+    if text and text != "auto":
+        try:
+            parts |= {name: str(value) for name, value in json.loads(text).items()}
+        except (ValueError, AttributeError) as error:
+            raise invalid(
+                'chunking_strategy must be "auto" or an object', "chunking_strategy"
+            ) from error
+    if not parts:
+        return {}
+    if parts.get("type") != "server_vad":
+        raise invalid('chunking_strategy must have the type "server_vad"', "chunking_strategy")
+    options: dict[str, float] = {}
+    for name, value in parts.items():
+        if name not in VAD_FIELDS:
+            raise invalid(f"chunking_strategy has no setting {name}", "chunking_strategy")
+        if name == "threshold":
+            onset = as_number("chunking_strategy", value)
+            options["vad_onset"], options["vad_offset"] = onset, max(onset - 0.15, 0.0)
+        elif name == "prefix_padding_ms":
+            options["speech_pad"] = as_number("chunking_strategy", value) / 1000
+        elif name == "silence_duration_ms":
+            options["min_silence_duration"] = as_number("chunking_strategy", value) / 1000
+    return options
+
+
+def _own_options(values: Values) -> dict[str, object]:
+    return {name: _parsed(name, text) for name, text in values.options().items()}
+
+
+def _parsed(name: str, text: str) -> object:
+    try:
+        return parse_text(TYPES[name], text)
+    except ValueError as error:
+        form = metavar_of(without_none(TYPES[name]))
+        raise invalid(f"{name} must be of the form {form}, not {text[:50]!r}", name) from error
+
+
+def _limited(options: wb.Options, defaults: wb.Options) -> wb.Options:
+    """Return the options with at most the server's longest duration."""
+    limit = defaults.max_duration
+    if limit is None or (options.max_duration is not None and options.max_duration <= limit):
+        return options
+    return replace(options, max_duration=limit)
+
+
+def _check_choice(name: str, value: str, choices: Sequence[str]) -> None:
+    if value not in choices:
+        listed = ", ".join(choices)
+        extra = "; this server does not tell speakers apart" if value == "diarized_json" else ""
+        raise invalid(f"{name} must be one of {listed}, not {value[:50]!r}{extra}", name)
+
+
+def _about(error: wb.OptionError, form: Mapping[str, Sequence[str]]) -> ApiError:
+    """Return the answer to wrong options, with the name of the field that set the option."""
+    answer = as_api_error(error)
+    field = OPTION_FIELDS.get(answer.param or "")
+    if field and {field, f"{field}[]"} & form.keys():
+        answer.param = field
+    return answer

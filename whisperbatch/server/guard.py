@@ -1,0 +1,144 @@
+"""What happens to every request before and after its route.
+
+id        every answer has an `x-request-id`
+keys      a wrong or missing key gets the status 401
+size      a body that states a size above the limit gets the status 413 before it is read
+errors    an unexpected exception gets the status 500, with its cause
+metrics   every answer is counted
+"""
+
+import asyncio
+import hmac
+import re
+import time
+import uuid
+from collections.abc import Iterable
+from contextlib import suppress
+from typing import Final
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from whisperbatch.server.errors import ApiError, as_api_error, response_of
+from whisperbatch.server.metrics import Metrics
+from whisperbatch.server.uploads import too_large
+
+PUBLIC: Final = ("/health", "/ready")
+"""Paths that need no key: containers and load balancers ask them."""
+
+FORM_BYTES: Final = 2_000_000  # of a body, beside the file: fields, and the text between them
+DROP_TIME: Final = 10.0  # seconds for the rest of a body whose answer is known
+REQUEST_ID: Final = re.compile(r"[\w.:-]{1,128}", re.ASCII)
+
+
+class Guard:
+    """An ASGI application around the routes.
+
+    Args:
+        app: the routes.
+        keys: keys that clients may send; none if no key is needed.
+        max_bytes: limit of a file's size.
+        metrics: counts the answers.
+    """
+
+    def __init__(self, app: ASGIApp, keys: Iterable[str], max_bytes: int, metrics: Metrics) -> None:
+        self._app = app
+        self._keys = [key.encode() for key in keys]
+        self._max_bytes = max_bytes
+        self._metrics = metrics
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request; see the ASGI specification."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        headers = Headers(scope=scope)
+        given = headers.get("x-request-id", "")
+        request_id = given if REQUEST_ID.fullmatch(given) else f"req_{uuid.uuid4().hex}"
+        started = time.perf_counter()
+        answering = _Answering(receive, send, request_id)
+        try:
+            self._check(scope, headers)
+            await self._app(scope, answering.receive, answering.send)
+        except Exception as error:
+            if answering.status is None:  # raised by `_check`
+                answer = as_api_error(error)
+                self._metrics.errors.labels(answer.code or "none").inc()
+                await response_of(answer)(scope, answering.receive, answering.send)
+            elif not answering.complete:
+                raise
+        finally:
+            self._count(scope, answering.status, started)
+
+    def _check(self, scope: Scope, headers: Headers) -> None:
+        """Check the key and the size of a request.
+
+        Raises:
+            ApiError: the key is wrong, or the body is too large.
+        """
+        if self._keys and scope["path"] not in PUBLIC and scope["method"] != "OPTIONS":
+            self._check_key(headers)
+        length = headers.get("content-length", "")
+        if length.isdecimal() and int(length[:20]) > self._max_bytes + FORM_BYTES:
+            raise too_large(self._max_bytes)
+
+    def _check_key(self, headers: Headers) -> None:
+        scheme, _, key = headers.get("authorization", "").partition(" ")
+        given = key.strip().encode() if scheme.lower() == "bearer" else b""
+        # all keys are compared, so that the time does not depend on the key
+        matches = [hmac.compare_digest(given, known) for known in self._keys]
+        if not any(matches):
+            raise ApiError(
+                401,
+                "the API key is wrong" if given else "send an API key: Authorization: Bearer KEY",
+                code="invalid_api_key",
+            )
+
+    def _count(self, scope: Scope, status: int | None, started: float) -> None:
+        path = getattr(scope.get("route"), "path", "other")
+        self._metrics.requests.labels(path, str(status or "none")).inc()
+        if scope["method"] == "POST":
+            self._metrics.duration.observe(time.perf_counter() - started)
+
+
+class _Answering:
+    """The messages of a request and its answer.
+
+    An answer that is sent before the whole body has arrived ends only when the rest has been
+    received and dropped, within limits. If the connection were closed at once, many clients would
+    report a broken connection instead of the answer.
+    """
+
+    def __init__(self, receive: Receive, send: Send, request_id: str) -> None:
+        self._receive, self._send = receive, send
+        self._request_id = request_id
+        self._received = False  # the whole body, or the client is gone
+        self.status: int | None = None
+        self.complete = False
+
+    async def receive(self) -> Message:
+        """Return the next message of the client."""
+        message = await self._receive()
+        self._received |= not message.get("more_body", False)
+        return message
+
+    async def send(self, message: Message) -> None:
+        """Send a message, with the id of the request."""
+        if message["type"] == "http.response.start":
+            self.status = message["status"]
+            MutableHeaders(scope=message)["x-request-id"] = self._request_id
+        elif not message.get("more_body", False):
+            if not self._received:
+                await self._send({**message, "more_body": True})
+                await self._drop_rest()
+                message = {"type": "http.response.body"}
+            self.complete = True
+        await self._send(message)
+
+    async def _drop_rest(self) -> None:
+        with suppress(asyncio.TimeoutError):
+            await asyncio.wait_for(self._receive_all(), DROP_TIME)
+
+    async def _receive_all(self) -> None:
+        while not self._received:
+            await self.receive()

@@ -1,0 +1,72 @@
+"""The forms of the API for its OpenAPI page."""
+
+from dataclasses import fields
+from types import MappingProxyType
+from typing import Any, Final, get_args
+
+import whisperbatch as wb
+from whisperbatch.options import documented_fields
+from whisperbatch.server.fields import FIXED, ResponseFormat
+
+TEXT: Final = MappingProxyType({"type": "string"})
+TEXTS: Final = MappingProxyType({"type": "array", "items": dict(TEXT)})
+
+COMMON: Final = MappingProxyType(
+    {
+        "file": ({"type": "string", "format": "binary"}, "The recording: any audio or video file."),
+        "model": (TEXT, "A name from /v1/models, or whisper-1: the first model."),
+        "prompt": (TEXT, "Text that precedes the recording: names, spelling, style."),
+        "keywords[]": (TEXTS, "Words and phrases to expect."),
+        "response_format": (
+            {"type": "string", "enum": list(get_args(ResponseFormat)), "default": "json"},
+            "Form of the answer.",
+        ),
+        "temperature": (
+            {"type": "number"},
+            "0 selects beam search; a value above 0 selects sampling.",
+        ),
+        "chunking_strategy": (
+            TEXT,
+            (
+                '"auto", or an object: {"type": "server_vad", "threshold": 0.5, '
+                '"prefix_padding_ms": 100, "silence_duration_ms": 160}.'
+            ),
+        ),
+    }
+)
+TRANSCRIPTIONS: Final = MappingProxyType(
+    {
+        "language": (TEXT, "The spoken language, as a code or an English name."),
+        "languages[]": (TEXTS, "The languages that detection chooses from."),
+        "stream": ({"type": "boolean"}, "Send the text while it is decoded, as events."),
+        "timestamp_granularities[]": (
+            {"type": "array", "items": {"type": "string", "enum": ["word", "segment"]}},
+            "What verbose_json contains.",
+        ),
+        "include[]": (
+            {"type": "array", "items": {"type": "string", "enum": ["logprobs"]}},
+            "logprobs: the log-probability of each word, with json.",
+        ),
+    }
+)
+
+
+def form_of(task: str) -> dict[str, Any]:
+    """Return the description of the form of a path.
+
+    Args:
+        task: "transcribe" or "translate".
+
+    Returns:
+        The request body in the form of OpenAPI.
+    """
+    known = {**COMMON, **(TRANSCRIPTIONS if task == "transcribe" else {})}
+    properties = {name: {**schema, "description": text} for name, (schema, text) in known.items()}
+    descriptions = documented_fields(wb.Options)
+    for field in fields(wb.Options):
+        if field.name not in (*FIXED, *properties, "languages"):
+            properties[field.name] = {**TEXT, "description": descriptions[field.name]}
+    schema = {"type": "object", "required": ["file", "model"], "properties": properties}
+    return {
+        "requestBody": {"required": True, "content": {"multipart/form-data": {"schema": schema}}}
+    }

@@ -1,0 +1,143 @@
+"""The settings of the server: flags, environment variables, and the names that Hugging Face uses.
+
+--max-requests 64   or   WHISPERBATCH_MAX_REQUESTS=64
+ASR_MODEL, HF_MODEL_DIR   the model, in a container of Hugging Face
+"""
+
+import os
+from pathlib import Path
+from typing import Annotated, Any, Final, Literal
+
+from pydantic import ByteSize, Field, SecretStr, field_validator
+from pydantic_settings import (
+    BaseSettings,
+    InitSettingsSource,
+    NoDecode,
+    PydanticBaseSettingsSource,
+    SettingsConfigDict,
+)
+
+import whisperbatch as wb
+from whisperbatch.engines.keywords import EngineName
+
+HUGGING_FACE: Final = ("ASR_MODEL", "HF_MODEL_DIR")
+"""Variables that containers of Hugging Face set; the first that is set names the model."""
+
+
+class ServerSettings(BaseSettings):
+    """The settings of `whisperbatch serve`.
+
+    Attributes:
+        model: the models: names, directories or repositories, separated by commas. The first is the
+            default.
+        host: address to listen on. 127.0.0.1 is reached from this machine only.
+        port: port to listen on.
+        device: as in `load`.
+        engine: as in `load`.
+        engine_settings: more keywords of `load`, as a JSON object: {"inter_threads": 2}.
+        options: default options of a transcription, as a JSON object.
+        api_key: key that clients must send.
+        api_keys_file: file with one key in each line; lines with # are comments.
+        max_upload: largest file, in bytes; units such as 500MB are allowed.
+        max_duration: longest recording, in seconds.
+        max_requests: number of requests that are uploaded, wait or are transcribed; more requests
+            get the status 429.
+        max_time: longest time of a request after its upload, in seconds.
+        upload_timeout: longest time of an upload, in seconds.
+        idle_timeout: longest time without data during an upload, in seconds.
+        max_memory: when the process needs more memory, models without requests are closed.
+        shutdown_timeout: seconds that running requests have after SIGTERM.
+        upload_directory: directory for uploads; the system's directory for temporary files if it is
+            not given.
+        allow_origins: origins from which browsers may send requests (CORS), separated by commas.
+    """
+
+    model_config = SettingsConfigDict(
+        env_prefix="WHISPERBATCH_",
+        cli_prog_name="whisperbatch serve",
+        cli_kebab_case=True,
+        cli_implicit_flags=True,
+        use_attribute_docstrings=False,
+        extra="forbid",
+    )
+
+    model: Annotated[tuple[str, ...], NoDecode] = Field(("base",), min_length=1)
+    host: str = "127.0.0.1"
+    port: int = Field(8000, ge=0, le=65535)
+    device: Literal["auto", "cpu", "cuda"] = "auto"
+    engine: EngineName = "auto"
+    engine_settings: dict[str, Any] = Field(default_factory=dict)
+    options: dict[str, Any] = Field(default_factory=dict)
+    api_key: SecretStr | None = None
+    api_keys_file: Path | None = None
+    max_upload: ByteSize = Field(ByteSize(2_000_000_000), ge=1)
+    max_duration: float = Field(6 * 3600.0, gt=0)
+    max_requests: int = Field(256, ge=1)
+    max_time: float = Field(4 * 3600.0, gt=0)
+    upload_timeout: float = Field(3600.0, gt=0)
+    idle_timeout: float = Field(60.0, gt=0)
+    max_memory: ByteSize | None = None
+    shutdown_timeout: float = Field(60.0, ge=0)
+    upload_directory: Path | None = None
+    allow_origins: Annotated[tuple[str, ...], NoDecode] = ()
+
+    @field_validator("model", "allow_origins", mode="before")
+    @classmethod
+    def _split(cls, value: object) -> object:
+        if not isinstance(value, str):
+            return value
+        return tuple(part.strip() for part in value.split(",") if part.strip())
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,  # noqa: ARG003 - of the base class
+        file_secret_settings: PydanticBaseSettingsSource,  # noqa: ARG003 - of the base class
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """Add the variables of Hugging Face, after all other sources."""
+        names = [os.environ[name] for name in HUGGING_FACE if os.environ.get(name)]
+        given = {"model": names[0]} if names else {}
+        return init_settings, env_settings, InitSettingsSource(settings_cls, given)
+
+    def keys(self) -> frozenset[str]:
+        """Return the keys that clients may send; empty if no key is needed.
+
+        Raises:
+            OptionError: the file with the keys cannot be read, or has no key.
+        """
+        keys = {self.api_key.get_secret_value()} if self.api_key else set[str]()
+        if self.api_keys_file:
+            try:
+                lines = self.api_keys_file.read_text(encoding="utf-8").splitlines()
+            except OSError as error:
+                raise wb.OptionError(f"api_keys_file cannot be read: {error}") from error
+            found = {line.strip() for line in lines if line.strip() and line.strip()[0] != "#"}
+            if not found:
+                raise wb.OptionError(f"api_keys_file: {self.api_keys_file} has no key")
+            keys |= found
+        return frozenset(keys)
+
+    def default_options(self) -> wb.Options:
+        """Return the options of a request without fields.
+
+        Raises:
+            OptionError: an option is unknown or wrong.
+        """
+        return wb.Options(**{"max_duration": self.max_duration, **self.options})
+
+    def load(self, source: str) -> wb.Transcriber:
+        """Load a model.
+
+        Args:
+            source: as in `load`.
+
+        Returns:
+            The loaded model.
+
+        Raises:
+            WhisperBatchError: the model cannot be loaded.
+        """
+        return wb.load(source, device=self.device, engine=self.engine, **self.engine_settings)

@@ -1,0 +1,320 @@
+"""Transcriptions of uploads: from the request to the answer.
+
+    form ──> fields ──────────────────┬─> submit ──> wait ──> answer
+     └─────> file (Spool) ────────────┘                  └──> events, with stream=true
+
+With a given language, and all fields before the file, the recording is submitted while the upload
+runs, if its container can be read in order. Otherwise it is submitted when the upload is complete.
+When the client is gone, the work is cancelled.
+"""
+
+import asyncio
+import logging
+import time
+from collections.abc import AsyncIterator, Awaitable
+from contextlib import AsyncExitStack, suppress
+from dataclasses import replace
+from typing import Any, BinaryIO, Final, Literal, TypeVar, cast
+
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+import whisperbatch as wb
+from whisperbatch.server.admission import Admission
+from whisperbatch.server.errors import ApiError, invalid
+from whisperbatch.server.events import ending_with, events_of
+from whisperbatch.server.fields import TranscriptionRequest, parse_request
+from whisperbatch.server.formats import CONTENT_TYPES, body_of
+from whisperbatch.server.metrics import Metrics
+from whisperbatch.server.models import Models
+from whisperbatch.server.settings import ServerSettings
+from whisperbatch.server.spool import Spool
+from whisperbatch.server.uploads import FILE, Form, boundary_of
+
+T = TypeVar("T")
+Task = Literal["transcribe", "translate"]
+
+ERRORS_FIRST: Final = 5.0  # seconds; an error before the first segment is no event, but a status
+
+log = logging.getLogger(__name__)
+
+
+class Transcriptions:
+    """Answers requests for transcriptions.
+
+    Args:
+        settings: of the server.
+        models: the models.
+        admission: the limit of requests.
+        metrics: the figures.
+    """
+
+    def __init__(
+        self, settings: ServerSettings, models: Models, admission: Admission, metrics: Metrics
+    ) -> None:
+        self._settings = settings
+        self._models, self._admission, self._metrics = models, admission, metrics
+        self._defaults = settings.default_options()
+
+    async def answer(self, request: Request, task: Task) -> Response:
+        """Return the answer to a request.
+
+        Args:
+            request: with a form.
+            task: of the path.
+
+        Returns:
+            The transcript in the requested form, or a stream of events.
+
+        Raises:
+            ApiError: the request is wrong, or the server cannot work on it.
+            WhisperBatchError: the recording cannot be transcribed.
+        """
+        started = time.perf_counter()
+        async with AsyncExitStack() as stack:
+            stack.enter_context(self._admission.admitted())
+            work = _Work(self._settings, self._models, self._defaults, task, stack)
+            await work.receive(request)
+            asked, submission = work.submitted()
+            gone = asyncio.ensure_future(_disconnect(request.receive))
+            stack.callback(gone.cancel)
+            if asked.stream:
+                await _before(gone, _first(submission), ERRORS_FIRST)
+                if submission.done:
+                    await submission  # raises the error of the recording
+                self._metrics.first_segment.observe(time.perf_counter() - started)
+                return _EventResponse(
+                    events_of(submission, asked), stack.pop_all(), self._settings.max_time
+                )
+            transcript = await _before(gone, submission, self._settings.max_time)
+            if transcript is None:
+                raise timed_out(self._settings.max_time)
+            self._note(transcript, time.perf_counter() - started)
+            named = replace(transcript, source=work.file_name)
+            return Response(body_of(named, asked), media_type=CONTENT_TYPES[asked.response_format])
+        raise AssertionError  # the block above returns or raises
+
+    def _note(self, transcript: wb.Transcript, seconds: float) -> None:
+        self._metrics.audio.inc(transcript.duration)
+        if transcript.duration:
+            self._metrics.speed.observe(transcript.duration / max(seconds, 1e-6))
+
+
+class _Work:
+    """A request while its form is received, and then while its recording is transcribed."""
+
+    def __init__(
+        self,
+        settings: ServerSettings,
+        models: Models,
+        defaults: wb.Options,
+        task: Task,
+        stack: AsyncExitStack,
+    ) -> None:
+        self._settings, self._models = settings, models
+        self._defaults, self._task, self._stack = defaults, task, stack
+        self._asked: TranscriptionRequest | None = None
+        self._asr: wb.Transcriber | None = None
+        self._submission: wb.Submission | None = None
+        self._decided = False  # whether the recording is submitted while the upload runs
+
+    @property
+    def file_name(self) -> str:
+        """Name of the uploaded file."""
+        return self._form.file.name if self._form.file else ""
+
+    async def receive(self, request: Request) -> None:
+        """Receive the form, and submit its recording.
+
+        Raises:
+            ApiError: the form is wrong.
+        """
+        settings = self._settings
+        directory = str(settings.upload_directory) if settings.upload_directory else None
+        self._form = form = Form(
+            boundary_of(request.headers),
+            lambda name: _new_spool(name, directory),
+            int(settings.max_upload),
+        )
+        self._stack.callback(form.close)
+        async for data in _pieces(request, settings.idle_timeout, settings.upload_timeout):
+            try:
+                form.feed(data)
+            except OSError as error:
+                raise _disk_full(error) from error
+            await self._submit_early()
+        form.finish()
+        if form.file is None or not form.file.complete:
+            raise invalid("file is missing: send the recording as a file", FILE, "missing")
+        if not form.file.size:
+            raise invalid("file is empty", FILE, "invalid_audio")
+        asked = parse_request(form.fields, self._task, self._defaults)
+        if self._submission and asked == self._asked:
+            return
+        if self._submission:  # a field came after the file
+            self._submission.cancel()
+        await self._submit(asked)
+
+    def submitted(self) -> tuple[TranscriptionRequest, wb.Submission]:
+        """Return the request and its recording, after `receive`."""
+        if self._asked is None or self._submission is None:
+            raise AssertionError
+        return self._asked, self._submission
+
+    async def _submit_early(self) -> None:
+        """Submit the recording while its upload runs, if the request allows this."""
+        form = self._form
+        if self._decided or form.file is None or form.complete:
+            return
+        if "model" not in form.fields or not form.fields.get("language", [""])[0]:
+            self._decided = True  # the language is detected from the complete recording
+            return
+        in_order = form.file.can_be_read_in_order()
+        if in_order is None:
+            return
+        self._decided = True
+        if in_order:
+            await self._submit(parse_request(form.fields, self._task, self._defaults))
+
+    async def _submit(self, asked: TranscriptionRequest) -> None:
+        if self._asr is None or self._asked is None or asked.model != self._asked.model:
+            self._asr = await self._stack.enter_async_context(self._models.using(asked.model))
+        self._asked = asked
+        if self._form.file is None:
+            raise AssertionError
+        file = cast("BinaryIO", self._form.file.open())
+        self._submission = self._asr.submit(file, options=asked.options)
+        self._stack.callback(self._submission.cancel)
+
+
+class _EventResponse(Response):
+    """A stream of events. The work ends with the stream, and when the client is gone."""
+
+    def __init__(self, events: AsyncIterator[str], stack: AsyncExitStack, max_time: float) -> None:
+        super().__init__(media_type="text/event-stream")
+        del self.headers["content-length"]
+        self.headers["cache-control"] = "no-cache"
+        self.headers["x-accel-buffering"] = "no"  # a proxy sends each event at once
+        self._events, self._stack, self._max_time = events, stack, max_time
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002 - ASGI
+        async with self._stack:
+            await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
+            gone = asyncio.ensure_future(_disconnect(receive))
+            sending = asyncio.ensure_future(self._send(send))
+            try:
+                await asyncio.wait(
+                    {gone, sending},
+                    timeout=self._max_time,
+                    return_when=asyncio.FIRST_COMPLETED,
+                )
+                late = not gone.done() and not sending.done()
+                if sending.done():
+                    sending.result()
+            finally:
+                for task in (gone, sending):
+                    task.cancel()
+                    with suppress(asyncio.CancelledError, Exception):
+                        await task
+            if late:
+                for event in ending_with(timed_out(self._max_time)):
+                    await send(_body(event))
+                await send(_body(""))
+
+    async def _send(self, send: Send) -> None:
+        async for event in self._events:
+            await send(_body(event))
+        await send(_body(""))
+
+
+def _body(text: str) -> dict[str, object]:
+    """Return a piece of the body of an answer; an empty piece is the last."""
+    return {"type": "http.response.body", "body": text.encode(), "more_body": bool(text)}
+
+
+def timed_out(seconds: float) -> ApiError:
+    """Return the error of a request that takes too long (status 504)."""
+    return ApiError(
+        504,
+        f"the transcription has not ended within {seconds:g} s, the limit of this server",
+        kind="server_error",
+        code="timeout",
+        may_retry=False,
+    )
+
+
+async def _pieces(request: Request, idle: float, total: float) -> AsyncIterator[bytes]:
+    """Yield the body of a request.
+
+    Raises:
+        ApiError: the client is too slow, or is gone.
+    """
+    deadline = time.monotonic() + total
+    pieces = request.stream()
+    while True:
+        limit = min(idle, max(deadline - time.monotonic(), 0.0))
+        try:
+            data = await asyncio.wait_for(anext(pieces, b""), limit)
+        except asyncio.TimeoutError as error:
+            raise ApiError(
+                408, "the upload is too slow", code="upload_timeout", may_retry=False
+            ) from error
+        except ClientDisconnect as error:
+            raise _gone() from error
+        if not data:
+            return
+        yield data
+
+
+async def _disconnect(receive: Receive) -> None:
+    """Wait until the client is gone."""
+    while (await receive())["type"] != "http.disconnect":
+        pass
+
+
+async def _before(gone: "asyncio.Future[None]", work: Awaitable[T], seconds: float) -> T | None:
+    """Wait for a result; None after some seconds.
+
+    Raises:
+        ApiError: the client is gone.
+    """
+    task: asyncio.Future[T] = asyncio.ensure_future(_awaited(work))
+    both: set[asyncio.Future[Any]] = {gone, task}
+    try:
+        await asyncio.wait(both, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+        if task.done():
+            return task.result()
+        if gone.done():
+            raise _gone()
+        return None
+    finally:
+        task.cancel()
+
+
+async def _awaited(work: Awaitable[T]) -> T:
+    return await work
+
+
+async def _first(submission: wb.Submission) -> None:
+    """Wait for the first segment, or for the end of the recording."""
+    async for _ in submission:
+        return
+
+
+def _gone() -> ApiError:
+    """Return the error of a request whose client is gone; nobody receives it (status 499)."""
+    return ApiError(499, "the client has closed the connection", code="client_gone")
+
+
+def _new_spool(name: str, directory: str | None) -> Spool:
+    try:
+        return Spool(name, directory)
+    except OSError as error:
+        raise _disk_full(error) from error
+
+
+def _disk_full(error: OSError) -> ApiError:
+    return ApiError(
+        507, f"the upload cannot be stored: {error.strerror}", kind="server_error", code="storage"
+    )

@@ -1,0 +1,198 @@
+"""Forms with a file, received piece by piece: the fields, and the file on disk.
+
+body ── feed() ──> python-multipart ──┬─> fields      in memory, within a limit
+                                      └─> file        a `Spool`, while the body arrives
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from python_multipart.exceptions import MultipartParseError
+from python_multipart.multipart import MultipartParser, parse_options_header
+
+from whisperbatch.server.errors import ApiError, invalid
+from whisperbatch.server.spool import Spool
+
+MAX_FIELDS: Final = 200  # parts of a form
+MAX_FIELD_BYTES: Final = 1_000_000  # of all fields together
+MAX_NAME: Final = 255  # characters of a file name
+FILE: Final = "file"
+
+
+class Form:
+    """The parts of a form that have been received so far.
+
+    Args:
+        boundary: text between the parts, from the header of the request.
+        new_spool: makes the file for an upload with this name.
+        max_bytes: limit of the file's size.
+
+    Attributes:
+        fields: the values of each field, in the order of the form.
+        file: the uploaded file; None before its part begins.
+        is_early: whether all fields so far came before the file.
+        complete: whether the end of the form has been received.
+    """
+
+    def __init__(self, boundary: bytes, new_spool: Callable[[str], Spool], max_bytes: int) -> None:
+        self.fields: dict[str, list[str]] = {}
+        self.file: Spool | None = None
+        self.is_early = True
+        self.complete = False
+        self._new_spool, self._max_bytes = new_spool, max_bytes
+        self._field_bytes = 0
+        self._parts = 0
+        self._header_name = self._header_value = b""
+        self._headers: dict[bytes, bytes] = {}
+        self._name: str | None = None
+        self._value = bytearray()
+        self._parser = MultipartParser(
+            boundary,
+            {
+                "on_part_begin": self._begin_part,
+                "on_header_field": self._add_header_name,
+                "on_header_value": self._add_header_value,
+                "on_header_end": self._end_header,
+                "on_headers_finished": self._begin_data,
+                "on_part_data": self._add_data,
+                "on_part_end": self._end_part,
+                "on_end": self._end,
+            },
+        )
+
+    def feed(self, data: bytes) -> None:
+        """Read the next piece of the body.
+
+        Raises:
+            ApiError: the body is not a form, or a part is too large.
+            OSError: the disk is full.
+        """
+        try:
+            self._parser.write(data)
+        except MultipartParseError as error:
+            raise ApiError(
+                400, f"the form cannot be read: {error}", code="invalid_form", may_retry=False
+            ) from error
+
+    def finish(self) -> None:
+        """Check that the form is complete.
+
+        Raises:
+            ApiError: the body ended early.
+        """
+        if not self.complete:
+            raise ApiError(400, "the form is cut off: its end is missing", code="invalid_form")
+
+    def close(self) -> None:
+        """Delete the uploaded file. Safe to call twice."""
+        if self.file:
+            self.file.close()
+
+    def _begin_part(self) -> None:
+        self._headers = {}
+        self._header_name = self._header_value = b""
+        self._value = bytearray()
+        self._parts += 1
+        if self._parts > MAX_FIELDS:
+            raise ApiError(400, f"the form has more than {MAX_FIELDS} parts", code="invalid_form")
+
+    def _add_header_name(self, data: bytes, start: int, end: int) -> None:
+        self._header_name += data[start:end]
+
+    def _add_header_value(self, data: bytes, start: int, end: int) -> None:
+        self._header_value += data[start:end]
+
+    def _end_header(self) -> None:
+        self._headers[self._header_name.lower()] = self._header_value
+        self._header_name = self._header_value = b""
+
+    def _begin_data(self) -> None:
+        kind, parameters = parse_options_header(self._headers.get(b"content-disposition", b""))
+        if kind != b"form-data" or b"name" not in parameters:
+            raise ApiError(400, "a part of the form has no name", code="invalid_form")
+        name = _decoded(parameters[b"name"])
+        file_name = parameters.get(b"filename")
+        if file_name is None:
+            self._name = name
+            self.is_early = self.is_early and self.file is None
+            return
+        if name != FILE:
+            raise invalid(f"{name} must not be a file", name, "unknown_parameter")
+        if self.file:
+            raise invalid("the form has more than one file", FILE)
+        self._name = None
+        self.file = self._new_spool(base_name(_decoded(file_name)))
+
+    def _add_data(self, data: bytes, start: int, end: int) -> None:
+        if self._name is None and self.file:
+            if self.file.size + end - start > self._max_bytes:
+                raise too_large(self._max_bytes)
+            self.file.write(memoryview(data)[start:end])
+            return
+        self._field_bytes += end - start
+        if self._field_bytes > MAX_FIELD_BYTES:
+            raise ApiError(
+                413,
+                f"the fields of the form have more than {MAX_FIELD_BYTES} bytes",
+                param=self._name,
+                code="field_too_large",
+                may_retry=False,
+            )
+        self._value += data[start:end]
+
+    def _end_part(self) -> None:
+        if self._name is not None:
+            self.fields.setdefault(self._name, []).append(_decoded(bytes(self._value), self._name))
+        elif self.file:
+            self.file.finish()
+        self._name = None
+
+    def _end(self) -> None:
+        self.complete = True
+
+
+def too_large(max_bytes: int) -> ApiError:
+    """Return the error of a file or body that exceeds the limit (status 413)."""
+    return ApiError(
+        413,
+        f"the file is larger than {max_bytes} bytes, the limit of this server",
+        param=FILE,
+        code="file_too_large",
+        may_retry=False,
+    )
+
+
+def base_name(name: str) -> str:
+    """Return the last part of a file name, without control characters."""
+    last = name.replace("\\", "/").rsplit("/", 1)[-1]
+    return "".join(character for character in last if character.isprintable())[:MAX_NAME] or "audio"
+
+
+def boundary_of(headers: Mapping[str, str]) -> bytes:
+    """Return the boundary of a form.
+
+    Args:
+        headers: of the request.
+
+    Returns:
+        The text between the parts.
+
+    Raises:
+        ApiError: the body is not a form.
+    """
+    kind, parameters = parse_options_header(headers.get("content-type", ""))
+    if kind != b"multipart/form-data" or not parameters.get(b"boundary"):
+        raise ApiError(
+            415,
+            "send the file and the fields as multipart/form-data",
+            code="invalid_content_type",
+            may_retry=False,
+        )
+    return parameters[b"boundary"]
+
+
+def _decoded(data: bytes, name: str | None = None) -> str:
+    try:
+        return data.decode()
+    except UnicodeDecodeError as error:
+        raise invalid("the text is not UTF-8", name, "invalid_form") from error
