@@ -108,7 +108,7 @@ def parse_request(
     try:
         options = replace(defaults, **changes)
     except wb.OptionError as error:
-        raise _about(error, form) from error
+        raise about(error, form) from error
     return TranscriptionRequest(
         model=model,
         options=_limited(options, defaults),
@@ -313,8 +313,16 @@ def _check_choice(name: str, value: str, choices: Sequence[str]) -> None:
         raise invalid(f"{name} must be one of {listed}, not {value[:50]!r}{extra}", name)
 
 
-def _about(error: wb.OptionError, form: Mapping[str, Sequence[str]]) -> ApiError:
-    """Return the answer to wrong options, with the name of the field that set the option."""
+def about(error: wb.OptionError, form: Mapping[str, Sequence[str]]) -> ApiError:
+    """Return the answer to wrong options.
+
+    Args:
+        error: names an option.
+        form: the values of each field.
+
+    Returns:
+        The answer, with the name of the field that set the option.
+    """
     answer = as_api_error(error)
     field = OPTION_FIELDS.get(answer.param or "")
     if field and {field, f"{field}[]"} & form.keys():

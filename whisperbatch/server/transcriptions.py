@@ -24,7 +24,7 @@ import whisperbatch as wb
 from whisperbatch.server.admission import Admission
 from whisperbatch.server.errors import ApiError, invalid
 from whisperbatch.server.events import ending_with, events_of
-from whisperbatch.server.fields import TranscriptionRequest, parse_request
+from whisperbatch.server.fields import TranscriptionRequest, about, parse_request
 from whisperbatch.server.formats import CONTENT_TYPES, body_of
 from whisperbatch.server.metrics import Metrics
 from whisperbatch.server.models import Models
@@ -184,7 +184,10 @@ class _Work:
         if self._form.file is None:
             raise AssertionError
         file = cast("BinaryIO", self._form.file.open())
-        self._submission = self._asr.submit(file, options=asked.options)
+        try:
+            self._submission = self._asr.submit(file, options=asked.options)
+        except wb.OptionError as error:  # an option that this model cannot honour
+            raise about(error, self._form.fields) from error
         self._stack.callback(self._submission.cancel)
 
 

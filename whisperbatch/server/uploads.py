@@ -30,14 +30,12 @@ class Form:
     Attributes:
         fields: the values of each field, in the order of the form.
         file: the uploaded file; None before its part begins.
-        is_early: whether all fields so far came before the file.
         complete: whether the end of the form has been received.
     """
 
     def __init__(self, boundary: bytes, new_spool: Callable[[str], Spool], max_bytes: int) -> None:
         self.fields: dict[str, list[str]] = {}
         self.file: Spool | None = None
-        self.is_early = True
         self.complete = False
         self._new_spool, self._max_bytes = new_spool, max_bytes
         self._field_bytes = 0
@@ -114,7 +112,6 @@ class Form:
         file_name = parameters.get(b"filename")
         if file_name is None:
             self._name = name
-            self.is_early = self.is_early and self.file is None
             return
         if name != FILE:
             raise invalid(f"{name} must not be a file", name, "unknown_parameter")

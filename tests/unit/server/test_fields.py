@@ -1,0 +1,164 @@
+"""Fields of a form: OpenAI's names, the options, and what is refused by name."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
+
+import pytest
+
+import whisperbatch as wb
+from whisperbatch.server.errors import ApiError
+from whisperbatch.server.fields import TranscriptionRequest, about, parse_request
+
+DEFAULTS = wb.Options(max_duration=100.0)
+
+
+def parsed(
+    form: Mapping[str, str | Sequence[str]],
+    task: Literal["transcribe", "translate"] = "transcribe",
+) -> TranscriptionRequest:
+    lists = {name: [value] if isinstance(value, str) else value for name, value in form.items()}
+    return parse_request({"model": ["base"], **lists}, task, DEFAULTS)
+
+
+def refused(form: Mapping[str, str | Sequence[str]], task: Any = "transcribe") -> ApiError:
+    with pytest.raises(ApiError) as caught:
+        parsed(form, task)
+    assert caught.value.status == 400
+    return caught.value
+
+
+def test_without_fields_the_servers_options_are_used() -> None:
+    request = parsed({})
+    assert request == TranscriptionRequest("base", DEFAULTS)
+
+
+@pytest.mark.parametrize(
+    ("form", "options"),
+    [
+        ({"language": "de"}, {"language": "de"}),
+        ({"language": ""}, {}),
+        ({"languages[]": ["en", "de"]}, {"languages": ("en", "de")}),
+        ({"languages": ["en", "de"]}, {"languages": ("en", "de")}),
+        ({"languages": "en,de"}, {"languages": ("en", "de")}),
+        ({"languages[]": "de"}, {"language": "de"}),
+        ({"prompt": "Names: Ada."}, {"initial_prompt": "Names: Ada."}),
+        ({"keywords[]": ["Ada", "Grace Hopper"]}, {"hotwords": "Ada, Grace Hopper"}),
+        ({"temperature": "0.4"}, {"temperature": 0.4}),
+        ({"temperature": "0,0.2"}, {"temperature": (0.0, 0.2)}),
+        ({"chunking_strategy": "auto"}, {}),
+        (
+            {
+                "chunking_strategy[type]": "server_vad",
+                "chunking_strategy[threshold]": "0.4",
+                "chunking_strategy[prefix_padding_ms]": "300",
+                "chunking_strategy[silence_duration_ms]": "500",
+            },
+            {
+                "vad_onset": 0.4,
+                "vad_offset": 0.25,
+                "speech_pad": 0.3,
+                "min_silence_duration": 0.5,
+            },
+        ),
+        (
+            {"chunking_strategy": '{"type": "server_vad", "silence_duration_ms": 500}'},
+            {"min_silence_duration": 0.5},
+        ),
+        ({"beam_size": "1"}, {"beam_size": 1}),
+        ({"vad": "false"}, {"vad": False}),
+        ({"word_timestamps": "True"}, {"word_timestamps": True}),
+        ({"suppress_tokens": "-1,50"}, {"suppress_tokens": (-1, 50)}),
+        ({"log_prob_threshold": "none"}, {"log_prob_threshold": None}),
+        ({"clip_timestamps": "1,2,5"}, {"clip_timestamps": ((1.0, 2.0), (5.0, None))}),
+        ({"max_duration": "50"}, {"max_duration": 50.0}),
+        ({"max_duration": "5000"}, {"max_duration": 100.0}),  # the server's limit
+        ({"max_duration": "none"}, {"max_duration": 100.0}),
+        ({"response_format": "srt"}, {"word_timestamps": True}),
+        (
+            {"response_format": "verbose_json", "timestamp_granularities[]": "word"},
+            {"word_timestamps": True},
+        ),
+        ({"include[]": "logprobs"}, {"word_timestamps": True}),
+    ],
+    ids=str,
+)
+def test_fields_set_options(
+    form: Mapping[str, str | Sequence[str]], options: Mapping[str, Any]
+) -> None:
+    assert parsed(form).options == wb.Options(**{"max_duration": 100.0, **options})
+
+
+def test_fields_of_the_answer() -> None:
+    assert parsed({"stream": "true", "response_format": "text"}).stream
+    assert not parsed({"stream": "False"}).stream
+    assert parsed({"include": "logprobs"}).logprobs
+    words = {"response_format": "verbose_json", "timestamp_granularities[]": ["word"]}
+    assert not parsed(words).segments
+    both = {"response_format": "verbose_json", "timestamp_granularities": ["word", "segment"]}
+    assert parsed(both).segments
+
+
+def test_translations() -> None:
+    assert parsed({"prompt": "Ada"}, "translate").options.task == "translate"
+    for name, value in (("language", "de"), ("stream", "true"), ("include[]", "logprobs")):
+        error = refused({name: value}, "translate")
+        assert error.param == name.removesuffix("[]")
+
+
+@pytest.mark.parametrize(
+    ("form", "param", "words"),
+    [
+        ({"model": ""}, "model", "is missing"),
+        ({"response_format": "docx"}, "response_format", "must be one of json, text"),
+        ({"response_format": "diarized_json"}, "response_format", "does not tell speakers apart"),
+        ({"known_speaker_names[]": "Ada"}, "known_speaker_names", "speakers"),
+        ({"stream": "maybe"}, "stream", "must be one of true, false"),
+        ({"stream": "true", "response_format": "srt"}, "stream", "has no effect"),
+        ({"timestamp_granularities[]": "word"}, "timestamp_granularities", "needs"),
+        (
+            {"timestamp_granularities[]": "line", "response_format": "verbose_json"},
+            "timestamp_granularities",
+            "word, segment",
+        ),
+        ({"include[]": "logprobs", "response_format": "text"}, "include", "needs"),
+        ({"include[]": "images"}, "include", "logprobs"),
+        ({"language": ["en", "de"]}, "language", "more than once"),
+        ({"language": "xx"}, "language", "is not a language"),
+        ({"prompt": "a " * 300, "prefix": "b " * 300, "beam_size": "0"}, "beam_size", "beam_size"),
+        ({"temperature": "hot"}, "temperature", "'hot'"),
+        ({"temperature": "3"}, "temperature", "out of range"),
+        ({"beam_size": "two"}, "beam_size", "of the form N"),
+        ({"vad": "off"}, "vad", "true or false"),
+        ({"beem_size": "2"}, "beem_size", "did you mean beam_size"),
+        ({"task": "translate"}, "task", "is not a field"),
+        ({"sampling_rate": "8000"}, "sampling_rate", "is not a field"),
+        ({"chunking_strategy": "manual"}, "chunking_strategy", "must be"),
+        ({"chunking_strategy": "[1]"}, "chunking_strategy", "must be"),
+        ({"chunking_strategy[threshold]": "0.5"}, "chunking_strategy", "the type"),
+        (
+            {"chunking_strategy[type]": "server_vad", "chunking_strategy[x]": "1"},
+            "chunking_strategy",
+            "no setting x",
+        ),
+        (
+            {"chunking_strategy[type]": "server_vad", "chunking_strategy[threshold]": "high"},
+            "chunking_strategy",
+            "must be a number",
+        ),
+        ({"other[key]": "1"}, "other", "is not a field"),
+    ],
+    ids=str,
+)
+def test_wrong_fields_are_refused_by_name(
+    form: Mapping[str, str | Sequence[str]], param: str, words: str
+) -> None:
+    error = refused(form)
+    assert error.param == param
+    assert words in error.message
+
+
+def test_an_error_names_the_field_that_set_the_option() -> None:
+    error = wb.OptionError("hotwords and initial_prompt have more than 219 tokens")
+    assert about(error, {"keywords[]": ["Ada"]}).param == "keywords"
+    assert about(error, {"hotwords": ["Ada"]}).param == "hotwords"
+    assert about(wb.OptionError("this is too much"), {}).param is None
