@@ -54,7 +54,7 @@ class Server:
     def __init__(self, settings: ServerSettings) -> None:
         self.settings = settings
         self.admission = Admission(settings.max_requests)
-        self.models = Models(settings.model, settings.load, settings.max_memory)
+        self.models = Models(settings.models, settings.load, settings.max_memory)
         self._metrics = Metrics(lambda: self.admission.active, lambda: self.models.loaded)
         self._transcriptions = Transcriptions(settings, self.models, self.admission, self._metrics)
         self._preparing: asyncio.Task[None] | None = None
@@ -66,15 +66,22 @@ class Server:
         )
         self._add_routes(routes)
         guarded: ASGIApp = Guard(routes, settings.keys(), int(settings.max_upload), self._metrics)
-        if settings.allow_origins:
+        if settings.origins:
             guarded = CORSMiddleware(
                 guarded,
-                allow_origins=settings.allow_origins,
+                allow_origins=settings.origins,
                 allow_methods=["GET", "POST"],
                 allow_headers=["*"],
                 expose_headers=["x-request-id"],
             )
         self.app = guarded
+
+    @property
+    def failure(self) -> BaseException | None:
+        """The error with which a model could not be loaded at the start; None without an error."""
+        if self._preparing is None or not self._preparing.done() or self._preparing.cancelled():
+            return None
+        return self._preparing.exception()
 
     @asynccontextmanager
     async def _lifespan(self, _: FastAPI) -> AsyncIterator[None]:

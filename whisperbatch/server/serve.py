@@ -41,6 +41,8 @@ def serve(arguments: Sequence[str]) -> None:
         log_level="info",
     )
     _Uvicorn(config, server).run()
+    if server.failure:
+        raise server.failure
 
 
 def settings_of(arguments: Sequence[str]) -> ServerSettings:
@@ -50,11 +52,18 @@ def settings_of(arguments: Sequence[str]) -> ServerSettings:
         OptionError: a flag or variable is wrong.
     """
     try:
-        return CliApp.run(ServerSettings, cli_args=list(arguments))
+        return CliApp.run(_Flags, cli_args=list(arguments))
     except ValidationError as error:
         first = error.errors()[0]
         name = ".".join(str(part) for part in first["loc"])
         raise wb.OptionError(f"{name}: {first['msg']}") from error
+
+
+class _Flags(ServerSettings):
+    """Serve transcriptions over HTTP, with OpenAI's API.
+
+    Each flag can also be a variable: WHISPERBATCH_PORT=8080.
+    """
 
 
 class _Uvicorn(uvicorn.Server):
@@ -77,7 +86,12 @@ class _Uvicorn(uvicorn.Server):
             self._deadline = time.monotonic()
 
     async def on_tick(self, counter: int) -> bool:
-        """Stop when the running work has ended, or its time is over; called ten times a second."""
+        """Stop if a model cannot be loaded; after a signal, stop when the work has ended.
+
+        Uvicorn calls this method ten times a second.
+        """
+        if self._server.failure:
+            self.should_exit = True
         if self._deadline is not None and (
             not self._server.admission.active or time.monotonic() >= self._deadline
         ):

@@ -4,21 +4,22 @@
 ASR_MODEL, HF_MODEL_DIR   the model, in a container of Hugging Face
 """
 
+import json
 import os
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal
+from typing import Any, Final, Literal
 
-from pydantic import ByteSize, Field, SecretStr, field_validator
+from pydantic import ByteSize, Field, SecretStr
 from pydantic_settings import (
     BaseSettings,
     InitSettingsSource,
-    NoDecode,
     PydanticBaseSettingsSource,
     SettingsConfigDict,
 )
 
 import whisperbatch as wb
 from whisperbatch.engines.keywords import EngineName
+from whisperbatch.options import documented_fields, resolve
 
 HUGGING_FACE: Final = ("ASR_MODEL", "HF_MODEL_DIR")
 """Variables that containers of Hugging Face set; the first that is set names the model."""
@@ -56,18 +57,17 @@ class ServerSettings(BaseSettings):
         env_prefix="WHISPERBATCH_",
         cli_prog_name="whisperbatch serve",
         cli_kebab_case=True,
-        cli_implicit_flags=True,
-        use_attribute_docstrings=False,
+        cli_hide_none_type=True,
         extra="forbid",
     )
 
-    model: Annotated[tuple[str, ...], NoDecode] = Field(("base",), min_length=1)
+    model: str = Field("base", min_length=1)
     host: str = "127.0.0.1"
     port: int = Field(8000, ge=0, le=65535)
     device: Literal["auto", "cpu", "cuda"] = "auto"
     engine: EngineName = "auto"
-    engine_settings: dict[str, Any] = Field(default_factory=dict)
-    options: dict[str, Any] = Field(default_factory=dict)
+    engine_settings: str = "{}"
+    options: str = "{}"
     api_key: SecretStr | None = None
     api_keys_file: Path | None = None
     max_upload: ByteSize = Field(ByteSize(2_000_000_000), ge=1)
@@ -79,14 +79,24 @@ class ServerSettings(BaseSettings):
     max_memory: ByteSize | None = None
     shutdown_timeout: float = Field(60.0, ge=0)
     upload_directory: Path | None = None
-    allow_origins: Annotated[tuple[str, ...], NoDecode] = ()
+    allow_origins: str = ""
 
-    @field_validator("model", "allow_origins", mode="before")
-    @classmethod
-    def _split(cls, value: object) -> object:
-        if not isinstance(value, str):
-            return value
-        return tuple(part.strip() for part in value.split(",") if part.strip())
+    @property
+    def models(self) -> tuple[str, ...]:
+        """The models, the default first.
+
+        Raises:
+            OptionError: no model is named.
+        """
+        models = _parts(self.model)
+        if not models:
+            raise wb.OptionError("model names no model")
+        return models
+
+    @property
+    def origins(self) -> tuple[str, ...]:
+        """The origins from which browsers may send requests."""
+        return _parts(self.allow_origins)
 
     @classmethod
     def settings_customise_sources(
@@ -126,7 +136,8 @@ class ServerSettings(BaseSettings):
         Raises:
             OptionError: an option is unknown or wrong.
         """
-        return wb.Options(**{"max_duration": self.max_duration, **self.options})
+        given = _object(self.options, "options")
+        return resolve(None, **{"max_duration": self.max_duration, **given})
 
     def load(self, source: str) -> wb.Transcriber:
         """Load a model.
@@ -140,4 +151,28 @@ class ServerSettings(BaseSettings):
         Raises:
             WhisperBatchError: the model cannot be loaded.
         """
-        return wb.load(source, device=self.device, engine=self.engine, **self.engine_settings)
+        keywords = _object(self.engine_settings, "engine_settings")
+        return wb.load(source, device=self.device, engine=self.engine, **keywords)
+
+
+def _parts(text: str) -> tuple[str, ...]:
+    return tuple(part.strip() for part in text.split(",") if part.strip())
+
+
+def _object(text: str, name: str) -> dict[str, Any]:
+    """Return a JSON object.
+
+    Raises:
+        OptionError: the text is no JSON object.
+    """
+    try:
+        value = json.loads(text)
+    except ValueError as error:
+        raise wb.OptionError(f"{name} is no JSON: {error}") from error
+    if not isinstance(value, dict):
+        raise wb.OptionError(f'{name} must be a JSON object, such as {{"name": 1}}')
+    return value
+
+
+for _name, _text in documented_fields(ServerSettings).items():
+    ServerSettings.model_fields[_name].description = _text  # for --help
