@@ -85,7 +85,7 @@ class Transcriptions:
                     await submission  # raises the error of the recording
                 self._metrics.first_segment.observe(time.perf_counter() - started)
                 return _EventResponse(
-                    events_of(submission, asked), stack.pop_all(), self._settings.max_time
+                    events_of(submission, asked), gone, stack.pop_all(), self._settings.max_time
                 )
             transcript = await _before(gone, submission, self._settings.max_time)
             if transcript is None:
@@ -194,32 +194,37 @@ class _Work:
 class _EventResponse(Response):
     """A stream of events. The work ends with the stream, and when the client is gone."""
 
-    def __init__(self, events: AsyncIterator[str], stack: AsyncExitStack, max_time: float) -> None:
+    def __init__(
+        self,
+        events: AsyncIterator[str],
+        gone: "asyncio.Future[None]",
+        stack: AsyncExitStack,
+        max_time: float,
+    ) -> None:
         super().__init__(media_type="text/event-stream")
         del self.headers["content-length"]
         self.headers["cache-control"] = "no-cache"
         self.headers["x-accel-buffering"] = "no"  # a proxy sends each event at once
-        self._events, self._stack, self._max_time = events, stack, max_time
+        self._events, self._gone = events, gone
+        self._stack, self._max_time = stack, max_time
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002 - ASGI
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002 - of the base class
         async with self._stack:
             await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
-            gone = asyncio.ensure_future(_disconnect(receive))
             sending = asyncio.ensure_future(self._send(send))
             try:
                 await asyncio.wait(
-                    {gone, sending},
+                    {self._gone, sending},
                     timeout=self._max_time,
                     return_when=asyncio.FIRST_COMPLETED,
                 )
-                late = not gone.done() and not sending.done()
+                late = not self._gone.done() and not sending.done()
                 if sending.done():
                     sending.result()
             finally:
-                for task in (gone, sending):
-                    task.cancel()
-                    with suppress(asyncio.CancelledError, Exception):
-                        await task
+                sending.cancel()
+                with suppress(asyncio.CancelledError, Exception):
+                    await sending
             if late:
                 for event in ending_with(timed_out(self._max_time)):
                     await send(_body(event))
