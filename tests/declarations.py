@@ -23,8 +23,11 @@ from importlib import import_module
 from pathlib import Path
 from typing import Final
 
+from pydantic import ByteSize
+
 from whisperbatch.engines.settings import SETTINGS
 from whisperbatch.options import DETECTION_OPTIONS, Options, documented_fields
+from whisperbatch.server.settings import ServerSettings
 from whisperbatch.writers import SubtitleOptions, TableOptions
 
 ROOT: Final = Path(__file__).parents[1]
@@ -197,14 +200,25 @@ def class_rows(owner: type) -> Iterator[tuple[str, object, str]]:
         yield field.name, field.default, texts[field.name]
 
 
+def server_rows() -> Iterator[tuple[str, object, str]]:
+    """Yield the settings of the server: name, default, meaning."""
+    texts = documented_fields(ServerSettings)
+    for name, field in ServerSettings.model_fields.items():
+        default = field.default
+        yield name, int(default) if isinstance(default, ByteSize) else default, texts[name]
+
+
 def with_tables(page: str) -> str:
     """Return a page with the tables of the classes that its comments name."""
     owners = {owner.__name__: owner for owner in (*GROUPS, SubtitleOptions, TableOptions)}
 
     def table(match: re.Match[str]) -> str:
         name = match[2]
-        rows = load_rows() if name == "load" else class_rows(owners[name])
-        heading = "keyword" if name == "load" else "option"
+        heading = {"load": "keyword", "ServerSettings": "setting"}.get(name, "option")
+        if name == "load":
+            rows = load_rows()
+        else:
+            rows = server_rows() if name == "ServerSettings" else class_rows(owners[name])
         lines = [f"| `{name}` | `{default!r}` | {text} |" for name, default, text in rows]
         return "\n".join(
             (f"{match[1]}| {heading} | default | meaning |", "|---|---|---|", *lines, "")
@@ -220,6 +234,7 @@ DERIVED: Final[Mapping[str, Callable[[str], str]]] = {
     "whisperbatch/loading.py": load_docstring,
     "docs/reference/options.md": with_tables,
     "docs/reference/writers.md": with_tables,
+    "docs/reference/server.md": with_tables,
 }
 """Each file with the function that makes its new text from its old text."""
 

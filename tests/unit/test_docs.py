@@ -105,7 +105,9 @@ def test_shell_commands_name_what_exists(command: str) -> None:
         assert program.with_suffix(".py").is_file() or (program / "__main__.py").is_file()
     elif match := re.fullmatch(r"pip install ((?: ?nvidia-\w+-cu12)+)", command):
         assert all(package in install_hint("libcudnn.so.9") for package in match[1].split())
-    elif match := re.match(r"(?:CUDA_VISIBLE_DEVICES=\d )?whisperbatch ([a-z-]+)", command):
+    elif match := re.match(r"curl http://127.0.0.1:8000(/[\w/]+) ", command):
+        assert f"`POST {match[1]}`" in (ROOT / "docs/reference/server.md").read_text()
+    elif match := re.match(r"(?:[A-Z_]+=\S+ )?whisperbatch ([a-z-]+)", command):
         assert f'@app.command("{match[1]}"' in (ROOT / "whisperbatch/cli/app.py").read_text()
     else:
         pytest.fail(f"no rule for {command!r}")
