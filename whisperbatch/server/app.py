@@ -46,6 +46,7 @@ class Server:
         admission: the limit of requests; closed when the server shuts down.
         models: the models.
         app: the ASGI application.
+        failure: why the models cannot be loaded; None if they can, or are not loaded yet.
 
     Raises:
         OptionError: a setting is wrong.
@@ -75,6 +76,13 @@ class Server:
                 expose_headers=["x-request-id"],
             )
         self.app = guarded
+
+    @property
+    def failure(self) -> BaseException | None:
+        """Why the models cannot be loaded; None if they can, or are not loaded yet."""
+        if self._preparing is None or not self._preparing.done() or self._preparing.cancelled():
+            return None
+        return self._preparing.exception()
 
     @asynccontextmanager
     async def _lifespan(self, _: FastAPI) -> AsyncIterator[None]:
