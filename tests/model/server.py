@@ -9,16 +9,18 @@ import tempfile
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Final
 from urllib.parse import urlsplit
 
 FAST: Final = ("--model", "tiny.en", "--options", '{"beam_size": 1}')
 START_TIME: Final = 240.0  # seconds for the imports and the model on a busy machine
 STOP_TIME: Final = 60.0
+NO_HEADERS: Final[Mapping[str, str]] = MappingProxyType({})
 ADDRESS: Final = re.compile(rb"Uvicorn running on (http://127\.0\.0\.1:\d+)")
 
 
@@ -43,18 +45,19 @@ class RunningServer:
         assert parts.port
         return parts.hostname, parts.port
 
-    def get(self, path: str) -> tuple[int, bytes]:
+    def get(self, path: str, headers: Mapping[str, str] = NO_HEADERS) -> tuple[int, bytes]:
         """Return the status and the body of a GET request."""
+        request = urllib.request.Request(f"{self.url}{path}", headers=dict(headers))  # noqa: S310 - our own server
         try:
-            with urllib.request.urlopen(f"{self.url}{path}", timeout=60) as answer:  # noqa: S310 - our own server
+            with urllib.request.urlopen(request, timeout=60) as answer:  # noqa: S310
                 return answer.status, answer.read()
         except urllib.error.HTTPError as error:
             with error:
                 return error.code, error.read()
 
-    def figure(self, name: str) -> float:
+    def figure(self, name: str, headers: Mapping[str, str] = NO_HEADERS) -> float:
         """Return the sum of a figure of /metrics over its labels; 0 if there is none."""
-        status, text = self.get("/metrics")
+        status, text = self.get("/metrics", headers)
         assert status == 200, text
         lines = (line for line in text.decode().splitlines() if not line.startswith("#"))
         return sum(
@@ -86,7 +89,11 @@ def running(*flags: str, model: tuple[str, ...] = FAST) -> Iterator[RunningServe
                 env={**os.environ, "PYTHONUNBUFFERED": "1"},
             )
         try:
-            yield _ready(process, log)
+            server = _ready(process, log)
+            yield server
+            assert process.poll() is None, (
+                f"status {process.returncode}\n{server.messages()[-4000:]}"
+            )
         finally:
             _stop(process)
 
