@@ -71,3 +71,25 @@ class Admission:
         wait = min(between * (len(self._refused) + 1), MAX_WAIT)
         self._refused.append(now + wait)
         return wait
+
+
+class Places:
+    """A number of places that can be taken. For one event loop.
+
+    Args:
+        free: number of places.
+    """
+
+    def __init__(self, free: int) -> None:
+        self._free = free
+
+    def take(self) -> bool:
+        """Take a place, and return whether there was one."""
+        if not self._free:
+            return False
+        self._free -= 1
+        return True
+
+    def give_back(self) -> None:
+        """Give a place back."""
+        self._free += 1

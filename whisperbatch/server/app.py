@@ -46,6 +46,7 @@ class Server:
         admission: the limit of requests; closed when the server shuts down.
         models: the models.
         app: the ASGI application.
+        failure: why the models cannot be loaded; None if they can, or are not loaded yet.
 
     Raises:
         OptionError: a setting is wrong.

@@ -264,7 +264,7 @@ def _chunking(values: Values) -> dict[str, float]:
     if text and text != "auto":
         try:
             parts |= {name: str(value) for name, value in json.loads(text).items()}
-        except (ValueError, AttributeError) as error:
+        except (ValueError, AttributeError, RecursionError) as error:
             raise invalid(
                 'chunking_strategy must be "auto" or an object', "chunking_strategy"
             ) from error

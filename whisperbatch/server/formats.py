@@ -9,6 +9,7 @@ from whisperbatch.server.fields import SUBTITLES, TranscriptionRequest
 from whisperbatch.writers import render
 
 MIN_PROBABILITY: Final = 1e-10  # of a word whose probability is 0: JSON has no infinite numbers
+TRANSLATED: Final = "english"
 CONTENT_TYPES: Final = {
     "json": "application/json",
     "verbose_json": "application/json",
@@ -44,6 +45,8 @@ def body_of(transcript: wb.Transcript, request: TranscriptionRequest) -> str:
         return as_json(value)
     value = json.loads(render(transcript, "json"))
     value["task"] = request.options.task
+    if request.options.task == "translate":
+        value["language"] = TRANSLATED  # OpenAI's API: the language of the text
     if not request.segments:
         del value["segments"]
     for segment in value.get("segments", ()):

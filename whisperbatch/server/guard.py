@@ -21,12 +21,11 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from whisperbatch.server.errors import ApiError, as_api_error, response_of
 from whisperbatch.server.metrics import Metrics
-from whisperbatch.server.uploads import too_large
+from whisperbatch.server.uploads import FORM_BYTES, too_large
 
 PUBLIC: Final = ("/health", "/ready")
 """Paths that need no key: containers and load balancers ask them."""
 
-FORM_BYTES: Final = 2_000_000  # of a body, beside the file: fields, and the text between them
 DROP_TIME: Final = 10.0  # seconds for the rest of a body whose answer is known
 REQUEST_ID: Final = re.compile(r"[\w.:-]{1,128}", re.ASCII)
 
@@ -56,7 +55,8 @@ class Guard:
         given = headers.get("x-request-id", "")
         request_id = given if REQUEST_ID.fullmatch(given) else f"req_{uuid.uuid4().hex}"
         started = time.perf_counter()
-        answering = _Answering(receive, send, request_id)
+        has_body = "transfer-encoding" in headers or headers.get("content-length", "0") != "0"
+        answering = _Answering(receive, send, request_id, has_body=has_body)
         try:
             self._check(scope, headers)
             await self._app(scope, answering.receive, answering.send)
@@ -106,13 +106,14 @@ class _Answering:
 
     An answer that is sent before the whole body has arrived ends only when the rest has been
     received and dropped, within limits. If the connection were closed at once, many clients would
-    report a broken connection instead of the answer.
+    report a broken connection instead of the answer. Then the connection is closed: a client that
+    goes on sending would keep it open for ever.
     """
 
-    def __init__(self, receive: Receive, send: Send, request_id: str) -> None:
+    def __init__(self, receive: Receive, send: Send, request_id: str, *, has_body: bool) -> None:
         self._receive, self._send = receive, send
         self._request_id = request_id
-        self._received = False  # the whole body, or the client is gone
+        self._received = not has_body  # the whole body, or the client is gone
         self.status: int | None = None
         self.complete = False
 
@@ -126,7 +127,10 @@ class _Answering:
         """Send a message, with the id of the request."""
         if message["type"] == "http.response.start":
             self.status = message["status"]
-            MutableHeaders(scope=message)["x-request-id"] = self._request_id
+            headers = MutableHeaders(scope=message)
+            headers["x-request-id"] = self._request_id
+            if not self._received:
+                headers["connection"] = "close"
         elif not message.get("more_body", False):
             if not self._received:
                 await self._send({**message, "more_body": True})

@@ -4,8 +4,11 @@ The first SIGTERM or Ctrl-C refuses new work with the status 503, and waits for 
 most `shutdown_timeout`. The second ends the server at once.
 """
 
+import asyncio
+import json
 import signal
 import time
+import uuid
 from collections.abc import Sequence
 from types import FrameType
 from typing import Final
@@ -13,12 +16,15 @@ from typing import Final
 import uvicorn
 from pydantic import ValidationError
 from pydantic_settings import CliApp
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 import whisperbatch as wb
 from whisperbatch.server.app import Server
+from whisperbatch.server.errors import ApiError
 from whisperbatch.server.settings import ServerSettings
 
 LAST_ANSWERS: Final = 5  # seconds for answers that are being sent
+HEADER_TIME: Final = 30.0  # seconds for the headers of a request
 
 
 def serve(arguments: Sequence[str]) -> None:
@@ -36,6 +42,7 @@ def serve(arguments: Sequence[str]) -> None:
         server.app,
         host=server.settings.host,
         port=server.settings.port,
+        http=Connection,
         timeout_graceful_shutdown=LAST_ANSWERS,
         server_header=False,
         log_level="info",
@@ -64,6 +71,61 @@ class _Flags(ServerSettings):
 
     Each flag can also be a variable: WHISPERBATCH_PORT=8080.
     """
+
+
+class Connection(H11Protocol):
+    """A connection. It differs from Uvicorn's in two ways.
+
+    The answer to something that is not HTTP has the form of all errors. A client that does not send
+    the headers of a request in time is disconnected; Uvicorn would wait for ever.
+    """
+
+    _headers_due: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as Uvicorn's
+        """See `asyncio.Protocol`."""
+        super().connection_made(transport)
+        self._watch()
+
+    def data_received(self, data: bytes) -> None:
+        """See `asyncio.Protocol`."""
+        super().data_received(data)
+        self._watch()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """See `asyncio.Protocol`."""
+        super().connection_lost(exc)
+        if self._headers_due:
+            self._headers_due.cancel()
+
+    def send_400_response(self, msg: str) -> None:
+        """Answer a request that is not HTTP, and close the connection."""
+        cycle = self.cycle
+        if not cycle or not cycle.response_started or cycle.response_complete:
+            body = json.dumps(ApiError(400, msg, code="invalid_http").body).encode()
+            head = (
+                "HTTP/1.1 400 Bad Request",
+                f"x-request-id: req_{uuid.uuid4().hex}",
+                "content-type: application/json",
+                f"content-length: {len(body)}",
+                "connection: close",
+            )
+            self.transport.write("\r\n".join((*head, "", "")).encode() + body)
+        self.transport.close()
+
+    def _watch(self) -> None:
+        """Start or stop the clock for the headers of the next request."""
+        waiting = not self.cycle or self.cycle.response_complete
+        if waiting and not self._headers_due:
+            self._headers_due = self.loop.call_later(HEADER_TIME, self._close_waiting)
+        elif not waiting and self._headers_due:
+            self._headers_due.cancel()
+            self._headers_due = None
+
+    def _close_waiting(self) -> None:
+        self._headers_due = None
+        if not self.cycle or self.cycle.response_complete:
+            self.transport.close()
 
 
 class _Uvicorn(uvicorn.Server):
@@ -96,4 +158,5 @@ class _Uvicorn(uvicorn.Server):
             not self._server.admission.active or time.monotonic() >= self._deadline
         ):
             self.should_exit = True
+        self.should_exit |= self._server.failure is not None
         return await super().on_tick(counter)

@@ -72,9 +72,17 @@ class Spool:
             self._file.close()
             self._changed.notify_all()
 
-    def open(self) -> "SpooledFile":
-        """Return a new reader. It has random access if the upload is complete."""
-        return SpooledFile(self, seekable=self.complete)
+    def open(self, *, in_order: bool = False) -> "SpooledFile":
+        """Return a new reader.
+
+        Args:
+            in_order: the reader is like a pipe. Otherwise it has random access if the upload is
+                complete.
+
+        Returns:
+            An open file.
+        """
+        return SpooledFile(self, seekable=self.complete and not in_order)
 
     def read(self, position: int, size: int) -> bytes:
         """Return up to `size` bytes from a position on; wait until there are some.

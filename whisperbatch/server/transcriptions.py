@@ -4,7 +4,8 @@
      └─────> file (Spool) ────────────┘                  └──> events, with stream=true
 
 With a given language, and all fields before the file, the recording is submitted while the upload
-runs, if its container can be read in order. Otherwise it is submitted when the upload is complete.
+runs, if its container can be read in order, and few other uploads are read like this. Otherwise it
+is submitted when the upload is complete.
 When the client is gone, the work is cancelled.
 """
 
@@ -12,7 +13,7 @@ import asyncio
 import logging
 import time
 from collections.abc import AsyncIterator, Awaitable
-from contextlib import AsyncExitStack, suppress
+from contextlib import AsyncExitStack, ExitStack, suppress
 from dataclasses import replace
 from typing import Any, BinaryIO, Final, Literal, TypeVar, cast
 
@@ -21,9 +22,9 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 import whisperbatch as wb
-from whisperbatch.server.admission import Admission
-from whisperbatch.server.errors import ApiError, invalid
-from whisperbatch.server.events import ending_with, events_of
+from whisperbatch.server.admission import Admission, Places
+from whisperbatch.server.errors import ApiError, as_api_error, invalid
+from whisperbatch.server.events import DONE, ending_with, events_of
 from whisperbatch.server.fields import TranscriptionRequest, about, parse_request
 from whisperbatch.server.formats import CONTENT_TYPES, body_of
 from whisperbatch.server.metrics import Metrics
@@ -34,6 +35,10 @@ from whisperbatch.server.uploads import FILE, Form, boundary_of
 
 T = TypeVar("T")
 Task = Literal["transcribe", "translate"]
+
+MAX_EARLY: Final = 32
+"""Recordings that are submitted before their upload is complete. At most 64 recordings are active,
+so that slow uploads leave half of the places to complete recordings."""
 
 ERRORS_FIRST: Final = 5.0  # seconds; an error before the first segment is no event, but a status
 
@@ -56,6 +61,7 @@ class Transcriptions:
         self._settings = settings
         self._models, self._admission, self._metrics = models, admission, metrics
         self._defaults = settings.default_options()
+        self._early = Places(MAX_EARLY)
 
     async def answer(self, request: Request, task: Task) -> Response:
         """Return the answer to a request.
@@ -74,7 +80,9 @@ class Transcriptions:
         started = time.perf_counter()
         async with AsyncExitStack() as stack:
             stack.enter_context(self._admission.admitted())
-            work = _Work(self._settings, self._models, self._defaults, task, stack)
+            work = _Work(
+                self._settings, self._models, self._defaults, task, stack, early=self._early
+            )
             await work.receive(request)
             asked, submission = work.submitted()
             gone = asyncio.ensure_future(_disconnect(request.receive))
@@ -84,9 +92,8 @@ class Transcriptions:
                 if submission.done:
                     await submission  # raises the error of the recording
                 self._metrics.first_segment.observe(time.perf_counter() - started)
-                return _EventResponse(
-                    events_of(submission, asked), gone, stack.pop_all(), self._settings.max_time
-                )
+                events = self._noted(events_of(submission, asked), submission, started)
+                return _EventResponse(events, gone, stack.pop_all(), self._settings.max_time)
             transcript = await _before(gone, submission, self._settings.max_time)
             if transcript is None:
                 raise timed_out(self._settings.max_time)
@@ -94,6 +101,18 @@ class Transcriptions:
             named = replace(transcript, source=work.file_name)
             return Response(body_of(named, asked), media_type=CONTENT_TYPES[asked.response_format])
         raise AssertionError  # the block above returns or raises
+
+    async def _noted(
+        self, events: AsyncIterator[str], submission: wb.Submission, started: float
+    ) -> AsyncIterator[str]:
+        """Yield events; note the end of the recording in the figures before the last of them."""
+        async for event in events:
+            if event == DONE:
+                try:
+                    self._note(await submission, time.perf_counter() - started)
+                except wb.WhisperBatchError as error:
+                    self._metrics.errors.labels(as_api_error(error).code or "none").inc()
+            yield event
 
     def _note(self, transcript: wb.Transcript, seconds: float) -> None:
         self._metrics.audio.inc(transcript.duration)
@@ -111,8 +130,10 @@ class _Work:
         defaults: wb.Options,
         task: Task,
         stack: AsyncExitStack,
+        *,
+        early: Places,
     ) -> None:
-        self._settings, self._models = settings, models
+        self._settings, self._models, self._early = settings, models, early
         self._defaults, self._task, self._stack = defaults, task, stack
         self._asked: TranscriptionRequest | None = None
         self._asr: wb.Transcriber | None = None
@@ -138,12 +159,13 @@ class _Work:
             int(settings.max_upload),
         )
         self._stack.callback(form.close)
-        async for data in _pieces(request, settings.idle_timeout, settings.upload_timeout):
-            try:
-                form.feed(data)
-            except OSError as error:
-                raise _disk_full(error) from error
-            await self._submit_early()
+        with ExitStack() as uploading:
+            async for data in _pieces(request, settings.idle_timeout, settings.upload_timeout):
+                try:
+                    form.feed(data)
+                except OSError as error:
+                    raise _disk_full(error) from error
+                await self._submit_early(uploading)
         form.finish()
         if form.file is None or not form.file.complete:
             raise invalid("file is missing: send the recording as a file", FILE, "missing")
@@ -162,7 +184,7 @@ class _Work:
             raise AssertionError
         return self._asked, self._submission
 
-    async def _submit_early(self) -> None:
+    async def _submit_early(self, uploading: ExitStack) -> None:
         """Submit the recording while its upload runs, if the request allows this."""
         form = self._form
         if self._decided or form.file is None or form.complete:
@@ -174,16 +196,20 @@ class _Work:
         if in_order is None:
             return
         self._decided = True
-        if in_order:
+        if in_order and self._early.take():
+            uploading.callback(self._early.give_back)
             await self._submit(parse_request(form.fields, self._task, self._defaults))
 
     async def _submit(self, asked: TranscriptionRequest) -> None:
         if self._asr is None or self._asked is None or asked.model != self._asked.model:
             self._asr = await self._stack.enter_async_context(self._models.using(asked.model))
         self._asked = asked
-        if self._form.file is None:
+        if (spool := self._form.file) is None:
             raise AssertionError
-        file = cast("BinaryIO", self._form.file.open())
+        # The text of some recordings depends on whether the file has random access. It must not
+        # depend on how fast the upload arrives, so that both are decided by the request alone.
+        in_order = asked.options.language is not None and spool.can_be_read_in_order()
+        file = cast("BinaryIO", spool.open(in_order=bool(in_order)))
         try:
             self._submission = self._asr.submit(file, options=asked.options)
         except wb.OptionError as error:  # an option that this model cannot honour

@@ -4,8 +4,10 @@ body ── feed() ──> python-multipart ──┬─> fields      in memory,
                                       └─> file        a `Spool`, while the body arrives
 """
 
+import re
 from collections.abc import Callable, Mapping
 from typing import Final
+from urllib.parse import unquote_to_bytes
 
 from python_multipart.exceptions import MultipartParseError
 from python_multipart.multipart import MultipartParser, parse_options_header
@@ -15,7 +17,12 @@ from whisperbatch.server.spool import Spool
 
 MAX_FIELDS: Final = 200  # parts of a form
 MAX_FIELD_BYTES: Final = 1_000_000  # of all fields together
+FORM_BYTES: Final = 2_000_000  # of a body, beside the file: fields, and the text between them
 MAX_NAME: Final = 255  # characters of a file name
+MAX_BOUNDARY: Final = 200  # bytes; RFC 2046 allows 70
+ENCODED_NAME: Final = re.compile(rb";\s*filename\*\s*=\s*[\w-]*'[\w-]*'([^;\s]*)", re.IGNORECASE)
+"""File name in the form of RFC 5987, which some clients send for names that are not ASCII."""
+
 FILE: Final = "file"
 
 
@@ -38,6 +45,7 @@ class Form:
         self.file: Spool | None = None
         self.complete = False
         self._new_spool, self._max_bytes = new_spool, max_bytes
+        self._received = 0
         self._field_bytes = 0
         self._parts = 0
         self._header_name = self._header_value = b""
@@ -65,6 +73,9 @@ class Form:
             ApiError: the body is not a form, or a part is too large.
             OSError: the disk is full.
         """
+        self._received += len(data)
+        if self._received > self._max_bytes + FORM_BYTES:
+            raise too_large(self._max_bytes)
         try:
             self._parser.write(data)
         except MultipartParseError as error:
@@ -105,11 +116,14 @@ class Form:
         self._header_name = self._header_value = b""
 
     def _begin_data(self) -> None:
-        kind, parameters = parse_options_header(self._headers.get(b"content-disposition", b""))
+        header = self._headers.get(b"content-disposition", b"")
+        kind, parameters = parse_options_header(header)
         if kind != b"form-data" or b"name" not in parameters:
             raise ApiError(400, "a part of the form has no name", code="invalid_form")
         name = _decoded(parameters[b"name"])
         file_name = parameters.get(b"filename")
+        if file_name is None and (encoded := ENCODED_NAME.search(header)):
+            file_name = unquote_to_bytes(encoded[1])
         if file_name is None:
             self._name = name
             return
@@ -175,7 +189,7 @@ def boundary_of(headers: Mapping[str, str]) -> bytes:
         The text between the parts.
 
     Raises:
-        ApiError: the body is not a form.
+        ApiError: the body is not a form, or its boundary is too long.
     """
     kind, parameters = parse_options_header(headers.get("content-type", ""))
     if kind != b"multipart/form-data" or not parameters.get(b"boundary"):
@@ -185,7 +199,15 @@ def boundary_of(headers: Mapping[str, str]) -> bytes:
             code="invalid_content_type",
             may_retry=False,
         )
-    return parameters[b"boundary"]
+    boundary = parameters[b"boundary"]
+    if len(boundary) > MAX_BOUNDARY:
+        raise ApiError(
+            400,
+            f"the boundary of the form has more than {MAX_BOUNDARY} bytes",
+            code="invalid_form",
+            may_retry=False,
+        )
+    return boundary
 
 
 def _decoded(data: bytes, name: str | None = None) -> str:

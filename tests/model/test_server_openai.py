@@ -1,0 +1,323 @@
+"""OpenAI's Python client and the server: all forms of answers, and all fields."""
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, BinaryIO, cast
+
+import openai
+import pytest
+
+import whisperbatch as wb
+from benchmarks import recordings
+from benchmarks.recordings import Recording
+from tests.model.forms import Pipe, field, file, form, post
+from tests.model.server import RunningServer, running
+from whisperbatch.writers import render
+
+Save = Callable[[Recording, str], Path]
+GREEDY: Any = {"beam_size": 1}
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[RunningServer]:
+    with running(model=("--model", "base", "--options", json.dumps(GREEDY))) as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def client(server: RunningServer) -> Iterator[openai.OpenAI]:
+    with openai.OpenAI(base_url=server.api, api_key="none", max_retries=0) as client:
+        yield client
+
+
+@pytest.fixture(scope="module")
+def english() -> Recording:
+    return recordings.prompts("en", duration=10)
+
+
+@pytest.fixture(scope="module")
+def mp3(english: Recording, save: Save) -> Path:
+    return save(english, ".mp3")
+
+
+@pytest.fixture(scope="module")
+def spanish(save: Save) -> Path:
+    return save(recordings.prompts("es", duration=8), ".flac")
+
+
+def pipe(path: Path) -> BinaryIO:
+    return cast("BinaryIO", Pipe(path.read_bytes(), path.name))
+
+
+def test_json(client: openai.OpenAI, base: wb.Transcriber, mp3: Path) -> None:
+    result = client.audio.transcriptions.create(model="whisper-1", file=mp3)
+    expected = base.transcribe(mp3, **GREEDY)
+    assert result.text == expected.text
+    assert result.languages
+    assert [language.code for language in result.languages] == ["en"]
+    assert result.usage
+    assert result.usage.type == "duration"
+    assert result.usage.seconds == pytest.approx(expected.duration, abs=1e-3)
+    assert result._request_id
+
+
+@pytest.mark.parametrize("response_format", ["text", "srt", "vtt"])
+def test_text_and_subtitles(
+    client: openai.OpenAI, base: wb.Transcriber, mp3: Path, response_format: Any
+) -> None:
+    result = client.audio.transcriptions.create(
+        model="whisper-1", file=mp3, response_format=response_format
+    )
+    words = response_format != "text"
+    expected = base.transcribe(mp3, word_timestamps=words, **GREEDY)
+    assert result == (render(expected, response_format) if words else f"{expected.text}\n")
+
+
+@pytest.mark.parametrize("granularities", [[], ["segment"], ["word"], ["word", "segment"]], ids=str)
+def test_verbose_json(
+    client: openai.OpenAI, base: wb.Transcriber, mp3: Path, granularities: list[Any]
+) -> None:
+    result = client.audio.transcriptions.create(
+        model="whisper-1",
+        file=mp3,
+        response_format="verbose_json",
+        timestamp_granularities=granularities or openai.omit,
+    )
+    expected = base.transcribe(mp3, word_timestamps="word" in granularities, **GREEDY)
+    assert result.text == expected.text
+    assert result.language == "english"
+    assert result.to_dict()["task"] == "transcribe"
+    assert type(result.duration) is float
+    assert (result.segments is None) == (granularities == ["word"])
+    assert (result.words is None) == ("word" not in granularities)
+    for given, segment in zip(result.segments or (), expected.segments, strict=False):
+        assert (given.id, given.text.strip()) == (segment.id, segment.text)
+        assert (given.start, given.end) == pytest.approx((segment.start, segment.end), abs=1e-2)
+        assert given.avg_logprob == pytest.approx(segment.avg_logprob, abs=1e-3)
+        assert given.tokens is not None
+    words = [word for segment in expected.segments for word in segment.words or ()]
+    assert [word.word.strip() for word in result.words or ()] == [w.word.strip() for w in words]
+
+
+@pytest.mark.parametrize("suffix", [".wav", ".mp3", ".ogg", ".flac", ".webm"])
+def test_with_a_language_the_text_is_that_of_a_pipe(
+    client: openai.OpenAI, base: wb.Transcriber, english: Recording, save: Save, suffix: str
+) -> None:
+    path = save(english, suffix)
+    result = client.audio.transcriptions.create(model="whisper-1", file=path, language="en")
+    assert result.text == base.transcribe(pipe(path), language="en", **GREEDY).text
+
+
+def test_mp4_with_its_index_at_the_end(
+    client: openai.OpenAI, base: wb.Transcriber, english: Recording, save: Save
+) -> None:
+    path = save(english, ".m4a")
+    result = client.audio.transcriptions.create(model="whisper-1", file=path, language="en")
+    assert result.text == base.transcribe(path, language="en", **GREEDY).text != ""
+
+
+def test_fields_after_the_file(server: RunningServer, base: wb.Transcriber, mp3: Path) -> None:
+    """curl sends the parts in the order of the command line."""
+    body = form(file(mp3.read_bytes(), mp3.name), field("language", "en"), field("model", "base"))
+    answer = post(server.address, body)
+    assert answer.status == 200
+    expected = base.transcribe(pipe(mp3), language="en", **GREEDY)
+    assert json.loads(answer.body)["text"] == expected.text
+
+
+@pytest.mark.filterwarnings("ignore:deprecated:DeprecationWarning")
+def test_translations(client: openai.OpenAI, base: wb.Transcriber, spanish: Path) -> None:
+    expected = base.transcribe(spanish, task="translate", **GREEDY)
+    create = client.audio.translations.create
+    result = create(model="whisper-1", file=spanish)
+    assert result.text == expected.text != ""
+    text: Any = create(model="whisper-1", file=spanish, response_format="text")
+    assert text == f"{expected.text}\n"
+    verbose = create(model="whisper-1", file=spanish, response_format="verbose_json")
+    assert verbose.text == expected.text
+    assert verbose.language == "english"
+    assert verbose.segments
+    for response_format in ("srt", "vtt"):
+        subtitles: Any = create(
+            model="whisper-1", file=spanish, response_format=cast("Any", response_format)
+        )
+        assert "-->" in subtitles
+        assert subtitles.startswith("WEBVTT" if response_format == "vtt" else "1\n")
+
+
+def test_a_stream(client: openai.OpenAI, base: wb.Transcriber, mp3: Path) -> None:
+    with client.audio.transcriptions.create(
+        model="gpt-4o-transcribe", file=mp3, stream=True
+    ) as stream:
+        events = list(stream)
+    expected = base.transcribe(mp3, **GREEDY)
+    *deltas, done = events
+    assert {event.type for event in deltas} == {"transcript.text.delta"}
+    assert len(deltas) == len(expected.segments)
+    assert "".join(event.to_dict()["delta"] for event in deltas) == expected.text  # type: ignore[misc]
+    assert done.type == "transcript.text.done"
+    assert done.text == expected.text
+    usage = done.to_dict()["usage"]
+    assert usage == {"type": "duration", "seconds": pytest.approx(expected.duration, abs=1e-3)}
+
+
+def test_a_stream_with_times(client: openai.OpenAI, mp3: Path) -> None:
+    with client.audio.transcriptions.create(
+        model="whisper-1", file=mp3, stream=True, response_format=cast("Any", "verbose_json")
+    ) as stream:
+        events = [event.to_dict() for event in stream]
+    segments = [event for event in events if event["type"] == "transcript.text.segment"]
+    assert segments
+    assert all(cast("float", e["start"]) < cast("float", e["end"]) for e in segments)
+
+
+def test_log_probabilities(client: openai.OpenAI, base: wb.Transcriber, mp3: Path) -> None:
+    result = client.audio.transcriptions.create(
+        model="gpt-4o-mini-transcribe", file=mp3, include=["logprobs"]
+    )
+    assert result.text == base.transcribe(mp3, word_timestamps=True, **GREEDY).text
+    assert result.logprobs
+    for item in result.logprobs:
+        assert item.token is not None
+        assert bytes(int(code) for code in item.bytes or ()) == item.token.encode()
+        assert item.logprob is not None
+        assert item.logprob <= 0
+    with client.audio.transcriptions.create(
+        model="gpt-4o-mini-transcribe", file=mp3, include=["logprobs"], stream=True
+    ) as stream:
+        done = list(stream)[-1].to_dict()
+    assert done["logprobs"] == result.to_dict()["logprobs"]
+
+
+@pytest.mark.parametrize(
+    ("fields", "options"),
+    [
+        ({"prompt": "Telephone prompts."}, {"initial_prompt": "Telephone prompts."}),
+        ({"keywords": ["mailbox", "MGCP"]}, {"hotwords": "mailbox, MGCP"}),
+        ({"languages": ["en", "de"]}, {"languages": ("en", "de")}),
+        ({"temperature": 0.0}, {"temperature": 0.0}),
+        ({"chunking_strategy": "auto"}, {}),
+        (
+            {
+                "chunking_strategy": {
+                    "type": "server_vad",
+                    "threshold": 0.6,
+                    "prefix_padding_ms": 150,
+                    "silence_duration_ms": 300,
+                }
+            },
+            {
+                "vad_onset": 0.6,
+                "vad_offset": 0.45,
+                "speech_pad": 0.15,
+                "min_silence_duration": 0.3,
+            },
+        ),
+        (
+            {"extra_body": {"beam_size": 2, "segments": "phrase"}},
+            {"beam_size": 2, "segments": "phrase"},
+        ),
+    ],
+    ids=lambda value: next(iter(value), "none"),
+)
+def test_fields_set_options(
+    client: openai.OpenAI, base: wb.Transcriber, mp3: Path, fields: Any, options: Any
+) -> None:
+    result = client.audio.transcriptions.create(
+        model="gpt-transcribe", file=mp3, response_format="verbose_json", **fields
+    )
+    expected = base.transcribe(mp3, **{**GREEDY, **options})
+    assert result.text == expected.text
+    assert result.segments is not None
+    assert [item.text.strip() for item in result.segments] == [s.text for s in expected.segments]
+
+
+@pytest.mark.parametrize("ending", ["", "[]"])
+def test_names_of_lists(server: RunningServer, mp3: Path, ending: str) -> None:
+    answer = post(
+        server.address,
+        form(
+            field("model", "whisper-1"),
+            field("response_format", "verbose_json"),
+            field(f"timestamp_granularities{ending}", "word"),
+            field(f"timestamp_granularities{ending}", "segment"),
+            field(f"keywords{ending}", "mailbox"),
+            field(f"languages{ending}", "en"),
+            file(mp3.read_bytes(), mp3.name),
+        ),
+    )
+    assert answer.status == 200
+    assert json.loads(answer.body).keys() >= {"words", "segments"}
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("whisper-1", "gpt-4o-transcribe", "gpt-4o-mini-transcribe", "gpt-transcribe", "base"),
+        "gpt-4o-mini-transcribe-2025-12-15",
+    ],
+)
+def test_names_of_models(client: openai.OpenAI, name: str) -> None:
+    assert client.models.retrieve(name).id == "base"
+
+
+@pytest.mark.parametrize(
+    "name", ["whisperbatch-1", "whisper-2", "gpt-4o", "gpt-4o-transcribe-diarize", "", "../base"]
+)
+def test_unknown_models(client: openai.OpenAI, mp3: Path, name: str) -> None:
+    error = openai.NotFoundError if name else openai.BadRequestError
+    with pytest.raises(error) as caught:
+        client.audio.transcriptions.create(model=name, file=mp3)
+    assert caught.value.param == "model"
+    assert caught.value.code == ("model_not_found" if name else "missing")
+    assert caught.value.request_id
+
+
+def test_the_list_of_models(client: openai.OpenAI) -> None:
+    assert [model.id for model in client.models.list()] == ["base"]
+
+
+@pytest.mark.parametrize(
+    ("fields", "param"),
+    [
+        ({"response_format": "diarized_json"}, "response_format"),
+        ({"response_format": "pdf"}, "response_format"),
+        ({"known_speaker_names": ["agent"]}, "known_speaker_names"),
+        ({"temperature": 7.0}, "temperature"),
+        ({"language": "klingon"}, "language"),
+        ({"timestamp_granularities": ["word"]}, "timestamp_granularities"),
+        ({"include": ["logprobs"], "response_format": "text"}, "include"),
+        ({"stream": True, "response_format": "srt"}, "stream"),
+        ({"chunking_strategy": {"type": "semantic"}}, "chunking_strategy"),
+        ({"extra_body": {"beam_sise": 2}}, "beam_sise"),
+        ({"extra_body": {"beam_size": "many"}}, "beam_size"),
+        ({"extra_body": {"beam_size": 0}}, "beam_size"),
+        ({"extra_body": {"task": "translate"}}, "task"),
+        ({"extra_body": {"vad_model": "/etc/passwd"}}, "vad_model"),
+    ],
+    ids=str,
+)
+def test_wrong_fields_are_named(client: openai.OpenAI, mp3: Path, fields: Any, param: str) -> None:
+    with pytest.raises(openai.BadRequestError) as caught:
+        client.audio.transcriptions.create(model="whisper-1", file=mp3, **fields)
+    assert caught.value.param == param
+    assert caught.value.type == "invalid_request_error"
+    assert param in caught.value.message
+
+
+def test_the_request_id_of_the_client_is_kept(server: RunningServer) -> None:
+    answer = post(server.address, form(), {"x-request-id": "my-request.1"})
+    assert answer.status == 400
+    assert answer.headers["x-request-id"] == "my-request.1"
+    answer = post(server.address, form(), {"x-request-id": 'not "valid"'})
+    assert answer.headers["x-request-id"].startswith("req_")
+
+
+def test_the_page_of_the_api(server: RunningServer) -> None:
+    assert b"swagger" in server.get("/docs")[1]
+    paths = json.loads(server.get("/openapi.json")[1])["paths"]
+    schema = paths["/v1/audio/transcriptions"]["post"]["requestBody"]["content"]
+    properties = schema["multipart/form-data"]["schema"]["properties"]
+    assert properties.keys() >= {"file", "model", "stream", "include[]", "beam_size"}
+    assert "task" not in properties
