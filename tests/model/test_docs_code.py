@@ -1,13 +1,18 @@
 """Every Python block in the README and docs runs, on real weights and speech."""
 
 import re
+import shlex
+import subprocess
 import wave
+from collections.abc import Iterator
 from pathlib import Path
+from shutil import which
 
 import numpy as np
 import pytest
 
 from benchmarks import recordings
+from tests.model.server import running
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -21,6 +26,14 @@ BLOCKS = [
     for number, block in enumerate(
         re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL), start=1
     )
+]
+
+
+ADDRESS = "127.0.0.1:8000"
+CURL_COMMANDS = [
+    command
+    for page in PAGES
+    for command in re.findall(r"^curl .*$", page.read_text(), re.MULTILINE)
 ]
 
 
@@ -39,9 +52,36 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return directory
 
 
+@pytest.fixture(scope="module")
+def address() -> Iterator[str]:
+    """The address of a running server, in place of the address in the pages."""
+    with running() as server:
+        yield "{}:{}".format(*server.address)
+
+
 @pytest.mark.parametrize("block", BLOCKS)
-def test_block_runs(block: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_block_runs(
+    block: str,
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    request: pytest.FixtureRequest,
+) -> None:
+    if ADDRESS in block:
+        block = block.replace(ADDRESS, request.getfixturevalue("address"))
     if 'features="kaldi' in block:
         pytest.importorskip("torchaudio")
     monkeypatch.chdir(folder)
     exec(compile(block, "<docs>", "exec"), {"__name__": "__main__"})  # noqa: S102 - our own pages
+
+
+@pytest.mark.skipif(not which("curl"), reason="curl is not installed")
+@pytest.mark.parametrize("command", CURL_COMMANDS)
+def test_curl_command_prints_the_text(command: str, folder: Path, address: str) -> None:
+    arguments = shlex.split(
+        command.replace(ADDRESS, address).replace("model=base", "model=whisper-1")
+    )
+    result = subprocess.run(
+        [*arguments, "--silent", "--fail-with-body"], cwd=folder, capture_output=True, check=False
+    )
+    assert result.returncode == 0, result.stdout
+    assert b'"text":"' in result.stdout
