@@ -105,9 +105,13 @@ def test_shell_commands_name_what_exists(command: str) -> None:
         assert program.with_suffix(".py").is_file() or (program / "__main__.py").is_file()
     elif match := re.fullmatch(r"pip install ((?: ?nvidia-\w+-cu12)+)", command):
         assert all(package in install_hint("libcudnn.so.9") for package in match[1].split())
-    elif match := re.match(r"curl http://127.0.0.1:8000(/[\w/]+) ", command):
+    elif match := re.match(r"curl .*?http://127.0.0.1:8000(/[\w/]+)", command):
         assert f"`POST {match[1]}`" in (ROOT / "docs/reference/server.md").read_text()
     elif match := re.match(r"(?:[A-Z_]+=\S+ )?whisperbatch ([a-z-]+)", command):
         assert f'@app.command("{match[1]}"' in (ROOT / "whisperbatch/cli/app.py").read_text()
+    elif match := re.match(r"docker (?:build|run) .*whisperbatch:(\w+)( \.)?$", command):
+        assert (
+            f"-t whisperbatch:{match[1]} ." in (ROOT / f"docker/Dockerfile.{match[1]}").read_text()
+        )
     else:
         pytest.fail(f"no rule for {command!r}")

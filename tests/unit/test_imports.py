@@ -77,8 +77,10 @@ ALLOWED: Final = {
 }
 """The packages and root modules that each may import.
 
-`cli`, `compat`, `doctor` and `server` have a rule below.
+The `PROGRAMS` have a rule below.
 """
+
+PROGRAMS: Final = ("cli", "compat", "doctor", "huggingface", "server")
 
 PUBLIC: Final = {
     "boundary",
@@ -90,6 +92,8 @@ PUBLIC: Final = {
     *("doctor", "engines.ctranslate2.cuda_libraries", "models.packages"),
     # of the command line only
     "server.serve",
+    # of the server only
+    "huggingface",
 }
 """What these programs may import beside `whisperbatch` itself."""
 
@@ -132,7 +136,7 @@ def edges() -> Iterator[tuple[str, str, str]]:
 
 def test_the_rules_name_every_package_and_have_no_cycle() -> None:
     packages = {name.partition(".")[0] for name, _ in modules()}
-    assert packages - {"", "__main__", "cli", "compat", "doctor", "server"} == set(ALLOWED)
+    assert packages - {"", "__main__", *PROGRAMS} == set(ALLOWED)
     assert list(TopologicalSorter(ALLOWED).static_order())
 
 
@@ -149,7 +153,7 @@ def test_imports_point_in_one_direction() -> None:
     assert allowed - used == set(), "rules that no import needs"
 
 
-@pytest.mark.parametrize("package", ["cli", "compat", "doctor", "server"])
+@pytest.mark.parametrize("package", PROGRAMS)
 def test_programs_use_the_public_api(package: str) -> None:
     for name, path in modules(PACKAGE / package):
         for module, symbol in imports(path):

@@ -5,6 +5,8 @@ request ──> guard ──> app ──> transcriptions ──> uploads, spool 
                                             ├──> models              the loaded model
                                             ├──> formats, events     the answer
                                             └──> admission, metrics  limits and figures
+guard     ──> app ──> endpoints       the interface of Hugging Face Inference Endpoints
+clients     receiving a body; waiting while the client waits
 settings    flags and environment variables
 serve       the command `whisperbatch serve`
 

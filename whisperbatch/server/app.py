@@ -1,7 +1,8 @@
 """The application: its routes, and what it holds from its start to its end.
 
-guard ──> /v1/audio/transcriptions, /v1/audio/translations ──> transcriptions ──> asr.submit
-          /v1/models, /health, /ready, /metrics, /docs
+guard ┬─> /v1/audio/transcriptions, /v1/audio/translations ──> transcriptions ──> asr.submit
+      ├─> /, /predict ──> endpoints ──> asr.submit
+      └─> /v1/models, /health, /ready, /metrics, /docs
 """
 
 import asyncio
@@ -19,6 +20,7 @@ from starlette.responses import JSONResponse, Response
 
 import whisperbatch as wb
 from whisperbatch.server.admission import Admission
+from whisperbatch.server.endpoints.routes import OPENAPI, Endpoints
 from whisperbatch.server.errors import ApiError, as_api_error, response_of, unavailable
 from whisperbatch.server.guard import Guard
 from whisperbatch.server.metrics import CONTENT_TYPE, Metrics
@@ -56,8 +58,15 @@ class Server:
         self.settings = settings
         self.admission = Admission(settings.max_requests)
         self.models = Models(settings.models, settings.load, settings.max_memory)
-        self._metrics = Metrics(lambda: self.admission.active, lambda: self.models.loaded)
+        self._assisted: Models | None = None
+        if settings.assistant_model:
+            first = (self.models.names[0],)
+            self._assisted = Models(first, settings.load_assisted, settings.max_memory)
+        self._metrics = Metrics(lambda: self.admission.active, self._loaded)
         self._transcriptions = Transcriptions(settings, self.models, self.admission, self._metrics)
+        self._endpoints = Endpoints(
+            settings, self.models, self._assisted, self.admission, self._metrics
+        )
         self._preparing: asyncio.Task[None] | None = None
         routes = FastAPI(
             title=TITLE,
@@ -87,7 +96,7 @@ class Server:
     @asynccontextmanager
     async def _lifespan(self, _: FastAPI) -> AsyncIterator[None]:
         """Load the models in the background, and free them at the end."""
-        self._preparing = asyncio.create_task(self.models.prepare())
+        self._preparing = asyncio.create_task(self._prepare())
         try:
             yield
         finally:
@@ -95,12 +104,28 @@ class Server:
             self._preparing.cancel()
             await asyncio.wait({self._preparing})
             await self.models.close()
+            if self._assisted:
+                await self._assisted.close()
+
+    async def _prepare(self) -> None:
+        """Load the models.
+
+        Raises:
+            WhisperBatchError: a model cannot be loaded.
+        """
+        await self.models.prepare()
+        if self._assisted:
+            await self._assisted.prepare()
+
+    def _loaded(self) -> list[wb.Transcriber]:
+        return [*self.models.loaded, *(self._assisted.loaded if self._assisted else ())]
 
     def _add_routes(self, app: FastAPI) -> None:
         app.add_exception_handler(HTTPException, _as_http_error)
         app.add_exception_handler(RequestValidationError, _as_http_error)
         for kind in (ApiError, wb.WhisperBatchError, Exception):
             app.add_exception_handler(kind, self._as_response)
+        app.get("/", summary="Whether the server runs")(self._health)
         app.get("/health", summary="Whether the server runs")(self._health)
         app.get("/ready", summary="Whether the models are loaded")(self._ready)
         app.get("/metrics", summary="Figures for Prometheus")(self._figures)
@@ -113,6 +138,14 @@ class Server:
                 openapi_extra=form_of(task),
                 response_class=Response,
             )(getattr(self, f"_{task}"))
+
+        for path in ("/", "/predict"):
+            app.post(
+                path,
+                summary="Transcribe a recording, in the form of Hugging Face",
+                openapi_extra=dict(OPENAPI),
+                response_class=Response,
+            )(self._predict)
 
     async def _as_response(self, _: Request, error: Exception) -> JSONResponse:
         answer = as_api_error(error)
@@ -143,6 +176,9 @@ class Server:
 
     async def _transcribe(self, request: Request) -> Response:
         return await self._transcriptions.answer(request, "transcribe")
+
+    async def _predict(self, request: Request) -> Response:
+        return await self._endpoints.answer(request)
 
     async def _translate(self, request: Request) -> Response:
         return await self._transcriptions.answer(request, "translate")

@@ -111,7 +111,7 @@ def parse_request(
         raise about(error, form) from error
     return TranscriptionRequest(
         model=model,
-        options=_limited(options, defaults),
+        options=limited(options, defaults),
         response_format=response_format,  # type: ignore[arg-type]  # one of the choices
         stream=stream,
         segments=not granularities or "segment" in granularities,
@@ -298,8 +298,16 @@ def _parsed(name: str, text: str) -> object:
         raise invalid(f"{name} must be of the form {form}, not {text[:50]!r}", name) from error
 
 
-def _limited(options: wb.Options, defaults: wb.Options) -> wb.Options:
-    """Return the options with at most the server's longest duration."""
+def limited(options: wb.Options, defaults: wb.Options) -> wb.Options:
+    """Return the options with at most the server's longest duration.
+
+    Args:
+        options: of a request.
+        defaults: the server's options.
+
+    Returns:
+        The options of the request.
+    """
     limit = defaults.max_duration
     if limit is None or (options.max_duration is not None and options.max_duration <= limit):
         return options

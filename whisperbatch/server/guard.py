@@ -23,9 +23,11 @@ from whisperbatch.server.errors import ApiError, as_api_error, response_of
 from whisperbatch.server.metrics import Metrics
 from whisperbatch.server.uploads import FORM_BYTES, too_large
 
-PUBLIC: Final = ("/health", "/ready")
-"""Paths that need no key: containers and load balancers ask them."""
+CHECKS: Final = ("/", "/health", "/ready")
+PUBLIC: Final = tuple((method, path) for method in ("GET", "HEAD") for path in CHECKS)
+"""Requests that need no key: containers and load balancers send them."""
 
+BASE64_SIZE: Final = 4 / 3  # of a file in base64, compared with the file
 DROP_TIME: Final = 10.0  # seconds for the rest of a body whose answer is known
 REQUEST_ID: Final = re.compile(r"[\w.:-]{1,128}", re.ASCII)
 
@@ -76,10 +78,13 @@ class Guard:
         Raises:
             ApiError: the key is wrong, or the body is too large.
         """
-        if self._keys and scope["path"] not in PUBLIC and scope["method"] != "OPTIONS":
+        is_public = scope["method"] == "OPTIONS" or (scope["method"], scope["path"]) in PUBLIC
+        if self._keys and not is_public:
             self._check_key(headers)
         length = headers.get("content-length", "")
-        if length.isdecimal() and int(length[:20]) > self._max_bytes + FORM_BYTES:
+        is_json = headers.get("content-type", "").startswith("application/json")
+        limit = self._max_bytes * (BASE64_SIZE if is_json else 1) + FORM_BYTES
+        if length.isdecimal() and int(length[:20]) > limit:
             raise too_large(self._max_bytes)
 
     def _check_key(self, headers: Headers) -> None:

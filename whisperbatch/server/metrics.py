@@ -62,6 +62,12 @@ class Metrics:
         )
         self._registry.register(_Engines(active, loaded))
 
+    def note(self, transcript: wb.Transcript, seconds: float) -> None:
+        """Count a recording that has been transcribed in some seconds."""
+        self.audio.inc(transcript.duration)
+        if transcript.duration:
+            self.speed.observe(transcript.duration / max(seconds, 1e-6))
+
     def text(self) -> bytes:
         """Return all figures in the format of Prometheus."""
         return generate_latest(self._registry)

@@ -1,13 +1,12 @@
 """The settings of the server: flags, environment variables, and the names that Hugging Face uses.
 
 --max-requests 64   or   WHISPERBATCH_MAX_REQUESTS=64
-ASR_MODEL, HF_MODEL_DIR   the model, in a container of Hugging Face
+ASR_MODEL, HF_MODEL_DIR, ASSISTANT_MODEL   the models, in a container of Hugging Face
 """
 
 import json
-import os
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Any, Literal, cast
 
 from pydantic import ByteSize, Field, SecretStr
 from pydantic_settings import (
@@ -18,11 +17,9 @@ from pydantic_settings import (
 )
 
 import whisperbatch as wb
-from whisperbatch.engines.keywords import EngineName
+from whisperbatch.engines.keywords import EngineName, LoadKeywords
+from whisperbatch.huggingface import EndpointSettings, with_draft_model
 from whisperbatch.options import documented_fields, resolve
-
-HUGGING_FACE: Final = ("ASR_MODEL", "HF_MODEL_DIR")
-"""Variables that containers of Hugging Face set; the first that is set names the model."""
 
 
 class ServerSettings(BaseSettings):
@@ -31,6 +28,7 @@ class ServerSettings(BaseSettings):
     Attributes:
         model: the models: names, directories or repositories, separated by commas. The first is the
             default.
+        assistant_model: draft model for requests with "assisted" (Hugging Face); needs PyTorch.
         host: address to listen on. 127.0.0.1 is reached from this machine only.
         port: port to listen on.
         device: as in `load`.
@@ -62,6 +60,7 @@ class ServerSettings(BaseSettings):
     )
 
     model: str = Field("base", min_length=1)
+    assistant_model: str | None = None
     host: str = "127.0.0.1"
     port: int = Field(8000, ge=0, le=65535)
     device: Literal["auto", "cpu", "cuda"] = "auto"
@@ -108,8 +107,9 @@ class ServerSettings(BaseSettings):
         file_secret_settings: PydanticBaseSettingsSource,  # noqa: ARG003 - of the base class
     ) -> tuple[PydanticBaseSettingsSource, ...]:
         """Add the variables of Hugging Face, after all other sources."""
-        names = [os.environ[name] for name in HUGGING_FACE if os.environ.get(name)]
-        given = {"model": names[0]} if names else {}
+        endpoint = EndpointSettings.from_environment()
+        found = {"model": endpoint.model, "assistant_model": endpoint.assistant_model}
+        given = {name: value for name, value in found.items() if value}
         return init_settings, env_settings, InitSettingsSource(settings_cls, given)
 
     def keys(self) -> frozenset[str]:
@@ -151,8 +151,27 @@ class ServerSettings(BaseSettings):
         Raises:
             WhisperBatchError: the model cannot be loaded.
         """
-        keywords = _object(self.engine_settings, "engine_settings")
-        return wb.load(source, device=self.device, engine=self.engine, **keywords)
+        return wb.load(source, **self._keywords())
+
+    def load_assisted(self, source: str) -> wb.Transcriber:
+        """Load a model with the draft model.
+
+        Args:
+            source: as in `load`.
+
+        Returns:
+            The loaded model; its engine is PyTorch.
+
+        Raises:
+            WhisperBatchError: the model or the draft model cannot be loaded.
+        """
+        if not self.assistant_model:
+            raise AssertionError
+        return wb.load(source, **with_draft_model(self.assistant_model, self._keywords()))
+
+    def _keywords(self) -> LoadKeywords:
+        more = _object(self.engine_settings, "engine_settings")
+        return cast("LoadKeywords", {"device": self.device, "engine": self.engine, **more})
 
 
 def _parts(text: str) -> tuple[str, ...]:

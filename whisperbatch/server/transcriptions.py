@@ -12,28 +12,28 @@ When the client is gone, the work is cancelled.
 import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator, Awaitable
+from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, ExitStack, suppress
 from dataclasses import replace
-from typing import Any, BinaryIO, Final, Literal, TypeVar, cast
+from typing import BinaryIO, Final, Literal, cast
 
-from starlette.requests import ClientDisconnect, Request
+from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 import whisperbatch as wb
 from whisperbatch.server.admission import Admission, Places
-from whisperbatch.server.errors import ApiError, as_api_error, invalid
+from whisperbatch.server.clients.receiving import disk_full, new_spool, pieces
+from whisperbatch.server.clients.waiting import before, disconnect, timed_out
+from whisperbatch.server.errors import as_api_error, invalid
 from whisperbatch.server.events import DONE, ending_with, events_of
 from whisperbatch.server.fields import TranscriptionRequest, about, parse_request
 from whisperbatch.server.formats import CONTENT_TYPES, body_of
 from whisperbatch.server.metrics import Metrics
 from whisperbatch.server.models import Models
 from whisperbatch.server.settings import ServerSettings
-from whisperbatch.server.spool import Spool
 from whisperbatch.server.uploads import FILE, Form, boundary_of
 
-T = TypeVar("T")
 Task = Literal["transcribe", "translate"]
 
 MAX_EARLY: Final = 32
@@ -85,19 +85,19 @@ class Transcriptions:
             )
             await work.receive(request)
             asked, submission = work.submitted()
-            gone = asyncio.ensure_future(_disconnect(request.receive))
+            gone = asyncio.ensure_future(disconnect(request.receive))
             stack.callback(gone.cancel)
             if asked.stream:
-                await _before(gone, _first(submission), ERRORS_FIRST)
+                await before(gone, _first(submission), ERRORS_FIRST)
                 if submission.done:
                     await submission  # raises the error of the recording
                 self._metrics.first_segment.observe(time.perf_counter() - started)
                 events = self._noted(events_of(submission, asked), submission, started)
                 return _EventResponse(events, gone, stack.pop_all(), self._settings.max_time)
-            transcript = await _before(gone, submission, self._settings.max_time)
+            transcript = await before(gone, submission, self._settings.max_time)
             if transcript is None:
                 raise timed_out(self._settings.max_time)
-            self._note(transcript, time.perf_counter() - started)
+            self._metrics.note(transcript, time.perf_counter() - started)
             named = replace(transcript, source=work.file_name)
             return Response(body_of(named, asked), media_type=CONTENT_TYPES[asked.response_format])
         raise AssertionError  # the block above returns or raises
@@ -109,15 +109,10 @@ class Transcriptions:
         async for event in events:
             if event == DONE:
                 try:
-                    self._note(await submission, time.perf_counter() - started)
+                    self._metrics.note(await submission, time.perf_counter() - started)
                 except wb.WhisperBatchError as error:
                     self._metrics.errors.labels(as_api_error(error).code or "none").inc()
             yield event
-
-    def _note(self, transcript: wb.Transcript, seconds: float) -> None:
-        self._metrics.audio.inc(transcript.duration)
-        if transcript.duration:
-            self._metrics.speed.observe(transcript.duration / max(seconds, 1e-6))
 
 
 class _Work:
@@ -155,16 +150,16 @@ class _Work:
         directory = str(settings.upload_directory) if settings.upload_directory else None
         self._form = form = Form(
             boundary_of(request.headers),
-            lambda name: _new_spool(name, directory),
+            lambda name: new_spool(name, directory),
             int(settings.max_upload),
         )
         self._stack.callback(form.close)
         with ExitStack() as uploading:
-            async for data in _pieces(request, settings.idle_timeout, settings.upload_timeout):
+            async for data in pieces(request, settings.idle_timeout, settings.upload_timeout):
                 try:
                     form.feed(data)
                 except OSError as error:
-                    raise _disk_full(error) from error
+                    raise disk_full(error) from error
                 await self._submit_early(uploading)
         form.finish()
         if form.file is None or not form.file.complete:
@@ -267,88 +262,7 @@ def _body(text: str) -> dict[str, object]:
     return {"type": "http.response.body", "body": text.encode(), "more_body": bool(text)}
 
 
-def timed_out(seconds: float) -> ApiError:
-    """Return the error of a request that takes too long (status 504)."""
-    return ApiError(
-        504,
-        f"the transcription has not ended within {seconds:g} s, the limit of this server",
-        kind="server_error",
-        code="timeout",
-        may_retry=False,
-    )
-
-
-async def _pieces(request: Request, idle: float, total: float) -> AsyncIterator[bytes]:
-    """Yield the body of a request.
-
-    Raises:
-        ApiError: the client is too slow, or is gone.
-    """
-    deadline = time.monotonic() + total
-    pieces = request.stream()
-    while True:
-        limit = min(idle, max(deadline - time.monotonic(), 0.0))
-        try:
-            data = await asyncio.wait_for(anext(pieces, b""), limit)
-        except asyncio.TimeoutError as error:
-            raise ApiError(
-                408, "the upload is too slow", code="upload_timeout", may_retry=False
-            ) from error
-        except ClientDisconnect as error:
-            raise _gone() from error
-        if not data:
-            return
-        yield data
-
-
-async def _disconnect(receive: Receive) -> None:
-    """Wait until the client is gone."""
-    while (await receive())["type"] != "http.disconnect":
-        pass
-
-
-async def _before(gone: "asyncio.Future[None]", work: Awaitable[T], seconds: float) -> T | None:
-    """Wait for a result; None after some seconds.
-
-    Raises:
-        ApiError: the client is gone.
-    """
-    task: asyncio.Future[T] = asyncio.ensure_future(_awaited(work))
-    both: set[asyncio.Future[Any]] = {gone, task}
-    try:
-        await asyncio.wait(both, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
-        if task.done():
-            return task.result()
-        if gone.done():
-            raise _gone()
-        return None
-    finally:
-        task.cancel()
-
-
-async def _awaited(work: Awaitable[T]) -> T:
-    return await work
-
-
 async def _first(submission: wb.Submission) -> None:
     """Wait for the first segment, or for the end of the recording."""
     async for _ in submission:
         return
-
-
-def _gone() -> ApiError:
-    """Return the error of a request whose client is gone; nobody receives it (status 499)."""
-    return ApiError(499, "the client has closed the connection", code="client_gone")
-
-
-def _new_spool(name: str, directory: str | None) -> Spool:
-    try:
-        return Spool(name, directory)
-    except OSError as error:
-        raise _disk_full(error) from error
-
-
-def _disk_full(error: OSError) -> ApiError:
-    return ApiError(
-        507, f"the upload cannot be stored: {error.strerror}", kind="server_error", code="storage"
-    )

@@ -54,6 +54,7 @@ class Client:
         *,
         headers: Mapping[str, str] | None = None,
         pieces: Iterable[bytes] | AsyncIterator[bytes] = (),
+        query: str = "",
     ) -> Answer:
         """Send a request with a body in pieces; return the answer when it is complete."""
         answer = Answer()
@@ -65,7 +66,7 @@ class Client:
             "scheme": "http",
             "path": path,
             "raw_path": path.encode(),
-            "query_string": b"",
+            "query_string": query.encode(),
             "root_path": "",
             "headers": [(k.lower().encode(), v.encode()) for k, v in (headers or {}).items()],
             "client": ("127.0.0.1", 1),

@@ -1,0 +1,191 @@
+"""The handler, with a fake engine."""
+
+import base64
+import importlib.util
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import whisperbatch as wb
+from tests.unit.fakes import FakeEngine, write_noise
+from whisperbatch.huggingface import EndpointHandler, EndpointSettings, with_draft_model
+
+ROOT = Path(__file__).parents[3]
+VARIABLES = ("ASR_MODEL", "HF_MODEL_DIR", "ASSISTANT_MODEL", "DIARIZATION_MODEL")
+NOISE = {"vad": False}
+
+
+class Loader:
+    """`load` with fake engines.
+
+    Attributes:
+        calls: model and keywords of each call.
+        engines: the engine of each call.
+    """
+
+    def __init__(self) -> None:
+        self.calls: list[tuple[str, dict[str, Any]]] = []
+        self.engines: list[FakeEngine] = []
+
+    def __call__(self, model: str, **keywords: Any) -> wb.Transcriber:
+        self.calls.append((model, keywords))
+        if model == "missing":
+            raise wb.ModelError("no such model")
+        if keywords.get("draft_model") == "missing":
+            raise wb.MissingExtraError("PyTorch is not installed")
+        self.engines.append(FakeEngine())
+        return wb.Transcriber(self.engines[-1])
+
+
+@pytest.fixture
+def loader(monkeypatch: pytest.MonkeyPatch) -> Loader:
+    for name in VARIABLES:
+        monkeypatch.delenv(name, raising=False)
+    fake = Loader()
+    monkeypatch.setattr(wb, "load", fake)
+    return fake
+
+
+@pytest.fixture
+def handler(loader: Loader) -> Iterator[EndpointHandler]:
+    made = EndpointHandler("/repository")
+    yield made
+    made.close()
+    assert all(engine.closed for engine in loader.engines)
+
+
+@pytest.fixture
+def recording(tmp_path: Path) -> bytes:
+    return write_noise(tmp_path / "noise.wav").read_bytes()
+
+
+def test_the_answer_has_text_chunks_and_no_speakers(
+    handler: EndpointHandler, recording: bytes
+) -> None:
+    answer = handler({"inputs": recording, "parameters": NOISE})
+    assert answer.keys() == {"text", "chunks", "speakers"}
+    assert answer["text"].startswith("Sentence ")
+    assert answer["speakers"] == []
+    (chunk,) = answer["chunks"]
+    assert chunk.keys() == {"text", "timestamp"}
+    start, end = chunk["timestamp"]
+    assert 0 <= start < end <= 2
+    assert chunk["text"] == answer["text"]
+
+
+def test_word_timestamps_add_words(handler: EndpointHandler, recording: bytes) -> None:
+    answer = handler({"inputs": recording, "parameters": {**NOISE, "word_timestamps": True}})
+    words = answer["chunks"][0]["words"]
+    assert len(words) == 2
+    assert words[0].keys() == {"text", "timestamp"}
+
+
+def test_every_form_of_inputs(handler: EndpointHandler, recording: bytes) -> None:
+    encoded = base64.b64encode(recording).decode()
+    forms = (recording, bytearray(recording), encoded, f"data:audio/wav;base64,{encoded}")
+    answers = [handler({"inputs": form, "parameters": NOISE}) for form in forms]
+    times = {str(answer["chunks"][0]["timestamp"]) for answer in answers}
+    assert len(times) == 1
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        ({}, "inputs is missing"),
+        ({"inputs": None}, "inputs is missing"),
+        ({"inputs": ""}, "inputs is empty"),
+        ({"inputs": b""}, "inputs is empty"),
+        ({"inputs": "https://example.com/a.wav"}, "inputs is not base64 .*URLs are not opened"),
+        ({"inputs": "no base64!"}, "inputs is not base64"),
+        ({"inputs": "d"}, "inputs is not base64"),
+        ({"inputs": {"array": [0.1]}}, "inputs must be the bytes of a media file"),
+        ({"inputs": b"x", "options": {}}, "'options' is refused"),
+        ({"inputs": b"x", "parameters": {"num_speakers": 2}}, "num_speakers is refused"),
+        ({"inputs": b"x", "parameters": {"assisted": True}}, "set ASSISTANT_MODEL"),
+        ([], "must be an object"),
+    ],
+)
+def test_wrong_requests(handler: EndpointHandler, data: Any, message: str) -> None:
+    with pytest.raises(wb.OptionError, match=message) as caught:
+        handler(data)
+    assert len(str(caught.value).splitlines()) == 1
+
+
+def test_a_file_without_sound(handler: EndpointHandler) -> None:
+    with pytest.raises(wb.AudioError):
+        handler({"inputs": b"not a recording", "parameters": None})
+
+
+def test_the_model(loader: Loader, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(wb.OptionError, match="set ASR_MODEL"):
+        EndpointHandler()
+    monkeypatch.setenv("HF_MODEL_DIR", "/mounted")
+    EndpointHandler().close()
+    EndpointHandler("/repository", device="cpu").close()
+    monkeypatch.setenv("ASR_MODEL", "small")
+    EndpointHandler("/repository").close()
+    assert loader.calls == [("/mounted", {}), ("/repository", {"device": "cpu"}), ("small", {})]
+    monkeypatch.setenv("ASR_MODEL", "missing")
+    with pytest.raises(wb.ModelError):
+        EndpointHandler("/repository")
+
+
+def test_the_draft_model(loader: Loader, monkeypatch: pytest.MonkeyPatch, recording: bytes) -> None:
+    monkeypatch.setenv("ASR_MODEL", "large-v2")
+    monkeypatch.setenv("ASSISTANT_MODEL", "base")
+    handler = EndpointHandler("/repository", device="cpu")
+    drafted = {"engine": "torch", "device": "cpu", "draft_model": "base"}
+    assert loader.calls == [("large-v2", {"device": "cpu"}), ("large-v2", drafted)]
+    for assisted, (used, idle), beams in ((False, (0, 1), 5), (True, (1, 0), 1)):
+        before = len(loader.engines[idle].calls)
+        handler({"inputs": recording, "parameters": {**NOISE, "assisted": assisted}})
+        assert loader.engines[used].calls[-1].options.beam_size == beams
+        assert len(loader.engines[idle].calls) == before
+    handler.close()
+    handler.close()
+    assert all(engine.closed for engine in loader.engines)
+
+
+def test_a_draft_model_that_cannot_be_loaded_frees_the_model(
+    loader: Loader, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ASSISTANT_MODEL", "missing")
+    with pytest.raises(wb.MissingExtraError):
+        EndpointHandler("/repository")
+    assert [engine.closed for engine in loader.engines] == [True]
+
+
+def test_keywords_of_a_draft_model() -> None:
+    torch = wb.TorchSettings(compute_type="float32")
+    assert with_draft_model("base", {"engine": torch}) == {
+        "engine": wb.TorchSettings(compute_type="float32", draft_model="base")
+    }
+    keywords = {"engine": "torch", "quantization": "int8"}
+    assert with_draft_model("base", keywords) == {**keywords, "draft_model": "base"}  # type: ignore[arg-type]
+    assert with_draft_model("base", {"engine": "openvino", "kept_frames": 1.0}) == {
+        "engine": "torch",
+        "device": "auto",
+        "draft_model": "base",
+    }
+
+
+def test_settings() -> None:
+    assert EndpointSettings.from_environment({"ASR_MODEL": "", "DIARIZATION_MODEL": ""}) == (
+        EndpointSettings()
+    )
+    settings = EndpointSettings.from_environment({"HF_MODEL_DIR": "/m", "ASSISTANT_MODEL": "base"})
+    assert (settings.model, settings.assistant_model) == ("/m", "base")
+    with pytest.raises(wb.OptionError, match="DIARIZATION_MODEL is set"):
+        EndpointSettings.from_environment({"DIARIZATION_MODEL": "pyannote/speaker-diarization"})
+
+
+def test_the_example_is_what_the_toolkit_imports() -> None:
+    path = ROOT / "examples/huggingface/handler.py"
+    spec = importlib.util.spec_from_file_location("handler", path)
+    assert spec
+    assert spec.loader
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    assert module.EndpointHandler is EndpointHandler

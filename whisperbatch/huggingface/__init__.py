@@ -1,0 +1,29 @@
+"""Hugging Face Inference Endpoints: the handler of a model, and what it shares with the server.
+
+request ──> inputs, json_body    the recording: bytes, base64 or a data: URL
+       ├──> parameters           options by the names of the published handler, and by our own
+       └──> settings             ASR_MODEL, ASSISTANT_MODEL, ...
+answer  <── answers              text, chunks, speakers
+
+`handler` runs inside the toolkit of Hugging Face, one call at a time. `whisperbatch serve` has the
+same interface at / and /predict, and batches the requests of all clients together.
+"""
+
+from whisperbatch.huggingface.answers import answer_of
+from whisperbatch.huggingface.handler import EndpointHandler
+from whisperbatch.huggingface.inputs import InputsDecoder
+from whisperbatch.huggingface.json_body import JsonBody
+from whisperbatch.huggingface.parameters import Inference, parse_object, parse_parameters
+from whisperbatch.huggingface.settings import EndpointSettings, with_draft_model
+
+__all__ = [
+    "EndpointHandler",
+    "EndpointSettings",
+    "Inference",
+    "InputsDecoder",
+    "JsonBody",
+    "answer_of",
+    "parse_object",
+    "parse_parameters",
+    "with_draft_model",
+]

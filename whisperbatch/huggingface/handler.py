@@ -1,0 +1,113 @@
+"""The handler that the toolkit of Hugging Face Inference Endpoints calls.
+
+    from whisperbatch.huggingface import EndpointHandler    # handler.py of the endpoint
+
+The toolkit turns every exception into the status 400 with the message as the error.
+"""
+
+from collections.abc import Mapping
+from contextlib import ExitStack
+from typing import Any, Final
+
+from typing_extensions import Unpack
+
+import whisperbatch as wb
+from whisperbatch.engines.keywords import LoadKeywords
+from whisperbatch.huggingface.answers import answer_of
+from whisperbatch.huggingface.inputs import FORMS, InputsDecoder
+from whisperbatch.huggingface.parameters import parse_parameters
+from whisperbatch.huggingface.settings import EndpointSettings, with_draft_model
+from whisperbatch.text import shown
+
+KEYS: Final = ("inputs", "parameters")
+
+
+class EndpointHandler:
+    """Transcribes recordings for an endpoint of Hugging Face.
+
+    The environment variables in `EndpointSettings` choose the models. With ASSISTANT_MODEL the
+    model is loaded twice: for requests with a draft model, and for those without.
+
+    Args:
+        path: directory of the endpoint's repository: the model, if ASR_MODEL is not set.
+        **keywords: of `load`.
+
+    Raises:
+        OptionError: no model is named, DIARIZATION_MODEL is set, or a keyword is wrong.
+        ModelError: the weights are missing or damaged.
+        MissingExtraError: a package is not installed; draft models need the extra `torch`.
+    """
+
+    def __init__(self, path: str = "", **keywords: Unpack[LoadKeywords]) -> None:
+        settings = EndpointSettings.from_environment()
+        model = settings.asr_model or path or settings.model_directory
+        if not model:
+            raise wb.OptionError(
+                "no model: set ASR_MODEL to a name, directory or repository of a model"
+            )
+        with ExitStack() as stack:
+            self._asr = stack.enter_context(wb.load(model, **keywords))
+            self._assisted: wb.Transcriber | None = None
+            if settings.assistant_model:
+                drafted = with_draft_model(settings.assistant_model, keywords)
+                self._assisted = stack.enter_context(wb.load(model, **drafted))
+            self._stack = stack.pop_all()
+
+    def __call__(self, data: Mapping[str, Any]) -> dict[str, Any]:
+        """Transcribe a recording.
+
+        Args:
+            data: the recording as `inputs` (bytes of a media file, base64, or a data: URL), and
+                optionally `parameters`, an object.
+
+        Returns:
+            `text`, `chunks` and `speakers`; see `answer_of`.
+
+        Raises:
+            OptionError: a key or parameter is unknown or wrong, or `inputs` is not base64.
+            AudioError: the recording cannot be read.
+            EngineError: the engine failed.
+        """
+        if not isinstance(data, Mapping):
+            raise wb.OptionError('the request must be an object: {"inputs": ..., "parameters": {}}')
+        for key in data:
+            if key not in KEYS:
+                raise wb.OptionError(f"{shown(key)} is refused: send inputs and parameters")
+        asked = parse_parameters(
+            data.get("parameters"),
+            can_assist=self._assisted is not None,
+        )
+        recording = recording_of(data.get("inputs"))
+        asr = self._assisted if self._assisted and asked.assisted else self._asr
+        return answer_of(asr.transcribe(recording, options=asked.options))
+
+    def close(self) -> None:
+        """Free the models. Safe to call twice."""
+        self._stack.close()
+
+
+def recording_of(inputs: object) -> bytes:
+    """Return the recording of a request.
+
+    Args:
+        inputs: bytes of a media file, base64, or a data: URL.
+
+    Returns:
+        The bytes of the media file.
+
+    Raises:
+        OptionError: there is no recording, or it is not base64.
+    """
+    if inputs is None:
+        raise wb.OptionError("inputs is missing: send the recording")
+    if isinstance(inputs, str):
+        decoded = bytearray()
+        decoder = InputsDecoder(decoded.extend)
+        decoder.feed(inputs.encode("ascii", "replace"))
+        decoder.finish()
+        inputs = decoded
+    if not isinstance(inputs, bytes | bytearray | memoryview):
+        raise wb.OptionError(f"inputs must be the bytes of a media file, or {FORMS}")
+    if not inputs:
+        raise wb.OptionError("inputs is empty")
+    return bytes(inputs)

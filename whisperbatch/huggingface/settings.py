@@ -1,0 +1,84 @@
+"""The environment variables of an endpoint.
+
+ASR_MODEL           the model: a name, directory or repository
+HF_MODEL_DIR        directory of the endpoint's repository: the model, without ASR_MODEL
+ASSISTANT_MODEL     draft model for requests with "assisted": true
+DIARIZATION_MODEL   refused: whisperbatch does not tell speakers apart yet
+HF_TOKEN            read by huggingface_hub, which downloads the models
+"""
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from typing_extensions import Self
+
+import whisperbatch as wb
+from whisperbatch.engines.keywords import LoadKeywords
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EndpointSettings:
+    """The settings of an endpoint; a variable that is empty is not set.
+
+    Attributes:
+        asr_model: the model; None if it is not set.
+        model_directory: directory of the endpoint's repository; None if it is not set.
+        assistant_model: the draft model; None if it is not set.
+    """
+
+    asr_model: str | None = None
+    model_directory: str | None = None
+    assistant_model: str | None = None
+
+    @classmethod
+    def from_environment(cls, environment: Mapping[str, str] | None = None) -> Self:
+        """Return the settings that the environment variables give.
+
+        Args:
+            environment: the variables; None for those of this process.
+
+        Returns:
+            The settings.
+
+        Raises:
+            OptionError: DIARIZATION_MODEL is set.
+        """
+        variables = os.environ if environment is None else environment
+        if variables.get("DIARIZATION_MODEL"):
+            raise wb.OptionError(
+                "DIARIZATION_MODEL is set, but whisperbatch does not tell speakers apart yet; "
+                "remove this variable to get text and chunks without speakers"
+            )
+        return cls(
+            asr_model=variables.get("ASR_MODEL") or None,
+            model_directory=variables.get("HF_MODEL_DIR") or None,
+            assistant_model=variables.get("ASSISTANT_MODEL") or None,
+        )
+
+    @property
+    def model(self) -> str | None:
+        """The model that the variables name: ASR_MODEL, otherwise HF_MODEL_DIR."""
+        return self.asr_model or self.model_directory
+
+
+def with_draft_model(draft_model: str, keywords: LoadKeywords) -> LoadKeywords:
+    """Return the keywords of `load` for the same model with a draft model.
+
+    Only PyTorch has draft models. The settings of another engine have no meaning for PyTorch, so
+    only the device is kept then.
+
+    Args:
+        draft_model: the draft model, as in `load`.
+        keywords: of the model without a draft model.
+
+    Returns:
+        The keywords; the engine is PyTorch.
+    """
+    engine = keywords.get("engine", "auto")
+    if isinstance(engine, wb.TorchSettings):
+        return {**keywords, "engine": replace(engine, draft_model=draft_model)}
+    if engine == "torch":
+        return {**keywords, "draft_model": draft_model}
+    device = keywords.get("device", "auto")
+    return {"engine": "torch", "device": device, "draft_model": draft_model}
