@@ -218,6 +218,7 @@ def test_a_threshold_of_the_vad_rejects_more_speech() -> None:
     )
 
 
+@pytest.mark.slow
 def test_command_measures_resumes_and_writes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

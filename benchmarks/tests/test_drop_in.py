@@ -21,6 +21,7 @@ def test_with_a_model():
 """
 
 
+@pytest.mark.slow
 def test_tests_that_fail_with_the_drop_in_only_are_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:

@@ -13,6 +13,8 @@ from benchmarks.lost_speech import nonspeech, turns
 from benchmarks.recordings import Recording, random_from
 
 RATE = 16_000
+FAST = ("hoarse", "quieter", "sped_up")
+KINDS = [pytest.param(k, marks=[pytest.mark.slow] * (k not in FAST)) for k in turns.KINDS]
 
 
 @cache
@@ -28,7 +30,7 @@ def levels(recording: Recording) -> list[float]:
     ]
 
 
-@pytest.mark.parametrize("kind", turns.KINDS)
+@pytest.mark.parametrize("kind", KINDS)
 def test_each_kind_has_the_named_duration_and_ordered_utterances(kind: str) -> None:
     recording = built(kind)
     assert recording.name == f"{kind}:en:60:1"
@@ -41,7 +43,7 @@ def test_each_kind_has_the_named_duration_and_ordered_utterances(kind: str) -> N
     assert sum(u.end - u.start for u in recording.utterances) > 20
 
 
-@pytest.mark.parametrize("kind", turns.KINDS)
+@pytest.mark.parametrize("kind", KINDS)
 def test_each_kind_is_the_same_for_the_same_seed(kind: str) -> None:
     again, other = corpora.build(f"{kind}:en:60:1"), built(kind, seed=3)
     assert np.array_equal(built(kind).samples, again.samples)
@@ -73,6 +75,7 @@ def test_other_speakers_take_part() -> None:
     assert texts & {u.text for seed in (1, 3, 5) for u in built("untouched", seed).utterances}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("language", speech.LANGUAGES)
 def test_no_clip_is_repeated(language: str) -> None:
     prompts, others = turns.speakers(language, half=1)
@@ -114,6 +117,7 @@ def test_the_truth_covers_the_speech(kind: str) -> None:
             assert sounds.level(inside.astype(float)) < turns.NOISE[1] + 2
 
 
+@pytest.mark.slow
 def test_babble_and_gain_control_fill_the_pauses() -> None:
     for kind in ("cafe", "pumping"):
         recording = built(kind)

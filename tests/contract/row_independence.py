@@ -4,12 +4,14 @@
 
 Encoder output, language scores, hypotheses and alignments of 1 to 9 rows, and whole transcripts,
 are compared to the last bit. Environment variables limit the instruction set, for example
-ONEDNN_MAX_CPU_ISA. A third argument, "quick", leaves out most batches and the transcripts; the size
-of a hidden state, for example 1280, takes a model of this size with random weights.
+ONEDNN_MAX_CPU_ISA. A third argument, "quick", leaves out most batches and the transcripts;
+"few" also most tokens; the size of a hidden state, for example 1280, takes a model of this size
+with random weights.
 """
 
 import sys
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -31,6 +33,7 @@ from whisperbatch.protocols import Alignment, AlignRequest, DecodeRequest, Encod
 
 ROWS = 9
 HEAD_SIZE = 64  # of every Whisper model
+FEW_TOKENS = 12
 FRAMES = 900  # of each row, without padding
 SEARCHES = (
     SearchOptions(beam_size=1, max_new_tokens=50),  # a random model never ends its text
@@ -65,7 +68,10 @@ def columns(alignment: Alignment) -> list[list[float]]:
 
 
 def different_batches(
-    engine: Engine, features: npt.NDArray[np.float32], batches: Sequence[Sequence[int]] = BATCHES
+    engine: Engine,
+    features: npt.NDArray[np.float32],
+    batches: Sequence[Sequence[int]] = BATCHES,
+    searches: Sequence[SearchOptions] = SEARCHES,
 ) -> Iterator[str]:
     """Describe each batch in which a row has another result than among all rows."""
     together = engine.encode(features)
@@ -74,7 +80,7 @@ def different_batches(
         encoded = output_of(engine.encode(features[list(numbers)]))
         if encoded.tobytes() != output_of(together)[list(numbers)].tobytes():
             yield f"encoder output, rows {list(numbers)}: differs"
-    for options in SEARCHES:
+    for options in searches:
         expected = rows_of(engine, together, options)
         for numbers in batches:
             joined = engine.join([rows[number] for number in numbers])
@@ -119,6 +125,9 @@ def main(name: str, compute_type: str, extent: str = "") -> int:
     lines: Iterable[str] = different_batches(engine, features)
     if extent == "quick":
         lines = different_batches(engine, features, BATCHES[1:4])
+    elif extent == "few":
+        short = [replace(options, max_new_tokens=FEW_TOKENS) for options in SEARCHES]
+        lines = different_batches(engine, features, BATCHES[1:4], short)
     elif not extent:
         lines = chain(lines, different_transcripts(engine, samples))
     for line in lines:

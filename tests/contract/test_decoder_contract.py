@@ -124,6 +124,7 @@ def test_alignments_are_close_to_float32(
     assert compared > 10
 
 
+@pytest.mark.slow
 def test_language_probabilities_are_close_to_float32(features: npt.NDArray[np.float32]) -> None:
     expected, probabilities = (
         engine.detect_language(engine.encode(features))

@@ -55,10 +55,14 @@ TORCH: dict[str, Callable[[], Engine]] = {
 ENGINES |= TORCH
 MARKS = (
     (pytest.mark.torch, tuple(TORCH)),
-    (pytest.mark.slow, ("ctranslate2 base", "journaled torch base")),
+    (
+        pytest.mark.slow,
+        ("ctranslate2 base", "openvino tiny.en", "journaled base", "journaled torch base"),
+    ),
 )
 
 GREEDY = SearchOptions(beam_size=1)
+WINDOW = 1200  # feature frames: the rows have fewer
 
 
 @pytest.fixture(
@@ -91,7 +95,7 @@ class Batch:
             pad_value = extract.pad_value(features)
             self.rows.append(Row(chunk, features, pad_value, RecordingState(0)))
         self.tokenizer = WhisperTokenizer(engine.tokenizer, multilingual=engine.is_multilingual)
-        self.features: npt.NDArray[Any] = padded(self.rows, 3000)
+        self.features: npt.NDArray[Any] = padded(self.rows, WINDOW)
         self.frames = [row.features.shape[1] for row in self.rows]
         self.requests = [self.request(frames) for frames in self.frames]
 
@@ -309,7 +313,7 @@ def test_the_rows_of_a_batch_may_differ_in_language(engine: Engine, batch: Batch
     assert [len(row.starts) for row in alignments] == [len(text.tokens) for text in texts]
 
 
-@pytest.mark.parametrize("limit", [1, 2, 5])
+@pytest.mark.parametrize("limit", [1, pytest.param(2, marks=pytest.mark.slow), 5])
 def test_max_new_tokens_limits_the_tokens(engine: Engine, batch: Batch, limit: int) -> None:
     options = SearchOptions(beam_size=1, max_new_tokens=limit)
     assert [len(tokens) for tokens in tokens_of(batch.decode(engine, options))] == [limit] * 3

@@ -51,7 +51,7 @@ def features() -> npt.NDArray[np.float32]:
     ("options", "sampling"),
     [
         (Options(beam_size=6), None),
-        (Options(beam_size=1, repetition_penalty=1.2), None),
+        pytest.param(Options(beam_size=1, repetition_penalty=1.2), None, marks=pytest.mark.slow),
         (Options(beam_size=1, repetition_penalty=1.2), SAMPLING),
         (Options(beam_size=1, timestamps="tokens"), None),
     ],

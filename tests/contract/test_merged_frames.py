@@ -39,7 +39,7 @@ def features() -> np.ndarray:
     return rng.standard_normal((2, 80, 3000)).astype(np.float32)
 
 
-@pytest.mark.parametrize("compute_type", ["auto", "float32"])
+@pytest.mark.parametrize("compute_type", ["auto", pytest.param("float32", marks=pytest.mark.slow)])
 def test_all_frames_are_encoded_as_before_merging_existed(
     features: np.ndarray, compute_type: str
 ) -> None:
@@ -106,7 +106,8 @@ def test_the_decoder_attends_to_a_group_as_to_its_positions(features: np.ndarray
     assert [states.shape for states in encoded.states] == [(750, 512)] * 2
     by_position = EncoderOutput(tuple(encoded.by_position()))
     assert [states.shape for states in by_position.states] == [(1500, 512)] * 2
-    for options in (Options(beam_size=1, max_new_tokens=20), Options(beam_size=5)):
+    for beam_size in (1, 5):
+        options = Options(beam_size=beam_size, max_new_tokens=20)  # noise has no end
         requests = requests_for(merging, FRAMES, options)
         decoded = merging.decode(encoded, requests, options.search)
         expected = whole.decode(by_position, requests, options.search)
@@ -163,7 +164,7 @@ def test_rows_are_merged_apart_from_each_other(features: np.ndarray) -> None:
     engine.close()
 
 
-@pytest.mark.parametrize("beam_size", [1, 5])
+@pytest.mark.parametrize("beam_size", [pytest.param(1, marks=pytest.mark.slow), 5])
 def test_a_noisy_row_keeps_all_frames_and_changes_no_other_row(
     features: np.ndarray, beam_size: int
 ) -> None:

@@ -22,6 +22,12 @@ __all__ = ["write_model_directory"]  # a fixture
 
 FRAMES = 1000
 POSITIONS = FRAMES // 2
+# what these lack or have, other directories lack or have, too
+SLOW = (
+    "base without tokenizer",
+    "base without alignment heads",
+    "random, 51866 tokens, 128 mels",
+)
 
 
 class LoadedModel:
@@ -55,7 +61,13 @@ class LoadedModel:
         return [result.sequences_ids[0] for result in results]
 
 
-@pytest.fixture(scope="module", params=MODEL_DIRECTORIES)
+@pytest.fixture(
+    scope="module",
+    params=[
+        pytest.param(name, marks=[pytest.mark.slow] if name in SLOW else [])
+        for name in MODEL_DIRECTORIES
+    ],
+)
 def directory(request: pytest.FixtureRequest, write_model_directory: Callable[[str], Path]) -> Path:
     return find_model(write_model_directory(request.param))
 

@@ -57,7 +57,7 @@ def check(engine: str, compute_type: str, *arguments: str, **limits: str) -> Non
 
 
 def test_some_batches_give_equal_rows() -> None:
-    check("openvino", "int8", "quick")
+    check("openvino", "int8", "few")
 
 
 @pytest.mark.slow

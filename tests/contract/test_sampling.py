@@ -14,8 +14,8 @@ from whisperbatch.engines.loading import load_engine
 from whisperbatch.options import SearchOptions
 from whisperbatch.protocols import DecodeRequest, Engine, Sampling
 
-SHARE_TOLERANCE = 0.07  # of 800 samples: 4 standard deviations of a share of one half
-SAMPLES = 800
+SHARE_TOLERANCE = 0.1  # of 400 samples: 4 standard deviations of a share of one half
+SAMPLES = 400
 BATCH = 40
 CANDIDATES = 6
 FRAMES = 200
@@ -59,7 +59,7 @@ def probable_tokens(
     return tokens
 
 
-@pytest.mark.parametrize("temperature", [0.5, 1.0])
+@pytest.mark.parametrize("temperature", [pytest.param(0.5, marks=pytest.mark.slow), 1.0])
 def test_sampled_tokens_have_their_probabilities(
     engine: Engine, features: npt.NDArray[np.float32], temperature: float
 ) -> None:

@@ -138,7 +138,9 @@ def test_a_case_depends_only_on_seed_kind_and_number() -> None:
     assert numbers not in [other.random().random() for other in others]
 
 
-@pytest.mark.parametrize("seed", range(0, 200, 20))
+@pytest.mark.parametrize(
+    "seed", [0, *(pytest.param(n, marks=pytest.mark.slow) for n in range(20, 200, 20))]
+)
 def test_the_media_of_a_case_are_the_same_each_time(seed: int) -> None:
     for number in range(seed, seed + 20):
         first, second = build(random(number)), build(random(number))

@@ -32,7 +32,10 @@ def test_what_a_row_leaves_out_is_decoded_again(base: wb.Transcriber) -> None:
     assert not [one for one in audited.omissions if one.reason == "missed"]
 
 
-@pytest.mark.parametrize("name", ["music_between:en:100:1", "noise_between:en:100:1"])
+@pytest.mark.parametrize(
+    "name",
+    ["music_between:en:100:1", pytest.param("noise_between:en:100:1", marks=pytest.mark.slow)],
+)
 def test_nothing_is_made_of_music_and_noise(base: wb.Transcriber, name: str) -> None:
     recording = corpora.build(name)
     found = base.transcribe(recording.samples, language="en", word_timestamps=True)
@@ -44,6 +47,7 @@ def test_nothing_is_made_of_music_and_noise(base: wb.Transcriber, name: str) -> 
     assert score.rate <= 0.1
 
 
+@pytest.mark.slow
 def test_a_telephones_band_costs_few_words(base: wb.Transcriber) -> None:
     """Silero gives half of this speech less than 0.5."""
     recording = corpora.build("telephone:en:90:1")
@@ -54,7 +58,14 @@ def test_a_telephones_band_costs_few_words(base: wb.Transcriber) -> None:
     assert score.rate <= 0.1
 
 
-@pytest.fixture(scope="module", params=["prompts:en:90:1", "dense:en:60:2", "prompts:fr:60:0"])
+@pytest.fixture(
+    scope="module",
+    params=[
+        pytest.param("prompts:en:90:1", marks=pytest.mark.slow),
+        "dense:en:60:2",
+        pytest.param("prompts:fr:60:0", marks=pytest.mark.slow),
+    ],
+)
 def spoken(request: pytest.FixtureRequest) -> Recording:
     return corpora.build(request.param)
 
@@ -76,6 +87,7 @@ def test_words_start_and_end_where_they_are_said(base: wb.Transcriber, spoken: R
         assert segment.words[-1].end == segment.end
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "prompted",
     [

@@ -42,11 +42,11 @@ def test_a_job_has_a_bar_for_all_recordings(media: Path, tmp_path: Path) -> None
 
 def test_ctrl_c_stops_at_once_and_the_same_command_resumes(tmp_path: Path) -> None:
     (tmp_path / "talks").mkdir()
-    recordings.write(recordings.prompts("en", duration=400), tmp_path / "talks" / "long.wav")
+    recordings.write(recordings.prompts("en", duration=240), tmp_path / "talks" / "long.wav")
     arguments = ("transcribe", "talks", "-o", "texts", "--model", "tiny.en", "--beam-size", "5")
     running = TerminalCommand(arguments, tmp_path)
     # which times are shown depends on the sizes of the batches
-    running.wait_for(lambda text: re.search(r"[1-4]:\d\d of 6:40", text))
+    running.wait_for(lambda text: re.search(r"[0-2]:\d\d of 4:00", text))
     start = time.monotonic()
     running.process.send_signal(signal.SIGINT)
     assert running.end() == 130
@@ -55,5 +55,5 @@ def test_ctrl_c_stops_at_once_and_the_same_command_resumes(tmp_path: Path) -> No
     assert not running.screen.cursor.hidden
     assert not list((tmp_path / "texts").glob("[!.]*"))
     result = run(*arguments, "--verbose", cwd=tmp_path)
-    assert "1 transcribed: 6:40" in result.stderr
+    assert "1 transcribed: 4:00" in result.stderr
     assert (tmp_path / "texts" / "long.txt").stat().st_size > 1000

@@ -22,6 +22,20 @@ OURS = "whisperbatch.compat.faster_whisper"
 
 FILES = {"AUDIO": "talk.mp3", "FRENCH": "french.mp3", "STEREO": "stereo.wav"}
 
+# other programs use most of the same names
+SLOW = (
+    "two speakers",
+    "voice activity",
+    "audio without samples",
+    "chunks",
+    "one window",
+    "subtitles",
+    "prefix",
+    "hotwords and languages",
+    "windows one after the other",
+    "a subclass that decodes batches",
+)
+
 
 @pytest.fixture(scope="module")
 def talk() -> Recording:
@@ -72,7 +86,9 @@ def structure(value: Any) -> Any:
     return "number" if isinstance(value, int | float) else type(value).__name__
 
 
-@pytest.mark.parametrize("name", PROGRAMS)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.slow] * (name in SLOW)) for name in PROGRAMS]
+)
 def test_program(name: str, variables: dict[str, str], talk: Recording) -> None:
     program = PROGRAMS[name]
     ours = run(program, OURS, variables)

@@ -16,11 +16,37 @@ from tests.model.server import running
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+# the other blocks have almost the same calls
+SLOW = (
+    "choose-what-is-read.md-2",
+    "choose-what-is-read.md-4",
+    "choose-what-is-read.md-5",
+    "first-transcript.md-2",
+    "first-transcript.md-3",
+    "first-transcript.md-4",
+    "gpu.md-1",
+    "languages.md-2",
+    "languages.md-3",
+    "many-recordings.md-1",
+    "move-from-faster-whisper.md-2",
+    "names-and-spelling.md-2",
+    "names-and-spelling.md-3",
+    "write-subtitles.md-2",
+)
+
+
+def marks(name: str, block: str) -> list[pytest.MarkDecorator]:
+    found = [pytest.mark.slow] if name in SLOW else []
+    if 'engine="torch"' in block or "TorchSettings" in block:
+        found.append(pytest.mark.torch)
+    return found
+
+
 BLOCKS = [
     pytest.param(
         block,
         id=f"{page.relative_to(ROOT)}-{number}",
-        marks=[pytest.mark.torch] if 'engine="torch"' in block or "TorchSettings" in block else [],
+        marks=marks(f"{page.name}-{number}", block),
     )
     for page in PAGES
     for number, block in enumerate(
@@ -41,10 +67,10 @@ CURL_COMMANDS = [
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """What the pages take for granted: a talk, and a call with a speaker a channel."""
     directory = tmp_path_factory.mktemp("docs")
-    speech = recordings.prompts("en", duration=40)
+    speech = recordings.prompts("en", duration=20)
     for name in ("talk.mp3", "lecture.mp3"):
         recordings.write(speech, directory / name)
-    other = recordings.prompts("en", duration=40, seed=1)
+    other = recordings.prompts("en", duration=20, seed=1)
     length = min(len(speech.samples), len(other.samples))
     with wave.open(str(directory / "call.wav"), "wb") as call:
         call.setparams((2, 2, recordings.SAMPLING_RATE, 0, "NONE", ""))

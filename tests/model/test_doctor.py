@@ -158,7 +158,12 @@ def test_an_engine_that_hangs(site: Path, tiny_model: str) -> None:
     ("module", "code", "message"),
     [
         ("ctranslate2", "raise ImportError('libctranslate2.so: cannot open')", "libctranslate2.so"),
-        ("av", "raise ImportError('DLL load failed')", "DLL load failed"),
+        pytest.param(
+            "av",
+            "raise ImportError('DLL load failed')",
+            "DLL load failed",
+            marks=pytest.mark.slow,
+        ),
         pytest.param("onnxruntime", "import os; os.abort()", "SIGABRT", marks=pytest.mark.slow),
         ("numpy", "raise ImportError('numpy.core.multiarray failed')", "multiarray"),
         pytest.param("tokenizers", "raise SystemExit(7)", "status 7", marks=pytest.mark.slow),
@@ -219,6 +224,7 @@ def test_a_missing_gpu(tiny_model: str) -> None:
     assert any(problem.startswith("gpu: ") for problem in problems(findings))
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(
     not Path("/sys/kernel").is_dir(), reason="Linux: no file can be created in /sys"
 )
@@ -233,6 +239,7 @@ def test_read_only_caches(tiny_model: str) -> None:
     assert "WHISPERBATCH_CACHE" in fixes[1]
 
 
+@pytest.mark.slow
 def test_a_cache_without_space_for_the_weights() -> None:
     """base is joined from two packages in the cache; here this is impossible."""
     if not Path("/sys/kernel").is_dir():

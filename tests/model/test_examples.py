@@ -16,6 +16,7 @@ def run(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT)
 
 
+@pytest.mark.slow
 def test_demo_transcribes_nine_languages_and_scores_them() -> None:
     done = run()
     assert done.returncode == 0, done.stderr
@@ -35,7 +36,7 @@ def test_demo_transcribes_a_file(tmp_path: Path) -> None:
     assert done.stdout.count("\n") >= 3
 
 
-@pytest.mark.parametrize("name", ["missing.mp3", "empty.wav"])
+@pytest.mark.parametrize("name", ["missing.mp3", pytest.param("empty.wav", marks=pytest.mark.slow)])
 def test_demo_prints_an_error_in_one_line(name: str, tmp_path: Path) -> None:
     (tmp_path / "empty.wav").write_bytes(b"")
     done = run(str(tmp_path / name))

@@ -9,7 +9,7 @@ import pytest
 
 from benchmarks import recordings
 
-KILLS = (8, pytest.param(50, marks=pytest.mark.slow))
+KILLS = (5, pytest.param(50, marks=pytest.mark.slow))
 
 
 @pytest.fixture(scope="module")

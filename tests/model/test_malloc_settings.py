@@ -68,7 +68,12 @@ def run_python(program: str, *arguments: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "engine", ["ctranslate2", "openvino", pytest.param("torch", marks=pytest.mark.torch)]
+    "engine",
+    [
+        pytest.param("ctranslate2", marks=pytest.mark.slow),
+        "openvino",
+        pytest.param("torch", marks=pytest.mark.torch),
+    ],
 )
 def test_a_transcription_leaves_malloc_settings_alone(engine: str, talk: Path) -> None:
     run_python(LIBRARY, str(talk), engine)

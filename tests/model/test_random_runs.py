@@ -1,6 +1,6 @@
 """Random runs with the model base and short real speech: see `tests.random_runs.runs`.
 
-`WHISPERBATCH_SEQUENCES` sets the number of runs of the test that is not slow.
+`WHISPERBATCH_SEQUENCES` sets the number of runs of the first test.
 """
 
 import io
@@ -165,6 +165,7 @@ def check(material: Material, folder: Path, run: Run) -> None:
     assert [f.path for f in psutil.Process().open_files() if f.path.startswith(str(folder))] == []
 
 
+@pytest.mark.slow
 @random_runs(RUNS, DRAWN, len(OPTIONS))
 def test_other_recordings_change_no_transcript(material: Material, folder: Path, run: Run) -> None:
     check(material, folder, run)
@@ -176,6 +177,7 @@ def test_fifty_runs_change_no_transcript(material: Material, folder: Path, run: 
     check(material, folder, run)
 
 
+@pytest.mark.slow
 def test_the_recordings_have_text_and_the_others_fail(material: Material) -> None:
     results = [material.alone(number, 2).result for number in (*SHORT, *LONG, *FAILING)]
     failed = [isinstance(result, wb.AudioError) for result in results]

@@ -39,9 +39,17 @@ SETUPS = (
     pytest.param(("torch float32", 1), marks=[pytest.mark.torch, pytest.mark.slow]),
     pytest.param(("torch bfloat16", 1), marks=[pytest.mark.torch, pytest.mark.slow]),
 )
+CTRANSLATE2_SLOW = tuple(
+    pytest.param(setup, marks=pytest.mark.slow) if setup == ("ctranslate2", 2) else setup
+    for setup in SETUPS
+)
 
 
-@pytest.fixture(scope="module", params=SETUPS, ids=lambda setup: f"{setup[0]}, {setup[1]} workers")
+def named(setup: tuple[str, int]) -> str:
+    return f"{setup[0]}, {setup[1]} workers"
+
+
+@pytest.fixture(scope="module", params=SETUPS, ids=named)
 def setup(request: pytest.FixtureRequest) -> tuple[str, int]:
     found: tuple[str, int] = request.param
     return found
@@ -103,6 +111,7 @@ def test_neither_batch_size_nor_workers_make_a_difference(
     assert found == expected[temperature][1]
 
 
+@pytest.mark.parametrize("setup", CTRANSLATE2_SLOW, indirect=True, ids=named)
 def test_beams_do_not_depend_on_the_batch(tiny: wb.Transcriber, sources: list[Sound]) -> None:
     """One row at a time, and all that there are, which leave when they are done."""
     alone, *others = (
@@ -113,7 +122,8 @@ def test_beams_do_not_depend_on_the_batch(tiny: wb.Transcriber, sources: list[So
     assert alone.text
 
 
-@pytest.mark.parametrize("seed", [0, 1])
+@pytest.mark.parametrize("setup", CTRANSLATE2_SLOW, indirect=True, ids=named)
+@pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.slow)])
 def test_the_order_of_recordings_makes_no_difference(
     tiny: wb.Transcriber,
     sources: list[Sound],
@@ -129,6 +139,7 @@ def test_the_order_of_recordings_makes_no_difference(
         assert list(shuffled) == [expected[temperature][n] for n in order]
 
 
+@pytest.mark.parametrize("setup", CTRANSLATE2_SLOW, indirect=True, ids=named)
 def test_another_seed_gives_other_samples(tiny: wb.Transcriber, sources: list[Sound]) -> None:
     one, other = (
         tiny.transcribe(sources[0], options=OPTIONS, temperature=1.0, seed=seed) for seed in (0, 1)
@@ -138,17 +149,18 @@ def test_another_seed_gives_other_samples(tiny: wb.Transcriber, sources: list[So
 
 def test_the_language_does_not_depend_on_the_batch() -> None:
     """The first 25 s are Spanish, the rest English."""
-    parts = [recordings.prompts(code, duration=25).samples for code in ("es", "en", "en")]
+    parts = [recordings.prompts(code, duration=25).samples for code in ("es", "en")]
     source = np.concatenate(parts)
     with wb.load("base", device="cpu", compute_type="int8") as asr:
         first, *others = (
-            asr.transcribe(source, batch_size=batch_size, beam_size=1) for batch_size in (1, 4, 16)
+            asr.transcribe(source, batch_size=batch_size, beam_size=1) for batch_size in (1, 16)
         )
         [alone] = asr.transcribe_many([source], batch_size=2, beam_size=1)
-    assert [*others, alone] == [first] * 3
+    assert [*others, alone] == [first] * 2
     assert 0 < first.language_probability < 1
 
 
+@pytest.mark.parametrize("setup", CTRANSLATE2_SLOW, indirect=True, ids=named)
 def test_text_before_a_chunk_does_not_depend_on_the_batch(
     tiny: wb.Transcriber, sources: list[Sound]
 ) -> None:

@@ -59,6 +59,7 @@ def test_faint_voices_that_the_vad_rejects_come_back(
     assert starts == sorted(starts)
 
 
+@pytest.mark.slow
 def test_the_language_of_rejected_speech_needs_no_option(base: wb.Transcriber) -> None:
     samples, text = faint_voices()
     found = base.transcribe(samples, beam_size=1)
@@ -67,6 +68,7 @@ def test_the_language_of_rejected_speech_needs_no_option(base: wb.Transcriber) -
     assert scoring.word_error_rate(text, found.text).deletions <= 15
 
 
+@pytest.mark.slow
 def test_music_and_animals_give_no_text(base: wb.Transcriber) -> None:
     monkeys = speech.asterisk("en")[0] / "tt-monkeys.g722"
     for path in (*speech.music()[:2], monkeys):

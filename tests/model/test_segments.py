@@ -22,7 +22,7 @@ def read() -> Recording:
 
 @pytest.fixture(scope="module")
 def transcripts(base: wb.Transcriber, read: Recording) -> dict[str, wb.Transcript]:
-    options: Any = {"language": "en", "word_timestamps": True, "chunk_length": 6.0}
+    options: Any = {"language": "en", "beam_size": 1, "word_timestamps": True, "chunk_length": 6.0}
     return {kind: base.transcribe(read.samples, **options, segments=kind) for kind in KINDS}
 
 
@@ -75,6 +75,7 @@ def test_segments_end_with_sentences(transcripts: dict[str, wb.Transcript]) -> N
     assert len(unfinished) <= 0.1 * len(segments), unfinished
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["en", "fr", "read"])
 def test_nine_of_ten_segments_end_with_a_sentence_of_the_truth(
     base: wb.Transcriber, name: str
@@ -88,8 +89,9 @@ def test_nine_of_ten_segments_end_with_a_sentence_of_the_truth(
     assert result.found >= 0.8 * result.sentences
 
 
+@pytest.mark.slow
 def test_sentences_in_the_words_of_timestamp_tokens(base: wb.Transcriber, read: Recording) -> None:
-    options: Any = {"language": "en", "timestamps": "tokens"}
+    options: Any = {"language": "en", "beam_size": 1, "timestamps": "tokens"}
     sentences, phrases = (
         base.transcribe(read.samples, segments=kind, **options) for kind in ("sentence", "phrase")
     )

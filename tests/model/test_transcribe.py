@@ -149,6 +149,7 @@ def test_sources_of_the_same_sound_give_the_same(
         assert not file.closed
 
 
+@pytest.mark.slow
 def test_int8_hears_what_float32_hears(tiny: wb.Transcriber, recording: Recording) -> None:
     with wb.load("tiny.en", device="cpu", compute_type="float32") as exact:
         texts = [
@@ -159,6 +160,7 @@ def test_int8_hears_what_float32_hears(tiny: wb.Transcriber, recording: Recordin
     assert differ(*texts) <= 0.08
 
 
+@pytest.mark.slow
 def test_abandoned_streams_leave_nothing(
     tiny: wb.Transcriber, short: Recording, tmp_path: Path
 ) -> None:
@@ -211,7 +213,9 @@ def test_threads_share_a_transcriber(tiny: wb.Transcriber) -> None:
     assert together == alone
 
 
-@pytest.mark.parametrize("language", ["es", "fr", "it"])
+@pytest.mark.parametrize(
+    "language", [*(pytest.param(code, marks=pytest.mark.slow) for code in ("es", "fr")), "it"]
+)
 def test_languages_are_told_apart(base: wb.Transcriber, language: str) -> None:
     spoken = recordings.prompts(language, duration=20, seed=1)
     found = base.transcribe(spoken.samples, beam_size=1)

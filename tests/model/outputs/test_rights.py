@@ -51,6 +51,7 @@ def run(*arguments: str, media: Path, cwd: Path) -> tuple[int, list[str]]:
     return result.returncode, result.stderr.splitlines()
 
 
+@pytest.mark.slow
 def test_unreadable_recordings_and_folders_fail_and_the_others_are_transcribed(
     media: Path, jobs: Path
 ) -> None:
@@ -88,7 +89,7 @@ def test_an_unreadable_directory_is_an_error(media: Path, jobs: Path) -> None:
         assert (result.returncode, result.stderr) == (1, message)
 
 
-@pytest.mark.parametrize("mode", [0o755, 0o700])
+@pytest.mark.parametrize("mode", [pytest.param(0o755, marks=pytest.mark.slow), 0o700])
 def test_a_directory_that_cannot_be_written_is_refused_before_the_model_loads(
     media: Path, jobs: Path, mode: int
 ) -> None:

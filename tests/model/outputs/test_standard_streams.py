@@ -36,14 +36,22 @@ def shell(line: str, cwd: Path) -> tuple[int, list[str]]:
     ("line", "status", "message"),
     [
         ("transcribe - FAST <&-", 1, STDIN_CLOSED),
-        ("detect-language - --model tiny.en <&-", 1, STDIN_CLOSED),
-        ("transcribe talk.mp3 FAST >&-", 5, f"whisperbatch: {CLOSED}"),
+        pytest.param(
+            "detect-language - --model tiny.en <&-", 1, STDIN_CLOSED, marks=pytest.mark.slow
+        ),
+        pytest.param(
+            "transcribe talk.mp3 FAST >&-", 5, f"whisperbatch: {CLOSED}", marks=pytest.mark.slow
+        ),
         ("transcribe talk.mp3 FAST >/dev/full", 5, f"whisperbatch: {FULL}"),
         ("--help >&-", 5, "whisperbatch: the output cannot be written: it is closed"),
-        ("transcribe talk.mp3 FAST -f srt --quiet -o quiet >&-", 0, ""),
-        ("transcribe nowhere.mp3 FAST 2>&-", 1, ""),
-        ("transcribe talk.mp3 FAST -f srt -o texts 2>/dev/full", 0, ""),
-        ("transcribe talk.mp3 FAST <&- >&- 2>&-", 5, ""),
+        pytest.param(
+            "transcribe talk.mp3 FAST -f srt --quiet -o quiet >&-", 0, "", marks=pytest.mark.slow
+        ),
+        pytest.param("transcribe nowhere.mp3 FAST 2>&-", 1, "", marks=pytest.mark.slow),
+        pytest.param(
+            "transcribe talk.mp3 FAST -f srt -o texts 2>/dev/full", 0, "", marks=pytest.mark.slow
+        ),
+        pytest.param("transcribe talk.mp3 FAST <&- >&- 2>&-", 5, "", marks=pytest.mark.slow),
     ],
 )
 def test_a_closed_or_full_stream_gives_one_line_and_a_status(
@@ -66,8 +74,10 @@ def test_a_closed_stream_is_not_replaced_by_a_file_of_the_job(media: Path, tmp_p
     "line",
     [
         "transcribe talk.mp3 FAST --quiet",
-        "transcribe talk.mp3 nowhere.mp3 FAST --quiet --json-lines",
-        "transcribe nowhere.mp3 FAST --quiet 2>&1",
+        pytest.param(
+            "transcribe talk.mp3 nowhere.mp3 FAST --quiet --json-lines", marks=pytest.mark.slow
+        ),
+        pytest.param("transcribe nowhere.mp3 FAST --quiet 2>&1", marks=pytest.mark.slow),
         "transcribe --help",
         "models",
     ],
@@ -84,19 +94,30 @@ SHOWN = "\\x1b]0;title\\x07\\x1b[31m\\x9b2J\\u202ered\\ntwo.mp3"
 SHOWN_IN_ERRORS = SHOWN.replace("\\n", " ")
 
 
-def test_names_cannot_send_escape_sequences(media: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "extra",
+    [("--json-lines",), pytest.param(("--no-resume", "--verbose"), marks=pytest.mark.slow)],
+    ids=" ".join,
+)
+def test_names_cannot_send_escape_sequences(
+    media: Path, tmp_path: Path, extra: tuple[str, ...]
+) -> None:
     talks = tmp_path / "talks"
     (talks / "closed.mp3").mkdir(parents=True)
     (talks / NAME).write_text("not media")
     (talks / f"a{NAME}").symlink_to(media / "talk.mp3")
     os.mkfifo(talks / f"b{NAME}")
     arguments = ("transcribe", "talks", "-o", "texts", "-f", "txt", *FAST)
-    for extra in (("--json-lines",), ("--no-resume", "--verbose")):
-        result = run(*arguments, *extra, cwd=tmp_path, status=1)
-        for output in (result.stdout, result.stderr):
-            assert not any(not c.isprintable() and c != "\n" for c in output)
-        assert f"failed: talks/{SHOWN_IN_ERRORS}: " in result.stderr
-        assert f"talks/b{SHOWN}: ignored" in result.stderr
+    result = run(*arguments, *extra, cwd=tmp_path, status=1)
+    for output in (result.stdout, result.stderr):
+        assert not any(not c.isprintable() and c != "\n" for c in output)
+    assert f"failed: talks/{SHOWN_IN_ERRORS}: " in result.stderr
+    assert f"talks/b{SHOWN}: ignored" in result.stderr
+
+
+def test_names_in_other_errors_cannot_send_escape_sequences(tmp_path: Path) -> None:
+    (tmp_path / "talks").mkdir()
+    (tmp_path / "talks" / NAME).write_text("not media")
     result = run("detect-language", f"talks/{NAME}", "--model", "tiny.en", cwd=tmp_path, status=1)
     assert f"failed: talks/{SHOWN_IN_ERRORS}: " in result.stderr
     result = run("transcribe", f"--{NAME}", cwd=tmp_path, status=2)
@@ -104,6 +125,7 @@ def test_names_cannot_send_escape_sequences(media: Path, tmp_path: Path) -> None
     assert "\x1b" not in result.stderr
 
 
+@pytest.mark.slow
 def test_names_on_a_terminal_are_shown_escaped(media: Path, tmp_path: Path) -> None:
     (tmp_path / "talks").mkdir()
     (tmp_path / "talks" / "\x1b[2Jx.mp3").write_text("not media")
