@@ -182,7 +182,7 @@ def test_a_client_can_lower_the_limit(client: openai.OpenAI, short: Path) -> Non
 def test_an_error_in_a_stream(server: RunningServer, client: openai.OpenAI, too_long: Path) -> None:
     """The recording turns out to be too long after its first segments."""
     before = figure(server, "whisperbatch_errors_total")
-    deltas = []
+    deltas: list[str] = []
     with (
         pytest.raises(openai.APIError, match="max_duration") as caught,
         client.audio.transcriptions.create(
