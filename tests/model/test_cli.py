@@ -23,7 +23,7 @@ COMMANDS = sorted(
         for page in PAGES
         for block in re.findall(r"```sh\n(.*?)```", page.read_text(), re.DOTALL)
         for line in block.splitlines()
-        if re.match("whisperbatch (?!doctor)", line)  # see test_doctor.py
+        if re.match("whisperbatch (?!doctor|serve)", line)  # test_doctor.py, test_docs_code.py
     }
 )
 # other fast tests use the options of these

@@ -2,6 +2,7 @@
 
 import inspect
 import re
+import shlex
 from dataclasses import fields
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import pytest
 import whisperbatch as wb
 from whisperbatch.engines.ctranslate2.cuda_libraries import install_hint
 from whisperbatch.errors import __all__ as error_names
+from whisperbatch.server.serve import settings_of
 from whisperbatch.writers import FORMATS
 
 ROOT = Path(__file__).parents[2]
@@ -109,6 +111,8 @@ def test_shell_commands_name_what_exists(command: str) -> None:
         assert f"`POST {match[1]}`" in (ROOT / "docs/reference/server.md").read_text()
     elif match := re.match(r"(?:[A-Z_]+=\S+ )?whisperbatch ([a-z-]+)", command):
         assert f'@app.command("{match[1]}"' in (ROOT / "whisperbatch/cli/app.py").read_text()
+        if match[1] == "serve":
+            settings_of(shlex.split(command[match.end() :]))
     elif match := re.match(r"docker (?:build|run) .*whisperbatch:(\w+)( \.)?$", command):
         assert (
             f"-t whisperbatch:{match[1]} ." in (ROOT / f"docker/Dockerfile.{match[1]}").read_text()
