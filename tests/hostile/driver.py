@@ -23,6 +23,11 @@ CLIENTS: Final = 12  # at the same time
 ANSWER_TIME: Final = 180.0  # seconds
 REST_TIME: Final = 90.0  # seconds until all work has ended
 MAX_GROWTH: Final = 100  # MiB, of 1,500 requests
+MORE_THREADS: Final = 30
+"""Threads that may be there after the requests. FFmpeg's decoders, each with one thread for each
+core, end when Python's garbage collector frees their containers: on two cores there were 17 to 39
+threads, and in a run of 500 requests 15 after each of two collections. One thread that is left in
+every 40 requests fails the run of 2,000 requests; smaller leaks are not found."""
 ALLOWED: Final = frozenset({503, 504})  # among the errors of a server
 FLAGS: Final = (
     *("--max-upload", "3MB", "--max-duration", "600", "--idle-timeout", "2"),
@@ -150,7 +155,7 @@ def _leaks(before: State | None, after: State) -> list[str]:
     return [
         f"{name} left: {old:.0f} before, {new:.0f} after"
         for name, old, new, limit in (
-            ("threads", before.threads, after.threads, 2),
+            ("threads", before.threads, after.threads, MORE_THREADS),
             ("files", before.files, after.files, 2),
             ("memory", before.memory, after.memory, MAX_GROWTH),
         )
