@@ -100,7 +100,7 @@ def test_what_a_pipe_brings_later_revises_the_language(
 
 @pytest.fixture(scope="module")
 def switching() -> recordings.Recording:
-    return recordings.switching(duration=130, seed=5)
+    return recordings.switching(duration=240, seed=5)
 
 
 @pytest.fixture(scope="module")

@@ -82,7 +82,6 @@ whisperbatch transcribe talk.mp3                print the text
 whisperbatch transcribe talk.mp3 --format srt   write subtitles to talk.srt
 whisperbatch transcribe talks -o texts -f all   a directory; can be resumed
 whisperbatch detect-language talk.mp3           print the spoken language
-whisperbatch models                             list the models
 whisperbatch doctor                             check this machine
 """
 
