@@ -183,6 +183,17 @@ def speed(model: str, other: Path, names: Sequence[str], beam: int, rounds: int)
         )
 
 
+def calls(model: str, name: str, beam: int, rounds: int) -> str:
+    """Return the rows per call and the time of the first segment, as medians."""
+    given = [transcribe(model, name, beam, "en") for _ in range(rounds)]
+    detected = [transcribe(model, name, beam, None) for _ in range(rounds)]
+    first = (median(figures["first"] for figures in runs) for runs in (given, detected))
+    return (
+        f"{name:20s} {given[0]['rows']:.1f} rows in each of {given[0]['calls']} calls; first "
+        "segment {:.2f} s with a given language, {:.2f} s with a detected one".format(*first)
+    )
+
+
 def real_time(asr: wb.Transcriber, sources: Sequence[Floats], options: dict[str, Any]) -> float:
     """Return the speed of `transcribe_many`, as times real time."""
     started = time.perf_counter()
@@ -267,12 +278,7 @@ def main() -> None:
             print(fill(batch_size, hours), flush=True)
     if "calls" in arguments.parts:
         for name in arguments.recordings:
-            figures = transcribe(arguments.model, name, arguments.beam, None)
-            print(
-                f"{name:20s} {figures['rows']:.1f} rows in each of {figures['calls']} calls, "
-                f"first segment {figures['first']:.1f} s",
-                flush=True,
-            )
+            print(calls(arguments.model, name, arguments.beam, arguments.rounds), flush=True)
     if "speed" in arguments.parts and arguments.other:
         names = [*arguments.recordings, "mixed"]
         other = arguments.other.resolve()
