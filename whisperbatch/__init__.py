@@ -7,6 +7,7 @@ if TYPE_CHECKING:
     from whisperbatch.api import (
         chunk_audio,
         detect_language,
+        diarize,
         stream,
         transcribe,
         transcribe_many,
@@ -37,11 +38,13 @@ if TYPE_CHECKING:
     from whisperbatch.types import (
         Audio,
         Chunk,
+        Diarization,
         LanguageDetection,
         LanguageWindow,
         Omission,
         Segment,
         Transcript,
+        Turn,
         Word,
     )
     from whisperbatch.writers import SubtitleOptions, TableOptions, write
@@ -53,6 +56,7 @@ __all__ = [
     "CTranslate2Settings",
     "Chunk",
     "ClosedError",
+    "Diarization",
     "EngineError",
     "InternalError",
     "LanguageDetection",
@@ -71,12 +75,14 @@ __all__ = [
     "TorchSettings",
     "Transcriber",
     "Transcript",
+    "Turn",
     "WhisperBatchError",
     "Word",
     "WriteError",
     "available_models",
     "chunk_audio",
     "detect_language",
+    "diarize",
     "load",
     "open_audio",
     "stream",
@@ -86,7 +92,10 @@ __all__ = [
 ]
 
 _MODULES = {
-    "api": ("chunk_audio", "detect_language", "stream", "transcribe", "transcribe_many"),
+    "api": (
+        *("chunk_audio", "detect_language", "diarize", "stream", "transcribe"),
+        "transcribe_many",
+    ),
     "audio": ("AudioReader", "open_audio"),
     "engines.settings": ("CTranslate2Settings", "OpenVinoSettings", "TorchSettings"),
     "errors": (
@@ -100,8 +109,8 @@ _MODULES = {
     "submissions": ("Submission",),
     "transcriber": ("Transcriber",),
     "types": (
-        *("Audio", "Chunk", "LanguageDetection", "LanguageWindow", "Omission", "Segment"),
-        *("Transcript", "Word"),
+        *("Audio", "Chunk", "Diarization", "LanguageDetection", "LanguageWindow", "Omission"),
+        *("Segment", "Transcript", "Turn", "Word"),
     ),
     "writers": ("SubtitleOptions", "TableOptions", "write"),
 }

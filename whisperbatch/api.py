@@ -2,7 +2,7 @@
 
 from collections.abc import Generator, Iterable, Iterator
 from contextlib import ExitStack, nullcontext
-from dataclasses import fields
+from dataclasses import fields, replace
 from os import PathLike
 from typing import Literal, TypeVar, cast, overload
 
@@ -10,12 +10,15 @@ from typing_extensions import Unpack
 
 from whisperbatch.audio.reader import AudioReader, open_audio
 from whisperbatch.boundary import boundary
+from whisperbatch.diarization import open_diarizer
+from whisperbatch.diarization.protocol import limits_of
 from whisperbatch.engines.keywords import LoadKeywords, settings_of
-from whisperbatch.errors import OptionError, WhisperBatchError
+from whisperbatch.errors import EngineError, OptionError, WhisperBatchError
 from whisperbatch.loading import DEFAULT_MODEL, LOAD_PARAMETERS, load
 from whisperbatch.options import (
     DETECTION_PARAMETERS,
     OPTION_PARAMETERS,
+    Channel,
     DetectionKeywords,
     OptionKeywords,
     Options,
@@ -30,7 +33,14 @@ from whisperbatch.pipeline import chunk_recording
 from whisperbatch.streams import SegmentStream, collect
 from whisperbatch.text.messages import one_line
 from whisperbatch.transcriber import Transcriber, check_many
-from whisperbatch.types import Chunk, LanguageDetection, Source, Transcript
+from whisperbatch.types import (
+    Chunk,
+    Diarization,
+    LanguageDetection,
+    Source,
+    Transcript,
+    to_seconds,
+)
 
 T = TypeVar("T")
 
@@ -226,6 +236,54 @@ def detect_language(
             stack.enter_context(reader)
         asr = stack.enter_context(load(model, **load_keywords))
         return asr.detect_language(reader, read_through=read_through, **options)
+
+
+def diarize(
+    source: Source | AudioReader,
+    *,
+    num_speakers: int | None = None,
+    min_speakers: int | None = None,
+    max_speakers: int | None = None,
+    track: int = 0,
+    channel: Channel = "mix",
+    sampling_rate: int | None = None,
+) -> Diarization:
+    """Find out who speaks when in a recording, without a transcript. Needs no Whisper model.
+
+    Args:
+        source: a recording, as in `transcribe`. An open reader stays open.
+        num_speakers: as in `Options`.
+        min_speakers: as in `Options`.
+        max_speakers: as in `Options`.
+        track: as in `Options`.
+        channel: as in `Options`.
+        sampling_rate: as in `Options`.
+
+    Returns:
+        The speakers and their turns; no turns if the recording has no speech.
+
+    Raises:
+        OptionError: an option is wrong, or has no effect.
+        AudioError: the recording cannot be read.
+        MissingExtraError: the weights of the diarizer are not installed.
+        ModelError: the weights of the diarizer are damaged.
+        EngineError: the diarizer failed.
+    """
+    options = Options(
+        diarize=True,
+        num_speakers=num_speakers,
+        min_speakers=min_speakers,
+        max_speakers=max_speakers,
+        track=track,
+        channel=channel,
+        sampling_rate=sampling_rate,
+    )
+    reader = open_audio(source, options)
+    with nullcontext() if reader is source else reader, boundary(reader.name):
+        *_, last = open_diarizer()(reader.blocks(), limits_of(options))
+        if not isinstance(last, Diarization):
+            raise EngineError(f"{reader.name}: the diarizer has no result")
+        return replace(last, source=reader.name, duration=to_seconds(reader.position))
 
 
 @with_parameters(*OPTION_PARAMETERS)

@@ -7,7 +7,7 @@
            -> language scores, of rows that need them           a pool; the engine is shared
            -> rows with their language                          a thread of the recording
            -> decode, audit, retry: one thread for each row     a pool; the engine is shared
-           -> segments                                          the recording's, or the caller's
+           -> segments -> speakers                              the recording's, or the caller's
 
 `runs.PipelineRun` has the segments of all recordings of a run.
 Every arrow is a generator and every buffer is bounded: memory does not grow with the recording.
@@ -27,6 +27,8 @@ from whisperbatch.boundary import as_error
 from whisperbatch.chunking.merge import chunks
 from whisperbatch.decoding.chunk_decoder import ChunkDecoder
 from whisperbatch.decoding.engine_options import options_for
+from whisperbatch.diarization import open_diarizer
+from whisperbatch.diarization.stage import Speakers
 from whisperbatch.errors import ClosedError, WhisperBatchError
 from whisperbatch.features import feature_extractor
 from whisperbatch.language.code_switching import CodeSwitching
@@ -167,6 +169,8 @@ class Pipeline:
         self.given_language = Decision(options.language, 1.0) if options.language else None
         self.limit = ReadingLimit(BATCHES_AHEAD * self.batch_size * WINDOW, FIRST_AHEAD * WINDOW)
         self.stopped = False
+        self._listening: set[Speakers] = set()  # the diarizations of open recordings
+        self._diarizer = open_diarizer() if options.diarize else None
         self._options = options
         self._scheduler = scheduler
         self._flow = Flow(weight)
@@ -187,6 +191,8 @@ class Pipeline:
         self.stopped = True
         self.limit.stop()
         self._scheduler.abandon(self._flow)
+        for speakers in list(self._listening):
+            speakers.stop()
 
     def __call__(
         self, recording: RecordingState, opener: Opener
@@ -205,14 +211,22 @@ class Pipeline:
             try:
                 self.limit.begin(recording.number)
                 reader = stack.enter_context(self._open(recording, opener))
-                decoded = stack.enter_context(closing(self._decoded(recording, reader)))
-                yield from self._segmentation(decoded)
+                speakers = self._speakers(stack)
+                decoded = stack.enter_context(closing(self._decoded(recording, reader, speakers)))
+                segments = self._segmentation(decoded)
+                yield from speakers(segments) if speakers else segments
             except ClosedError:  # the run has stopped, or the engine is closed
                 raise
             except Exception as error:  # noqa: BLE001 - ends this recording only
                 failure = as_error(error, recording.source)
         if failure:
             yield self._end(recording, failure)
+
+    def _speakers(self, stack: ExitStack) -> Speakers | None:
+        """Start the diarization of a recording, with `diarize`."""
+        if not self._diarizer:
+            return None
+        return stack.enter_context(Speakers(self._diarizer, self._options).within(self._listening))
 
     def _finish(self, recording: RecordingState) -> None:
         recording.was_read = True
@@ -230,12 +244,12 @@ class Pipeline:
         return reader
 
     def _decoded(
-        self, recording: RecordingState, reader: AudioReader
+        self, recording: RecordingState, reader: AudioReader, speakers: Speakers | None
     ) -> Generator[tuple[RecordingState, RowResult] | End, None, None]:
         """Yield the text of each row, decoded ahead of the consumer, and the end."""
         rows_ahead = ROWS_AHEAD * self.batch_size
         with (
-            closing(self._chunks(recording, reader)) as chunks,
+            closing(self._chunks(recording, reader, speakers)) as chunks,
             closing(self._rows(chunks, recording)) as rows,
             closing(self._with_languages(rows)) as items,
             closing(
@@ -247,7 +261,7 @@ class Pipeline:
             yield from results
 
     def _chunks(
-        self, recording: RecordingState, reader: AudioReader
+        self, recording: RecordingState, reader: AudioReader, speakers: Speakers | None
     ) -> Generator[Chunk | End, None, None]:
         """Read a recording, and yield its chunks and its end."""
         failure: WhisperBatchError | None = None
@@ -255,8 +269,9 @@ class Pipeline:
             try:
                 self._decide_from_windows(recording, reader)
                 opinion = self._second_opinion(recording, lambda: self.stopped or reader.closed)
+                blocks = speakers.listen(reader.blocks()) if speakers else reader.blocks()
                 for chunk in chunk_recording(
-                    reader.blocks(), self._options, self._vad, recording.number, opinion
+                    blocks, self._options, self._vad, recording.number, opinion
                 ):
                     self.limit.has_begun(recording.number)
                     yield chunk

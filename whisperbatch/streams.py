@@ -10,7 +10,7 @@ from whisperbatch.errors import ClosedError, WhisperBatchError
 from whisperbatch.recording import RecordingState
 from whisperbatch.rows import End
 from whisperbatch.runs import PipelineRun
-from whisperbatch.types import Omission, Segment, Transcript
+from whisperbatch.types import Diarization, Omission, Segment, Transcript
 
 
 class SegmentStream(Iterator[Segment]):
@@ -35,6 +35,10 @@ class SegmentStream(Iterator[Segment]):
         omissions: removed text and speech without text, so far.
         chunks: number of chunks decoded so far.
         redecoded: number of chunks retried so far, because their text failed the audit.
+        diarization: the speakers and their turns, after the last segment, with `diarize`; None
+            before.
+        final_segments: with `diarize`, all segments with their final speakers, after the last
+            segment. The segments of the stream have provisional speakers. None before.
     """
 
     def __init__(self, run: PipelineRun, source: str, on_close: Callable[[], None]) -> None:
@@ -49,6 +53,8 @@ class SegmentStream(Iterator[Segment]):
         self.duration: float | None = None
         self.checked_duration: float | None = None
         self.recovered_duration: float | None = None
+        self.diarization: Diarization | None = None
+        self.final_segments: tuple[Segment, ...] | None = None
         self._update(RecordingState.beginning(0, run.given_language))  # replaced by the run's state
 
     def __iter__(self) -> Self:
@@ -76,6 +82,7 @@ class SegmentStream(Iterator[Segment]):
         self.duration = item.duration
         self.checked_duration = item.checked_duration
         self.recovered_duration = item.recovered_duration
+        self.diarization, self.final_segments = item.diarization, item.segments
         self.close()
         if item.error:
             raise item.error
@@ -188,7 +195,7 @@ def _transcript(end: End, segments: list[Segment]) -> Transcript:
     recording = end.recording
     decision = recording.published
     return Transcript(
-        segments=tuple(segments),
+        segments=tuple(segments) if end.segments is None else end.segments,
         language=decision.language if decision else None,
         language_probability=decision.probability if decision else 0.0,
         duration=end.duration,
@@ -198,6 +205,7 @@ def _transcript(end: End, segments: list[Segment]) -> Transcript:
         redecoded=recording.redecoded,
         checked_duration=end.checked_duration,
         recovered_duration=end.recovered_duration,
+        diarization=end.diarization,
     )
 
 
@@ -206,7 +214,7 @@ def collect(stream: SegmentStream) -> Transcript:
     with stream:
         segments = tuple(stream)
         return Transcript(
-            segments=segments,
+            segments=segments if stream.final_segments is None else stream.final_segments,
             language=stream.language,
             language_probability=stream.language_probability,
             duration=stream.duration or 0.0,
@@ -216,4 +224,5 @@ def collect(stream: SegmentStream) -> Transcript:
             redecoded=stream.redecoded,
             checked_duration=stream.checked_duration or 0.0,
             recovered_duration=stream.recovered_duration or 0.0,
+            diarization=stream.diarization,
         )

@@ -22,7 +22,9 @@ from tests.model.server import RunningServer, wait_until
 CLIENTS: Final = 12  # at the same time
 ANSWER_TIME: Final = 180.0  # seconds
 REST_TIME: Final = 90.0  # seconds until all work has ended
-MAX_GROWTH: Final = 100  # MiB, of 1,500 requests
+MAX_GROWTH: Final = 200  # MiB
+"""The memory grew by 129 MiB in 1,500 requests and by 64 MiB in 3,500 requests: with the recordings
+that were open at the same time, not with the number of requests."""
 MORE_THREADS: Final = 30
 """Threads that may be there after the requests. FFmpeg's decoders, each with one thread for each
 core, end when Python's garbage collector frees their containers: on two cores there were 17 to 39

@@ -18,6 +18,8 @@ import pytest
 
 import whisperbatch as wb
 from benchmarks import clips, recordings, sounds
+from benchmarks import speech as fetched
+from whisperbatch.diarization import open_diarizer
 from whisperbatch.options import OptionKeywords
 
 BASIC: OptionKeywords = {"beam_size": 1, "language": "en"}
@@ -140,6 +142,10 @@ CASES = {
     "timestamps": Case({"timestamps": "tokens"}, BASIC | {"segments": "phrase"}),
     "segments": Case({"segments": "chunk"}),
     "word_timestamps": Case({"word_timestamps": True}),
+    "diarize": Case({"diarize": True}),
+    "num_speakers": Case({"num_speakers": 1}, BASIC | {"diarize": True}, "telephone"),
+    "min_speakers": Case({"min_speakers": 3}, BASIC | {"diarize": True}, "telephone"),
+    "max_speakers": Case({"max_speakers": 1}, BASIC | {"diarize": True}, "telephone"),
 }
 
 WITHOUT_EFFECT_ON_TEXT = {"batch_size"}  # see the last test
@@ -165,6 +171,7 @@ def sources(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
         "noisy": (long_speech + noise).clip(-32768, 32767).astype(np.int16),
         # windows of 10 s: mostly English, French, French; first window of 3 s with speech: French
         "two languages": np.concatenate([silence(3), excerpt(speech, 3.9, 9.9), french]),
+        "telephone": fetched.telephone() / "sample.wav",
         "muffled": muffled(excerpt(speech, 3.9, 9.9)),
         "spanish": recordings.prompts("es", duration=10).samples,
         "stereo": write_tracks(directory / "stereo.wav", [np.stack((speech, second))], "stereo"),
@@ -239,6 +246,7 @@ def observable(transcript: wb.Transcript) -> tuple[object, ...]:
             round(segment.start, 1),
             round(segment.end, 1),
             segment.language,
+            segment.speaker,
             None if segment.words is None else [word.word for word in segment.words],
         )
         for segment in transcript.segments
@@ -260,6 +268,11 @@ def test_option_has_an_effect(name: str, run: Run) -> None:
         with pytest.raises(wb.MissingExtraError, match="whisperbatch\\[kaldi\\]"):
             run(case, case.common | case.changed)
         return
+    if "diarize" in case.common | case.changed:
+        try:
+            open_diarizer()
+        except wb.MissingExtraError as error:
+            pytest.skip(str(error))
     assert run(case, case.common | case.changed) != run(case, case.common)
 
 

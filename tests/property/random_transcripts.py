@@ -1,11 +1,12 @@
 """Random transcripts with difficult text, and random layouts."""
 
+from dataclasses import replace
 from itertools import pairwise
 
 from hypothesis import settings
 from hypothesis import strategies as st
 
-from whisperbatch.types import Segment, Transcript, Word
+from whisperbatch.types import Diarization, Segment, Transcript, Turn, Word
 from whisperbatch.writers import SubtitleOptions
 
 fewer_examples = settings(max_examples=120, deadline=None, derandomize=True)
@@ -83,6 +84,20 @@ def transcripts(draw: st.DrawFn, *, with_words: bool = False) -> Transcript:
     if draw(st.booleans()):
         drawn.sort(key=lambda segment: segment.start)
     return Transcript(tuple(drawn), "en", 1.0, 60.0, "talk.mp3")
+
+
+@st.composite
+def diarized_transcripts(draw: st.DrawFn, *, with_words: bool = False) -> Transcript:
+    transcript = draw(transcripts(with_words=with_words))
+    names = draw(st.lists(difficult_parts.map("".join), min_size=1, max_size=3))
+    speakers = st.one_of(st.none(), st.sampled_from(names))
+    spoken = [
+        replace(segment, speaker=draw(speakers), speaker_confidence=0.5, other_speakers=("B",))
+        for segment in transcript.segments
+    ]
+    turns = draw(st.lists(st.builds(Turn, seconds, seconds, st.sampled_from(names), st.just(0.5))))
+    diarization = Diarization(tuple(turns), draw(texts))
+    return replace(transcript, segments=tuple(spoken), diarization=diarization)
 
 
 layouts = st.builds(

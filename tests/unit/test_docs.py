@@ -43,7 +43,7 @@ def test_every_format_is_in_the_table() -> None:
     assert tuple(re.findall(r"^\| `(\w+)` \|", section, re.MULTILINE)) == FORMATS
 
 
-@pytest.mark.parametrize("type_", [wb.Segment, wb.Transcript])
+@pytest.mark.parametrize("type_", [wb.Segment, wb.Transcript, wb.Word, wb.Diarization])
 def test_every_attribute_of_a_result_is_in_its_table(type_: type) -> None:
     page = (ROOT / "docs/reference/results.md").read_text()
     section = page.split(f"## {type_.__name__}\n")[1].split("\n## ")[0]

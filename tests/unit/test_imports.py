@@ -29,6 +29,9 @@ ALLOWED: Final = {
     "vad": {"errors", "options", "protocols", "types"},
     "features": {"errors", "options", "protocols", "types"},
     "chunking": {"options", "types"},
+    "diarization": {
+        *("errors", "models", "options", "prefetch", "recording", "rows", "text", "types"),
+    },
     "engines": {"errors", "machine", "models", "options", "protocols", "text"},
     "language": {
         *("audio", "chunking", "options", "protocols"),
@@ -44,7 +47,7 @@ ALLOWED: Final = {
         *("recording", "rows", "text", "types"),
     },
     "pipeline": {
-        *("audio", "boundary", "chunking", "decoding", "errors", "features"),
+        *("audio", "boundary", "chunking", "decoding", "diarization", "errors", "features"),
         *("language", "machine", "options", "prefetch", "protocols", "recording", "rows"),
         *("scheduling", "second_opinion", "segmentation", "types", "vad"),
     },
@@ -66,7 +69,7 @@ ALLOWED: Final = {
     "submissions": {*("boundary", "errors", "prefetch", "runs", "streams", "types")},
     "loading": {"engines", "options", "transcriber"},
     "api": {
-        *("audio", "boundary", "engines", "errors", "loading", "options"),
+        *("audio", "boundary", "diarization", "engines", "errors", "loading", "options"),
         *("pipeline", "streams", "text", "transcriber", "types"),
     },
     "writers": {"errors", "options", "text", "types"},

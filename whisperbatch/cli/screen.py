@@ -3,7 +3,7 @@
 import json
 import sys
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Final, Protocol
 
@@ -27,7 +27,7 @@ from whisperbatch.errors import WhisperBatchError
 from whisperbatch.jobs import Event, Failed, Finished, SegmentReady, WorkItem
 from whisperbatch.text import escape_controls, escape_controls_in_json
 from whisperbatch.types import Segment
-from whisperbatch.writers import one_line
+from whisperbatch.writers import one_line, segment_values, speaker_values
 
 MAX_PROBED: Final = 200
 """Recordings whose duration is read at the start; the duration of more is estimated."""
@@ -106,11 +106,11 @@ class JsonLines(_WithoutTerminal):
         """See `Screen`."""
         record: dict[str, object] = {"source": event.item.source}
         if isinstance(event, SegmentReady):
-            record |= {"type": "segment", **asdict(event.segment)}
+            record |= {"type": "segment", **segment_values(event.segment)}
         elif isinstance(event, Finished):
-            transcript = asdict(event.transcript)
-            del transcript["segments"], transcript["source"]
-            record |= {"type": "transcript", **transcript}
+            transcript = asdict(replace(event.transcript, segments=(), diarization=None))
+            del transcript["segments"], transcript["source"], transcript["diarization"]
+            record |= {"type": "transcript", **transcript, **speaker_values(event.transcript)}
         else:
             record |= {"type": "error", "error": str(event.error)}
             if self._errors:

@@ -40,6 +40,7 @@ from whisperbatch.types import Transcript
 from whisperbatch.vad import vad_fingerprint
 from whisperbatch.writers import (
     FORMATS,
+    SPEAKER_FORMATS,
     SUBTITLE_FORMATS,
     TABLE_FORMATS,
     FileOptions,
@@ -325,11 +326,14 @@ def _formats(arguments: TranscribeArguments) -> tuple[str, ...]:
     names = (
         [name.strip().lower() for name in arguments.formats.split(",")] if arguments.formats else []
     )
+    diarize = bool(arguments.options.get("diarize"))
     if names == ["all"]:
-        return FORMATS
+        return tuple(name for name in FORMATS if diarize or name not in SPEAKER_FORMATS)
     for name in names:
         if name not in FORMATS:
             raise OptionError(f"--format {name or '(empty)'} is none of {', '.join(FORMATS)}, all")
+        if name in SPEAKER_FORMATS and not diarize:
+            raise OptionError(f"--format {name} needs speakers; add --diarize")
     if not names and arguments.output_dir and not arguments.plot:
         return ("txt",)
     return tuple(dict.fromkeys(names))

@@ -13,13 +13,18 @@ def answer_of(transcript: wb.Transcript) -> dict[str, Any]:
 
     Returns:
         `text`, `chunks` and `speakers`. A chunk is a segment: its text, its start and end in
-        seconds, and its words if the request asks for word timestamps. `speakers` is empty: this is
-        what the published handler answers without diarization.
+        seconds, and its words if the request asks for word timestamps. `speakers` has the chunks
+        with their speaker, as in the published handler; without diarization, it is empty.
     """
+    chunks = [_chunk(segment) for segment in transcript.segments]
     return {
         "text": transcript.text,
-        "chunks": [_chunk(segment) for segment in transcript.segments],
-        "speakers": [],
+        "chunks": chunks,
+        "speakers": [
+            {"speaker": segment.speaker, **chunk}
+            for segment, chunk in zip(transcript.segments, chunks, strict=True)
+            if segment.speaker is not None
+        ],
     }
 
 

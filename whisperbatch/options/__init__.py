@@ -13,7 +13,8 @@ stage can declare its group as the type of a parameter and accept an `Options` v
             ├─ FeatureOptions   features/              the input of the encoder
             ├─ LanguageOptions  language/              how the language is decided
             ├─ SearchOptions    engines/               how the tokens of a row are searched
-            └─ DecodeOptions    decoding/              how text is chosen, checked and timed
+            ├─ DecodeOptions    decoding/              how text is chosen, checked and timed
+            └─ SpeakerOptions   diarization/           who speaks
 
 The groups are dataclasses without slots: Python cannot inherit from several classes with slots.
 """
@@ -52,6 +53,7 @@ from whisperbatch.options.signatures import (
     documented_fields,
     with_parameters,
 )
+from whisperbatch.options.speakers import MAX_SPEAKERS, SpeakerOptions
 from whisperbatch.options.texts import (
     PARSERS,
     TRUTH_VALUES,
@@ -69,6 +71,7 @@ __all__ = [
     "LANGUAGE_DETECTION_OPTIONS",
     "MAX_NEW_TOKENS",
     "MAX_SAMPLING_RATE",
+    "MAX_SPEAKERS",
     "MAX_TEMPERATURE",
     "MIN_SAMPLING_RATE",
     "OPTION_PARAMETERS",
@@ -87,6 +90,7 @@ __all__ = [
     "OptionKeywords",
     "Options",
     "SearchOptions",
+    "SpeakerOptions",
     "Task",
     "Timestamps",
     "VadOptions",

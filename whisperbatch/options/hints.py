@@ -12,7 +12,6 @@ MIN_SIMILARITY: Final = 0.75  # difflib's ratio: below it, other words only shar
 MAX_NAME: Final = 60  # characters that are compared with the names of options
 LOAD: Final = "a keyword of load"
 SECONDS: Final = "in seconds"
-NO_SPEAKERS: Final = ("", "speaker labels are not supported yet")
 
 OTHER_NAMES: Final[Mapping[str, tuple[str, str]]] = MappingProxyType(
     {
@@ -48,11 +47,7 @@ OTHER_NAMES: Final[Mapping[str, tuple[str, str]]] = MappingProxyType(
         "dtype": ("compute_type", LOAD),
         # WhisperX, whisper.cpp, stable-ts and OpenAI's API
         "chunk_size": ("chunk_length", SECONDS),
-        "diarize": NO_SPEAKERS,
-        "num_speakers": NO_SPEAKERS,
-        "min_speakers": NO_SPEAKERS,
-        "max_speakers": NO_SPEAKERS,
-        "speaker_labels": NO_SPEAKERS,
+        "speaker_labels": ("diarize", ""),
         "prompt": ("initial_prompt", ""),
         "translate": ("task", 'the value "translate"'),
         "word_level_timestamps": ("word_timestamps", ""),

@@ -65,3 +65,7 @@ class OptionKeywords(DetectionKeywords, total=False):
     timestamps: Timestamps
     segments: Segments
     word_timestamps: bool
+    diarize: bool
+    num_speakers: int | None
+    min_speakers: int | None
+    max_speakers: int | None

@@ -16,6 +16,7 @@ from whisperbatch.options.groups import (
     VadOptions,
 )
 from whisperbatch.options.search import SearchOptions
+from whisperbatch.options.speakers import SpeakerOptions
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,6 +28,7 @@ class Options(
     LanguageOptions,
     SearchOptions,
     DecodeOptions,
+    SpeakerOptions,
 ):
     """All options of a transcription as the fields of one value: `Options(language="en")`.
 
@@ -181,6 +183,16 @@ class Options(
             of 0.4 s and at the end of every chunk; with `timestamps="tokens"`, the timestamp tokens
             delimit the phrases. "chunk" gives one segment for each chunk.
         word_timestamps: give each segment its `words`, with their times and probabilities.
+
+        Who speaks:
+
+        diarize: find the speakers: each segment and word has a `speaker`, and the transcript has a
+            `diarization`. Needs the extra `diarization`.
+        num_speakers: number of speakers, from 1 to 100, if it is known. With 1, the voices are not
+            compared. Refused without `diarize`, and with `min_speakers` or `max_speakers`.
+        min_speakers: smallest number of speakers, from 1 to 100. A recording with less speech has
+            fewer. Refused without `diarize`.
+        max_speakers: largest number of speakers, from 1 to 100. Refused without `diarize`.
 
     Raises:
         OptionError: a value has the wrong type or is out of range, or an option has no effect

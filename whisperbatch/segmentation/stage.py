@@ -43,6 +43,7 @@ class Segmentation:
 
     def __init__(self, options: Options) -> None:
         self._options = options
+        self._with_words = options.word_timestamps or options.diarize  # each word has a speaker
         self._margin = to_samples(options.speech_pad)  # after speech that a pause follows
         self._clip_starts = [to_samples(start) for start, _ in options.clip_timestamps]
 
@@ -139,7 +140,7 @@ class Segmentation:
             no_speech_prob=scores.no_speech_prob,
             compression_ratio=scores.compression_ratio,
             temperature=scores.temperature,
-            words=_to_words(text.words) if self._options.word_timestamps else None,
+            words=_to_words(text.words) if self._with_words else None,
         )
 
 

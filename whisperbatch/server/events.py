@@ -92,7 +92,12 @@ def _segment_events(segment: wb.Segment, delta: str, request: TranscriptionReque
     if request.response_format == "verbose_json":
         times = {"start": segment.start, "end": segment.end, "text": segment.text}
         events.append(
-            {"type": "transcript.text.segment", "id": f"seg_{segment.id}", **times, "speaker": ""}
+            {
+                "type": "transcript.text.segment",
+                "id": f"seg_{segment.id}",
+                **times,
+                "speaker": segment.speaker or "",
+            }
         )
     return [_event(event) for event in events]
 

@@ -1,6 +1,7 @@
 """Transcripts as files: text, subtitles, tables and JSON.
 
 transcript -> tables, verbose_json                      txt, tsv, csv, json
+           -> speakers                                  rttm, and the speakers in other formats
            -> cues -> subtitles, ttml                   srt, vtt, lrc, ttml
                 |- character_times   when each character is spoken
                 |- breaks            where a line may end, and the cost of a line break
@@ -19,7 +20,7 @@ from typing import Final
 from whisperbatch.errors import OptionError
 from whisperbatch.options import checks, plain
 from whisperbatch.text import shown
-from whisperbatch.types import Transcript
+from whisperbatch.types import Diarization, Transcript
 from whisperbatch.writers import subtitles, tables
 from whisperbatch.writers.contents import check_contents
 from whisperbatch.writers.files import make_folder, write_atomically, write_text_atomically
@@ -32,6 +33,7 @@ from whisperbatch.writers.options import (
     TableOptions,
     check_file_options,
 )
+from whisperbatch.writers.speakers import rttm, segment_values, speaker_values
 from whisperbatch.writers.text_cleaning import one_line
 from whisperbatch.writers.ttml import ttml
 from whisperbatch.writers.verbose_json import verbose_json
@@ -39,6 +41,7 @@ from whisperbatch.writers.verbose_json import verbose_json
 __all__ = [
     "FORMATS",
     "FORMAT_OPTIONS",
+    "SPEAKER_FORMATS",
     "SUBTITLE_FORMATS",
     "TABLE_FORMATS",
     "FileOptions",
@@ -48,12 +51,17 @@ __all__ = [
     "make_folder",
     "one_line",
     "render",
+    "segment_values",
+    "speaker_values",
     "write",
     "write_atomically",
 ]
 
-FORMATS: Final = ("txt", "srt", "vtt", "tsv", "json", "csv", "lrc", "ttml")
+FORMATS: Final = ("txt", "srt", "vtt", "tsv", "json", "csv", "lrc", "ttml", "rttm")
 """Names of the formats; each is also the suffix of its files."""
+
+SPEAKER_FORMATS: Final = ("rttm",)
+"""The formats that hold the turns of speakers, and no text. They need `diarize=True`."""
 
 _RENDER: Final[Mapping[str, Callable[[Transcript], str]]] = MappingProxyType(
     {"txt": tables.txt, "json": verbose_json}
@@ -69,14 +77,15 @@ _RENDER_SUBTITLES: Final[Mapping[str, Callable[[Transcript, SubtitleOptions], st
 
 
 def render(
-    transcript: Transcript,
+    transcript: Transcript | Diarization,
     format: str,  # noqa: A002 - the usual name of this parameter
     options: FileOptions | None = None,
 ) -> str:
     """Return a transcript as the text of a file.
 
     Args:
-        transcript: any transcript; silence gives a file without cues or rows.
+        transcript: any transcript; silence gives a file without cues or rows. A Diarization has
+            no text, so it needs the format rttm.
         format: a name from `FORMATS`.
         options: `SubtitleOptions` for subtitles, `TableOptions` for csv and tsv; None for the
             defaults.
@@ -85,16 +94,20 @@ def render(
         The text; every line ends with a line feed.
 
     Raises:
-        OptionError: the format is unknown, or an option has no effect on the format or needs
-            words that the transcript does not have.
+        OptionError: the format is unknown, or an option has no effect on the format, or the
+            format or an option needs speakers or words that the transcript does not have.
         WriteError: a field of the transcript has the wrong type, or a time is not finite.
     """
-    if not isinstance(transcript, Transcript):
+    if not isinstance(transcript, Transcript | Diarization):
         raise OptionError(f"transcript must be a Transcript, not {type(transcript).__name__}")
     _check_format(format, f"format={shown(format)}")
     if options is not None:
         check_file_options(options, (format,))
     check_contents(transcript)
+    if format in SPEAKER_FORMATS:
+        return rttm(transcript)
+    if isinstance(transcript, Diarization):
+        raise OptionError(f"a Diarization has no text for format={shown(format)}; write it as rttm")
     if format in _RENDER:
         return _RENDER[format](transcript)
     if format in _RENDER_TABLE:
@@ -106,7 +119,7 @@ def render(
 
 
 def write(
-    transcript: Transcript,
+    transcript: Transcript | Diarization,
     path: str | os.PathLike[str],
     format: str | None = None,  # noqa: A002 - the usual name of this parameter
     options: FileOptions | None = None,
@@ -118,7 +131,7 @@ def write(
     by the length of their text, and a cue may come a second too early or too late.
 
     Args:
-        transcript: any transcript.
+        transcript: any transcript, or a Diarization with the format rttm.
         path: of the file; an existing file is replaced.
         format: a name from `FORMATS`; None takes the suffix of the path.
         options: `SubtitleOptions` for subtitles, `TableOptions` for csv and tsv; None for the
@@ -128,8 +141,8 @@ def write(
         The path.
 
     Raises:
-        OptionError: the format is unknown, or an option has no effect on the format or needs
-            words that the transcript does not have.
+        OptionError: the format is unknown, or an option has no effect on the format, or the
+            format or an option needs speakers or words that the transcript does not have.
         WriteError: the file cannot be written, a field of the transcript has the wrong type, or a
             time is not finite.
     """

@@ -1,13 +1,13 @@
 """The check that every writer can write a transcript, which a user's program may have built."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import fields, is_dataclass
 from types import NoneType
 from typing import Any, Final, Literal, NoReturn, TypeAlias, get_args, get_origin, get_type_hints
 
 from whisperbatch.errors import WriteError
 from whisperbatch.options.checks import MAX_DURATION
-from whisperbatch.types import Transcript
+from whisperbatch.types import Diarization, Transcript
 
 TIMES: Final = ("start", "end", "duration")
 """Names of the fields in seconds."""
@@ -18,7 +18,7 @@ Check: TypeAlias = Callable[[object, str], None]
 """`check(value, name)` raises a WriteError with this name if the value is wrong."""
 
 
-def check_contents(transcript: Transcript) -> None:
+def check_contents(result: Transcript | Diarization) -> None:
     """Check that every field has its declared type, and that all times are finite.
 
     A negative time, an end before its start, and words in another order are allowed, because every
@@ -28,14 +28,22 @@ def check_contents(transcript: Transcript) -> None:
         WriteError: a field has another type, or is out of range; the message names the field, as in
             "segments[3].words[0].start".
     """
-    for name, check in _TRANSCRIPT_CHECKS:
-        check(getattr(transcript, name, None), name)
+    checks = _TRANSCRIPT_CHECKS if isinstance(result, Transcript) else _DIARIZATION_CHECKS
+    for name, check in checks:
+        check(getattr(result, name, None), name)
 
 
 def _checks(cls: type[Any]) -> tuple[tuple[str, Check], ...]:
-    """Return the name of each field of a dataclass, and the check of its value."""
+    """Return the name of each field of a dataclass, and the check of its value.
+
+    Mappings have no check, because no format writes the embeddings of speakers.
+    """
     types = get_type_hints(cls)
-    return tuple((field.name, _check_of(field.name, types[field.name])) for field in fields(cls))
+    return tuple(
+        (field.name, _check_of(field.name, types[field.name]))
+        for field in fields(cls)
+        if get_origin(types[field.name]) is not Mapping
+    )
 
 
 def _check_of(name: str, annotation: Any) -> Check:  # noqa: ANN401 - any annotation
@@ -51,7 +59,8 @@ def _check_of(name: str, annotation: Any) -> Check:  # noqa: ANN401 - any annota
         return _instance(annotation)
     if name in TIMES:
         return _check_time
-    return {float: _check_number, int: _check_integer, str: _check_text}[annotation]
+    plain = {float: _check_number, int: _check_integer, str: _check_text, bool: _check_boolean}
+    return plain[annotation]
 
 
 def _each(check: Check) -> Check:
@@ -94,6 +103,11 @@ def _check_text(value: object, name: str) -> None:
         _refuse(value, name, "str")
 
 
+def _check_boolean(value: object, name: str) -> None:
+    if not isinstance(value, bool):
+        _refuse(value, name, "bool")
+
+
 def _check_integer(value: object, name: str) -> None:
     if isinstance(value, bool) or not isinstance(value, int):
         _refuse(value, name, "whole number")
@@ -121,3 +135,4 @@ def _refuse(value: object, name: str, expected: str) -> NoReturn:
 
 
 _TRANSCRIPT_CHECKS: Final = _checks(Transcript)
+_DIARIZATION_CHECKS: Final = _checks(Diarization)

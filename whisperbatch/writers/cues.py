@@ -8,7 +8,7 @@ or before the start of the previous cue is moved to one step after it. A cue tha
 the start of the next cue is cut there.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
 
@@ -18,7 +18,8 @@ from whisperbatch.writers.breaks import measure
 from whisperbatch.writers.character_times import CharacterTimes, character_times
 from whisperbatch.writers.layout import CueText, lay_out
 from whisperbatch.writers.options import SubtitleOptions
-from whisperbatch.writers.text_cleaning import is_visible, one_line
+from whisperbatch.writers.speakers import speaker_name
+from whisperbatch.writers.text_cleaning import columns, is_visible, one_line
 from whisperbatch.writers.timestamps import milliseconds
 
 
@@ -54,12 +55,14 @@ class Cue:
         end: in milliseconds; after `start`, and not after the start of the next cue.
         lines: at least one.
         language: Whisper's code.
+        speaker: name of the segment's speaker on one line; empty without a speaker.
     """
 
     start: int
     end: int
     lines: tuple[Line, ...]
     language: str
+    speaker: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +74,7 @@ class _UnroundedCue:
         end: in seconds.
         lines: at least one.
         language: Whisper's code.
+        speaker: as in `Cue`.
         text_number: equal for all cues that show the same text with different underlined words.
     """
 
@@ -78,6 +82,7 @@ class _UnroundedCue:
     end: float
     lines: tuple[Line, ...]
     language: str
+    speaker: str
     text_number: int
 
 
@@ -87,14 +92,17 @@ def cues(
     *,
     line_count: int | None,
     step: int = 1,
+    shown_name: Callable[[str], str] | None = None,
 ) -> list[Cue]:
-    """Return the cues of a transcript, in order.
+    """Return the cues of a transcript, in order. A cue has the text of one segment.
 
     Args:
         transcript: any transcript; a segment without visible text has no cues.
         options: the limits of lines, and whether words are highlighted.
         line_count: maximum lines of a cue; None sets no limit.
         step: times are rounded to multiples of this many milliseconds.
+        shown_name: returns the text that shows a speaker at the start of each cue, and takes room
+            in its first line; None if names take no room.
     """
     unrounded: list[_UnroundedCue] = []
     number = 0
@@ -103,7 +111,9 @@ def cues(
         if not is_visible(text):
             continue
         times = character_times(segment, text)
-        for cue_text in _cue_texts(segment, text, times, options, line_count):
+        name = speaker_name(segment)
+        indent = sum(map(columns, shown_name(name))) if shown_name and name else 0
+        for cue_text in _cue_texts(segment, text, times, options, line_count, indent=indent):
             highlight = times.by_word and options.highlight_words
             timed_lines = (
                 _highlighted(cue_text, text, times)
@@ -111,7 +121,7 @@ def cues(
                 else [_not_highlighted(cue_text, text, times)]
             )
             unrounded += (
-                _UnroundedCue(start, end, lines, segment.language, number)
+                _UnroundedCue(start, end, lines, segment.language, name, number)
                 for start, end, lines in timed_lines
             )
             number += 1
@@ -124,11 +134,13 @@ def _cue_texts(
     times: CharacterTimes,
     options: SubtitleOptions,
     line_count: int | None,
+    *,
+    indent: int,
 ) -> list[CueText]:
-    """Return the text of each cue of a segment."""
+    """Return the text of each cue of a segment; `indent` columns of each cue are taken."""
     word_starts = {span.first for span in times.spans} if times.by_word else set()
     measured = measure(text, word_starts, unspaced=segment.language in UNSPACED)
-    return lay_out(measured, options, line_count, times.pause)
+    return lay_out(measured, options, line_count, times.pause, indent)
 
 
 def _not_highlighted(
@@ -184,11 +196,11 @@ def _with_gaps_filled(
     In a pause between two highlighted words of the same text, the text is shown without underline.
     """
     for number, (cue, (start, end)) in enumerate(zip(cues, times, strict=True)):
-        yield Cue(start, end, cue.lines, cue.language)
+        yield Cue(start, end, cue.lines, cue.language, cue.speaker)
         following = cues[number + 1 : number + 2]
         if not following or following[0].text_number != cue.text_number:
             continue
         next_start = times[number + 1][0]
         if end < next_start:
             lines = tuple(Line(line.text) for line in cue.lines)
-            yield Cue(end, next_start, lines, cue.language)
+            yield Cue(end, next_start, lines, cue.language, cue.speaker)

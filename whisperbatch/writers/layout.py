@@ -47,6 +47,7 @@ def lay_out(
     options: SubtitleOptions,
     line_count: int | None,
     pause: Callable[[int, int], float],
+    indent: int = 0,
 ) -> list[CueText]:
     """Divide a text into cues and their lines.
 
@@ -56,39 +57,69 @@ def lay_out(
         line_count: maximum lines of a cue; None sets no limit.
         pause: `pause(stop, first)` returns the seconds of silence between the end of the character
             before `stop` and the start of the character `first`.
+        indent: columns at the start of each cue that the text cannot use.
     """
     units = text.units
     line_ends = _line_ends(text, options)
+    first_line_ends = _line_ends(text, options, indent) if indent else line_ends
     width = options.max_line_width or USUAL_WIDTH
 
-    def line_cost(first: int, stop: int) -> float:
-        return (text.width(first, stop) / width) ** 2 + units[stop - 1].break_cost
-
     def cue_end(first: int) -> int:
-        for _ in range(line_count or len(units)):
-            if first == len(units):
+        end = first_line_ends[first]
+        for _ in range(1, line_count or len(units)):
+            if end == len(units):
                 break
-            first = line_ends[first]
-        return first
+            end = line_ends[end]
+        return end
 
     def cue_cost(first: int, stop: int) -> float:
-        share = text.width(first, stop) / width / (line_count or 1)
+        share = (indent + text.width(first, stop)) / width / (line_count or 1)
         silence = pause(units[stop - 1].stop, units[stop].first) if stop < len(units) else 0.0
         return share**2 + units[stop - 1].break_cost - PAUSE_DISCOUNT * min(silence, 1.0)
 
     cue_texts = []
     for first, stop in _divide(0, len(units), cue_end, cue_cost):
-        lines = _divide(first, stop, line_ends.__getitem__, line_cost)
-        cue_texts.append(CueText(tuple((units[a].first, units[b - 1].stop) for a, b in lines)))
+        first_line = first_line_ends[first], indent
+        cue_texts.append(CueText(_lines(text, (first, stop), line_ends, first_line, width)))
     return cue_texts
 
 
-def _line_ends(text: MeasuredText, options: SubtitleOptions) -> list[int]:
+def _lines(
+    text: MeasuredText,
+    cue: tuple[int, int],
+    line_ends: Sequence[int],
+    first_line: tuple[int, int],
+    width: int,
+) -> tuple[tuple[int, int], ...]:
+    """Return the lines of a cue, as ranges of characters.
+
+    Args:
+        text: of the segment.
+        cue: number of the first unit of the cue, and the number after the last.
+        line_ends: for each unit the furthest end of a line that begins with this unit.
+        first_line: the furthest end of the first line, and its columns that the text cannot use.
+        width: of a full line, in columns.
+    """
+    units = text.units
+    first_end, indent = first_line
+
+    def end(first: int) -> int:
+        return first_end if first == cue[0] else line_ends[first]
+
+    def cost(first: int, stop: int) -> float:
+        columns = text.width(first, stop) + (indent if first == cue[0] else 0)
+        return (columns / width) ** 2 + units[stop - 1].break_cost
+
+    lines = _divide(*cue, end, cost)
+    return tuple((units[first].first, units[stop - 1].stop) for first, stop in lines)
+
+
+def _line_ends(text: MeasuredText, options: SubtitleOptions, indent: int = 0) -> list[int]:
     """Return for each unit the furthest end of a line that begins with this unit.
 
-    The end is the number of the unit after the line.
+    The end is the number of the unit after the line. `indent` columns of the line are taken.
     """
-    width = options.max_line_width or math.inf
+    width = (options.max_line_width or math.inf) - indent
     words = options.max_words_per_line or math.inf
     units = text.units
     ends: list[int] = []

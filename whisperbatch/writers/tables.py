@@ -5,8 +5,9 @@ import io
 import unicodedata
 from typing import Final
 
-from whisperbatch.types import Transcript
+from whisperbatch.types import Segment, Transcript
 from whisperbatch.writers.options import TableOptions
+from whisperbatch.writers.speakers import has_speakers, speaker_name
 from whisperbatch.writers.text_cleaning import is_visible, one_line
 from whisperbatch.writers.timestamps import decimal, milliseconds
 
@@ -18,30 +19,59 @@ APOSTROPHE: Final = "'"  # before a cell, this character makes the cell text in 
 
 
 def txt(transcript: Transcript) -> str:
-    """Return one line for each segment with visible text."""
-    lines = (one_line(segment.text) for segment in transcript.segments)
-    return "".join(f"{line}\n" for line in lines if is_visible(line))
+    """Return one line for each segment with visible text.
+
+    With speakers, a line with the name stands before the text of each speaker, and an empty line
+    between two speakers.
+    """
+    lines: list[str] = []
+    speaker = ""
+    for segment in transcript.segments:
+        line = one_line(segment.text)
+        if not is_visible(line):
+            continue
+        if (name := speaker_name(segment)) != speaker:
+            lines += [*([""] if lines else []), *([f"{name}:"] if name else [])]
+            speaker = name
+        lines.append(line)
+    return "".join(f"{line}\n" for line in lines)
 
 
 def tsv(transcript: Transcript, options: TableOptions) -> str:
-    """Return the columns of openai-whisper: start and end in milliseconds, and text."""
-    rows = [("start", "end", "text")]
+    """Return the columns of openai-whisper: start and end in milliseconds, and text.
+
+    With speakers, the last column is `speaker`.
+    """
+    speakers = has_speakers(transcript)
+    rows: list[tuple[str, ...]] = [("start", "end", "text", *(("speaker",) if speakers else ()))]
     for segment in transcript.segments:
         start, end = milliseconds(segment.start), milliseconds(segment.end)
-        rows.append((str(start), str(end), _cell(segment.text, options)))
+        text = _cell(segment.text, options)
+        rows.append((str(start), str(end), text, *_speaker_cells(segment, options, speakers)))
     return "".join("\t".join(row) + "\n" for row in rows)
 
 
 def csv_table(transcript: Transcript, options: TableOptions) -> str:
-    """Return id, start, end, language and text; times in seconds with three decimals."""
+    """Return id, start, end, language and text; times in seconds with three decimals.
+
+    With speakers, the last column is `speaker`.
+    """
+    speakers = has_speakers(transcript)
     file = io.StringIO()
     table = csv.writer(file, lineterminator="\n")
-    table.writerow(("id", "start", "end", "language", "text"))
+    header = ("id", "start", "end", "language", "text")
+    table.writerow((*header, *(("speaker",) if speakers else ())))
     for segment in transcript.segments:
         start, end = milliseconds(segment.start), milliseconds(segment.end)
         language, text = _cell(segment.language, options), _cell(segment.text, options)
-        table.writerow((segment.id, decimal(start), decimal(end), language, text))
+        row = (segment.id, decimal(start), decimal(end), language, text)
+        table.writerow((*row, *_speaker_cells(segment, options, speakers)))
     return file.getvalue()
+
+
+def _speaker_cells(segment: Segment, options: TableOptions, speakers: bool) -> tuple[str, ...]:
+    """Return the cell of the speaker; none if the table has no such column."""
+    return (_cell(segment.speaker or "", options),) if speakers else ()
 
 
 def _cell(text: str, options: TableOptions) -> str:

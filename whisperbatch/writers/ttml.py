@@ -1,6 +1,7 @@
 """Timed Text Markup Language (.ttml), as defined in https://www.w3.org/TR/ttml1/."""
 
 from collections import Counter
+from collections.abc import Mapping
 from typing import Final
 from xml.etree import ElementTree as ET
 
@@ -21,6 +22,7 @@ _REGION: Final = {  # centred at the bottom of the picture
     "tts:displayAlign": "after",
     "tts:textAlign": "center",
 }
+_METADATA: Final = "http://www.w3.org/ns/ttml#metadata"
 _UNDERLINE: Final = {"tts:textDecoration": "underline"}
 
 
@@ -28,26 +30,41 @@ def ttml(transcript: Transcript, options: SubtitleOptions) -> str:
     """Return a document with one paragraph for each cue.
 
     The document has the language of most cues. A cue in another language states its language.
+    The head has an agent for each speaker, and a cue names the agent that speaks.
     """
     all_cues = cues(transcript, options, line_count=options.max_line_count)
     most_common = Counter(cue.language for cue in all_cues).most_common(1)
     language = most_common[0][0] if most_common else ""
-    root = ET.Element("tt", {**_ROOT, "xml:lang": _language_tag(language)})
-    layout = ET.SubElement(ET.SubElement(root, "head"), "layout")
-    ET.SubElement(layout, "region", _REGION)
+    names = dict.fromkeys(cue.speaker for cue in all_cues if cue.speaker)
+    agents = {name: f"speaker{number}" for number, name in enumerate(names, start=1)}
+    namespaces = {**_ROOT, "xmlns:ttm": _METADATA} if agents else _ROOT
+    root = ET.Element("tt", {**namespaces, "xml:lang": _language_tag(language)})
+    head = ET.SubElement(root, "head")
+    _add_agents(head, agents)
+    ET.SubElement(ET.SubElement(head, "layout"), "region", _REGION)
     division = ET.SubElement(ET.SubElement(root, "body", region="bottom"), "div")
     division.text = "\n"
     for cue in all_cues:
         stated = {} if cue.language == language else {"xml:lang": _language_tag(cue.language)}
-        _add_paragraph(division, cue, stated)
+        speaker = {"ttm:agent": agents[cue.speaker]} if cue.speaker else {}
+        _add_paragraph(division, cue, stated | speaker)
     document = ET.tostring(root, encoding="unicode")
     return f'<?xml version="1.0" encoding="UTF-8"?>\n{document}\n'
 
 
-def _add_paragraph(division: ET.Element, cue: Cue, language: dict[str, str]) -> None:
+def _add_agents(head: ET.Element, agents: Mapping[str, str]) -> None:
+    """Add the name of each speaker, given with its identifier."""
+    if agents:
+        metadata = ET.SubElement(head, "metadata")
+        for name, identifier in agents.items():
+            agent = ET.SubElement(metadata, "ttm:agent", {"xml:id": identifier, "type": "person"})
+            ET.SubElement(agent, "ttm:name", type="alias").text = name
+
+
+def _add_paragraph(division: ET.Element, cue: Cue, attributes: dict[str, str]) -> None:
     """Add the paragraph of a cue, on a separate line of the file."""
     times = {"begin": clock(cue.start), "end": clock(cue.end)}
-    paragraph = ET.SubElement(division, "p", {**times, **language})
+    paragraph = ET.SubElement(division, "p", {**times, **attributes})
     paragraph.tail = "\n"
     for number, line in enumerate(cue.lines):
         before, underlined, after = line.parts

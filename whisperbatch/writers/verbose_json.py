@@ -9,6 +9,12 @@ from typing import Any, Final
 from whisperbatch.text.control_characters import escape_controls_in_json
 from whisperbatch.text.languages import LANGUAGES
 from whisperbatch.types import HOP, Segment, Transcript, Word, to_samples
+from whisperbatch.writers.speakers import (
+    SPEAKER_FIELDS,
+    has_speakers,
+    speaker_values,
+    word_values,
+)
 
 _SURROGATES: Final = re.compile("[\ud800-\udfff]")  # JSON can escape them; UTF-8 cannot hold them
 
@@ -18,13 +24,14 @@ def verbose_json(transcript: Transcript) -> str:
 
     Every text keeps its characters; control characters are escaped.
     """
+    speakers = has_speakers(transcript)
     words = [word for segment in transcript.segments for word in segment.words or ()]
     value: dict[str, Any] = {
         "task": _task(transcript),
         "language": LANGUAGES.get(transcript.language or "", transcript.language),
         "duration": transcript.duration,
         "text": transcript.text,
-        "segments": [_segment(segment) for segment in transcript.segments],
+        "segments": [_segment(segment, speakers=speakers) for segment in transcript.segments],
     }
     if any(segment.words is not None for segment in transcript.segments):
         value["words"] = [_openai_word(word) for word in words]
@@ -37,6 +44,7 @@ def verbose_json(transcript: Transcript) -> str:
         "redecoded": transcript.redecoded,
         "checked_duration": transcript.checked_duration,
         "recovered_duration": transcript.recovered_duration,
+        **speaker_values(transcript),
     }
     text = json.dumps(_without_nan(value), ensure_ascii=False, indent=2)
     text = escape_controls_in_json(text)
@@ -61,8 +69,8 @@ def _task(transcript: Transcript) -> str:
     return "translate" if translated else "transcribe"
 
 
-def _segment(segment: Segment) -> dict[str, Any]:
-    value = {
+def _segment(segment: Segment, *, speakers: bool) -> dict[str, Any]:
+    value: dict[str, Any] = {
         "id": segment.id,
         "seek": to_samples(segment.start) // HOP,
         "start": segment.start,
@@ -75,8 +83,10 @@ def _segment(segment: Segment) -> dict[str, Any]:
         "no_speech_prob": segment.no_speech_prob,
         "language": segment.language,
     }
+    if speakers:
+        value |= {name: getattr(segment, name) for name in SPEAKER_FIELDS}
     if segment.words is not None:
-        value["words"] = [asdict(word) for word in segment.words]
+        value["words"] = [word_values(word, speakers=speakers) for word in segment.words]
     return value
 
 

@@ -1,15 +1,18 @@
 import io
+import json
 import sys
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 from rich.console import Console
 
-from tests.unit.transcripts import transcript
+from tests.unit.transcripts import segment, transcript
 from whisperbatch.cli.printing import print_note_on_terminal
 from whisperbatch.cli.screen import JsonLines, Lines, Terminal, open_screen
-from whisperbatch.jobs import Finished, WorkItem
+from whisperbatch.jobs import Finished, SegmentReady, WorkItem
+from whisperbatch.types import Diarization, Turn
 
 ITEM = WorkItem("-", ())
 
@@ -53,6 +56,28 @@ def test_a_terminal_shows_the_status_until_it_is_removed() -> None:
         assert [bar.description for bar in screen._bars.tasks] == ["-"]
     finally:
         screen.close()
+
+
+def test_json_lines_have_speakers_only_with_a_diarization(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    item = WorkItem("talk.mp3", ())
+    plain = transcript(segment("Yes."))
+    screen = JsonLines()
+    screen.show(SegmentReady(item, plain.segments[0]))
+    screen.show(Finished(item, plain))
+    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert list(lines[0])[-2:] == ["temperature", "words"]
+    assert list(lines[1])[-2:] == ["checked_duration", "recovered_duration"]
+    spoken = replace(plain.segments[0], speaker="A", speaker_confidence=0.5, provisional=True)
+    embeddings = {"A": np.ones(2, np.float32)}
+    diarization = Diarization((Turn(0.0, 1.0, "A", 0.5),), embeddings=embeddings)
+    screen.show(SegmentReady(item, spoken))
+    screen.show(Finished(item, replace(plain, diarization=diarization)))
+    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert (lines[0]["speaker"], lines[0]["provisional"]) == ("A", True)
+    assert lines[1]["speakers"] == ["A"]
+    assert lines[1]["turns"] == [{"start": 0.0, "end": 1.0, "speaker": "A", "confidence": 0.5}]
 
 
 @pytest.mark.parametrize(

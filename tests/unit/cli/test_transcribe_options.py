@@ -3,7 +3,8 @@ from collections.abc import Mapping
 import pytest
 
 from whisperbatch import OptionError, SubtitleOptions, TableOptions
-from whisperbatch.cli.transcribe import TranscribeArguments, _options
+from whisperbatch.cli.transcribe import TranscribeArguments, _formats, _options
+from whisperbatch.writers import FORMATS
 
 
 def arguments(
@@ -46,3 +47,11 @@ def test_a_layout_by_words_needs_word_timestamps() -> None:
     assert _options(arguments(highlighted), ("srt",)).word_timestamps
     with pytest.raises(OptionError, match="highlight_words has no effect without word_timestamps"):
         _options(arguments(highlighted, word_timestamps=False), ("srt",))
+
+
+def test_rttm_needs_speakers() -> None:
+    assert _formats(arguments(formats="all")) == tuple(n for n in FORMATS if n != "rttm")
+    assert _formats(arguments(formats="all", diarize=True)) == FORMATS
+    assert _formats(arguments(formats="srt,rttm", diarize=True)) == ("srt", "rttm")
+    with pytest.raises(OptionError, match="--format rttm needs speakers; add --diarize"):
+        _formats(arguments(formats="srt,rttm"))

@@ -3,6 +3,7 @@
 import base64
 import importlib.util
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,13 @@ import pytest
 
 import whisperbatch as wb
 from tests.unit.fakes import FakeEngine, write_noise
-from whisperbatch.huggingface import EndpointHandler, EndpointSettings, with_draft_model
+from tests.unit.transcripts import segment, transcript
+from whisperbatch.huggingface import (
+    EndpointHandler,
+    EndpointSettings,
+    answer_of,
+    with_draft_model,
+)
 
 ROOT = Path(__file__).parents[3]
 VARIABLES = ("ASR_MODEL", "HF_MODEL_DIR", "ASSISTANT_MODEL", "DIARIZATION_MODEL")
@@ -73,6 +80,15 @@ def test_the_answer_has_text_chunks_and_no_speakers(
     start, end = chunk["timestamp"]
     assert 0 <= start < end <= 2
     assert chunk["text"] == answer["text"]
+
+
+def test_chunks_with_a_speaker_are_listed_with_it() -> None:
+    spoken = replace(segment("Yes.", 0.0, 1.0), speaker="SPEAKER_00")
+    answer = answer_of(transcript(spoken, segment("No.", 1.0, 2.0)))
+    assert answer["speakers"] == [
+        {"speaker": "SPEAKER_00", "text": "Yes.", "timestamp": [0.0, 1.0]}
+    ]
+    assert len(answer["chunks"]) == 2
 
 
 def test_word_timestamps_add_words(handler: EndpointHandler, recording: bytes) -> None:

@@ -26,8 +26,7 @@ OPTIONS = {field.name for field in fields(Options)}
         ("beam", "use beam_size"),
         ("lang", "use language"),
         ("fp16", "use compute_type (a keyword of load)"),
-        ("num_speakers", "speaker labels are not supported yet"),
-        ("diarize", "speaker labels are not supported yet"),
+        ("speaker_labels", "use diarize"),
         ("zzz", ""),
         ("output", ""),
         ("verbose", ""),
@@ -43,7 +42,6 @@ def test_hints_for_flags() -> None:
 
     assert hint_for("--Beam-Sise", spell=spell) == "did you mean --beam-size?"
     assert hint_for("--vad-filter", spell=spell) == "use --vad"
-    assert hint_for("--diarize", spell=spell) == "speaker labels are not supported yet"
     assert hint_for("--fromat", ["format", "output_dir"], spell) == "did you mean --format?"
 
 
@@ -59,7 +57,6 @@ def test_hints_name_options_and_keywords_of_load() -> None:
     ("name", "message"),
     [
         ("beamsize", "beamsize is not an option; did you mean beam_size?"),
-        ("diarize", "diarize is not an option; speaker labels are not supported yet"),
         ("zzz", "zzz is not an option; help(whisperbatch.Options) lists all options"),
     ],
 )

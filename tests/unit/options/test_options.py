@@ -19,6 +19,7 @@ from whisperbatch.options import (
     LanguageOptions,
     OptionKeywords,
     SearchOptions,
+    SpeakerOptions,
     VadOptions,
     for_detection,
     resolve,
@@ -27,7 +28,7 @@ from whisperbatch.text.messages import shown
 
 GROUPS = (
     *(AudioOptions, VadOptions, ChunkOptions, FeatureOptions, LanguageOptions),
-    *(SearchOptions, DecodeOptions),
+    *(SearchOptions, DecodeOptions, SpeakerOptions),
 )
 
 CALLS = [
@@ -115,6 +116,10 @@ WRONG_VALUES: dict[str, tuple[Any, ...]] = {
     "timestamps": ("words", None),
     "segments": ("sentences", None, True),
     "word_timestamps": ("yes", 1),
+    "diarize": ("yes", 1, None),
+    "num_speakers": (0, 101, "2", 2.0, True),
+    "min_speakers": (0, 101, "2", 2.0, True),
+    "max_speakers": (0, 101, "2", 2.0, True),
 }
 
 

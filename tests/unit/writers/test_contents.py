@@ -9,12 +9,13 @@ import pytest
 
 from tests.unit.transcripts import segment, segment_with_words, transcript
 from whisperbatch.errors import WriteError
-from whisperbatch.types import Omission
+from whisperbatch.types import Diarization, Omission, Turn
 from whisperbatch.writers import FORMATS, render
 
 COMPLETE = replace(
     transcript(segment("No.", 0, 1), segment_with_words("Well, I know.", 1)),
     omissions=(Omission(4.0, 5.0, "Thanks!", "boilerplate", 1.0),),
+    diarization=Diarization((Turn(0.0, 1.0, "SPEAKER_00", 1.0),)),
 )
 
 
@@ -97,6 +98,7 @@ def test_lists_and_unusual_times_are_written(format: str) -> None:  # noqa: A002
         ("segments[1].words[0].start", 100.0),
         ("segments[1].words[2].end", -1),
         ("segments[1].end", 1e9),
+        ("diarization.turns[0].end", -1),
         ("segments[0].language", "\ud800\0&<"),
     ):
         assert render(changed(name, value), format).encode()

@@ -1,5 +1,6 @@
 """Options that are accepted have an effect; options without effect are refused by name."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -25,8 +26,12 @@ EFFECTIVE: dict[str, dict[str, Any]] = {
     "max_words_per_line": {"max_words_per_line": 3},
     "highlight_words": {"highlight_words": True},
 }
-TRANSCRIPT = transcript(
-    segment_with_words("Please hold the line while I transfer you to the billing department.")
+SPEAKERS = wb.Diarization((wb.Turn(0.0, 1.0, "SPEAKER_00", 1.0),))
+TRANSCRIPT = replace(
+    transcript(
+        segment_with_words("Please hold the line while I transfer you to the billing department.")
+    ),
+    diarization=SPEAKERS,
 )
 
 
@@ -44,7 +49,7 @@ def test_an_option_has_an_effect_or_is_refused(format: str, name: str) -> None: 
 
 @pytest.mark.parametrize("format", FORMATS)
 def test_the_option_of_tables_has_an_effect_or_is_refused(format: str) -> None:  # noqa: A002
-    formula = transcript(segment("=1+1"))
+    formula = replace(transcript(segment("=1+1")), diarization=SPEAKERS)
     unsafe = wb.TableOptions(spreadsheet_safe=False)
     if format in TABLE_FORMATS:
         assert render(formula, format, unsafe) != render(formula, format)

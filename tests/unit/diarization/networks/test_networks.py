@@ -1,0 +1,86 @@
+"""The classes that run the networks, with random weights."""
+
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.unit.diarization.networks.checkpoints import random_embedding, random_segmentation
+from tests.unit.diarization.networks.signals import voice
+from whisperbatch.diarization.networks import EmbeddingNetwork, SegmentationNetwork
+from whisperbatch.diarization.networks.embedding_graph import embedding_graph
+from whisperbatch.diarization.networks.segmentation_graph import segmentation_graph
+from whisperbatch.errors import ModelError
+
+pytest.importorskip("onnx")
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("networks")
+    (folder / "embedding.onnx").write_bytes(embedding_graph(random_embedding()))
+    (folder / "segmentation.onnx").write_bytes(segmentation_graph(random_segmentation()))
+    return folder
+
+
+@pytest.mark.parametrize("frames", [20, 73, 148, 300])
+@pytest.mark.parametrize("threads", [1, 2])
+def test_embeddings_do_not_depend_on_the_batch(files: Path, frames: int, threads: int) -> None:
+    network = EmbeddingNetwork(files / "embedding.onnx", threads)
+    batch = np.random.default_rng(0).normal(0, 3, (7, frames, 80)).astype(np.float32)
+    together = network(batch)
+    assert together.shape == (7, 192)
+    for size in (1, 2, 3):
+        parts = [network(batch[start : start + size]) for start in range(0, 7, size)]
+        np.testing.assert_array_equal(np.concatenate(parts), together)
+
+
+def test_segmentation_does_not_depend_on_the_batch(files: Path) -> None:
+    network = SegmentationNetwork(files / "segmentation.onnx")
+    batch = np.stack([np.roll(voice(160_000), 9000 * row) for row in range(3)])
+    together = network(batch)
+    assert together.shape == (3, 589, 7)
+    np.testing.assert_allclose(np.exp(together).sum(2), 1, atol=1e-5)
+    for row in range(3):
+        np.testing.assert_array_equal(network(batch[row : row + 1])[0], together[row])
+
+
+def test_threads_share_a_network(files: Path) -> None:
+    network = EmbeddingNetwork(files / "embedding.onnx")
+    batches = np.random.default_rng(0).normal(0, 3, (8, 2, 50, 80)).astype(np.float32)
+    with ThreadPoolExecutor(4) as pool:
+        results = list(pool.map(network, batches))
+    for batch, result in zip(batches, results, strict=True):
+        np.testing.assert_array_equal(result, network(batch))
+
+
+def test_no_rows(files: Path) -> None:
+    embed = EmbeddingNetwork(files / "embedding.onnx")
+    assert embed(np.empty((0, 148, 80), np.float32)).shape == (0, 192)
+    segment = SegmentationNetwork(files / "segmentation.onnx")
+    assert segment(np.empty((0, 160_000), np.float32)).shape == (0, 589, 7)
+
+
+def test_other_shapes_are_refused(files: Path) -> None:
+    embed = EmbeddingNetwork(files / "embedding.onnx")
+    shape: tuple[int, ...]
+    for shape in ((148, 80), (1, 2, 80), (1, 148, 40)):
+        with pytest.raises(ValueError, match="features have shape"):
+            embed(np.zeros(shape, np.float32))
+    segment = SegmentationNetwork(files / "segmentation.onnx")
+    wrong: tuple[int, ...]
+    for wrong in ((160_000,), (1, 1, 160_000), (1, 1000)):
+        with pytest.raises(ValueError, match="windows have shape"):
+            segment(np.zeros(wrong, np.float32))
+
+
+def test_files_of_other_kinds(files: Path, tmp_path: Path) -> None:
+    (tmp_path / "bad.onnx").write_bytes((files / "segmentation.onnx").read_bytes()[:1000])
+    for name in ("bad.onnx", "missing.onnx"):
+        with pytest.raises(ModelError, match=name):
+            SegmentationNetwork(tmp_path / name)
+    with pytest.raises(ModelError, match="another network"):
+        SegmentationNetwork(files / "embedding.onnx")
+    with pytest.raises(ModelError, match="another network"):
+        EmbeddingNetwork(files / "segmentation.onnx")

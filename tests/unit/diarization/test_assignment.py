@@ -1,0 +1,236 @@
+"""The speakers of words and segments, from turns."""
+
+from dataclasses import replace
+
+import pytest
+
+from tests.unit.transcripts import segment, segment_with_words
+from whisperbatch.diarization.assignment import with_speakers
+from whisperbatch.types import Segment, Turn, Word
+
+
+def turns(*given: tuple[float, float, str]) -> list[Turn]:
+    return [Turn(start, end, speaker, 1.0) for start, end, speaker in given]
+
+
+def spoken(text: str, *times: tuple[float, float], language: str = "en") -> Segment:
+    """Return a segment whose words, separated by "|", have these times."""
+    words = [
+        Word(start, end, word, 0.5)
+        for word, (start, end) in zip(text.split("|"), times, strict=True)
+    ]
+    return segment(
+        text.replace("|", "").strip(),
+        words[0].start,
+        words[-1].end,
+        language=language,
+        words=words,
+    )
+
+
+def said(segments: list[Segment]) -> list[tuple[str | None, str]]:
+    return [(part.speaker, part.text) for part in segments]
+
+
+def words_of(segments: list[Segment]) -> list[Word]:
+    return [word for part in segments for word in part.words or ()]
+
+
+def only_word(word: tuple[float, float], *given: Turn) -> Word:
+    [result] = words_of(with_speakers([spoken(" Yes.", word)], given))
+    return result
+
+
+def test_a_segment_within_a_turn_has_its_speaker() -> None:
+    given = segment_with_words(" Well, I know.", 1.0)
+    [part] = with_speakers([given], turns((0, 5, "A"), (6, 9, "B")))
+    assert (part.speaker, part.speaker_confidence, part.other_speakers) == ("A", 1.0, ())
+    assert [word.speaker for word in part.words or ()] == ["A"] * 3
+    assert replace(part, speaker=None, speaker_confidence=None, words=given.words) == given
+
+
+def test_without_turns_there_are_no_speakers() -> None:
+    given = segment_with_words(" Well, I know.", 1.0)
+    assert with_speakers([given], []) == [given]
+    assert with_speakers([given], turns((2, 2, "A"))) == [given], "a turn without duration"
+
+
+def test_without_segments_there_is_nothing() -> None:
+    assert with_speakers([], turns((0, 1, "A"))) == []
+
+
+@pytest.mark.parametrize(
+    ("word", "given", "speaker"),
+    [
+        ((1.0, 2.0), turns((0, 1.4, "A"), (1.4, 3, "B")), "B"),
+        ((1.0, 2.0), turns((0, 1.6, "A"), (1.6, 3, "B")), "A"),
+        # of a speaker with two turns, both count
+        ((1.0, 2.0), turns((0, 1.3, "A"), (1.3, 1.7, "B"), (1.7, 3, "A")), "A"),
+        # equal overlaps: the higher confidence, then the earlier turn
+        ((1.0, 2.0), turns((0, 1.5, "A"), (1.5, 3, "B")), "A"),
+        ((1.0, 2.0), [Turn(0, 1.5, "A", 0.4), Turn(1.5, 3, "B", 0.5)], "B"),
+        ((1.0, 2.0), [Turn(0.5, 3, "B", 1.0), Turn(0.7, 3, "A", 1.0)], "B"),
+        # no overlap: the nearest turn
+        ((1.0, 2.0), turns((0, 0.9, "A"), (2.2, 3, "B")), "A"),
+        ((1.0, 2.0), turns((0, 0.7, "A"), (2.2, 3, "B")), "B"),
+        ((1.0, 2.0), turns((0, 0.9, "A"), (2.1, 3, "B")), "A"),
+        ((90.0, 91.0), turns((0, 1, "A"), (1, 2, "B")), "B"),
+        # a long first turn does not hide a short one
+        ((50.0, 50.5), turns((0, 100, "A"), (50, 50.4, "B")), "A"),
+        ((50.0, 50.0), turns((0, 49, "A"), (49.9, 51, "B")), "B"),
+    ],
+)
+def test_a_word_has_the_speaker_who_speaks_most_of_it(
+    word: tuple[float, float], given: list[Turn], speaker: str
+) -> None:
+    assert only_word(word, *given).speaker == speaker
+    assert only_word(word, *given[::-1]).speaker == speaker
+
+
+@pytest.mark.parametrize(
+    ("given", "confidence"),
+    [
+        ([Turn(0, 3, "A", 0.8)], 0.8),
+        # half of the word is B's
+        ([Turn(0, 1.5, "A", 0.8), Turn(1.5, 3, "B", 0.6)], 0.4),
+        # half of the word is nobody's, which counts half
+        ([Turn(0, 1.5, "A", 0.8)], 0.6),
+        # beside a turn, and further away
+        ([Turn(0, 1.0, "A", 0.8)], 0.4),
+        ([Turn(0, 0.5, "A", 0.8)], 0.2),
+        ([Turn(2.5, 3.5, "A", 0.8)], 0.2),
+        ([Turn(60, 61, "A", 0.8)], 0.0),
+        # wrong values stay within the limits
+        ([Turn(0, 3, "A", 7.0)], 1.0),
+        ([Turn(0, 3, "A", -1.0)], 0.0),
+        # turns of one speaker that overlap count once
+        ([Turn(0, 3, "A", 0.5), Turn(1, 2, "A", 1.0)], 0.5),
+    ],
+)
+def test_the_confidence_falls_with_the_part_without_turn_and_with_the_distance(
+    given: list[Turn], confidence: float
+) -> None:
+    assert only_word((1.0, 2.0), *given).speaker_confidence == pytest.approx(confidence, abs=1e-3)
+
+
+def test_who_speaks_during_a_third_of_a_word_is_one_of_its_other_speakers() -> None:
+    enough = turns((0, 3, "A"), (1.65, 3, "B"))
+    assert only_word((1.0, 2.0), *enough).other_speakers == ("B",)
+    less = turns((0, 3, "A"), (1.7, 3, "B"))
+    assert only_word((1.0, 2.0), *less).other_speakers == ()
+
+
+def test_a_segment_lists_the_other_speakers_of_its_words() -> None:
+    given = segment_with_words(" Well, I know.", 1.0)
+    [part] = with_speakers([given], turns((0, 9, "A"), (1, 2, "C"), (3, 4, "B")))
+    assert part.other_speakers == ("C", "B")
+    assert [word.other_speakers for word in part.words or ()] == [("C",), (), ("B",)]
+
+
+def test_a_segment_is_divided_where_both_sides_are_long() -> None:
+    given = segment_with_words(" Are you there? Yes, I am.", 1.0, 0.4)
+    parts = with_speakers([given], turns((1.0, 2.2, "A"), (2.2, 4, "B")), first_id=7)
+    assert said(parts) == [("A", "Are you there?"), ("B", "Yes, I am.")]
+    assert [part.id for part in parts] == [7, 8]
+    times = [time for part in parts for time in (part.start, part.end)]
+    assert times == pytest.approx([1.0, 2.2, 2.2, 3.4])
+    for part in parts:
+        assert (part.language, part.avg_logprob, part.temperature) == ("en", -0.25, 0.0)
+
+
+def test_one_word_is_not_a_change_of_speaker() -> None:
+    given = segment_with_words(" So you went there and it was closed.", 0.0, 0.4)
+    [part] = with_speakers([given], turns((0, 1.6, "A"), (1.6, 2.0, "B"), (2.0, 9, "A")))
+    assert part.speaker == "A"
+    assert {word.speaker for word in part.words or ()} == {"A"}
+    assert (part.words or ())[4].other_speakers == ("B",)
+    assert (part.words or ())[4].speaker_confidence == 0.0
+    assert part.text == given.text
+
+
+def test_two_short_words_are_not_a_change_of_speaker() -> None:
+    given = segment_with_words(" So you went there and it was closed.", 0.0, 0.3)
+    [part] = with_speakers([given], turns((0, 1.2, "A"), (1.2, 1.8, "B"), (1.8, 9, "A")))
+    assert part.speaker == "A"
+
+
+def test_a_word_between_two_speakers_does_not_hide_the_change() -> None:
+    given = segment_with_words(" Are you there? Hm. Yes, I am.", 0.0, 0.4)
+    parts = with_speakers([given], turns((0, 1.2, "A"), (1.2, 1.6, "C"), (1.6, 9, "B")))
+    assert said(parts) == [("A", "Are you there? Hm."), ("B", "Yes, I am.")]
+
+
+def test_a_pause_makes_the_change_of_one_word_clear() -> None:
+    times = [(0.0, 0.4), (0.4, 0.8), (1.2, 1.5)]
+    given = spoken(" Ready|, then?| Yes.", *times)
+    parts = with_speakers([given], turns((0, 1, "A"), (1, 2, "B")))
+    assert said(parts) == [("A", "Ready, then?"), ("B", "Yes.")]
+    without_pause = spoken(" Ready|, then?| Yes.", *times[:2], (0.9, 1.2))
+    assert len(with_speakers([without_pause], turns((0, 0.85, "A"), (0.85, 2, "B")))) == 1
+
+
+def test_the_majority_by_time_decides() -> None:
+    given = spoken(" I| am| astonished.", (0, 0.2), (0.2, 0.4), (0.4, 1.2))
+    [part] = with_speakers([given], turns((0, 0.4, "A"), (0.4, 2, "B")))
+    assert part.speaker == "B"
+
+
+@pytest.mark.parametrize(
+    ("text", "language", "change", "parts"),
+    [
+        (" one| two| three| four", "en", 2, ["one two", "three four"]),
+        # no part begins inside of text that is written together, or with a closing mark
+        (" one| two| ten|-year|-old| boy", "en", 3, ["one two", "ten-year-old boy"]),
+        ("今日|は|元気|です", "ja", 2, ["今日は", "元気です"]),
+        ("今日|は|、|元気|です", "ja", 2, ["今日は、", "元気です"]),
+        # a word without text stays with its neighbours
+        (" one| two| | three| four", "en", 2, ["one two", "three four"]),
+        (" | one| two| three", "en", 1, ["one two three"]),
+        (" one| two| three| ", "en", 3, ["one two three"]),
+    ],
+)
+def test_parts_have_the_text_of_their_words(
+    text: str, language: str, change: int, parts: list[str]
+) -> None:
+    times = [(float(n), n + 1.0) for n in range(len(text.split("|")))]
+    given = spoken(text, *times, language=language)
+    found = with_speakers([given], turns((0, change, "A"), (change, 9, "B")))
+    assert [part.text for part in found] == parts
+    assert "".join(word.word for word in words_of(found)) == text.replace("|", "")
+
+
+def test_words_that_do_not_spell_the_text_do_not_divide_it() -> None:
+    given = replace(segment_with_words(" Are you there? Yes, I am.", 1.0, 0.4), text="Other text.")
+    [part] = with_speakers([given], turns((0, 2.2, "A"), (2.2, 2.6, "B")))
+    assert (part.speaker, part.text) == ("A", "Other text.")
+
+
+@pytest.mark.parametrize("words", [None, ()])
+def test_a_segment_without_words_is_not_divided(words: tuple[Word, ...] | None) -> None:
+    given = segment("Are you there? Yes.", 1.0, 3.0, words=words)
+    [part] = with_speakers([given], turns((0, 2.2, "A"), (2.2, 9, "B")))
+    assert (part.speaker, part.speaker_confidence, part.other_speakers) == ("A", 0.6, ("B",))
+    assert part.words == words
+
+
+def test_words_are_left_out_on_request() -> None:
+    given = segment_with_words(" Are you there? Yes, I am.", 1.0, 0.4)
+    parts = with_speakers([given], turns((0, 2.2, "A"), (2.2, 9, "B")), keep_words=False)
+    assert said(parts) == [("A", "Are you there?"), ("B", "Yes, I am.")]
+    assert [part.words for part in parts] == [None, None]
+    assert [part.words for part in with_speakers([given], [], keep_words=False)] == [None]
+
+
+@pytest.mark.parametrize("given", [[], turns((0, 9, "A"))])
+def test_segments_may_be_provisional(given: list[Turn]) -> None:
+    [part] = with_speakers([segment("Yes.")], given, provisional=True, first_id=3)
+    assert part.provisional
+    assert part.id == 3
+
+
+def test_many_segments_are_compared_in_blocks() -> None:
+    given = [segment_with_words(" Well, I know.", 3.0 * n) for n in range(1100)]
+    given_turns = turns(*((3.0 * n, 3.0 * n + 3, f"S{n % 7}") for n in range(1100)))
+    parts = with_speakers(given, given_turns)
+    assert [part.speaker for part in parts] == [f"S{n % 7}" for n in range(1100)]
+    assert [part.id for part in parts] == list(range(1100))

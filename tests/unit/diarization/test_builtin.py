@@ -1,0 +1,123 @@
+"""The built-in diarizer with networks whose answers are known."""
+
+from collections.abc import Iterator
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+from whisperbatch.diarization.builtin import BuiltInDiarizer
+from whisperbatch.diarization.protocol import Progress, SpeakerLimits
+from whisperbatch.diarization.windows import CLASSES, FIRST_SAMPLE, FRAME, FRAMES, WINDOW
+from whisperbatch.types import SAMPLING_RATE, Diarization, Samples
+
+Floats = npt.NDArray[np.float32]
+
+VOICES = np.random.default_rng(0).standard_normal((4, 64)).astype(np.float32)
+
+
+def recording(*stretches: tuple[int, float]) -> Samples:
+    """Return samples with the value of who speaks in each stretch: 0 for nobody, 3 for 1 and 2."""
+    parts = [np.full(round(seconds * SAMPLING_RATE), who) for who, seconds in stretches]
+    return np.concatenate(parts).astype(np.float32)
+
+
+def segmentation(samples: Samples, /) -> Floats:
+    """Find the speaker of each frame in its middle sample; tracks change places in each window."""
+    rows = []
+    for row in samples:
+        at = np.minimum(np.arange(FRAMES) * FRAME + FIRST_SAMPLE + FRAME // 2, WINDOW - 1)
+        who = row[at].astype(int)
+        swap = int(row.sum()) % 2
+        codes = np.array([0, 2 - swap, 1 + swap, 4])  # class 4 is tracks 0 and 1
+        rows.append(np.log(np.eye(len(CLASSES))[codes[who]] + 1e-6))
+    return np.stack(rows).astype(np.float32)
+
+
+def fbank(samples: Samples) -> Floats:
+    """Return the speaker in each frame, and noise that depends on the place."""
+    frames = samples[: len(samples) - 240 : 160][:, None]
+    return np.concatenate((np.repeat(frames, 4, axis=1), np.cumsum(frames, axis=0)), axis=1)
+
+
+def embedding(features: Floats, /) -> Floats:
+    """Fail: `FakeEmbedding` knows the speakers."""
+    raise NotImplementedError
+
+
+class FakeDiarizer(BuiltInDiarizer):
+    """Computes embeddings from the samples: the voice of the speaker, and noise."""
+
+    def __init__(self) -> None:
+        super().__init__(segmentation, embedding, fbank, "fake")
+        self.noise = np.random.default_rng(1)
+
+    def _embeddings(self, window, pieces):  # type: ignore[no-untyped-def] # noqa: ANN001, ANN202
+        result = np.empty((len(pieces), VOICES.shape[1]), np.float32)
+        for row, piece in zip(result, pieces, strict=True):
+            who = np.bincount(window.samples[piece.start : piece.end].astype(int)).argmax()
+            row[:] = VOICES[who] + 0.7 * self.noise.standard_normal(VOICES.shape[1])
+        return result / np.linalg.norm(result, axis=1, keepdims=True)
+
+
+def result(
+    samples: Samples, limits: SpeakerLimits | None = None, block: int = 16_000
+) -> Diarization:
+    blocks = (samples[start : start + block] for start in range(0, len(samples), block))
+    *_, last = FakeDiarizer()(blocks, limits or SpeakerLimits())
+    assert isinstance(last, Diarization)
+    return last
+
+
+TALK = ((0, 1.0), (1, 8.0), (2, 6.0), (0, 2.0), (1, 5.0), (3, 1.0), (2, 9.0), (0, 0.5))
+
+
+def test_turns_have_the_right_speakers_and_times() -> None:
+    turns = result(recording(*TALK)).turns
+    found = [(turn.speaker, turn.start, turn.end) for turn in turns]
+    expected = [
+        *(("SPEAKER_00", 1.0, 9.0), ("SPEAKER_01", 9.0, 15.0)),
+        *(("SPEAKER_00", 17.0, 23.0), ("SPEAKER_01", 22.0, 32.0)),
+    ]
+    assert [name for name, *_ in found] == [name for name, *_ in expected]
+    for (_, *times), (_, *right) in zip(found, expected, strict=True):
+        assert times == pytest.approx(right, abs=0.05)
+    assert all(0 <= turn.confidence <= 1 for turn in turns)
+
+
+@pytest.mark.parametrize("block", [1, 777, 16_000, 10_000_000])
+def test_turns_do_not_depend_on_the_blocks(block: int) -> None:
+    samples = recording(*TALK)[: 12 * SAMPLING_RATE] if block == 1 else recording(*TALK)
+    assert result(samples, block=block).turns == result(samples).turns
+
+
+@pytest.mark.parametrize("seconds", [0.0, 0.01, 0.5, 9.99, 10.0, 10.01, 15.0, 25.0])
+def test_silence_has_no_speakers(seconds: float) -> None:
+    assert result(recording((0, seconds))).turns == ()
+
+
+@pytest.mark.parametrize("seconds", [1.0, 9.9, 10.0, 10.1, 14.9, 15.1, 40.0])
+def test_one_voice_is_one_turn_to_the_end(seconds: float) -> None:
+    (turn,) = result(recording((1, seconds))).turns
+    assert (turn.start, turn.end) == pytest.approx((0.0, seconds), abs=0.06)
+    assert turn.end <= seconds
+
+
+@pytest.mark.parametrize(
+    ("limits", "count"),
+    [(SpeakerLimits(1, 1), 1), (SpeakerLimits(1, 2), 2), (SpeakerLimits(3, None), 3)],
+)
+def test_limits_bound_the_number_of_speakers(limits: SpeakerLimits, count: int) -> None:
+    assert len(result(recording(*TALK), limits).speakers) == count
+
+
+def test_progress_covers_the_recording_in_order() -> None:
+    def blocks() -> Iterator[Samples]:
+        yield recording(*TALK)
+
+    *steps, last = FakeDiarizer()(blocks(), SpeakerLimits())
+    ends = [step.end for step in steps if isinstance(step, Progress)]
+    assert len(ends) == len(steps) > 3
+    assert ends == sorted(ends)
+    assert isinstance(last, Diarization)
+    assert last.embeddings.keys() == set(last.speakers)

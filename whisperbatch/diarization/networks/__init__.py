@@ -1,0 +1,19 @@
+"""The networks of the built-in diarizer, on onnxruntime, and their input.
+
+find_networks()        the .onnx files of both networks
+SegmentationNetwork    which local speakers speak in a window of 10 s
+Fbank                  the input of the embeddings, computed once for a long stretch
+EmbeddingNetwork       the voice of each window of 1 to 10 s
+"""
+
+from whisperbatch.diarization.networks.fbank import Fbank
+from whisperbatch.diarization.networks.networks import EmbeddingNetwork, SegmentationNetwork
+from whisperbatch.diarization.networks.weights import NetworkFiles, find_networks
+
+__all__ = [
+    "EmbeddingNetwork",
+    "Fbank",
+    "NetworkFiles",
+    "SegmentationNetwork",
+    "find_networks",
+]

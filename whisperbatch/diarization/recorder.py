@@ -1,0 +1,67 @@
+"""What a diarization remembers of a recording: stretches, pieces and tracks, but no audio."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from whisperbatch.diarization.labelling import Stretch
+from whisperbatch.diarization.pieces import PIECE, Embeddings, Piece
+from whisperbatch.diarization.windows import FRAME, SPEAKERS, Run, Window
+
+
+@dataclass(slots=True)
+class Memory:
+    """The analysis of a recording up to a window: about 4 MB for each hour.
+
+    Attributes:
+        stretches: runs by one track, in order.
+        embeddings: one array for each window, shape (pieces, n_dimensions).
+        centres: middle of each piece, in frames of the recording.
+        weights: length of each piece relative to a complete piece.
+        overlaps: (start, end, window, tracks) of runs by two tracks; frames of the recording.
+        views: (first frame, codes) of each window; bit n of a code is set while track n is active.
+    """
+
+    stretches: list[Stretch] = field(default_factory=list)
+    embeddings: list[Embeddings] = field(default_factory=list)
+    centres: list[int] = field(default_factory=list)
+    weights: list[float] = field(default_factory=list)
+    overlaps: list[tuple[int, int, int, tuple[int, ...]]] = field(default_factory=list)
+    views: list[tuple[int, npt.NDArray[np.uint8]]] = field(default_factory=list)
+    chains: int = 0
+
+    def add(
+        self, window: Window, all_runs: Sequence[Run], pieces: Sequence[Piece], vectors: Embeddings
+    ) -> None:
+        """Add a window with its runs, its pieces and their embeddings."""
+        number = len(self.views)
+        codes = (window.activity @ (1 << np.arange(SPEAKERS))).astype(np.uint8)
+        self.views.append((window.start, codes))
+        first_piece = len(self.centres)
+        self.embeddings.append(vectors)
+        self.centres += [window.start + piece.centre // FRAME for piece in pieces]
+        self.weights += [min((piece.end - piece.start) / PIECE, 1.0) for piece in pieces]
+        low, high = window.region
+        for index, run in enumerate(all_runs):
+            start, end = max(run.start, low), min(run.end, high)
+            if start >= end:
+                continue
+            bounds = (window.start + start, window.start + end)
+            if len(run.tracks) > 1:
+                self.overlaps.append((*bounds, number, run.tracks))
+                continue
+            self.chains += not (start == low and self._continues(run, window, number, low))
+            numbers = [first_piece + n for n, piece in enumerate(pieces) if piece.run == index]
+            self.stretches.append(Stretch(*bounds, number, run.tracks[0], self.chains, numbers))
+
+    def _continues(self, run: Run, window: Window, number: int, low: int) -> bool:
+        """Return whether the run continues the last stretch, as one of the two windows sees it."""
+        if not self.stretches or self.stretches[-1].end != window.start + low:
+            return False
+        if run.start < low:
+            return True
+        start, codes = self.views[number - 1]
+        edge = window.start + low - start
+        return edge < len(codes) and codes[edge] == codes[edge - 1]

@@ -1,0 +1,141 @@
+"""Local speakers: who speaks when within a window of 10 s, as the segmentation network says.
+
+    window 0  [====|=========|====]                  a window has 589 frames of 16.875 ms
+    window 1            [====|=========|====]        a window begins 296 frames after the last
+    region         0         |    1    |   2         each frame belongs to one window only
+
+The network numbers the speakers of a window in any order: speaker 0 of a window may be speaker 1 of
+the next. A track is one of the (at most three) speakers of one window. The network was trained as
+in Plaquet and Bredin 2023, "Powerset multi-class cross entropy loss for neural speaker diarization"
+(https://arxiv.org/abs/2310.13025): a class is a set of at most two speakers.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Final, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from whisperbatch.types import Samples
+
+FRAME: Final = 270  # samples: 16.875 ms
+FRAMES: Final = 589  # of a window
+CENTRE: Final = 495  # sample in the middle of frame 0: the convolutions see 991 samples
+FIRST_SAMPLE: Final = CENTRE - FRAME // 2  # of frame 0
+WINDOW: Final = 160_000  # samples: 10 s
+HOP: Final = 296  # frames from a window to the next: 5 s, so that two windows cover each frame
+MARGIN: Final = (FRAMES - HOP) // 2  # frames before the region of a window
+CLASSES: Final = np.array(  # the speakers of each class of the network
+    [[0, 0, 0], [1, 0, 0], [0, 1, 0], [0, 0, 1], [1, 1, 0], [1, 0, 1], [0, 1, 1]], bool
+)
+SPEAKERS: Final = CLASSES.shape[1]  # of a window
+BATCH: Final = 4  # windows in a call of the network
+
+Activity = npt.NDArray[np.bool_]
+"""Who is active in each frame of a window: shape (`FRAMES`, `SPEAKERS`)."""
+
+
+class SegmentationNetwork(Protocol):
+    """Finds the local speakers of windows."""
+
+    def __call__(self, samples: Samples, /) -> npt.NDArray[np.float32]:
+        """Return log-probabilities, shape (batch, 589, 7), of windows, shape (batch, 160000)."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Window:
+    """A window of a recording and its tracks.
+
+    Attributes:
+        start: first frame, counted in the recording.
+        activity: who is active, shape (`FRAMES`, `SPEAKERS`).
+        region: first frame, and frame after the last, that belong to this window; counted in the
+            window.
+        samples: audio of the window, shape (160000,); zeros after the end of the recording.
+    """
+
+    start: int
+    activity: Activity
+    region: tuple[int, int]
+    samples: Samples
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """Consecutive frames of a window in which the same tracks are active.
+
+    Attributes:
+        start: first frame, counted in the window.
+        end: the frame after the last.
+        tracks: the active tracks: one, or two that overlap.
+    """
+
+    start: int
+    end: int
+    tracks: tuple[int, ...]
+
+
+def windows(blocks: Iterable[Samples], network: SegmentationNetwork) -> Iterator[Window]:
+    """Yield the windows of a recording. The last is padded with zeros.
+
+    Args:
+        blocks: consecutive, of any length.
+        network: finds the tracks.
+    """
+    first = True
+    for batch in _batches(blocks):
+        starts = [start for start, _, _ in batch]
+        scores = network(np.stack([samples for _, samples, _ in batch]))
+        for start, (_, samples, length), row in zip(starts, batch, scores, strict=True):
+            activity = CLASSES[np.argmax(row, axis=1)]
+            frames = min(max((length - FIRST_SAMPLE) // FRAME, 0), FRAMES)
+            activity[frames:] = False
+            last = length < WINDOW
+            region = (0 if first else MARGIN, frames if last else MARGIN + HOP)
+            yield Window(start, activity, region, samples)
+            first = False
+
+
+def _batches(blocks: Iterable[Samples]) -> Iterator[list[tuple[int, Samples, int]]]:
+    """Yield (first frame, samples, number of samples of the recording) of several windows."""
+    batch: list[tuple[int, Samples, int]] = []
+    held = np.empty(0, np.float32)
+    start = 0
+    covered = 0  # samples of the recording in regions of complete windows
+    parts: list[Samples] = []
+    size = 0
+    for block in blocks:
+        parts.append(block)
+        size += len(block)
+        if len(held) + size <= WINDOW:
+            continue
+        held, parts, size = np.concatenate((held, *parts)), [], 0
+        while len(held) > WINDOW:
+            batch.append((start, held[:WINDOW], WINDOW))
+            covered = (start + MARGIN + HOP) * FRAME
+            held = held[HOP * FRAME :]
+            start += HOP
+            if len(batch) == BATCH:
+                yield batch
+                batch = []
+    held = np.concatenate((held, *parts))
+    if len(held) and start * FRAME + len(held) > covered:
+        padded = np.pad(held, (0, WINDOW - len(held)))
+        batch.append((start, padded, min(len(held), WINDOW - 1)))
+    if batch:
+        yield batch
+
+
+def runs(window: Window) -> list[Run]:
+    """Return the runs of a window in order, without silence."""
+    codes = window.activity @ (1 << np.arange(SPEAKERS))
+    edges = np.flatnonzero(np.diff(codes)) + 1
+    bounds = [0, *edges.tolist(), len(codes)]
+    return [
+        Run(start, end, tuple(np.flatnonzero(window.activity[start]).tolist()))
+        for start, end in pairwise(bounds)
+        if codes[start]
+    ]

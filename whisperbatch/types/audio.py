@@ -1,0 +1,178 @@
+"""Audio: samples, stretches of a recording, and chunks. Time is an integer number of samples."""
+
+from bisect import bisect_right
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from itertools import accumulate
+from pathlib import Path
+from typing import BinaryIO, Final, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+Samples: TypeAlias = npt.NDArray[np.float32]
+"""Mono audio at 16 kHz, shape (n_samples,), nominally from -1 to 1."""
+
+Features: TypeAlias = npt.NDArray[np.float32]
+"""Normalised log-mel spectrogram, shape (n_mels, n_frames), one feature frame every 10 ms."""
+
+SAMPLING_RATE: Final = 16_000  # Hz, the rate of Whisper's input
+WINDOW: Final = 30 * SAMPLING_RATE  # samples in Whisper's 30 s window: the longest chunk
+HOP: Final = 160  # samples from one feature frame to the next: 10 ms
+WINDOW_FRAMES: Final = WINDOW // HOP  # feature frames in Whisper's window: 3000
+
+
+def to_samples(seconds: float) -> int:
+    """Convert seconds to samples, rounded to the nearest sample."""
+    return round(seconds * SAMPLING_RATE)
+
+
+def to_seconds(samples: int) -> float:
+    """Convert samples to seconds, without rounding."""
+    return samples / SAMPLING_RATE
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Audio:
+    """Samples in memory, with their sampling rate.
+
+    Attributes:
+        samples: shape (n_samples,), float32 or int16. The array is never modified.
+        sampling_rate: in Hz.
+    """
+
+    samples: npt.NDArray[np.float32] | npt.NDArray[np.int16]
+    sampling_rate: int = SAMPLING_RATE
+
+
+Source: TypeAlias = (
+    str | Path | bytes | BinaryIO | Audio | npt.NDArray[np.float32] | npt.NDArray[np.int16]
+)
+"""A path, "-" (standard input), bytes of a media file, an open binary file or pipe, or samples."""
+
+
+@dataclass(frozen=True, slots=True)
+class SpeechSpan:
+    """A stretch of the recording, with its margins.
+
+    Attributes:
+        start: first sample.
+        end: the sample after the last.
+        before: samples of margin (not speech) at the start; ignored in comparisons.
+        after: samples of margin at the end; ignored in comparisons.
+    """
+
+    start: int
+    end: int
+    before: int = field(default=0, compare=False)
+    after: int = field(default=0, compare=False)
+
+    @property
+    def length(self) -> int:
+        """Length in samples."""
+        return self.end - self.start
+
+    def moved(self, by: int) -> "SpeechSpan":
+        """Return the span moved `by` samples later."""
+        return replace(self, start=self.start + by, end=self.end + by)
+
+    def within(self, start: int, end: int) -> "SpeechSpan":
+        """Return the part of the span from `start` to `end`; its length is 0 if none is there."""
+        first = min(max(self.start, start), end)
+        last = max(min(self.end, end), first)
+        before = max(self.before - (first - self.start), 0)
+        return SpeechSpan(first, last, before, max(self.after - (self.end - last), 0))
+
+
+def speech_seconds(spans: Sequence[SpeechSpan]) -> float:
+    """Return the total length of the spans in seconds, margins included."""
+    return to_seconds(sum(span.length for span in spans))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SpeechFrames:
+    """A block of audio with the speech probability of each VAD frame.
+
+    Attributes:
+        samples: shape (n_samples,). Blocks follow each other without gap or overlap.
+        probabilities: shape (ceil(n_samples / hop),). Only the last block may end within a frame.
+    """
+
+    samples: Samples
+    probabilities: npt.NDArray[np.float32]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Chunk:
+    """At most 30 s of one recording, decoded as one row of a batch.
+
+    The audio of a chunk is the audio of its pieces, joined. There is one piece unless
+    `max_silence` shortened a pause. `recording_time` maps a sample of the chunk to the recording:
+
+        recording  ----[=== piece 0 ===]----------[= piece 1 =]-----
+        chunk          [=== piece 0 ===][= piece 1 =]
+
+    Attributes:
+        recording: number of the recording in this run, from 0.
+        index: number of the chunk in its recording, from 0.
+        pieces: the stretches of the recording in this chunk, in order, without overlap.
+        speech: the speech spans inside the pieces, in samples of the recording, in order.
+        samples: shape (sum of the pieces' lengths,).
+    """
+
+    recording: int
+    index: int
+    pieces: tuple[SpeechSpan, ...]
+    speech: tuple[SpeechSpan, ...]
+    samples: Samples = field(repr=False)
+
+    @property
+    def length(self) -> int:
+        """Length in samples, at most `WINDOW`."""
+        return len(self.samples)
+
+    @property
+    def speech_duration(self) -> float:
+        """Seconds of speech in the chunk, with the margins of the spans."""
+        return speech_seconds(self.speech)
+
+    @property
+    def start(self) -> int:
+        """First sample, counted in the recording."""
+        return self.pieces[0].start
+
+    @property
+    def end(self) -> int:
+        """The sample after the last, counted in the recording."""
+        return self.pieces[-1].end
+
+    def recording_time(self, sample: int) -> int:
+        """Map a sample of the chunk to the recording: monotone and exact.
+
+        Args:
+            sample: counted in the chunk. A sample outside is mapped as the nearest end.
+
+        Returns:
+            The sample, counted in the recording; for a joint, the start of the later piece.
+        """
+        if sample >= self.length:
+            return self.end
+        joints = [0, *accumulate(piece.length for piece in self.pieces)]
+        number = bisect_right(joints, max(sample, 0)) - 1
+        return self.pieces[number].start + max(sample, 0) - joints[number]
+
+    def chunk_time(self, sample: int) -> int:
+        """Map a sample of the recording to the chunk.
+
+        Args:
+            sample: counted in the recording.
+
+        Returns:
+            The sample, counted in the chunk; for a sample between two pieces, their joint.
+        """
+        position = 0
+        for piece in self.pieces:
+            if sample < piece.end:
+                return position + max(sample - piece.start, 0)
+            position += piece.length
+        return position

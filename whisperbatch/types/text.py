@@ -1,0 +1,147 @@
+"""The text of a recording. Time is in seconds."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from whisperbatch.text.languages import UNSPACED
+from whisperbatch.types.speakers import Diarization
+
+
+@dataclass(frozen=True, slots=True)
+class Word:
+    """A word with its times in the recording.
+
+    Attributes:
+        start: start time in seconds.
+        end: end time in seconds.
+        word: text of the word, with the space before the word if the language writes spaces.
+        probability: mean probability of the word's tokens, from 0 to 1.
+        speaker: who says the word, with `diarize=True`; otherwise None. If no turn covers the word,
+            the speaker of the nearest turn. None if the recording has no turns.
+        speaker_confidence: from 0 to 1; None without a speaker.
+        other_speakers: who else speaks during the word.
+    """
+
+    start: float
+    end: float
+    word: str
+    probability: float
+    speaker: str | None = None
+    speaker_confidence: float | None = None
+    other_speakers: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """A sentence (or what `segments` says) with its times in the recording.
+
+    With text from several chunks, the probabilities are means, weighted by the characters from each
+    chunk; the compression ratio and the temperature are the highest.
+
+    Attributes:
+        id: number of the segment in its recording, from 0.
+        start: start of the first word, in seconds.
+        end: end of the last word, in seconds.
+        text: text without surrounding space.
+        language: Whisper's code of the language of the text.
+        avg_logprob: of the segment's chunk: mean natural-log probability per token.
+        no_speech_prob: of the chunk: probability that there is no speech.
+        compression_ratio: of the chunk's text: UTF-8 bytes divided by zlib-compressed bytes.
+        temperature: sampling temperature; 0 for greedy and beam search.
+        words: the words, with `word_timestamps=True`; otherwise None.
+        speaker: who says most of the segment, with `diarize=True`; otherwise None.
+        speaker_confidence: mean confidence of the words; None without a speaker.
+        other_speakers: who else speaks during the segment.
+        provisional: whether the speakers may still change: the segment comes from a stream that has
+            not ended, and `diarize` is True.
+    """
+
+    id: int
+    start: float
+    end: float
+    text: str
+    language: str
+    avg_logprob: float
+    no_speech_prob: float
+    compression_ratio: float
+    temperature: float = 0.0
+    words: tuple[Word, ...] | None = None
+    speaker: str | None = None
+    speaker_confidence: float | None = None
+    other_speakers: tuple[str, ...] = ()
+    provisional: bool = False
+
+
+Reason = Literal["loop", "too fast", "no speech", "boilerplate", "prompt", "script", "missed"]
+
+
+@dataclass(frozen=True, slots=True)
+class Omission:
+    """Text that was removed from the transcript, or speech without text.
+
+    Reasons, with the meaning of their score:
+        "loop": repeats the words before the text; number of repetitions.
+        "too fast": more text than can be said in its time; characters per second.
+        "no speech": no speech at the text's time; no-speech probability.
+        "boilerplate": a phrase that Whisper produces on music and noise; uncovered fraction.
+        "prompt": leaked from the prompt; number of words.
+        "script": letters that the language is not written in; number of letters.
+        "missed": speech for which no words were found; seconds of speech.
+
+    Attributes:
+        start: start time in seconds of the recording.
+        end: end time in seconds of the recording.
+        text: the removed text; empty for missed speech.
+        reason: why the text is an omission, see above.
+        score: strength of the evidence, see above.
+    """
+
+    start: float
+    end: float
+    text: str
+    reason: Reason
+    score: float
+
+
+@dataclass(frozen=True, slots=True)
+class Transcript:
+    """The text of a recording.
+
+    Attributes:
+        segments: in order; empty if the recording has no speech.
+        language: given, or detected; None if there is no speech to detect the language from.
+        language_probability: 1.0 for a given language, 0.0 if the language is None.
+        duration: seconds that were read of the recording.
+        source: name of the recording.
+        omissions: removed text and speech without text, in order.
+        chunks: number of chunks.
+        redecoded: number of chunks that were retried because their text failed the audit.
+        checked_duration: seconds that the VAD rejects and the model checked.
+        recovered_duration: seconds that count as speech only because of this check.
+        diarization: the speakers and their turns, with `diarize=True`; otherwise None.
+    """
+
+    segments: tuple[Segment, ...]
+    language: str | None
+    language_probability: float
+    duration: float
+    source: str
+    omissions: tuple[Omission, ...] = ()
+    chunks: int = 0
+    redecoded: int = 0
+    checked_duration: float = 0.0
+    recovered_duration: float = 0.0
+    diarization: Diarization | None = None
+
+    @property
+    def speakers(self) -> tuple[str, ...]:
+        """The names of the speakers, in order of their first turns; empty without `diarize`."""
+        return self.diarization.speakers if self.diarization else ()
+
+    @property
+    def text(self) -> str:
+        """All segments, with a space before each unless its language is written without spaces."""
+        return "".join(
+            (" " if number and segment.language not in UNSPACED else "") + segment.text
+            for number, segment in enumerate(self.segments)
+        )
