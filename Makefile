@@ -9,6 +9,7 @@
 #   make beside            check that pip can install whisperbatch beside WhisperX and others
 #   make bench             compare the speed with faster-whisper, in under ten minutes
 #   make rivals            install other Whisper programs into .venv-rivals, to compare with
+#   make diarizers         install other diarizers and their measures into .venv-diarizers
 
 PYTHON ?= $(shell for p in python3.11 python3 python3.12 python3.13 python3.14 python3.10; do \
 	$$p -c 'import sys; sys.exit(sys.version_info < (3, 10))' 2>/dev/null && echo $$p && break; done)
@@ -18,6 +19,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check -q
 RIVALS := .venv-rivals
+DIARIZERS := .venv-diarizers
 OLDEST := .venv-oldest
 BESIDE := whisperx transformers pyannote.audio openai-whisper
 PYTEST = HF_HUB_OFFLINE=1 $(BIN)/python -m pytest --durations=15
@@ -26,7 +28,7 @@ PYTEST = HF_HUB_OFFLINE=1 $(BIN)/python -m pytest --durations=15
 PARALLEL := -n 2 --dist loadfile
 SPEECH := en es fr it ru demo music librivox
 
-.PHONY: demo test test-all fuzz oldest beside lint declarations bench rivals clean
+.PHONY: demo test test-all fuzz oldest beside lint declarations bench rivals diarizers clean
 .DEFAULT_GOAL := demo
 
 demo: $(VENV)/.demo
@@ -81,8 +83,10 @@ bench: $(VENV)/.speech
 # A separate environment: the versions that these programs require must not change the tests'.
 rivals: $(RIVALS)/.rivals
 
+diarizers: $(DIARIZERS)/.diarizers
+
 clean:
-	rm -rf $(VENV) $(RIVALS) $(OLDEST) .cache/speech .cache/ggml
+	rm -rf $(VENV) $(RIVALS) $(DIARIZERS) $(OLDEST) .cache/speech .cache/ggml .cache/diarization
 
 # Stamp files: only a change of pyproject.toml installs the packages again.
 $(VENV)/.made:
@@ -129,4 +133,12 @@ $(RIVALS)/.rivals: pyproject.toml benchmarks/rivals.txt | $(VENV)/.made
 		-e ".[models,openvino,eval]" -r benchmarks/rivals.txt
 	$(RIVALS)/bin/python -m pip --disable-pip-version-check -q install \
 		--no-deps "openai-whisper>=20250625"
+	@touch $@
+
+# meeteval is compiled while it is installed: it needs a C++ compiler.
+$(DIARIZERS)/.diarizers: pyproject.toml benchmarks/diarization/diarizers.txt | $(VENV)/.made
+	$(BIN)/python -m venv $(DIARIZERS)
+	$(DIARIZERS)/bin/python -m pip --disable-pip-version-check -q install "torch==2.13.0" cython
+	$(DIARIZERS)/bin/python -m pip --disable-pip-version-check -q install \
+		-e ".[models]" -r benchmarks/diarization/diarizers.txt
 	@touch $@

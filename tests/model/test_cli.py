@@ -102,7 +102,11 @@ def test_files_are_written_into_the_output_directory(media: Path, tmp_path: Path
             2,
             "No such option: --beam-sise; did you mean --beam-size?",
         ),
-        ("transcribe talk.mp3 --diarize", 2, "--diarize; speaker labels are not supported"),
+        (
+            "transcribe talk.mp3 --diarize --min-speakers 4 --max-speakers 2",
+            2,
+            "min_speakers=4",
+        ),
         pytest.param(
             "transcribe talk.mp3 --vad-filter", 2, "--vad-filter; use --vad", marks=pytest.mark.slow
         ),

@@ -40,6 +40,7 @@ PANELS: Final = (
     (options.VadOptions, "Voice activity detection"),
     (options.ChunkOptions, "Chunks"),
     (options.FeatureOptions, "Features"),
+    (options.SpeakerOptions, "Speakers"),
 )
 """The option groups, with their headings on the help page."""
 
@@ -250,8 +251,8 @@ def _default_text(default: object) -> str:
 def _as_sentence(description: str, name: str) -> str:
     """Return the docstring entry of an option as a help text.
 
-    "`beam_size=1`" becomes "--beam-size 1". None becomes "none", and False becomes the `--no-` form
-    of the flag. Sentences about Python are left out.
+    "`beam_size=1`" becomes "--beam-size 1". None becomes "none". False becomes the `--no-` form of
+    the flag, also as a value. Sentences about Python are left out.
     """
     text = PYTHON_SENTENCE.sub("", description)
     text = re.sub(r"`(\w+)(?:=\"?([\w.]+)\"?)?`", _as_flag, text)
@@ -266,4 +267,6 @@ def _as_flag(match: re.Match[str]) -> str:
     name, value = match.groups()
     if name not in FLAG_NAMES:
         return match[0]
+    if value in ("True", "False"):
+        return dashed(name) if value == "True" else f"--no-{dashed(name)[2:]}"
     return f"{dashed(name)} {value}" if value else dashed(name)

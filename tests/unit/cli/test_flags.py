@@ -20,12 +20,7 @@ def typer_option(parameter: inspect.Parameter) -> Any:
 
 def test_every_option_except_the_sampling_rate_of_arrays_is_a_flag() -> None:
     assert {field.name for field in fields(Options)} - {"sampling_rate"} == OPTIONS
-    assert [flag.name for flag in flags.option_flags(OPTIONS)] == [
-        field.name
-        for group, _ in flags.PANELS
-        for field in fields(group)
-        if field.name != "sampling_rate"
-    ]
+    assert sorted(flag.name for flag in flags.option_flags(OPTIONS)) == sorted(OPTIONS)
     assert DETECTION < OPTIONS
 
 
@@ -55,6 +50,11 @@ def test_the_help_text_states_the_default() -> None:
     for name in ("language", "batch_size"):  # chosen for the recording, and for the device
         [flag] = flags.option_flags({name})
         assert "Default" not in typer_option(flag).help
+
+
+def test_a_value_of_a_boolean_option_is_the_form_of_its_flag() -> None:
+    [flag] = flags.option_flags({"second_opinion_threshold"})
+    assert "Refused with --no-second-opinion. " in typer_option(flag).help
 
 
 @pytest.mark.parametrize(
