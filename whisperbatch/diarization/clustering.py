@@ -31,7 +31,7 @@ CLUSTERED: Final = 0.6  # of a complete piece; shorter pieces do not shape the c
 APART: Final = 25  # frames, 0.4 s, between the middles of two pieces that shape the clusters
 SAME_VOICE: Final = 0.815  # corrected similarity from which two large groups are one voice
 SELECTION: Final = 0.8  # divided by the size of the smaller group: see `are_one_voice`
-MIN_PIECES: Final = 4  # of a speaker, if there are several speakers
+MIN_PIECES: Final = 4  # of a speaker; fewer only where the caller asks for more speakers
 STARTS: Final = 8  # sets of embeddings from which k-means starts
 PARTS: Final = 4  # into which a group is divided at a time
 PASSES: Final = 20  # of k-means
@@ -138,7 +138,7 @@ def _divided(vectors: Vectors, groups: list[Group], limits: SpeakerLimits) -> li
         else:
             done.append(group)
     while len(done) < limits.minimum:
-        divisions = [(best_division(vectors, group, 2), n) for n, group in enumerate(done)]
+        divisions = [(best_division(vectors, group, 2, 1), n) for n, group in enumerate(done)]
         possible = [(closeness(parts), n, parts) for parts, n in divisions if parts]
         if not possible:
             break
@@ -153,7 +153,7 @@ def _voices(vectors: Vectors, group: Group) -> list[Group]:
     Two parts of a mixture of three voices may seem to be one voice, as both contain the third.
     """
     for count in range(2, PARTS + 1):
-        parts = best_division(vectors, group, count)
+        parts = best_division(vectors, group, count, MIN_PIECES)
         if parts and not any(are_one_voice(a, b) for a, b in combinations(parts, 2)):
             return parts
     return []
@@ -164,11 +164,16 @@ def closeness(parts: Sequence[Group]) -> float:
     return max(similarity(a, b) for a, b in combinations(parts, 2))
 
 
-def best_division(vectors: Vectors, group: Group, count: int) -> list[Group]:
-    """Return the division of a group whose parts are least similar; nothing if it is too small."""
+def best_division(vectors: Vectors, group: Group, count: int, smallest: int) -> list[Group]:
+    """Return the division of a group whose parts are least similar.
+
+    The list is empty if there is no division in which each part has `smallest` embeddings.
+    """
     best: tuple[float, list[Group]] | None = None
+    if len(group.members) < count * smallest:
+        return []
     for means in _starts(vectors[group.members], count):
-        parts = _by_means(vectors, group.members, means)
+        parts = _by_means(vectors, group.members, means, smallest)
         if parts and (best is None or closeness(parts) < best[0]):
             best = closeness(parts), parts
     return best[1] if best else []
@@ -176,8 +181,6 @@ def best_division(vectors: Vectors, group: Group, count: int) -> list[Group]:
 
 def _starts(own: Vectors, count: int) -> Iterator[Vectors]:
     """Yield first means: embeddings, each as far as possible from those before it."""
-    if len(own) < count * MIN_PIECES:
-        return
     for start in np.linspace(0, len(own) - 1, STARTS).round().astype(int):
         nearest = own @ own[start]
         chosen = [int(np.argmin(nearest))]  # the first is an extreme, too
@@ -188,13 +191,13 @@ def _starts(own: Vectors, count: int) -> Iterator[Vectors]:
         yield own[chosen]
 
 
-def _by_means(vectors: Vectors, members: Numbers, means: Vectors) -> list[Group]:
+def _by_means(vectors: Vectors, members: Numbers, means: Vectors, smallest: int) -> list[Group]:
     """Divide embeddings by spherical k-means, given the first means; nothing if a part is small."""
     own = vectors[members]
     labels = np.zeros(len(own), np.int64)
     for _ in range(PASSES):
         previous, labels = labels, np.argmax(own @ means.T, axis=1)
-        if np.bincount(labels, minlength=len(means)).min() < MIN_PIECES:
+        if np.bincount(labels, minlength=len(means)).min() < smallest:
             return []
         if np.array_equal(labels, previous):
             break
