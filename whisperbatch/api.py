@@ -2,7 +2,7 @@
 
 from collections.abc import Generator, Iterable, Iterator
 from contextlib import ExitStack, nullcontext
-from dataclasses import fields, replace
+from dataclasses import fields
 from os import PathLike
 from typing import Literal, TypeVar, cast, overload
 
@@ -10,18 +10,20 @@ from typing_extensions import Unpack
 
 from whisperbatch.audio.reader import AudioReader, open_audio
 from whisperbatch.boundary import boundary
-from whisperbatch.diarization import open_diarizer
-from whisperbatch.diarization.protocol import limits_of
+from whisperbatch.diarization.stage import diarization_of, prepare
 from whisperbatch.engines.keywords import LoadKeywords, settings_of
-from whisperbatch.errors import EngineError, OptionError, WhisperBatchError
+from whisperbatch.errors import OptionError, WhisperBatchError
 from whisperbatch.loading import DEFAULT_MODEL, LOAD_PARAMETERS, load
 from whisperbatch.options import (
     DETECTION_PARAMETERS,
     OPTION_PARAMETERS,
     Channel,
     DetectionKeywords,
+    DiarizerChoice,
+    KnownSpeakers,
     OptionKeywords,
     Options,
+    SpeakerKind,
     checks,
     for_detection,
     hint_for,
@@ -33,14 +35,7 @@ from whisperbatch.pipeline import chunk_recording
 from whisperbatch.streams import SegmentStream, collect
 from whisperbatch.text.messages import one_line
 from whisperbatch.transcriber import Transcriber, check_many
-from whisperbatch.types import (
-    Chunk,
-    Diarization,
-    LanguageDetection,
-    Source,
-    Transcript,
-    to_seconds,
-)
+from whisperbatch.types import Chunk, Diarization, LanguageDetection, Source, Transcript
 
 T = TypeVar("T")
 
@@ -241,9 +236,12 @@ def detect_language(
 def diarize(
     source: Source | AudioReader,
     *,
+    speaker: SpeakerKind = "voice",
     num_speakers: int | None = None,
     min_speakers: int | None = None,
     max_speakers: int | None = None,
+    known_speakers: KnownSpeakers | None = None,
+    diarizer: DiarizerChoice = "builtin",
     track: int = 0,
     channel: Channel = "mix",
     sampling_rate: int | None = None,
@@ -252,9 +250,12 @@ def diarize(
 
     Args:
         source: a recording, as in `transcribe`. An open reader stays open.
+        speaker: as in `Options`.
         num_speakers: as in `Options`.
         min_speakers: as in `Options`.
         max_speakers: as in `Options`.
+        known_speakers: as in `Options`.
+        diarizer: as in `Options`.
         track: as in `Options`.
         channel: as in `Options`.
         sampling_rate: as in `Options`.
@@ -264,26 +265,24 @@ def diarize(
 
     Raises:
         OptionError: an option is wrong, or has no effect.
-        AudioError: the recording cannot be read.
-        MissingExtraError: the weights of the diarizer are not installed.
+        AudioError: the recording, or the recording of a known speaker, cannot be read.
+        MissingExtraError: the weights or the package of the diarizer are not installed.
         ModelError: the weights of the diarizer are damaged.
         EngineError: the diarizer failed.
     """
     options = Options(
         diarize=True,
+        speaker=speaker,
         num_speakers=num_speakers,
         min_speakers=min_speakers,
         max_speakers=max_speakers,
+        known_speakers=known_speakers,
+        diarizer=diarizer,
         track=track,
         channel=channel,
         sampling_rate=sampling_rate,
     )
-    reader = open_audio(source, options)
-    with nullcontext() if reader is source else reader, boundary(reader.name):
-        *_, last = open_diarizer()(reader.blocks(), limits_of(options))
-        if not isinstance(last, Diarization):
-            raise EngineError(f"{reader.name}: the diarizer has no result")
-        return replace(last, source=reader.name, duration=to_seconds(reader.position))
+    return diarization_of(source, options)
 
 
 @with_parameters(*OPTION_PARAMETERS)
@@ -327,10 +326,11 @@ def _closing(asr: Transcriber, items: Iterator[T]) -> Generator[T, None, None]:
 
 
 def _resolve(options: Options | None, keywords: Keywords) -> tuple[LoadKeywords, Options]:
-    """Return the keywords of `load`, and the options; check that the engine honours the options."""
+    """Return the keywords of `load`, and the options, which the engine must honour."""
     load_keywords, option_keywords = _split(keywords)
     resolved = resolve(options, **option_keywords)
     settings_of(load_keywords).check(resolved.search)
+    prepare(resolved)
     return load_keywords, resolved
 
 

@@ -27,8 +27,7 @@ from whisperbatch.boundary import as_error
 from whisperbatch.chunking.merge import chunks
 from whisperbatch.decoding.chunk_decoder import ChunkDecoder
 from whisperbatch.decoding.engine_options import options_for
-from whisperbatch.diarization import open_diarizer
-from whisperbatch.diarization.stage import Speakers
+from whisperbatch.diarization.stage import Speakers, SpeakerStage
 from whisperbatch.errors import ClosedError, WhisperBatchError
 from whisperbatch.features import feature_extractor
 from whisperbatch.language.code_switching import CodeSwitching
@@ -154,6 +153,7 @@ class Pipeline:
 
     Raises:
         OptionError: the model cannot honour an option.
+        AudioError: the recording of a known speaker cannot be used.
 
     Attributes:
         batch_size: number of rows of a full call.
@@ -169,8 +169,7 @@ class Pipeline:
         self.given_language = Decision(options.language, 1.0) if options.language else None
         self.limit = ReadingLimit(BATCHES_AHEAD * self.batch_size * WINDOW, FIRST_AHEAD * WINDOW)
         self.stopped = False
-        self._listening: set[Speakers] = set()  # the diarizations of open recordings
-        self._diarizer = open_diarizer() if options.diarize else None
+        self._speaker_stage = SpeakerStage(options) if options.diarize else None
         self._options = options
         self._scheduler = scheduler
         self._flow = Flow(weight)
@@ -191,8 +190,8 @@ class Pipeline:
         self.stopped = True
         self.limit.stop()
         self._scheduler.abandon(self._flow)
-        for speakers in list(self._listening):
-            speakers.stop()
+        if self._speaker_stage:
+            self._speaker_stage.stop()
 
     def __call__(
         self, recording: RecordingState, opener: Opener
@@ -211,7 +210,8 @@ class Pipeline:
             try:
                 self.limit.begin(recording.number)
                 reader = stack.enter_context(self._open(recording, opener))
-                speakers = self._speakers(stack)
+                stage = self._speaker_stage
+                speakers = stack.enter_context(stage.recording()) if stage else None
                 decoded = stack.enter_context(closing(self._decoded(recording, reader, speakers)))
                 segments = self._segmentation(decoded)
                 yield from speakers(segments) if speakers else segments
@@ -221,12 +221,6 @@ class Pipeline:
                 failure = as_error(error, recording.source)
         if failure:
             yield self._end(recording, failure)
-
-    def _speakers(self, stack: ExitStack) -> Speakers | None:
-        """Start the diarization of a recording, with `diarize`."""
-        if not self._diarizer:
-            return None
-        return stack.enter_context(Speakers(self._diarizer, self._options).within(self._listening))
 
     def _finish(self, recording: RecordingState) -> None:
         recording.was_read = True
@@ -269,7 +263,7 @@ class Pipeline:
             try:
                 self._decide_from_windows(recording, reader)
                 opinion = self._second_opinion(recording, lambda: self.stopped or reader.closed)
-                blocks = speakers.listen(reader.blocks()) if speakers else reader.blocks()
+                blocks = speakers.listen(reader) if speakers else reader.blocks()
                 for chunk in chunk_recording(
                     blocks, self._options, self._vad, recording.number, opinion
                 ):

@@ -38,9 +38,11 @@ def prefetch(source: Iterable[T], depth: int) -> Generator[T, None, None]:
         buffer.stop()
 
 
-def in_background(function: Callable[[], None]) -> threading.Thread:
-    """Call a function in a new thread, and return the thread."""
-    thread = threading.Thread(target=function, name="whisperbatch-submission", daemon=True)
+def in_background(
+    function: Callable[[], None], name: str = "whisperbatch-submission"
+) -> threading.Thread:
+    """Call a function in a new thread with this name, and return the thread."""
+    thread = threading.Thread(target=function, name=name, daemon=True)
     thread.start()
     return thread
 

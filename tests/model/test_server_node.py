@@ -137,7 +137,7 @@ def test_wrong_requests(ask: Callable[..., Any], script: Path) -> None:
     assert (error["name"], error["status"]) == ("NotFoundError", 404)
     assert (error["code"], error["param"]) == ("model_not_found", "model")
     assert error["requestID"]
-    error = ask(response_format="diarized_json")
+    error = ask(response_format="docx")
     assert (error["name"], error["param"]) == ("BadRequestError", "response_format")
     error = ask(path=script)
     assert (error["name"], error["code"]) == ("BadRequestError", "invalid_audio")

@@ -255,7 +255,7 @@ def test_names_of_lists(server: RunningServer, mp3: Path, ending: str) -> None:
     "name",
     [
         *("whisper-1", "gpt-4o-transcribe", "gpt-4o-mini-transcribe", "gpt-transcribe", "base"),
-        "gpt-4o-mini-transcribe-2025-12-15",
+        *("gpt-4o-mini-transcribe-2025-12-15", "gpt-4o-transcribe-diarize"),
     ],
 )
 def test_names_of_models(client: openai.OpenAI, name: str) -> None:
@@ -263,7 +263,7 @@ def test_names_of_models(client: openai.OpenAI, name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["whisperbatch-1", "whisper-2", "gpt-4o", "gpt-4o-transcribe-diarize", "", "../base"]
+    "name", ["whisperbatch-1", "whisper-2", "gpt-4o", "gpt-4o-diarize", "", "../base"]
 )
 def test_unknown_models(client: openai.OpenAI, mp3: Path, name: str) -> None:
     error = openai.NotFoundError if name else openai.BadRequestError
@@ -281,9 +281,8 @@ def test_the_list_of_models(client: openai.OpenAI) -> None:
 @pytest.mark.parametrize(
     ("fields", "param"),
     [
-        ({"response_format": "diarized_json"}, "response_format"),
         ({"response_format": "pdf"}, "response_format"),
-        ({"known_speaker_names": ["agent"]}, "known_speaker_names"),
+        ({"known_speaker_names": ["agent"]}, "known_speaker_references"),
         ({"temperature": 7.0}, "temperature"),
         ({"language": "klingon"}, "language"),
         ({"timestamp_granularities": ["word"]}, "timestamp_granularities"),

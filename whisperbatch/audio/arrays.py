@@ -5,6 +5,7 @@ from typing import Final, cast
 import numpy as np
 import numpy.typing as npt
 
+from whisperbatch.audio.channels import check_separate
 from whisperbatch.audio.resampling import BLOCK, MAX_LOUD
 from whisperbatch.errors import AudioError, OptionError
 from whisperbatch.options import (
@@ -52,7 +53,9 @@ def check_array(audio: Audio, options: AudioOptions, name: str) -> None:
             "samples.astype(np.float32), scaled to the range from -1 to 1",
             source=name,
         )
-    if samples.ndim != 1:
+    if options.separates_channels:
+        _check_channels(samples, name)
+    elif samples.ndim != 1:
         raise AudioError(
             f"samples have shape {samples.shape}, not (n_samples,); choose a channel, such as "
             "samples[:, 0], or the mean of all channels",
@@ -63,6 +66,18 @@ def check_array(audio: Audio, options: AudioOptions, name: str) -> None:
     if samples.dtype == np.float32:
         _check_finite(samples, rate, name)
         _check_scale(samples, name)
+
+
+def _check_channels(samples: npt.NDArray[np.float32 | np.int16], name: str) -> None:
+    """Check for samples of shape (n_samples, n_channels)."""
+    if samples.ndim == 1:
+        check_separate(name, 1)
+    if samples.ndim != 2 or (len(samples) < samples.shape[1] and len(samples)):  # noqa: PLR2004 - two dimensions
+        hint = "; give samples.T" if samples.ndim == 2 else ""  # noqa: PLR2004 - two dimensions
+        raise AudioError(
+            f"samples have shape {samples.shape}, not (n_samples, n_channels){hint}", source=name
+        )
+    check_separate(name, samples.shape[1])
 
 
 def not_finite(name: str, time: float) -> AudioError:
@@ -77,7 +92,8 @@ def _check_finite(samples: npt.NDArray[np.float32 | np.int16], rate: int, name: 
     for start in range(0, len(samples), BLOCK):
         finite = np.isfinite(samples[start : start + BLOCK])
         if not finite.all():
-            raise not_finite(name, (start + int(np.argmin(finite))) / rate)
+            rows = finite.reshape(len(finite), -1).all(axis=1)
+            raise not_finite(name, (start + int(np.argmin(rows))) / rate)
 
 
 def _check_scale(samples: npt.NDArray[np.float32 | np.int16], name: str) -> None:
@@ -90,7 +106,7 @@ def _check_scale(samples: npt.NDArray[np.float32 | np.int16], name: str) -> None
     if not loud:
         return
     whole = all(bool((block == np.rint(block)).all()) for block in blocks)
-    if whole or loud > MAX_LOUD_SHARE * len(samples):
+    if whole or loud > MAX_LOUD_SHARE * samples.size:
         peak = max(float(np.abs(block).max()) for block in blocks)
         raise AudioError(
             f"has float32 samples up to {peak:.0f}, which must be from -1 to 1; divide samples in "

@@ -16,12 +16,13 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from whisperbatch.audio import elementary_streams
+from whisperbatch.audio.channels import check_separate, with_channels
 from whisperbatch.audio.elementary_streams import LostTime
 from whisperbatch.audio.file_objects import FileObject
 from whisperbatch.audio.resampling import BLOCK, Resampler
 from whisperbatch.audio.track import Track, frames_of
 from whisperbatch.errors import AudioError, OptionError
-from whisperbatch.options import MAX_SAMPLING_RATE, MIN_SAMPLING_RATE, AudioOptions, Channel
+from whisperbatch.options import MAX_SAMPLING_RATE, MIN_SAMPLING_RATE, AudioOptions
 from whisperbatch.types import Samples, to_samples
 
 JITTER: Final = 0.1  # seconds: a smaller deviation of a frame's time is not a gap
@@ -60,21 +61,26 @@ class MediaDecoder:
         self._doubtful = False  # frames may be missing before the next frame
         self._track = Track(name, file, options.track)
         self._start = self._track.start
-        self._resampler = Resampler(name, options.channel)
+        self._resampler = Resampler(name, "each" if options.separates_channels else options.channel)
+        self._shape: tuple[int, ...] = ()  # of a sample: its channels, if they are separate
         try:
             self._frames = self._decode()
-            self._first = self._first_frame(options.channel)
+            self._first = self._first_frame(options)
         except BaseException:
             self.close()
             raise
 
     def blocks(self) -> Iterator[Samples]:
-        """Yield mono samples at 16 kHz, in order; no block is empty.
+        """Yield samples at 16 kHz, in order; no block is empty.
+
+        They are mono, or have the shape (n_samples, n_channels) if the channels are separate.
 
         Damaged frames become silence. One warning at the end states how many frames are
         damaged, and the time of the first.
         """
         for block in self._blocks():
+            if self._shape and block.shape[1:] != self._shape:
+                block = with_channels(block, *self._shape)  # noqa: PLW2901 - the track changed
             # A burst of 1e37 would hide the speech next to it, so the level is limited. NaN and
             # infinite samples stay, because the reader reports them.
             yield np.clip(block, -MAX_LEVEL, MAX_LEVEL, out=block, where=np.isfinite(block))
@@ -120,7 +126,7 @@ class MediaDecoder:
             yield block
         while (missing := to_samples(end) - yielded) > 0:
             yielded += min(missing, BLOCK)
-            yield np.zeros(min(missing, BLOCK), np.float32)
+            yield np.zeros((min(missing, BLOCK), *self._shape), np.float32)
 
     def _no_sound(self) -> str:
         """Return the message for a file without any frame: the reason and the remedy."""
@@ -154,7 +160,7 @@ class MediaDecoder:
             stamped = float(time * base) - start if time is not None and base else None
             self._damaged_at = self._decoded if stamped is None else stamped
 
-    def _first_frame(self, channel: Channel) -> "AudioFrame":
+    def _first_frame(self, options: AudioOptions) -> "AudioFrame":
         """Decode the first frame early, so that an unusable recording is refused at once."""
         frame = next(self._frames, None)
         if frame is None:
@@ -167,7 +173,10 @@ class MediaDecoder:
                 source=self._name,
             )
         channels = frame.layout.nb_channels
-        if channel == "right" and channels < 2:  # noqa: PLR2004 - the second channel
+        if options.separates_channels:
+            check_separate(self._name, channels)
+            self._shape = (channels,)
+        if options.channel == "right" and channels < 2:  # noqa: PLR2004 - the second channel
             raise OptionError(f"channel='right': {self._name} has one channel; leave channel out")
         return frame
 

@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from whisperbatch.audio.file_objects import FileObject
 from whisperbatch.audio.media import MAX_LEVEL
-from whisperbatch.audio.resampling import Resampler, to_mono
+from whisperbatch.audio.resampling import Resampler, mixed, to_blocks
 from whisperbatch.audio.track import Track, frames_of
 from whisperbatch.errors import AudioError
 from whisperbatch.options import AudioOptions, Channel
@@ -146,7 +146,7 @@ class ArrayRandomAccess:
     """Random access to samples in memory.
 
     Args:
-        samples: shape (n_samples,), float32 or int16.
+        samples: shape (n_samples,) or (n_samples, n_channels), float32 or int16.
         rate: sampling rate, in Hz.
     """
 
@@ -158,8 +158,8 @@ class ArrayRandomAccess:
     def read(self, start: float, length: float) -> tuple[float, Samples]:
         """See `RandomAccess`."""
         first = round(start * self._rate)
-        blocks = to_mono(self._samples[first : first + round(length * self._rate)], self._rate)
-        return start, np.concatenate([np.zeros(0, np.float32), *blocks])
+        blocks = to_blocks(self._samples[first : first + round(length * self._rate)], self._rate)
+        return start, np.concatenate([np.zeros(0, np.float32), *map(mixed, blocks)])
 
     def close(self) -> None:
         """Do nothing: an array needs no cleaning up."""

@@ -2,7 +2,7 @@
 
 path, URL, pipe, bytes, open file ── media.MediaDecoder ──┐
                                                           ├─ AudioReader.blocks()
-array, Audio ──────────────────────── resampling.to_mono ─┘  mono samples at 16 kHz
+array, Audio ────────────────────── resampling.to_blocks ─┘  mono samples at 16 kHz
 """
 
 import io
@@ -27,7 +27,7 @@ from whisperbatch.audio.random_access import (
     RandomAccess,
     SharedFileRandomAccess,
 )
-from whisperbatch.audio.resampling import to_mono
+from whisperbatch.audio.resampling import mixed, to_blocks
 from whisperbatch.boundary import boundary, describe
 from whisperbatch.errors import AudioError, OptionError
 from whisperbatch.options import AudioOptions, checks
@@ -87,7 +87,7 @@ class AudioReader:
     def blocks(self) -> Iterator[Samples]:
         """Yield the recording from its start in blocks of at most 1 s; no block is empty.
 
-        A recording can be read only once.
+        A recording can be read only once, by this method or by `channels`.
 
         Yields:
             Mono samples at 16 kHz, shape (n_samples,), float32.
@@ -96,10 +96,27 @@ class AudioReader:
             AudioError: reading fails, the recording contains NaN or infinite samples, or the
                 recording is longer than the option `max_duration`.
         """
+        yield from map(mixed, self._checked_blocks())
+
+    def channels(self) -> Iterator[Samples]:
+        """Yield the recording as `blocks` does, but with each of its channels.
+
+        Yields:
+            Samples, shape (n_samples, n_channels), float32. There is one channel unless the
+            recording was opened with `speaker="channel"`.
+
+        Raises:
+            AudioError: reading fails, the recording contains NaN or infinite samples, or the
+                recording is longer than the option `max_duration`.
+        """
+        yield from (block.reshape(len(block), -1) for block in self._checked_blocks())
+
+    def _checked_blocks(self) -> Iterator[Samples]:
         limit = self.options.max_duration
         while (block := self._next()) is not None:
             if not np.isfinite(block).all():
-                time = to_seconds(self.position + int(np.argmin(np.isfinite(block))))
+                finite = np.isfinite(block.reshape(len(block), -1)).all(axis=1)
+                time = to_seconds(self.position + int(np.argmin(finite)))
                 raise not_finite(self.name, time)
             if limit is not None and self.position + len(block) > to_samples(limit):
                 raise AudioError(f"is longer than max_duration={limit:g} s", source=self.name)
@@ -221,6 +238,10 @@ def _opened(reader: AudioReader, options: AudioOptions) -> AudioReader:
                 f"{name}={value!r}: {reader.name} is open with {name}={opened!r}; "
                 f"give {name} to open_audio"
             )
+    if options.separates_channels and not reader.options.separates_channels:
+        raise OptionError(
+            f"speaker='channel': {reader.name} is open with mixed channels; give it to open_audio"
+        )
     return reader
 
 
@@ -322,7 +343,7 @@ def _open_array(audio: Audio, options: AudioOptions) -> AudioReader:
     samples, rate = audio.samples, int(audio.sampling_rate)
     return AudioReader(
         ARRAY_NAME,
-        to_mono(samples, rate),
+        to_blocks(samples, rate),
         lambda: None,
         lambda: ArrayRandomAccess(samples, rate),
         options,

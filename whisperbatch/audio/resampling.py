@@ -1,7 +1,7 @@
 """Conversion of audio frames of any rate, layout and format to mono samples, by FFmpeg."""
 
 from collections.abc import Iterator
-from typing import Final
+from typing import Final, Literal, TypeAlias
 
 import av
 import numpy as np
@@ -14,6 +14,10 @@ from whisperbatch.boundary import describe
 from whisperbatch.errors import AudioError
 from whisperbatch.options import Channel
 from whisperbatch.types import SAMPLING_RATE, Samples
+
+Delivery: TypeAlias = Channel | Literal["each"]
+"""Which channels are delivered: a mix or one of them, shape (n_samples,), or each of them, shape
+(n_samples, n_channels)."""
 
 BLOCK: Final = SAMPLING_RATE  # samples of a block
 MAX_LOUD: Final = 16.0  # 24 dB above full scale; float32 samples are from -1 to 1
@@ -31,15 +35,15 @@ SAMPLE_FORMATS: Final = {
 
 
 class Resampler:
-    """Streaming converter of frames to blocks of mono samples at one rate.
+    """Streaming converter of frames to blocks of samples at one rate.
 
     Args:
         name: name of the recording, for messages.
-        channel: "mix", or the channel to take.
+        channel: "mix", the channel to take, or "each".
         rate: sampling rate of the blocks, in Hz.
     """
 
-    def __init__(self, name: str, channel: Channel, rate: int = SAMPLING_RATE) -> None:
+    def __init__(self, name: str, channel: Delivery, rate: int = SAMPLING_RATE) -> None:
         self._name = name
         self._channel = channel
         self._rate = rate
@@ -105,8 +109,13 @@ class Resampler:
                 yield self._choose(packed.reshape(-1, self._channels))
 
     def _choose(self, packed: npt.NDArray[np.float32]) -> Samples:
-        """Average the channels, or take one. `packed` has the shape (n_samples, n_channels)."""
+        """Average the channels, or take one or all.
+
+        `packed` has the shape (n_samples, n_channels).
+        """
         channels = packed.shape[1]
+        if self._channel == "each":
+            return packed
         if self._channel == "mix" and channels > 1:
             with np.errstate(over="ignore", invalid="ignore"):  # the reader reports such samples
                 samples: Samples = packed.mean(axis=1, dtype=np.float32)
@@ -147,6 +156,23 @@ def _packed(frame: AudioFrame) -> npt.NDArray[np.float32]:
     samples = np.stack(planes, axis=1) if planar else planes[0].reshape(-1, channels)
     with np.errstate(over="ignore", invalid="ignore"):  # the reader reports such samples
         return ((samples.astype(np.float64) - zero) / scale).astype(np.float32)
+
+
+def to_blocks(samples: npt.NDArray[np.float32 | np.int16], rate: int) -> Iterator[Samples]:
+    """Yield samples from memory as blocks at 16 kHz; see `to_mono`.
+
+    Samples of shape (n_samples, n_channels) become blocks of such a shape.
+    """
+    if samples.ndim == 1:
+        yield from to_mono(samples, rate)
+        return
+    for blocks in zip(*(to_mono(channel, rate) for channel in samples.T), strict=True):
+        yield np.stack(blocks, axis=1)
+
+
+def mixed(block: Samples) -> Samples:
+    """Return a block with its channels averaged, shape (n_samples,); a mono block is unchanged."""
+    return block if block.ndim == 1 else block.mean(axis=1, dtype=np.float32)
 
 
 def to_mono(samples: npt.NDArray[np.float32 | np.int16], rate: int) -> Iterator[Samples]:

@@ -27,10 +27,13 @@ from whisperbatch.errors import WhisperBatchError
 from whisperbatch.jobs import Event, Failed, Finished, SegmentReady, WorkItem
 from whisperbatch.text import escape_controls, escape_controls_in_json
 from whisperbatch.types import Segment
-from whisperbatch.writers import one_line, segment_values, speaker_values
+from whisperbatch.writers import one_line, segment_values, speaker_prefix, speaker_values
 
 MAX_PROBED: Final = 200
 """Recordings whose duration is read at the start; the duration of more is estimated."""
+CHANGED_SPEAKERS: Final = (
+    "some speakers above have changed at the end; --format txt has the final ones"
+)
 NAME_WIDTH: Final = 40  # columns for the name of a recording
 
 
@@ -81,12 +84,23 @@ class Lines(_WithoutTerminal):
     def __init__(self, *, text: bool, errors: bool = True, status: bool = False) -> None:
         super().__init__(status=status)
         self._text, self._errors = text, errors
+        self._held: list[Segment] = []
 
     def show(self, event: Event) -> None:
-        """See `Screen`."""
-        if isinstance(event, SegmentReady) and self._text:
-            print_result(one_line(event.segment.text))
-        elif isinstance(event, Failed) and self._errors:
+        """See `Screen`. Segments whose speaker may still change are printed at the end."""
+        if isinstance(event, SegmentReady):
+            if self._text and event.segment.provisional:
+                self._held.append(event.segment)
+            elif self._text:
+                print_result(_text_of(event.segment))
+            return
+        held: Sequence[Segment] = self._held
+        if held and isinstance(event, Finished):
+            held = event.transcript.segments
+        self._held = []
+        for segment in held:
+            print_result(_text_of(segment))
+        if isinstance(event, Failed) and self._errors:
             print_error(event.error)
 
 
@@ -111,6 +125,8 @@ class JsonLines(_WithoutTerminal):
             transcript = asdict(replace(event.transcript, segments=(), diarization=None))
             del transcript["segments"], transcript["source"], transcript["diarization"]
             record |= {"type": "transcript", **transcript, **speaker_values(event.transcript)}
+            if event.transcript.diarization:  # the printed segments had provisional speakers
+                record["segments"] = [segment_values(s) for s in event.transcript.segments]
         else:
             record |= {"type": "error", "error": str(event.error)}
             if self._errors:
@@ -142,6 +158,7 @@ class Terminal:
         )
         self._console, self._bars, self._text = console, bars, text
         self._many = len(items) > 1
+        self._speakers: list[str | None] = []  # of the printed segments
         self._open: dict[str, TaskID] = {}  # the bars of recordings
         self._seconds_done: dict[str, float] = {}
         self._count = self._remaining = len(items)
@@ -160,10 +177,14 @@ class Terminal:
         if isinstance(event, SegmentReady):
             if self._text:
                 self._console.print(_segment_line(event.segment), soft_wrap=True, highlight=False)
+                self._speakers.append(event.segment.speaker)
             self._advance(event.item, event.segment.end)
             return
         if isinstance(event, Finished):
             self._advance(event.item, event.transcript.duration)
+            final = [segment.speaker for segment in event.transcript.segments]
+            if self._text and final != self._speakers:
+                self._console.print(CHANGED_SPEAKERS, style="dim", soft_wrap=True, highlight=False)
             if self._many or event.item.outputs:
                 self._console.print(_finished_line(event), soft_wrap=True, highlight=False)
         else:
@@ -271,9 +292,16 @@ def clock(seconds: float) -> str:
     return f"{hours}:{minute:02}:{second:02}" if hours else f"{minute}:{second:02}"
 
 
+def _text_of(segment: Segment) -> str:
+    """Return the text on one line, after the speaker if there is one."""
+    return f"{speaker_prefix(segment)}{one_line(segment.text)}"
+
+
 def _segment_line(segment: Segment) -> Text:
     times = f"{clock(segment.start)}".rjust(8)
-    return Text.assemble((times, "dim"), "  ", one_line(segment.text))
+    return Text.assemble(
+        (times, "dim"), "  ", (speaker_prefix(segment), "cyan"), one_line(segment.text)
+    )
 
 
 def _finished_line(event: Finished) -> Text:

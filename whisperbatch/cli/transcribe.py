@@ -32,6 +32,7 @@ from whisperbatch.jobs import (
     WorkItem,
     digest,
     plan_outputs,
+    references_fingerprint,
     run_job,
 )
 from whisperbatch.models import find_model, fingerprint, measured_kept_frames
@@ -155,6 +156,7 @@ class _Plan:
         weights: fingerprint of the model, with the share of the encoder's frames that is kept
             without `kept_frames`.
         speech_detector: fingerprint of the voice activity detector.
+        references: fingerprint of the recordings of known speakers; None if one is not a file.
     """
 
     items: tuple[WorkItem, ...]
@@ -164,6 +166,7 @@ class _Plan:
     ledger_dir: Path | None
     weights: str
     speech_detector: str
+    references: str | None
 
 
 def transcribe_all(arguments: TranscribeArguments) -> int:
@@ -181,9 +184,12 @@ def transcribe_all(arguments: TranscribeArguments) -> int:
         if "threads" not in name
     ]
 
-    def settings(output: Path) -> str:
+    def settings(output: Path) -> str | None:
         options = file_options.get(output.suffix[1:])
-        return digest(plan.weights, plan.speech_detector, plan.options, load_keywords, options)
+        if plan.references is None:
+            return None
+        detectors = (plan.speech_detector, plan.references)
+        return digest(plan.weights, detectors, plan.options, load_keywords, options)
 
     with _ledger(plan.ledger_dir) as ledger:
         job = Job(settings, ledger, redo=not arguments.resumes)
@@ -234,6 +240,7 @@ def _plan(arguments: TranscribeArguments) -> _Plan:
         ledger_dir=ledger_dir if has_ledger and items[0].outputs else None,
         weights=_weights(find_model(arguments.model, transformers=engine.reads_transformers)),
         speech_detector=vad_fingerprint(options),
+        references=references_fingerprint(options),
     )
 
 

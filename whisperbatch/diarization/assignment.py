@@ -21,6 +21,7 @@ def with_speakers(
     segments: Iterable[Segment],
     turns: Sequence[Turn],
     *,
+    exclusive: Sequence[Turn] = (),
     first_id: int = 0,
     provisional: bool = False,
     keep_words: bool = True,
@@ -38,15 +39,17 @@ def with_speakers(
         segments: in order, with their words; a segment without words is not divided. They must not
             be results of this function, because parts are not joined again.
         turns: in any order; those of different speakers may overlap.
+        exclusive: turns of the same speakers, one at a time. If given, they decide who says a word,
+            and `turns` decide who else speaks.
         first_id: the `id` of the first segment of the result; the others follow.
         provisional: whether the turns may still change.
         keep_words: whether the segments of the result have their words.
     """
-    tracks = SpeakerTracks(turns)
+    tracks, deciding = SpeakerTracks(turns), SpeakerTracks(exclusive)
     given = list(segments)
     if tracks.names:
         blocks = (given[first : first + BLOCK] for first in range(0, len(given), BLOCK))
-        given = [part for block in blocks for part in _block_parts(block, tracks)]
+        given = [part for block in blocks for part in _block_parts(block, tracks, deciding)]
     return [
         replace(
             segment,
@@ -58,12 +61,18 @@ def with_speakers(
     ]
 
 
-def _block_parts(segments: Sequence[Segment], tracks: SpeakerTracks) -> Iterator[Segment]:
+def _block_parts(
+    segments: Sequence[Segment], tracks: SpeakerTracks, deciding: SpeakerTracks
+) -> Iterator[Segment]:
     """Yield the parts of several segments."""
     spans = [
         (timed.start, timed.end) for segment in segments for timed in segment.words or (segment,)
     ]
     evidence = tracks.evidence(spans)
+    if deciding.names:
+        numbers = [tracks.names.index(name) for name in deciding.names]
+        best = [numbers[number] for number in deciding.evidence(spans).best]
+        evidence = replace(evidence, best=best)
     position = 0
     for segment in segments:
         count = len(segment.words or (segment,))

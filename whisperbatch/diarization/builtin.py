@@ -17,6 +17,7 @@ import numpy as np
 
 from whisperbatch.diarization.clustering import normalised, voices
 from whisperbatch.diarization.labelling import confidences, emissions, speakers
+from whisperbatch.diarization.naming.voices import SAME_VOICE, similarity, voice_of
 from whisperbatch.diarization.online import OnlineSpeakers
 from whisperbatch.diarization.pieces import (
     FBANK_HOP,
@@ -26,7 +27,7 @@ from whisperbatch.diarization.pieces import (
     frames_of,
     plan,
 )
-from whisperbatch.diarization.protocol import Progress, SpeakerLimits
+from whisperbatch.diarization.protocol import Embedding, Progress, SpeakerLimits
 from whisperbatch.diarization.recorder import Memory
 from whisperbatch.diarization.turns import joined, spans
 from whisperbatch.diarization.windows import FRAME, SegmentationNetwork, Window, runs, windows
@@ -42,6 +43,8 @@ class BuiltInDiarizer:
         fbank: computes the features of the embedding network, shape (frames, 80), from samples.
         fingerprint: of the weights.
     """
+
+    same_voice = SAME_VOICE
 
     def __init__(
         self,
@@ -60,16 +63,32 @@ class BuiltInDiarizer:
         """See `protocol.Diarizer`."""
         memory, online = Memory(), OnlineSpeakers(limits)
         for window in windows(blocks, self._segmentation):
-            all_runs = runs(window)
-            pieces = [] if limits.maximum == 1 else list(plan(window, all_runs))
             first = len(memory.stretches)
-            memory.add(window, all_runs, pieces, self._embeddings(window, pieces))
+            self._add(memory, window, with_voices=limits.maximum != 1 or limits.needs_voices)
             end = to_seconds((window.start + window.region[1]) * FRAME)
-            yield Progress(end, online.turns(memory, first))
+            turns = online.turns(memory, first)
+            yield Progress(end, turns, online.embeddings if limits.needs_voices else {})
         yield diarization(memory, limits)
+
+    def voice(self, samples: Samples) -> Embedding:
+        """See `protocol.Diarizer`."""
+        memory = Memory()
+        for window in windows([samples], self._segmentation):
+            self._add(memory, window, with_voices=True)
+        return voice_of(memory)
+
+    def similarity(self, one: Embedding, other: Embedding) -> float:
+        """See `protocol.Diarizer`."""
+        return similarity(one, other)
 
     def close(self) -> None:
         """Free the networks. Safe to call twice."""
+
+    def _add(self, memory: Memory, window: Window, *, with_voices: bool) -> None:
+        """Add a window to the memory, with or without the embeddings of its pieces."""
+        all_runs = runs(window)
+        pieces = list(plan(window, all_runs)) if with_voices else []
+        memory.add(window, all_runs, pieces, self._embeddings(window, pieces))
 
     def _embeddings(self, window: Window, pieces: Sequence[Piece]) -> Embeddings:
         """Return the embeddings of pieces, of length 1, shape (pieces, n_dimensions)."""

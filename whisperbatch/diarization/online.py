@@ -34,6 +34,11 @@ class OnlineSpeakers:
         self._enough = 1.0  # pieces from which the voices are clustered again
         self._last = 0
 
+    @property
+    def embeddings(self) -> dict[str, Vectors]:
+        """The mean voice of each speaker so far, of length 1."""
+        return {f"SPEAKER_{name:02d}": mean for name, mean in sorted(self._means.items())}
+
     def turns(self, memory: Memory, first: int) -> tuple[Turn, ...]:
         """Return the turns of the last window.
 

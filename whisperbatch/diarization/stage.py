@@ -5,22 +5,104 @@ end of the recording have provisional speakers; the `End` of the recording has t
 """
 
 from bisect import bisect_left
+from collections import deque
 from collections.abc import Generator, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from typing import Final
 
+from whisperbatch.audio.reader import AudioReader, open_audio
+from whisperbatch.audio.resampling import mixed
+from whisperbatch.boundary import boundary
+from whisperbatch.diarization import open_diarizer
 from whisperbatch.diarization.assignment import with_speakers
+from whisperbatch.diarization.channels.diarizer import ChannelDiarizer
 from whisperbatch.diarization.listener import Listener
-from whisperbatch.diarization.protocol import Diarizer, limits_of
+from whisperbatch.diarization.naming.matching import Names, renamed, with_names
+from whisperbatch.diarization.naming.references import check_references, read_references
+from whisperbatch.diarization.protocol import TurnFinder, VoiceDiarizer, limits_of
+from whisperbatch.errors import EngineError, OptionError
 from whisperbatch.options import Options
 from whisperbatch.recording import RecordingState
 from whisperbatch.rows import End
-from whisperbatch.types import Samples, Segment, Turn
+from whisperbatch.types import Diarization, Samples, Segment, Source, Turn, to_seconds
 
 NEAR: Final = 10.0  # seconds around a segment in which turns matter
 
 Result = tuple[RecordingState, Segment] | End
+
+
+class SpeakerStage:
+    """The speaker stage of a run: one for all of its recordings. Thread-safe.
+
+    Args:
+        options: of the run, with `diarize`. The recordings of known speakers are read here.
+
+    Raises:
+        OptionError: see `open_for`.
+        AudioError: see `open_for`.
+        MissingExtraError: see `open_for`.
+        ModelError: see `open_for`.
+    """
+
+    def __init__(self, options: Options) -> None:
+        self._diarizer, self._names = open_for(options)
+        self._options = options
+        self._open: set[Speakers] = set()
+
+    @contextmanager
+    def recording(self) -> Iterator["Speakers"]:
+        """Return the speakers of a recording that begins; they end with the `with` block."""
+        speakers = Speakers(self._diarizer, self._options, self._names)
+        self._open.add(speakers)
+        try:
+            yield speakers
+        finally:
+            self._open.discard(speakers)
+            speakers.close()
+
+    def stop(self) -> None:
+        """End all waits."""
+        for speakers in list(self._open):
+            speakers.stop()
+
+
+def open_for(options: Options) -> tuple[TurnFinder, Names | None]:
+    """Return the diarizer for these options, and the names of known speakers.
+
+    Raises:
+        OptionError: there are known speakers, but the diarizer cannot compare voices.
+        AudioError: the recording of a known speaker cannot be used.
+        MissingExtraError: the weights or the package of the diarizer are not installed.
+        ModelError: the weights of the diarizer are damaged.
+    """
+    if options.separates_channels:
+        return ChannelDiarizer(options), None
+    diarizer = open_diarizer(options.diarizer)
+    if not options.known_speakers:
+        return diarizer, None
+    if not isinstance(diarizer, VoiceDiarizer):
+        raise OptionError(
+            f"known_speakers needs a diarizer that compares voices; {diarizer.fingerprint} does "
+            "not (see whisperbatch.diarization.VoiceDiarizer)"
+        )
+    return diarizer, Names(diarizer, read_references(options.known_speakers, diarizer))
+
+
+def prepare(options: Options) -> None:
+    """Check what the speaker stage needs, before a model is loaded or downloaded.
+
+    Raises:
+        OptionError: see `open_for`.
+        AudioError: see `open_for`.
+        MissingExtraError: see `open_for`.
+        ModelError: see `open_for`.
+    """
+    if not options.diarize:
+        return
+    check_references(options)
+    if not options.separates_channels:
+        open_diarizer(options.diarizer)
 
 
 class Speakers:
@@ -29,16 +111,20 @@ class Speakers:
     Args:
         diarizer: finds the turns.
         options: of the run.
+        names: of known speakers; None if there are none.
     """
 
-    def __init__(self, diarizer: Diarizer, options: Options) -> None:
+    def __init__(self, diarizer: TurnFinder, options: Options, names: Names | None = None) -> None:
         self._listener = Listener(diarizer, limits_of(options))
         self._keep_words = options.word_timestamps
+        self._names = names
         self._segments: list[Segment] = []
 
-    def listen(self, blocks: Iterable[Samples]) -> Iterator[Samples]:
-        """Yield the audio of the recording again, while the diarizer listens."""
-        return self._listener.through(blocks)
+    def listen(self, reader: AudioReader) -> Iterator[Samples]:
+        """Yield the audio of the recording, while the diarizer listens."""
+        if reader.options.separates_channels:
+            return map(mixed, self._listener.through(reader.channels()))
+        return self._listener.through(reader.blocks())
 
     def __call__(self, results: Iterable[Result]) -> Generator[Result, None, None]:
         """Yield each segment with provisional speakers, and the end with the final segments."""
@@ -51,6 +137,8 @@ class Speakers:
             self._segments.append(segment)
             turns = self._listener.turns_until(segment.end)
             near = turns_around(turns, segment)
+            if self._names:
+                near = renamed(near, self._names(self._listener.embeddings))
             parts = with_speakers(
                 [segment], near, first_id=count, provisional=True, keep_words=self._keep_words
             )
@@ -58,23 +146,45 @@ class Speakers:
             yield from ((recording, part) for part in parts)
 
     def _final(self, end: End) -> End:
-        diarization = replace(self._listener.result(), source=end.source, duration=end.duration)
-        segments = with_speakers(self._segments, diarization.turns, keep_words=self._keep_words)
+        result = self._listener.result()
+        named = with_names(result, self._names) if self._names else result
+        diarization = replace(named, source=end.source, duration=end.duration)
+        segments = with_speakers(
+            self._segments,
+            diarization.turns,
+            exclusive=diarization.exclusive,
+            keep_words=self._keep_words,
+        )
         return replace(end, diarization=diarization, segments=tuple(segments))
-
-    @contextmanager
-    def within(self, open_recordings: set["Speakers"]) -> Iterator["Speakers"]:
-        """Be one of the open recordings of a run until the end of a `with` block."""
-        open_recordings.add(self)
-        try:
-            yield self
-        finally:
-            open_recordings.discard(self)
-            self._listener.close()
 
     def stop(self) -> None:
         """End all waits. Thread-safe."""
         self._listener.stop()
+
+    def close(self) -> None:
+        """Stop the thread of the diarizer."""
+        self._listener.close()
+
+
+def diarization_of(source: Source | AudioReader, options: Options) -> Diarization:
+    """Return the speakers of a recording and their turns, without a transcript.
+
+    Raises:
+        OptionError: the diarizer cannot honour the number of speakers; or see `open_for`.
+        AudioError: the recording cannot be read; or see `open_for`.
+        MissingExtraError: see `open_for`.
+        ModelError: see `open_for`.
+        EngineError: the diarizer failed.
+    """
+    reader = open_audio(source, options)
+    with nullcontext() if reader is source else reader, boundary(reader.name):
+        diarizer, names = open_for(options)
+        blocks = reader.channels() if options.separates_channels else reader.blocks()
+        (last,) = deque(diarizer(blocks, limits_of(options)), maxlen=1) or (None,)
+        if not isinstance(last, Diarization):
+            raise EngineError(f"{reader.name}: the diarizer ended without a Diarization")
+        named = with_names(last, names) if names else last
+        return replace(named, source=reader.name, duration=to_seconds(reader.position))
 
 
 def turns_around(turns: Sequence[Turn], segment: Segment) -> list[Turn]:

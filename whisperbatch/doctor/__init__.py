@@ -5,6 +5,7 @@
     machine.py      processor, CPU quota
     storage.py      rights and space in caches
     audio.py        decoder, voice activity detection
+    diarization.py  the diarizer's weights
     weights.py      the model's files, memory
     cuda.py         driver and libraries of GPUs
     engines.py      each engine on each device transcribes the clip

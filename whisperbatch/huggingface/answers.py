@@ -14,7 +14,7 @@ def answer_of(transcript: wb.Transcript) -> dict[str, Any]:
     Returns:
         `text`, `chunks` and `speakers`. A chunk is a segment: its text, its start and end in
         seconds, and its words if the request asks for word timestamps. `speakers` has the chunks
-        with their speaker, as in the published handler; without diarization, it is empty.
+        with their speaker, as in the published handler; without `diarize`, it is empty.
     """
     chunks = [_chunk(segment) for segment in transcript.segments]
     return {

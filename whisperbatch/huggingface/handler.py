@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from contextlib import ExitStack
 from typing import Any, Final
 
+import numpy as np
 from typing_extensions import Unpack
 
 import whisperbatch as wb
@@ -20,6 +21,7 @@ from whisperbatch.huggingface.settings import EndpointSettings, with_draft_model
 from whisperbatch.text import shown
 
 KEYS: Final = ("inputs", "parameters")
+SILENCE: Final = np.zeros(16_000, np.float32)  # one second
 
 
 class EndpointHandler:
@@ -33,9 +35,10 @@ class EndpointHandler:
         **keywords: of `load`.
 
     Raises:
-        OptionError: no model is named, DIARIZATION_MODEL is set, or a keyword is wrong.
+        OptionError: no model is named, DIARIZATION_MODEL is wrong, or a keyword is wrong.
         ModelError: the weights are missing or damaged.
-        MissingExtraError: a package is not installed; draft models need the extra `torch`.
+        MissingExtraError: a package is not installed; draft models need the extra `torch`, and
+            DIARIZATION_MODEL needs the extra `diarization`.
     """
 
     def __init__(self, path: str = "", **keywords: Unpack[LoadKeywords]) -> None:
@@ -45,6 +48,9 @@ class EndpointHandler:
             raise wb.OptionError(
                 "no model: set ASR_MODEL to a name, directory or repository of a model"
             )
+        self._defaults = wb.Options(diarize=settings.diarize)
+        if settings.diarize:
+            wb.diarize(SILENCE)  # loads the networks
         with ExitStack() as stack:
             self._asr = stack.enter_context(wb.load(model, **keywords))
             self._assisted: wb.Transcriber | None = None
@@ -66,6 +72,7 @@ class EndpointHandler:
         Raises:
             OptionError: a key or parameter is unknown or wrong, or `inputs` is not base64.
             AudioError: the recording cannot be read.
+            MissingExtraError: the request finds speakers, without the extra `diarization`.
             EngineError: the engine failed.
         """
         if not isinstance(data, Mapping):
@@ -75,6 +82,7 @@ class EndpointHandler:
                 raise wb.OptionError(f"{shown(key)} is refused: send inputs and parameters")
         asked = parse_parameters(
             data.get("parameters"),
+            self._defaults,
             can_assist=self._assisted is not None,
         )
         recording = recording_of(data.get("inputs"))

@@ -3,7 +3,7 @@
 batch_size, language, task       options with the same name
 chunk_length_s                   the option chunk_length
 assisted                         with the draft model ASSISTANT_MODEL
-num_speakers, min_speakers, ...  refused: whisperbatch does not tell speakers apart yet
+num_speakers, min_speakers, ...  the options, and diarize=True
 
 Values are JSON values, or the same as text: query parameters are text.
 """
@@ -15,10 +15,12 @@ from typing import Any, Final, Literal, get_origin
 
 import whisperbatch as wb
 from whisperbatch.huggingface.json_body import parsed_json
-from whisperbatch.options import hint_for, metavar_of, parse_text, without_none
+from whisperbatch.options import SpeakerOptions, hint_for, metavar_of, parse_text, without_none
 from whisperbatch.text import one_line, shown
 
 SPEAKERS: Final = ("num_speakers", "min_speakers", "max_speakers")
+"""Parameters that find the speakers without `diarize`, as in the published handler."""
+
 OTHER_NAMES: Final = MappingProxyType({"chunk_length_s": "chunk_length"})
 TYPES: Final[Mapping[str, object]] = MappingProxyType(
     {field.name: field.type for field in fields(wb.Options)}
@@ -66,6 +68,11 @@ def parse_parameters(
         if option in changes:
             raise wb.OptionError(f"{name}: {option} is given twice, by two names")
         changes[option] = _value(name, TYPES[option], value)
+    if "diarize" not in changes and any(name in changes for name in SPEAKERS):
+        changes["diarize"] = True
+    if changes.get("diarize") is False:  # then the other defaults for speakers have no meaning
+        none = SpeakerOptions()
+        changes = {**{field.name: getattr(none, field.name) for field in fields(none)}, **changes}
     if assisted:
         _use_greedy_search(changes)
     options = _replaced(defaults or wb.Options(), changes, given)
@@ -114,10 +121,10 @@ def _option(name: str) -> str:
         OptionError: there is no such parameter.
     """
     option = OTHER_NAMES.get(name, name)
-    if name in SPEAKERS:
-        raise wb.OptionError(f"{name} is refused: whisperbatch does not tell speakers apart yet")
     if name == "sampling_rate":
         raise wb.OptionError("sampling_rate is refused: the recording states its own rate")
+    if name == "known_speakers":  # a client must not name files of the server
+        raise wb.OptionError("known_speakers is refused: voices cannot be sent to this endpoint")
     if option not in TYPES:
         hint = hint_for(name, TYPES.keys())
         raise wb.OptionError(f"{one_line(name)} is not a parameter{f'; {hint}' if hint else ''}")

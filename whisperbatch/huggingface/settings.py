@@ -3,18 +3,23 @@
 ASR_MODEL           the model: a name, directory or repository
 HF_MODEL_DIR        directory of the endpoint's repository: the model, without ASR_MODEL
 ASSISTANT_MODEL     draft model for requests with "assisted": true
-DIARIZATION_MODEL   refused: whisperbatch does not tell speakers apart yet
+DIARIZATION_MODEL   "builtin": every request finds the speakers, unless it says "diarize": false
 HF_TOKEN            read by huggingface_hub, which downloads the models
 """
 
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import Final
 
 from typing_extensions import Self
 
 import whisperbatch as wb
 from whisperbatch.engines.keywords import LoadKeywords
+from whisperbatch.text import shown
+
+BUILT_IN: Final = "builtin"
+"""The value of DIARIZATION_MODEL."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,11 +30,13 @@ class EndpointSettings:
         asr_model: the model; None if it is not set.
         model_directory: directory of the endpoint's repository; None if it is not set.
         assistant_model: the draft model; None if it is not set.
+        diarize: whether requests find the speakers without the parameter `diarize`.
     """
 
     asr_model: str | None = None
     model_directory: str | None = None
     assistant_model: str | None = None
+    diarize: bool = False
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] | None = None) -> Self:
@@ -42,18 +49,20 @@ class EndpointSettings:
             The settings.
 
         Raises:
-            OptionError: DIARIZATION_MODEL is set.
+            OptionError: DIARIZATION_MODEL names another model than "builtin".
         """
         variables = os.environ if environment is None else environment
-        if variables.get("DIARIZATION_MODEL"):
+        diarizer = variables.get("DIARIZATION_MODEL")
+        if diarizer and diarizer != BUILT_IN:
             raise wb.OptionError(
-                "DIARIZATION_MODEL is set, but whisperbatch does not tell speakers apart yet; "
-                "remove this variable to get text and chunks without speakers"
+                f"DIARIZATION_MODEL={shown(diarizer)} cannot be loaded: whisperbatch has its own "
+                f"diarizer. Set DIARIZATION_MODEL={BUILT_IN} for speakers, or remove this variable"
             )
         return cls(
             asr_model=variables.get("ASR_MODEL") or None,
             model_directory=variables.get("HF_MODEL_DIR") or None,
             assistant_model=variables.get("ASSISTANT_MODEL") or None,
+            diarize=bool(diarizer),
         )
 
     @property

@@ -28,8 +28,10 @@ TEMPORARY_ERRORS: Final = (WriteError, EngineError, InternalError)
 """Full disk, no memory, a bug that may be fixed: the journal of the recording stays, and the next
 run resumes from it."""
 
+NOT_HASHED: Final = ("batch_size", "known_speakers")
+
 WriteTranscript = Callable[[Transcript, Path], object]
-OutputSettings = Callable[[Path], str]
+OutputSettings = Callable[[Path], str | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,10 +64,11 @@ Event = SegmentReady | Finished | Failed
 def digest(*parts: object) -> str:
     """Return a hash of the values that an output depends on.
 
-    The batch size is left out of `Options`, because it does not change the text.
+    The batch size is left out of `Options`, because it does not change the text. The recordings of
+    known speakers are left out, too: add their `references_fingerprint`.
     """
     values = [
-        [(f.name, getattr(part, f.name)) for f in fields(part) if f.name != "batch_size"]
+        [(f.name, getattr(part, f.name)) for f in fields(part) if f.name not in NOT_HASHED]
         if isinstance(part, Options)
         else part
         for part in parts
@@ -79,7 +82,7 @@ class Job:
 
     Attributes:
         settings: returns a digest of everything but the recording that an output depends on:
-            model, options, layout.
+            model, options, layout. None if some of it may change without a trace.
         ledger: lists the finished outputs; None lists nothing.
         redo: make all outputs, finished or not, and replace files that exist.
     """
@@ -117,14 +120,15 @@ class Job:
 
         None if the recording is not a file: a URL or a pipe may change without a trace.
         """
-        if (path := item.path) is None:
+        settings = self.settings(output)
+        if (path := item.path) is None or settings is None:
             return None
         try:
             status = path.stat()
         except (OSError, ValueError):  # reading the recording reports the error
             return None
         name = os.fsencode(path.absolute())
-        return digest(name, status.st_size, status.st_mtime_ns, self.settings(output))
+        return digest(name, status.st_size, status.st_mtime_ns, settings)
 
     def write(
         self,

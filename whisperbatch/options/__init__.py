@@ -45,6 +45,7 @@ from whisperbatch.options.groups import (
 from whisperbatch.options.hints import hint_for
 from whisperbatch.options.keyword_types import DetectionKeywords, OptionKeywords
 from whisperbatch.options.keywords import for_detection, resolve
+from whisperbatch.options.known_speakers import KnownSpeakers
 from whisperbatch.options.options import Options
 from whisperbatch.options.search import MAX_NEW_TOKENS, SearchOptions
 from whisperbatch.options.signatures import (
@@ -53,7 +54,12 @@ from whisperbatch.options.signatures import (
     documented_fields,
     with_parameters,
 )
-from whisperbatch.options.speakers import MAX_SPEAKERS, SpeakerOptions
+from whisperbatch.options.speakers import (
+    MAX_SPEAKERS,
+    DiarizerChoice,
+    SpeakerKind,
+    SpeakerOptions,
+)
 from whisperbatch.options.texts import (
     PARSERS,
     TRUTH_VALUES,
@@ -84,12 +90,15 @@ __all__ = [
     "CodeSwitchingOutput",
     "DecodeOptions",
     "DetectionKeywords",
+    "DiarizerChoice",
     "FeatureKind",
     "FeatureOptions",
+    "KnownSpeakers",
     "LanguageOptions",
     "OptionKeywords",
     "Options",
     "SearchOptions",
+    "SpeakerKind",
     "SpeakerOptions",
     "Task",
     "Timestamps",

@@ -65,6 +65,11 @@ class AudioOptions:
                 "max_duration", self.max_duration, minimum=0.01, maximum=checks.MAX_DURATION
             )
 
+    @property
+    def separates_channels(self) -> bool:
+        """Whether the channels are read separately; `Options` decides this by its speakers."""
+        return False
+
 
 @dataclass(frozen=True, kw_only=True)
 class VadOptions:

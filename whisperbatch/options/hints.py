@@ -48,6 +48,9 @@ OTHER_NAMES: Final[Mapping[str, tuple[str, str]]] = MappingProxyType(
         # WhisperX, whisper.cpp, stable-ts and OpenAI's API
         "chunk_size": ("chunk_length", SECONDS),
         "speaker_labels": ("diarize", ""),
+        "diarization": ("diarize", ""),
+        "diarize_model": ("diarizer", ""),
+        "hf_token": ("", "set the environment variable HF_TOKEN"),
         "prompt": ("initial_prompt", ""),
         "translate": ("task", 'the value "translate"'),
         "word_level_timestamps": ("word_timestamps", ""),

@@ -4,6 +4,8 @@ from typing import TypedDict
 
 from whisperbatch.options.decoding import Segments, Task, Timestamps
 from whisperbatch.options.groups import Channel, CodeSwitchingOutput, FeatureKind
+from whisperbatch.options.known_speakers import KnownSpeakers
+from whisperbatch.options.speakers import DiarizerChoice, SpeakerKind
 
 
 class DetectionKeywords(TypedDict, total=False):
@@ -66,6 +68,9 @@ class OptionKeywords(DetectionKeywords, total=False):
     segments: Segments
     word_timestamps: bool
     diarize: bool
+    speaker: SpeakerKind
     num_speakers: int | None
     min_speakers: int | None
     max_speakers: int | None
+    known_speakers: KnownSpeakers | None
+    diarizer: DiarizerChoice

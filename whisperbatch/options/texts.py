@@ -4,6 +4,8 @@ import types
 from collections.abc import Callable
 from typing import Any, Final, Literal, Union, get_args, get_origin
 
+from whisperbatch.options.known_speakers import KnownSpeakers, parse_pairs
+
 TRUTH_VALUES: Final = {"true": True, "false": False}
 
 
@@ -92,6 +94,7 @@ PARSERS: Final[dict[object, Callable[[str], Any]]] = {
     int | tuple[int, ...]: _parse_devices,
     TEMPERATURES: _parse_temperatures,
     RANGES: _parse_ranges,
+    KnownSpeakers: parse_pairs,
 }
 
 METAVARS: Final[dict[object, str]] = {
@@ -102,5 +105,6 @@ METAVARS: Final[dict[object, str]] = {
     int | tuple[int, ...]: "N,N",
     TEMPERATURES: "X,X",
     RANGES: "X,X",
+    KnownSpeakers: "NAME=FILE,NAME=FILE",
 }
 """Placeholders of values on the help page."""

@@ -113,6 +113,9 @@ class Server:
         Raises:
             WhisperBatchError: a model cannot be loaded.
         """
+        options = self.settings.endpoint_options()
+        if options.diarize and options.speaker == "voice":
+            await self.models.load_diarizer()
         await self.models.prepare()
         if self._assisted:
             await self._assisted.prepare()

@@ -105,6 +105,8 @@ def as_api_error(error: BaseException) -> ApiError:  # noqa: PLR0911 - one for e
     if isinstance(error, ApiError):
         return error
     if isinstance(error, wb.AudioError):
+        if str(error).startswith("known_speakers["):
+            return invalid(str(error), "known_speaker_references", "invalid_audio")
         too_long = "max_duration=" in str(error)
         return invalid(str(error), "file", "audio_too_long" if too_long else "invalid_audio")
     if isinstance(error, wb.OptionError):

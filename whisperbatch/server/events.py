@@ -1,8 +1,8 @@
 """The text of a recording as server-sent events, while it is decoded.
 
 transcript.text.delta     the text of the next segment; all deltas together are the text
-transcript.text.segment   its times, with response_format=verbose_json
-transcript.text.done      the whole text, once, with the usage
+transcript.text.segment   its times and speaker, with diarized_json and verbose_json
+transcript.text.done      the whole text, once, with the usage; and the final speakers
 [DONE]                    the end, also after an error
 : ping                    a comment, while there is no event; it keeps the connection open
 
@@ -17,12 +17,20 @@ from typing import Any, Final
 import whisperbatch as wb
 from whisperbatch.server.errors import ApiError, as_api_error
 from whisperbatch.server.fields import TranscriptionRequest
-from whisperbatch.server.formats import as_json, logprobs_of, usage_of
+from whisperbatch.server.formats import (
+    as_json,
+    logprobs_of,
+    segment_id,
+    segment_of,
+    usage_of,
+)
+from whisperbatch.server.requests.speakers import DIARIZED
 from whisperbatch.text import UNSPACED
 
 PING_INTERVAL: Final = 10.0  # seconds; proxies close connections after 30 to 60 s without data
 PING: Final = ": ping\n\n"
 DONE: Final = "data: [DONE]\n\n"
+WITH_SEGMENTS: Final = ("verbose_json", DIARIZED)
 
 
 async def events_of(submission: wb.Submission, request: TranscriptionRequest) -> AsyncIterator[str]:
@@ -53,21 +61,9 @@ async def events_of(submission: wb.Submission, request: TranscriptionRequest) ->
                 break
             delta = _delta(text, segment)
             text += delta
-            for event in _segment_events(segment, delta, request):
-                yield event
-        transcript = await submission
-        done: dict[str, Any] = {
-            "type": "transcript.text.done",
-            "text": transcript.text,
-            "usage": usage_of(transcript),
-        }
-        if transcript.language:
-            done["languages"] = [{"code": transcript.language}]
-        if request.logprobs:
-            done["logprobs"] = [
-                item for segment in transcript.segments for item in logprobs_of(segment)
-            ]
-        yield _event(done)
+            for value in _segment_events(segment, delta, request):
+                yield _event(value)
+        yield _event(_done(await submission, request))
         yield DONE
     except wb.WhisperBatchError as error:
         for event in ending_with(as_api_error(error)):
@@ -84,22 +80,37 @@ def _delta(text: str, segment: wb.Segment) -> str:
     return (" " if text and segment.language not in UNSPACED else "") + segment.text
 
 
-def _segment_events(segment: wb.Segment, delta: str, request: TranscriptionRequest) -> list[str]:
+def _done(transcript: wb.Transcript, request: TranscriptionRequest) -> dict[str, Any]:
+    """Return the last event of a recording."""
+    done: dict[str, Any] = {
+        "type": "transcript.text.done",
+        "text": transcript.text,
+        "usage": usage_of(transcript),
+    }
+    if transcript.language:
+        done["languages"] = [{"code": transcript.language}]
+    if request.logprobs:
+        done["logprobs"] = [
+            item for segment in transcript.segments for item in logprobs_of(segment)
+        ]
+    if request.options.diarize:
+        done["segments"] = [segment_of(segment, request) for segment in transcript.segments]
+    return done
+
+
+def _segment_events(
+    segment: wb.Segment, delta: str, request: TranscriptionRequest
+) -> list[dict[str, Any]]:
     event: dict[str, Any] = {"type": "transcript.text.delta", "delta": delta}
     if request.logprobs:
         event["logprobs"] = logprobs_of(segment)
-    events = [event]
-    if request.response_format == "verbose_json":
-        times = {"start": segment.start, "end": segment.end, "text": segment.text}
-        events.append(
-            {
-                "type": "transcript.text.segment",
-                "id": f"seg_{segment.id}",
-                **times,
-                "speaker": segment.speaker or "",
-            }
-        )
-    return [_event(event) for event in events]
+    if request.response_format not in WITH_SEGMENTS:
+        return [event]
+    event["segment_id"] = segment_id(segment)
+    described = segment_of(segment, request)
+    if segment.provisional:
+        described["provisional"] = True
+    return [event, described]
 
 
 def _event(value: object) -> str:

@@ -2,20 +2,27 @@
 
 import json
 import math
+import re
+from collections.abc import Sequence
+from itertools import count, islice, product
+from string import ascii_uppercase
 from typing import Any, Final
 
 import whisperbatch as wb
 from whisperbatch.server.fields import SUBTITLES, TranscriptionRequest
+from whisperbatch.server.requests.speakers import DIARIZED
 from whisperbatch.writers import render
 
 MIN_PROBABILITY: Final = 1e-10  # of a word whose probability is 0: JSON has no infinite numbers
 TRANSLATED: Final = "english"
+NUMBERED: Final = re.compile(r"SPEAKER_(\d+)")  # a speaker without a known name
 CONTENT_TYPES: Final = {
     "json": "application/json",
     "verbose_json": "application/json",
     "text": "text/plain; charset=utf-8",
     "srt": "text/plain; charset=utf-8",
     "vtt": "text/vtt; charset=utf-8",
+    "diarized_json": "application/json",
 }
 
 
@@ -33,7 +40,17 @@ def body_of(transcript: wb.Transcript, request: TranscriptionRequest) -> str:
     if response_format in SUBTITLES:
         return render(transcript, response_format)
     if response_format == "text":
-        return transcript.text + "\n"
+        return render(transcript, "txt") if transcript.diarization else transcript.text + "\n"
+    if response_format == DIARIZED:
+        return as_json(
+            {
+                "task": request.options.task,
+                "duration": transcript.duration,
+                "text": transcript.text,
+                "segments": [segment_of(segment, request) for segment in transcript.segments],
+                "usage": usage_of(transcript),
+            }
+        )
     if response_format == "json":
         value: dict[str, Any] = {"text": transcript.text, "usage": usage_of(transcript)}
         if transcript.language:
@@ -43,20 +60,76 @@ def body_of(transcript: wb.Transcript, request: TranscriptionRequest) -> str:
                 item for segment in transcript.segments for item in logprobs_of(segment)
             ]
         return as_json(value)
-    value = json.loads(render(transcript, "json"))
+    return as_json(_verbose_json(transcript, request))
+
+
+def _verbose_json(transcript: wb.Transcript, request: TranscriptionRequest) -> dict[str, Any]:
+    """Return the keys of the JSON files; all words are in `words`, not in segments."""
+    value: dict[str, Any] = json.loads(render(transcript, "json"))
     value["task"] = request.options.task
     if request.options.task == "translate":
         value["language"] = TRANSLATED  # OpenAI's API: the language of the text
+    found = [word for segment in value["segments"] for word in segment.pop("words", ())]
+    if transcript.diarization:
+        for word, same_word in zip(value.get("words", ()), found, strict=True):
+            word["speaker"] = same_word["speaker"]
     if not request.segments:
         del value["segments"]
-    for segment in value.get("segments", ()):
-        segment.pop("words", None)  # `words` of the answer has all words
-    return as_json(value | {"usage": usage_of(transcript)})
+    return value | {"usage": usage_of(transcript)}
 
 
 def usage_of(transcript: wb.Transcript) -> dict[str, Any]:
     """Return what the transcription is billed by: seconds of the recording."""
     return {"type": "duration", "seconds": round(transcript.duration, 3)}
+
+
+def segment_of(segment: wb.Segment, request: TranscriptionRequest) -> dict[str, Any]:
+    """Return a segment in the form of `diarized_json` and of the events of a stream.
+
+    Args:
+        segment: of the transcript.
+        request: states the form of the answer.
+
+    Returns:
+        The segment. With `diarized_json`, the speakers are A, B, ... as in OpenAI's API; otherwise
+        they have the names of the transcript. A segment without a speaker has the name "".
+    """
+    speaker, names = segment.speaker or "", tuple(request.options.known_speakers or ())
+    return {
+        "type": "transcript.text.segment",
+        "id": segment_id(segment),
+        "start": segment.start,
+        "end": segment.end,
+        "text": segment.text,
+        "speaker": label_of(speaker, names) if request.response_format == DIARIZED else speaker,
+    }
+
+
+def segment_id(segment: wb.Segment) -> str:
+    """Return the identifier of a segment."""
+    return f"seg_{segment.id}"
+
+
+def label_of(speaker: str, names: Sequence[str] = ()) -> str:
+    """Return the label of a speaker in OpenAI's API: A, B, ..., Z, AA, ...
+
+    Args:
+        speaker: name in the transcript. A name that is not SPEAKER_00, SPEAKER_01, ... stays.
+        names: the known speakers. No other speaker gets one of these names as label.
+
+    Returns:
+        The label.
+    """
+    match = NUMBERED.fullmatch(speaker)
+    if not match:
+        return speaker
+    labels = (
+        "".join(letters)
+        for length in count(1)
+        for letters in product(ascii_uppercase, repeat=length)
+    )
+    free = (label for label in labels if label not in names)
+    return next(islice(free, int(match[1]), None))
 
 
 def logprobs_of(segment: wb.Segment) -> list[dict[str, Any]]:

@@ -28,6 +28,7 @@ PUBLIC: Final = tuple((method, path) for method in ("GET", "HEAD") for path in C
 """Requests that need no key: containers and load balancers send them."""
 
 BASE64_SIZE: Final = 4 / 3  # of a file in base64, compared with the file
+JSON_BYTES: Final = 2_000_000  # of a JSON body, beside the recording
 DROP_TIME: Final = 10.0  # seconds for the rest of a body whose answer is known
 REQUEST_ID: Final = re.compile(r"[\w.:-]{1,128}", re.ASCII)
 
@@ -83,7 +84,8 @@ class Guard:
             self._check_key(headers)
         length = headers.get("content-length", "")
         is_json = headers.get("content-type", "").startswith("application/json")
-        limit = self._max_bytes * (BASE64_SIZE if is_json else 1) + FORM_BYTES
+        more = JSON_BYTES if is_json else FORM_BYTES
+        limit = self._max_bytes * (BASE64_SIZE if is_json else 1) + more
         if length.isdecimal() and int(length[:20]) > limit:
             raise too_large(self._max_bytes)
 

@@ -20,10 +20,12 @@ import numpy as np
 import whisperbatch as wb
 from whisperbatch.machine import process_memory
 from whisperbatch.server.errors import ApiError
+from whisperbatch.server.requests.speakers import MODELS as WITH_SPEAKERS
 
-OPENAI_NAMES: Final = re.compile(r"whisper-1|gpt-(4o-)?(mini-)?transcribe(-\d{4}-\d\d-\d\d)?")
-WITH_SPEAKERS: Final = re.compile(r"gpt-.*diarize.*")
-WARM_UP: Final = 16_000  # samples
+OPENAI_NAMES: Final = re.compile(
+    rf"whisper-1|gpt-(4o-)?(mini-)?transcribe(-\d{{4}}-\d\d-\d\d)?|{WITH_SPEAKERS.pattern}"
+)
+SILENCE: Final = np.zeros(16_000, np.float32)  # one second
 
 log = logging.getLogger(__name__)
 
@@ -69,6 +71,8 @@ class Models:
         self._load = load
         self._max_memory = max_memory
         self._models: dict[str, ServedModel] = {}
+        self._diarizer_loading = asyncio.Lock()
+        self._has_diarizer = False
         for source in sources:
             name = PurePath(source).name if PurePath(source).is_absolute() else source
             self._models[name] = ServedModel(source, name)
@@ -116,6 +120,19 @@ class Models:
             model.users -= 1
             model.used = time.monotonic()
 
+    async def load_diarizer(self) -> None:
+        """Load the networks that find speakers, which all models share, if they are not loaded.
+
+        Raises:
+            MissingExtraError: the networks are not installed.
+            ModelError: the networks are damaged.
+        """
+        async with self._diarizer_loading:
+            if not self._has_diarizer:
+                log.info("loading the diarizer")
+                await asyncio.to_thread(wb.diarize, SILENCE)
+                self._has_diarizer = True
+
     def find(self, name: str) -> ServedModel:
         """Return the model with a name.
 
@@ -126,14 +143,9 @@ class Models:
             return self._models[name]
         if OPENAI_NAMES.fullmatch(name):
             return next(iter(self._models.values()))
-        reason = (
-            "this server does not tell speakers apart"
-            if WITH_SPEAKERS.fullmatch(name)
-            else f"this server has {', '.join(self._models)}"
-        )
         raise ApiError(
             404,
-            f"the model {name[:100]!r} does not exist: {reason}",
+            f"the model {name[:100]!r} does not exist: this server has {', '.join(self._models)}",
             param="model",
             code="model_not_found",
         )
@@ -157,7 +169,7 @@ class Models:
     def _load_and_warm_up(self, source: str) -> wb.Transcriber:
         asr = self._load(source)
         try:  # the first call of an engine takes longer than the others
-            asr.transcribe(np.zeros(WARM_UP, np.float32), vad=False, language="en")
+            asr.transcribe(SILENCE, vad=False, language="en")
         except BaseException:
             asr.close()
             raise

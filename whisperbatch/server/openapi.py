@@ -6,7 +6,8 @@ from typing import Any, Final, get_args
 
 import whisperbatch as wb
 from whisperbatch.options import documented_fields
-from whisperbatch.server.fields import FIXED, ResponseFormat
+from whisperbatch.server.fields import ResponseFormat
+from whisperbatch.server.requests.values import FIXED
 
 TEXT: Final = MappingProxyType({"type": "string"})
 TEXTS: Final = MappingProxyType({"type": "array", "items": dict(TEXT)})
@@ -19,7 +20,7 @@ COMMON: Final = MappingProxyType(
         "keywords[]": (TEXTS, "Words and phrases to expect."),
         "response_format": (
             {"type": "string", "enum": list(get_args(ResponseFormat)), "default": "json"},
-            "Form of the answer.",
+            "Form of the answer; diarized_json is not for translations.",
         ),
         "temperature": (
             {"type": "number"},
@@ -46,6 +47,11 @@ TRANSCRIPTIONS: Final = MappingProxyType(
         "include[]": (
             {"type": "array", "items": {"type": "string", "enum": ["logprobs"]}},
             "logprobs: the log-probability of each word, with json.",
+        ),
+        "known_speaker_names[]": (TEXTS, "Names of speakers, with diarized_json."),
+        "known_speaker_references[]": (
+            TEXTS,
+            "The voice of each speaker: 2 to 10 s of speech in a data: URL with base64.",
         ),
     }
 )

@@ -5,6 +5,7 @@ ASR_MODEL, HF_MODEL_DIR, ASSISTANT_MODEL   the models, in a container of Hugging
 """
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal, cast
 
@@ -138,6 +139,17 @@ class ServerSettings(BaseSettings):
         """
         given = _object(self.options, "options")
         return resolve(None, **{"max_duration": self.max_duration, **given})
+
+    def endpoint_options(self) -> wb.Options:
+        """Return the options of a request without parameters, in the form of Hugging Face.
+
+        Raises:
+            OptionError: an option is unknown or wrong, or DIARIZATION_MODEL is wrong.
+        """
+        options = self.default_options()
+        return replace(
+            options, diarize=options.diarize or EndpointSettings.from_environment().diarize
+        )
 
     def load(self, source: str) -> wb.Transcriber:
         """Load a model.

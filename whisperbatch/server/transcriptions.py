@@ -31,6 +31,7 @@ from whisperbatch.server.fields import TranscriptionRequest, about, parse_reques
 from whisperbatch.server.formats import CONTENT_TYPES, body_of
 from whisperbatch.server.metrics import Metrics
 from whisperbatch.server.models import Models
+from whisperbatch.server.requests.submitting import submit
 from whisperbatch.server.settings import ServerSettings
 from whisperbatch.server.uploads import FILE, Form, boundary_of
 
@@ -206,7 +207,7 @@ class _Work:
         in_order = asked.options.language is not None and spool.can_be_read_in_order()
         file = cast("BinaryIO", spool.open(in_order=bool(in_order)))
         try:
-            self._submission = self._asr.submit(file, options=asked.options)
+            self._submission = await submit(self._asr, self._models, file, asked.options)
         except wb.OptionError as error:  # an option that this model cannot honour
             raise about(error, self._form.fields) from error
         self._stack.callback(self._submission.cancel)

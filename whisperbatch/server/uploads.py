@@ -13,17 +13,22 @@ from python_multipart.exceptions import MultipartParseError
 from python_multipart.multipart import MultipartParser, parse_options_header
 
 from whisperbatch.server.errors import ApiError, invalid
+from whisperbatch.server.requests.known_speakers import REFERENCES
 from whisperbatch.server.spool import Spool
 
 MAX_FIELDS: Final = 200  # parts of a form
-MAX_FIELD_BYTES: Final = 1_000_000  # of all fields together
-FORM_BYTES: Final = 2_000_000  # of a body, beside the file: fields, and the text between them
+MAX_FIELD_BYTES: Final = 1_000_000  # of all fields together, but the voices of known speakers
+MAX_VOICE_BYTES: Final = 6_000_000  # of these voices: four of 10 s, with 48,000 samples a second
+FORM_BYTES: Final = (
+    2_000_000 + MAX_VOICE_BYTES
+)  # of a body, beside the file: fields, and the text between them
 MAX_NAME: Final = 255  # characters of a file name
 MAX_BOUNDARY: Final = 200  # bytes; RFC 2046 allows 70
 ENCODED_NAME: Final = re.compile(rb";\s*filename\*\s*=\s*[\w-]*'[\w-]*'([^;\s]*)", re.IGNORECASE)
 """File name in the form of RFC 5987, which some clients send for names that are not ASCII."""
 
 FILE: Final = "file"
+VOICES: Final = (REFERENCES, f"{REFERENCES}[]")
 
 
 class Form:
@@ -46,7 +51,7 @@ class Form:
         self.complete = False
         self._new_spool, self._max_bytes = new_spool, max_bytes
         self._received = 0
-        self._field_bytes = 0
+        self._field_bytes = self._voice_bytes = 0
         self._parts = 0
         self._header_name = self._header_value = b""
         self._headers: dict[bytes, bytes] = {}
@@ -140,15 +145,19 @@ class Form:
                 raise too_large(self._max_bytes)
             self.file.write(memoryview(data)[start:end])
             return
-        self._field_bytes += end - start
+        if self._name in VOICES:
+            self._voice_bytes += end - start
+        else:
+            self._field_bytes += end - start
         if self._field_bytes > MAX_FIELD_BYTES:
-            raise ApiError(
-                413,
-                f"the fields of the form have more than {MAX_FIELD_BYTES} bytes",
-                param=self._name,
-                code="field_too_large",
-                may_retry=False,
+            message = f"the fields of the form have more than {MAX_FIELD_BYTES} bytes"
+            raise _too_large_field(message, self._name)
+        if self._voice_bytes > MAX_VOICE_BYTES:
+            message = (
+                f"{REFERENCES} have more than {MAX_VOICE_BYTES} bytes; send shorter recordings, "
+                "with one channel, or compressed"
             )
+            raise _too_large_field(message, REFERENCES)
         self._value += data[start:end]
 
     def _end_part(self) -> None:
@@ -171,6 +180,10 @@ def too_large(max_bytes: int) -> ApiError:
         code="file_too_large",
         may_retry=False,
     )
+
+
+def _too_large_field(message: str, name: str | None) -> ApiError:
+    return ApiError(413, message, param=name, code="field_too_large", may_retry=False)
 
 
 def base_name(name: str) -> str:

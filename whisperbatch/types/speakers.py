@@ -34,6 +34,8 @@ class Diarization:
         duration: seconds that were read of the recording.
         embeddings: the mean voice embedding of each speaker, shape (n_dimensions,), of length 1;
             empty if the diarizer has none.
+        exclusive: turns of one speaker at a time, which decide who says a word; empty if `turns`
+            decide. With `speaker="channel"`, the loudest speaker at each time.
     """
 
     turns: tuple[Turn, ...]
@@ -42,6 +44,7 @@ class Diarization:
     embeddings: Mapping[str, npt.NDArray[np.float32]] = field(
         default_factory=dict, repr=False, compare=False
     )
+    exclusive: tuple[Turn, ...] = field(default=(), repr=False)
 
     @property
     def speakers(self) -> tuple[str, ...]:

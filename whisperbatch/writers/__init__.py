@@ -33,7 +33,7 @@ from whisperbatch.writers.options import (
     TableOptions,
     check_file_options,
 )
-from whisperbatch.writers.speakers import rttm, segment_values, speaker_values
+from whisperbatch.writers.speakers import rttm, segment_values, speaker_prefix, speaker_values
 from whisperbatch.writers.text_cleaning import one_line
 from whisperbatch.writers.ttml import ttml
 from whisperbatch.writers.verbose_json import verbose_json
@@ -52,6 +52,7 @@ __all__ = [
     "one_line",
     "render",
     "segment_values",
+    "speaker_prefix",
     "speaker_values",
     "write",
     "write_atomically",

@@ -33,6 +33,12 @@ def speaker_name(segment: Segment) -> str:
     return name if is_visible(name) else ""
 
 
+def speaker_prefix(segment: Segment) -> str:
+    """Return what stands before the text of a speaker: "SPEAKER_00: "; empty without a speaker."""
+    name = speaker_name(segment)
+    return f"{name}: " if name else ""
+
+
 def segment_values(segment: Segment) -> dict[str, Any]:
     """Return the fields of a segment; those of speakers only if the segment has one, or may yet."""
     value = asdict(segment)

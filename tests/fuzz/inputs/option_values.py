@@ -7,7 +7,7 @@ import pathlib
 import re
 import types
 import typing
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from decimal import Decimal
 from os import PathLike
 from random import Random
@@ -20,7 +20,9 @@ from whisperbatch.engines.settings import SETTINGS, EngineSettings
 from whisperbatch.errors import OptionError
 from whisperbatch.loading import LOAD_PARAMETERS, load
 from whisperbatch.options import Options, documented_fields
+from whisperbatch.options.speakers import AnyDiarizer
 from whisperbatch.text.languages import LANGUAGES
+from whisperbatch.types import Diarization
 
 INTEGERS: Final = (-2, -1, 0, 1, 2, 3, 5, 8, 10, 30, 50, 220, 224, 448, 1000, 50_257, 51_864)
 ATTEMPTS: Final = 10  # to make a value that is accepted
@@ -240,6 +242,26 @@ def boundary(option: Declared, random: Random) -> Any:
     return made
 
 
+class _NobodySpeaks:
+    """A diarizer that finds no turns."""
+
+    fingerprint = "nobody speaks"
+
+    def __call__(self, blocks: Iterable[Any], _: object) -> Iterator[Diarization]:
+        for _block in blocks:
+            pass
+        yield Diarization(())
+
+    def close(self) -> None:
+        """Free nothing."""
+
+
+def _valid_mapping(_: Any, random: Random, __: Declared) -> dict[str, Any]:
+    recordings: tuple[Any, ...] = ("nowhere.wav", b"no media", np.zeros(32_000, np.float32))
+    names = random.sample(("Ann", "Bob", "Çelik"), random.choice((0, 1, 2)))
+    return {name: random.choice(recordings) for name in names}
+
+
 MAKERS: Final[dict[Any, Callable[[Any, Random, Declared], Any]]] = {
     Literal: _valid_choice,
     typing.Union: _valid_union,
@@ -251,6 +273,8 @@ MAKERS: Final[dict[Any, Callable[[Any, Random, Declared], Any]]] = {
     types.NoneType: lambda *_: None,
     bool: lambda _, random, __: random.random() < 0.5,
     PathLike: lambda *_: pathlib.Path("nowhere"),
+    Mapping: _valid_mapping,
+    AnyDiarizer: lambda *_: _NobodySpeaks(),
     EngineSettings: lambda _, random, __: random.choice(tuple(SETTINGS.values()))(),
 }
 """For each type, or origin of a generic type, the function that makes a value of the type."""

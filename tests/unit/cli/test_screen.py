@@ -10,9 +10,10 @@ from rich.console import Console
 
 from tests.unit.transcripts import segment, transcript
 from whisperbatch.cli.printing import print_note_on_terminal
-from whisperbatch.cli.screen import JsonLines, Lines, Terminal, open_screen
-from whisperbatch.jobs import Finished, SegmentReady, WorkItem
-from whisperbatch.types import Diarization, Turn
+from whisperbatch.cli.screen import CHANGED_SPEAKERS, JsonLines, Lines, Terminal, open_screen
+from whisperbatch.errors import AudioError
+from whisperbatch.jobs import Failed, Finished, SegmentReady, WorkItem
+from whisperbatch.types import Diarization, Segment, Transcript, Turn
 
 ITEM = WorkItem("-", ())
 
@@ -73,11 +74,48 @@ def test_json_lines_have_speakers_only_with_a_diarization(
     embeddings = {"A": np.ones(2, np.float32)}
     diarization = Diarization((Turn(0.0, 1.0, "A", 0.5),), embeddings=embeddings)
     screen.show(SegmentReady(item, spoken))
-    screen.show(Finished(item, replace(plain, diarization=diarization)))
+    settled = replace(spoken, provisional=False)
+    screen.show(Finished(item, replace(plain, segments=(settled,), diarization=diarization)))
     lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert (lines[0]["speaker"], lines[0]["provisional"]) == ("A", True)
+    assert [(s["speaker"], s["text"]) for s in lines[1]["segments"]] == [("A", "Yes.")]
     assert lines[1]["speakers"] == ["A"]
     assert lines[1]["turns"] == [{"start": 0.0, "end": 1.0, "speaker": "A", "confidence": 0.5}]
+
+
+def provisional(text: str, speaker: str = "SPEAKER_00") -> Segment:
+    return replace(segment(text), speaker=speaker, provisional=True)
+
+
+def final(*segments: Segment) -> Transcript:
+    diarization = Diarization((Turn(0.0, 1.0, "SPEAKER_01", 0.5),))
+    return replace(transcript(*segments), diarization=diarization)
+
+
+def test_lines_have_the_final_speakers(capsys: pytest.CaptureFixture[str]) -> None:
+    screen = Lines(text=True)
+    screen.show(SegmentReady(ITEM, provisional("Yes.")))
+    assert capsys.readouterr().out == ""
+    settled = replace(segment("Yes."), speaker="SPEAKER_01")
+    screen.show(Finished(ITEM, final(settled, segment("No."))))
+    assert capsys.readouterr().out == "SPEAKER_01: Yes.\nNo.\n"
+    screen.show(SegmentReady(ITEM, provisional("Yes.")))
+    screen.show(Failed(ITEM, AudioError("cut off")))
+    assert capsys.readouterr() == ("SPEAKER_00: Yes.\n", "failed: cut off\n")
+    screen.show(SegmentReady(ITEM, segment("Yes.")))
+    screen.show(Finished(ITEM, transcript(segment("Yes."))))
+    assert capsys.readouterr().out == "Yes.\n", "without speakers, at once and only once"
+
+
+@pytest.mark.parametrize("speaker", ["SPEAKER_00", "SPEAKER_01"])
+def test_a_terminal_says_that_speakers_have_changed(speaker: str) -> None:
+    out = io.StringIO()
+    screen = Terminal(Console(file=out, width=100), [ITEM], text=True)
+    screen.show(SegmentReady(ITEM, provisional("Yes.")))
+    screen.show(Finished(ITEM, final(replace(segment("Yes."), speaker=speaker))))
+    screen.close()
+    assert "    0:00  SPEAKER_00: Yes.\n" in out.getvalue()
+    assert (CHANGED_SPEAKERS in out.getvalue()) is (speaker != "SPEAKER_00")
 
 
 @pytest.mark.parametrize(

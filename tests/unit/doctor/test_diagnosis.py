@@ -69,7 +69,7 @@ def test_a_check_that_fails_is_a_finding_and_the_others_run(
 
 def test_a_missing_model_ends_no_other_check(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(diagnosis, "check_imports", lambda _: [GOOD])
-    for name in ("check_storage", "check_decoder", "check_speech_detection"):
+    for name in ("check_storage", "check_decoder", "check_speech_detection", "check_diarizer"):
         monkeypatch.setattr(diagnosis, name, lambda _: [])
     findings = list(Diagnosis(model="/no/such/model").findings())
     subjects = [finding.subject for finding in findings if finding.level == "problem"]

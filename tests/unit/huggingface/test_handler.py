@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 import whisperbatch as wb
+from tests.unit.fake_diarizer import use_fake_diarizer
 from tests.unit.fakes import FakeEngine, write_noise
 from tests.unit.transcripts import segment, transcript
 from whisperbatch.huggingface import (
@@ -91,6 +92,43 @@ def test_chunks_with_a_speaker_are_listed_with_it() -> None:
     assert len(answer["chunks"]) == 2
 
 
+def test_speakers_of_a_recording(
+    handler: EndpointHandler, recording: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    diarizer = use_fake_diarizer(monkeypatch)
+    for parameters in ({"diarize": True}, {"max_speakers": 3}):
+        answer = handler({"inputs": recording, "parameters": {**NOISE, **parameters}})
+        assert answer["speakers"] == [{"speaker": "SPEAKER_00", **answer["chunks"][0]}]
+    assert [limits.maximum for limits in diarizer.limits] == [None, 3]
+
+
+def test_an_endpoint_can_find_speakers_in_every_request(
+    loader: Loader, recording: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    diarizer = use_fake_diarizer(monkeypatch)
+    monkeypatch.setenv("DIARIZATION_MODEL", "builtin")
+    handler = EndpointHandler("/repository")
+    assert len(diarizer.limits) == 1, "the networks are loaded at the start"
+    assert handler({"inputs": recording, "parameters": NOISE})["speakers"]
+    parameters = {**NOISE, "diarize": False}
+    assert handler({"inputs": recording, "parameters": parameters})["speakers"] == []
+    handler.close()
+    assert loader.calls == [("/repository", {})]
+
+
+def test_an_endpoint_without_the_networks_does_not_start(
+    loader: Loader, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def missing(_: object) -> None:
+        raise wb.MissingExtraError("the weights are missing")
+
+    monkeypatch.setattr(wb, "diarize", missing)
+    monkeypatch.setenv("DIARIZATION_MODEL", "builtin")
+    with pytest.raises(wb.MissingExtraError):
+        EndpointHandler("/repository")
+    assert loader.calls == []
+
+
 def test_word_timestamps_add_words(handler: EndpointHandler, recording: bytes) -> None:
     answer = handler({"inputs": recording, "parameters": {**NOISE, "word_timestamps": True}})
     words = answer["chunks"][0]["words"]
@@ -118,7 +156,7 @@ def test_every_form_of_inputs(handler: EndpointHandler, recording: bytes) -> Non
         ({"inputs": "d"}, "inputs is not base64"),
         ({"inputs": {"array": [0.1]}}, "inputs must be the bytes of a media file"),
         ({"inputs": b"x", "options": {}}, "'options' is refused"),
-        ({"inputs": b"x", "parameters": {"num_speakers": 2}}, "num_speakers is refused"),
+        ({"inputs": b"x", "parameters": {"num_speakers": 0}}, "num_speakers=0 is out"),
         ({"inputs": b"x", "parameters": {"assisted": True}}, "set ASSISTANT_MODEL"),
         ([], "must be an object"),
     ],
@@ -193,7 +231,9 @@ def test_settings() -> None:
     )
     settings = EndpointSettings.from_environment({"HF_MODEL_DIR": "/m", "ASSISTANT_MODEL": "base"})
     assert (settings.model, settings.assistant_model) == ("/m", "base")
-    with pytest.raises(wb.OptionError, match="DIARIZATION_MODEL is set"):
+    assert not settings.diarize
+    assert EndpointSettings.from_environment({"DIARIZATION_MODEL": "builtin"}).diarize
+    with pytest.raises(wb.OptionError, match="Set DIARIZATION_MODEL=builtin for speakers"):
         EndpointSettings.from_environment({"DIARIZATION_MODEL": "pyannote/speaker-diarization"})
 
 

@@ -24,6 +24,12 @@ from whisperbatch.huggingface import Inference, parse_object, parse_parameters
         ({"temperature": [0, 0.4]}, wb.Options(temperature=(0, 0.4))),
         ({"initial_prompt": "none"}, wb.Options(initial_prompt="none")),
         ({"assisted": False}, wb.Options()),
+        ({"diarize": True}, wb.Options(diarize=True)),
+        ({"num_speakers": 2}, wb.Options(diarize=True, num_speakers=2)),
+        (
+            {"min_speakers": 2, "max_speakers": 4, "diarize": True},
+            wb.Options(diarize=True, min_speakers=2, max_speakers=4),
+        ),
     ],
 )
 def test_json_values(parameters: dict[str, Any] | None, options: wb.Options) -> None:
@@ -38,6 +44,8 @@ def test_json_values(parameters: dict[str, Any] | None, options: wb.Options) -> 
         ({"suppress_tokens": "1,2"}, {"suppress_tokens": (1, 2)}),
         ({"compression_ratio_threshold": "none"}, {"compression_ratio_threshold": None}),
         ({"assisted": "false"}, {}),
+        ({"max_speakers": "3"}, {"diarize": True, "max_speakers": 3}),
+        ({"diarize": "true"}, {"diarize": True}),
     ],
 )
 def test_values_as_text(parameters: dict[str, str], options: dict[str, Any] | None) -> None:
@@ -52,9 +60,11 @@ def test_values_as_text(parameters: dict[str, str], options: dict[str, Any] | No
 @pytest.mark.parametrize(
     ("parameters", "message"),
     [
-        ({"num_speakers": 2}, "num_speakers is refused: .* speakers apart"),
-        ({"min_speakers": 1}, "min_speakers is refused"),
-        ({"max_speakers": "3"}, "max_speakers is refused"),
+        ({"num_speakers": 0}, "num_speakers=0 is out of range"),
+        ({"num_speakers": 2, "diarize": False}, "num_speakers has no effect without diarize"),
+        ({"num_speakers": 2, "max_speakers": 3}, "max_speakers has no effect with num_speakers"),
+        ({"min_speakers": "many"}, "min_speakers must be of the form N, not 'many'"),
+        ({"min_speakers": 3, "max_speakers": "2"}, "min_speakers=3 is above max_speakers=2"),
         ({"sampling_rate": 16000}, "sampling_rate is refused: the recording states"),
         ({"batch_sise": 4}, "batch_sise is not a parameter; did you mean batch_size"),
         ({"return_timestamps": True}, "return_timestamps is not a parameter; use word_timestamps"),
@@ -103,6 +113,14 @@ def test_defaults_are_replaced() -> None:
     defaults = wb.Options(language="fr", max_duration=60)
     options = parse_parameters({"language": "en"}, defaults).options
     assert (options.language, options.max_duration) == ("en", 60)
+
+
+def test_speakers_can_be_left_out() -> None:
+    defaults = wb.Options(diarize=True, max_speakers=3)
+    assert parse_parameters({"min_speakers": 2}, defaults).options == (
+        wb.Options(diarize=True, min_speakers=2, max_speakers=3)
+    )
+    assert parse_parameters({"diarize": False}, defaults).options == wb.Options()
 
 
 def test_parameters_of_a_form() -> None:

@@ -27,6 +27,8 @@ OPTIONS = {field.name for field in fields(Options)}
         ("lang", "use language"),
         ("fp16", "use compute_type (a keyword of load)"),
         ("speaker_labels", "use diarize"),
+        ("diarize_model", "use diarizer"),
+        ("hf_token", "set the environment variable HF_TOKEN"),
         ("zzz", ""),
         ("output", ""),
         ("verbose", ""),

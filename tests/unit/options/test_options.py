@@ -120,6 +120,9 @@ WRONG_VALUES: dict[str, tuple[Any, ...]] = {
     "num_speakers": (0, 101, "2", 2.0, True),
     "min_speakers": (0, 101, "2", 2.0, True),
     "max_speakers": (0, 101, "2", 2.0, True),
+    "speaker": ("voices", None, 1, "channel"),
+    "known_speakers": ("ann.wav", 3, ["Ann"], {"": "a.wav"}, {"Ann": 3}, {"Ann": "ann.wav"}),
+    "diarizer": ("", "other", None, 1, SpeakerOptions, "./folder", "x" * 5000, len),
 }
 
 

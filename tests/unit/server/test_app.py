@@ -130,7 +130,7 @@ async def test_a_body_that_is_too_large_is_refused_before_it_is_read(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     async with running(monkeypatch, max_upload=1000) as client:
-        headers = {**FORM, "content-length": "5000000"}
+        headers = {**FORM, "content-length": "9000000"}
         answer = await client.request("POST", "/v1/audio/transcriptions", headers=headers)
         assert (answer.status, answer.error["code"]) == (413, "file_too_large")
         assert answer.headers["x-should-retry"] == "false"

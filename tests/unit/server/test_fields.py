@@ -110,8 +110,6 @@ def test_translations() -> None:
     [
         ({"model": ""}, "model", "is missing"),
         ({"response_format": "docx"}, "response_format", "must be one of json, text"),
-        ({"response_format": "diarized_json"}, "response_format", "does not tell speakers apart"),
-        ({"known_speaker_names[]": "Ada"}, "known_speaker_names", "speakers"),
         ({"stream": "maybe"}, "stream", "must be one of true, false"),
         ({"stream": "true", "response_format": "srt"}, "stream", "has no effect"),
         ({"timestamp_granularities[]": "word"}, "timestamp_granularities", "needs"),

@@ -8,7 +8,13 @@ from hypothesis import strategies as st
 
 from whisperbatch.server.errors import ApiError
 from whisperbatch.server.spool import Spool
-from whisperbatch.server.uploads import MAX_FIELD_BYTES, Form, base_name, boundary_of
+from whisperbatch.server.uploads import (
+    MAX_FIELD_BYTES,
+    MAX_VOICE_BYTES,
+    Form,
+    base_name,
+    boundary_of,
+)
 
 BOUNDARY = b"----between"
 
@@ -84,6 +90,12 @@ def test_a_body_that_ends_early() -> None:
         (part("file", b"a", "a.wav") + part("file", b"b", "b.wav"), 400, "more than one file"),
         (part("file", bytes(101), "a.wav"), 413, "larger than 100 bytes"),
         (part("prompt", bytes(MAX_FIELD_BYTES + 1)), 413, "the fields of the form"),
+        (
+            part("known_speaker_references[]", bytes(MAX_VOICE_BYTES // 2)) * 2
+            + part("known_speaker_references", b"x"),
+            413,
+            "known_speaker_references have more than",
+        ),
         (part("a", b"") * 201, 400, "more than 200 parts"),
     ],
     ids=lambda value: str(value)[:30],

@@ -8,7 +8,11 @@ EmbeddingNetwork       the voice of each window of 1 to 10 s
 
 from whisperbatch.diarization.networks.fbank import Fbank
 from whisperbatch.diarization.networks.networks import EmbeddingNetwork, SegmentationNetwork
-from whisperbatch.diarization.networks.weights import NetworkFiles, find_networks
+from whisperbatch.diarization.networks.weights import (
+    NetworkFiles,
+    find_networks,
+    networks_state,
+)
 
 __all__ = [
     "EmbeddingNetwork",
@@ -16,4 +20,5 @@ __all__ = [
     "NetworkFiles",
     "SegmentationNetwork",
     "find_networks",
+    "networks_state",
 ]

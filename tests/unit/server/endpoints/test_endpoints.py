@@ -108,7 +108,7 @@ async def test_wrong_requests(monkeypatch: pytest.MonkeyPatch) -> None:
         (WAV, b"", "", 400, None, "the recording is empty"),
         (WAV, b"no media" * 9, "", 400, "file", "inputs"),
         (WAV, recording, "language=fr&language=en", 400, None, "more than once"),
-        (WAV, recording, "num_speakers=2", 400, "num_speakers", "num_speakers is refused"),
+        (WAV, recording, "num_speakers=0", 400, "num_speakers", "num_speakers=0 is out of range"),
         (WAV, recording, "assisted=true", 400, "assisted", "set ASSISTANT_MODEL"),
         (WAV, recording, "batch_size=0", 400, "batch_size", "batch_size=0 is out of range"),
     )

@@ -1,0 +1,5 @@
+"""One speaker per channel: `speaker="channel"`.
+
+diarizer.py    listens to all channels, and returns the turns
+activity.py    who speaks in each VAD frame: speech, and not the crosstalk of another channel
+"""

@@ -1,0 +1,192 @@
+"""The option `known_speakers`: names of speakers, each with a recording of the voice."""
+
+import re
+import unicodedata
+from collections.abc import Iterator, Mapping
+from os import PathLike
+from typing import Final, TypeAlias, cast
+
+import numpy as np
+
+from whisperbatch.errors import OptionError
+from whisperbatch.options import checks
+from whisperbatch.text.control_characters import escape_controls
+from whisperbatch.text.messages import shown
+from whisperbatch.types import Audio, Source
+
+KnownSpeakers: TypeAlias = Mapping[str, Source]
+
+OPTION: Final = "known_speakers"
+MAX_KNOWN: Final = 100
+MAX_NAME: Final = 100  # characters
+GIVEN_NAME: Final = re.compile(r"speaker_\d+")
+"""The names that whisperbatch gives to other speakers, in small letters."""
+
+_RECORDINGS: Final = (str, PathLike, bytes, bytearray, memoryview, np.ndarray, Audio)
+
+
+class References(KnownSpeakers):
+    """Names and recordings, checked and frozen. The recordings are not read here.
+
+    Two values are equal if they have the same names with the same paths, the same bytes or the
+    identical objects. The samples of two arrays are not compared.
+
+    Args:
+        pairs: names with their recordings.
+
+    Raises:
+        OptionError: a name is wrong or occurs twice, or a value is not a recording.
+    """
+
+    __slots__ = ("_sources",)
+
+    def __init__(self, pairs: tuple[tuple[object, object], ...]) -> None:
+        if len(pairs) > MAX_KNOWN:
+            raise OptionError(f"{OPTION} has {len(pairs)} names; give at most {MAX_KNOWN}")
+        sources: dict[str, Source] = {}
+        keys: dict[str, str] = {}
+        for given, source in pairs:
+            name = _checked_name(given)
+            key = _key(name)
+            if key in keys:
+                raise OptionError(
+                    f"{OPTION}: {shown(name)} and {shown(keys[key])} are the same name; join the "
+                    "recordings of one speaker, or choose another name"
+                )
+            keys[key] = name
+            if not _is_recording(source):
+                raise OptionError(
+                    f"{OPTION}[{shown(name)}]={shown(source)} is not a recording; give a path, "
+                    "bytes, an open binary file, an Audio, or a float32 or int16 array"
+                )
+            sources[name] = cast("Source", source)
+        self._sources = sources
+
+    def __getitem__(self, name: str) -> Source:
+        return self._sources[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._sources)
+
+    def __len__(self) -> int:
+        return len(self._sources)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, References):
+            return NotImplemented
+        return self.keys() == other.keys() and all(
+            _is_same(source, other[name]) for name, source in self.items()
+        )
+
+    def __hash__(self) -> int:
+        return hash(frozenset(self))
+
+    def __repr__(self) -> str:
+        pairs = (f"{name!r}: {_repr(source)}" for name, source in self.items())
+        return f"{{{', '.join(pairs)}}}"
+
+
+def references(value: object) -> References | None:
+    """Return the checked value of the option; None without names.
+
+    Args:
+        value: a mapping, or pairs as the command line makes them.
+
+    Raises:
+        OptionError: the value is not a mapping, or a name or a recording is wrong.
+    """
+    if value is None or type(value) is References:
+        return value
+    try:
+        pairs = _pairs(value)
+    except Exception:  # noqa: BLE001 - the methods of a foreign class may raise anything
+        pairs = None
+    if pairs is None:
+        raise OptionError(
+            f'{OPTION} must be a mapping of names to recordings, such as {{"Ann": "ann.wav"}}, '
+            f"not {shown(value)}"
+        )
+    return References(pairs) if pairs else None
+
+
+def parse_pairs(text: str) -> tuple[tuple[str, str], ...]:
+    """Return the pairs of "NAME=FILE,NAME=FILE". A file name may contain commas.
+
+    Raises:
+        ValueError: the text does not begin with a name and "=".
+    """
+    parts: list[str] = []
+    for part in text.split(","):
+        if "=" in part or not parts:
+            parts.append(part)
+        else:
+            parts[-1] += f",{part}"
+    pairs = [part.partition("=") for part in parts]
+    if not all(equals and file.strip() for _, equals, file in pairs):
+        raise ValueError(f"{text!r} has a name without a file")
+    return tuple((name.strip(), file.strip()) for name, _, file in pairs)
+
+
+def _pairs(value: object) -> tuple[tuple[object, object], ...] | None:
+    """Return the pairs of a mapping, or pairs unchanged; None for another value."""
+    if issubclass(type(value), Mapping):
+        return tuple(cast("Mapping[object, object]", value).items())
+    is_pairs = (
+        type(value) is tuple
+        and value
+        and all(
+            type(pair) is tuple and len(pair) == 2  # noqa: PLR2004 - a name and a recording
+            for pair in value
+        )
+    )
+    return value if is_pairs else None  # type: ignore[return-value]  # just checked
+
+
+def _is_recording(source: object) -> bool:
+    if issubclass(type(source), _RECORDINGS):
+        return True
+    try:
+        return callable(getattr(source, "read", None))
+    except Exception:  # noqa: BLE001 - an attribute of a foreign class may raise anything
+        return False
+
+
+def _checked_name(name: object) -> str:
+    """Return a name that every output format can hold, in exactly the type str."""
+    if not issubclass(type(name), str):
+        raise OptionError(f"{OPTION}: a name must be text, not {shown(name)}")
+    name = str.__str__(cast("str", name))
+    if not any(unicodedata.category(c) != "Cf" and not c.isspace() for c in name):
+        raise OptionError(f"{OPTION}: the name {shown(name)} is empty; give every speaker a name")
+    checks.text(f"{OPTION}: a name", name, max_length=MAX_NAME)
+    if escape_controls(name) != name:
+        raise OptionError(
+            f"{OPTION}: the name {shown(name)} has a line break or another control character; "
+            "leave it out"
+        )
+    if name != name.strip():
+        raise OptionError(f"{OPTION}: the name {shown(name)} has a space at an end; leave it out")
+    if GIVEN_NAME.fullmatch(_key(name)):
+        raise OptionError(
+            f"{OPTION}: {shown(name)} is a name that whisperbatch gives to other speakers; choose "
+            "another name"
+        )
+    return name
+
+
+def _key(name: str) -> str:
+    """Return what two names have in common that a reader, or the format RTTM, takes for one."""
+    return re.sub(r"[\s_]+", "_", unicodedata.normalize("NFKC", name).casefold())
+
+
+def _is_same(one: object, two: object) -> bool:
+    if one is two:
+        return True
+    comparable = (str, PathLike, bytes)
+    return isinstance(one, comparable) and isinstance(two, comparable) and one == two
+
+
+def _repr(source: object) -> str:
+    if isinstance(source, np.ndarray | Audio):
+        return "<array>"
+    return shown(source)
