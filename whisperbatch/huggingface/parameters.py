@@ -125,6 +125,8 @@ def _option(name: str) -> str:
         raise wb.OptionError("sampling_rate is refused: the recording states its own rate")
     if name == "known_speakers":  # a client must not name files of the server
         raise wb.OptionError("known_speakers is refused: voices cannot be sent to this endpoint")
+    if name == "diarizer":  # nor have the server run a package or a pipeline
+        raise wb.OptionError("diarizer is refused: the server decides how speakers are found")
     if option not in TYPES:
         hint = hint_for(name, TYPES.keys())
         raise wb.OptionError(f"{one_line(name)} is not a parameter{f'; {hint}' if hint else ''}")

@@ -66,6 +66,7 @@ def test_values_as_text(parameters: dict[str, str], options: dict[str, Any] | No
         ({"min_speakers": "many"}, "min_speakers must be of the form N, not 'many'"),
         ({"min_speakers": 3, "max_speakers": "2"}, "min_speakers=3 is above max_speakers=2"),
         ({"sampling_rate": 16000}, "sampling_rate is refused: the recording states"),
+        ({"diarizer": "senko", "diarize": True}, "diarizer is refused: the server decides"),
         ({"batch_sise": 4}, "batch_sise is not a parameter; did you mean batch_size"),
         ({"return_timestamps": True}, "return_timestamps is not a parameter; use word_timestamps"),
         ({"x\ny": 1}, "is not a parameter"),

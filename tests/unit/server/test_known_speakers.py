@@ -84,6 +84,7 @@ def test_the_fields_are_the_option(ending: str) -> None:
             "known_speaker_references[1]",
         ),
         ({"known_speakers": ["Ann=/etc/passwd"]}, "known_speakers", "is not a field"),
+        ({"diarizer": ["pyannote/speaker-diarization-3.1"]}, "diarizer", "is not a field"),
     ],
     ids=lambda value: str(value)[:40],
 )

@@ -13,9 +13,9 @@ from whisperbatch.server.errors import invalid
 TYPES: Final[Mapping[str, object]] = MappingProxyType(
     {field.name: field.type for field in fields(wb.Options)}
 )
-FIXED: Final = ("task", "sampling_rate", "known_speakers")
+FIXED: Final = ("task", "sampling_rate", "known_speakers", "diarizer")
 """Options that are not fields: the path decides the task, media state their rate, and a client must
-not name files of the server."""
+not name files of the server, or packages and pipelines that the server then runs."""
 
 LISTS: Final = (
     *("languages", "keywords", "timestamp_granularities", "include"),
