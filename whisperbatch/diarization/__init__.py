@@ -9,8 +9,10 @@ listener.py          a diarizer beside the transcription of a recording
 stage.py             the speakers of segments and words (assignment.py)
 """
 
+import threading
 from functools import cache
 from pathlib import Path
+from typing import Final
 
 from whisperbatch.diarization.adapters import PIPELINE_FILE, PyannoteDiarizer, SenkoDiarizer
 from whisperbatch.diarization.protocol import Diarizer, Progress, SpeakerLimits, VoiceDiarizer
@@ -24,9 +26,13 @@ __all__ = [
     "open_diarizer",
 ]
 
+_LOADING: Final = threading.Lock()
+
 
 def open_diarizer(choice: object = "builtin") -> Diarizer:
-    """Return a diarizer, which serves all recordings. Named diarizers are loaded only once.
+    """Return a diarizer, which serves all recordings. Thread-safe.
+
+    Named diarizers are loaded only once.
 
     Args:
         choice: the option `diarizer`: a name, a folder, a repository, or a Diarizer.
@@ -36,7 +42,10 @@ def open_diarizer(choice: object = "builtin") -> Diarizer:
             them.
         ModelError: the weights are missing or damaged.
     """
-    return _named(choice) if isinstance(choice, str) else choice  # type: ignore[return-value]  # checked by the options
+    if not isinstance(choice, str):
+        return choice  # type: ignore[return-value]  # checked by the options
+    with _LOADING:
+        return _named(choice)
 
 
 def built_in_state() -> tuple[str, str]:

@@ -115,7 +115,7 @@ class Server:
         """
         options = self.settings.endpoint_options()
         if options.diarize and options.speaker == "voice":
-            await self.models.load_diarizer()
+            await self.models.load_diarizer(options.diarizer)
         await self.models.prepare()
         if self._assisted:
             await self._assisted.prepare()

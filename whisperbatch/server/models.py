@@ -19,6 +19,7 @@ import numpy as np
 
 import whisperbatch as wb
 from whisperbatch.machine import process_memory
+from whisperbatch.options import DiarizerChoice
 from whisperbatch.server.errors import ApiError
 from whisperbatch.server.requests.speakers import MODELS as WITH_SPEAKERS
 
@@ -120,17 +121,20 @@ class Models:
             model.users -= 1
             model.used = time.monotonic()
 
-    async def load_diarizer(self) -> None:
-        """Load the networks that find speakers, which all models share, if they are not loaded.
+    async def load_diarizer(self, choice: DiarizerChoice) -> None:
+        """Load the diarizer of the server, which all models share, if it is not loaded.
+
+        Args:
+            choice: the option `diarizer`. Requests cannot change this option.
 
         Raises:
-            MissingExtraError: the networks are not installed.
-            ModelError: the networks are damaged.
+            MissingExtraError: the diarizer is not installed.
+            ModelError: the weights of the diarizer are damaged.
         """
         async with self._diarizer_loading:
             if not self._has_diarizer:
                 log.info("loading the diarizer")
-                await asyncio.to_thread(wb.diarize, SILENCE)
+                await asyncio.to_thread(wb.diarize, SILENCE, diarizer=choice)
                 self._has_diarizer = True
 
     def find(self, name: str) -> ServedModel:

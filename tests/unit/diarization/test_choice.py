@@ -1,7 +1,9 @@
 """The option `diarizer`: names, folders, and an object of the user."""
 
 import threading
+import time
 from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -186,6 +188,21 @@ def test_names_and_folders(opened: list[tuple[str, object]], tmp_path: Path) -> 
     mine = EveryFiveSeconds()
     assert open_diarizer(mine) is mine
     assert Options(diarize=True, diarizer=networks).diarizer == str(networks)
+
+
+def test_threads_load_a_diarizer_only_once(
+    opened: list[tuple[str, object]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = package._built_in
+
+    def slow(name: str | None) -> Diarizer:
+        time.sleep(0.05)
+        return first(name)
+
+    monkeypatch.setattr(package, "_built_in", slow)
+    with ThreadPoolExecutor(4) as pool:
+        assert len(set(map(id, pool.map(open_diarizer, ["builtin"] * 4)))) == 1
+    assert opened == [("builtin", None)]
 
 
 @pytest.mark.parametrize(

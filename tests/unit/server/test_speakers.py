@@ -266,6 +266,22 @@ async def test_a_server_that_finds_speakers_in_each_request_loads_the_networks_f
 
 
 @in_loop
+async def test_another_diarizer_needs_no_networks(monkeypatch: pytest.MonkeyPatch) -> None:
+    use_fake_diarizer(monkeypatch)
+    asked: list[object] = []
+
+    def diarize(*_: object, diarizer: object) -> None:
+        asked.append(diarizer)
+
+    monkeypatch.setattr(wb, "diarize", diarize)
+    options = {"diarize": True, "diarizer": "pyannote"}
+    async with running(monkeypatch, engine(), options=options) as client:
+        answer = await client.post({**MODEL, "response_format": "verbose_json"}, wav(10))
+        assert answer.json["speakers"] == ["SPEAKER_00", "SPEAKER_01"]
+    assert asked == ["pyannote"]
+
+
+@in_loop
 async def test_the_form_of_hugging_face(monkeypatch: pytest.MonkeyPatch) -> None:
     use_fake_diarizer(monkeypatch)
     headers = {"content-type": "audio/wav"}

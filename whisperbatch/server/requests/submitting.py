@@ -33,7 +33,7 @@ async def submit(
     if not options.diarize:
         return asr.submit(file, options=options)
     if options.speaker == "voice":
-        await models.load_diarizer()
+        await models.load_diarizer(options.diarizer)
     submitting = asyncio.ensure_future(asyncio.to_thread(asr.submit, file, options=options))
     try:
         return await asyncio.shield(submitting)
