@@ -140,5 +140,5 @@ $(DIARIZERS)/.diarizers: pyproject.toml benchmarks/diarization/diarizers.txt | $
 	$(BIN)/python -m venv $(DIARIZERS)
 	$(DIARIZERS)/bin/python -m pip --disable-pip-version-check -q install "torch==2.13.0" cython
 	$(DIARIZERS)/bin/python -m pip --disable-pip-version-check -q install \
-		-e ".[models]" -r benchmarks/diarization/diarizers.txt
+		-e ".[models,diarization]" -r benchmarks/diarization/diarizers.txt
 	@touch $@
