@@ -168,9 +168,12 @@ def test_a_slow_recording_does_not_delay_the_others(engine: FakeEngine, tmp_path
         items = asr.transcribe_many(
             [slow, *paths], ordered=False, vad=False, language="en", batch_size=8
         )
-        transcripts = [next(items) for _ in paths]
-        assert [transcript.source for transcript in transcripts] == [str(path) for path in paths]
-        unblock.set()
+        try:
+            transcripts = [next(items) for _ in paths]
+        finally:
+            unblock.set()  # also after a failure, so that no thread is left for the next tests
+        sources = {transcript.source for transcript in transcripts}
+        assert sources == {str(path) for path in paths}  # in the order in which they were ready
         transcripts += items
     assert transcripts[3].source == "<Slow>"
     for transcript in transcripts:
