@@ -1,6 +1,7 @@
 """The built-in diarizer with networks whose answers are known."""
 
 from collections.abc import Iterator
+from unittest.mock import Mock
 
 import numpy as np
 import numpy.typing as npt
@@ -121,3 +122,18 @@ def test_progress_covers_the_recording_in_order() -> None:
     assert ends == sorted(ends)
     assert isinstance(last, Diarization)
     assert last.embeddings.keys() == set(last.speakers)
+
+
+@pytest.mark.parametrize("order", [[1, 2], [2, 1]])
+def test_the_order_of_the_speakers_is_the_order_of_their_first_speech(
+    monkeypatch: pytest.MonkeyPatch, order: list[int]
+) -> None:
+    """Whatever the order of their clusters is."""
+    lengths = np.linalg.norm(VOICES, axis=1, keepdims=True)
+    clusters = Mock(return_value=(VOICES / lengths)[order])
+    monkeypatch.setattr("whisperbatch.diarization.builtin.voices", clusters)
+    found = result(recording((0, 1.0), (2, 8.0), (1, 6.0), (0, 1.0), (2, 9.0)))
+    assert list(found.speakers) == ["SPEAKER_00", "SPEAKER_01"]
+    assert [turn.speaker for turn in found.turns] == ["SPEAKER_00", "SPEAKER_01", "SPEAKER_00"]
+    for name, who in (("SPEAKER_00", 2), ("SPEAKER_01", 1)):
+        assert (VOICES / lengths @ found.embeddings[name]).argmax() == who

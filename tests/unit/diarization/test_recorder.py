@@ -1,0 +1,119 @@
+"""The memory of a diarization: each frame of speech once, and no audio."""
+
+import gc
+import weakref
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.unit.diarization.synthetic import timeline, window
+from whisperbatch.diarization.pieces import plan
+from whisperbatch.diarization.recorder import Memory
+from whisperbatch.diarization.windows import FRAMES, HOP, MARGIN, Window, runs
+
+EDGE = MARGIN + HOP  # end of the region of window 0, and start of the region of window 1
+SECOND = EDGE - HOP  # the same frame, counted in window 1
+
+
+def remembered(*all_windows: Window) -> Memory:
+    """Return the memory of windows; each embedding is the number of its window and piece."""
+    memory = Memory()
+    for number, each in enumerate(all_windows):
+        all_runs = runs(each)
+        pieces = list(plan(each, all_runs))
+        vectors = np.array([[number, n] for n in range(len(pieces))], np.float32)
+        memory.add(each, all_runs, pieces, vectors.reshape(-1, 2))
+    return memory
+
+
+def chains(memory: Memory) -> list[int]:
+    return [stretch.chain for stretch in memory.stretches]
+
+
+@settings(max_examples=60)
+@given(
+    st.lists(
+        st.lists(st.tuples(st.integers(0, 580), st.integers(1, 200), st.integers(0, 2))),
+        min_size=1,
+        max_size=4,
+    )
+)
+def test_each_frame_of_speech_is_remembered_once(drawn: list[list[tuple[int, int, int]]]) -> None:
+    all_windows = []
+    for number, stretches in enumerate(drawn):
+        each = window(*((s, s + n, [track]) for s, n, track in stretches), number=number)
+        each.activity[each.activity.sum(axis=1) > 2] = [True, True, False]
+        all_windows.append(each)
+    memory = remembered(*all_windows)
+    expected = np.zeros(len(drawn) * HOP + FRAMES, np.int64)
+    for each in all_windows:
+        low, high = each.region
+        expected[each.start + low : each.start + high] = each.activity[low:high].any(axis=1)
+    assert timeline(memory, len(expected)) == expected.tolist()
+    assert memory.stretches == sorted(memory.stretches, key=lambda stretch: stretch.start)
+
+
+def test_stretches_have_the_pieces_of_their_run() -> None:
+    memory = remembered(
+        window((20, 140, [0]), (150, 300, [1])), window((SECOND, SECOND + 90, [2]), number=1)
+    )
+    vectors = np.concatenate(memory.embeddings)
+    assert len(memory.centres) == len(memory.weights) == len(vectors)
+    for stretch in memory.stretches:
+        assert stretch.pieces
+        for piece in stretch.pieces:
+            assert stretch.start <= memory.centres[piece] < stretch.end
+            assert vectors[piece, 0] == stretch.window
+    pieces = [piece for stretch in memory.stretches for piece in stretch.pieces]
+    assert pieces == list(range(len(vectors)))
+
+
+def test_overlapping_speech_is_no_stretch() -> None:
+    memory = remembered(window((20, 100, [0]), (80, 140, [2])))
+    assert [(s.start, s.end, s.track) for s in memory.stretches] == [(20, 80, 0), (100, 140, 2)]
+    assert memory.overlaps == [(80, 100, 0, (0, 2))]
+    assert len(set(chains(memory))) == 2
+
+
+def test_speech_continues_over_the_edge_of_a_region() -> None:
+    """The tracks of two windows have different numbers."""
+    whole = remembered(window((400, FRAMES, [0])), window((0, 300, [2]), number=1))
+    assert [(s.start, s.end) for s in whole.stretches] == [(400, EDGE), (EDGE, HOP + 300)]
+    assert len(set(chains(whole))) == 1
+
+
+def test_a_change_of_track_at_the_edge_is_a_boundary() -> None:
+    """Both windows see the change at this frame."""
+    memory = remembered(
+        window((400, EDGE, [0]), (EDGE, FRAMES, [1])),
+        window((0, SECOND, [2]), (SECOND, 300, [0]), number=1),
+    )
+    assert len(set(chains(memory))) == 2
+
+
+def test_one_window_that_sees_no_change_is_enough_to_continue() -> None:
+    memory = remembered(window((400, FRAMES, [0])), window((SECOND, 300, [0]), number=1))
+    assert len(set(chains(memory))) == 1
+
+
+def test_silence_before_the_edge_ends_the_speech() -> None:
+    memory = remembered(window((400, EDGE - 4, [0])), window((SECOND, 300, [0]), number=1))
+    assert len(set(chains(memory))) == 2
+
+
+def test_no_audio_is_kept() -> None:
+    each = window((20, 140, [0]))
+    audio = weakref.ref(each.samples)
+    memory = remembered(each)
+    del each
+    gc.collect()
+    assert memory.stretches
+    assert audio() is None
+
+
+def test_an_hour_needs_a_few_megabytes() -> None:
+    one = remembered(window((0, FRAMES, [0]), number=1))
+    views = sum(codes.nbytes for _, codes in one.views)
+    vectors = 192 * 4 * len(one.centres)
+    assert (views + vectors) * 720 < 5e6  # 720 windows of 5 s

@@ -1,0 +1,118 @@
+"""Turns: spans of speakers, both speakers of overlapping speech, and nobody in silence."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+
+from tests.unit.diarization.synthetic import window
+from whisperbatch.diarization.recorder import Memory
+from whisperbatch.diarization.turns import (
+    GAP,
+    OVERLAP_CONFIDENCE,
+    Span,
+    joined,
+    spans,
+    time_of,
+)
+from whisperbatch.diarization.windows import FIRST_SAMPLE, FRAME, runs
+from whisperbatch.types import SAMPLING_RATE
+
+NAMES = {0: "A", 1: "B", 2: "C"}
+
+
+def found(who: dict[int, int], *stretches: tuple[int, int, Sequence[int]]) -> list[Span]:
+    """Return the spans of a window whose tracks have these speakers."""
+    each = window(*stretches)
+    memory = Memory()
+    memory.add(each, runs(each), [], np.zeros((0, 1), np.float32))
+    bounds = np.array([(s.start, s.end) for s in memory.stretches]).reshape(-1, 2)
+    labels = np.array([who[s.track] for s in memory.stretches], np.int64)
+    return spans(memory, bounds, labels, np.full(len(labels), 0.9, np.float32))
+
+
+def times(all_spans: Sequence[Span]) -> list[tuple[int, int, int]]:
+    return [(span.start, span.end, span.speaker) for span in all_spans]
+
+
+def test_overlapping_speech_has_both_speakers() -> None:
+    result = found({0: 1, 2: 0}, (20, 100, [0]), (80, 160, [2]))
+    assert times(result) == [(20, 80, 1), (80, 100, 0), (80, 100, 1), (100, 160, 0)]
+    overlapping = [span for span in result if span.start == 80]
+    assert [span.confidence for span in overlapping] == [OVERLAP_CONFIDENCE] * 2
+
+
+def test_overlapping_speech_never_has_one_speaker_twice() -> None:
+    """The clusters take both tracks for one voice, which has no second voice beside it."""
+    result = found({0: 0, 1: 0}, (20, 100, [0]), (80, 160, [1]))
+    assert times(result) == [(20, 80, 0), (80, 100, 0), (100, 160, 0)]
+
+
+def test_two_tracks_of_one_voice_have_no_other_speaker() -> None:
+    """Somebody else speaks elsewhere, in another track."""
+    result = found({0: 0, 1: 0, 2: 1}, (20, 100, [0]), (80, 160, [1]), (300, 400, [2]))
+    assert times(result) == [(20, 80, 0), (80, 100, 0), (100, 160, 0), (300, 400, 1)]
+
+
+def test_the_near_speech_of_a_track_decides() -> None:
+    """The network took two voices for track 0: before the overlap, speaker 1 spoke."""
+    each = window((0, 60, [0]), (300, 340, [0]), (330, 400, [1]))
+    memory = Memory()
+    memory.add(each, runs(each), [], np.zeros((0, 1), np.float32))
+    bounds = np.array([(s.start, s.end) for s in memory.stretches])
+    result = spans(memory, bounds, np.array([0, 1, 2]), np.ones(3, np.float32))
+    assert [s.speaker for s in result if (s.start, s.end) == (330, 340)] == [1, 2]
+
+
+def test_overlap_by_unknown_tracks_has_the_speakers_around() -> None:
+    result = found({0: 0, 1: 1, 2: 1}, (20, 100, [0]), (100, 120, [1, 2]))
+    assert times(result) == [(20, 100, 0), (100, 120, 0)]
+
+
+def test_only_overlapping_speech_has_no_known_speaker() -> None:
+    assert found({}, (100, 120, [0, 1])) == []
+
+
+def test_silence_has_no_spans() -> None:
+    assert found({}) == []
+    assert joined([], {}) == ()
+
+
+@pytest.mark.parametrize("gap", [0, GAP, GAP + 1])
+def test_only_a_short_gap_is_part_of_a_turn(gap: int) -> None:
+    turns = joined([Span(0, 50, 0, 1.0), Span(50 + gap, 90, 0, 1.0)], NAMES)
+    assert len(turns) == (1 if gap <= GAP else 2)
+    assert turns[0].start == time_of(0)
+    assert turns[-1].end == time_of(90)
+
+
+def test_a_turn_does_not_end_because_another_speaker_begins() -> None:
+    all_spans = [Span(0, 50, 0, 1.0), Span(40, 70, 1, 1.0), Span(50, 90, 0, 1.0)]
+    turns = joined(all_spans, NAMES)
+    assert [(t.start, t.end, t.speaker) for t in turns] == [
+        (time_of(0), time_of(90), "A"),
+        (time_of(40), time_of(70), "B"),
+    ]
+
+
+def test_a_span_inside_of_another_does_not_end_the_turn_earlier() -> None:
+    inside = [Span(0, 90, 0, 1.0), Span(10, 20, 0, 1.0)]
+    (turn,) = joined(inside, NAMES)
+    assert turn.end == time_of(90)
+    (turn,) = joined([*inside, Span(90, 95, 0, 1.0)], NAMES)
+    assert turn.end == time_of(95)
+
+
+def test_the_confidence_of_a_turn_is_the_mean_over_time() -> None:
+    (turn,) = joined([Span(0, 30, 0, 1.0), Span(30, 40, 0, 0.2)], NAMES)
+    assert turn.confidence == pytest.approx(0.8)
+
+
+def test_turns_are_in_order_of_time() -> None:
+    all_spans = [Span(0, 10, 2, 1.0), Span(20, 30, 0, 1.0), Span(40, 50, 1, 1.0)]
+    assert [turn.speaker for turn in joined(all_spans, NAMES)] == ["C", "A", "B"]
+
+
+def test_times_of_frames() -> None:
+    assert time_of(0) == FIRST_SAMPLE / SAMPLING_RATE
+    assert time_of(1000) == pytest.approx((FIRST_SAMPLE + 1000 * FRAME) / SAMPLING_RATE)

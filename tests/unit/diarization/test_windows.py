@@ -1,0 +1,137 @@
+"""Windows: each frame of a recording belongs to one region, whatever the sizes of the blocks."""
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.unit.diarization.synthetic import Floats, window
+from whisperbatch.diarization.windows import (
+    CLASSES,
+    FIRST_SAMPLE,
+    FRAME,
+    FRAMES,
+    HOP,
+    WINDOW,
+    Run,
+    Window,
+    runs,
+    windows,
+)
+from whisperbatch.types import Samples
+
+lengths = st.one_of(
+    st.integers(0, 900),
+    st.integers(WINDOW - 600, WINDOW + 600),
+    st.integers(WINDOW + HOP * FRAME - 600, WINDOW + HOP * FRAME + 600),
+    st.integers(0, 8 * WINDOW),
+)
+sizes = st.lists(st.integers(0, 70_000), min_size=1, max_size=6).filter(any)
+
+
+class Network:
+    """Finds a class for each frame, from the place of the frame in the recording."""
+
+    def __init__(self) -> None:
+        self.calls: list[int] = []
+
+    def __call__(self, samples: Samples, /) -> Floats:
+        self.calls.append(len(samples))
+        at = np.minimum(np.arange(FRAMES) * FRAME + FIRST_SAMPLE, WINDOW - 1)
+        classes = (samples[:, at].astype(np.int64) // (40 * FRAME)) % len(CLASSES)
+        return np.eye(len(CLASSES), dtype=np.float32)[classes]
+
+
+def recording(length: int) -> Samples:
+    """Return samples that count from 1, exactly."""
+    return np.arange(1, length + 1, dtype=np.float32)
+
+
+def blocks_of(samples: Samples, sizes: Sequence[int]) -> Iterator[Samples]:
+    """Yield blocks of these sizes, again and again."""
+    start = number = 0
+    while start < len(samples):
+        size = sizes[number % len(sizes)]
+        yield samples[start : start + size]
+        start, number = start + size, number + 1
+
+
+def found(samples: Samples, sizes: Sequence[int]) -> list[Window]:
+    return list(windows(blocks_of(samples, sizes), Network()))
+
+
+@settings(max_examples=60)
+@given(lengths, sizes)
+def test_each_frame_belongs_to_one_region(length: int, sizes: list[int]) -> None:
+    end = 0
+    for each in found(recording(length), sizes):
+        first, last = each.region
+        assert 0 <= first <= last <= FRAMES
+        assert each.start + first == end
+        end = each.start + last
+    complete = max(length - FIRST_SAMPLE, 0) // FRAME
+    # a window of 10 s has 589 frames, although there is room for two more
+    assert complete - 2 <= end <= complete
+
+
+@settings(max_examples=60)
+@given(lengths, sizes)
+def test_a_window_is_the_audio_of_its_place(length: int, sizes: list[int]) -> None:
+    samples = recording(length)
+    for number, each in enumerate(found(samples, sizes)):
+        assert each.start == number * HOP
+        here = samples[each.start * FRAME : each.start * FRAME + WINDOW]
+        np.testing.assert_array_equal(each.samples, np.pad(here, (0, WINDOW - len(here))))
+        assert not each.activity[max(len(here) - FIRST_SAMPLE, 0) // FRAME :].any()
+
+
+@settings(max_examples=30)
+@given(st.integers(0, 5 * WINDOW), sizes)
+def test_windows_do_not_depend_on_the_blocks(length: int, sizes: list[int]) -> None:
+    one, other = found(recording(length), sizes), found(recording(length), [length or 1])
+    assert [(w.start, w.region) for w in one] == [(w.start, w.region) for w in other]
+    for a, b in zip(one, other, strict=True):
+        np.testing.assert_array_equal(a.activity, b.activity)
+        np.testing.assert_array_equal(a.samples, b.samples)
+
+
+def test_the_network_is_not_called_with_all_windows_at_once() -> None:
+    """Memory does not grow with the recording."""
+    network = Network()
+    steps = windows(blocks_of(recording(40 * WINDOW), [16_000]), network)
+    next(steps)
+    assert network.calls == [4]
+    list(steps)
+    assert max(network.calls) == 4
+
+
+def test_no_audio_has_no_windows() -> None:
+    assert found(recording(0), [1]) == []
+
+
+@settings(max_examples=60)
+@given(st.lists(st.integers(0, 6), min_size=1, max_size=30), st.integers(1, 40))
+def test_runs_are_the_frames_with_the_same_tracks(classes: list[int], length: int) -> None:
+    activity = CLASSES[np.resize(np.repeat(classes, length), FRAMES)]
+    every = Window(0, activity, (0, FRAMES), np.zeros(WINDOW, np.float32))
+    again = np.zeros_like(activity)
+    for run in runs(every):
+        assert run.start < run.end
+        assert 1 <= len(run.tracks) <= 2
+        assert not again[run.start : run.end].any()
+        again[run.start : run.end, list(run.tracks)] = True
+    np.testing.assert_array_equal(again, activity)
+
+
+def test_a_run_ends_where_the_tracks_change() -> None:
+    every = window((10, 50, [0]), (40, 80, [2]), (90, 100, [1]))
+    assert runs(every) == [
+        *(Run(10, 40, (0,)), Run(40, 50, (0, 2)), Run(50, 80, (2,)), Run(90, 100, (1,)))
+    ]
+
+
+@pytest.mark.parametrize("frames", [0, FRAMES])
+def test_silence_and_lasting_speech(frames: int) -> None:
+    assert runs(window((0, frames, [1]))) == ([Run(0, FRAMES, (1,))] if frames else [])
