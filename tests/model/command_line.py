@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from pathlib import Path
+from typing import BinaryIO
 
 import pyte
 
@@ -46,9 +47,15 @@ def run(
 
 
 class TerminalCommand:
-    """A command on a terminal of 100 columns and 30 lines, with the content of the screen."""
+    """A command on a terminal of 100 columns and 30 lines, with the content of the screen.
 
-    def __init__(self, arguments: Iterable[str], cwd: Path) -> None:
+    Args:
+        arguments: of the command.
+        cwd: its working directory.
+        output: the file of its standard output; None for the terminal.
+    """
+
+    def __init__(self, arguments: Iterable[str], cwd: Path, output: BinaryIO | None = None) -> None:
         self.screen = pyte.Screen(100, 30)
         self._stream = pyte.ByteStream(self.screen)
         controller, terminal = pty.openpty()
@@ -58,7 +65,7 @@ class TerminalCommand:
             command(*arguments),
             cwd=cwd,
             stdin=terminal,
-            stdout=terminal,
+            stdout=output or terminal,
             stderr=terminal,
             env=environment,
         )

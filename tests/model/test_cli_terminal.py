@@ -7,8 +7,10 @@ from pathlib import Path
 
 import pytest
 
+import whisperbatch as wb
 from benchmarks import recordings
 from tests.model.command_line import FAST, TerminalCommand, run, write_media
+from whisperbatch.diarization import open_diarizer
 
 
 @pytest.fixture(scope="module")
@@ -57,3 +59,23 @@ def test_ctrl_c_stops_at_once_and_the_same_command_resumes(tmp_path: Path) -> No
     result = run(*arguments, "--verbose", cwd=tmp_path)
     assert "1 transcribed: 4:00" in result.stderr
     assert (tmp_path / "texts" / "long.txt").stat().st_size > 1000
+
+
+def test_ctrl_c_prints_the_lines_that_wait_for_their_speakers(tmp_path: Path) -> None:
+    try:
+        open_diarizer()
+    except wb.MissingExtraError as error:
+        pytest.skip(str(error))
+    recordings.write(recordings.prompts("en", duration=240), tmp_path / "long.wav")
+    arguments = ("transcribe", "long.wav", "--diarize", "--model", "tiny.en", "--beam-size", "5")
+    path = tmp_path / "text"
+    with path.open("wb") as output:
+        running = TerminalCommand(arguments, tmp_path, output)
+    running.wait_for(lambda text: re.search(r"[1-3]:\d\d of 4:00", text))
+    assert path.read_bytes() == b""
+    running.process.send_signal(signal.SIGINT)
+    assert running.end() == 130
+    assert "stopped: 0 transcribed" in running.text()
+    lines = path.read_text().splitlines()
+    assert len(lines) > 5
+    assert all(re.match(r"SPEAKER_\d\d: \S", line) for line in lines)

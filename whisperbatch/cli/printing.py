@@ -5,6 +5,8 @@ import sys
 
 from whisperbatch.errors import WhisperBatchError, WriteError
 from whisperbatch.text import escape_controls
+from whisperbatch.types import Segment
+from whisperbatch.writers import one_line, speaker_prefix
 
 
 def print_result(line: str) -> None:
@@ -21,6 +23,16 @@ def print_result(line: str) -> None:
         raise
     except OSError as error:
         raise WriteError(f"standard output cannot be written: {reason_of(error)}") from error
+
+
+def print_segment(segment: Segment) -> None:
+    """Print the text of a segment on one line, after the speaker if there is one.
+
+    Raises:
+        BrokenPipeError: see `print_result`.
+        WriteError: see `print_result`.
+    """
+    print_result(f"{speaker_prefix(segment)}{one_line(segment.text)}")
 
 
 def is_output_closed() -> bool:

@@ -2,6 +2,7 @@
 
 import json
 import sys
+from collections import deque
 from collections.abc import Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -22,7 +23,7 @@ from rich.progress import (
 from rich.text import Text
 
 from whisperbatch.audio import stated_duration
-from whisperbatch.cli.printing import print_error, print_note, print_result
+from whisperbatch.cli.printing import print_error, print_note, print_result, print_segment
 from whisperbatch.errors import WhisperBatchError
 from whisperbatch.jobs import Event, Failed, Finished, SegmentReady, WorkItem
 from whisperbatch.text import escape_controls, escape_controls_in_json
@@ -49,7 +50,7 @@ class Screen(Protocol):
         ...
 
     def close(self) -> None:
-        """Restore the terminal. Safe to call twice."""
+        """Restore the terminal, and print what waits. Safe to call twice."""
         ...
 
 
@@ -84,7 +85,7 @@ class Lines(_WithoutTerminal):
     def __init__(self, *, text: bool, errors: bool = True, status: bool = False) -> None:
         super().__init__(status=status)
         self._text, self._errors = text, errors
-        self._held: list[Segment] = []
+        self._held: deque[Segment] = deque()
 
     def show(self, event: Event) -> None:
         """See `Screen`. Segments whose speaker may still change are printed at the end."""
@@ -92,16 +93,26 @@ class Lines(_WithoutTerminal):
             if self._text and event.segment.provisional:
                 self._held.append(event.segment)
             elif self._text:
-                print_result(_text_of(event.segment))
+                print_segment(event.segment)
             return
-        held: Sequence[Segment] = self._held
-        if held and isinstance(event, Finished):
-            held = event.transcript.segments
-        self._held = []
-        for segment in held:
-            print_result(_text_of(segment))
+        if self._held and isinstance(event, Finished):
+            self._held = deque(event.transcript.segments)
+        self._print_held()
         if isinstance(event, Failed) and self._errors:
             print_error(event.error)
+
+    def close(self) -> None:
+        """See `Screen`. After Ctrl-C, segments that wait are printed, with provisional speakers."""
+        self._print_held()
+
+    def _print_held(self) -> None:
+        """Print the segments that wait. If Ctrl-C interrupts this, `close` prints the rest."""
+        try:
+            while self._held:
+                print_segment(self._held[0])
+                self._held.popleft()
+        finally:
+            self._held.clear()  # after an error, too: `close` must not fail again
 
 
 class JsonLines(_WithoutTerminal):
@@ -262,6 +273,7 @@ class _TwoScreens:
 
     def close(self) -> None:
         self._terminal.close()
+        self._pipe.close()
 
 
 def open_screen(items: Sequence[WorkItem], *, json_lines: bool, text: bool, quiet: bool) -> Screen:
@@ -290,11 +302,6 @@ def clock(seconds: float) -> str:
     minutes, second = divmod(int(seconds), 60)
     hours, minute = divmod(minutes, 60)
     return f"{hours}:{minute:02}:{second:02}" if hours else f"{minute}:{second:02}"
-
-
-def _text_of(segment: Segment) -> str:
-    """Return the text on one line, after the speaker if there is one."""
-    return f"{speaker_prefix(segment)}{one_line(segment.text)}"
 
 
 def _segment_line(segment: Segment) -> Text:

@@ -7,7 +7,7 @@ import os
 import sys
 import time
 from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager, closing, nullcontext
+from contextlib import AbstractContextManager, closing, nullcontext, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -298,14 +298,14 @@ def _transcribe(
 def _say_goodbye(
     screen: Screen, tally: _Tally, arguments: TranscribeArguments, plan: _Plan
 ) -> None:
-    """Restore the terminal, and say whether the run can be resumed."""
-    screen.close()
+    """Restore the terminal, print what waits, and say whether the run can be resumed."""
+    hint = ""
     if arguments.resumes and plan.ledger_dir:
         hint = "; run the same command again to resume"
     elif plan.items[0].outputs:
         hint = "; unfinished recordings start again next time (--resume keeps their progress)"
-    else:
-        hint = ""
+    with suppress(Exception):  # the reader of the output may have ended
+        screen.close()
     print_note(f"stopped: {tally.summary()}{hint}")
 
 

@@ -3,13 +3,14 @@ import json
 import sys
 from dataclasses import replace
 from pathlib import Path
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
 from rich.console import Console
 
 from tests.unit.transcripts import segment, transcript
-from whisperbatch.cli.printing import print_note_on_terminal
+from whisperbatch.cli.printing import print_note_on_terminal, print_segment
 from whisperbatch.cli.screen import CHANGED_SPEAKERS, JsonLines, Lines, Terminal, open_screen
 from whisperbatch.errors import AudioError
 from whisperbatch.jobs import Failed, Finished, SegmentReady, WorkItem
@@ -105,6 +106,49 @@ def test_lines_have_the_final_speakers(capsys: pytest.CaptureFixture[str]) -> No
     screen.show(SegmentReady(ITEM, segment("Yes.")))
     screen.show(Finished(ITEM, transcript(segment("Yes."))))
     assert capsys.readouterr().out == "Yes.\n", "without speakers, at once and only once"
+
+
+def test_segments_that_wait_are_printed_when_the_screen_is_closed(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    screen = Lines(text=True)
+    screen.show(SegmentReady(ITEM, provisional("Yes.")))
+    screen.show(SegmentReady(ITEM, provisional("No.", "SPEAKER_01")))
+    screen.close()
+    screen.close()
+    assert capsys.readouterr().out == "SPEAKER_00: Yes.\nSPEAKER_01: No.\n"
+
+
+def test_ctrl_c_within_the_last_lines_loses_no_line(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The signal comes when the first line is printed; the handler closes the screen."""
+    screen = Lines(text=True)
+    first = iter([True])
+
+    def print_and_interrupt(line: Segment) -> None:
+        print_segment(line)
+        if next(first, False):
+            screen.close()
+            raise SystemExit(130)
+
+    monkeypatch.setattr("whisperbatch.cli.screen.print_segment", print_and_interrupt)
+    screen.show(SegmentReady(ITEM, provisional("Yes.")))
+    settled = [replace(segment(text), speaker="A") for text in ("Yes.", "No.", "Why?")]
+    with pytest.raises(SystemExit):
+        screen.show(Finished(ITEM, final(*settled)))
+    assert capsys.readouterr().out.splitlines()[-3:] == ["A: Yes.", "A: No.", "A: Why?"]
+
+
+def test_a_closed_output_fails_once() -> None:
+    screen = Lines(text=True)
+    for text in ("Yes.", "No."):
+        screen.show(SegmentReady(ITEM, provisional(text)))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("whisperbatch.cli.screen.print_segment", Mock(side_effect=BrokenPipeError))
+        with pytest.raises(BrokenPipeError):
+            screen.close()
+        screen.close()
 
 
 @pytest.mark.parametrize("speaker", ["SPEAKER_00", "SPEAKER_01"])
