@@ -4,15 +4,17 @@ import re
 import unicodedata
 from collections.abc import Iterator, Mapping
 from os import PathLike
-from typing import Final, TypeAlias, cast
-
-import numpy as np
+from typing import TYPE_CHECKING, Final, TypeAlias, cast
 
 from whisperbatch.errors import OptionError
 from whisperbatch.options import checks
 from whisperbatch.text.control_characters import escape_controls
 from whisperbatch.text.messages import shown
-from whisperbatch.types import Audio, Source
+
+if TYPE_CHECKING:
+    from whisperbatch.types import Source
+else:  # the module of this type loads NumPy
+    Source = object
 
 KnownSpeakers: TypeAlias = Mapping[str, Source]
 
@@ -22,7 +24,7 @@ MAX_NAME: Final = 100  # characters
 GIVEN_NAME: Final = re.compile(r"speaker_\d+")
 """The names that whisperbatch gives to other speakers, in small letters."""
 
-_RECORDINGS: Final = (str, PathLike, bytes, bytearray, memoryview, np.ndarray, Audio)
+_FILES: Final = (str, PathLike, bytes, bytearray, memoryview)
 
 
 class References(KnownSpeakers):
@@ -143,12 +145,20 @@ def _pairs(value: object) -> tuple[tuple[object, object], ...] | None:
 
 
 def _is_recording(source: object) -> bool:
-    if issubclass(type(source), _RECORDINGS):
+    if issubclass(type(source), _FILES) or _is_samples(source):
         return True
     try:
         return callable(getattr(source, "read", None))
     except Exception:  # noqa: BLE001 - an attribute of a foreign class may raise anything
         return False
+
+
+def _is_samples(source: object) -> bool:
+    from numpy import ndarray  # noqa: PLC0415 - slow to import, and rarely needed
+
+    from whisperbatch.types import Audio  # noqa: PLC0415 - loads NumPy
+
+    return issubclass(type(source), ndarray | Audio)
 
 
 def _checked_name(name: object) -> str:
@@ -187,6 +197,4 @@ def _is_same(one: object, two: object) -> bool:
 
 
 def _repr(source: object) -> str:
-    if isinstance(source, np.ndarray | Audio):
-        return "<array>"
-    return shown(source)
+    return "<array>" if _is_samples(source) else shown(source)
