@@ -94,6 +94,19 @@ def test_what_is_refused(fields: Mapping[str, Sequence[str]], param: str, words:
     assert words in error.message
 
 
+@pytest.mark.parametrize("count", [5, 100, 101])
+def test_there_may_be_up_to_a_hundred_voices(count: int) -> None:
+    """OpenAI's API accepts four."""
+    names = [f"person {number}" for number in range(count)]
+    form = {"response_format": "diarized_json", NAMES: names, REFERENCES: [url(FIRST)] * count}
+    if count <= 100:
+        assert list(parsed(form).options.known_speakers or {}) == names
+        return
+    error = refused(form)
+    assert (error.status, error.param) == (400, "known_speaker_names")
+    assert "101 names; give at most 100" in error.message
+
+
 def test_without_speakers_in_the_answer_the_fields_are_refused() -> None:
     fields = {NAMES: ["Ann"], REFERENCES: [url(FIRST)]}
     for response_format in ("json", "text", "srt"):
