@@ -15,11 +15,15 @@ from typing import Any, Final, TypeAlias
 from unittest import mock
 
 import whisperbatch as wb
+from benchmarks.constants import speakers
 from whisperbatch.options import Options
 
 Number: TypeAlias = int | float
 LIBRARY: Final = Path(wb.__file__).parent
-FOLDERS: Final = ("chunking", "decoding", "language", "second_opinion", "segmentation", "vad")
+FOLDERS: Final = (
+    *("chunking", "decoding", "language", "second_opinion", "segmentation", "vad", "diarization"),
+)
+NETWORKS: Final = LIBRARY / "diarization" / "networks"  # its constants are the formats of networks
 FILES: Final = ("features/levels.py", "rows.py")
 OPTION: Final = "options."  # the key of an option begins with it
 OPTIONS: Final = Options(beam_size=1)
@@ -58,6 +62,7 @@ UNCHECKED: Final = {
     "vad.silero.CONTEXT": "format of Silero",
     "vad.silero.CELLS": "format of Silero",
     "rows.WINDOW_STEP": "cost",
+    **speakers.UNCHECKED,
 }
 
 
@@ -89,6 +94,7 @@ class Constant:
 def constants() -> dict[str, Constant]:
     """Return all constants by key, in the order of files and lines."""
     paths = [path for folder in FOLDERS for path in sorted((LIBRARY / folder).rglob("*.py"))]
+    paths = [path for path in paths if NETWORKS not in path.parents]
     found = [constant for path in (*paths, *(LIBRARY / f for f in FILES)) for constant in _of(path)]
     return {constant.key: constant for constant in found}
 

@@ -1,0 +1,83 @@
+"""How the constants of the diarization were chosen.
+
+`python -m benchmarks.diarization` measures all of them together; the programs of this folder
+measure none of them.
+"""
+
+from typing import Final
+
+ALONE: Final = "not measured alone"
+NOT: Final = "not measured"
+
+STATES: Final = {
+    "diarization.assignment.MIN_SHARE": NOT,
+    "diarization.channels.activity.SMOOTHING": NOT,
+    "diarization.channels.activity.ECHO": NOT,
+    "diarization.channels.activity.ABOVE_CROSSTALK": NOT,
+    "diarization.channels.activity.MIN_KNOWN": NOT,
+    "diarization.channels.activity.UNKNOWN": NOT,
+    "diarization.clustering.CLUSTERED": ALONE,
+    "diarization.clustering.APART": ALONE,
+    "diarization.clustering.SAME_VOICE": ALONE,
+    "diarization.clustering.SELECTION": ALONE,
+    "diarization.clustering.MIN_PIECES": ALONE,
+    "diarization.clustering.STARTS": ALONE,
+    "diarization.clustering.PARTS": ALONE,
+    "diarization.clustering.PASSES": ALONE,
+    "diarization.clustering.ROUNDS": ALONE,
+    "diarization.labelling.RELIABLE": ALONE,
+    "diarization.labelling.CHANGE": ALONE,
+    "diarization.labelling.TEMPERATURE": "measured: a confidence of 0.7 is right in 7 of 10 cases",
+    "diarization.naming.directions.SAME_VOICE": "measured: `benchmarks.diarization.known_voices`",
+    "diarization.naming.voices.COMPLETE": NOT,
+    "diarization.naming.voices.SEVERAL_VOICES": "measured: halves of one voice have at least 0.68",
+    "diarization.pieces.PIECE": ALONE,
+    "diarization.pieces.SHIFT": ALONE,
+    "diarization.pieces.MIN_PIECE": ALONE,
+    "diarization.smoothing.MIN_PAUSE": NOT,
+    "diarization.smoothing.MIN_UNITS": NOT,
+    "diarization.smoothing.MIN_DURATION": NOT,
+    "diarization.tracks.NEAR": NOT,
+    "diarization.tracks.HALF_DISTANCE": NOT,
+    "diarization.turns.GAP": ALONE,
+    "diarization.turns.NEAR": ALONE,
+    "diarization.windows.HOP": ALONE,
+}
+"""State of each constant that decides about speakers."""
+
+UNCHECKED: Final = {
+    "diarization.adapters.whole_recording.STEP": "latency",
+    "diarization.adapters.whole_recording.CONFIDENCE": "in place of an unknown value",
+    "diarization.assignment.BLOCK": "cost",
+    "diarization.channels.activity.SILENCE": "floor of a logarithm",
+    "diarization.channels.diarizer.RECENT": "cost; changes provisional speakers only",
+    "diarization.channels.diarizer.SAME": "check of the user's input",
+    "diarization.channels.diarizer.SAME_FRAMES": "check of the user's input",
+    "diarization.channels.diarizer.FEWEST": "check of the user's input",
+    "diarization.labelling.STEP": "resolution",
+    "diarization.listener.AHEAD": "cost",
+    "diarization.naming.directions.LENGTH": "format of CAM++",
+    "diarization.naming.references.MAX_REFERENCE": "check of the user's input",
+    "diarization.naming.voices.MIN_SPEECH": "check of the user's input",
+    "diarization.online.MORE": "cost; changes provisional speakers only",
+    "diarization.online.GROWTH": "cost; changes provisional speakers only",
+    "diarization.online.CONFIDENCE": "in place of an unknown value",
+    "diarization.pieces.FBANK_HOP": "format of CAM++",
+    "diarization.pieces.FBANK_FRAME": "format of CAM++",
+    "diarization.protocol.MAX_LAG": "check of the user's diarizer",
+    "diarization.stage.NEAR": "cost; changes provisional speakers only",
+    "diarization.tracks.MIN_WORD": "resolution",
+    "diarization.tracks.UNIT": "resolution",
+    "diarization.tracks.FAR": "above any time",
+    "diarization.turns.NOBODY": "no number of a speaker",
+    "diarization.turns.OVERLAP_CONFIDENCE": "in place of an unknown value",
+    "diarization.windows.FRAME": "format of segmentation-3.0",
+    "diarization.windows.FRAMES": "format of segmentation-3.0",
+    "diarization.windows.CENTRE": "format of segmentation-3.0",
+    "diarization.windows.FIRST_SAMPLE": "format of segmentation-3.0",
+    "diarization.windows.WINDOW": "format of segmentation-3.0",
+    "diarization.windows.MARGIN": "follows from HOP",
+    "diarization.windows.SPEAKERS": "format of segmentation-3.0",
+    "diarization.windows.BATCH": "cost and latency",
+}
+"""Constants of the diarization without a check, as in `inventory.UNCHECKED`."""
