@@ -7,7 +7,8 @@ COPY          copies files of the project (those that .dockerignore allows), or 
 RUN           runs the shell command; absolute paths of the image are replaced
 ENV, WORKDIR  hold for the following instructions
 USER          the server runs as this user, if this program runs as root
-HEALTHCHECK   asks the server until it is ready; then a recording is sent to /predict
+HEALTHCHECK   asks the server until it is ready; then a recording is sent to /predict, and the
+              diarizer listens to this recording
 
 `useradd` only makes the home directory. The system is that of this machine, so this does not show
 whether the base image has all that the server needs.
@@ -158,6 +159,11 @@ def main(directory: Path) -> None:
         )
         with urllib.request.urlopen(request, timeout=START) as answer:  # noqa: S310
             print("answer:", answer.read().decode())
+        program = (
+            f"import whisperbatch; print(whisperbatch.diarize({str(directory)!r} + '/noise.wav'))"
+        )
+        if image.start(["python", "-c", program]).wait(START):
+            raise RuntimeError("the diarizer does not work")
     finally:
         server.terminate()
         print("exit status after SIGTERM:", server.wait(60))

