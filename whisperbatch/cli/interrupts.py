@@ -22,7 +22,8 @@ class ExitOnSignal:
     finished results are in the ledger, and output files are written completely or not at all.
 
     Args:
-        say_goodbye: called before the exit; restores the terminal and says how to resume.
+        say_goodbye: called before the exit; restores the terminal, prints what waits and says how
+            to resume. This may take long if nobody reads the output: a second signal ends it.
     """
 
     def __init__(self, say_goodbye: Callable[[], None]) -> None:
@@ -47,9 +48,15 @@ class ExitOnSignal:
             signal.signal(number, handler)
 
     def _handle(self, number: int, _frame: FrameType | None) -> None:
+        for each in self._previous:
+            signal.signal(each, _end)
         with suppress(Exception):  # the terminal may be closed
             self._say_goodbye()
         exit_now(128 + number)
+
+
+def _end(number: int, _frame: FrameType | None) -> None:
+    os._exit(128 + number)
 
 
 def exit_now(status: int) -> NoReturn:
