@@ -11,8 +11,9 @@ speakers does not depend on their order, so it is the most probable number in th
 windows that contain the frame. In 75 minutes of built conversations, missed speech and false alarms
 together are 10.9 % with this mean, and 11.4 % with the window of the frame alone. (Bredin 2023,
 "pyannote.audio 2.1 speaker diarization pipeline", counts in the same way, with ten windows for each
-frame.) The network was trained as in Plaquet and Bredin 2023, "Powerset multi-class cross entropy loss for neural speaker diarization"
-(https://arxiv.org/abs/2310.13025): a class is a set of at most two speakers.
+frame.) The network was trained as in Plaquet and Bredin 2023, "Powerset multi-class cross entropy
+loss for neural speaker diarization" (https://arxiv.org/abs/2310.13025): a class is a set of at most
+two speakers.
 """
 
 from collections.abc import Iterable, Iterator
