@@ -38,7 +38,7 @@ def transcribed(conversation: Conversation) -> list[Spoken]:
             word_timestamps=True,
         )
         found = [
-            (word.start, word.end, word.text)
+            (word.start, word.end, word.word)
             for segment in transcript.segments
             for word in segment.words or ()
         ]
