@@ -3,6 +3,7 @@
     whisperbatch               with the engine that "auto" chooses: OpenVINO if it is installed
     whisperbatch-ctranslate2   without OpenVINO
     whisperbatch-torch         on PyTorch, with the defaults of its engine
+    whisperbatch-diarization   with `diarize=True`; measured only if it is named
     faster-whisper             sequential windows
     faster-whisper-batched     chunks, 8 at a time
     openai-whisper             sequential windows, float32
@@ -71,17 +72,21 @@ class System:
         return True
 
 
-def _whisperbatch(settings: Mapping[str, Any], model: str, beam: int, stack: ExitStack) -> Run:
+def _whisperbatch(
+    settings: Mapping[str, Any], model: str, beam: int, stack: ExitStack, *, diarize: bool = False
+) -> Run:
     """Open whisperbatch, which streams one file, or fills batches from several files."""
     asr = stack.enter_context(wb.load(model, device="cpu", **settings))
 
     def run(paths: list[str], on_segment: OnSegment) -> None:
         if len(paths) == 1:
-            with asr.stream(paths[0], language="en", beam_size=beam) as segments:
+            with asr.stream(paths[0], language="en", beam_size=beam, diarize=diarize) as segments:
                 for segment in segments:
                     on_segment(segment.text)
             return
-        for transcript in asr.transcribe_many(paths, language="en", beam_size=beam):
+        for transcript in asr.transcribe_many(
+            paths, language="en", beam_size=beam, diarize=diarize
+        ):
             on_segment(transcript.text)
 
     return run
@@ -257,6 +262,7 @@ SYSTEMS: Final = {
     "whisperbatch": System(partial(_whisperbatch, INT8), "whisperbatch"),
     "whisperbatch-ctranslate2": System(partial(_whisperbatch, CTRANSLATE2), "whisperbatch"),
     "whisperbatch-torch": System(partial(_whisperbatch, {"engine": "torch"}), "torch"),
+    "whisperbatch-diarization": System(partial(_whisperbatch, INT8, diarize=True), "whisperbatch"),
     "faster-whisper": System(partial(_faster_whisper, batched=False), "faster-whisper"),
     "faster-whisper-batched": System(partial(_faster_whisper, batched=True), "faster-whisper"),
     "openai-whisper": System(_openai, "openai-whisper"),
@@ -269,6 +275,9 @@ SYSTEMS: Final = {
         partial(_whisper_cpp, "q8_0"), "pywhispercpp", _ggml_converter("q8_0")
     ),
 }
+
+
+ONLY_IF_NAMED: Final = ("whisperbatch-diarization",)  # no rival: the price of an option
 
 
 def missing(names: Iterable[str]) -> dict[str, str]:

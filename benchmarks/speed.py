@@ -169,7 +169,7 @@ def arguments() -> argparse.Namespace:
     if not_installed:
         print(f"Not installed, left out: {', '.join(not_installed)} (make rivals)")
     options.systems = options.systems or [
-        name for name in rivals.SYSTEMS if name not in not_installed
+        name for name in rivals.SYSTEMS if name not in {*not_installed, *rivals.ONLY_IF_NAMED}
     ]
     if not (options.recordings or options.minutes or options.files):
         options.recordings = ["prompts:en:600:0"]

@@ -77,6 +77,11 @@ COMPARISONS = {
         Variant("with", {"second_opinion": True}),
         Variant("without", {"second_opinion": False}),
     ),
+    "diarization": (
+        Variant("without", {}),
+        Variant("with", {"diarize": True}),
+        Variant("one speaker", {"diarize": True, "num_speakers": 1}),
+    ),
     "beam": (Variant("beam 5", {"beam_size": 5}), Variant("beam 1", {"beam_size": 1})),
 }
 

