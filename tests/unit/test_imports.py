@@ -75,8 +75,8 @@ ALLOWED: Final = {
     },
     "writers": {"errors", "options", "text", "types"},
     "jobs": {
-        *("boundary", "errors", "options", "protocols"),
-        *("text", "transcriber", "types", "writers"),
+        *("audio", "boundary", "engines", "errors", "loading", "models", "options", "prefetch"),
+        *("protocols", "text", "transcriber", "types", "vad", "writers"),
     },
 }
 """The packages and root modules that each may import.

@@ -1,0 +1,355 @@
+"""The functions `plan`, `work`, `join` and `status`: many processes transcribe together.
+
+plan     finds the recordings and writes the tasks to a file
+work     takes tasks, transcribes them, and writes results; in any number of processes
+join     writes the transcripts of recordings whose results are complete
+status   counts
+"""
+
+import os
+import secrets
+import socket
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from os import PathLike, fspath
+from typing import Any, Final
+
+from whisperbatch.errors import OptionError
+from whisperbatch.jobs.job import digest
+from whisperbatch.jobs.plans.files import PlanFiles
+from whisperbatch.jobs.plans.format import Plan, Task
+from whisperbatch.jobs.plans.joining import Joiner
+from whisperbatch.jobs.plans.planning import TASK_DURATION, check_task_duration, make_plan
+from whisperbatch.jobs.plans.recordings import absolute
+from whisperbatch.jobs.plans.report import JoinReport, ReportBuilder
+from whisperbatch.jobs.plans.settings import (
+    MACHINE_KEYWORDS,
+    check_machine,
+    make_header,
+    options_of,
+)
+from whisperbatch.jobs.plans.status import PlanStatus, status_of
+from whisperbatch.jobs.plans.stores import Store
+from whisperbatch.jobs.workers.languages import DURATION as LANGUAGE_DURATION
+from whisperbatch.jobs.workers.languages import Languages
+from whisperbatch.jobs.workers.leases import DURATION, Leases
+from whisperbatch.jobs.workers.results import Results
+from whisperbatch.jobs.workers.spans import open_spans
+from whisperbatch.jobs.workers.task_queue import TaskQueue
+from whisperbatch.jobs.workers.worker import SpanEnded, Worker
+from whisperbatch.loading import DEFAULT_MODEL, LOAD_PARAMETERS, load
+from whisperbatch.options import Options, checks, plain, resolve
+from whisperbatch.protocols import default_batch_size
+from whisperbatch.text.messages import shown
+from whisperbatch.transcriber import Transcriber
+from whisperbatch.types import Transcript
+from whisperbatch.writers import FORMATS, SPEAKER_FORMATS, FileOptions, render
+
+BATCHES_AHEAD: Final = 2  # batches of audio that are transcribed at a time
+WINDOW_SECONDS: Final = 30.0
+MIN_AT_ONCE: Final = 4  # spans
+MIN_LEASE: Final = 1.0  # seconds
+MAX_LEASE: Final = 86_400.0
+
+OnSpan = Callable[[SpanEnded], object]
+
+
+@dataclass(frozen=True, slots=True)
+class WorkReport:
+    """What a worker has done.
+
+    Attributes:
+        transcribed: number of spans that it transcribed.
+        failed: number of spans whose result is a failure.
+        left: number of spans that it left to other workers and later runs, because of errors that
+            may pass.
+        seconds: seconds of audio that it transcribed.
+    """
+
+    transcribed: int
+    failed: int
+    left: int
+    seconds: float
+
+
+def plan(
+    sources: str | PathLike[str] | Iterable[str | PathLike[str]],
+    output: str | PathLike[str],
+    *,
+    model: str | PathLike[str] = DEFAULT_MODEL,
+    task_duration: float = TASK_DURATION,
+    options: Options | None = None,
+    **keywords: Any,  # noqa: ANN401 - options, and keywords of `load`
+) -> Plan:
+    """Write a plan: which recordings to transcribe, divided into tasks for `work`.
+
+    Only the durations of the recordings are probed. A recording that cannot be probed is a failure
+    in the plan, with its reason. Words get times, unless `word_timestamps=False`, so that `join`
+    can write subtitles.
+
+    Args:
+        sources: files, folders, patterns and URLs of any store that fsspec opens, and manifests
+            (JSONL or parquet; also those of lhotse).
+        output: path or URL of the plan. An older plan is replaced; its results stay valid.
+        model: a name, directory or repository, as in `load`.
+        task_duration: seconds of audio of a task. Short recordings are packed into tasks of this
+            duration.
+        options: all options in one value.
+        **keywords: any field of `Options` except `batch_size`, and the keywords of `load` that
+            change the text (`engine`, `compute_type`, ...).
+
+    Returns:
+        The plan.
+
+    Raises:
+        OptionError: an option is unknown or wrong, there are no recordings, or a file of another
+            kind has the name of the plan.
+        AudioError: the recording of a known speaker cannot be read.
+        ModelError: the weights are missing or damaged.
+        MissingExtraError: a package for a kind of URL, or for parquet, is not installed.
+        WriteError: the plan cannot be written.
+    """
+    checks.number("task_duration", plain(task_duration), minimum=1.0, maximum=MAX_LEASE)
+    check_task_duration(task_duration)
+    names = [sources] if isinstance(sources, str | PathLike) else list(sources)
+    load_keywords = {name: value for name, value in keywords.items() if name in LOAD_PARAMETERS}
+    option_keywords = {name: value for name, value in keywords.items() if name not in load_keywords}
+    if options is None:
+        option_keywords.setdefault("word_timestamps", True)
+    resolved = resolve(options, **option_keywords)
+    files = PlanFiles.at(fspath(output))
+    header = make_header(model, resolved, load_keywords, float(task_duration))
+    made = make_plan([fspath(name) for name in names], header)
+    files.write(made)
+    return made
+
+
+def work(
+    plan: str | PathLike[str],
+    *,
+    asr: Transcriber | None = None,
+    shard: tuple[int, int] | None = None,
+    batch_size: int | None = None,
+    lease_duration: float = DURATION,
+    wait: bool = True,
+    on_span: OnSpan | None = None,
+    **load_keywords: Any,  # noqa: ANN401 - of `load`
+) -> WorkReport:
+    """Take tasks of a plan and transcribe them, until no task is left.
+
+    Any number of processes may work on one plan at the same time, on any machines.
+
+    Args:
+        plan: path or URL of the plan.
+        asr: the loaded model of the plan; None loads it.
+        shard: (number, count): take only the tasks of this shard, numbered from 0. None takes any
+            task.
+        batch_size: number of chunks decoded at a time; None chooses it for the device.
+        lease_duration: seconds until other workers take over a task, if this process dies.
+        wait: whether to wait for the tasks of other workers, in case that these workers die.
+        on_span: called for each span that has ended.
+        **load_keywords: keywords of `load` that do not change the text: `device`, `device_index`,
+            `inter_threads`, `intra_threads`, `compile`. Refused with `asr`.
+
+    Returns:
+        What this worker has done.
+
+    Raises:
+        OptionError: there is no such plan, or an argument is wrong.
+        ModelError: the weights are missing, damaged, or not those of the plan.
+        MissingExtraError: the package of the engine or of a kind of URL is not installed.
+        EngineError: the engine failed several times in a row.
+        WriteError: the store of the plan fails.
+    """
+    job = WorkerJob.open(
+        plan, shard=shard, batch_size=batch_size, lease_duration=lease_duration, wait=wait
+    )
+    if asr and load_keywords:
+        raise OptionError(f"{next(iter(load_keywords))} has no effect with asr; leave it out")
+    if asr:
+        return job.run(asr, on_span)
+    with job.load(**load_keywords) as loaded:
+        return job.run(loaded, on_span)
+
+
+@dataclass(slots=True)
+class WorkerJob:
+    """A worker of a plan, from the checks of its arguments to its end.
+
+    Attributes:
+        files: of the plan.
+        plan: without the recordings.
+        tasks: of this worker.
+        options: of the transcription.
+        leases: of the tasks.
+        wait: see `work`.
+        worker: the worker; None before `run`.
+    """
+
+    files: PlanFiles
+    plan: Plan
+    tasks: Sequence[Task]
+    options: Options
+    leases: Leases
+    wait: bool
+    name: str
+    worker: Worker | None = None
+
+    @classmethod
+    def open(
+        cls,
+        plan: str | PathLike[str],
+        *,
+        shard: tuple[int, int] | None = None,
+        batch_size: int | None = None,
+        lease_duration: float = DURATION,
+        wait: bool = True,
+    ) -> "WorkerJob":
+        """Check the arguments of `work`, and read the plan."""
+        number, count = _shard(shard)
+        checks.number("lease_duration", plain(lease_duration), minimum=MIN_LEASE, maximum=MAX_LEASE)
+        checks.boolean("wait", plain(wait))
+        files = PlanFiles.at(fspath(plan))
+        read = files.read(recordings=False)
+        name = f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(3)}"
+        group = f"shard {number}/{count}" if shard else ""
+        leases = Leases(files.work, name, group=group, duration=float(lease_duration))
+        options = options_of(read.header, batch_size)
+        return cls(files, read, read.tasks[number::count], options, leases, wait, name)
+
+    def load(self, **keywords: Any) -> Transcriber:  # noqa: ANN401 - of `load`
+        """Load the model of the plan.
+
+        Args:
+            **keywords: of `load`, that do not change the text.
+        """
+        for name in keywords:
+            if name not in MACHINE_KEYWORDS:
+                raise OptionError(f"{name} changes the text, so it belongs to plan; leave it out")
+        header = self.plan.header
+        return load(header.model, **{**header.load, **keywords})
+
+    def run(self, asr: Transcriber, on_span: OnSpan | None = None) -> WorkReport:
+        """Transcribe the tasks; see `work`."""
+        check_machine(self.plan.header, asr.engine, self.options)
+        results = Results(self.files.work)
+        spans = open_spans(asr, self.options)
+        language_leases = Leases(self.files.work, self.name, duration=LANGUAGE_DURATION)
+        batch = self.options.batch_size or default_batch_size(asr.engine, self.options.hypotheses)
+        self.worker = Worker(
+            TaskQueue(self.tasks, self.leases, results),
+            self.leases,
+            results,
+            Languages(results, language_leases, spans),
+            spans,
+            name=self.name,
+            engine=asr.engine.fingerprint,
+            at_once=max(MIN_AT_ONCE, BATCHES_AHEAD * batch),
+            audio_ahead=BATCHES_AHEAD * batch * WINDOW_SECONDS,
+            wait=self.wait,
+        )
+        transcribed = failed = left = 0
+        seconds = 0.0
+        with closing(self.worker.run()) as ended:
+            for event in ended:
+                transcribed += event.failure is None
+                failed += event.failure is not None and event.is_final
+                left += not event.is_final
+                seconds += 0.0 if event.failure else event.span.duration
+                if on_span:
+                    on_span(event)
+        return WorkReport(transcribed, failed, left, seconds)
+
+    def stop(self) -> None:
+        """Stop the worker and give up its leases. Thread-safe."""
+        if self.worker:
+            self.worker.stop()
+
+
+def join(
+    plan: str | PathLike[str],
+    output: str | PathLike[str],
+    *,
+    formats: Sequence[str] = ("txt",),
+    file_options: Mapping[str, FileOptions] | None = None,
+) -> JoinReport:
+    """Write the transcripts of all recordings whose spans have results, and a report.
+
+    It may be called at any time and again. Recordings that are written already are not read again.
+    The report is also written beside the plan, with the suffix `.report.json`.
+
+    Args:
+        plan: path or URL of the plan.
+        output: folder of the transcripts: a path or a URL.
+        formats: names of formats, as in `write`.
+        file_options: for some of the formats, `SubtitleOptions` or `TableOptions`.
+
+    Returns:
+        The report: hours, speed, failures, and what is missing.
+
+    Raises:
+        OptionError: there is no such plan, or a format is unknown.
+        MissingExtraError: the package for a kind of URL is not installed.
+        WriteError: the store of the plan fails, or an output cannot be written.
+    """
+    options = dict(file_options or {})
+    _check_formats(formats)
+    files = PlanFiles.at(fspath(plan))
+    read = files.read()
+    if not read.header.options.get("diarize") and set(formats) & set(SPEAKER_FORMATS):
+        raise OptionError("format rttm needs speakers; make the plan with diarize")
+
+    def rendered(transcript: Transcript, suffix: str) -> str:
+        return render(transcript, suffix, options.get(suffix))
+
+    settings = digest(sorted(options.items()))
+    store = Store(absolute(fspath(output)))
+    joiner = Joiner(Results(files.work), store, formats, rendered, settings)
+    builder = ReportBuilder()
+    for item in joiner.join(read.recordings):
+        builder.add(item)
+    report = builder.report()
+    files.write_report(report.to_json())
+    return report
+
+
+def status(plan: str | PathLike[str]) -> PlanStatus:
+    """Return how far the work on a plan is.
+
+    Args:
+        plan: path or URL of the plan.
+
+    Returns:
+        Counts of tasks that are done, running, interrupted and waiting, and of spans.
+
+    Raises:
+        OptionError: there is no such plan.
+        MissingExtraError: the package for a kind of URL is not installed.
+        WriteError: the store of the plan cannot be read.
+    """
+    files = PlanFiles.at(fspath(plan))
+    return status_of(files.read(), Leases(files.work, "status"), Results(files.work))
+
+
+def _shard(shard: tuple[int, int] | None) -> tuple[int, int]:
+    if shard is None:
+        return 0, 1
+    if not (
+        isinstance(shard, tuple)
+        and len(shard) == 2  # noqa: PLR2004 - a pair
+        and all(type(number) is int for number in shard)
+        and 0 <= shard[0] < shard[1]
+    ):
+        raise OptionError(
+            f"shard={shown(shard)}: give a number and a count; numbers start at 0: (0, 4) to (3, 4)"
+        )
+    return shard
+
+
+def _check_formats(formats: Sequence[str]) -> None:
+    if isinstance(formats, str) or not formats:
+        raise OptionError("formats must be several names, such as ('txt', 'srt')")
+    for name in formats:
+        if name not in FORMATS:
+            raise OptionError(f"format {shown(name)} is none of {', '.join(FORMATS)}")

@@ -1,0 +1,343 @@
+"""A worker: takes tasks of a plan, transcribes their spans, and writes a result for each.
+
+claims     one thread     a task at a time, when there is room for more audio
+spans      some threads   read the recording, wait for the engine, write the result
+leases     one thread     extends the leases of the tasks
+"""
+
+import logging
+import threading
+import time
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
+from typing import Final
+
+from whisperbatch.boundary import as_error
+from whisperbatch.errors import ClosedError, EngineError, WhisperBatchError, WriteError
+from whisperbatch.jobs.plans.format import Failure, Span
+from whisperbatch.jobs.plans.recordings import READ_RANGE, opened
+from whisperbatch.jobs.workers.failures import (
+    ATTEMPTS,
+    ENGINE_PAUSES,
+    MAX_IN_A_ROW,
+    STORAGE,
+    STORAGE_PAUSES,
+    crashed,
+    failure_of,
+    is_final,
+)
+from whisperbatch.jobs.workers.languages import Languages
+from whisperbatch.jobs.workers.leases import RENEWALS, Leases
+from whisperbatch.jobs.workers.results import Results, SpanResult
+from whisperbatch.jobs.workers.spans import Running, SpanTranscriber
+from whisperbatch.jobs.workers.task_queue import Claim, TaskQueue
+from whisperbatch.prefetch import in_background, interleave
+from whisperbatch.types import Transcript
+
+MAX_POLL: Final = 10.0  # seconds between two looks at tasks of other workers
+LOCK_TIMEOUT: Final = 3.0  # seconds that a stop waits for a lease that is being written
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class SpanEnded:
+    """A span has ended in this worker.
+
+    Attributes:
+        span: the span.
+        failure: why it has no transcript; None if it has.
+        is_final: whether the span has a result now. If not, other workers or a later run try again.
+    """
+
+    span: Span
+    failure: Failure | None
+    is_final: bool
+
+
+class Worker:
+    """Transcribes tasks until none is left. Iterate `run` once.
+
+    Args:
+        queue: the tasks.
+        leases: of the tasks.
+        results: where the results go.
+        languages: of the recordings that several tasks share.
+        spans: the model.
+        name: of this worker.
+        engine: fingerprint of the engine, for the results.
+        at_once: number of spans that are transcribed at a time.
+        audio_ahead: seconds of audio that are transcribed at a time; two spans may have more.
+        wait: whether to wait for tasks that other workers hold, in case that these workers die.
+    """
+
+    def __init__(
+        self,
+        queue: TaskQueue,
+        leases: Leases,
+        results: Results,
+        languages: Languages,
+        spans: SpanTranscriber,
+        *,
+        name: str,
+        engine: str,
+        at_once: int,
+        audio_ahead: float,
+        wait: bool = True,
+    ) -> None:
+        self._queue, self._leases, self._results = queue, leases, results
+        self._languages, self._spans = languages, spans
+        self._name, self._engine = name, engine
+        self._at_once, self._audio_ahead, self._wait = at_once, audio_ahead, wait
+        self._stopping = threading.Event()
+        self._changed = threading.Condition()  # guards the spans that run, and `_alone`
+        self._audio: dict[str, float] = {}  # seconds of each span that runs
+        self._alone = 0  # spans that wait to run alone, or run alone
+        self._running: dict[str, tuple[Claim, Running]] = {}
+        self._queue_lock = threading.RLock()
+        self._lease_lock = threading.RLock()
+        self._claims: dict[str, Claim] = {}
+        self._failed_in_a_row = 0
+
+    def run(self) -> Generator[SpanEnded, None, None]:
+        """Transcribe, and yield each span that has ended.
+
+        Raises:
+            WriteError: the store of the job fails.
+            EngineError: the engine failed several times in a row.
+        """
+        renewer = in_background(self._renew, "whisperbatch-leases")
+        ended = interleave(
+            self._work(),
+            at_once=self._at_once,
+            depth=1,
+            ordered=False,
+            may_start=self._may_start,
+            changed=self._changed,
+        )
+        try:
+            for event in ended:  # noqa: UP028 - `yield from` would close it before `stop`
+                yield event
+        finally:
+            self.stop()
+            ended.close()
+            renewer.join()
+
+    def stop(self) -> None:
+        """End the work, and give up the leases. Thread-safe; safe to call twice."""
+        self._stopping.set()
+        for _, running in list(self._running.values()):
+            running.cancel()
+        locked = self._lease_lock.acquire(timeout=LOCK_TIMEOUT)
+        try:
+            for claim in list(self._claims.values()):
+                with suppress(WriteError):
+                    if claim.lease:
+                        self._leases.give_up(claim.lease)
+                claim.lease = None
+            self._claims.clear()
+        finally:
+            if locked:
+                self._lease_lock.release()
+
+    def _work(self) -> Iterator[Iterator[SpanEnded]]:
+        """Yield the work on each span, in the order in which it is to begin."""
+        while (claim := self._next_claim()) is not None:
+            for span in claim.remaining:
+                if claim.alone:
+                    with self._changed:
+                        self._alone += 1
+                yield self._ended(claim, span)
+
+    def _next_claim(self) -> Claim | None:
+        """Take a task, or wait for one; None if there is none for this worker."""
+        poll = min(max(self._leases.duration / 60, 0.1), MAX_POLL)
+        while not self._stopping.is_set():
+            with self._queue_lock:
+                claim = self._queue.claim()
+                if claim:
+                    self._claims[claim.task.id] = claim
+                    return claim
+                if self._queue.has_ended() or not self._wait:
+                    return None
+            self._stopping.wait(poll)
+            with self._queue_lock:
+                self._queue.refresh()
+        return None
+
+    def _may_start(self) -> bool:
+        """Return whether a further span may begin."""
+        few = len(self._audio) < 2 or sum(self._audio.values()) < self._audio_ahead  # noqa: PLR2004 - see the class
+        return not self._alone and few
+
+    def _ended(self, claim: Claim, span: Span) -> Iterator[SpanEnded]:
+        """Transcribe a span, in a thread of its own."""
+        with self._changed:
+            self._audio[span.id] = span.duration
+        try:
+            event = self._attempted(claim, span)
+        finally:
+            with self._changed:
+                del self._audio[span.id]
+                self._alone -= claim.alone
+                self._changed.notify_all()
+        if event:
+            yield event
+
+    def _attempted(self, claim: Claim, span: Span) -> SpanEnded | None:
+        """Transcribe a span, with further attempts if it fails; None if the task was lost."""
+        started = time.time()
+        if claim.lease and (claim.lease.attempts.get(span.id, 0) >= ATTEMPTS):
+            failure = crashed(span.uri, claim.lease.attempts[span.id])
+            return self._finish(claim, span, started, failure=failure)
+        number = 0
+        while self._holds(claim):
+            if claim.alone:
+                self._note_alone(claim, span)
+            try:
+                transcript = self._transcribed(claim, span)
+            except ClosedError:
+                if self._holds(claim):
+                    raise
+                break
+            except Exception as error:  # noqa: BLE001 - ends this span only
+                failure = failure_of(as_error(error, span.uri))
+            else:
+                return self._finish(claim, span, started, transcript=transcript)
+            if is_final(failure) or self._is_last(claim, span, failure):
+                return self._finish(claim, span, started, failure=failure)
+            pauses = STORAGE_PAUSES if failure.kind == STORAGE else ENGINE_PAUSES
+            if number == len(pauses):
+                return self._give_up(claim, span, failure)
+            log.warning("%s; trying again in %g s", failure.message, pauses[number])
+            self._stopping.wait(pauses[number])
+            number += 1
+        self._close(claim, span)
+        return None
+
+    def _transcribed(self, claim: Claim, span: Span) -> Transcript:
+        language = span.language
+        if span.language_task:
+            language = self._languages.detect(span, self._stopping)
+        with opened(span.uri, span.version, read_range=READ_RANGE) as source:
+            running = self._spans.start(source, span, language)
+            with self._registered(claim, span, running):
+                return running.result()
+
+    @contextmanager
+    def _registered(self, claim: Claim, span: Span, running: Running) -> Iterator[None]:
+        """Let `stop` and the loss of the lease cancel a span, until the end of a `with` block."""
+        self._running[span.id] = (claim, running)
+        try:
+            if not self._holds(claim):
+                running.cancel()
+            yield
+        finally:
+            del self._running[span.id]
+
+    def _holds(self, claim: Claim) -> bool:
+        return claim.lease is not None and not self._stopping.is_set()
+
+    def _note_alone(self, claim: Claim, span: Span) -> None:
+        """Write which span is transcribed alone, in case that this worker dies at it."""
+        with self._lease_lock:
+            if claim.lease:
+                claim.lease = replace(claim.lease, alone=span.id)
+                self._leases.write(claim.lease)
+
+    def _is_last(self, claim: Claim, span: Span, failure: Failure) -> bool:
+        """Count an attempt that failed, and return whether it was the last of all workers."""
+        with self._lease_lock:
+            if claim.lease is None or failure.kind == STORAGE:
+                return False
+            attempts = claim.lease.attempts.get(span.id, 0) + 1
+            claim.lease = replace(
+                claim.lease,
+                attempts={**claim.lease.attempts, span.id: attempts},
+                error=failure.message,
+            )
+            self._leases.write(claim.lease)
+        return attempts >= ATTEMPTS
+
+    def _finish(
+        self,
+        claim: Claim,
+        span: Span,
+        started: float,
+        *,
+        transcript: Transcript | None = None,
+        failure: Failure | None = None,
+    ) -> SpanEnded:
+        """Write the result of a span."""
+        self._results.create(
+            SpanResult(
+                id=span.id,
+                uri=span.uri,
+                worker=self._name,
+                engine=self._engine,
+                started=started,
+                finished=time.time(),
+                transcript=transcript,
+                failure=failure,
+            )
+        )
+        if transcript:
+            self._failed_in_a_row = 0
+        self._close(claim, span)
+        return SpanEnded(span, failure, is_final=True)
+
+    def _give_up(self, claim: Claim, span: Span, failure: Failure) -> SpanEnded:
+        """Leave a span to other workers and later runs."""
+        with self._lease_lock:
+            claim.given_up = True
+            if claim.lease:
+                claim.lease = replace(claim.lease, error=failure.message)
+        self._close(claim, span)
+        if failure.kind != STORAGE:
+            self._failed_in_a_row += 1
+            if self._failed_in_a_row == MAX_IN_A_ROW:
+                raise EngineError(
+                    f"{MAX_IN_A_ROW} recordings in a row failed, so this worker ends; the last: "
+                    f"{failure.message}"
+                )
+        return SpanEnded(span, failure, is_final=False)
+
+    def _close(self, claim: Claim, span: Span) -> None:
+        """End the work on a span, and with the last span the task."""
+        with self._lease_lock:
+            claim.open.discard(span.id)
+            if claim.open or self._stopping.is_set():
+                return
+            lease, claim.lease = claim.lease, None
+            self._claims.pop(claim.task.id, None)
+            if lease and claim.given_up:
+                self._leases.give_up(lease)
+            elif lease:
+                self._leases.finish(lease)
+        with self._queue_lock:
+            lost = lease is None
+            end = "lost" if lost else "given up" if claim.given_up else "complete"
+            self._queue.end(claim.task, end)  # type: ignore[arg-type]  # the three literals
+
+    def _renew(self) -> None:
+        """Extend the leases until the worker stops."""
+        while not self._stopping.wait(self._leases.duration / RENEWALS):
+            for claim in list(self._claims.values()):
+                try:
+                    self._renew_lease(claim)
+                except WhisperBatchError as error:
+                    log.warning("a lease cannot be extended: %s", error)
+
+    def _renew_lease(self, claim: Claim) -> None:
+        with self._lease_lock:
+            if claim.lease is None:
+                return
+            claim.lease = self._leases.renewed(claim.lease)
+            if claim.lease:
+                return
+            self._claims.pop(claim.task.id, None)
+        log.warning("task %s was taken by another worker", claim.task.id)
+        for owner, running in list(self._running.values()):
+            if owner is claim:
+                running.cancel()
