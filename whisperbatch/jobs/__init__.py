@@ -9,18 +9,12 @@ planned.py                       many processes: plan, work, join, status
 from whisperbatch.jobs.inputs import InputFile, WorkItem, find_inputs, plan_outputs
 from whisperbatch.jobs.job import Event, Failed, Finished, Job, SegmentReady, digest, run_job
 from whisperbatch.jobs.ledger import LEDGER_NAME, Ledger
-from whisperbatch.jobs.planned import (
-    WorkerJob,
-    WorkReport,
-    join,
-    plan,
-    status,
-    work,
-)
+from whisperbatch.jobs.planned import join, plan, status, work
 from whisperbatch.jobs.plans.format import Failure, Plan, Recording, Span, Task
 from whisperbatch.jobs.plans.report import JoinReport
 from whisperbatch.jobs.plans.status import PlanStatus
 from whisperbatch.jobs.references import references_fingerprint
+from whisperbatch.jobs.workers.job import WorkerJob, WorkReport
 from whisperbatch.jobs.workers.worker import SpanEnded
 
 __all__ = [

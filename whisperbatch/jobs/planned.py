@@ -6,71 +6,32 @@ join     writes the transcripts of recordings whose results are complete
 status   counts
 """
 
-import os
-import secrets
-import socket
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import closing
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
 from os import PathLike, fspath
-from typing import Any, Final
+from typing import Any
 
 from whisperbatch.errors import OptionError
 from whisperbatch.jobs.job import digest
 from whisperbatch.jobs.plans.files import PlanFiles
-from whisperbatch.jobs.plans.format import Plan, Task
+from whisperbatch.jobs.plans.format import Plan
 from whisperbatch.jobs.plans.joining import Joiner
-from whisperbatch.jobs.plans.planning import TASK_DURATION, check_task_duration, make_plan
+from whisperbatch.jobs.plans.planning import MAX_TASK_DURATION, TASK_DURATION, make_plan
 from whisperbatch.jobs.plans.recordings import absolute
 from whisperbatch.jobs.plans.report import JoinReport, ReportBuilder
 from whisperbatch.jobs.plans.settings import (
-    MACHINE_KEYWORDS,
-    check_machine,
     make_header,
-    options_of,
 )
 from whisperbatch.jobs.plans.status import PlanStatus, status_of
 from whisperbatch.jobs.plans.stores import Store
-from whisperbatch.jobs.workers.languages import DURATION as LANGUAGE_DURATION
-from whisperbatch.jobs.workers.languages import Languages
+from whisperbatch.jobs.workers.job import OnSpan, WorkerJob, WorkReport
 from whisperbatch.jobs.workers.leases import DURATION, Leases
 from whisperbatch.jobs.workers.results import Results
-from whisperbatch.jobs.workers.spans import open_spans
-from whisperbatch.jobs.workers.task_queue import TaskQueue
-from whisperbatch.jobs.workers.worker import SpanEnded, Worker
-from whisperbatch.loading import DEFAULT_MODEL, LOAD_PARAMETERS, load
+from whisperbatch.loading import DEFAULT_MODEL, LOAD_PARAMETERS
 from whisperbatch.options import Options, checks, plain, resolve
-from whisperbatch.protocols import default_batch_size
 from whisperbatch.text.messages import shown
 from whisperbatch.transcriber import Transcriber
 from whisperbatch.types import Transcript
 from whisperbatch.writers import FORMATS, SPEAKER_FORMATS, FileOptions, render
-
-BATCHES_AHEAD: Final = 2  # batches of audio that are transcribed at a time
-WINDOW_SECONDS: Final = 30.0
-MIN_AT_ONCE: Final = 4  # spans
-MIN_LEASE: Final = 1.0  # seconds
-MAX_LEASE: Final = 86_400.0
-
-OnSpan = Callable[[SpanEnded], object]
-
-
-@dataclass(frozen=True, slots=True)
-class WorkReport:
-    """What a worker has done.
-
-    Attributes:
-        transcribed: number of spans that it transcribed.
-        failed: number of spans whose result is a failure.
-        left: number of spans that it left to other workers and later runs, because of errors that
-            may pass.
-        seconds: seconds of audio that it transcribed.
-    """
-
-    transcribed: int
-    failed: int
-    left: int
-    seconds: float
 
 
 def plan(
@@ -110,8 +71,7 @@ def plan(
         MissingExtraError: a package for a kind of URL, or for parquet, is not installed.
         WriteError: the plan cannot be written.
     """
-    checks.number("task_duration", plain(task_duration), minimum=1.0, maximum=MAX_LEASE)
-    check_task_duration(task_duration)
+    checks.number("task_duration", plain(task_duration), minimum=1.0, maximum=MAX_TASK_DURATION)
     names = [sources] if isinstance(sources, str | PathLike) else list(sources)
     load_keywords = {name: value for name, value in keywords.items() if name in LOAD_PARAMETERS}
     option_keywords = {name: value for name, value in keywords.items() if name not in load_keywords}
@@ -171,100 +131,6 @@ def work(
         return job.run(asr, on_span)
     with job.load(**load_keywords) as loaded:
         return job.run(loaded, on_span)
-
-
-@dataclass(slots=True)
-class WorkerJob:
-    """A worker of a plan, from the checks of its arguments to its end.
-
-    Attributes:
-        files: of the plan.
-        plan: without the recordings.
-        tasks: of this worker.
-        options: of the transcription.
-        leases: of the tasks.
-        wait: see `work`.
-        worker: the worker; None before `run`.
-    """
-
-    files: PlanFiles
-    plan: Plan
-    tasks: Sequence[Task]
-    options: Options
-    leases: Leases
-    wait: bool
-    name: str
-    worker: Worker | None = None
-
-    @classmethod
-    def open(
-        cls,
-        plan: str | PathLike[str],
-        *,
-        shard: tuple[int, int] | None = None,
-        batch_size: int | None = None,
-        lease_duration: float = DURATION,
-        wait: bool = True,
-    ) -> "WorkerJob":
-        """Check the arguments of `work`, and read the plan."""
-        number, count = _shard(shard)
-        checks.number("lease_duration", plain(lease_duration), minimum=MIN_LEASE, maximum=MAX_LEASE)
-        checks.boolean("wait", plain(wait))
-        files = PlanFiles.at(fspath(plan))
-        read = files.read(recordings=False)
-        name = f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(3)}"
-        group = f"shard {number}/{count}" if shard else ""
-        leases = Leases(files.work, name, group=group, duration=float(lease_duration))
-        options = options_of(read.header, batch_size)
-        return cls(files, read, read.tasks[number::count], options, leases, wait, name)
-
-    def load(self, **keywords: Any) -> Transcriber:  # noqa: ANN401 - of `load`
-        """Load the model of the plan.
-
-        Args:
-            **keywords: of `load`, that do not change the text.
-        """
-        for name in keywords:
-            if name not in MACHINE_KEYWORDS:
-                raise OptionError(f"{name} changes the text, so it belongs to plan; leave it out")
-        header = self.plan.header
-        return load(header.model, **{**header.load, **keywords})
-
-    def run(self, asr: Transcriber, on_span: OnSpan | None = None) -> WorkReport:
-        """Transcribe the tasks; see `work`."""
-        check_machine(self.plan.header, asr.engine, self.options)
-        results = Results(self.files.work)
-        spans = open_spans(asr, self.options)
-        language_leases = Leases(self.files.work, self.name, duration=LANGUAGE_DURATION)
-        batch = self.options.batch_size or default_batch_size(asr.engine, self.options.hypotheses)
-        self.worker = Worker(
-            TaskQueue(self.tasks, self.leases, results),
-            self.leases,
-            results,
-            Languages(results, language_leases, spans),
-            spans,
-            name=self.name,
-            engine=asr.engine.fingerprint,
-            at_once=max(MIN_AT_ONCE, BATCHES_AHEAD * batch),
-            audio_ahead=BATCHES_AHEAD * batch * WINDOW_SECONDS,
-            wait=self.wait,
-        )
-        transcribed = failed = left = 0
-        seconds = 0.0
-        with closing(self.worker.run()) as ended:
-            for event in ended:
-                transcribed += event.failure is None
-                failed += event.failure is not None and event.is_final
-                left += not event.is_final
-                seconds += 0.0 if event.failure else event.span.duration
-                if on_span:
-                    on_span(event)
-        return WorkReport(transcribed, failed, left, seconds)
-
-    def stop(self) -> None:
-        """Stop the worker and give up its leases. Thread-safe."""
-        if self.worker:
-            self.worker.stop()
 
 
 def join(
@@ -330,21 +196,6 @@ def status(plan: str | PathLike[str]) -> PlanStatus:
     """
     files = PlanFiles.at(fspath(plan))
     return status_of(files.read(), Leases(files.work, "status"), Results(files.work))
-
-
-def _shard(shard: tuple[int, int] | None) -> tuple[int, int]:
-    if shard is None:
-        return 0, 1
-    if not (
-        isinstance(shard, tuple)
-        and len(shard) == 2  # noqa: PLR2004 - a pair
-        and all(type(number) is int for number in shard)
-        and 0 <= shard[0] < shard[1]
-    ):
-        raise OptionError(
-            f"shard={shown(shard)}: give a number and a count; numbers start at 0: (0, 4) to (3, 4)"
-        )
-    return shard
 
 
 def _check_formats(formats: Sequence[str]) -> None:

@@ -7,7 +7,7 @@ from functools import partial
 from typing import Final
 
 from whisperbatch.boundary import as_error
-from whisperbatch.errors import MissingExtraError, OptionError, WhisperBatchError
+from whisperbatch.errors import MissingExtraError, WhisperBatchError
 from whisperbatch.jobs.plans.format import Failure, Header, Plan, Recording, Span, Task, hashed
 from whisperbatch.jobs.plans.packing import POINT, divided, packed, span_duration
 from whisperbatch.jobs.plans.recordings import probed_duration, version_of
@@ -64,18 +64,6 @@ def make_plan(sources: Sequence[str], header: Header) -> Plan:
     duration = sum(recording.duration for recording in recordings)
     counted = replace(header, recordings=len(recordings), tasks=len(tasks), duration=duration)
     return Plan(counted, tuple(recordings), tuple(tasks))
-
-
-def check_task_duration(seconds: float) -> None:
-    """Check the duration of a task.
-
-    Raises:
-        OptionError: it is too short or too long.
-    """
-    if not 1 <= seconds <= MAX_TASK_DURATION:
-        raise OptionError(
-            f"task_duration={seconds:g} is out of range: from 1 to {MAX_TASK_DURATION:g} seconds"
-        )
 
 
 def _probed(found: FoundRecording, track: int) -> _Probed:
