@@ -62,7 +62,7 @@ class Recording:
 
 
 @dataclass(frozen=True, slots=True)
-class Span:
+class PlannedSpan:
     """The part of a recording between two nominal points: a unit of work with one result.
 
     Attributes:
@@ -103,7 +103,7 @@ class Task:
     """
 
     id: str
-    spans: tuple[Span, ...]
+    spans: tuple[PlannedSpan, ...]
 
     @property
     def duration(self) -> float:
@@ -211,7 +211,7 @@ def from_lines(lines: Iterable[str], name: str, *, recordings: bool = True) -> P
                 found.append(_built(Recording, value, name, number))
         elif kind == "task":
             value["spans"] = tuple(
-                _built(Span, span, name, number) for span in value.get("spans", ())
+                _built(PlannedSpan, span, name, number) for span in value.get("spans", ())
             )
             tasks.append(_built(Task, value, name, number))
     if header is None:

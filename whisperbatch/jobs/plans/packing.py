@@ -8,7 +8,7 @@ tasks        0: c's first    1: c's second    2: c's third    3: d, a, b
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
-from whisperbatch.jobs.plans.format import Span
+from whisperbatch.jobs.plans.format import PlannedSpan
 
 POINT: Final = 300.0
 """Seconds from one nominal resynchronisation point to the next; they are counted from 0."""
@@ -40,14 +40,14 @@ def span_duration(first: int, last: int | None, duration: float) -> float:
     return max(end - first * POINT, 0.0)
 
 
-def packed(spans: Iterable[Span], duration: float) -> Iterator[Sequence[Span]]:
+def packed(spans: Iterable[PlannedSpan], duration: float) -> Iterator[Sequence[PlannedSpan]]:
     """Yield the spans of each task, the longest first.
 
     Args:
         spans: of all recordings.
         duration: of a task, in seconds. A longer span is a task of its own.
     """
-    task: list[Span] = []
+    task: list[PlannedSpan] = []
     total = 0.0
     for span in sorted(spans, key=lambda span: (-span.duration, span.id)):
         if task and (total + span.duration > duration or len(task) == MAX_SPANS):

@@ -8,7 +8,7 @@ from typing import Final
 
 from whisperbatch.boundary import as_error
 from whisperbatch.errors import MissingExtraError, WhisperBatchError
-from whisperbatch.jobs.plans.format import Failure, Header, Plan, Recording, Span, Task, hashed
+from whisperbatch.jobs.plans.format import Failure, Header, Plan, Recording, PlannedSpan, Task, hashed
 from whisperbatch.jobs.plans.packing import POINT, divided, packed, span_duration
 from whisperbatch.jobs.plans.recordings import probed_duration, version_of
 from whisperbatch.jobs.plans.settings import can_divide, options_of
@@ -51,7 +51,7 @@ def make_plan(sources: Sequence[str], header: Header) -> Plan:
     probe = partial(_probed, track=options.track)
     probed = list(map_ordered(probe, found, workers=PROBES, depth=4 * PROBES))
     recordings: list[Recording] = []
-    spans: list[Span] = []
+    spans: list[PlannedSpan] = []
     for item, output in zip(probed, output_names(found), strict=True):
         recording, own = _planned(item, output, header, options)
         recordings.append(recording)
@@ -86,7 +86,7 @@ def _probed(found: FoundRecording, track: int) -> _Probed:
 
 def _planned(
     probed: _Probed, output: str, header: Header, options: Options
-) -> tuple[Recording, list[Span]]:
+) -> tuple[Recording, list[PlannedSpan]]:
     """Return a recording of the plan, and its spans."""
     uri, duration = probed.found.uri, probed.duration
     language = options.language or (probed.found.row.language if probed.found.row else None)
@@ -108,9 +108,9 @@ def _planned(
 
 def _spans(
     recording: Recording, parts: Sequence[tuple[int, int | None]], language_task: str | None
-) -> Iterator[Span]:
+) -> Iterator[PlannedSpan]:
     for first, last in parts:
-        yield Span(
+        yield PlannedSpan(
             id=hashed(recording.id, first, last),
             recording=recording.id,
             uri=recording.uri,

@@ -4,7 +4,7 @@ import threading
 from typing import Final
 
 from whisperbatch.errors import AudioError, ClosedError, OptionError, WhisperBatchError
-from whisperbatch.jobs.plans.format import Span
+from whisperbatch.jobs.plans.format import PlannedSpan
 from whisperbatch.jobs.plans.recordings import READ_RANGE, opened
 from whisperbatch.jobs.workers.failures import failure_of, is_final
 from whisperbatch.jobs.workers.leases import Leases
@@ -29,7 +29,7 @@ class Languages:
         self._known: dict[str, DetectedLanguage] = {}
         self._lock = threading.Lock()
 
-    def detect(self, span: Span, stopping: threading.Event) -> str | None:
+    def detect(self, span: PlannedSpan, stopping: threading.Event) -> str | None:
         """Return the language of a span's recording; None if the recording has no speech.
 
         If another worker detects it now, wait for its result.
@@ -54,7 +54,7 @@ class Languages:
             raise (OptionError if failure.kind == "option" else AudioError)(failure.message)
         return self._known[task].language
 
-    def _detected(self, task: str, span: Span) -> DetectedLanguage | None:
+    def _detected(self, task: str, span: PlannedSpan) -> DetectedLanguage | None:
         """Detect the language and write it; None if another worker does."""
         generation = self._leases.generations().get(task)
         before = None if generation is None else self._leases.read(task, generation)
@@ -70,7 +70,7 @@ class Languages:
             self._leases.finish(lease)
         return found
 
-    def _heard(self, span: Span) -> DetectedLanguage:
+    def _heard(self, span: PlannedSpan) -> DetectedLanguage:
         try:
             with opened(span.uri, span.version, read_range=READ_RANGE) as source:
                 detection = self._spans.detect_language(source)

@@ -3,7 +3,7 @@
 from typing import Final, Protocol
 
 from whisperbatch.errors import OptionError
-from whisperbatch.jobs.plans.format import Span
+from whisperbatch.jobs.plans.format import PlannedSpan
 from whisperbatch.jobs.plans.recordings import StoredFile
 from whisperbatch.options import DETECTION_OPTIONS, Options, resolve
 from whisperbatch.transcriber import Transcriber
@@ -33,7 +33,7 @@ class Running(Protocol):
 class SpanTranscriber(Protocol):
     """A model that transcribes spans and detects languages. Thread-safe."""
 
-    def start(self, source: str | StoredFile, span: Span, language: str | None) -> Running:
+    def start(self, source: str | StoredFile, span: PlannedSpan, language: str | None) -> Running:
         """Begin to transcribe a span.
 
         Args:
@@ -60,7 +60,7 @@ class WholeRecordings:
     def __init__(self, asr: Transcriber, options: Options) -> None:
         self._asr, self._options = asr, options
 
-    def start(self, source: str | StoredFile, span: Span, language: str | None) -> Running:
+    def start(self, source: str | StoredFile, span: PlannedSpan, language: str | None) -> Running:
         """See `SpanTranscriber`."""
         if not span.is_whole:
             raise OptionError(

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final, Literal, TypeAlias
 
-from whisperbatch.jobs.plans.format import Span, Task
+from whisperbatch.jobs.plans.format import PlannedSpan, Task
 from whisperbatch.jobs.workers.leases import Lease, Leases
 from whisperbatch.jobs.workers.results import Results
 
@@ -37,7 +37,7 @@ class Claim:
 
     task: Task
     lease: Lease | None
-    remaining: tuple[Span, ...]
+    remaining: tuple[PlannedSpan, ...]
     alone: bool
     open: set[str] = field(default_factory=set)
     given_up: bool = False

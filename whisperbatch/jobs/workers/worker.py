@@ -15,7 +15,7 @@ from typing import Final
 
 from whisperbatch.boundary import as_error
 from whisperbatch.errors import ClosedError, EngineError, WhisperBatchError, WriteError
-from whisperbatch.jobs.plans.format import Failure, Span
+from whisperbatch.jobs.plans.format import Failure, PlannedSpan
 from whisperbatch.jobs.plans.recordings import READ_RANGE, opened
 from whisperbatch.jobs.workers.failures import (
     ATTEMPTS,
@@ -51,7 +51,7 @@ class SpanEnded:
         is_final: whether the span has a result now. If not, other workers or a later run try again.
     """
 
-    span: Span
+    span: PlannedSpan
     failure: Failure | None
     is_final: bool
 
@@ -171,7 +171,7 @@ class Worker:
         few = len(self._audio) < 2 or sum(self._audio.values()) < self._audio_ahead  # noqa: PLR2004 - see the class
         return not self._alone and few
 
-    def _ended(self, claim: Claim, span: Span) -> Iterator[SpanEnded]:
+    def _ended(self, claim: Claim, span: PlannedSpan) -> Iterator[SpanEnded]:
         """Transcribe a span, in a thread of its own."""
         with self._changed:
             self._audio[span.id] = span.duration
@@ -185,7 +185,7 @@ class Worker:
         if event:
             yield event
 
-    def _attempted(self, claim: Claim, span: Span) -> SpanEnded | None:
+    def _attempted(self, claim: Claim, span: PlannedSpan) -> SpanEnded | None:
         """Transcribe a span, with further attempts if it fails; None if the task was lost."""
         started = time.time()
         if claim.lease and (claim.lease.attempts.get(span.id, 0) >= ATTEMPTS):
@@ -216,7 +216,7 @@ class Worker:
         self._close(claim, span)
         return None
 
-    def _transcribed(self, claim: Claim, span: Span) -> Transcript:
+    def _transcribed(self, claim: Claim, span: PlannedSpan) -> Transcript:
         language = span.language
         if span.language_task:
             language = self._languages.detect(span, self._stopping)
@@ -226,7 +226,7 @@ class Worker:
                 return running.result()
 
     @contextmanager
-    def _registered(self, claim: Claim, span: Span, running: Running) -> Iterator[None]:
+    def _registered(self, claim: Claim, span: PlannedSpan, running: Running) -> Iterator[None]:
         """Let `stop` and the loss of the lease cancel a span, until the end of a `with` block."""
         self._running[span.id] = (claim, running)
         try:
@@ -239,14 +239,14 @@ class Worker:
     def _holds(self, claim: Claim) -> bool:
         return claim.lease is not None and not self._stopping.is_set()
 
-    def _note_alone(self, claim: Claim, span: Span) -> None:
+    def _note_alone(self, claim: Claim, span: PlannedSpan) -> None:
         """Write which span is transcribed alone, in case that this worker dies at it."""
         with self._lease_lock:
             if claim.lease:
                 claim.lease = replace(claim.lease, alone=span.id)
                 self._leases.write(claim.lease)
 
-    def _is_last(self, claim: Claim, span: Span, failure: Failure) -> bool:
+    def _is_last(self, claim: Claim, span: PlannedSpan, failure: Failure) -> bool:
         """Count an attempt that failed, and return whether it was the last of all workers."""
         with self._lease_lock:
             if claim.lease is None or failure.kind == STORAGE:
@@ -263,7 +263,7 @@ class Worker:
     def _finish(
         self,
         claim: Claim,
-        span: Span,
+        span: PlannedSpan,
         started: float,
         *,
         transcript: Transcript | None = None,
@@ -287,7 +287,7 @@ class Worker:
         self._close(claim, span)
         return SpanEnded(span, failure, is_final=True)
 
-    def _give_up(self, claim: Claim, span: Span, failure: Failure) -> SpanEnded:
+    def _give_up(self, claim: Claim, span: PlannedSpan, failure: Failure) -> SpanEnded:
         """Leave a span to other workers and later runs."""
         with self._lease_lock:
             claim.given_up = True
@@ -303,7 +303,7 @@ class Worker:
                 )
         return SpanEnded(span, failure, is_final=False)
 
-    def _close(self, claim: Claim, span: Span) -> None:
+    def _close(self, claim: Claim, span: PlannedSpan) -> None:
         """End the work on a span, and with the last span the task."""
         with self._lease_lock:
             claim.open.discard(span.id)
