@@ -17,6 +17,7 @@ from difflib import SequenceMatcher
 from typing import Final
 
 from whisperbatch.recording import RecordingState
+from whisperbatch.types import Chunk
 
 MAX_CONTEXT: Final = 64  # tokens of text before a chunk; 220 tokens made as few errors
 MAX_CHANGED_WORDS: Final = 5  # consecutive words that a context may change
@@ -25,8 +26,8 @@ MAX_CHANGED_WORDS: Final = 5  # consecutive words that a context may change
 MAX_LENGTH_CHANGE: Final = 2
 
 
-def advance(recording: RecordingState, index: int, tokens: Sequence[int]) -> tuple[int, ...]:
-    """Return the last tokens before a chunk, and add the tokens of the chunk.
+def advance(recording: RecordingState, chunk: Chunk, tokens: Sequence[int]) -> tuple[int, ...]:
+    """Return the last tokens before a chunk in its section, and add the tokens of the chunk.
 
     The chunks of a recording come in order, but on several threads. Each chunk waits until the
     previous chunk has added its tokens. The wait ends, because the decoding of chunks begins in
@@ -34,7 +35,7 @@ def advance(recording: RecordingState, index: int, tokens: Sequence[int]) -> tup
 
     Args:
         recording: state of the recording, with the tokens of the previous chunks.
-        index: index of the chunk.
+        chunk: its index and its section are used.
         tokens: text tokens of the chunk; empty if the text must not be used as context.
 
     Returns:
@@ -42,10 +43,11 @@ def advance(recording: RecordingState, index: int, tokens: Sequence[int]) -> tup
     """
     history = recording.history
     with recording.changed:
-        recording.changed.wait_for(lambda: history.index >= index - 1)
-        before = history.tokens
-        if history.index < index:
-            history.index, history.tokens = index, (*before, *tokens)[-MAX_CONTEXT:]
+        recording.changed.wait_for(lambda: history.index >= chunk.index - 1)
+        before = history.tokens if history.section == chunk.section else ()
+        if history.index < chunk.index:
+            history.index, history.section = chunk.index, chunk.section
+            history.tokens = (*before, *tokens)[-MAX_CONTEXT:]
             recording.changed.notify_all()
         return before
 
