@@ -1,19 +1,16 @@
 """The chunks of a span are exactly those that the whole recording has there."""
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
-import numpy.typing as npt
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from whisperbatch.options import Options
 from whisperbatch.sections import chunk_recording
-from whisperbatch.types import SEARCH, SECTION, Chunk, Samples, Span, SpeechFrames
-from whisperbatch.types.sections import WHOLE
+from whisperbatch.types import Chunk, Samples, Span, SpeechFrames
 from whisperbatch.vad.calibration import CalibratedVad
 from whisperbatch.vad.framing import FRAME, reblock
 from whisperbatch.vad.gain_control import GainControlledVad

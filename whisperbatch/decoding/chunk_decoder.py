@@ -56,7 +56,7 @@ class ChunkDecoder:
                 decoded = self._second_pass(decoded, context)
         except BaseException:
             if self._options.condition_on_previous_text:  # the next row does not wait for the text
-                advance(row.recording, row.chunk, ())
+                advance(row.recording, row.chunk.index, (), section=row.chunk.section)
             raise
         if audit(decoded, self._options).passed:
             return self._result(row, (decoded,), context, redecoded=False)
@@ -89,7 +89,8 @@ class ChunkDecoder:
         temperature = self._options.temperatures[0]
         passed = audit(first, self._options).passed and temperature <= PROMPT_RESET_TEMPERATURE
         tokens = self._vocabulary.text_tokens(first.hypothesis.tokens) if passed else ()
-        before = advance(first.row.recording, first.chunk, tokens)
+        chunk = first.chunk
+        before = advance(first.row.recording, chunk.index, tokens, section=chunk.section)
         new_context = self._prompts.context(before)  # has no previous text if nothing fits
         if not (passed and before and new_context != context):
             return first

@@ -17,7 +17,6 @@ from difflib import SequenceMatcher
 from typing import Final
 
 from whisperbatch.recording import RecordingState
-from whisperbatch.types import Chunk
 
 MAX_CONTEXT: Final = 64  # tokens of text before a chunk; 220 tokens made as few errors
 MAX_CHANGED_WORDS: Final = 5  # consecutive words that a context may change
@@ -26,7 +25,9 @@ MAX_CHANGED_WORDS: Final = 5  # consecutive words that a context may change
 MAX_LENGTH_CHANGE: Final = 2
 
 
-def advance(recording: RecordingState, chunk: Chunk, tokens: Sequence[int]) -> tuple[int, ...]:
+def advance(
+    recording: RecordingState, index: int, tokens: Sequence[int], *, section: int = 0
+) -> tuple[int, ...]:
     """Return the last tokens before a chunk in its section, and add the tokens of the chunk.
 
     The chunks of a recording come in order, but on several threads. Each chunk waits until the
@@ -35,18 +36,19 @@ def advance(recording: RecordingState, chunk: Chunk, tokens: Sequence[int]) -> t
 
     Args:
         recording: state of the recording, with the tokens of the previous chunks.
-        chunk: its index and its section are used.
+        index: index of the chunk.
         tokens: text tokens of the chunk; empty if the text must not be used as context.
+        section: number of the section of the chunk.
 
     Returns:
         At most MAX_CONTEXT tokens.
     """
     history = recording.history
     with recording.changed:
-        recording.changed.wait_for(lambda: history.index >= chunk.index - 1)
-        before = history.tokens if history.section == chunk.section else ()
-        if history.index < chunk.index:
-            history.index, history.section = chunk.index, chunk.section
+        recording.changed.wait_for(lambda: history.index >= index - 1)
+        before = history.tokens if history.section == section else ()
+        if history.index < index:
+            history.index, history.section = index, section
             history.tokens = (*before, *tokens)[-MAX_CONTEXT:]
             recording.changed.notify_all()
         return before
