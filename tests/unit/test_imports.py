@@ -77,7 +77,7 @@ ALLOWED: Final = {
     "writers": {"errors", "options", "text", "types"},
     "jobs": {
         *("audio", "boundary", "engines", "errors", "loading", "models", "options", "prefetch"),
-        *("protocols", "text", "transcriber", "types", "vad", "writers"),
+        *("protocols", "sections", "text", "transcriber", "types", "vad", "writers"),
     },
 }
 """The packages and root modules that each may import.

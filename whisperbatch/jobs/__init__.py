@@ -10,7 +10,7 @@ from whisperbatch.jobs.inputs import InputFile, WorkItem, find_inputs, plan_outp
 from whisperbatch.jobs.job import Event, Failed, Finished, Job, SegmentReady, digest, run_job
 from whisperbatch.jobs.ledger import LEDGER_NAME, Ledger
 from whisperbatch.jobs.planned import join, plan, status, work
-from whisperbatch.jobs.plans.format import Failure, Plan, Recording, PlannedSpan, Task
+from whisperbatch.jobs.plans.format import Failure, Plan, PlannedSpan, Recording, Task
 from whisperbatch.jobs.plans.report import JoinReport
 from whisperbatch.jobs.plans.status import PlanStatus
 from whisperbatch.jobs.references import references_fingerprint
@@ -29,9 +29,9 @@ __all__ = [
     "Ledger",
     "Plan",
     "PlanStatus",
+    "PlannedSpan",
     "Recording",
     "SegmentReady",
-    "PlannedSpan",
     "SpanEnded",
     "Task",
     "WorkItem",

@@ -6,17 +6,16 @@ talks/.joined/8c1e....json    what was written; the next `join` skips the record
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
-from itertools import chain
 from typing import Final, Literal, TypeAlias
 
-from whisperbatch.errors import WriteError
 from whisperbatch.jobs.file_names import output_name
 from whisperbatch.jobs.plans.format import Failure, Recording, hashed
 from whisperbatch.jobs.plans.stores import Store
-from whisperbatch.jobs.workers.results import Results, SpanResult
+from whisperbatch.jobs.workers.results import Results
 from whisperbatch.prefetch import map_ordered
+from whisperbatch.sections.joining import joined
 from whisperbatch.types import Transcript
 
 JOINED: Final = ".joined"
@@ -104,37 +103,12 @@ class Joiner:
         failure = next((result.failure for result in found if result.failure), None)
         if failure:
             return JoinedRecording(recording, "failed", 0, failure, work, engines)
-        transcript = joined_transcript(recording, found)
+        transcript = joined([result.transcript for result in found if result.transcript])
         for suffix, name in zip(self._formats, files, strict=True):
             self._output.write(name, self._render(transcript, suffix).encode())
         value = {"uri": recording.uri, "files": files, "work": work, "engines": engines}
         self._output.write(marker, json.dumps(value).encode())
         return JoinedRecording(recording, "joined", work=work, engines=engines)
-
-
-def joined_transcript(recording: Recording, results: Sequence[SpanResult]) -> Transcript:
-    """Return the transcript of a recording from the results of its spans, in order.
-
-    Raises:
-        WriteError: a result has no transcript.
-    """
-    parts = [result.transcript for result in results if result.transcript]
-    if len(parts) != len(results):
-        raise WriteError(f"{recording.uri}: the result of a span has no transcript")
-    if len(parts) == 1:
-        return parts[0]
-    spoken = next((part for part in parts if part.language), parts[0])
-    segments = chain.from_iterable(part.segments for part in parts)
-    return replace(
-        spoken,
-        segments=tuple(replace(segment, id=number) for number, segment in enumerate(segments)),
-        duration=max(part.duration for part in parts),
-        omissions=tuple(chain.from_iterable(part.omissions for part in parts)),
-        chunks=sum(part.chunks for part in parts),
-        redecoded=sum(part.redecoded for part in parts),
-        checked_duration=sum(part.checked_duration for part in parts),
-        recovered_duration=sum(part.recovered_duration for part in parts),
-    )
 
 
 def _file(recording: Recording, suffix: str) -> str:

@@ -9,9 +9,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from whisperbatch.jobs.plans.format import PlannedSpan
+from whisperbatch.types import SEARCH, SECTION, to_seconds
 
-POINT: Final = 300.0
-"""Seconds from one nominal resynchronisation point to the next; they are counted from 0."""
+POINT: Final = to_seconds(SECTION)
+"""Seconds from one nominal point to the next; the first is at 0."""
 
 MAX_SPANS: Final = 500  # of a task: more would take long to list, and to repeat after a death
 
@@ -27,7 +28,8 @@ def divided(duration: float, longest: float) -> tuple[tuple[int, int | None], ..
         The first point of each span, and the point after the span. The last span has None: it
         continues to the end of the recording, whatever its true duration is.
     """
-    points = max(-int(-duration // POINT), 1)
+    # the last point is found in the audio after its nominal position, or there is none
+    points = max(-int(-(duration - to_seconds(SEARCH)) // POINT), 1)
     count = -(-points // max(int(longest // POINT), 1))
     bounds = [points * number // count for number in range(count + 1)]
     ends: list[int | None] = [*bounds[1:-1], None]

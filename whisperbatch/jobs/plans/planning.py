@@ -8,13 +8,21 @@ from typing import Final
 
 from whisperbatch.boundary import as_error
 from whisperbatch.errors import MissingExtraError, WhisperBatchError
-from whisperbatch.jobs.plans.format import Failure, Header, Plan, Recording, PlannedSpan, Task, hashed
+from whisperbatch.jobs.plans.format import (
+    Failure,
+    Header,
+    Plan,
+    PlannedSpan,
+    Recording,
+    Task,
+    hashed,
+)
 from whisperbatch.jobs.plans.packing import POINT, divided, packed, span_duration
 from whisperbatch.jobs.plans.recordings import probed_duration, version_of
-from whisperbatch.jobs.plans.settings import can_divide, options_of
+from whisperbatch.jobs.plans.settings import options_of
 from whisperbatch.jobs.plans.sources import FoundRecording, find_recordings, output_names
-from whisperbatch.jobs.workers import spans as transcribers
 from whisperbatch.jobs.workers.failures import failure_of
+from whisperbatch.jobs.workers.spans import can_divide
 from whisperbatch.options import Options
 from whisperbatch.prefetch import map_ordered
 
@@ -97,7 +105,7 @@ def _planned(
     if probed.failure:
         return recording, []
     parts: tuple[tuple[int, int | None], ...] = ((0, None),)
-    if transcribers.DIVIDES and can_divide(options):
+    if can_divide(options):
         parts = divided(duration, max(header.task_duration, POINT))
     detects = len(parts) > 1 and not language and not options.multilingual
     task = hashed("language", id_) if detects else None

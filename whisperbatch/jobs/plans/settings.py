@@ -22,9 +22,6 @@ MACHINE_KEYWORDS: Final = ("device", "device_index", "inter_threads", "intra_thr
 TO_THE_WORKER: Final = "batch_size"
 """The option that each worker chooses for its machine."""
 
-DIVIDES_NOT: Final = ("diarize", "clip_timestamps", "prefix")
-"""With these options, a recording is one span: they concern the recording as a whole."""
-
 
 def make_header(
     model: str | PathLike[str],
@@ -122,15 +119,6 @@ def check_machine(header: Header, engine: Engine, options: Options) -> None:
         raise ModelError(
             "known_speakers: the recordings have changed since the plan was made; make it again"
         )
-
-
-def can_divide(options: Options) -> bool:
-    """Return whether a recording may be divided into several spans with these options."""
-    return all(
-        getattr(options, field.name) == field.default
-        for field in fields(options)
-        if field.name in DIVIDES_NOT
-    )
 
 
 def _plain(value: Any) -> Any:  # noqa: ANN401 - any option

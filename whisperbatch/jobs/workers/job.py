@@ -17,7 +17,7 @@ from whisperbatch.jobs.workers.languages import DURATION as LANGUAGE_DURATION
 from whisperbatch.jobs.workers.languages import Languages
 from whisperbatch.jobs.workers.leases import DURATION, Leases
 from whisperbatch.jobs.workers.results import Results
-from whisperbatch.jobs.workers.spans import open_spans
+from whisperbatch.jobs.workers.spans import ModelSpans
 from whisperbatch.jobs.workers.task_queue import TaskQueue
 from whisperbatch.jobs.workers.worker import SpanEnded, Worker
 from whisperbatch.loading import load
@@ -114,7 +114,7 @@ class WorkerJob:
         """Transcribe the tasks; see `work`."""
         check_machine(self.plan.header, asr.engine, self.options)
         results = Results(self.files.work)
-        spans = open_spans(asr, self.options)
+        spans = ModelSpans(asr, self.options)
         language_leases = Leases(self.files.work, self.name, duration=LANGUAGE_DURATION)
         batch = self.options.batch_size or default_batch_size(asr.engine, self.options.hypotheses)
         self.worker = Worker(

@@ -29,8 +29,8 @@ class Languages:
         self._known: dict[str, DetectedLanguage] = {}
         self._lock = threading.Lock()
 
-    def detect(self, span: PlannedSpan, stopping: threading.Event) -> str | None:
-        """Return the language of a span's recording; None if the recording has no speech.
+    def detect(self, span: PlannedSpan, stopping: threading.Event) -> DetectedLanguage:
+        """Return the language of a span's recording.
 
         If another worker detects it now, wait for its result.
 
@@ -52,7 +52,7 @@ class Languages:
         failure = self._known[task].failure
         if failure:
             raise (OptionError if failure.kind == "option" else AudioError)(failure.message)
-        return self._known[task].language
+        return self._known[task]
 
     def _detected(self, task: str, span: PlannedSpan) -> DetectedLanguage | None:
         """Detect the language and write it; None if another worker does."""

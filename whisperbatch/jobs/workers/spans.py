@@ -1,16 +1,15 @@
-"""How a worker transcribes a span: `SpanTranscriber`, and its form for whole recordings."""
+"""How a worker transcribes a span: `SpanTranscriber`, and its form with a loaded model."""
 
 from typing import Final, Protocol
 
-from whisperbatch.errors import OptionError
 from whisperbatch.jobs.plans.format import PlannedSpan
 from whisperbatch.jobs.plans.recordings import StoredFile
 from whisperbatch.options import DETECTION_OPTIONS, Options, resolve
 from whisperbatch.transcriber import Transcriber
-from whisperbatch.types import LanguageDetection, Transcript
+from whisperbatch.types import LanguageDetection, Source, Span, SpanSource, Transcript
 
-DIVIDES: Final = False
-"""Whether `open_spans` transcribes parts of recordings; if not, plans do not divide recordings."""
+UNDIVIDED: Final = ("diarize", "clip_timestamps", "prefix")
+"""With these options, a recording is one span: they concern the recording as a whole."""
 
 
 class Running(Protocol):
@@ -49,8 +48,8 @@ class SpanTranscriber(Protocol):
         ...
 
 
-class WholeRecordings:
-    """Transcribes spans that are whole recordings.
+class ModelSpans:
+    """Transcribes spans with a model; all spans share its batches.
 
     Args:
         asr: the model.
@@ -62,12 +61,11 @@ class WholeRecordings:
 
     def start(self, source: str | StoredFile, span: PlannedSpan, language: str | None) -> Running:
         """See `SpanTranscriber`."""
-        if not span.is_whole:
-            raise OptionError(
-                "the plan divides recordings, which this version cannot do; make the plan again"
-            )
         options = resolve(self._options, language=language) if language else self._options
-        return self._asr.submit(source, options=options)  # type: ignore[arg-type]  # a file
+        recording: Source = source  # type: ignore[assignment]  # has the methods of a file
+        if not span.is_whole:
+            recording = SpanSource(recording, Span(span.first, span.last))
+        return self._asr.submit(recording, options=options)
 
     def detect_language(self, source: str | StoredFile) -> LanguageDetection:
         """See `SpanTranscriber`."""
@@ -75,6 +73,7 @@ class WholeRecordings:
         return self._asr.detect_language(source, **keywords)  # type: ignore[arg-type]  # a file
 
 
-def open_spans(asr: Transcriber, options: Options) -> SpanTranscriber:
-    """Return the transcriber of the spans of a plan."""
-    return WholeRecordings(asr, options)
+def can_divide(options: Options) -> bool:
+    """Return whether a recording may be divided into several spans with these options."""
+    default = Options()
+    return all(getattr(options, name) == getattr(default, name) for name in UNDIVIDED)

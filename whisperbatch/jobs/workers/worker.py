@@ -217,13 +217,20 @@ class Worker:
         return None
 
     def _transcribed(self, claim: Claim, span: PlannedSpan) -> Transcript:
-        language = span.language
-        if span.language_task:
-            language = self._languages.detect(span, self._stopping)
+        detected = self._languages.detect(span, self._stopping) if span.language_task else None
+        # without speech, the language has no effect, but a span needs one
+        language = detected.language or "en" if detected else span.language
         with opened(span.uri, span.version, read_range=READ_RANGE) as source:
             running = self._spans.start(source, span, language)
             with self._registered(claim, span, running):
-                return running.result()
+                transcript = running.result()
+        if detected and (detected.language or not transcript.segments):
+            return replace(
+                transcript,
+                language=detected.language,
+                language_probability=detected.probability,
+            )
+        return transcript
 
     @contextmanager
     def _registered(self, claim: Claim, span: PlannedSpan, running: Running) -> Iterator[None]:
