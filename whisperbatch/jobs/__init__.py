@@ -12,6 +12,7 @@ from whisperbatch.jobs.ledger import LEDGER_NAME, Ledger
 from whisperbatch.jobs.planned import join, plan, status, work
 from whisperbatch.jobs.plans.format import Failure, Plan, PlannedSpan, Recording, Task
 from whisperbatch.jobs.plans.report import JoinReport
+from whisperbatch.jobs.plans.settings import MACHINE_KEYWORDS
 from whisperbatch.jobs.plans.status import PlanStatus
 from whisperbatch.jobs.references import references_fingerprint
 from whisperbatch.jobs.workers.job import WorkerJob, WorkReport
@@ -19,6 +20,7 @@ from whisperbatch.jobs.workers.worker import SpanEnded
 
 __all__ = [
     "LEDGER_NAME",
+    "MACHINE_KEYWORDS",
     "Event",
     "Failed",
     "Failure",

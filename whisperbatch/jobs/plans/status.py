@@ -28,15 +28,17 @@ class PlanStatus:
     """Counts of a plan.
 
     Attributes:
-        recordings: number of recordings, with those that could not be probed.
-        unreadable: number of recordings that could not be probed.
+        recordings: number of recordings.
+        unreadable: number of recordings that could not be probed when the plan was made.
         tasks: number of tasks.
         done: tasks whose spans all have results.
         running: tasks that a worker holds now.
         interrupted: number of tasks whose worker died or gave up; a worker will take them.
         waiting: number of tasks that no worker has taken yet.
         spans: number of spans.
-        transcribed: number of spans with a result.
+        transcribed: number of spans with a transcript.
+        failed: number of spans whose result is a failure.
+        missing: number of spans without a result.
         hours: hours of audio of all spans.
         hours_done: hours of audio of the spans with a result.
         errors: the last error of each interrupted task that has one.
@@ -51,6 +53,8 @@ class PlanStatus:
     waiting: int
     spans: int
     transcribed: int
+    failed: int
+    missing: int
     hours: float
     hours_done: float
     errors: tuple[str, ...] = ()
@@ -74,7 +78,8 @@ def status_of(plan: Plan, leases: Leases, results: Results) -> PlanStatus:
     held = [lease for lease in found if lease.expires > now]
     free = [lease for lease in found if lease.expires <= now]
     spans = [span for task in plan.tasks for span in task.spans]
-    transcribed = [span for span in spans if span.id in done]
+    ended = [span for span in spans if span.id in done]
+    failed = len(results.failed_ids() & {span.id for span in ended})
     return PlanStatus(
         recordings=len(plan.recordings),
         unreadable=len(plan.failures),
@@ -84,9 +89,11 @@ def status_of(plan: Plan, leases: Leases, results: Results) -> PlanStatus:
         interrupted=len(free),
         waiting=len(unfinished) - len(found),
         spans=len(spans),
-        transcribed=len(transcribed),
+        transcribed=len(ended) - failed,
+        failed=failed,
+        missing=len(spans) - len(ended),
         hours=round(sum(span.duration for span in spans) / 3600, 4),
-        hours_done=round(sum(span.duration for span in transcribed) / 3600, 4),
+        hours_done=round(sum(span.duration for span in ended) / 3600, 4),
         errors=tuple(lease.error for lease in free if lease.error),
     )
 

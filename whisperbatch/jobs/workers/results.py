@@ -1,6 +1,7 @@
 """The result of a span: one object of the store, written once.
 
 results/04/04d2....json    a transcript, or the reason why there is none
+failures/04d2....json      that this result is a failure, for `status`
 languages/8c1e....json     the language of a recording, which its spans need
 """
 
@@ -18,6 +19,7 @@ from whisperbatch.types import Diarization, Omission, Segment, Transcript, Turn,
 
 VERSION: Final = 1
 RESULTS: Final = "results"
+FAILURES: Final = "failures"
 LANGUAGES: Final = "languages"
 SUFFIX: Final = ".json"
 
@@ -79,7 +81,15 @@ class Results:
 
     def create(self, result: SpanResult) -> bool:
         """Write the result of a span, unless the span has one. Return whether it was written."""
-        return self._store.create(_name(result.id), _encoded(_result_values(result)))
+        created = self._store.create(_name(result.id), _encoded(_result_values(result)))
+        if created and result.failure:
+            name = f"{FAILURES}/{result.id}{SUFFIX}"
+            self._store.write(name, _encoded(asdict(result.failure)))
+        return created
+
+    def failed_ids(self) -> set[str]:
+        """Return the ids of all spans whose result is a failure."""
+        return {name.removesuffix(SUFFIX) for name in self._store.names(FAILURES)}
 
     def read(self, span: str) -> SpanResult | None:
         """Return the result of a span; None if there is none.

@@ -9,12 +9,12 @@ import logging
 import threading
 import time
 from collections.abc import Generator, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Final
 
 from whisperbatch.boundary import as_error
-from whisperbatch.errors import ClosedError, EngineError, WhisperBatchError, WriteError
+from whisperbatch.errors import ClosedError, EngineError
 from whisperbatch.jobs.plans.format import Failure, PlannedSpan
 from whisperbatch.jobs.plans.recordings import READ_RANGE, opened
 from whisperbatch.jobs.workers.failures import (
@@ -27,6 +27,7 @@ from whisperbatch.jobs.workers.failures import (
     failure_of,
     is_final,
 )
+from whisperbatch.jobs.workers.held_tasks import HeldTasks
 from whisperbatch.jobs.workers.languages import Languages
 from whisperbatch.jobs.workers.leases import RENEWALS, Leases
 from whisperbatch.jobs.workers.results import Results, SpanResult
@@ -36,7 +37,7 @@ from whisperbatch.prefetch import in_background, interleave
 from whisperbatch.types import Transcript
 
 MAX_POLL: Final = 10.0  # seconds between two looks at tasks of other workers
-LOCK_TIMEOUT: Final = 3.0  # seconds that a stop waits for a lease that is being written
+MAX_TASKS: Final = 2  # that a worker holds: one, and the next, so that batches stay full
 
 log = logging.getLogger(__name__)
 
@@ -96,8 +97,7 @@ class Worker:
         self._alone = 0  # spans that wait to run alone, or run alone
         self._running: dict[str, tuple[Claim, Running]] = {}
         self._queue_lock = threading.RLock()
-        self._lease_lock = threading.RLock()
-        self._claims: dict[str, Claim] = {}
+        self._held = HeldTasks(leases)
         self._failed_in_a_row = 0
 
     def run(self) -> Generator[SpanEnded, None, None]:
@@ -129,17 +129,7 @@ class Worker:
         self._stopping.set()
         for _, running in list(self._running.values()):
             running.cancel()
-        locked = self._lease_lock.acquire(timeout=LOCK_TIMEOUT)
-        try:
-            for claim in list(self._claims.values()):
-                with suppress(WriteError):
-                    if claim.lease:
-                        self._leases.give_up(claim.lease)
-                claim.lease = None
-            self._claims.clear()
-        finally:
-            if locked:
-                self._lease_lock.release()
+        self._held.give_up_all()
 
     def _work(self) -> Iterator[Iterator[SpanEnded]]:
         """Yield the work on each span, in the order in which it is to begin."""
@@ -154,10 +144,13 @@ class Worker:
         """Take a task, or wait for one; None if there is none for this worker."""
         poll = min(max(self._leases.duration / 60, 0.1), MAX_POLL)
         while not self._stopping.is_set():
+            with self._changed:  # other workers need tasks, too
+                if not self._changed.wait_for(lambda: len(self._held) < MAX_TASKS, poll):
+                    continue
             with self._queue_lock:
                 claim = self._queue.claim()
                 if claim:
-                    self._claims[claim.task.id] = claim
+                    self._held.add(claim)
                     return claim
                 if self._queue.has_ended() or not self._wait:
                     return None
@@ -192,20 +185,23 @@ class Worker:
             failure = crashed(span.uri, claim.lease.attempts[span.id])
             return self._finish(claim, span, started, failure=failure)
         number = 0
-        while self._holds(claim):
+        while self._held.holds(claim):
             if claim.alone:
-                self._note_alone(claim, span)
+                self._held.note_alone(claim, span)
             try:
                 transcript = self._transcribed(claim, span)
             except ClosedError:
-                if self._holds(claim):
+                if self._held.holds(claim):
                     raise
                 break
             except Exception as error:  # noqa: BLE001 - ends this span only
                 failure = failure_of(as_error(error, span.uri))
             else:
                 return self._finish(claim, span, started, transcript=transcript)
-            if is_final(failure) or self._is_last(claim, span, failure):
+            if is_final(failure) or (
+                failure.kind != STORAGE
+                and self._held.count_attempt(claim, span, failure.message) >= ATTEMPTS
+            ):
                 return self._finish(claim, span, started, failure=failure)
             pauses = STORAGE_PAUSES if failure.kind == STORAGE else ENGINE_PAUSES
             if number == len(pauses):
@@ -237,35 +233,11 @@ class Worker:
         """Let `stop` and the loss of the lease cancel a span, until the end of a `with` block."""
         self._running[span.id] = (claim, running)
         try:
-            if not self._holds(claim):
+            if not self._held.holds(claim):
                 running.cancel()
             yield
         finally:
             del self._running[span.id]
-
-    def _holds(self, claim: Claim) -> bool:
-        return claim.lease is not None and not self._stopping.is_set()
-
-    def _note_alone(self, claim: Claim, span: PlannedSpan) -> None:
-        """Write which span is transcribed alone, in case that this worker dies at it."""
-        with self._lease_lock:
-            if claim.lease:
-                claim.lease = replace(claim.lease, alone=span.id)
-                self._leases.write(claim.lease)
-
-    def _is_last(self, claim: Claim, span: PlannedSpan, failure: Failure) -> bool:
-        """Count an attempt that failed, and return whether it was the last of all workers."""
-        with self._lease_lock:
-            if claim.lease is None or failure.kind == STORAGE:
-                return False
-            attempts = claim.lease.attempts.get(span.id, 0) + 1
-            claim.lease = replace(
-                claim.lease,
-                attempts={**claim.lease.attempts, span.id: attempts},
-                error=failure.message,
-            )
-            self._leases.write(claim.lease)
-        return attempts >= ATTEMPTS
 
     def _finish(
         self,
@@ -296,10 +268,7 @@ class Worker:
 
     def _give_up(self, claim: Claim, span: PlannedSpan, failure: Failure) -> SpanEnded:
         """Leave a span to other workers and later runs."""
-        with self._lease_lock:
-            claim.given_up = True
-            if claim.lease:
-                claim.lease = replace(claim.lease, error=failure.message)
+        self._held.leave(claim, failure.message)
         self._close(claim, span)
         if failure.kind != STORAGE:
             self._failed_in_a_row += 1
@@ -312,39 +281,16 @@ class Worker:
 
     def _close(self, claim: Claim, span: PlannedSpan) -> None:
         """End the work on a span, and with the last span the task."""
-        with self._lease_lock:
-            claim.open.discard(span.id)
-            if claim.open or self._stopping.is_set():
-                return
-            lease, claim.lease = claim.lease, None
-            self._claims.pop(claim.task.id, None)
-            if lease and claim.given_up:
-                self._leases.give_up(lease)
-            elif lease:
-                self._leases.finish(lease)
-        with self._queue_lock:
-            lost = lease is None
-            end = "lost" if lost else "given up" if claim.given_up else "complete"
-            self._queue.end(claim.task, end)  # type: ignore[arg-type]  # the three literals
+        end = self._held.close(claim, span)
+        if end:
+            with self._queue_lock:
+                self._queue.end(claim.task, end)
 
     def _renew(self) -> None:
         """Extend the leases until the worker stops."""
         while not self._stopping.wait(self._leases.duration / RENEWALS):
-            for claim in list(self._claims.values()):
-                try:
-                    self._renew_lease(claim)
-                except WhisperBatchError as error:
-                    log.warning("a lease cannot be extended: %s", error)
-
-    def _renew_lease(self, claim: Claim) -> None:
-        with self._lease_lock:
-            if claim.lease is None:
-                return
-            claim.lease = self._leases.renewed(claim.lease)
-            if claim.lease:
-                return
-            self._claims.pop(claim.task.id, None)
-        log.warning("task %s was taken by another worker", claim.task.id)
-        for owner, running in list(self._running.values()):
-            if owner is claim:
-                running.cancel()
+            for claim in self._held.renew():
+                log.warning("task %s was taken by another worker", claim.task.id)
+                for owner, running in list(self._running.values()):
+                    if owner is claim:
+                        running.cancel()
