@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from typing import Final
+from typing import Any, Final
 
 from whisperbatch.boundary import describe
 from whisperbatch.errors import AudioError, OptionError, WhisperBatchError
@@ -14,7 +14,7 @@ from whisperbatch.jobs.inputs import MEDIA_SUFFIXES, STANDARD_INPUT, find_inputs
 from whisperbatch.jobs.plans.format import hashed
 from whisperbatch.jobs.plans.manifests import SUFFIXES, ManifestRow, read_manifest
 from whisperbatch.jobs.plans.recordings import absolute
-from whisperbatch.jobs.plans.stores import file_system
+from whisperbatch.jobs.plans.stores import file_system, is_local
 
 PATTERN: Final = frozenset("*?[")
 WITHOUT_FOLDERS: Final = ("http", "https")
@@ -117,7 +117,7 @@ def _find_in_store(url: str) -> Iterator[FoundRecording]:
         elif system.isdir(path):
             paths = [found for found in system.find(path) if _is_recording(found)]
         else:
-            yield FoundRecording(url, PurePosixPath())
+            yield FoundRecording(_uri(system, path), PurePosixPath())
             return
     except Exception as error:  # noqa: BLE001 - of any file system; the other sources go on
         problem = AudioError(f"cannot be listed: {describe(error)}", source=url)
@@ -127,7 +127,12 @@ def _find_in_store(url: str) -> Iterator[FoundRecording]:
     for found in sorted(paths):
         file = PurePosixPath(found)
         folder = PurePosixPath() if is_pattern else file.relative_to(root).parent
-        yield FoundRecording(str(system.unstrip_protocol(found)), folder)
+        yield FoundRecording(_uri(system, found), folder)
+
+
+def _uri(system: Any, path: str) -> str:  # noqa: ANN401 - of fsspec
+    """Return the same URI for all spellings of a path."""
+    return path if is_local(system) else str(system.unstrip_protocol(path))
 
 
 def _is_recording(path: str) -> bool:
