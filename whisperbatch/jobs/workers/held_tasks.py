@@ -11,7 +11,7 @@ from whisperbatch.jobs.plans.format import PlannedSpan
 from whisperbatch.jobs.workers.leases import Leases
 from whisperbatch.jobs.workers.task_queue import Claim, End
 
-LOCK_TIMEOUT: Final = 3.0  # seconds that a stop waits for a lease that is being written
+LOCK_TIMEOUT: Final = 3.0  # seconds that a stop waits for an access to the store
 
 log = logging.getLogger(__name__)
 
@@ -32,9 +32,15 @@ class HeldTasks:
     def __len__(self) -> int:
         return len(self._claims)
 
-    def add(self, claim: Claim) -> None:
-        """Hold a task that was claimed."""
-        self._claims[claim.task.id] = claim
+    def add(self, claim: Claim) -> bool:
+        """Hold a task that was claimed; after `give_up_all`, give it up and return False."""
+        with self._lock:
+            if not self._stopped:
+                self._claims[claim.task.id] = claim
+                return True
+            if claim.lease:
+                self._leases.give_up(claim.lease)
+            return False
 
     def holds(self, claim: Claim) -> bool:
         """Return whether this worker still holds a task."""

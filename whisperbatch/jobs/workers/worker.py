@@ -27,7 +27,7 @@ from whisperbatch.jobs.workers.failures import (
     failure_of,
     is_final,
 )
-from whisperbatch.jobs.workers.held_tasks import HeldTasks
+from whisperbatch.jobs.workers.held_tasks import LOCK_TIMEOUT, HeldTasks
 from whisperbatch.jobs.workers.languages import Languages
 from whisperbatch.jobs.workers.leases import RENEWALS, Leases
 from whisperbatch.jobs.workers.results import Results, SpanResult
@@ -129,6 +129,8 @@ class Worker:
         self._stopping.set()
         for _, running in list(self._running.values()):
             running.cancel()
+        if self._queue_lock.acquire(timeout=LOCK_TIMEOUT):  # no task is being claimed now
+            self._queue_lock.release()
         self._held.give_up_all()
 
     def _work(self) -> Iterator[Iterator[SpanEnded]]:
@@ -150,8 +152,7 @@ class Worker:
             with self._queue_lock:
                 claim = self._queue.claim()
                 if claim:
-                    self._held.add(claim)
-                    return claim
+                    return claim if self._held.add(claim) else None
                 if self._queue.has_ended() or not self._wait:
                     return None
             self._stopping.wait(poll)
@@ -185,13 +186,13 @@ class Worker:
             failure = crashed(span.uri, claim.lease.attempts[span.id])
             return self._finish(claim, span, started, failure=failure)
         number = 0
-        while self._held.holds(claim):
+        while self._goes_on(claim):
             if claim.alone:
                 self._held.note_alone(claim, span)
             try:
                 transcript = self._transcribed(claim, span)
             except ClosedError:
-                if self._held.holds(claim):
+                if self._goes_on(claim):
                     raise
                 break
             except Exception as error:  # noqa: BLE001 - ends this span only
@@ -228,12 +229,16 @@ class Worker:
             )
         return transcript
 
+    def _goes_on(self, claim: Claim) -> bool:
+        """Return whether the spans of a task are still to be transcribed by this worker."""
+        return self._held.holds(claim) and not self._stopping.is_set()
+
     @contextmanager
     def _registered(self, claim: Claim, span: PlannedSpan, running: Running) -> Iterator[None]:
         """Let `stop` and the loss of the lease cancel a span, until the end of a `with` block."""
         self._running[span.id] = (claim, running)
         try:
-            if not self._held.holds(claim):
+            if not self._goes_on(claim):
                 running.cancel()
             yield
         finally:
