@@ -28,7 +28,7 @@ from whisperbatch.jobs.workers.leases import Leases
 from whisperbatch.jobs.workers.results import Results
 from whisperbatch.transcriber import Transcriber
 
-# imported once for all workers, because the imports take long; none of these modules starts a thread
+# imported once for all workers; none of these modules starts a thread
 for module in ("av", "whisperbatch.vad.silero"):
     import_module(module)
 
