@@ -150,6 +150,8 @@ class Worker:
                 if not self._changed.wait_for(lambda: len(self._held) < MAX_TASKS, poll):
                     continue
             with self._queue_lock:
+                if self._stopping.is_set():
+                    return None  # a lease that `stop` does not see would stay
                 claim = self._queue.claim()
                 if claim:
                     return claim if self._held.add(claim) else None
