@@ -29,6 +29,14 @@ PAUSES: Final = (0.5, 2.0, 8.0, 30.0, 60.0)  # seconds before a failed request i
 FINAL_ERRORS: Final = (FileNotFoundError, FileExistsError, PermissionError, IsADirectoryError)
 """Errors that a further attempt does not change."""
 
+PACKAGES: Final = {
+    **dict.fromkeys(("http", "https"), "aiohttp"),
+    **dict.fromkeys(("s3", "s3a"), "s3fs"),
+    **dict.fromkeys(("gs", "gcs"), "gcsfs"),
+    **dict.fromkeys(("abfs", "abfss", "az"), "adlfs"),
+}
+"""The packages with which fsspec opens these stores."""
+
 MEMORY_LOCK: Final = threading.RLock()
 """Held for each operation on memory://, whose open files share one position."""
 
@@ -46,7 +54,11 @@ def file_system(uri: str) -> tuple[Any, str]:
     try:
         system, path = fsspec.core.url_to_fs(uri)
     except ImportError as error:
-        raise MissingExtraError(f"{uri}: {describe(error)} (pip install)") from error
+        package = PACKAGES.get(uri.partition("://")[0])
+        remedy = f"pip install {package}" if package else describe(error)
+        raise MissingExtraError(
+            f"{uri}: the package for this store is missing: {remedy}"
+        ) from error
     except ValueError as error:
         raise OptionError(f"{uri}: {describe(error)}") from error
     return system, str(path)
