@@ -115,7 +115,7 @@ def opened(uri: str, version: str | None, *, read_range: int) -> Iterator[str | 
     except Exception as error:
         raise _store_error(uri, error) from error
     try:
-        size = info.get("size")
+        size = getattr(file, "size", info.get("size"))  # None: a server without ranges
         stored = StoredFile(uri, file, size if isinstance(size, int) else None, lock)
         try:
             yield stored
