@@ -29,7 +29,7 @@ def noise(rate: int, seconds: float = SECONDS) -> Samples:
 
 def media(container: str, codec: str, rate: int, channels: int = 1) -> bytes:
     layout = {1: "mono", 2: "stereo", 6: "5.1"}[channels]
-    planes = [noise(rate) * (1 + number) / channels for number in range(channels)]
+    planes = [noise(rate) * np.float32((1 + number) / channels) for number in range(channels)]
     return encode(planes, container, codec, rate=rate, layout=layout)
 
 
