@@ -257,6 +257,8 @@ class Pipeline:
                     yield chunk
             except Exception as error:  # noqa: BLE001 - after the text of the earlier chunks
                 failure = as_error(error, reader.name)
+        if speakers:  # a failure before the first block would leave the diarizer waiting
+            speakers.end()
         recording.was_read = True
         self.limit.has_begun(recording.number)
         yield self._end(recording, failure)

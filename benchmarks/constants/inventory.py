@@ -19,7 +19,9 @@ from whisperbatch.options import Options
 
 Number: TypeAlias = int | float
 LIBRARY: Final = Path(wb.__file__).parent
-FOLDERS: Final = ("chunking", "decoding", "language", "second_opinion", "segmentation", "vad")
+FOLDERS: Final = (
+    *("chunking", "decoding", "language", "second_opinion", "sections", "segmentation", "vad"),
+)
 FILES: Final = ("features/levels.py", "rows.py")
 OPTION: Final = "options."  # the key of an option begins with it
 OPTIONS: Final = Options(beam_size=1)
@@ -51,6 +53,7 @@ UNCHECKED: Final = {
     "second_opinion.stage.MAX_HELD": "latency",
     "second_opinion.stage.ENCODER_PADDING": "cost",
     "second_opinion.stretches.MIN_POWER": "floor of a logarithm",
+    "sections.points.FULL_PAUSE": "as chunking.merge.LONG_PAUSE",
     "vad.framing.FRAME": "format of Silero",
     "vad.framing.BLOCK": "cost and latency",
     "vad.gain_control.MIN_POWER": "floor of a logarithm",

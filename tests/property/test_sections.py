@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from whisperbatch.options import Options
+from whisperbatch.protocols import Vad
 from whisperbatch.sections import chunk_recording
 from whisperbatch.types import Chunk, Samples, Span, SpeechFrames
 from whisperbatch.vad.calibration import CalibratedVad
@@ -42,8 +43,8 @@ class LevelVad:
             yield SpeechFrames(samples, probabilities)
 
 
-VADS = (LevelVad(), CalibratedVad(GainControlledVad(LevelVad())))
-NO_VAD = NoVad()
+VADS: tuple[Vad, ...]
+VADS = (LevelVad(), CalibratedVad(GainControlledVad(LevelVad())), NoVad())
 
 
 @dataclass(frozen=True)
@@ -99,16 +100,16 @@ def spans_of(bounds: list[int]) -> list[Span]:
 @few_examples
 @given(
     SCENES,
-    st.sampled_from((*VADS, NO_VAD)),
+    st.sampled_from(VADS),
     st.sampled_from((1000, 16_000, 70_001)),
     st.lists(st.integers(1, 5), max_size=4),
     st.booleans(),
 )
 def test_the_spans_of_a_recording_have_its_chunks(
-    scene: Scene, vad: LevelVad, size: int, bounds: list[int], exact: bool
+    scene: Scene, vad: Vad, size: int, bounds: list[int], *, exact: bool
 ) -> None:
     samples = scene.samples()
-    options = Options(vad=False) if vad is NO_VAD else Options()
+    options = Options(vad=not isinstance(vad, NoVad))
     expected = contents(chunk_recording(blocks_of(samples, SECOND), options, vad))
     parts: list[tuple[object, ...]] = []
     for span in spans_of(bounds):

@@ -296,7 +296,7 @@ def _media_random_access(
 def _open_array(audio: Audio, options: AudioOptions, span: Span) -> AudioReader:
     check_array(audio, options, ARRAY_NAME)
     samples, rate = audio.samples, int(audio.sampling_rate)
-    second = whole_second(span.start)
+    second = min(whole_second(span.start), len(samples) // rate)
     return AudioReader(
         ARRAY_NAME,
         to_blocks(samples[second * rate :], rate),

@@ -26,7 +26,7 @@ from whisperbatch.types import SAMPLING_RATE
 
 LEAD: Final = 1  # seconds that are read before the requested sample and left out
 EXACT_FORMATS: Final = frozenset({"wav", "flac"})  # FFmpeg's names of containers
-MAX_CHANNELS: Final = 8  # PyAV cannot cut frames with more
+MAX_CHANNELS: Final = 7  # PyAV cannot fill frames with more
 
 
 def whole_second(sample: int) -> int:

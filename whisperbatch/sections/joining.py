@@ -1,9 +1,9 @@
 """Transcripts of the spans of a recording become the transcript of the recording."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from whisperbatch.types import Transcript
+from whisperbatch.types import Transcript, to_samples, to_seconds
 
 
 def joined(transcripts: Sequence[Transcript]) -> Transcript:
@@ -23,14 +23,19 @@ def joined(transcripts: Sequence[Transcript]) -> Transcript:
         segments=tuple(replace(segment, id=number) for number, segment in enumerate(segments)),
         language=language,
         language_probability=probability,
-        duration=transcripts[-1].duration,
+        duration=max(transcript.duration for transcript in transcripts),
         source=transcripts[0].source,
         omissions=tuple(item for transcript in transcripts for item in transcript.omissions),
         chunks=sum(transcript.chunks for transcript in transcripts),
         redecoded=sum(transcript.redecoded for transcript in transcripts),
-        checked_duration=sum(transcript.checked_duration for transcript in transcripts),
-        recovered_duration=sum(transcript.recovered_duration for transcript in transcripts),
+        checked_duration=_sum(transcript.checked_duration for transcript in transcripts),
+        recovered_duration=_sum(transcript.recovered_duration for transcript in transcripts),
     )
+
+
+def _sum(durations: Iterable[float]) -> float:
+    """Return the sum of durations in seconds, exact to the sample."""
+    return to_seconds(sum(map(to_samples, durations)))
 
 
 def _language(transcripts: Sequence[Transcript]) -> tuple[str | None, float]:
@@ -44,6 +49,8 @@ def _language(transcripts: Sequence[Transcript]) -> tuple[str | None, float]:
         for segment in transcript.segments:
             length = segment.end - segment.start
             seconds[segment.language] = seconds.get(segment.language, 0.0) + length
+    if not seconds:
+        return max(decisions, key=lambda decision: decision[1])
     language = max(seconds, key=lambda code: seconds[code])
     weights = [
         (sum(s.end - s.start for s in item.segments), item.language_probability)
