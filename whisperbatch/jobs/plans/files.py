@@ -42,7 +42,7 @@ class PlanFiles:
             OptionError: the name is empty, or is that of a folder.
             MissingExtraError: the package for this kind of URL is not installed.
         """
-        place = absolute(uri)
+        place = absolute(uri).replace("\\", "/")  # of Windows
         folder, _, name = place.rpartition("/")
         if not uri or not name or ("://" not in place and Path(place).is_dir()):
             raise OptionError(f"{uri or '(empty)'} is not the name of a plan; give a file name")

@@ -40,19 +40,25 @@ class Languages:
             ClosedError: the worker stops.
         """
         task = span.language_task or ""
-        with self._lock:
-            while task not in self._known:
-                if stopping.is_set():
-                    raise ClosedError("the worker stops")
-                found = self._results.language(task) or self._detected(task, span)
-                if found:
-                    self._known[task] = found
-                else:
-                    stopping.wait(POLL)
-        failure = self._known[task].failure
+        language = self._known.get(task)
+        if language is None:
+            with self._lock:
+                language = self._known[task] = self._found(task, span, stopping)
+        failure = language.failure
         if failure:
             raise (OptionError if failure.kind == "option" else AudioError)(failure.message)
-        return self._known[task]
+        return language
+
+    def _found(self, task: str, span: PlannedSpan, stopping: threading.Event) -> DetectedLanguage:
+        """Return the language that this worker or another one has detected."""
+        if task in self._known:  # another thread was faster
+            return self._known[task]
+        while not stopping.is_set():
+            found = self._results.language(task) or self._detected(task, span)
+            if found:
+                return found
+            stopping.wait(POLL)
+        raise ClosedError("the worker stops")
 
     def _detected(self, task: str, span: PlannedSpan) -> DetectedLanguage | None:
         """Detect the language and write it; None if another worker does."""

@@ -12,6 +12,7 @@ from fsspec.implementations.memory import MemoryFileSystem
 from tests.unit.fakes import noise
 from tests.unit.media_files import encode
 from whisperbatch.audio import open_audio
+from whisperbatch.audio.track import Track
 from whisperbatch.errors import AudioError
 from whisperbatch.jobs.plans import recordings
 from whisperbatch.jobs.plans.recordings import (
@@ -85,13 +86,13 @@ def test_without_a_stated_duration_the_packets_tell_it(
     bucket: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     uri = stored(bucket, "a.wav", encode([noise(3)], "wav", "pcm_s16le", rate=16000))
-    init = recordings.Track.__init__
+    init = Track.__init__
 
     def without_duration(self: Any, *arguments: Any) -> None:
         init(self, *arguments)
         self.duration = 0.0
 
-    monkeypatch.setattr(recordings.Track, "__init__", without_duration)
+    monkeypatch.setattr(Track, "__init__", without_duration)
     assert probed_duration(uri, 0) == pytest.approx(3.0)
 
 

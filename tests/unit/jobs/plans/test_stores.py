@@ -144,6 +144,6 @@ def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(_: str) -> None:
         raise ImportError("Install s3fs to access S3")
 
-    monkeypatch.setattr(stores.fsspec.core, "url_to_fs", fail)
+    monkeypatch.setattr("fsspec.core.url_to_fs", fail)
     with pytest.raises(MissingExtraError, match=r"s3://b: .* is missing: pip install s3fs"):
         Store("s3://b")

@@ -34,7 +34,7 @@ for module in ("av", "whisperbatch.vad.silero"):
 
 WORKERS = 4
 RECORDINGS = 24
-LEASE = 1.0  # seconds
+LEASE = 2.0  # seconds
 MAX_KILLS = 3  # in a round: after more deaths, a span may be given up as one that kills workers
 
 

@@ -27,5 +27,5 @@ def test_every_span_has_one_result(rounds: int, tmp_path: Path) -> None:
     assert process.returncode == 0, process.stderr
     counts = json.loads(process.stdout.splitlines()[-1])
     assert counts["killed"] >= rounds / 2
-    # a task is repeated only after a death, or a stop for longer than its lease
-    assert counts["decoded"] < rounds * 24 + (counts["killed"] + counts["stopped"]) * 20
+    # tasks are repeated after a death, and if a worker gets no CPU for longer than its lease
+    assert rounds * 24 <= counts["decoded"] < 2 * rounds * 24

@@ -53,7 +53,7 @@ def path(tmp_path: Path, talks: Path) -> Path:
 
 def run_work(path: Path, engine: FakeEngine | None = None, **keywords: Any) -> WorkReport:
     with Transcriber(engine or level_engine()) as asr:
-        return jobs.work(path, asr=asr, **{"lease_duration": 5.0, **keywords})
+        return jobs.work(path, asr=asr, **{"lease_duration": 60.0, **keywords})
 
 
 def results_of(path: Path) -> dict[str, SpanResult]:
@@ -72,7 +72,8 @@ def test_every_span_has_the_transcript_of_its_recording(path: Path, talks: Path)
     engine = level_engine()
     events: list[SpanEnded] = []
     report = run_work(path, engine, on_span=events.append)
-    assert report == WorkReport(8, 0, 0, pytest.approx(44.0))
+    assert (report.transcribed, report.failed, report.left) == (8, 0, 0)
+    assert report.seconds == pytest.approx(44.0)
     assert len(events) == 8
     results = results_of(path)
     with Transcriber(level_engine()) as asr:
