@@ -17,6 +17,7 @@ from whisperbatch.jobs import join, status
 from whisperbatch.jobs.plans.files import PlanFiles
 from whisperbatch.jobs.plans.format import PlannedSpan
 from whisperbatch.jobs.plans.planning import make_plan
+from whisperbatch.jobs.plans.recordings import StoredFile
 from whisperbatch.jobs.workers import languages, worker
 from whisperbatch.jobs.workers.languages import Languages
 from whisperbatch.jobs.workers.leases import Leases
@@ -60,9 +61,9 @@ class FakeSpans:
         probability = 1.0 if language else 0.5
         return Finished(Transcript(segments, language, probability, last * 300.0, span.uri))
 
-    def detect_language(self, source: str) -> LanguageDetection:
+    def detect_language(self, source: str | StoredFile) -> LanguageDetection:
         with self._lock:
-            self.detected[source] += 1
+            self.detected[str(source)] += 1
         return LanguageDetection("fr", 0.9, {"fr": 0.9})
 
 
