@@ -4,6 +4,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from whisperbatch import jobs
     from whisperbatch.api import (
         chunk_audio,
         detect_language,
@@ -83,6 +84,7 @@ __all__ = [
     "chunk_audio",
     "detect_language",
     "diarize",
+    "jobs",
     "load",
     "open_audio",
     "stream",
@@ -122,6 +124,8 @@ def __getattr__(name: str) -> object:
 
     The name is then an attribute of the package, so Python calls this function once for each name.
     """
+    if name == "jobs":
+        return import_module("whisperbatch.jobs")
     for module, names in _MODULES.items():
         if name in names:
             value: object = getattr(import_module(f"whisperbatch.{module}"), name)

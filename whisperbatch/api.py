@@ -31,7 +31,7 @@ from whisperbatch.options import (
     resolve,
     with_parameters,
 )
-from whisperbatch.pipeline import chunk_recording
+from whisperbatch.sections import chunk_recording
 from whisperbatch.streams import SegmentStream, collect
 from whisperbatch.text.messages import one_line
 from whisperbatch.transcriber import Transcriber, check_many

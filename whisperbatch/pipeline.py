@@ -16,19 +16,17 @@ A thread that needs the engine waits until a call of the engine has computed its
 """
 
 import logging
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable
 from contextlib import AbstractContextManager, ExitStack, closing
 from functools import partial
 from typing import Final
 
-from whisperbatch.audio.clips import clips, min_clip
 from whisperbatch.audio.reader import AudioReader
 from whisperbatch.boundary import as_error
-from whisperbatch.chunking.merge import chunks
 from whisperbatch.decoding.chunk_decoder import ChunkDecoder
 from whisperbatch.decoding.engine_options import options_for
 from whisperbatch.diarization.stage import Speakers, SpeakerStage
-from whisperbatch.errors import ClosedError, WhisperBatchError
+from whisperbatch.errors import ClosedError, OptionError, WhisperBatchError
 from whisperbatch.features import feature_extractor
 from whisperbatch.language.code_switching import CodeSwitching
 from whisperbatch.language.decisions import VOTERS, decide_from_windows
@@ -43,14 +41,22 @@ from whisperbatch.language.windows import (
 from whisperbatch.machine import available_cpus
 from whisperbatch.options import Options
 from whisperbatch.prefetch import map_ordered
-from whisperbatch.protocols import Vad
 from whisperbatch.recording import Decision, RecordingState
 from whisperbatch.rows import End, Item, Row
 from whisperbatch.scheduling import Flow, ReadingLimit, Scheduler, SharedEngine
-from whisperbatch.second_opinion import SecondOpinion, second_opinions
+from whisperbatch.second_opinion import second_opinions
+from whisperbatch.sections import chunk_recording
 from whisperbatch.segmentation import Segmentation
 from whisperbatch.segmentation.timed_text import RowResult
-from whisperbatch.types import WINDOW, Chunk, LanguageDetection, Samples, Segment, to_seconds
+from whisperbatch.types import (
+    WHOLE,
+    WINDOW,
+    Chunk,
+    LanguageDetection,
+    Segment,
+    Span,
+    to_seconds,
+)
 from whisperbatch.vad import open_vad
 
 log = logging.getLogger(__name__)
@@ -63,33 +69,6 @@ FIRST_AHEAD: Final = 3  # 30 s chunks that are read before the first is decoded
 # Rows of a recording that are decoded before their turn, in batches. Long pauses make short rows of
 # several window lengths; with this many rows, one of the lengths usually fills a batch.
 ROWS_AHEAD: Final = 6
-
-
-def chunk_recording(
-    blocks: Iterable[Samples],
-    options: Options,
-    vad: Vad | None = None,
-    recording: int = 0,
-    second_opinion: SecondOpinion | None = None,
-) -> Iterator[Chunk]:
-    """Yield the chunks of a recording, numbered from 0 across all ranges of `clip_timestamps`.
-
-    Args:
-        blocks: all samples of the recording.
-        options: ranges, speech spans and chunks.
-        vad: the result of `open_vad` for these options, if it is open already.
-        recording: number of the recording.
-        second_opinion: finds speech in the audio that the VAD rejects.
-    """
-    vad = vad or open_vad(options)
-    index = 0
-    for offset, clip in clips(blocks, options.clip_timestamps, min_clip(options, vad.hop)):
-        frames = second_opinion(vad(clip), offset) if second_opinion else vad(clip)
-        for chunk in chunks(
-            frames, options, vad.hop, recording=recording, index=index, offset=offset
-        ):
-            yield chunk
-            index += 1
 
 
 def detect_language(
@@ -262,18 +241,39 @@ class Pipeline:
         with closing(reader):
             try:
                 self._decide_from_windows(recording, reader)
+                self._check_span(recording, reader.span)
                 opinion = self._second_opinion(recording, lambda: self.stopped or reader.closed)
                 blocks = speakers.listen(reader) if speakers else reader.blocks()
                 for chunk in chunk_recording(
-                    blocks, self._options, self._vad, recording.number, opinion
+                    blocks,
+                    self._options,
+                    self._vad,
+                    recording.number,
+                    opinion,
+                    span=reader.span,
+                    position=reader.start,
                 ):
                     self.limit.has_begun(recording.number)
                     yield chunk
             except Exception as error:  # noqa: BLE001 - after the text of the earlier chunks
                 failure = as_error(error, reader.name)
+        if speakers:  # a failure before the first block would leave the diarizer waiting
+            speakers.end()
         recording.was_read = True
         self.limit.has_begun(recording.number)
         yield self._end(recording, failure)
+
+    def _check_span(self, recording: RecordingState, span: Span) -> None:
+        """Refuse a span whose result would not be that of the whole recording."""
+        if span == WHOLE:
+            return
+        if self._options.diarize:
+            raise OptionError("diarize: the speakers of a span need the whole recording; leave out")
+        if not (recording.language.final or self._options.multilingual):
+            raise OptionError(
+                "language: the windows of the recording do not decide its language, and the first "
+                "chunks of a span cannot; give language, for example from detect_language()"
+            )
 
     def _end(self, recording: RecordingState, failure: WhisperBatchError | None) -> End:
         return End(

@@ -10,7 +10,7 @@ Who changes which field, in the order of the recording's rows:
     language                             this thread (language windows), then the language stage
     switching                            the language stage
     history, limited_chunks              the threads that decode, with `changed`
-    published, counts and omissions      the segmentation stage
+    section, published, counts, omissions  the segmentation stage
 """
 
 import threading
@@ -61,8 +61,8 @@ class SwitchingState:
     A label is the language of a row as a whole; a cut row has parts in other languages.
 
     Attributes:
-        labels: labels of the first waiting rows.
-        last_label: the last label given.
+        labels: labels of the first waiting rows of the section.
+        last_label: the last label given in the section.
         previous_label: label of the row before the first waiting row.
         last_language: language of the row or part yielded last.
         count: number of rows yielded.
@@ -80,17 +80,24 @@ class SwitchingState:
     seconds: dict[str, float] = field(default_factory=dict)
     weighted_seconds: dict[str, float] = field(default_factory=dict)
 
+    def begin_section(self) -> None:
+        """Forget the labels: those of a section do not depend on the sections before it."""
+        self.labels = []
+        self.last_label = self.previous_label = self.last_language = None
+
 
 @dataclass(slots=True)
 class History:
-    """The last tokens of a recording's text, added chunk by chunk.
+    """The last tokens of a section's text, added chunk by chunk.
 
     Attributes:
         index: index of the last chunk that has added its tokens; -1 before the first.
-        tokens: text tokens of the chunks so far; only the last tokens are stored.
+        section: section of this chunk.
+        tokens: text tokens of the section's chunks so far; only the last tokens are stored.
     """
 
     index: int = -1
+    section: int = -1
     tokens: tuple[int, ...] = ()
 
 
@@ -121,6 +128,7 @@ class RecordingState:
         switching: labels of the rows, with `multilingual`.
         history: text of the chunks so far, with `condition_on_previous_text`.
         changed: notified when `history` changes.
+        section: section of the last row whose result was returned; -1 before the first.
         published: the decision for the chunks whose results were returned so far. None before the
             first result, unless the language is given.
         segments: number of segments returned.
@@ -141,6 +149,7 @@ class RecordingState:
     switching: SwitchingState = field(default_factory=SwitchingState)
     history: History = field(default_factory=History)
     changed: threading.Condition = field(default_factory=threading.Condition, repr=False)
+    section: int = -1
     published: Decision | None = None
     segments: int = 0
     omissions: list[Omission] = field(default_factory=list)

@@ -30,10 +30,10 @@ from whisperbatch.decoding.tokenizer import WhisperTokenizer
 from whisperbatch.decoding.words import move_into_speech
 from whisperbatch.features import feature_extractor
 from whisperbatch.language.stage import score_rows
-from whisperbatch.pipeline import chunk_recording
 from whisperbatch.protocols import Hypothesis
 from whisperbatch.recording import RecordingState
 from whisperbatch.rows import Row
+from whisperbatch.sections import chunk_recording
 from whisperbatch.segmentation.timed_text import AlignedWord, join_words
 from whisperbatch.types import Chunk, LanguageScores, SpeechSpan
 

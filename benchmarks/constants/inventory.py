@@ -21,7 +21,8 @@ from whisperbatch.options import Options
 Number: TypeAlias = int | float
 LIBRARY: Final = Path(wb.__file__).parent
 FOLDERS: Final = (
-    *("chunking", "decoding", "language", "second_opinion", "segmentation", "vad", "diarization"),
+    *("chunking", "decoding", "diarization", "language", "second_opinion", "sections"),
+    *("segmentation", "vad"),
 )
 NETWORKS: Final = LIBRARY / "diarization" / "networks"  # its constants are the formats of networks
 FILES: Final = ("features/levels.py", "rows.py")
@@ -55,6 +56,7 @@ UNCHECKED: Final = {
     "second_opinion.stage.MAX_HELD": "latency",
     "second_opinion.stage.ENCODER_PADDING": "cost",
     "second_opinion.stretches.MIN_POWER": "floor of a logarithm",
+    "sections.points.FULL_PAUSE": "as chunking.merge.LONG_PAUSE",
     "vad.framing.FRAME": "format of Silero",
     "vad.framing.BLOCK": "cost and latency",
     "vad.gain_control.MIN_POWER": "floor of a logarithm",

@@ -23,7 +23,8 @@ COMMANDS = sorted(
         for page in PAGES
         for block in re.findall(r"```sh\n(.*?)```", page.read_text(), re.DOTALL)
         for line in block.splitlines()
-        if re.match("whisperbatch (?!doctor|serve)", line)  # test_doctor.py, test_docs_code.py
+        # test_doctor.py, test_docs_code.py, test_shared_jobs.py
+        if re.match("whisperbatch (?!doctor|serve|plan|work|join|status)", line)
     }
 )
 # other fast tests use the options of these

@@ -94,14 +94,14 @@ def text_fails(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def segments_fail(monkeypatch: pytest.MonkeyPatch) -> None:
-    row_segments = Segmentation._row_segments
+    add = Segmentation._add
 
     def patched(stage: Segmentation, recording: RecordingState, *arguments: Any) -> Any:
         if recording.number == FAILS:
             raise IndexError("a hole in the list")
-        return row_segments(stage, recording, *arguments)
+        return add(stage, recording, *arguments)
 
-    monkeypatch.setattr(Segmentation, "_row_segments", patched)
+    monkeypatch.setattr(Segmentation, "_add", patched)
 
 
 STAGES: dict[str, tuple[Patch, dict[str, Any]]] = {

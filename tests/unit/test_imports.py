@@ -27,6 +27,7 @@ ALLOWED: Final = {
     "prefetch": set[str](),
     "audio": {"boundary", "errors", "options", "text", "types"},
     "vad": {"errors", "options", "protocols", "types"},
+    "sections": {"audio", "chunking", "options", "protocols", "types", "vad"},
     "features": {"errors", "options", "protocols", "types"},
     "chunking": {"options", "types"},
     "diarization": {
@@ -48,9 +49,9 @@ ALLOWED: Final = {
         *("recording", "rows", "text", "types"),
     },
     "pipeline": {
-        *("audio", "boundary", "chunking", "decoding", "diarization", "errors", "features"),
-        *("language", "machine", "options", "prefetch", "protocols", "recording", "rows"),
-        *("scheduling", "second_opinion", "segmentation", "types", "vad"),
+        *("audio", "boundary", "decoding", "diarization", "errors", "features"),
+        *("language", "machine", "options", "prefetch", "recording", "rows"),
+        *("scheduling", "second_opinion", "sections", "segmentation", "types", "vad"),
     },
     "runs": {*("options", "pipeline", "prefetch", "recording", "rows", "scheduling", "types")},
     "streams": {"errors", "recording", "rows", "runs", "types"},
@@ -71,12 +72,12 @@ ALLOWED: Final = {
     "loading": {"engines", "options", "transcriber"},
     "api": {
         *("audio", "boundary", "diarization", "engines", "errors", "loading", "options"),
-        *("pipeline", "streams", "text", "transcriber", "types"),
+        *("sections", "streams", "text", "transcriber", "types"),
     },
     "writers": {"errors", "options", "text", "types"},
     "jobs": {
-        *("boundary", "errors", "options", "protocols"),
-        *("text", "transcriber", "types", "writers"),
+        *("audio", "boundary", "engines", "errors", "loading", "models", "options", "prefetch"),
+        *("protocols", "sections", "text", "transcriber", "types", "vad", "writers"),
     },
 }
 """The packages and root modules that each may import.
@@ -101,7 +102,7 @@ PUBLIC: Final = {
 }
 """What these programs may import beside `whisperbatch` itself."""
 
-STAGES: Final = {"audio", "vad", "chunking", "features", "language", "decoding"}
+STAGES: Final = {"audio", "vad", "sections", "features", "language", "decoding"}
 
 
 def modules(folder: Path = PACKAGE) -> Iterator[tuple[str, Path]]:

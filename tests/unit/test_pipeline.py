@@ -28,11 +28,11 @@ from whisperbatch.audio.reader import open_audio
 from whisperbatch.chunking.merge import chunks
 from whisperbatch.decoding.chunk_decoder import ChunkDecoder
 from whisperbatch.options import SearchOptions
-from whisperbatch.pipeline import chunk_recording
 from whisperbatch.recording import RecordingState
 from whisperbatch.rows import End, Row
 from whisperbatch.runs import PipelineRun
 from whisperbatch.scheduling import Scheduler
+from whisperbatch.sections import chunk_recording
 from whisperbatch.segmentation import RowResult
 from whisperbatch.types import to_samples
 from whisperbatch.vad import NoVad

@@ -1,7 +1,8 @@
 """The time ranges of a recording that are transcribed (`clip_timestamps`)."""
 
 import logging
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 
 from whisperbatch.options import VadOptions
 from whisperbatch.types import Samples, to_samples, to_seconds
@@ -9,26 +10,43 @@ from whisperbatch.types import Samples, to_samples, to_seconds
 log = logging.getLogger(__name__)
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Clip:
+    """A range of a recording, in samples of the recording.
+
+    Attributes:
+        first: first sample.
+        last: the sample after the last; None for the end of the recording.
+        position: the first sample of `blocks`.
+        blocks: the audio of the range, or the rest of its audio, to be iterated once.
+    """
+
+    first: int
+    last: int | None
+    position: int
+    blocks: Iterator[Samples]
+
+
 def clips(
     blocks: Iterable[Samples],
-    ranges: tuple[tuple[float, float | None], ...],
+    ranges: Sequence[tuple[float, float | None]],
     min_length: int = 0,
-) -> Iterator[tuple[int, Iterator[Samples]]]:
-    """Yield the first sample and the audio of each range; without ranges, the whole recording.
+    position: int = 0,
+) -> Iterator[Clip]:
+    """Yield each range with its audio.
 
-    The caller must consume the audio of a range before it asks for the next range. Nothing is
-    read after the end of the last range.
+    Audio of a range that the caller does not consume is skipped. Nothing is read after the end of
+    the last range.
 
     Args:
-        blocks: the recording.
+        blocks: the recording from `position` on.
         ranges: (start, end) in seconds, in ascending order and without overlap.
         min_length: ranges with fewer samples are skipped, because they cannot contain speech.
-
-    Yields:
-        The number of the range's first sample, and the range's audio in blocks.
+        position: first sample of `blocks`. Of a range that begins before, only the rest has audio;
+            ranges that end before are skipped.
     """
-    cursor = _Cursor(blocks)
-    for start, end in ranges or ((0.0, None),):
+    cursor = _Cursor(blocks, position)
+    for start, end in ranges:
         first = to_samples(start)
         for _ in cursor.until(first):
             pass
@@ -41,8 +59,8 @@ def clips(
             )
             return
         last = None if end is None else to_samples(end)
-        if last is None or last - first >= min_length:
-            yield first, cursor.until(last)
+        if last is None or (last - first >= min_length and last > position):
+            yield Clip(first, last, cursor.position, cursor.until(last))
 
 
 def min_clip(options: VadOptions, hop: int) -> int:
@@ -63,13 +81,13 @@ class _Cursor:
     """A position in a stream of blocks, which can stop inside a block.
 
     Attributes:
-        position: number of samples read so far.
+        position: the next sample, counted in the recording.
     """
 
-    def __init__(self, blocks: Iterable[Samples]) -> None:
+    def __init__(self, blocks: Iterable[Samples], position: int) -> None:
         self._blocks = iter(blocks)
         self._remainder: Samples | None = None  # the end of a block that was cut at a range's end
-        self.position = 0
+        self.position = position
 
     def until(self, end: int | None) -> Iterator[Samples]:
         """Yield blocks from the position up to sample `end`; None: to the end of the recording."""

@@ -20,6 +20,7 @@ from whisperbatch.audio.channels import check_separate, with_channels
 from whisperbatch.audio.elementary_streams import LostTime
 from whisperbatch.audio.file_objects import FileObject
 from whisperbatch.audio.resampling import BLOCK, Resampler
+from whisperbatch.audio.seeking import frames_after, seeks_exactly, whole_second
 from whisperbatch.audio.track import Track, frames_of
 from whisperbatch.errors import AudioError, OptionError
 from whisperbatch.options import MAX_SAMPLING_RATE, MIN_SAMPLING_RATE, AudioOptions
@@ -46,13 +47,20 @@ class MediaDecoder:
         name: name of the recording, for messages.
         file: a path, a URL, or a file object, which stays open.
         options: the track and the channel.
+        start: sample of the recording that is needed first. If possible, decoding begins a little
+            before this sample (`seeking`), and otherwise at the start of the file.
+
+    Attributes:
+        position: the first sample of `blocks`, counted in the recording; at most `start`.
 
     Raises:
         AudioError: the file cannot be read, or lacks the track, or no frame can be decoded.
         OptionError: the file lacks the channel.
     """
 
-    def __init__(self, name: str, file: str | FileObject, options: AudioOptions) -> None:
+    def __init__(
+        self, name: str, file: str | FileObject, options: AudioOptions, start: int = 0
+    ) -> None:
         self._name = name
         self._decoded = 0.0  # seconds of the recording that frames and gaps have filled
         self._damaged = 0  # number of packets that could not be decoded
@@ -64,7 +72,8 @@ class MediaDecoder:
         self._resampler = Resampler(name, "each" if options.separates_channels else options.channel)
         self._shape: tuple[int, ...] = ()  # of a sample: its channels, if they are separate
         try:
-            self._frames = self._decode()
+            self._frames = self._from_second(whole_second(start), file)
+            self.position = to_samples(self._decoded)
             self._first = self._first_frame(options)
         except BaseException:
             self.close()
@@ -90,7 +99,7 @@ class MediaDecoder:
         self._track.close()
 
     def _blocks(self) -> Iterator[Samples]:
-        yielded = 0  # samples
+        yielded = self.position  # samples, and those that were left out
         for frame in chain((self._first,), self._frames):
             gap, self._decoded = self._gap(frame, self._decoded)
             for block in self._silence(self._decoded, yielded) if gap else ():
@@ -102,6 +111,19 @@ class MediaDecoder:
                 yield block
         yield from self._resampler.flush()
         self._warn()
+
+    def _from_second(self, second: int, file: str | FileObject) -> Iterator["AudioFrame"]:
+        """Return the frames from a second on, or all frames if a seek would change samples."""
+        if second and seeks_exactly(self._track, file):
+            found = self._track.seek(second)
+            frames = frames_after(self._decode(), second) if found else None
+            if frames:
+                self._decoded = float(second)
+                return frames
+            self._track.seek(0)
+            self._damaged, self._damaged_at, self._doubtful = 0, None, False
+            self._track.cut_off = None
+        return self._decode()
 
     def _decode(self) -> Iterator["AudioFrame"]:
         """Yield all frames that can be decoded, until the file ends or is cut off."""

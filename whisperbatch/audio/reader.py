@@ -5,21 +5,18 @@ path, URL, pipe, bytes, open file ── media.MediaDecoder ──┐
 array, Audio ────────────────────── resampling.to_blocks ─┘  mono samples at 16 kHz
 """
 
-import io
-import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from os import PathLike, fspath
+from os import PathLike
 from pathlib import Path
 from types import TracebackType
-from typing import Final
 
 import numpy as np
 from typing_extensions import Self
 
 from whisperbatch.audio.arrays import check_array, not_finite
-from whisperbatch.audio.file_objects import FileObject, given_name
+from whisperbatch.audio.file_objects import FileObject
 from whisperbatch.audio.media import MediaDecoder
 from whisperbatch.audio.random_access import (
     ArrayRandomAccess,
@@ -28,15 +25,22 @@ from whisperbatch.audio.random_access import (
     SharedFileRandomAccess,
 )
 from whisperbatch.audio.resampling import mixed, to_blocks
-from whisperbatch.boundary import boundary, describe
+from whisperbatch.audio.seeking import whole_second
+from whisperbatch.audio.sources import ARRAY_NAME, BYTES, file_of, name_of
+from whisperbatch.boundary import boundary
 from whisperbatch.errors import AudioError, OptionError
 from whisperbatch.options import AudioOptions, checks
-from whisperbatch.text.messages import shown
-from whisperbatch.types import SAMPLING_RATE, Audio, Samples, Source, to_samples, to_seconds
-
-ARRAY_NAME: Final = "<array>"
-BYTES: Final = (bytes, bytearray, memoryview)
-MAX_PATH: Final = 4096  # characters: Linux's limit; other systems have lower limits
+from whisperbatch.types import (
+    SAMPLING_RATE,
+    WHOLE,
+    Audio,
+    Samples,
+    Source,
+    Span,
+    SpanSource,
+    to_samples,
+    to_seconds,
+)
 
 
 class AudioReader:
@@ -46,11 +50,13 @@ class AudioReader:
 
     Attributes:
         name: name of the recording, for messages.
-        position: number of samples read so far; after the last block, the recording's length.
+        position: the next sample that will be read; after the last block, the recording's length.
         closed: whether the reader is closed. Reading then ends early.
         options: the options (track, channel, sampling rate, longest duration) with which the
             recording was opened.
         is_borrowed: whether the recording is read from a file object that belongs to the caller.
+        span: the sections that are to be transcribed. `blocks` and `channels` begin at `start`.
+        start: the first sample of `blocks` and `channels`, counted in the recording.
     """
 
     def __init__(
@@ -62,10 +68,18 @@ class AudioReader:
         options: AudioOptions | None = None,
         *,
         is_borrowed: bool = False,
+        span: Span = WHOLE,
+        position: int = 0,
     ) -> None:
+        """Create a reader.
+
+        `position` is the first sample of `blocks`, counted in the recording; at most `span.start`.
+        """
         self.name = name
         self.is_borrowed = is_borrowed
-        self.position = 0
+        self.span = span
+        self.start = span.start
+        self.position = position
         self.closed = False
         self._blocks = blocks
         self._close = close
@@ -85,7 +99,7 @@ class AudioReader:
         self.close()
 
     def blocks(self) -> Iterator[Samples]:
-        """Yield the recording from its start in blocks of at most 1 s; no block is empty.
+        """Yield the recording from `start` on in blocks of at most 1 s; no block is empty.
 
         A recording can be read only once, by this method or by `channels`.
 
@@ -114,6 +128,11 @@ class AudioReader:
     def _checked_blocks(self) -> Iterator[Samples]:
         limit = self.options.max_duration
         while (block := self._next()) is not None:
+            skipped = min(max(self.start - self.position, 0), len(block))
+            self.position += skipped
+            if skipped == len(block):
+                continue
+            block = block[skipped:]
             if not np.isfinite(block).all():
                 finite = np.isfinite(block.reshape(len(block), -1)).all(axis=1)
                 time = to_seconds(self.position + int(np.argmin(finite)))
@@ -170,7 +189,8 @@ def open_audio(source: Source | AudioReader, options: AudioOptions | None = None
     Args:
         source: a path, a URL, "-" for standard input, the bytes of a media file, an open binary
             file or pipe, or samples (a float32 or int16 array, or an `Audio`). An open file stays
-            open; an array is not modified. An `AudioReader` is returned unchanged.
+            open; an array is not modified. An `AudioReader` is returned unchanged. A `SpanSource`
+            is opened at the first sample that its span needs.
         options: the track, the channel, the sampling rate of an array, and the longest duration;
             None for the defaults.
 
@@ -185,14 +205,17 @@ def open_audio(source: Source | AudioReader, options: AudioOptions | None = None
     options = options or AudioOptions()
     if isinstance(source, AudioReader):
         return _opened(source, options)
-    name = _name(source)
+    span = WHOLE
+    if isinstance(source, SpanSource):
+        span, source = source.span, source.source
+    name = name_of(source)
     with boundary(name):
         if isinstance(source, np.ndarray):
             rate = SAMPLING_RATE if options.sampling_rate is None else options.sampling_rate
-            return _open_array(Audio(source, rate), options)
+            return _open_array(Audio(source, rate), options, span)
         if isinstance(source, Audio):
-            return _open_array(source, options)
-        return _open_media(name, source, options)
+            return _open_array(source, options, span)
+        return _open_media(name, source, options, span)
 
 
 def check_several(sources: object) -> None:
@@ -212,13 +235,13 @@ def check_several(sources: object) -> None:
         )
 
 
-def _open_media(name: str, source: object, options: AudioOptions) -> AudioReader:
-    file = _file(name, source)
+def _open_media(name: str, source: object, options: AudioOptions, span: Span) -> AudioReader:
+    file = file_of(name, source)
     if options.sampling_rate is not None:
         raise OptionError(
             f"sampling_rate is only for arrays, and {name} states its own rate; leave it out"
         )
-    decoder = MediaDecoder(name, file, options)
+    decoder = MediaDecoder(name, file, options, span.start)
     return AudioReader(
         name,
         decoder.blocks(),
@@ -226,6 +249,8 @@ def _open_media(name: str, source: object, options: AudioOptions) -> AudioReader
         lambda: _media_random_access(name, file, options),
         options,
         is_borrowed=isinstance(file, FileObject) and not isinstance(source, BYTES),
+        span=span,
+        position=decoder.position,
     )
 
 
@@ -268,83 +293,16 @@ def _media_random_access(
     return access
 
 
-def _file(name: str, source: object) -> str | FileObject:
-    """Return the path, URL or file object that FFmpeg reads."""
-    if isinstance(source, str | PathLike):
-        path = _path(source)
-        if path == "-":
-            return FileObject(name, _standard_input(name))
-        if not isinstance(path, str):
-            raise AudioError(f"the path {shown(path)} is bytes; give a str or a pathlib.Path")
-        if len(path) > MAX_PATH and "://" not in path:
-            too_long = AudioError(f"{shown(path)}: cannot be opened: it has {len(path)} characters")
-            too_long.source = path
-            raise too_long
-        if "://" not in path:
-            _check_path(Path(path))
-        return path
-    if isinstance(source, BYTES):
-        try:
-            data = source.tobytes() if isinstance(source, memoryview) else source
-        except ValueError as error:
-            raise AudioError(f"cannot be read: {describe(error)}", source=name) from error
-        if not data:
-            raise AudioError("is empty; give the bytes of a media file", source=name)
-        return FileObject(name, io.BytesIO(data))
-    if callable(getattr(source, "read", None)):
-        return FileObject(name, source)
-    raise AudioError(
-        f"{type(source).__name__} is not a recording; give a path, bytes, an open binary file, "
-        "an Audio, or a float32 or int16 array"
-    )
-
-
-def _path(source: str | PathLike[str]) -> object:
-    try:
-        return fspath(source)
-    except Exception as error:  # an object of the caller may raise anything
-        raise AudioError(f"{shown(source)} is not a path") from error
-
-
-def _standard_input(name: str) -> object:
-    if sys.stdin is None or sys.stdin.closed:
-        raise AudioError("standard input is closed; give a file, or connect a pipe", source=name)
-    return getattr(sys.stdin, "buffer", sys.stdin)
-
-
-def _name(source: object) -> str:
-    """Return the name of a source for messages."""
-    if isinstance(source, str | PathLike):
-        path = _path(source)
-        return "<stdin>" if path == "-" else str(path)
-    if isinstance(source, np.ndarray | Audio):
-        return ARRAY_NAME
-    if isinstance(source, BYTES):
-        return "<bytes>"
-    name = given_name(source)
-    return name if isinstance(name, str) else f"<{type(source).__name__}>"
-
-
-def _check_path(path: Path) -> None:
-    """Refuse paths for which the error message of FFmpeg would be less clear."""
-    try:
-        if path.is_dir():
-            raise AudioError("is a directory; give the files in it", source=str(path))
-        if path.is_file() and not path.stat().st_size:
-            raise AudioError("is empty; check whether it is still being written", source=str(path))
-        if not path.exists():
-            raise AudioError("there is no such file; check the path", source=str(path))
-    except (OSError, ValueError) as error:
-        raise AudioError(f"cannot be opened: {describe(error)}", source=str(path)) from error
-
-
-def _open_array(audio: Audio, options: AudioOptions) -> AudioReader:
+def _open_array(audio: Audio, options: AudioOptions, span: Span) -> AudioReader:
     check_array(audio, options, ARRAY_NAME)
     samples, rate = audio.samples, int(audio.sampling_rate)
+    second = min(whole_second(span.start), len(samples) // rate)
     return AudioReader(
         ARRAY_NAME,
-        to_blocks(samples, rate),
+        to_blocks(samples[second * rate :], rate),
         lambda: None,
         lambda: ArrayRandomAccess(samples, rate),
         options,
+        span=span,
+        position=second * SAMPLING_RATE,
     )

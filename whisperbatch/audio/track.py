@@ -35,6 +35,7 @@ class Track:
 
     Attributes:
         format: FFmpeg's names of the container's format, separated by commas.
+        codec: FFmpeg's name of the decoder; empty if there is none.
         start: time stamp at which the container starts, in seconds: players count from it.
         duration: duration in seconds that the container states or FFmpeg estimates; 0 if unknown.
         cut_off: the error of FFmpeg that ended `packets` early; None before.
@@ -50,6 +51,8 @@ class Track:
         try:
             self._stream = self._find(number)
             self.format: str = self._container.format.name
+            context = getattr(self._stream, "codec_context", None)
+            self.codec: str = context.name if context else ""
             start = self._container.start_time
             self.start = start / av.time_base if start is not None else 0.0
             self.duration = (self._container.duration or 0) / av.time_base

@@ -151,20 +151,22 @@ def chunks(
     recording: int = 0,
     index: int = 0,
     offset: int = 0,
+    section: int = 0,
 ) -> Iterator[Chunk]:
-    """Yield the chunks of a clip. A chunk is yielded when later speech can no longer change it.
+    """Yield the chunks of a section, each when later speech can no longer change it.
 
     Every speech span is in exactly one chunk. Memory does not grow with the recording: the buffer
     holds at most `LOOK_AHEAD` chunk lengths of audio, the spans that can still change, and one
     block.
 
     Args:
-        frames: consecutive blocks of a clip, or of a whole recording, from a Vad.
+        frames: consecutive blocks of a section from a Vad.
         options: the options of speech spans and of chunks are used.
         hop: samples per VAD frame.
         recording: number of the recording in this run, from 0.
         index: number that the first chunk gets in its recording.
         offset: position in the recording of the first sample of `frames`.
+        section: number of the section.
 
     Yields:
         Chunks in order. Their pieces and speech spans count samples of the recording.
@@ -172,7 +174,7 @@ def chunks(
     limit = to_samples(options.chunk_length)
     max_silence = None if options.max_silence is None else to_samples(options.max_silence)
     finder = SpanFinder(_span_options(options), hop)
-    # Until the chunks are yielded, positions are samples of the clip.
+    # Until the chunks are yielded, positions count from the first sample of `frames`.
     buffer = AudioBuffer()
     spans: list[SpeechSpan] = []  # final spans that are not in a chunk yet
 
@@ -192,6 +194,7 @@ def chunks(
                 pieces=tuple(piece.moved(offset) for piece in chunk_pieces),
                 speech=tuple(span.moved(offset) for span in chunk_spans),
                 samples=np.concatenate([buffer.copy(piece) for piece in chunk_pieces]),
+                section=section,
             )
             index += 1
 

@@ -31,6 +31,7 @@ from whisperbatch.cli.help_page import ListedCommand
 from whisperbatch.cli.interrupts import exit_now
 from whisperbatch.cli.inventory import fetch_model, show_info, show_models
 from whisperbatch.cli.logs import configure_logging
+from whisperbatch.cli.plans.commands import app as plan_commands
 from whisperbatch.cli.printing import print_note, print_result, reason_of
 from whisperbatch.cli.serve import run_server
 from whisperbatch.cli.transcribe import TranscribeArguments, transcribe_all
@@ -53,6 +54,7 @@ SWITCHES: Final = {
     **flags.boolean_fields(Options, SubtitleOptions, TableOptions),
     **{name: True for name, setting in SETTINGS.items() if setting.annotation is bool},
     "resume": True,
+    "wait": True,
     "verbose": False,
     "quiet": False,
     "json_lines": False,
@@ -82,6 +84,7 @@ whisperbatch transcribe talk.mp3                print the text
 whisperbatch transcribe talk.mp3 --format srt   write subtitles to talk.srt
 whisperbatch transcribe talks -o texts -f all   a directory; can be resumed
 whisperbatch detect-language talk.mp3           print the spoken language
+whisperbatch plan s3://talks -o talks.plan       for many processes: work, join, status
 whisperbatch doctor                             check this machine
 """
 
@@ -263,6 +266,9 @@ def serve(context: typer.Context) -> None:
     """Serve transcriptions over HTTP, with OpenAI's API. --help lists the flags."""
     configure_logging(verbose=True)
     run_server(context.args)
+
+
+app.registered_commands += plan_commands.registered_commands
 
 
 @app.callback()

@@ -237,6 +237,11 @@ def boolean_fields(*groups: type[Any]) -> dict[str, bool]:
     return {field.name: True for group in groups for field in fields(group) if field.type is bool}
 
 
+def field_names(group: type[Any]) -> list[str]:
+    """Return the names of the fields of a dataclass."""
+    return [field.name for field in fields(group)]
+
+
 def dashed(name: str) -> str:
     """Return the flag of an option: "--beam-size" for "beam_size"."""
     return f"--{name.replace('_', '-')}"

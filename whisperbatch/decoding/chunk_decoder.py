@@ -27,7 +27,7 @@ from whisperbatch.options import PROMPT_RESET_TEMPERATURE, Options
 from whisperbatch.protocols import Engine, FeatureExtractor
 from whisperbatch.rows import Row
 from whisperbatch.segmentation.timed_text import RowResult, ScoredText, Scores, TimedText
-from whisperbatch.types import Omission
+from whisperbatch.types import Omission, first_section
 
 
 class ChunkDecoder:
@@ -49,19 +49,24 @@ class ChunkDecoder:
 
     def __call__(self, row: Row) -> RowResult:
         """Decode a row, which has its language. Retry the row if its text fails the audit."""
-        context = self._prompts.context(first=not row.chunk.index)
+        context = self._prompts.context(first=self._is_first(row))
         try:
             decoded = self._first_pass(row, context)
             if self._options.condition_on_previous_text:
                 decoded = self._second_pass(decoded, context)
         except BaseException:
             if self._options.condition_on_previous_text:  # the next row does not wait for the text
-                advance(row.recording, row.chunk.index, ())
+                advance(row.recording, row.chunk.index, (), section=row.chunk.section)
             raise
         if audit(decoded, self._options).passed:
             return self._result(row, (decoded,), context, redecoded=False)
         parts, redecoded = self._retry(decoded, context)
         return self._result(row, parts, context, redecoded=redecoded)
+
+    def _is_first(self, row: Row) -> bool:
+        """Return whether a row is the first of its recording, in the first section."""
+        in_first_section = row.chunk.section == first_section(self._options.clip_timestamps)
+        return in_first_section and not row.chunk.index
 
     def _first_pass(self, row: Row, context: Context) -> DecodedRow:
         """Encode a row, unless the row has its encoder output, and decode the row."""
@@ -84,7 +89,8 @@ class ChunkDecoder:
         temperature = self._options.temperatures[0]
         passed = audit(first, self._options).passed and temperature <= PROMPT_RESET_TEMPERATURE
         tokens = self._vocabulary.text_tokens(first.hypothesis.tokens) if passed else ()
-        before = advance(first.row.recording, first.chunk.index, tokens)
+        chunk = first.chunk
+        before = advance(first.row.recording, chunk.index, tokens, section=chunk.section)
         new_context = self._prompts.context(before)  # has no previous text if nothing fits
         if not (passed and before and new_context != context):
             return first
@@ -112,7 +118,7 @@ class ChunkDecoder:
             omissions += [*leaked, *filtered.omissions]
             texts.append(_scored_text(decoded, filtered.timed_texts))
         omissions.sort(key=lambda omission: (omission.start, omission.end))
-        return RowResult(tuple(texts), tuple(omissions), redecoded, row.decision)
+        return RowResult(tuple(texts), tuple(omissions), redecoded, row.decision, row.chunk.section)
 
     def _remove_prompt_leakage(
         self, decoded: DecodedRow, context: Context

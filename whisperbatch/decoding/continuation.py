@@ -25,8 +25,10 @@ MAX_CHANGED_WORDS: Final = 5  # consecutive words that a context may change
 MAX_LENGTH_CHANGE: Final = 2
 
 
-def advance(recording: RecordingState, index: int, tokens: Sequence[int]) -> tuple[int, ...]:
-    """Return the last tokens before a chunk, and add the tokens of the chunk.
+def advance(
+    recording: RecordingState, index: int, tokens: Sequence[int], *, section: int = 0
+) -> tuple[int, ...]:
+    """Return the last tokens before a chunk in its section, and add the tokens of the chunk.
 
     The chunks of a recording come in order, but on several threads. Each chunk waits until the
     previous chunk has added its tokens. The wait ends, because the decoding of chunks begins in
@@ -36,6 +38,7 @@ def advance(recording: RecordingState, index: int, tokens: Sequence[int]) -> tup
         recording: state of the recording, with the tokens of the previous chunks.
         index: index of the chunk.
         tokens: text tokens of the chunk; empty if the text must not be used as context.
+        section: number of the section of the chunk.
 
     Returns:
         At most MAX_CONTEXT tokens.
@@ -43,9 +46,10 @@ def advance(recording: RecordingState, index: int, tokens: Sequence[int]) -> tup
     history = recording.history
     with recording.changed:
         recording.changed.wait_for(lambda: history.index >= index - 1)
-        before = history.tokens
+        before = history.tokens if history.section == section else ()
         if history.index < index:
-            history.index, history.tokens = index, (*before, *tokens)[-MAX_CONTEXT:]
+            history.index, history.section = index, section
+            history.tokens = (*before, *tokens)[-MAX_CONTEXT:]
             recording.changed.notify_all()
         return before
 

@@ -63,9 +63,13 @@ class Listener:
                 self._put(block)
                 yield block
         finally:
-            with self._changed:
-                self._ended = True
-                self._changed.notify_all()
+            self.end()
+
+    def end(self) -> None:
+        """Tell the diarizer that no more audio follows, even if `through` was never iterated."""
+        with self._changed:
+            self._ended = True
+            self._changed.notify_all()
 
     def turns_until(self, end: float) -> list[Turn]:
         """Return the turns so far; wait until they are known up to `end`, in seconds.

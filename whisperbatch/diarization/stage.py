@@ -126,6 +126,10 @@ class Speakers:
             return map(mixed, self._listener.through(reader.channels()))
         return self._listener.through(reader.blocks())
 
+    def end(self) -> None:
+        """Do not wait for more audio: the recording has ended or failed."""
+        self._listener.end()
+
     def __call__(self, results: Iterable[Result]) -> Generator[Result, None, None]:
         """Yield each segment with provisional speakers, and the end with the final segments."""
         count = 0

@@ -1,23 +1,51 @@
-"""Transcribe many recordings to files, in runs that can be killed and resumed."""
+"""Transcribe many recordings to files: in runs that can be killed, and by many processes.
+
+job.py, ledger.py, journal.py    one process: `whisperbatch transcribe FOLDER`
+planned.py                       many processes: plan, work, join, status
+├─ plans/                        the plan, its sources and stores, and transcripts from results
+└─ workers/                      leases, results, and the work itself
+"""
 
 from whisperbatch.jobs.inputs import InputFile, WorkItem, find_inputs, plan_outputs
 from whisperbatch.jobs.job import Event, Failed, Finished, Job, SegmentReady, digest, run_job
 from whisperbatch.jobs.ledger import LEDGER_NAME, Ledger
+from whisperbatch.jobs.planned import join, plan, status, work
+from whisperbatch.jobs.plans.format import Failure, Plan, PlannedSpan, Recording, Task
+from whisperbatch.jobs.plans.report import JoinReport
+from whisperbatch.jobs.plans.settings import MACHINE_KEYWORDS
+from whisperbatch.jobs.plans.status import PlanStatus
 from whisperbatch.jobs.references import references_fingerprint
+from whisperbatch.jobs.workers.job import WorkerJob, WorkReport
+from whisperbatch.jobs.workers.worker import SpanEnded
 
 __all__ = [
     "LEDGER_NAME",
+    "MACHINE_KEYWORDS",
     "Event",
     "Failed",
+    "Failure",
     "Finished",
     "InputFile",
     "Job",
+    "JoinReport",
     "Ledger",
+    "Plan",
+    "PlanStatus",
+    "PlannedSpan",
+    "Recording",
     "SegmentReady",
+    "SpanEnded",
+    "Task",
     "WorkItem",
+    "WorkReport",
+    "WorkerJob",
     "digest",
     "find_inputs",
+    "join",
+    "plan",
     "plan_outputs",
     "references_fingerprint",
     "run_job",
+    "status",
+    "work",
 ]

@@ -26,7 +26,7 @@ from whisperbatch.language.voting import mean_scores, restrict_to
 from whisperbatch.language.windows import score_chunks
 from whisperbatch.options import Options
 from whisperbatch.protocols import Engine, FeatureExtractor
-from whisperbatch.rows import End, Item, Row
+from whisperbatch.rows import Item, Row
 from whisperbatch.types import Chunk, LanguageScores, SpeechSpan, to_samples, to_seconds
 
 log = logging.getLogger(__name__)
@@ -41,6 +41,8 @@ MAX_WINDOW: Final = to_samples(5.0)  # longer windows contain changes, shorter o
 
 class CodeSwitching:
     """Gives each row its language, and cuts rows where the language changes.
+
+    The languages of a section do not depend on other sections.
 
     Rows come with `Row.language_scores` and leave with `Row.language`. Rows that are not cut keep
     their encoder output. A row waits for the next two rows. The language of a recording is the
@@ -61,30 +63,29 @@ class CodeSwitching:
         """Yield the items of a recording in order, with cut rows in place of their row."""
         waiting: list[Row] = []
         for item in items:
+            section = item.chunk.section if isinstance(item, Row) else None
+            if waiting and section != waiting[-1].chunk.section:
+                yield from self._finish(waiting)
+                waiting = []
             if isinstance(item, Row):
                 waiting.append(item)
-            yield from self._advance(waiting, item)
-            if isinstance(item, End):
+                yield from self._advance(waiting)
+            else:
+                number, windows = item.recording.number, item.recording.switching.windows
+                log.debug("recording %d: %d language window(s)", number, windows)
                 yield item
-            elif len(waiting) > WAITING_ROWS:
-                del waiting[0]
 
-    def _advance(self, rows: Sequence[Row], item: Row | End) -> list[Row]:
-        """Label the next row of a recording, and return the rows that leave, whole or cut.
+    def _advance(self, rows: list[Row]) -> list[Row]:
+        """Label the row before the last; return the parts of the first row if it has waited."""
+        if len(rows) > 1:
+            self._label(rows, next_row=rows[-1])
+        return self._release(rows.pop(0)) if len(rows) > WAITING_ROWS else []
 
-        Args:
-            rows: the waiting rows of the recording; the last is `item`, unless it is the end.
-            item: a row, which the row before it has waited for, or the end of the recording.
-        """
-        if isinstance(item, Row):
-            if len(rows) > 1:
-                self._label(rows, next_row=item)
-            return self._release(rows[0]) if len(rows) > WAITING_ROWS else []
-        if rows:
-            self._label(rows, next_row=None)
+    def _finish(self, rows: Sequence[Row]) -> list[Row]:
+        """Return the last rows of a section, whole or cut; the next section begins anew."""
+        self._label(rows, next_row=None)
         parts = [part for row in rows for part in self._release(row)]
-        windows = item.recording.switching.windows
-        log.debug("recording %d: %d language window(s)", item.recording.number, windows)
+        rows[0].recording.switching.begin_section()
         return parts
 
     def _label(self, waiting: Sequence[Row], next_row: Row | None) -> None:

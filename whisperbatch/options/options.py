@@ -171,10 +171,12 @@ class Options(
             together have at most 219 tokens.
         hotwords: words and phrases to expect; they precede `initial_prompt` in the context of every
             chunk.
-        prefix: text that the first chunk of the recording must begin with.
+        prefix: text that the first chunk of the recording must begin with, if there is speech in
+            the first 5 minutes.
         condition_on_previous_text: decode each chunk a second time, with the text of the preceding
-            chunks (up to 64 tokens) as context. The second text is used only if it differs in a few
-            words here and there. Cannot be combined with `multilingual`.
+            chunks (up to 64 tokens) as context; about every 5 minutes, the context begins anew. The
+            second text is used only if it differs in a few words here and there. Cannot be combined
+            with `multilingual`.
         timestamps: "alignment" decodes text without timestamps and finds the time of each word from
             the cross-attention; "tokens" lets Whisper predict timestamp tokens.
         segments: "sentence" ends a segment where a sentence ends, or at a pause of 2 s. A sentence

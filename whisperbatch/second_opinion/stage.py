@@ -27,7 +27,14 @@ from whisperbatch.second_opinion.filter import find_possible_speech
 from whisperbatch.second_opinion.held_frames import HeldFrames
 from whisperbatch.second_opinion.stretches import MIN_STRETCH, Stretch, StretchFinder
 from whisperbatch.second_opinion.text import proves_speech
-from whisperbatch.types import Chunk, SpeechFrames, SpeechSpan, to_samples, to_seconds
+from whisperbatch.types import (
+    Chunk,
+    SpeechFrames,
+    SpeechSpan,
+    first_section,
+    to_samples,
+    to_seconds,
+)
 
 log = logging.getLogger(__name__)
 
@@ -40,8 +47,9 @@ WORD_MARGIN: Final = to_samples(0.1)  # samples around a word that count as spee
 MAX_WORD_GAP: Final = to_samples(1.0)  # samples between two words that count as speech
 SPEECH_PROBABILITY: Final = 0.95  # of frames with accepted words
 
-# Work that gave no text, in seconds of the encoder's windows.
-FREE_WORK: Final = 90.0
+# Work that gave no text, in seconds of the encoder's windows. The limit is that of a section.
+FREE_WORK: Final = 90.0  # in the first section of a recording
+LATER_FREE_WORK: Final = 40.0  # in each later section: the longest stretch fits
 WORK_SHARE: Final = 0.03  # of the seconds that were read
 ENCODER_PADDING: Final = 7.5  # seconds: mean silence in the encoder window after a stretch
 
@@ -60,7 +68,7 @@ def second_opinions(
 
 
 class SecondOpinion:
-    """Checks the rejected audio of one recording: its clips in order.
+    """Checks the rejected audio of one recording: its sections in order.
 
     Args:
         vad: runs again on the rejected stretches.
@@ -84,21 +92,27 @@ class SecondOpinion:
         self._options = options
         self._state = state
         self._stopped = stopped
-        self._frames_read = 0  # of all clips
-        self._work = 0.0  # seconds of encoder windows that gave no text
+        self._section = first_section(options.clip_timestamps)
+        self._free_work = FREE_WORK
+        self._frames_read = 0  # of the clips of the section
+        self._work = 0.0  # seconds of encoder windows of the section that gave no text
         self._skipped = 0.0  # seconds of possible speech in the clip that were not decoded
 
     def __call__(
-        self, blocks: Iterable[SpeechFrames], offset: int = 0
+        self, blocks: Iterable[SpeechFrames], offset: int = 0, section: int = 0
     ) -> Generator[SpeechFrames, None, None]:
-        """Yield the blocks of a clip again; blocks without accepted text are the same objects.
+        """Yield the blocks of a section again; blocks without accepted text are the same objects.
 
         At most `MAX_HELD` samples and the `SURROUNDINGS` are held.
 
         Args:
-            blocks: all blocks of the clip, from the Vad.
-            offset: position of the clip in the recording, in samples.
+            blocks: all blocks of the section, or of one of its clips, from the Vad.
+            offset: position of the first block in the recording, in samples.
+            section: number of the section. Each section has its own limit of work.
         """
+        if section != self._section:
+            self._section, self._free_work = section, LATER_FREE_WORK
+            self._frames_read, self._work = 0, 0.0
         hop = self._vad.hop
         held = HeldFrames(hop)
         finder = StretchFinder(self._options, hop)
@@ -196,7 +210,7 @@ class SecondOpinion:
         read = to_seconds(self._frames_read * self._vad.hop)
         chunks = []
         for _, chunk in sorted(parts, key=lambda part: -part[0]):
-            if self._work + _work(chunk) <= FREE_WORK + WORK_SHARE * read:
+            if self._work + _work(chunk) <= self._free_work + WORK_SHARE * read:
                 self._work += _work(chunk)
                 chunks.append(chunk)
             else:

@@ -16,7 +16,7 @@ from whisperbatch.segmentation.timed_text import (
     Scores,
     TimedText,
 )
-from whisperbatch.types import Segment, Word, to_samples, to_seconds
+from whisperbatch.types import Segment, Word, first_section, to_samples, to_seconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +45,7 @@ class Segmentation:
         self._options = options
         self._with_words = options.word_timestamps or options.diarize  # each word has a speaker
         self._margin = to_samples(options.speech_pad)  # after speech that a pause follows
+        self._first_section = first_section(options.clip_timestamps)
         self._clip_starts = [to_samples(start) for start, _ in options.clip_timestamps]
 
     def __call__(
@@ -72,7 +73,10 @@ class Segmentation:
         self, recording: RecordingState, row: RowResult, held: dict[RecordingState, Sentence]
     ) -> Iterator[tuple[RecordingState, Segment]]:
         """Yield the segments that a row completes: segments of earlier rows, then its own."""
-        done = self._row_segments(recording, row.texts, held.get(recording))
+        if row.section != recording.section:  # a sentence ends at the point between two sections
+            yield from self._finish(recording, held)
+        first = not recording.segments and row.section == self._first_section
+        done = self._row_segments(row.texts, held.get(recording), first=first)
         held.pop(recording, None)
         yield from _numbered(recording, done.earlier)
         _publish(recording, row)
@@ -88,9 +92,12 @@ class Segmentation:
             yield from _numbered(recording, self._segments([sentence]))
 
     def _row_segments(
-        self, recording: RecordingState, texts: Sequence[ScoredText], held: Sentence | None
+        self, texts: Sequence[ScoredText], held: Sentence | None, *, first: bool
     ) -> RowSegments:
-        """Return the segments of the next row of a recording; `held` is of the row before."""
+        """Return the segments of the next row of a recording; `held` is of the row before.
+
+        `first` says that the recording has no segments yet, and is in its first section.
+        """
         if self._options.segments == "phrase":
             return RowSegments(segments=tuple(self._phrases(texts)))
         groups = groupby(texts, key=lambda text: text.language)
@@ -99,7 +106,6 @@ class Segmentation:
             return RowSegments(segments=self._segments(rows))
         if not rows:
             return RowSegments(earlier=self._segments([held] if held else []))
-        first = not recording.segments
         cut = bool(texts[-1].speech) and texts[-1].speech[-1].after < self._margin
         earlier: tuple[Sentence, ...] = ()
         sentences: list[Sentence] = []
@@ -150,6 +156,7 @@ def _to_words(words: Sequence[AlignedWord]) -> tuple[Word, ...]:
 
 def _publish(recording: RecordingState, row: RowResult) -> None:
     """Add the result of a row to the state that users see."""
+    recording.section = row.section
     recording.published = row.decision
     recording.omissions += row.omissions
     recording.chunks += 1

@@ -92,9 +92,11 @@ class RowResult:
         omissions: removed text, and speech without text.
         redecoded: whether the row was retried because its text failed the audit.
         decision: the language decision for the recording as of this row.
+        section: number of the section of the row.
     """
 
     texts: tuple[ScoredText, ...]
     omissions: tuple[Omission, ...]
     redecoded: bool
     decision: Decision | None
+    section: int = 0

@@ -6,7 +6,6 @@ that users see (`Word`, `Segment`, `Omission`, `Transcript`, `Turn`, `LanguageWi
 
 from whisperbatch.types.audio import (
     HOP,
-    SAMPLING_RATE,
     WINDOW,
     WINDOW_FRAMES,
     Audio,
@@ -14,19 +13,31 @@ from whisperbatch.types.audio import (
     Features,
     Samples,
     Source,
+    SpanSource,
     SpeechFrames,
     SpeechSpan,
     speech_seconds,
-    to_samples,
-    to_seconds,
 )
 from whisperbatch.types.language import LanguageDetection, LanguageScores, LanguageWindow
+from whisperbatch.types.sections import (
+    SEARCH,
+    SECTION,
+    WARM_UP,
+    WHOLE,
+    Span,
+    first_section,
+)
 from whisperbatch.types.speakers import Diarization, Turn
 from whisperbatch.types.text import Omission, Reason, Segment, Transcript, Word
+from whisperbatch.types.time import SAMPLING_RATE, to_samples, to_seconds
 
 __all__ = [
     "HOP",
     "SAMPLING_RATE",
+    "SEARCH",
+    "SECTION",
+    "WARM_UP",
+    "WHOLE",
     "WINDOW",
     "WINDOW_FRAMES",
     "Audio",
@@ -41,11 +52,14 @@ __all__ = [
     "Samples",
     "Segment",
     "Source",
+    "Span",
+    "SpanSource",
     "SpeechFrames",
     "SpeechSpan",
     "Transcript",
     "Turn",
     "Word",
+    "first_section",
     "speech_seconds",
     "to_samples",
     "to_seconds",

@@ -10,26 +10,18 @@ from typing import BinaryIO, Final, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from whisperbatch.types.sections import Span
+from whisperbatch.types.time import SAMPLING_RATE, to_seconds
+
 Samples: TypeAlias = npt.NDArray[np.float32]
 """Mono audio at 16 kHz, shape (n_samples,), nominally from -1 to 1."""
 
 Features: TypeAlias = npt.NDArray[np.float32]
 """Normalised log-mel spectrogram, shape (n_mels, n_frames), one feature frame every 10 ms."""
 
-SAMPLING_RATE: Final = 16_000  # Hz, the rate of Whisper's input
 WINDOW: Final = 30 * SAMPLING_RATE  # samples in Whisper's 30 s window: the longest chunk
 HOP: Final = 160  # samples from one feature frame to the next: 10 ms
 WINDOW_FRAMES: Final = WINDOW // HOP  # feature frames in Whisper's window: 3000
-
-
-def to_samples(seconds: float) -> int:
-    """Convert seconds to samples, rounded to the nearest sample."""
-    return round(seconds * SAMPLING_RATE)
-
-
-def to_seconds(samples: int) -> float:
-    """Convert samples to seconds, without rounding."""
-    return samples / SAMPLING_RATE
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -45,8 +37,28 @@ class Audio:
     sampling_rate: int = SAMPLING_RATE
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class SpanSource:
+    """A recording of which only a span is transcribed. Times are those of the whole recording.
+
+    Attributes:
+        source: the recording.
+        span: its sections that are transcribed.
+    """
+
+    source: "Source"
+    span: Span
+
+
 Source: TypeAlias = (
-    str | Path | bytes | BinaryIO | Audio | npt.NDArray[np.float32] | npt.NDArray[np.int16]
+    str
+    | Path
+    | bytes
+    | BinaryIO
+    | Audio
+    | npt.NDArray[np.float32]
+    | npt.NDArray[np.int16]
+    | SpanSource
 )
 """A path, "-" (standard input), bytes of a media file, an open binary file or pipe, or samples."""
 
@@ -118,6 +130,7 @@ class Chunk:
         pieces: the stretches of the recording in this chunk, in order, without overlap.
         speech: the speech spans inside the pieces, in samples of the recording, in order.
         samples: shape (sum of the pieces' lengths,).
+        section: number of the section that contains the chunk (`types.sections`).
     """
 
     recording: int
@@ -125,6 +138,7 @@ class Chunk:
     pieces: tuple[SpeechSpan, ...]
     speech: tuple[SpeechSpan, ...]
     samples: Samples = field(repr=False)
+    section: int = 0
 
     @property
     def length(self) -> int:

@@ -29,8 +29,8 @@ class Source:
 def read_ranges(source: Source, ranges: Ranges) -> list[tuple[int, Samples]]:
     empty = np.zeros(0, np.float32)
     return [
-        (first, np.concatenate([empty, *blocks]))
-        for first, blocks in clips(source.blocks(), ranges)
+        (clip.first, np.concatenate([empty, *clip.blocks]))
+        for clip in clips(source.blocks(), ranges)
     ]
 
 
@@ -38,7 +38,6 @@ def read_ranges(source: Source, ranges: Ranges) -> list[tuple[int, Samples]]:
 @pytest.mark.parametrize(
     "ranges",
     [
-        (),
         ((0.0, None),),
         ((0.0, 0.5), (0.5, 0.75), (0.75, None)),
         ((0.1, 0.2), (1.0, 1.5)),
@@ -49,8 +48,7 @@ def read_ranges(source: Source, ranges: Ranges) -> list[tuple[int, Samples]]:
 def test_each_range_yields_its_samples(ranges: Ranges, size: int) -> None:
     source = Source(2 * SECOND, size)
     results = read_ranges(source, ranges)
-    assert len(results) == len(ranges or ((0.0, None),))
-    for (first, audio), (start, end) in zip(results, ranges or ((0.0, None),), strict=True):
+    for (first, audio), (start, end) in zip(results, ranges, strict=True):
         assert first == round(start * SECOND)
         last = 2 * SECOND if end is None else round(end * SECOND)
         np.testing.assert_array_equal(audio, source.samples[first:last])
@@ -81,16 +79,16 @@ def test_ranges_after_the_end_are_skipped() -> None:
 
 
 def test_empty_recording() -> None:
-    [(first, audio)] = read_ranges(Source(0, 1), ())
+    [(first, audio)] = read_ranges(Source(0, 1), ((0.0, None),))
     assert (first, len(audio)) == (0, 0)
     assert read_ranges(Source(0, 1), ((1.0, 2.0),)) == []
 
 
 def test_ranges_are_streamed() -> None:
     source = Source(100 * SECOND, 1000)
-    first, blocks = next(clips(source.blocks(), ((2.0, None),)))
-    assert first == 2 * SECOND
-    assert len(next(blocks)) == 1000
+    clip = next(clips(source.blocks(), ((2.0, None),)))
+    assert clip.first == clip.position == 2 * SECOND
+    assert len(next(clip.blocks)) == 1000
     assert source.read == 2 * SECOND + 1000
 
 
@@ -100,7 +98,7 @@ def test_error_of_the_source_is_raised() -> None:
         raise OSError("unplugged")
 
     with pytest.raises(OSError, match="unplugged"):
-        [list(blocks) for _, blocks in clips(broken(), ((0.0, None),))]
+        [list(clip.blocks) for clip in clips(broken(), ((0.0, None),))]
     with pytest.raises(OSError, match="unplugged"):
         list(clips(broken(), ((2.0, None),)))
 
@@ -108,7 +106,22 @@ def test_error_of_the_source_is_raised() -> None:
 def test_ranges_without_room_for_speech_are_skipped() -> None:
     source = Source(2 * SECOND, 1000)
     ranges: Ranges = ((0.0, 0.05), (0.1, 0.2), (0.3, 0.35), (0.5, None))
-    clip_list = [(first, list(audio)) for first, audio in clips(source.blocks(), ranges, 1600)]
+    clip_list = [(clip.first, list(clip.blocks)) for clip in clips(source.blocks(), ranges, 1600)]
     assert [first for first, _ in clip_list] == [1600, 8000]
     np.testing.assert_array_equal(np.concatenate(clip_list[0][1]), source.samples[1600:3200])
     np.testing.assert_array_equal(np.concatenate(clip_list[1][1]), source.samples[8000:])
+
+
+def test_of_a_range_that_began_before_the_audio_only_the_rest_is_read() -> None:
+    source = Source(4 * SECOND, 1000)
+    ranges: Ranges = ((0.0, 0.5), (1.0, 3.0), (3.5, None))
+    clip_list = [
+        (clip.first, clip.last, clip.position, np.concatenate(list(clip.blocks)))
+        for clip in clips(source.blocks(), ranges, position=2 * SECOND)
+    ]
+    assert [clip[:3] for clip in clip_list] == [
+        (SECOND, 3 * SECOND, 2 * SECOND),
+        (7 * SECOND // 2, None, 7 * SECOND // 2),
+    ]
+    np.testing.assert_array_equal(clip_list[0][3], source.samples[:SECOND])
+    np.testing.assert_array_equal(clip_list[1][3], source.samples[3 * SECOND // 2 :])

@@ -221,3 +221,13 @@ def test_a_folder_without_networks(tmp_path: Path) -> None:
     for folder, message in ((tmp_path, "has no file of the"), (tmp_path / "no", "no such folder")):
         with pytest.raises((ModelError, MissingExtraError), match=message):
             wb.diarize(noise(1.0), diarizer=folder)
+
+
+def test_a_failure_before_the_first_block_ends_the_recording() -> None:
+    """The language windows fail: the diarizer would wait for audio for ever."""
+    engine = FakeEngine(failing={"detect_language": range(99)})
+    with wb.Transcriber(engine) as asr, ThreadPoolExecutor(1) as pool:
+        options = Options(vad=False, chunk_length=2.0, diarize=True, diarizer=EveryFiveSeconds())
+        result = pool.submit(asr.transcribe, noise(30.0), options=options)
+        with pytest.raises(EngineError, match="detect_language failed"):
+            result.result(30)

@@ -1,0 +1,38 @@
+"""Spans of real speech, transcribed alone, give exactly the transcript of one run."""
+
+from collections.abc import Sequence
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+import whisperbatch as wb
+from benchmarks import corpora
+from benchmarks.recordings import write
+from whisperbatch.sections.joining import joined
+from whisperbatch.types import SECTION, Span, SpanSource, to_samples
+
+pytestmark = pytest.mark.slow
+
+RECORDING = "mixed:en:700:3"  # speech with pauses, music, noise, a telephone; three sections
+
+
+def transcribed(
+    asr: wb.Transcriber, path: Path, bounds: Sequence[int], options: wb.Options
+) -> wb.Transcript:
+    spans = [*(Span(first, last) for first, last in pairwise((0, *bounds))), Span(bounds[-1])]
+    sources = [SpanSource(path, span) for span in spans]
+    return joined(list(asr.transcribe_many(sources[::-1], options=options))[::-1])
+
+
+@pytest.mark.parametrize("suffix", [".wav", ".mp3"])
+def test_the_joined_spans_equal_the_recording(
+    base: wb.Transcriber, tmp_path: Path, suffix: str
+) -> None:
+    """WAV is read by seeking, MP3 from its start."""
+    path = write(corpora.build(RECORDING), tmp_path / f"recording{suffix}")
+    options = wb.Options(language="en", beam_size=1)
+    whole = base.transcribe(path, options=options)
+    assert len(whole.segments) > 100
+    assert transcribed(base, path, (1, 2), options) == whole
+    assert to_samples(whole.segments[-1].start) // SECTION == 2  # every section has speech

@@ -1,0 +1,38 @@
+"""Plans for a fake engine, whose weights no file has."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from whisperbatch.jobs.plans.files import PlanFiles
+from whisperbatch.jobs.plans.format import Header, Plan
+from whisperbatch.jobs.plans.planning import make_plan
+from whisperbatch.jobs.plans.settings import stored_options
+from whisperbatch.jobs.references import references_fingerprint
+from whisperbatch.options import Options, resolve
+from whisperbatch.vad import vad_fingerprint
+
+
+def header(task_duration: float = 10.0, **options: Any) -> Header:
+    """Return the settings of a plan for `FakeEngine`; without VAD, every recording has text."""
+    given: dict[str, Any] = {"vad": False, "language": "en", "word_timestamps": True, **options}
+    resolved: Options = resolve(None, **given)
+    return Header(
+        model="fake",
+        weights="fake",
+        speech_detector=vad_fingerprint(resolved),
+        references=references_fingerprint(resolved) or "",
+        load={},
+        options=stored_options(resolved),
+        task_duration=task_duration,
+        fingerprint="fake",
+    )
+
+
+def write_plan(
+    path: str | Path, sources: Sequence[str | Path], task_duration: float = 10.0, **options: Any
+) -> Plan:
+    """Write a plan for `FakeEngine`, and return it."""
+    plan = make_plan([str(source) for source in sources], header(task_duration, **options))
+    PlanFiles.at(str(path)).write(plan)
+    return plan

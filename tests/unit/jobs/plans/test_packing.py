@@ -1,0 +1,67 @@
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from whisperbatch.jobs.plans.format import PlannedSpan
+from whisperbatch.jobs.plans.packing import MAX_SPANS, divided, packed, span_duration
+
+
+def span(number: int, duration: float) -> PlannedSpan:
+    return PlannedSpan(f"{number:04}", f"r{number}", "a.mp3", "v", 0, None, duration)
+
+
+@pytest.mark.parametrize(
+    ("minutes", "expected"),
+    [
+        (0.1, ((0, None),)),
+        (30, ((0, None),)),
+        (35, ((0, 3), (3, None))),
+        (60, ((0, 6), (6, None))),
+        (61, ((0, 4), (4, 8), (8, None))),
+    ],
+)
+def test_recordings_longer_than_a_task_are_divided_at_points(
+    minutes: float, expected: tuple[tuple[int, int | None], ...]
+) -> None:
+    assert divided(minutes * 60, 1800.0) == expected
+
+
+@given(st.floats(0, 200_000), st.floats(300, 4000))
+def test_spans_share_their_ends_and_have_the_whole_recording(
+    duration: float, longest: float
+) -> None:
+    parts = divided(duration, longest)
+    assert parts[0][0] == 0
+    assert parts[-1][1] is None
+    assert all(before[1] == after[0] for before, after in pairwise(parts))
+    lengths = [span_duration(first, last, duration) for first, last in parts]
+    assert sum(lengths) == pytest.approx(duration)
+    assert all(length <= max(longest, 300.0) + 31 for length in lengths)  # 31 s: no point there
+
+
+def test_a_36_hour_recording_has_spans_of_20_to_30_minutes() -> None:
+    duration = 36 * 3600.0
+    lengths = [span_duration(*part, duration) for part in divided(duration, 1800.0)]
+    assert len(lengths) == 72
+    assert min(lengths) >= 1200
+    assert max(lengths) <= 1800
+
+
+@given(st.lists(st.floats(0.1, 5000), max_size=60), st.floats(1, 2000))
+def test_tasks_have_every_span_once_and_are_not_too_long(
+    durations: list[float], task: float
+) -> None:
+    spans = [span(number, duration) for number, duration in enumerate(durations)]
+    tasks = list(packed(spans, task))
+    assert sorted(item.id for group in tasks for item in group) == [item.id for item in spans]
+    for group in tasks:
+        assert len(group) == 1 or sum(item.duration for item in group) <= task
+    order = [item.duration for group in tasks for item in group]
+    assert order == sorted(order, reverse=True)
+
+
+def test_a_task_has_a_bounded_number_of_spans() -> None:
+    tasks = list(packed([span(number, 0.1) for number in range(1200)], 1800.0))
+    assert [len(group) for group in tasks] == [MAX_SPANS, MAX_SPANS, 200]

@@ -1,0 +1,176 @@
+import secrets
+from collections.abc import Callable
+
+import pytest
+
+from whisperbatch.jobs.plans.format import PlannedSpan, Task
+from whisperbatch.jobs.plans.stores import Store
+from whisperbatch.jobs.workers.held_tasks import HeldTasks
+from whisperbatch.jobs.workers.leases import Leases
+from whisperbatch.jobs.workers.results import Results, SpanResult
+from whisperbatch.jobs.workers.task_queue import Claim, TaskQueue
+
+
+class Clock:
+    """Seconds that pass only when a test says so."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def store() -> Store:
+    return Store(f"memory://{secrets.token_hex()}")
+
+
+@pytest.fixture
+def worker(store: Store, clock: Clock) -> Callable[..., Leases]:
+    def leases(name: str, group: str = "") -> Leases:
+        return Leases(store, name, group=group, duration=600.0, clock=clock)
+
+    return leases
+
+
+def tasks(count: int, spans: int = 2) -> list[Task]:
+    return [
+        Task(
+            f"t{number}",
+            tuple(
+                PlannedSpan(f"s{number}{index}", "r", "a.mp3", "v", 0, None, 60.0)
+                for index in range(spans)
+            ),
+        )
+        for number in range(count)
+    ]
+
+
+def finish(results: Results, *spans: str) -> None:
+    for span in spans:
+        results.create(
+            SpanResult(id=span, uri="a.mp3", worker="w", engine="e", started=0.0, finished=1.0)
+        )
+
+
+def test_one_worker_gets_a_task(worker: Callable[..., Leases]) -> None:
+    one, two = worker("one"), worker("two")
+    lease = one.acquire("t0")
+    assert lease
+    assert lease.expires == 1600.0
+    assert two.acquire("t0") is None
+    assert two.generations() == {"t0": 0}
+    assert two.read("t0", 0) == lease
+    assert two.is_held(lease)
+
+
+def test_a_lease_that_is_not_extended_expires(worker: Callable[..., Leases], clock: Clock) -> None:
+    one, two, three = worker("one"), worker("two"), worker("three")
+    lease = one.acquire("t0")
+    assert lease
+    clock.now += 500
+    extended = one.renewed(lease)
+    assert extended
+    clock.now += 500
+    assert two.is_held(extended)
+    clock.now += 101
+    assert not two.is_held(extended)
+    taken = two.acquire("t0", extended)
+    assert taken
+    assert taken.generation == 1
+    assert three.acquire("t0", extended) is None  # it was a little slower
+    assert one.renewed(extended) is None  # the first worker was asleep, and sees it
+
+
+def test_a_task_that_was_given_up_is_free_at_once(worker: Callable[..., Leases]) -> None:
+    lease = worker("one").acquire("t0")
+    assert lease
+    worker("one").give_up(lease)
+    left = worker("two").read("t0", 0)
+    assert left
+    assert not worker("two").is_held(left)
+    taken = worker("two").acquire("t0", left)
+    assert taken
+    worker("two").finish(taken)
+    assert worker("two").generations() == {}
+
+
+def test_a_shard_that_starts_again_takes_its_leases(worker: Callable[..., Leases]) -> None:
+    lease = worker("one", "shard 0/2").acquire("t0")
+    assert lease
+    assert not worker("two", "shard 0/2").is_held(lease)
+    assert worker("three", "shard 1/2").is_held(lease)
+
+
+def test_deaths_at_a_span_are_counted(worker: Callable[..., Leases], clock: Clock) -> None:
+    leases = worker("one")
+    [task] = tasks(1)
+    for deaths in range(4):
+        generations = leases.generations()
+        before = leases.read("t0", generations["t0"]) if generations else None
+        lease = leases.acquire("t0", before)
+        assert lease
+        assert lease.attempts == ({"s00": deaths - 1} if deaths > 1 else {})
+        if deaths:  # the first death happens while several spans run
+            held = HeldTasks(leases)
+            held.note_alone(Claim(task, lease, task.spans, alone=True), task.spans[0])
+        clock.now += 601
+
+
+def test_a_queue_gives_every_task_once(store: Store, worker: Callable[..., Leases]) -> None:
+    results = Results(store)
+    queues = [TaskQueue(tasks(20), worker(str(number)), results) for number in range(3)]
+    claims: list[Claim] = []
+    while found := [claim for queue in queues if (claim := queue.claim())]:
+        claims += found
+    assert sorted(claim.task.id for claim in claims) == sorted(task.id for task in tasks(20))
+    assert all(len(claim.remaining) == 2 and not claim.alone for claim in claims)
+    assert not any(queue.has_ended() for queue in queues)  # the others may die
+
+
+def test_finished_spans_are_not_transcribed_again(
+    store: Store, worker: Callable[..., Leases], clock: Clock
+) -> None:
+    results = Results(store)
+    finish(results, "s00", "s01", "s10")
+    queue = TaskQueue(tasks(3), worker("one"), results)
+    claims = {claim.task.id: claim for claim in (queue.claim(), queue.claim()) if claim}
+    assert claims.keys() == {"t1", "t2"}
+    assert [span.id for span in claims["t1"].remaining] == ["s11"]
+    assert queue.claim() is None
+    finish(results, "s20")
+    clock.now += 601  # the worker died after it wrote this result
+    other = TaskQueue(tasks(3), worker("two"), results)
+    spans = {span.id for _ in range(2) if (c := other.claim()) for span in c.remaining if c.alone}
+    assert spans == {"s11", "s21"}
+
+
+def test_tasks_that_others_finished_are_noticed(
+    store: Store, worker: Callable[..., Leases]
+) -> None:
+    results = Results(store)
+    queue = TaskQueue(tasks(4), worker("one"), results)
+    finish(results, *(f"s{number}{index}" for number in range(4) for index in range(2)))
+    assert queue.claim() is None
+    assert queue.has_ended()
+    assert worker("two").generations() == {}
+
+
+def test_a_task_that_this_worker_left_is_not_taken_again(
+    store: Store, worker: Callable[..., Leases]
+) -> None:
+    queue = TaskQueue(tasks(1), worker("one"), Results(store))
+    claim = queue.claim()
+    assert claim
+    assert claim.lease
+    worker("one").give_up(claim.lease)
+    queue.end(claim.task, "given up")
+    assert queue.claim() is None
+    assert queue.has_ended()
+    assert TaskQueue(tasks(1), worker("two"), Results(store)).claim()

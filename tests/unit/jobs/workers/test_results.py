@@ -1,0 +1,82 @@
+import secrets
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given
+
+from tests.property.random_transcripts import transcripts
+from whisperbatch.errors import WriteError
+from whisperbatch.jobs.plans.format import Failure
+from whisperbatch.jobs.plans.stores import Store
+from whisperbatch.jobs.workers.results import DetectedLanguage, Results, SpanResult
+from whisperbatch.types import Diarization, Transcript, Turn
+
+RESULT = SpanResult(
+    id="04d2", uri="a.mp3", worker="host-1", engine="fake", started=1.5, finished=2.75
+)
+
+
+def new_results() -> Results:
+    return Results(Store(f"memory://{secrets.token_hex()}"))
+
+
+@given(transcripts())
+def test_a_transcript_is_read_as_it_was_written(transcript: Transcript) -> None:
+    results = new_results()
+    result = replace(RESULT, transcript=transcript)
+    assert results.create(result)
+    assert repr(results.read("04d2")) == repr(result)  # NaN is not equal to itself
+
+
+def test_speakers_are_read_as_they_were_written() -> None:
+    turns = (Turn(0.0, 1.5, "Ann", 0.9), Turn(1.0, 2.0, "SPEAKER_00", 0.25))
+    voice = np.array([0.6, 0.8], np.float32)
+    diarization = Diarization(turns, "a.mp3", 2.0, {"Ann": voice}, turns[:1])
+    results = new_results()
+    results.create(
+        replace(RESULT, transcript=Transcript((), "en", 1.0, 2.0, "a.mp3", diarization=diarization))
+    )
+    result = results.read("04d2")
+    assert result
+    assert result.transcript
+    read = result.transcript.diarization
+    assert read == diarization
+    assert read
+    np.testing.assert_array_equal(read.embeddings["Ann"], voice)
+
+
+def test_the_first_result_of_a_span_stays() -> None:
+    results = new_results()
+    failed = replace(RESULT, failure=Failure("audio", "a.mp3: is empty"))
+    assert results.create(failed)
+    assert not results.create(RESULT)
+    assert results.read("04d2") == failed
+    assert results.ids() == results.failed_ids() == {"04d2"}
+    assert results.exists("04d2")
+    assert not results.exists("04d3")
+    assert results.read("04d3") is None
+
+
+@pytest.mark.parametrize("data", [b"{", b"[]", b'{"version": 9}', b'{"version": 1}'])
+def test_a_damaged_result_is_named(data: bytes) -> None:
+    store = Store(f"memory://{secrets.token_hex()}")
+    store.write("results/04/04d2.json", data)
+    with pytest.raises(WriteError, match=r"results/04/04d2\.json: is damaged; delete it"):
+        Results(store).read("04d2")
+
+
+@pytest.mark.parametrize(
+    "language",
+    [
+        DetectedLanguage("fr", 0.93),
+        DetectedLanguage(None),
+        DetectedLanguage(None, failure=Failure("audio", "a.mp3: is empty")),
+    ],
+)
+def test_a_language_is_read_as_it_was_written(language: DetectedLanguage) -> None:
+    results = new_results()
+    assert results.language("8c1e") is None
+    results.create_language("8c1e", language)
+    results.create_language("8c1e", DetectedLanguage("de", 0.5))
+    assert results.language("8c1e") == language

@@ -1,0 +1,89 @@
+"""Sources of recordings: their names for messages, and the path or file object that is read."""
+
+import io
+import sys
+from os import PathLike, fspath
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+
+from whisperbatch.audio.file_objects import FileObject, given_name
+from whisperbatch.boundary import describe
+from whisperbatch.errors import AudioError
+from whisperbatch.text.messages import shown
+from whisperbatch.types import Audio
+
+ARRAY_NAME: Final = "<array>"
+BYTES: Final = (bytes, bytearray, memoryview)
+MAX_PATH: Final = 4096  # characters: Linux's limit; other systems have lower limits
+
+
+def file_of(name: str, source: object) -> str | FileObject:
+    """Return the path, URL or file object that FFmpeg reads."""
+    if isinstance(source, str | PathLike):
+        path = _path(source)
+        if path == "-":
+            return FileObject(name, _standard_input(name))
+        if not isinstance(path, str):
+            raise AudioError(f"the path {shown(path)} is bytes; give a str or a pathlib.Path")
+        if len(path) > MAX_PATH and "://" not in path:
+            too_long = AudioError(f"{shown(path)}: cannot be opened: it has {len(path)} characters")
+            too_long.source = path
+            raise too_long
+        if "://" not in path:
+            _check_path(Path(path))
+        return path
+    if isinstance(source, BYTES):
+        try:
+            data = source.tobytes() if isinstance(source, memoryview) else source
+        except ValueError as error:
+            raise AudioError(f"cannot be read: {describe(error)}", source=name) from error
+        if not data:
+            raise AudioError("is empty; give the bytes of a media file", source=name)
+        return FileObject(name, io.BytesIO(data))
+    if callable(getattr(source, "read", None)):
+        return FileObject(name, source)
+    raise AudioError(
+        f"{type(source).__name__} is not a recording; give a path, bytes, an open binary file, "
+        "an Audio, or a float32 or int16 array"
+    )
+
+
+def _path(source: str | PathLike[str]) -> object:
+    try:
+        return fspath(source)
+    except Exception as error:  # an object of the caller may raise anything
+        raise AudioError(f"{shown(source)} is not a path") from error
+
+
+def _standard_input(name: str) -> object:
+    if sys.stdin is None or sys.stdin.closed:
+        raise AudioError("standard input is closed; give a file, or connect a pipe", source=name)
+    return getattr(sys.stdin, "buffer", sys.stdin)
+
+
+def name_of(source: object) -> str:
+    """Return the name of a source for messages."""
+    if isinstance(source, str | PathLike):
+        path = _path(source)
+        return "<stdin>" if path == "-" else str(path)
+    if isinstance(source, np.ndarray | Audio):
+        return ARRAY_NAME
+    if isinstance(source, BYTES):
+        return "<bytes>"
+    name = given_name(source)
+    return name if isinstance(name, str) else f"<{type(source).__name__}>"
+
+
+def _check_path(path: Path) -> None:
+    """Refuse paths for which the error message of FFmpeg would be less clear."""
+    try:
+        if path.is_dir():
+            raise AudioError("is a directory; give the files in it", source=str(path))
+        if path.is_file() and not path.stat().st_size:
+            raise AudioError("is empty; check whether it is still being written", source=str(path))
+        if not path.exists():
+            raise AudioError("there is no such file; check the path", source=str(path))
+    except (OSError, ValueError) as error:
+        raise AudioError(f"cannot be opened: {describe(error)}", source=str(path)) from error

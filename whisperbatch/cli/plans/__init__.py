@@ -1,0 +1,1 @@
+"""The commands `plan`, `work`, `join` and `status`: many processes transcribe together."""

@@ -1,0 +1,206 @@
+"""The functions `plan`, `work`, `join` and `status`: many processes transcribe together.
+
+plan     finds the recordings and writes the tasks to a file
+work     takes tasks, transcribes them, and writes results; in any number of processes
+join     writes the transcripts of recordings whose results are complete
+status   counts
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from os import PathLike, fspath
+from typing import Any
+
+from whisperbatch.errors import OptionError
+from whisperbatch.jobs.job import digest
+from whisperbatch.jobs.plans.files import PlanFiles
+from whisperbatch.jobs.plans.format import Plan
+from whisperbatch.jobs.plans.joining import Joiner
+from whisperbatch.jobs.plans.planning import MAX_TASK_DURATION, TASK_DURATION, make_plan
+from whisperbatch.jobs.plans.recordings import absolute
+from whisperbatch.jobs.plans.report import JoinReport, ReportBuilder
+from whisperbatch.jobs.plans.settings import (
+    make_header,
+)
+from whisperbatch.jobs.plans.status import PlanStatus, status_of
+from whisperbatch.jobs.plans.stores import Store
+from whisperbatch.jobs.workers.job import OnSpan, WorkerJob, WorkReport
+from whisperbatch.jobs.workers.leases import DURATION, Leases
+from whisperbatch.jobs.workers.results import Results
+from whisperbatch.loading import DEFAULT_MODEL, LOAD_PARAMETERS
+from whisperbatch.options import Options, checks, plain, resolve
+from whisperbatch.text.messages import shown
+from whisperbatch.transcriber import Transcriber
+from whisperbatch.types import Transcript
+from whisperbatch.writers import FORMATS, SPEAKER_FORMATS, FileOptions, render
+
+
+def plan(
+    sources: str | PathLike[str] | Iterable[str | PathLike[str]],
+    output: str | PathLike[str],
+    *,
+    model: str | PathLike[str] = DEFAULT_MODEL,
+    task_duration: float = TASK_DURATION,
+    options: Options | None = None,
+    **keywords: Any,  # noqa: ANN401 - options, and keywords of `load`
+) -> Plan:
+    """Write a plan: which recordings to transcribe, divided into tasks for `work`.
+
+    Only the durations of the recordings are probed. A recording that cannot be probed is a failure
+    in the plan, with its reason. Words get times, unless `word_timestamps=False`, so that `join`
+    can write subtitles.
+
+    Args:
+        sources: files, folders, patterns and URLs of any store that fsspec opens, and manifests
+            (JSONL or parquet; also those of lhotse).
+        output: path or URL of the plan. An older plan is replaced; its results stay valid.
+        model: a name, directory or repository, as in `load`.
+        task_duration: seconds of audio of a task. Short recordings are packed into tasks of this
+            duration.
+        options: all options in one value.
+        **keywords: any field of `Options` except `batch_size`, and the keywords of `load` that
+            change the text (`engine`, `compute_type`, ...).
+
+    Returns:
+        The plan.
+
+    Raises:
+        OptionError: an option is unknown or wrong, there are no recordings, or a file of another
+            kind has the name of the plan.
+        AudioError: the recording of a known speaker cannot be read.
+        ModelError: the weights are missing or damaged.
+        MissingExtraError: a package for a kind of URL, or for parquet, is not installed.
+        WriteError: the plan cannot be written.
+    """
+    checks.number("task_duration", plain(task_duration), minimum=1.0, maximum=MAX_TASK_DURATION)
+    names = [sources] if isinstance(sources, str | PathLike) else list(sources)
+    load_keywords = {name: value for name, value in keywords.items() if name in LOAD_PARAMETERS}
+    option_keywords = {name: value for name, value in keywords.items() if name not in load_keywords}
+    if options is None:
+        option_keywords.setdefault("word_timestamps", True)
+    resolved = resolve(options, **option_keywords)
+    files = PlanFiles.at(fspath(output))
+    header = make_header(model, resolved, load_keywords, float(task_duration))
+    made = make_plan([fspath(name) for name in names], header)
+    files.write(made)
+    return made
+
+
+def work(
+    plan: str | PathLike[str],
+    *,
+    asr: Transcriber | None = None,
+    shard: tuple[int, int] | None = None,
+    batch_size: int | None = None,
+    lease_duration: float = DURATION,
+    wait: bool = True,
+    on_span: OnSpan | None = None,
+    **load_keywords: Any,  # noqa: ANN401 - of `load`
+) -> WorkReport:
+    """Take tasks of a plan and transcribe them, until no task is left.
+
+    Any number of processes may work on one plan at the same time, on any machines.
+
+    Args:
+        plan: path or URL of the plan.
+        asr: the loaded model of the plan; None loads it.
+        shard: (number, count): take only the tasks of this shard, numbered from 0. None takes any
+            task.
+        batch_size: number of chunks decoded at a time; None chooses it for the device.
+        lease_duration: seconds until other workers take over a task, if this process dies.
+        wait: whether to wait for the tasks of other workers, in case that these workers die.
+        on_span: called for each span that has ended.
+        **load_keywords: keywords of `load` that do not change the text: `device`, `device_index`,
+            `inter_threads`, `intra_threads`, `compile`. Refused with `asr`.
+
+    Returns:
+        What this worker has done.
+
+    Raises:
+        OptionError: there is no such plan, or an argument is wrong.
+        ModelError: the weights are missing, damaged, or not those of the plan.
+        MissingExtraError: the package of the engine or of a kind of URL is not installed.
+        EngineError: the engine failed several times in a row.
+        WriteError: the store of the plan fails.
+    """
+    job = WorkerJob.open(
+        plan, shard=shard, batch_size=batch_size, lease_duration=lease_duration, wait=wait
+    )
+    if asr and load_keywords:
+        raise OptionError(f"{next(iter(load_keywords))} has no effect with asr; leave it out")
+    if asr:
+        return job.run(asr, on_span)
+    with job.load(**load_keywords) as loaded:
+        return job.run(loaded, on_span)
+
+
+def join(
+    plan: str | PathLike[str],
+    output: str | PathLike[str],
+    *,
+    formats: Sequence[str] = ("txt",),
+    file_options: Mapping[str, FileOptions] | None = None,
+) -> JoinReport:
+    """Write the transcripts of all recordings whose spans have results, and a report.
+
+    It may be called at any time and again. Recordings that are written already are not read again.
+    The report is also written beside the plan, with the suffix `.report.json`.
+
+    Args:
+        plan: path or URL of the plan.
+        output: folder of the transcripts: a path or a URL.
+        formats: names of formats, as in `write`.
+        file_options: for some of the formats, `SubtitleOptions` or `TableOptions`.
+
+    Returns:
+        The report: hours, speed, failures, and what is missing.
+
+    Raises:
+        OptionError: there is no such plan, or a format is unknown.
+        MissingExtraError: the package for a kind of URL is not installed.
+        WriteError: the store of the plan fails, or an output cannot be written.
+    """
+    options = dict(file_options or {})
+    _check_formats(formats)
+    files = PlanFiles.at(fspath(plan))
+    read = files.read()
+    if not read.header.options.get("diarize") and set(formats) & set(SPEAKER_FORMATS):
+        raise OptionError("format rttm needs speakers; make the plan with diarize")
+
+    def rendered(transcript: Transcript, suffix: str) -> str:
+        return render(transcript, suffix, options.get(suffix))
+
+    settings = digest(sorted(options.items()))
+    store = Store(absolute(fspath(output)))
+    joiner = Joiner(Results(files.work), store, formats, rendered, settings)
+    builder = ReportBuilder()
+    for item in joiner.join(read.recordings):
+        builder.add(item)
+    report = builder.report()
+    files.write_report(report.to_json())
+    return report
+
+
+def status(plan: str | PathLike[str]) -> PlanStatus:
+    """Return how far the work on a plan is.
+
+    Args:
+        plan: path or URL of the plan.
+
+    Returns:
+        Counts of tasks that are done, running, interrupted and waiting, and of spans.
+
+    Raises:
+        OptionError: there is no such plan.
+        MissingExtraError: the package for a kind of URL is not installed.
+        WriteError: the store of the plan cannot be read.
+    """
+    files = PlanFiles.at(fspath(plan))
+    return status_of(files.read(), Leases(files.work, "status"), Results(files.work))
+
+
+def _check_formats(formats: Sequence[str]) -> None:
+    if isinstance(formats, str) or not formats:
+        raise OptionError("formats must be several names, such as ('txt', 'srt')")
+    for name in formats:
+        if name not in FORMATS:
+            raise OptionError(f"format {shown(name)} is none of {', '.join(FORMATS)}")

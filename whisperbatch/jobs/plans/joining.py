@@ -1,0 +1,117 @@
+"""Join the results of spans: one transcript for each recording.
+
+talks/a.txt, talks/a.srt      written when all spans of a recording have transcripts
+talks/.joined/8c1e....json    what was written; the next `join` skips the recording
+"""
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Final, Literal, TypeAlias
+
+from whisperbatch.jobs.file_names import output_name
+from whisperbatch.jobs.plans.format import Failure, Recording, hashed
+from whisperbatch.jobs.plans.stores import Store
+from whisperbatch.jobs.workers.results import Results
+from whisperbatch.prefetch import map_ordered
+from whisperbatch.sections.joining import joined
+from whisperbatch.types import Transcript
+
+JOINED: Final = ".joined"
+READERS: Final = 16  # recordings whose results are read at a time
+
+Render: TypeAlias = Callable[[Transcript, str], str]
+"""`render(transcript, format)` returns the text of a file."""
+State: TypeAlias = Literal["joined", "already joined", "failed", "missing"]
+
+
+@dataclass(frozen=True, slots=True)
+class JoinedRecording:
+    """What `join` did with a recording.
+
+    Attributes:
+        recording: of the plan.
+        state: "joined", "already joined", "failed", or "missing" if a span has no result yet.
+        missing: number of spans without a result.
+        failure: the first failure of its spans, or of the plan.
+        work: for each span, the worker and when it started and finished.
+        engines: fingerprints of the engines.
+    """
+
+    recording: Recording
+    state: State
+    missing: int = 0
+    failure: Failure | None = None
+    work: tuple[tuple[str, float, float], ...] = ()
+    engines: tuple[str, ...] = ()
+
+
+class Joiner:
+    """Writes the transcripts of recordings whose spans all have results.
+
+    Args:
+        results: of the spans.
+        output: where the transcripts go.
+        formats: names of formats.
+        render: returns the text of a file.
+        settings: hash of everything else that the files depend on.
+    """
+
+    def __init__(
+        self, results: Results, output: Store, formats: Sequence[str], render: Render, settings: str
+    ) -> None:
+        self._results, self._output = results, output
+        self._formats, self._render, self._settings = tuple(formats), render, settings
+
+    def join(self, recordings: Iterable[Recording]) -> Iterator[JoinedRecording]:
+        """Yield what was done with each recording, in order.
+
+        Raises:
+            WriteError: a store fails, or an output cannot be written.
+        """
+        present = self._results.ids()
+        join = partial(self._joined, present=present, written=self._output.names(""))
+        yield from map_ordered(join, recordings, workers=READERS, depth=4 * READERS)
+
+    def _joined(
+        self, recording: Recording, present: set[str], written: frozenset[str]
+    ) -> JoinedRecording:
+        if recording.failure:
+            return JoinedRecording(recording, "failed", failure=recording.failure)
+        missing = sum(span not in present for span in recording.spans)
+        if missing:
+            return JoinedRecording(recording, "missing", missing)
+        marker = f"{JOINED}/{hashed(recording.id, self._formats, self._settings)}.json"
+        files = [_file(recording, suffix) for suffix in self._formats]
+        if marker in written and written.issuperset(files):
+            data = self._output.read(marker)
+            if data:
+                value = json.loads(data)
+                work = tuple((worker, start, end) for worker, start, end in value["work"])
+                engines = tuple(value["engines"])
+                return JoinedRecording(recording, "already joined", work=work, engines=engines)
+        return self._written(recording, files, marker)
+
+    def _written(self, recording: Recording, files: Sequence[str], marker: str) -> JoinedRecording:
+        results = [self._results.read(span) for span in recording.spans]
+        found = [result for result in results if result]
+        if len(found) < len(results):  # deleted since they were listed
+            return JoinedRecording(recording, "missing", len(results) - len(found))
+        work = tuple((result.worker, result.started, result.finished) for result in found)
+        engines = tuple(sorted({result.engine for result in found}))
+        failure = next((result.failure for result in found if result.failure), None)
+        if failure:
+            return JoinedRecording(recording, "failed", 0, failure, work, engines)
+        transcript = joined([result.transcript for result in found if result.transcript])
+        for suffix, name in zip(self._formats, files, strict=True):
+            self._output.write(name, self._render(transcript, suffix).encode())
+        value = {"uri": recording.uri, "files": files, "work": work, "engines": engines}
+        self._output.write(marker, json.dumps(value).encode())
+        return JoinedRecording(recording, "joined", work=work, engines=engines)
+
+
+def _file(recording: Recording, suffix: str) -> str:
+    folder, _, name = recording.output.rpartition("/")
+    file = output_name(name, f".{suffix}")
+    return f"{folder}/{file}" if folder else file

@@ -1,0 +1,131 @@
+"""Make a plan: find the recordings, probe their durations, divide and pack them."""
+
+import logging
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Final
+
+from whisperbatch.boundary import as_error
+from whisperbatch.errors import MissingExtraError, WhisperBatchError
+from whisperbatch.jobs.plans.format import (
+    Failure,
+    Header,
+    Plan,
+    PlannedSpan,
+    Recording,
+    Task,
+    hashed,
+)
+from whisperbatch.jobs.plans.packing import POINT, divided, packed, span_duration
+from whisperbatch.jobs.plans.recordings import probed_duration, version_of
+from whisperbatch.jobs.plans.settings import options_of
+from whisperbatch.jobs.plans.sources import FoundRecording, find_recordings, output_names
+from whisperbatch.jobs.workers.failures import failure_of
+from whisperbatch.jobs.workers.spans import can_divide
+from whisperbatch.options import Options
+from whisperbatch.prefetch import map_ordered
+
+PROBES: Final = 16  # recordings that are probed at a time: probing waits for the store
+TASK_DURATION: Final = 1800.0  # seconds
+MAX_TASK_DURATION: Final = 86_400.0
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class _Probed:
+    """What is known of a recording after probing."""
+
+    found: FoundRecording
+    version: str = ""
+    duration: float = 0.0
+    failure: Failure | None = None
+
+
+def make_plan(sources: Sequence[str], header: Header) -> Plan:
+    """Return the plan of these sources.
+
+    Args:
+        sources: files, folders, patterns, URLs, manifests.
+        header: the settings; its counts are ignored.
+
+    Raises:
+        OptionError: there are no recordings, or a source or manifest is wrong.
+        MissingExtraError: a package for a kind of URL is not installed.
+    """
+    options = options_of(header)
+    found = find_recordings(sources)
+    probe = partial(_probed, track=options.track)
+    probed = list(map_ordered(probe, found, workers=PROBES, depth=4 * PROBES))
+    recordings: list[Recording] = []
+    spans: list[PlannedSpan] = []
+    for item, output in zip(probed, output_names(found), strict=True):
+        recording, own = _planned(item, output, header, options)
+        recordings.append(recording)
+        spans += own
+    tasks = [
+        Task(hashed(*(span.id for span in group)), tuple(group))
+        for group in packed(spans, header.task_duration)
+    ]
+    tasks.sort(key=lambda task: -task.duration)
+    duration = sum(recording.duration for recording in recordings)
+    counted = replace(header, recordings=len(recordings), tasks=len(tasks), duration=duration)
+    return Plan(counted, tuple(recordings), tuple(tasks))
+
+
+def _probed(found: FoundRecording, track: int) -> _Probed:
+    """Return the version and the duration of a recording, or why they are unknown."""
+    row = found.row
+    if found.failure:
+        return _Probed(found, failure=failure_of(found.failure))
+    try:
+        version = f"etag {row.etag}" if row and row.etag else version_of(found.uri)
+        given = row.duration if row else None
+        duration = probed_duration(found.uri, track) if given is None else given
+    except MissingExtraError:
+        raise
+    except WhisperBatchError as error:
+        return _Probed(found, failure=failure_of(error))
+    except Exception as error:  # noqa: BLE001 - ends this recording only
+        return _Probed(found, failure=failure_of(as_error(error, found.uri)))
+    return _Probed(found, version, duration)
+
+
+def _planned(
+    probed: _Probed, output: str, header: Header, options: Options
+) -> tuple[Recording, list[PlannedSpan]]:
+    """Return a recording of the plan, and its spans."""
+    uri, duration = probed.found.uri, probed.duration
+    language = options.language or (probed.found.row.language if probed.found.row else None)
+    id_ = hashed(uri, probed.version, language, header.fingerprint)
+    recording = Recording(
+        id_, uri, probed.version, duration, language, output, failure=probed.failure
+    )
+    if probed.failure:
+        return recording, []
+    parts: tuple[tuple[int, int | None], ...] = ((0, None),)
+    if can_divide(options):
+        parts = divided(duration, max(header.task_duration, POINT))
+    detects = len(parts) > 1 and not language and not options.multilingual
+    task = hashed("language", id_) if detects else None
+    spans = list(_spans(recording, parts, task))
+    ids = tuple(span.id for span in spans)
+    return replace(recording, spans=ids, language_task=task), spans
+
+
+def _spans(
+    recording: Recording, parts: Sequence[tuple[int, int | None]], language_task: str | None
+) -> Iterator[PlannedSpan]:
+    for first, last in parts:
+        yield PlannedSpan(
+            id=hashed(recording.id, first, last),
+            recording=recording.id,
+            uri=recording.uri,
+            version=recording.version,
+            first=first,
+            last=last,
+            duration=span_duration(first, last, recording.duration),
+            language=recording.language,
+            language_task=language_task,
+        )

@@ -1,0 +1,145 @@
+"""The settings of a plan: model and options, as JSON, and their fingerprint."""
+
+from collections.abc import Mapping
+from dataclasses import fields
+from os import PathLike, fspath
+from pathlib import Path
+from typing import Any, Final
+
+from whisperbatch.engines.keywords import settings_of
+from whisperbatch.errors import ModelError, OptionError
+from whisperbatch.jobs.job import digest
+from whisperbatch.jobs.plans.format import Header
+from whisperbatch.jobs.references import references_fingerprint
+from whisperbatch.models import find_model, fingerprint, measured_kept_frames
+from whisperbatch.options import Options, resolve
+from whisperbatch.protocols import Engine
+from whisperbatch.vad import vad_fingerprint
+
+MACHINE_KEYWORDS: Final = ("device", "device_index", "inter_threads", "intra_threads", "compile")
+"""Keywords of `load` that each worker chooses for its machine; the others belong to the plan."""
+
+TO_THE_WORKER: Final = "batch_size"
+"""The option that each worker chooses for its machine."""
+
+
+def make_header(
+    model: str | PathLike[str],
+    options: Options,
+    load: Mapping[str, Any],
+    task_duration: float,
+) -> Header:
+    """Return the settings of a plan.
+
+    Args:
+        model: as in `load`. The weights must be on this machine, or downloadable.
+        options: of the transcription.
+        load: keywords of `load`.
+        task_duration: seconds of audio of a task.
+
+    Raises:
+        OptionError: an option cannot be stored, or belongs to the worker.
+        AudioError: the recording of a known speaker cannot be read.
+        ModelError: the weights cannot be found.
+    """
+    for name in load:
+        if name in MACHINE_KEYWORDS:
+            raise OptionError(f"{name} has no effect on a plan; give {name} to work")
+    engine = settings_of(load)
+    engine.check(options.search)
+    directory = find_model(model, transformers=engine.reads_transformers)
+    references = references_fingerprint(options)
+    if references is None:
+        raise OptionError(
+            "known_speakers: a plan needs recordings that are files; give their paths"
+        )
+    weights = fingerprint(directory)
+    detector = vad_fingerprint(options)
+    kept = measured_kept_frames(directory)
+    name = fspath(model)
+    return Header(
+        model=str(Path(name).absolute()) if Path(name).is_dir() else name,
+        weights=weights,
+        speech_detector=detector,
+        references=references,
+        load=dict(load),
+        options=stored_options(options),
+        task_duration=task_duration,
+        fingerprint=digest(weights, kept, detector, references, options, sorted(load.items())),
+    )
+
+
+def stored_options(options: Options) -> dict[str, Any]:
+    """Return the options that are not at their defaults, as JSON.
+
+    Raises:
+        OptionError: an option has a value that JSON cannot hold, or belongs to the worker.
+    """
+    stored = {
+        field.name: _plain(getattr(options, field.name))
+        for field in fields(options)
+        if getattr(options, field.name) != field.default
+    }
+    if TO_THE_WORKER in stored:
+        raise OptionError(f"{TO_THE_WORKER} has no effect on a plan; give it to work")
+    for name, value in stored.items():
+        if not _is_json(value):
+            raise OptionError(f"{name}: a plan cannot store this value; give text or numbers")
+    return stored
+
+
+def options_of(header: Header, batch_size: int | None = None) -> Options:
+    """Return the options of a plan, with the batch size of a worker.
+
+    Raises:
+        OptionError: this version of whisperbatch lacks an option of the plan.
+    """
+    options = resolve(None, **{name: _tuples(value) for name, value in header.options.items()})
+    return resolve(options, batch_size=batch_size) if batch_size is not None else options
+
+
+def check_machine(header: Header, engine: Engine, options: Options) -> None:
+    """Check that this machine computes what the plan says.
+
+    Raises:
+        ModelError: the weights of the model or of the voice activity detector are others, or the
+            recordings of known speakers have changed.
+    """
+    if not engine.fingerprint.startswith(header.weights):
+        raise ModelError(
+            f"model {header.model}: the weights on this machine are not those of the plan; install "
+            "the same weights, or make the plan again"
+        )
+    if vad_fingerprint(options) != header.speech_detector:
+        raise ModelError(
+            "the voice activity detector on this machine is not that of the plan: install the "
+            "package silero-vad in the same version on all machines, or on none"
+        )
+    if references_fingerprint(options) != header.references:
+        raise ModelError(
+            "known_speakers: the recordings have changed since the plan was made; make it again"
+        )
+
+
+def _plain(value: Any) -> Any:  # noqa: ANN401 - any option
+    """Return tuples as lists, and mappings and paths as JSON has them."""
+    if isinstance(value, Mapping):
+        return {key: _plain(item) for key, item in value.items()}
+    if isinstance(value, tuple | list):
+        return [_plain(item) for item in value]
+    return str(value.absolute()) if isinstance(value, Path) else value
+
+
+def _tuples(value: Any) -> Any:  # noqa: ANN401 - any option
+    """Return lists as tuples: options contain no lists."""
+    if isinstance(value, dict):
+        return {key: _tuples(item) for key, item in value.items()}
+    return tuple(map(_tuples, value)) if isinstance(value, list) else value
+
+
+def _is_json(value: object) -> bool:
+    if isinstance(value, dict):
+        return all(isinstance(key, str) and _is_json(item) for key, item in value.items())
+    if isinstance(value, list):
+        return all(map(_is_json, value))
+    return value is None or isinstance(value, str | int | float)

@@ -1,0 +1,1 @@
+"""Workers: processes that share the tasks of a plan."""

@@ -1,0 +1,162 @@
+"""A worker's run over a plan, from the checks of its arguments to its end."""
+
+import os
+import secrets
+import socket
+from collections.abc import Callable, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from os import PathLike, fspath
+from typing import Any, Final
+
+from whisperbatch.errors import OptionError
+from whisperbatch.jobs.plans.files import PlanFiles
+from whisperbatch.jobs.plans.format import Plan, Task
+from whisperbatch.jobs.plans.settings import MACHINE_KEYWORDS, check_machine, options_of
+from whisperbatch.jobs.workers.languages import DURATION as LANGUAGE_DURATION
+from whisperbatch.jobs.workers.languages import Languages
+from whisperbatch.jobs.workers.leases import DURATION, Leases
+from whisperbatch.jobs.workers.results import Results
+from whisperbatch.jobs.workers.spans import ModelSpans
+from whisperbatch.jobs.workers.task_queue import TaskQueue
+from whisperbatch.jobs.workers.worker import SpanEnded, Worker
+from whisperbatch.loading import load
+from whisperbatch.options import Options, checks, plain
+from whisperbatch.protocols import default_batch_size
+from whisperbatch.text.messages import shown
+from whisperbatch.transcriber import Transcriber
+
+BATCHES_AHEAD: Final = 2  # batches of audio that are transcribed at a time
+WINDOW_SECONDS: Final = 30.0
+MIN_AT_ONCE: Final = 4  # spans
+MIN_LEASE: Final = 1.0  # seconds
+MAX_LEASE: Final = 86_400.0
+
+OnSpan = Callable[[SpanEnded], object]
+
+
+@dataclass(frozen=True, slots=True)
+class WorkReport:
+    """What a worker has done.
+
+    Attributes:
+        transcribed: number of spans that it transcribed.
+        failed: number of spans whose result is a failure.
+        left: number of spans that it left to other workers and later runs, because of errors that
+            may pass.
+        seconds: seconds of audio that it transcribed.
+    """
+
+    transcribed: int
+    failed: int
+    left: int
+    seconds: float
+
+
+@dataclass(slots=True)
+class WorkerJob:
+    """A worker of a plan, from the checks of its arguments to its end.
+
+    Attributes:
+        files: of the plan.
+        plan: without the recordings.
+        tasks: of this worker.
+        options: of the transcription.
+        leases: of the tasks.
+        wait: see `work`.
+        worker: the worker; None before `run`.
+    """
+
+    files: PlanFiles
+    plan: Plan
+    tasks: Sequence[Task]
+    options: Options
+    leases: Leases
+    wait: bool
+    name: str
+    worker: Worker | None = None
+
+    @classmethod
+    def open(
+        cls,
+        plan: str | PathLike[str],
+        *,
+        shard: tuple[int, int] | None = None,
+        batch_size: int | None = None,
+        lease_duration: float = DURATION,
+        wait: bool = True,
+    ) -> "WorkerJob":
+        """Check the arguments of `work`, and read the plan."""
+        number, count = _shard(shard)
+        checks.number("lease_duration", plain(lease_duration), minimum=MIN_LEASE, maximum=MAX_LEASE)
+        checks.boolean("wait", plain(wait))
+        files = PlanFiles.at(fspath(plan))
+        read = files.read(recordings=False)
+        name = f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(3)}"
+        group = f"shard {number}/{count}" if shard else ""
+        leases = Leases(files.work, name, group=group, duration=float(lease_duration))
+        options = options_of(read.header, batch_size)
+        return cls(files, read, read.tasks[number::count], options, leases, wait, name)
+
+    def load(self, **keywords: Any) -> Transcriber:  # noqa: ANN401 - of `load`
+        """Load the model of the plan.
+
+        Args:
+            **keywords: of `load`, that do not change the text.
+        """
+        for name in keywords:
+            if name not in MACHINE_KEYWORDS:
+                raise OptionError(f"{name} changes the text, so it belongs to plan; leave it out")
+        header = self.plan.header
+        return load(header.model, **{**header.load, **keywords})
+
+    def run(self, asr: Transcriber, on_span: OnSpan | None = None) -> WorkReport:
+        """Transcribe the tasks; see `work`."""
+        check_machine(self.plan.header, asr.engine, self.options)
+        results = Results(self.files.work)
+        spans = ModelSpans(asr, self.options)
+        language_leases = Leases(self.files.work, self.name, duration=LANGUAGE_DURATION)
+        batch = self.options.batch_size or default_batch_size(asr.engine, self.options.hypotheses)
+        self.worker = Worker(
+            TaskQueue(self.tasks, self.leases, results),
+            self.leases,
+            results,
+            Languages(results, language_leases, spans),
+            spans,
+            name=self.name,
+            engine=asr.engine.fingerprint,
+            at_once=max(MIN_AT_ONCE, BATCHES_AHEAD * batch),
+            audio_ahead=BATCHES_AHEAD * batch * WINDOW_SECONDS,
+            wait=self.wait,
+        )
+        transcribed = failed = left = 0
+        seconds = 0.0
+        with closing(self.worker.run()) as ended:
+            for event in ended:
+                transcribed += event.failure is None
+                failed += event.failure is not None and event.is_final
+                left += not event.is_final
+                seconds += 0.0 if event.failure else event.span.duration
+                if on_span:
+                    on_span(event)
+        return WorkReport(transcribed, failed, left, seconds)
+
+    def stop(self) -> None:
+        """Stop the worker and give up its leases. Thread-safe."""
+        if self.worker:
+            self.worker.stop()
+
+
+def _shard(shard: tuple[int, int] | None) -> tuple[int, int]:
+    if shard is None:
+        return 0, 1
+    if not (
+        isinstance(shard, tuple)
+        and len(shard) == 2  # noqa: PLR2004 - a pair
+        and all(type(number) is int for number in shard)
+        and 0 <= shard[0] < shard[1]
+    ):
+        raise OptionError(
+            f"shard={shown(shard)}: give a number and a count; numbers start at 0: (0, 4) to (3, 4)"
+        )
+    return shard

@@ -1,0 +1,154 @@
+"""Leases: a worker holds a task for a limited time, which it extends while it works.
+
+    leases/77aa....0.json    generation 0: created by the first worker of the task
+    leases/77aa....1.json    generation 1: created by another worker after generation 0 expired
+
+A generation is created only if it does not exist, so one of several workers gets the task. Only
+its owner rewrites it, to extend it. The leases of a task are deleted when all of its spans have
+results. Until then they remember how often workers died and what failed.
+"""
+
+import json
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any, Final
+
+from whisperbatch.jobs.plans.stores import Store
+
+LEASES: Final = "leases"
+DURATION: Final = 600.0  # seconds
+RENEWALS: Final = 5  # a lease is extended after this fraction of its duration: every 2 minutes
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    """A generation of a task's lease.
+
+    Attributes:
+        task: id of the task.
+        generation: number, from 0.
+        worker: name of the owner.
+        group: workers with the same name of a group replace each other: a shard that starts again
+            takes its own leases at once. Empty for no group.
+        expires: when others may take the task, in seconds since 1970; 0 after it was given up.
+        alone: id of the span that the owner transcribes with nothing else; None if it transcribes
+            several spans at a time.
+        attempts: for each span, how often it failed or its worker died.
+        error: the last error, as text; empty if there was none.
+    """
+
+    task: str
+    generation: int
+    worker: str
+    group: str
+    expires: float
+    alone: str | None = None
+    attempts: Mapping[str, int] = field(default_factory=dict)
+    error: str = ""
+
+    @property
+    def name(self) -> str:
+        """Name of the object."""
+        return f"{LEASES}/{self.task}.{self.generation}.json"
+
+
+class Leases:
+    """The leases in a store, as one worker sees them. Thread-safe.
+
+    Clocks of machines may differ by much less than the duration.
+
+    Args:
+        store: of the job.
+        worker: name of this worker.
+        group: see `Lease.group`.
+        duration: of a lease, in seconds.
+        clock: returns seconds since 1970.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        worker: str,
+        *,
+        group: str = "",
+        duration: float = DURATION,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._store, self._worker, self._group = store, worker, group
+        self.duration = duration
+        self._clock = clock
+
+    def generations(self) -> dict[str, int]:
+        """Return the newest generation of each task that has a lease."""
+        newest: dict[str, int] = {}
+        for name in self._store.names(LEASES):
+            task, _, generation = name.removesuffix(".json").rpartition(".")
+            if generation.isdigit():
+                newest[task] = max(newest.get(task, 0), int(generation))
+        return newest
+
+    def read(self, task: str, generation: int) -> Lease | None:
+        """Return a generation; None if it does not exist."""
+        data = self._store.read(f"{LEASES}/{task}.{generation}.json")
+        return _lease(json.loads(data)) if data else None
+
+    def is_held(self, lease: Lease) -> bool:
+        """Return whether a lease keeps this worker from its task."""
+        if self._group and lease.group == self._group:
+            return False
+        return lease.expires > self._clock()
+
+    def acquire(self, task: str, before: Lease | None = None) -> Lease | None:
+        """Create the next generation of a task's lease; None if another worker was faster.
+
+        Args:
+            task: id of the task.
+            before: the newest generation, which is not held; None if there is none. If its owner
+                died while it transcribed a span alone, this counts as an attempt at this span.
+        """
+        attempts = dict(before.attempts) if before else {}
+        if before and before.alone and before.expires:
+            attempts[before.alone] = attempts.get(before.alone, 0) + 1
+        lease = Lease(
+            task,
+            before.generation + 1 if before else 0,
+            self._worker,
+            self._group,
+            self._clock() + self.duration,
+            attempts=attempts,
+            error=before.error if before else "",
+        )
+        return lease if self._store.create(lease.name, _encoded(lease)) else None
+
+    def renewed(self, lease: Lease) -> Lease | None:
+        """Extend a lease of this worker; None if another worker has taken the task."""
+        if self._store.exists(replace(lease, generation=lease.generation + 1).name):
+            return None
+        lease = replace(lease, expires=self._clock() + self.duration)
+        self.write(lease)
+        return lease
+
+    def write(self, lease: Lease) -> None:
+        """Rewrite a lease of this worker."""
+        self._store.write(lease.name, _encoded(lease))
+
+    def give_up(self, lease: Lease) -> None:
+        """Let others take the task at once. What the lease remembers stays."""
+        self.write(replace(lease, expires=0.0, alone=None))
+
+    def finish(self, lease: Lease) -> None:
+        """Delete the leases of a task whose spans all have results.
+
+        The newest goes last: as long as one is left, it is this worker's.
+        """
+        for generation in range(lease.generation + 1):
+            self._store.delete(replace(lease, generation=generation).name)
+
+
+def _encoded(lease: Lease) -> bytes:
+    return (json.dumps(asdict(lease)) + "\n").encode()
+
+
+def _lease(value: dict[str, Any]) -> Lease:
+    return Lease(**value)

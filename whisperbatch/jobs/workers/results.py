@@ -1,0 +1,216 @@
+"""The result of a span: one object of the store, written once.
+
+results/04/04d2....json    a transcript, or the reason why there is none
+failures/04d2....json      that this result is a failure, for `status`
+languages/8c1e....json     the language of a recording, which its spans need
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
+from typing import Any, Final
+
+import numpy as np
+
+from whisperbatch.errors import WriteError
+from whisperbatch.jobs.plans.format import Failure
+from whisperbatch.jobs.plans.stores import Store
+from whisperbatch.types import Diarization, Omission, Segment, Transcript, Turn, Word
+
+VERSION: Final = 1
+RESULTS: Final = "results"
+FAILURES: Final = "failures"
+LANGUAGES: Final = "languages"
+SUFFIX: Final = ".json"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SpanResult:
+    """What became of a span.
+
+    Attributes:
+        id: of the span.
+        uri: of its recording.
+        worker: name of the worker.
+        engine: fingerprint of the engine.
+        started: when the worker began to read the span, in seconds since 1970.
+        finished: when the result was complete.
+        transcript: of the span, in times of the recording; None if the span failed.
+        failure: why the span failed; None if it did not.
+    """
+
+    id: str
+    uri: str
+    worker: str
+    engine: str
+    started: float
+    finished: float
+    transcript: Transcript | None = None
+    failure: Failure | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class DetectedLanguage:
+    """The language of a recording, which a task of its own has detected.
+
+    Attributes:
+        language: Whisper's code; None if the recording has no speech.
+        probability: of the language.
+        failure: why the language could not be detected; None if it was.
+    """
+
+    language: str | None
+    probability: float = 0.0
+    failure: Failure | None = None
+
+
+class Results:
+    """The results in a store."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def ids(self) -> set[str]:
+        """Return the ids of all spans that have a result."""
+        names = self._store.names(RESULTS)
+        return {name.rpartition("/")[2].removesuffix(SUFFIX) for name in names}
+
+    def exists(self, span: str) -> bool:
+        """Return whether a span has a result."""
+        return self._store.exists(_name(span))
+
+    def create(self, result: SpanResult) -> bool:
+        """Write the result of a span, unless the span has one. Return whether it was written."""
+        created = self._store.create(_name(result.id), _encoded(_result_values(result)))
+        if created and result.failure:
+            name = f"{FAILURES}/{result.id}{SUFFIX}"
+            self._store.write(name, _encoded(asdict(result.failure)))
+        return created
+
+    def failed_ids(self) -> set[str]:
+        """Return the ids of all spans whose result is a failure."""
+        return {name.removesuffix(SUFFIX) for name in self._store.names(FAILURES)}
+
+    def read(self, span: str) -> SpanResult | None:
+        """Return the result of a span; None if there is none.
+
+        Raises:
+            WriteError: the object is damaged, or the store cannot be read.
+        """
+        data = self._store.read(_name(span))
+        if data is None:
+            return None
+        try:
+            return _result(json.loads(data))
+        except (ValueError, KeyError, TypeError) as error:
+            place = f"{self._store.uri}/{_name(span)}"
+            raise WriteError(f"{place}: is damaged; delete it, and run work again") from error
+
+    def language(self, task: str) -> DetectedLanguage | None:
+        """Return the language that a task has detected; None if the task is not done."""
+        data = self._store.read(f"{LANGUAGES}/{task}{SUFFIX}")
+        if data is None:
+            return None
+        value = json.loads(data)
+        failure = value.pop("failure")
+        return DetectedLanguage(**value, failure=failure and Failure(**failure))
+
+    def create_language(self, task: str, language: DetectedLanguage) -> None:
+        """Write the language that a task has detected, unless there is one."""
+        self._store.create(f"{LANGUAGES}/{task}{SUFFIX}", _encoded(asdict(language)))
+
+
+def _name(span: str) -> str:
+    return f"{RESULTS}/{span[:2]}/{span}{SUFFIX}"
+
+
+def _encoded(value: Mapping[str, Any]) -> bytes:
+    return (json.dumps(value) + "\n").encode()
+
+
+def _result_values(result: SpanResult) -> dict[str, Any]:
+    transcript = result.transcript
+    values = {
+        field.name: getattr(result, field.name)
+        for field in fields(SpanResult)
+        if field.name not in {"transcript", "failure"}
+    }
+    return {
+        "version": VERSION,
+        **values,
+        "transcript": transcript and _transcript_values(transcript),
+        "failure": result.failure and asdict(result.failure),
+    }
+
+
+def _result(value: dict[str, Any]) -> SpanResult:
+    if value.pop("version") != VERSION:
+        raise ValueError
+    transcript, failure = value.pop("transcript"), value.pop("failure")
+    return SpanResult(
+        **value,
+        transcript=transcript and _transcript(transcript),
+        failure=failure and Failure(**failure),
+    )
+
+
+def _transcript_values(transcript: Transcript) -> dict[str, Any]:
+    values = {
+        field.name: getattr(transcript, field.name)
+        for field in fields(Transcript)
+        if field.name not in {"segments", "omissions", "diarization"}
+    }
+    diarization = transcript.diarization
+    return {
+        **values,
+        "segments": [asdict(segment) for segment in transcript.segments],
+        "omissions": [asdict(omission) for omission in transcript.omissions],
+        "diarization": diarization and _diarization_values(diarization),
+    }
+
+
+def _diarization_values(diarization: Diarization) -> dict[str, Any]:
+    return {
+        "turns": [asdict(turn) for turn in diarization.turns],
+        "source": diarization.source,
+        "duration": diarization.duration,
+        "embeddings": {name: array.tolist() for name, array in diarization.embeddings.items()},
+        "exclusive": [asdict(turn) for turn in diarization.exclusive],
+    }
+
+
+def _transcript(value: dict[str, Any]) -> Transcript:
+    segments, omissions = value.pop("segments"), value.pop("omissions")
+    diarization = value.pop("diarization")
+    return Transcript(
+        **value,
+        segments=tuple(map(_segment, segments)),
+        omissions=tuple(Omission(**omission) for omission in omissions),
+        diarization=diarization and _diarization(diarization),
+    )
+
+
+def _segment(value: dict[str, Any]) -> Segment:
+    words = value.pop("words")
+    others = tuple(value.pop("other_speakers"))
+    return Segment(
+        **value,
+        other_speakers=others,
+        words=None if words is None else tuple(map(_word, words)),
+    )
+
+
+def _word(value: dict[str, Any]) -> Word:
+    return Word(**{**value, "other_speakers": tuple(value["other_speakers"])})
+
+
+def _diarization(value: dict[str, Any]) -> Diarization:
+    return Diarization(
+        turns=tuple(Turn(**turn) for turn in value["turns"]),
+        source=value["source"],
+        duration=value["duration"],
+        embeddings={
+            name: np.array(numbers, np.float32) for name, numbers in value["embeddings"].items()
+        },
+        exclusive=tuple(Turn(**turn) for turn in value["exclusive"]),
+    )

@@ -1,0 +1,135 @@
+"""The choice of tasks: which task a worker takes next.
+
+task without a lease       taken, one of the first by chance: workers rarely meet
+lease expired or given up  taken when no other task is left
+lease of another worker    left alone
+"""
+
+import random
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Final, Literal, TypeAlias
+
+from whisperbatch.jobs.plans.format import PlannedSpan, Task
+from whisperbatch.jobs.workers.leases import Lease, Leases
+from whisperbatch.jobs.workers.results import Results
+
+End: TypeAlias = Literal["complete", "given up", "lost"]
+"""All spans have results; this worker tries no more; another worker has taken the task."""
+
+LISTING_SHARE: Final = 0.1  # of the time that may be spent on listing results
+
+
+@dataclass(slots=True)
+class Claim:
+    """A task that this worker holds.
+
+    Attributes:
+        task: the task.
+        lease: its lease; None after another worker has taken the task.
+        remaining: the spans that have no result yet.
+        alone: whether the spans must be transcribed one at a time, because a worker died while it
+            transcribed this task.
+        open: ids of the spans that have not ended in this worker.
+        given_up: whether a span has ended without a result.
+    """
+
+    task: Task
+    lease: Lease | None
+    remaining: tuple[PlannedSpan, ...]
+    alone: bool
+    open: set[str] = field(default_factory=set)
+    given_up: bool = False
+
+
+class TaskQueue:
+    """The unfinished tasks of a plan, as one worker sees them. Not thread-safe.
+
+    Args:
+        tasks: of this worker, the longest first.
+        leases: of the store.
+        results: of the store.
+    """
+
+    def __init__(self, tasks: Sequence[Task], leases: Leases, results: Results) -> None:
+        self._unfinished = {task.id: task for task in tasks}
+        self._leases, self._results = leases, results
+        self._done: set[str] = set()
+        self._given_up: set[str] = set()
+        self._held: set[str] = set()
+        self._random = random.Random()  # noqa: S311 - spreads workers, is no secret
+        self._list_again = 0.0  # monotonic time
+        self.refresh()
+
+    def refresh(self) -> None:
+        """List the results and forget finished tasks, unless they were listed a moment ago."""
+        start = time.monotonic()
+        if start < self._list_again:
+            return
+        self._done |= self._results.ids()
+        for task in list(self._unfinished.values()):
+            if all(span.id in self._done for span in task.spans):
+                del self._unfinished[task.id]
+        now = time.monotonic()
+        self._list_again = now + (now - start) / LISTING_SHARE
+
+    def has_ended(self) -> bool:
+        """Return whether no task is left that this worker could take, now or later."""
+        return self._unfinished.keys() <= self._given_up | self._held
+
+    def claim(self) -> Claim | None:
+        """Take a task; None if no task is free now."""
+        generations = self._leases.generations()
+        free = [task for task in self._candidates() if task.id not in generations]
+        while free:
+            # the others have just begun with one of the first, too
+            task = free.pop(self._random.randrange(min(len(generations) + 1, len(free))))
+            if claim := self._taken(task, None):
+                return claim
+        for task in self._candidates():
+            if task.id in generations:
+                lease = self._leases.read(task.id, generations[task.id])
+                if (
+                    lease
+                    and not self._leases.is_held(lease)
+                    and (claim := self._taken(task, lease))
+                ):
+                    return claim
+        return None
+
+    def end(self, task: Task, end: End) -> None:
+        """Note how this worker has ended a task."""
+        self._held.discard(task.id)
+        if end == "complete":
+            self._unfinished.pop(task.id, None)
+        elif end == "given up":
+            self._given_up.add(task.id)
+
+    def _candidates(self) -> list[Task]:
+        skipped = self._given_up | self._held
+        return [task for task in self._unfinished.values() if task.id not in skipped]
+
+    def _taken(self, task: Task, before: Lease | None) -> Claim | None:
+        """Try to take a task; None if another worker was faster, or the task is complete."""
+        lease = self._leases.acquire(task.id, before)
+        if lease is None:
+            return None
+        spans = [span for span in task.spans if span.id not in self._done]
+        # A task without a lease is complete or untouched, so one result tells which of the two.
+        if before or any(self._results.exists(span.id) for span in spans[:1]):
+            spans = [span for span in spans if not self._results.exists(span.id)]
+        if not spans:
+            self._leases.finish(lease)
+            self._unfinished.pop(task.id, None)
+            self.refresh()
+            return None
+        self._held.add(task.id)
+        died = before is not None and (before.expires > 0 or before.alone is not None)
+        return Claim(
+            task,
+            lease,
+            tuple(spans),
+            alone=died or bool(lease.attempts),
+            open={span.id for span in spans},
+        )

@@ -1,0 +1,303 @@
+"""A worker: takes tasks of a plan, transcribes their spans, and writes a result for each.
+
+claims     one thread     a task at a time, when there is room for more audio
+spans      some threads   read the recording, wait for the engine, write the result
+leases     one thread     extends the leases of the tasks
+"""
+
+import logging
+import threading
+import time
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Final
+
+from whisperbatch.boundary import as_error
+from whisperbatch.errors import ClosedError, EngineError
+from whisperbatch.jobs.plans.format import Failure, PlannedSpan
+from whisperbatch.jobs.plans.recordings import READ_RANGE, opened
+from whisperbatch.jobs.workers.failures import (
+    ATTEMPTS,
+    ENGINE_PAUSES,
+    MAX_IN_A_ROW,
+    STORAGE,
+    STORAGE_PAUSES,
+    crashed,
+    failure_of,
+    is_final,
+)
+from whisperbatch.jobs.workers.held_tasks import LOCK_TIMEOUT, HeldTasks
+from whisperbatch.jobs.workers.languages import Languages
+from whisperbatch.jobs.workers.leases import RENEWALS, Leases
+from whisperbatch.jobs.workers.results import Results, SpanResult
+from whisperbatch.jobs.workers.spans import Running, SpanTranscriber
+from whisperbatch.jobs.workers.task_queue import Claim, TaskQueue
+from whisperbatch.prefetch import in_background, interleave
+from whisperbatch.types import Transcript
+
+MAX_POLL: Final = 10.0  # seconds between two looks at tasks of other workers
+MAX_TASKS: Final = 2  # that a worker holds: one, and the next, so that batches stay full
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class SpanEnded:
+    """A span has ended in this worker.
+
+    Attributes:
+        span: the span.
+        failure: why it has no transcript; None if it has.
+        is_final: whether the span has a result now. If not, other workers or a later run try again.
+    """
+
+    span: PlannedSpan
+    failure: Failure | None
+    is_final: bool
+
+
+class Worker:
+    """Transcribes tasks until none is left. Iterate `run` once.
+
+    Args:
+        queue: the tasks.
+        leases: of the tasks.
+        results: where the results go.
+        languages: of the recordings that several tasks share.
+        spans: the model.
+        name: of this worker.
+        engine: fingerprint of the engine, for the results.
+        at_once: number of spans that are transcribed at a time.
+        audio_ahead: seconds of audio that are transcribed at a time; two spans may have more.
+        wait: whether to wait for tasks that other workers hold, in case that these workers die.
+    """
+
+    def __init__(
+        self,
+        queue: TaskQueue,
+        leases: Leases,
+        results: Results,
+        languages: Languages,
+        spans: SpanTranscriber,
+        *,
+        name: str,
+        engine: str,
+        at_once: int,
+        audio_ahead: float,
+        wait: bool = True,
+    ) -> None:
+        self._queue, self._leases, self._results = queue, leases, results
+        self._languages, self._spans = languages, spans
+        self._name, self._engine = name, engine
+        self._at_once, self._audio_ahead, self._wait = at_once, audio_ahead, wait
+        self._stopping = threading.Event()
+        self._changed = threading.Condition()  # guards the spans that run, and `_alone`
+        self._audio: dict[str, float] = {}  # seconds of each span that runs
+        self._alone = 0  # spans that wait to run alone, or run alone
+        self._running: dict[str, tuple[Claim, Running]] = {}
+        self._queue_lock = threading.RLock()
+        self._held = HeldTasks(leases)
+        self._failed_in_a_row = 0
+
+    def run(self) -> Generator[SpanEnded, None, None]:
+        """Transcribe, and yield each span that has ended.
+
+        Raises:
+            WriteError: the store of the job fails.
+            EngineError: the engine failed several times in a row.
+        """
+        renewer = in_background(self._renew, "whisperbatch-leases")
+        ended = interleave(
+            self._work(),
+            at_once=self._at_once,
+            depth=1,
+            ordered=False,
+            may_start=self._may_start,
+            changed=self._changed,
+        )
+        try:
+            for event in ended:  # noqa: UP028 - `yield from` would close it before `stop`
+                yield event
+        finally:
+            self.stop()
+            ended.close()
+            renewer.join()
+
+    def stop(self) -> None:
+        """End the work, and give up the leases. Thread-safe; safe to call twice."""
+        self._stopping.set()
+        for _, running in list(self._running.values()):
+            running.cancel()
+        if self._queue_lock.acquire(timeout=LOCK_TIMEOUT):  # no task is being claimed now
+            self._queue_lock.release()
+        self._held.give_up_all()
+
+    def _work(self) -> Iterator[Iterator[SpanEnded]]:
+        """Yield the work on each span, in the order in which it is to begin."""
+        while (claim := self._next_claim()) is not None:
+            for span in claim.remaining:
+                if claim.alone:
+                    with self._changed:
+                        self._alone += 1
+                yield self._ended(claim, span)
+
+    def _next_claim(self) -> Claim | None:
+        """Take a task, or wait for one; None if there is none for this worker."""
+        poll = min(max(self._leases.duration / 60, 0.1), MAX_POLL)
+        while not self._stopping.is_set():
+            with self._changed:  # other workers need tasks, too
+                if not self._changed.wait_for(lambda: len(self._held) < MAX_TASKS, poll):
+                    continue
+            with self._queue_lock:
+                if self._stopping.is_set():
+                    return None  # a lease that `stop` does not see would stay
+                claim = self._queue.claim()
+                if claim:
+                    return claim if self._held.add(claim) else None
+                if self._queue.has_ended() or not self._wait:
+                    return None
+            self._stopping.wait(poll)
+            with self._queue_lock:
+                self._queue.refresh()
+        return None
+
+    def _may_start(self) -> bool:
+        """Return whether a further span may begin."""
+        few = len(self._audio) < 2 or sum(self._audio.values()) < self._audio_ahead  # noqa: PLR2004 - see the class
+        return not self._alone and few
+
+    def _ended(self, claim: Claim, span: PlannedSpan) -> Iterator[SpanEnded]:
+        """Transcribe a span, in a thread of its own."""
+        with self._changed:
+            self._audio[span.id] = span.duration
+        try:
+            event = self._attempted(claim, span)
+        finally:
+            with self._changed:
+                del self._audio[span.id]
+                self._alone -= claim.alone
+                self._changed.notify_all()
+        if event:
+            yield event
+
+    def _attempted(self, claim: Claim, span: PlannedSpan) -> SpanEnded | None:
+        """Transcribe a span, with further attempts if it fails; None if the task was lost."""
+        started = time.time()
+        if claim.lease and (claim.lease.attempts.get(span.id, 0) >= ATTEMPTS):
+            failure = crashed(span.uri, claim.lease.attempts[span.id])
+            return self._finish(claim, span, started, failure=failure)
+        number = 0
+        while self._goes_on(claim):
+            if claim.alone:
+                self._held.note_alone(claim, span)
+            try:
+                transcript = self._transcribed(claim, span)
+            except ClosedError:
+                if self._goes_on(claim):
+                    raise
+                break
+            except Exception as error:  # noqa: BLE001 - ends this span only
+                failure = failure_of(as_error(error, span.uri))
+            else:
+                return self._finish(claim, span, started, transcript=transcript)
+            if is_final(failure) or (
+                failure.kind != STORAGE
+                and self._held.count_attempt(claim, span, failure.message) >= ATTEMPTS
+            ):
+                return self._finish(claim, span, started, failure=failure)
+            pauses = STORAGE_PAUSES if failure.kind == STORAGE else ENGINE_PAUSES
+            if number == len(pauses):
+                return self._give_up(claim, span, failure)
+            log.warning("%s; trying again in %g s", failure.message, pauses[number])
+            self._stopping.wait(pauses[number])
+            number += 1
+        self._close(claim, span)
+        return None
+
+    def _transcribed(self, claim: Claim, span: PlannedSpan) -> Transcript:
+        detected = self._languages.detect(span, self._stopping) if span.language_task else None
+        # without speech, the language has no effect, but a span needs one
+        language = detected.language or "en" if detected else span.language
+        with opened(span.uri, span.version, read_range=READ_RANGE) as source:
+            running = self._spans.start(source, span, language)
+            with self._registered(claim, span, running):
+                transcript = running.result()
+        if detected and (detected.language or not transcript.segments):
+            return replace(
+                transcript,
+                language=detected.language,
+                language_probability=detected.probability,
+            )
+        return transcript
+
+    def _goes_on(self, claim: Claim) -> bool:
+        """Return whether the spans of a task are still to be transcribed by this worker."""
+        return self._held.holds(claim) and not self._stopping.is_set()
+
+    @contextmanager
+    def _registered(self, claim: Claim, span: PlannedSpan, running: Running) -> Iterator[None]:
+        """Let `stop` and the loss of the lease cancel a span, until the end of a `with` block."""
+        self._running[span.id] = (claim, running)
+        try:
+            if not self._goes_on(claim):
+                running.cancel()
+            yield
+        finally:
+            del self._running[span.id]
+
+    def _finish(
+        self,
+        claim: Claim,
+        span: PlannedSpan,
+        started: float,
+        *,
+        transcript: Transcript | None = None,
+        failure: Failure | None = None,
+    ) -> SpanEnded:
+        """Write the result of a span."""
+        self._results.create(
+            SpanResult(
+                id=span.id,
+                uri=span.uri,
+                worker=self._name,
+                engine=self._engine,
+                started=started,
+                finished=time.time(),
+                transcript=transcript,
+                failure=failure,
+            )
+        )
+        if transcript:
+            self._failed_in_a_row = 0
+        self._close(claim, span)
+        return SpanEnded(span, failure, is_final=True)
+
+    def _give_up(self, claim: Claim, span: PlannedSpan, failure: Failure) -> SpanEnded:
+        """Leave a span to other workers and later runs."""
+        self._held.leave(claim, failure.message)
+        self._close(claim, span)
+        if failure.kind != STORAGE:
+            self._failed_in_a_row += 1
+            if self._failed_in_a_row == MAX_IN_A_ROW:
+                raise EngineError(
+                    f"{MAX_IN_A_ROW} recordings in a row failed, so this worker ends; the last: "
+                    f"{failure.message}"
+                )
+        return SpanEnded(span, failure, is_final=False)
+
+    def _close(self, claim: Claim, span: PlannedSpan) -> None:
+        """End the work on a span, and with the last span the task."""
+        end = self._held.close(claim, span)
+        if end:
+            with self._queue_lock:
+                self._queue.end(claim.task, end)
+
+    def _renew(self) -> None:
+        """Extend the leases until the worker stops."""
+        while not self._stopping.wait(self._leases.duration / RENEWALS):
+            for claim in self._held.renew():
+                log.warning("task %s was taken by another worker", claim.task.id)
+                for owner, running in list(self._running.values()):
+                    if owner is claim:
+                        running.cancel()

@@ -1,0 +1,179 @@
+"""The sections of a clip, each with VAD frames that do not depend on the sections before it.
+
+    audio          ....|.............|..............|.............|....   nominal points
+    section 1      ====^=============|=====^
+    VAD, run 2               [warm-up|search........|.........            from a fixed sample on
+    section 2                        |     ^========|=======^
+
+Each section has its own run of the VAD. The run begins `WARM_UP` samples before the nominal point,
+so that its network, its gain control and its calibration know the audio before the section. The
+point is found from the probabilities of this run. A run that begins at a fixed sample gives the
+same probabilities whatever was read before.
+"""
+
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from whisperbatch.audio.clips import Clip
+from whisperbatch.options import VadOptions
+from whisperbatch.protocols import Vad
+from whisperbatch.sections.points import find_point
+from whisperbatch.sections.tape import Tape
+from whisperbatch.types import SEARCH, SECTION, WARM_UP, Span, SpeechFrames
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Section:
+    """A section of a clip.
+
+    Attributes:
+        number: number of the nominal point at or before the section.
+        start: first sample, counted in the recording.
+        frames: the VAD frames of the section, to be iterated once. The last may be incomplete.
+    """
+
+    number: int
+    start: int
+    frames: Iterator[SpeechFrames]
+
+
+def sections(clip: Clip, vad: Vad, options: VadOptions, span: Span) -> Iterator[Section]:
+    """Yield the sections of a clip that belong to a span.
+
+    The frames of a section must be exhausted before the next section is requested. Nothing is
+    divided before the first nominal point that is `SECTION` samples or more after the start of the
+    clip, and no point is searched where the clip has less than `SEARCH` samples left. A short clip
+    is therefore one section.
+
+    Args:
+        clip: has its audio, at least from the later of its start and `span.start` on.
+        vad: finds the speech.
+        options: of the VAD.
+        span: the sections to yield.
+    """
+    return _Sections(clip, vad, options, span).run()
+
+
+@dataclass(slots=True, eq=False)
+class _Open:
+    """A section that begins at a known sample.
+
+    Attributes:
+        number: number of its nominal point.
+        start: its first sample.
+        frames: the rest of the VAD frames of its run.
+        held: frames of the section that were read before, in order.
+    """
+
+    number: int
+    start: int
+    frames: Iterator[SpeechFrames]
+    held: deque[SpeechFrames]
+
+    def __iter__(self) -> Iterator[SpeechFrames]:
+        while self.held:
+            yield self.held.popleft()
+        yield from self.frames
+
+
+class _Sections:
+    """See `sections`."""
+
+    def __init__(self, clip: Clip, vad: Vad, options: VadOptions, span: Span) -> None:
+        self._first, self._last = clip.first, clip.last
+        self._vad = vad
+        self._vad_offset = options.vad_offset
+        self._span = span
+        self._tape = Tape(clip.blocks, clip.position, max(clip.first, span.start))
+        self._following: _Open | None = None
+
+    def run(self) -> Iterator[Section]:
+        section = self._first_of_span()
+        while section and self._span.has(section.number):
+            self._following = None
+            yield Section(section.number, section.start, self._frames_of(section))
+            section = self._following
+
+    def _first_of_span(self) -> _Open | None:
+        """Open the first section of the span."""
+        number = self._first // SECTION
+        if number >= self._span.first:
+            frames = self._vad(self._tape.blocks(self._first))
+            return _Open(number, self._first, frames, deque())
+        point = self._next_point(self._span.first - 1)
+        if point is None or not self._span.has(point):
+            return None
+        self._tape.discard(point * SECTION - WARM_UP)
+        section = self._open(point)
+        if section is None:
+            self._tape.check()
+        return section
+
+    def _next_point(self, after: int) -> int | None:
+        """Return the number of the next point of the clip; None if it certainly has no other."""
+        number = max(after + 1, -(-self._first // SECTION) + 1)
+        if self._last is not None and number * SECTION + SEARCH > self._last:
+            return None
+        return number
+
+    def _open(self, number: int) -> _Open | None:
+        """Find a point, and open the section that begins there.
+
+        Returns:
+            The section; None if the audio ends within the search window.
+        """
+        hop = self._vad.hop
+        frames = self._vad(self._tape.blocks(number * SECTION - WARM_UP))
+        position = number * SECTION - WARM_UP
+        window: deque[SpeechFrames] = deque()
+        while position < number * SECTION + SEARCH:
+            block = next(frames, None)
+            if block is None:
+                return None
+            position += len(block.samples)
+            window.append(block)
+        start = position - sum(len(block.samples) for block in window)
+        first, count = (number * SECTION - start) // hop, SEARCH // hop
+        searched = SpeechFrames(
+            np.concatenate([block.samples for block in window])[first * hop :][: count * hop],
+            np.concatenate([block.probabilities for block in window])[first:][:count],
+        )
+        point = start + (first + find_point(searched, hop, self._vad_offset)) * hop
+        while start + len(window[0].samples) <= point:
+            start += len(window.popleft().samples)
+        window[0] = _after(window[0], (point - start) // hop, hop)
+        return _Open(number, point, frames, window)
+
+    def _frames_of(self, section: _Open) -> Iterator[SpeechFrames]:
+        """Yield the frames of a section, and open the following section, if there is one."""
+        position = section.start
+        point = self._next_point(section.number)
+        following: _Open | None = None
+        for block in section:
+            end = position + len(block.samples)
+            if point is not None and end > point * SECTION:
+                following = self._open(point)
+                point = None
+            if following and end >= following.start:
+                yield _before(block, following.start - position, self._vad.hop)
+                self._following = following
+                return
+            yield block
+            position = end
+            needed = position if point is None else min(position, point * SECTION - WARM_UP)
+            self._tape.discard(needed if following is None else position)
+        self._tape.check()
+
+
+def _before(block: SpeechFrames, samples: int, hop: int) -> SpeechFrames:
+    """Return the first samples of a block, and their frames."""
+    frames = -(-samples // hop)
+    return SpeechFrames(block.samples[:samples], block.probabilities[:frames])
+
+
+def _after(block: SpeechFrames, frames: int, hop: int) -> SpeechFrames:
+    """Return a block without its first frames."""
+    return SpeechFrames(block.samples[frames * hop :], block.probabilities[frames:])

@@ -1,0 +1,75 @@
+"""Sections: the parts of a long recording that can be processed alone, with the same result.
+
+    nominal points     0           5 min        10 min       15 min
+    recording          |-----------^--|----------^--|--------^--------|
+    points             0              1             2        3
+    sections           [== section 0 =][ section 1 =][== 2 ==][== 3 ==]
+    Span(1, 3)                         [=====================]
+
+Point k lies within `SEARCH` samples after its nominal position, `k * SECTION`. It is found from the
+audio around it alone. Everything that depends on earlier audio or text begins again at a point.
+docs/explanation/sections.md explains the rules.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from whisperbatch.types.time import to_samples
+
+# Samples between two nominal points. A multiple of the VAD frame (512 samples), as are the lengths
+# below: the VAD frames of all sections are then frames of one grid.
+SECTION: Final = to_samples(300.0)
+SEARCH: Final = 960 * 512  # samples (30.72 s) in which a point is searched
+WARM_UP: Final = 512 * 512  # samples (16.384 s) that the VAD reads before a nominal point
+# Samples after a search that the VAD needs for the probabilities in it: three blocks for gain
+# control and four for calibration.
+VAD_MARGIN: Final = 7 * 64 * 512
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """A range of sections of a recording: those that begin in a range of nominal points.
+
+    A section belongs to the nominal point at or before its first sample. Spans that share their
+    ends therefore have every section once, even if the recording is shorter than planned: a span
+    after its end has no sections.
+
+    Attributes:
+        first: number of the first nominal point.
+        last: number of the nominal point after the span; None: to the end of the recording.
+    """
+
+    first: int = 0
+    last: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.first < 0 or (self.last is not None and self.last <= self.first):
+            raise ValueError(f"a span needs 0 <= first < last, not {self.first} and {self.last}")
+
+    @property
+    def start(self) -> int:
+        """The first sample of the recording that the result can depend on."""
+        return max(self.first * SECTION - WARM_UP, 0)
+
+    @property
+    def end(self) -> int | None:
+        """The sample after the last that the result can depend on; None: to the end."""
+        return None if self.last is None else self.last * SECTION + SEARCH + VAD_MARGIN
+
+    def has(self, section: int) -> bool:
+        """Return whether the span has the section with this number."""
+        return self.first <= section and self.begins_before_end(section)
+
+    def begins_before_end(self, section: int) -> bool:
+        """Return whether a section with this number begins before the end of the span."""
+        return self.last is None or section < self.last
+
+
+WHOLE: Final = Span()
+"""The span of a whole recording."""
+
+
+def first_section(ranges: Sequence[tuple[float, float | None]]) -> int:
+    """Return the number of the first section of a recording with these `clip_timestamps`."""
+    return to_samples(ranges[0][0]) // SECTION if ranges else 0
