@@ -21,7 +21,7 @@ from whisperbatch.vad.no_vad import NoVad
 SECOND = 16_000
 MEMORY = 0.95  # of the fake network: its state forgets half of a block of 2 s in 28 s
 
-few_examples = settings(max_examples=16, deadline=None, derandomize=True)
+few_examples = settings(max_examples=10, deadline=None, derandomize=True)
 
 
 class LevelVad:
