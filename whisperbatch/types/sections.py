@@ -54,8 +54,16 @@ class Span:
 
     @property
     def end(self) -> int | None:
-        """The sample after the last that the result can depend on; None: to the end."""
+        """The sample after the last that the result can depend on; None: to the end.
+
+        With `clip_timestamps`, see `end_of_clips`.
+        """
         return None if self.last is None else self.last * SECTION + SEARCH + VAD_MARGIN
+
+    @property
+    def end_of_clips(self) -> int | None:
+        """`end` with `clip_timestamps`: a clip is not divided in its first `SECTION` samples."""
+        return None if self.end is None else self.end + SECTION
 
     def has(self, section: int) -> bool:
         """Return whether the span has the section with this number."""

@@ -20,6 +20,7 @@ from whisperbatch.types import (
     WHOLE,
     Samples,
     Span,
+    SpeechSpan,
     first_section,
     to_samples,
 )
@@ -125,7 +126,7 @@ def test_an_error_comes_after_the_chunks_of_earlier_sections(seconds: int) -> No
         yield from stream(seconds)
         raise OSError("unplugged")
 
-    yielded = []
+    yielded: list[tuple[SpeechSpan, ...]] = []
     whole = [chunk.pieces for chunk in chunk_recording(stream(seconds), OPTIONS)]
     sections_of = [chunk.section for chunk in chunk_recording(stream(seconds), OPTIONS)]
     chunks = chunk_recording(broken(), OPTIONS)
