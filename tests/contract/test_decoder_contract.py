@@ -17,7 +17,7 @@ from whisperbatch.options import Options
 from whisperbatch.protocols import Alignment, Engine, Hypothesis
 
 SETUPS = (
-    # engine, compute type, maximum difference of avg_logprob and no_speech_prob from float32's
+    # engine, compute type, maximum difference of avg_logprob from float32; twice for no_speech_prob
     pytest.param(("ctranslate2", "int8", 0.05), marks=pytest.mark.slow),
     pytest.param(("openvino", "int8", 0.03), marks=pytest.mark.slow),
     pytest.param(("openvino", "float32", 2e-3), marks=pytest.mark.slow),
@@ -90,8 +90,10 @@ def test_hypotheses_are_close_to_float32(
     decoded, max_difference, is_float32 = setup
     for hypothesis, reference in zip(decoded[number][0], expected[number][0], strict=True):
         assert hypothesis.avg_logprob == pytest.approx(reference.avg_logprob, abs=max_difference)
+        # The probability of one token, whose error no mean reduces: on a Zen 4, CTranslate2 in int8
+        # has 0.24 instead of 0.30.
         assert hypothesis.no_speech_prob == pytest.approx(
-            reference.no_speech_prob, abs=max_difference
+            reference.no_speech_prob, abs=2 * max_difference
         )
         if is_float32:
             assert hypothesis.tokens == reference.tokens
