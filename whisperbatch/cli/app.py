@@ -84,7 +84,7 @@ whisperbatch transcribe talk.mp3                print the text
 whisperbatch transcribe talk.mp3 --format srt   write subtitles to talk.srt
 whisperbatch transcribe talks -o texts -f all   a directory; can be resumed
 whisperbatch detect-language talk.mp3           print the spoken language
-whisperbatch plan s3://talks -o talks.plan       for many processes: work, join, status
+whisperbatch plan talks -o talks.plan           share a job: work, join
 whisperbatch doctor                             check this machine
 """
 
@@ -226,7 +226,7 @@ def detect_language(
     verbose: Verbose = False,
     **keywords: Any,  # noqa: ANN401 - the flags of options
 ) -> None:
-    """Print the spoken language of recordings, from samples spread over each recording."""
+    """Print the spoken language of recordings."""
     configure_logging(verbose=verbose)
     given = flags.given_flags(keywords)
     load_keywords = flags.pop_keywords(given, LOAD_KEYWORDS)
@@ -240,7 +240,7 @@ def models(
         typer.Option("--fetch", metavar="NAME", help="Download a model, to use it offline later."),
     ] = "",
 ) -> None:
-    """List the models: installed, cached, or to download. Or download a model."""
+    """List the models, or download a model."""
     configure_logging(verbose=bool(fetch))
     if fetch:
         fetch_model(fetch)
@@ -250,20 +250,20 @@ def models(
 
 @app.command("info")
 def info(model: Model = DEFAULT_MODEL) -> None:
-    """Print versions, devices and automatic choices, for a bug report."""
+    """Print versions, devices and automatic choices."""
     configure_logging(verbose=False)
     show_info(model)
 
 
 @app.command("doctor", add_help_option=False, context_settings=PASS_FLAGS)
 def doctor(context: typer.Context) -> None:
-    """Check the installation and this machine, and print how to fix each problem."""
+    """Check the installation and this machine."""
     run_doctor(context.args)
 
 
 @app.command("serve", add_help_option=False, context_settings=PASS_FLAGS)
 def serve(context: typer.Context) -> None:
-    """Serve transcriptions over HTTP, with OpenAI's API. --help lists the flags."""
+    """Serve transcriptions over HTTP, with OpenAI's API."""
     configure_logging(verbose=True)
     run_server(context.args)
 

@@ -78,7 +78,7 @@ def plan(
     verbose: Verbose = False,
     **keywords: Any,  # noqa: ANN401 - the flags of options
 ) -> None:
-    """Write a plan of what to transcribe, which any number of "work" processes share."""
+    """Plan recordings that several processes transcribe."""
     configure_logging(verbose=verbose)
     given = flags.given_flags(keywords)
     raise typer.Exit(
@@ -162,7 +162,7 @@ def join(
     verbose: Verbose = False,
     **keywords: Any,  # noqa: ANN401 - the flags of files
 ) -> None:
-    """Write the transcripts of all recordings that are complete, and a report."""
+    """Write the transcripts of a plan, and a report."""
     configure_logging(verbose=verbose)
     given = flags.given_flags(keywords)
     arguments = JoinArguments(
@@ -184,6 +184,6 @@ def status(
         bool, typer.Option("--json-lines", help="Print the counts as a line of JSON.")
     ] = False,
 ) -> None:
-    """Print how many tasks of a plan are done, running, interrupted and waiting."""
+    """Print how far the work on a plan is."""
     configure_logging(verbose=False)
     raise typer.Exit(show_status(plan, json_lines=json_lines))

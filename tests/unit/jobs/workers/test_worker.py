@@ -122,7 +122,7 @@ def test_recordings_that_cannot_be_read_are_failures(path: Path, talks: Path) ->
 
 
 def test_an_engine_that_fails_once_is_asked_again(path: Path) -> None:
-    report = run_work(path, level_engine(failing={"decode": (0, 1)}))
+    report = run_work(path, level_engine(failing={"decode": (0,)}))
     assert (report.transcribed, report.failed, report.left) == (8, 0, 0)
 
 
