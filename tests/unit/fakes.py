@@ -202,17 +202,17 @@ class FakeEngine:
         assert features.shape[2] % 2 == 0
         self._record("encode", len(features))
         self.features = features
-        return FakeEncoded(
-            tuple(
-                EncodedRow(
-                    level,
-                    float(row[0, 0]) / SAMPLING_RATE,
-                    float(row[0, 0] + row[0, 1]) / SAMPLING_RATE,
-                    float(row.max()),
-                )
-                for row, level in zip(features, features.mean((1, 2)).tolist(), strict=True)
+        rows = [
+            EncodedRow(
+                level,
+                float(row[0, 0]) / SAMPLING_RATE,
+                float(row[0, 0] + row[0, 1]) / SAMPLING_RATE,
+                float(row.max()),
             )
-        )
+            for row, level in zip(features, features.mean((1, 2)).tolist(), strict=True)
+        ]
+        # Not tuple(generator): CPython raises SystemError if gc.get_objects() is called meanwhile.
+        return FakeEncoded(tuple(rows))
 
     def split(self, encoded: Encoded) -> list[Encoded]:
         return [FakeEncoded((row,)) for row in _items(encoded)]

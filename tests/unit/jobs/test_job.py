@@ -230,7 +230,8 @@ def test_a_run_that_was_closed_early_is_resumed(recordings: list[Path], ledger: 
     uninterrupted = level_engine()
     run_events(uninterrupted, [item])
     expected = item.outputs[0].read_text()
-    events = run_job(Transcriber(level_engine()), [item], OPTIONS, job(ledger), write=write_text)
+    slow = level_engine(delay={"decode": 0.2})  # so that calls are left when the run is closed
+    events = run_job(Transcriber(slow), [item], OPTIONS, job(ledger), write=write_text)
     assert isinstance(next(events), SegmentReady)
     events.close()
     second = level_engine()
