@@ -95,6 +95,8 @@ class _Scored:
         frames: number of frames before the end of the recording.
         is_last: whether the recording ends in the window.
         scores: log-probabilities of the classes, shape (589, 7).
+        counts: probabilities of 0, 1 and 2 active speakers in each frame, shape (589, 3); 0 after
+            the end of the recording.
     """
 
     start: int
@@ -102,17 +104,7 @@ class _Scored:
     frames: int
     is_last: bool
     scores: npt.NDArray[np.float32]
-
-    def counts(self) -> npt.NDArray[np.float32]:
-        """Return the probability of 0, 1 and 2 active speakers in each frame, shape (589, 3).
-
-        The probabilities are 0 after the end of the recording.
-        """
-        probabilities = np.exp(self.scores[: self.frames])
-        result = np.zeros((FRAMES, COUNTS.max() + 1), np.float32)
-        for count in range(result.shape[1]):
-            result[: self.frames, count] = probabilities[:, count == COUNTS].sum(axis=1)
-        return result
+    counts: npt.NDArray[np.float32]
 
 
 def windows(blocks: Iterable[Samples], network: SegmentationNetwork) -> Iterator[Window]:
@@ -137,16 +129,26 @@ def _scored(blocks: Iterable[Samples], network: SegmentationNetwork) -> Iterator
         scores = network(np.stack([samples for _, samples, _ in batch]))
         for (start, samples, length), row in zip(batch, scores, strict=True):
             frames = min(max((length - FIRST_SAMPLE) // FRAME, 0), FRAMES)
-            yield _Scored(start, samples, frames, length < WINDOW, row)
+            counts = _counts(row, frames)
+            yield _Scored(start, samples, frames, length < WINDOW, row, counts)
+
+
+def _counts(scores: npt.NDArray[np.float32], frames: int) -> npt.NDArray[np.float32]:
+    """Return the counts of a window: see `_Scored`."""
+    probabilities = np.exp(scores[:frames])
+    result = np.zeros((FRAMES, COUNTS.max() + 1), np.float32)
+    for count in range(result.shape[1]):
+        result[:frames, count] = probabilities[:, count == COUNTS].sum(axis=1)
+    return result
 
 
 def _window(window: _Scored, before: _Scored | None, after: _Scored | None) -> Window:
     """Return a window, given the windows before and after it."""
-    counts = window.counts()
+    counts = window.counts.copy()
     if before:
-        counts[: FRAMES - HOP] += before.counts()[HOP:]
+        counts[: FRAMES - HOP] += before.counts[HOP:]
     if after:
-        counts[HOP:] += after.counts()[: FRAMES - HOP]
+        counts[HOP:] += after.counts[: FRAMES - HOP]
     possible = counts.argmax(axis=1)[:, None] == COUNTS
     activity = CLASSES[np.where(possible, window.scores, -np.inf).argmax(axis=1)]
     activity[window.frames :] = False

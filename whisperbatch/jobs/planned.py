@@ -18,9 +18,7 @@ from whisperbatch.jobs.plans.joining import Joiner
 from whisperbatch.jobs.plans.planning import MAX_TASK_DURATION, TASK_DURATION, make_plan
 from whisperbatch.jobs.plans.recordings import absolute
 from whisperbatch.jobs.plans.report import JoinReport, ReportBuilder
-from whisperbatch.jobs.plans.settings import (
-    make_header,
-)
+from whisperbatch.jobs.plans.settings import make_header
 from whisperbatch.jobs.plans.status import PlanStatus, status_of
 from whisperbatch.jobs.plans.stores import Store
 from whisperbatch.jobs.workers.job import OnSpan, WorkerJob, WorkReport
