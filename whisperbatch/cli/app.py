@@ -11,22 +11,20 @@
 141  the reader of a pipe has ended, as in "| head": 128 plus SIGPIPE, as from cat, grep and git
 """
 
-import inspect
 import logging
 import signal
 import sys
-from dataclasses import fields
 from importlib.metadata import version
 from typing import Annotated, Any, Final, NoReturn
 
 import typer
 from rich.console import Console
 
-import whisperbatch as wb
 from whisperbatch.boundary import as_error
 from whisperbatch.cli import flags
 from whisperbatch.cli.detect_language import detect_languages
 from whisperbatch.cli.doctor import run_doctor
+from whisperbatch.cli.flags import DEFAULT_MODEL, Model, Verbose
 from whisperbatch.cli.help_page import ListedCommand
 from whisperbatch.cli.interrupts import exit_now
 from whisperbatch.cli.inventory import fetch_model, show_info, show_models
@@ -72,11 +70,10 @@ READER_ENDED: Final = 128 + 13  # SIGPIPE, which Windows does not define
 LOAD_KEYWORDS: Final = ("device", "engine", *SETTINGS)
 """Keywords of `load` that are flags."""
 FOR_ARRAYS: Final = {"sampling_rate"}  # options for samples in memory, which have no flag
-OPTIONS: Final = {field.name for field in fields(Options)} - FOR_ARRAYS
+OPTIONS: Final = {*flags.field_names(Options)} - FOR_ARRAYS
 DETECTION: Final = set(DETECTION_OPTIONS) - FOR_ARRAYS
 PASS_FLAGS: Final = {"allow_extra_args": True, "ignore_unknown_options": True}
 """`cli.doctor` parses the flags of `doctor`, which must run without Typer."""
-DEFAULT_MODEL: Final[str] = inspect.signature(wb.load).parameters["model"].default
 INTRODUCTION: Final = """Transcribe long recordings with Whisper.
 
 \b
@@ -112,18 +109,6 @@ Inputs = Annotated[
         help="Files, directories, patterns or URLs; - is standard input.",
         show_default=False,
     ),
-]
-Model = Annotated[
-    str,
-    typer.Option(
-        "--model",
-        "-m",
-        help="A name, a directory of CTranslate2 weights, or a Hugging Face repository.",
-    ),
-]
-Verbose = Annotated[
-    bool,
-    typer.Option("--verbose", "-v", help="Print the choices that whisperbatch makes, and why."),
 ]
 
 

@@ -77,6 +77,20 @@ HELP_TEXTS: Final = {
 }
 """Help texts of flags that are written in another way, or need less, than in Python."""
 
+DEFAULT_MODEL: Final[str] = inspect.signature(load).parameters["model"].default
+Model = Annotated[
+    str,
+    typer.Option(
+        "--model",
+        "-m",
+        help="A name, a directory of CTranslate2 weights, or a Hugging Face repository.",
+    ),
+]
+Verbose = Annotated[
+    bool,
+    typer.Option("--verbose", "-v", help="Print the choices that whisperbatch makes, and why."),
+]
+
 
 def option_flags(names: Iterable[str] | None = None) -> Iterator[inspect.Parameter]:
     """Yield a flag for each option; its default, None, means that the flag is not given.

@@ -1,12 +1,12 @@
 """The flags of `plan`, `work`, `join` and `status`."""
 
-import inspect
 from typing import Annotated, Any, Final
 
 import typer
 
-from whisperbatch import jobs, load
+from whisperbatch import jobs
 from whisperbatch.cli import flags
+from whisperbatch.cli.flags import DEFAULT_MODEL, Model, Verbose
 from whisperbatch.cli.help_page import ListedCommand
 from whisperbatch.cli.logs import configure_logging
 from whisperbatch.cli.plans.run import (
@@ -18,6 +18,7 @@ from whisperbatch.cli.plans.run import (
     work_on_plan,
 )
 from whisperbatch.engines.keywords import setting_parameters
+from whisperbatch.options import Options
 from whisperbatch.writers import FORMATS, SubtitleOptions, TableOptions
 
 app = typer.Typer()
@@ -28,15 +29,9 @@ PLAN_KEYWORDS: Final = tuple(
 )
 """Keywords of `load` that are flags of `plan`; those of `MACHINE` are flags of `work`."""
 NOT_PLANNED: Final = {"sampling_rate", "batch_size"}
-PLAN_OPTIONS: Final = {
-    name for group, _ in flags.PANELS for name in flags.field_names(group)
-} - NOT_PLANNED
+PLAN_OPTIONS: Final = {*flags.field_names(Options)} - NOT_PLANNED
 
 PlanName = Annotated[str, typer.Argument(metavar="PLAN", help="Path or URL of the plan.")]
-Verbose = Annotated[
-    bool,
-    typer.Option("--verbose", "-v", help="Print the choices that whisperbatch makes, and why."),
-]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print errors only.")]
 
 
@@ -59,14 +54,7 @@ def plan(
     output: Annotated[
         str, typer.Option("--output", "-o", metavar="PLAN", help="Path or URL of the plan.")
     ],
-    model: Annotated[
-        str,
-        typer.Option(
-            "--model",
-            "-m",
-            help="A name, a directory of CTranslate2 weights, or a Hugging Face repository.",
-        ),
-    ] = inspect.signature(load).parameters["model"].default,
+    model: Model = DEFAULT_MODEL,
     task_duration: Annotated[
         float,
         typer.Option(

@@ -11,6 +11,7 @@ from whisperbatch.cli.interrupts import ExitOnSignal
 from whisperbatch.cli.loading import loading_status
 from whisperbatch.cli.printing import print_note, print_note_on_terminal, print_result
 from whisperbatch.errors import OptionError
+from whisperbatch.types import SECTION, to_seconds
 from whisperbatch.writers import (
     TABLE_FORMATS,
     SubtitleOptions,
@@ -175,8 +176,9 @@ def _shard(text: str) -> tuple[int, int] | None:
 def _part(span: jobs.PlannedSpan) -> str:
     if span.is_whole:
         return ""
-    end = "" if span.last is None else f"{span.last * 5} min"
-    return f", {span.first * 5} min to {end or 'the end'}"
+    minutes = round(to_seconds(SECTION) / 60)
+    end = "the end" if span.last is None else f"{span.last * minutes} min"
+    return f", {span.first * minutes} min to {end}"
 
 
 def _hours(hours: float) -> str:
