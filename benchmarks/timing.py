@@ -38,6 +38,7 @@ class Figures(TypedDict):
     first: float  # seconds from the call to the first segment
     cpu: float  # seconds of processor time
     peak: float  # peak memory in MB
+    memory: list[float]  # memory in MB at each segment
     text: str
 
 
@@ -59,10 +60,12 @@ def measure(task: Task) -> Figures:
         run([str(recordings.write(silence, Path(directory, "silence.wav")))], lambda _: None)
         texts: list[str] = []
         times: list[float] = []
+        memory: list[float] = []
 
         def on_segment(text: str) -> None:
             times.append(time.perf_counter())
             texts.append(text.strip())
+            memory.append(resident())
 
         cpu, started = time.process_time(), time.perf_counter()
         run(task["paths"], on_segment)
@@ -73,6 +76,7 @@ def measure(task: Task) -> Figures:
             first=times[0] - started,
             cpu=time.process_time() - cpu,
             peak=peak(),
+            memory=memory,
             text=" ".join(texts),
         )
 
@@ -88,6 +92,14 @@ def peak() -> float:
         return int(match[1]) / 1024
     size = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return size / (1024 * 1024 if sys.platform == "darwin" else 1024)
+
+
+def resident() -> float:
+    """Return the present memory of this process, in MB; where /proc is missing, the peak."""
+    file = Path("/proc/self/statm")
+    if not file.exists():
+        return peak()
+    return int(file.read_text().split()[1]) * resource.getpagesize() / (1024 * 1024)
 
 
 if __name__ == "__main__":

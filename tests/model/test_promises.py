@@ -1,5 +1,6 @@
 """What the project promises of accuracy and memory, on recordings as long as the promises say."""
 
+import statistics
 from itertools import pairwise
 from pathlib import Path
 
@@ -54,9 +55,13 @@ def test_segments_are_short_and_in_order(transcript: wb.Transcript) -> None:
 def test_memory_does_not_grow_with_the_recording(
     tmp_path: Path, tiny_model: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """3 hours beside 1 hour, each in a separate process, with the malloc of the command line.
+    """The third hour beside the second one, and the peak of 3 hours beside that of 1 hour.
 
-    Otherwise the arenas of glibc, which keep freed memory, add from 10 to 110 MB by chance.
+    Memory grows in the first half hour (docs/explanation/performance.md), and fluctuates then. The
+    peak of three hours is therefore a little above that of one hour: by 7 to 11 % in six runs.
+
+    Each run has a separate process, with the malloc of the command line. Otherwise the arenas of
+    glibc, which keep freed memory, add from 10 to 110 MB by chance.
     """
     monkeypatch.setenv("MALLOC_MMAP_THRESHOLD_", "524288")
     figures = []
@@ -70,6 +75,9 @@ def test_memory_does_not_grow_with_the_recording(
         )
     short, long = figures
     assert len(long["text"]) > 2.5 * len(short["text"]) > 10_000
-    assert long["peak"] <= 1.1 * short["peak"]
+    third = len(long["memory"]) // 3
+    second_hour, last_hour = long["memory"][third : 2 * third], long["memory"][2 * third :]
+    assert statistics.median(last_hour) <= 1.05 * statistics.median(second_hour)
+    assert long["peak"] <= 1.15 * short["peak"]
     assert short["first"] <= 5
     assert long["first"] <= 5
