@@ -29,7 +29,7 @@ from whisperbatch.options import Options, checks, plain, resolve
 from whisperbatch.text.messages import shown
 from whisperbatch.transcriber import Transcriber
 from whisperbatch.types import Transcript
-from whisperbatch.writers import FORMATS, SPEAKER_FORMATS, FileOptions, render
+from whisperbatch.writers import SPEAKER_FORMATS, FileOptions, check_format, render
 
 
 def plan(
@@ -200,5 +200,4 @@ def _check_formats(formats: Sequence[str]) -> None:
     if isinstance(formats, str) or not formats:
         raise OptionError("formats must be several names, such as ('txt', 'srt')")
     for name in formats:
-        if name not in FORMATS:
-            raise OptionError(f"format {shown(name)} is none of {', '.join(FORMATS)}")
+        check_format(name, f"format {shown(name)}")

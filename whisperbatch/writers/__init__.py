@@ -23,7 +23,12 @@ from whisperbatch.text import shown
 from whisperbatch.types import Diarization, Transcript
 from whisperbatch.writers import subtitles, tables
 from whisperbatch.writers.contents import check_contents
-from whisperbatch.writers.files import make_folder, write_atomically, write_text_atomically
+from whisperbatch.writers.files import (
+    make_folder,
+    write_atomically,
+    write_text_atomically,
+    write_through,
+)
 from whisperbatch.writers.options import (
     FORMAT_OPTIONS,
     SUBTITLE_FORMATS,
@@ -48,6 +53,7 @@ __all__ = [
     "SubtitleOptions",
     "TableOptions",
     "check_file_options",
+    "check_format",
     "make_folder",
     "one_line",
     "render",
@@ -56,6 +62,7 @@ __all__ = [
     "speaker_values",
     "write",
     "write_atomically",
+    "write_through",
 ]
 
 FORMATS: Final = ("txt", "srt", "vtt", "tsv", "json", "csv", "lrc", "ttml", "rttm")
@@ -101,7 +108,7 @@ def render(
     """
     if not isinstance(transcript, Transcript | Diarization):
         raise OptionError(f"transcript must be a Transcript, not {type(transcript).__name__}")
-    _check_format(format, f"format={shown(format)}")
+    check_format(format, f"format={shown(format)}")
     if options is not None:
         check_file_options(options, (format,))
     check_contents(transcript)
@@ -150,7 +157,7 @@ def write(
     checks.path("path", path)
     if format is None:
         format = Path(path).suffix[1:].lower()  # noqa: A001 - the name of the parameter
-        _check_format(format, f"the suffix of path={shown(os.fspath(path))}")
+        check_format(format, f"the suffix of path={shown(os.fspath(path))}")
     return write_text_atomically(path, render(transcript, format, options))
 
 
@@ -164,8 +171,12 @@ def _check_words(transcript: Transcript, layout: SubtitleOptions) -> None:
         )
 
 
-def _check_format(format: object, subject: str) -> None:  # noqa: A002 - as in `write`
-    """Refuse an unknown format; `subject` begins the message."""
+def check_format(format: object, subject: str) -> None:  # noqa: A002 - as in `write`
+    """Refuse a name that is not in `FORMATS`; `subject` begins the message.
+
+    Raises:
+        OptionError: the format is unknown.
+    """
     name = plain(format)
     if type(name) is str and name in FORMATS:
         return

@@ -71,7 +71,7 @@ def write_atomically(path: str | os.PathLike[str], data: bytes) -> Path:
         _delete_abandoned(target.parent, prefix)
         temporary = target.with_name(f"{prefix}{os.getpid()}-{secrets.token_hex(4)}.tmp")
         try:
-            _write_through(temporary, data)
+            write_through(temporary, data)
             if mode is not None:
                 temporary.chmod(mode)
             temporary.replace(target)
@@ -111,7 +111,7 @@ def _delete_abandoned(directory: Path, prefix: str) -> None:
                 path.unlink()
 
 
-def _write_through(path: Path, data: bytes) -> None:
+def write_through(path: Path, data: bytes) -> None:
     """Create a file and wait until its content is on the disk."""
     with path.open("xb") as file:
         file.write(data)

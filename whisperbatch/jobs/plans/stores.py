@@ -22,6 +22,7 @@ from fsspec.implementations.memory import MemoryFileSystem
 
 from whisperbatch.boundary import describe
 from whisperbatch.errors import MissingExtraError, OptionError, WriteError
+from whisperbatch.writers import write_through
 
 T = TypeVar("T")
 
@@ -209,15 +210,11 @@ def _write_local(target: Path, data: bytes, move: Callable[[Path, Path], object]
     """Write a file under a temporary name, wait for the disk, and give it its name."""
     temporary = target.with_name(f".{target.name[:100]}-{os.getpid()}-{secrets.token_hex(4)}.tmp")
     try:
-        file = temporary.open("xb")
-    except FileNotFoundError:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        file = temporary.open("xb")
-    try:
-        with file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
+        try:
+            write_through(temporary, data)
+        except FileNotFoundError:
+            target.parent.mkdir(parents=True, exist_ok=True)
+            write_through(temporary, data)
         move(temporary, target)
     finally:
         with suppress(FileNotFoundError):  # renamed
