@@ -71,7 +71,7 @@ class CheapTranscriber:
     def detect_language(self, source: Any, **options: Any) -> LanguageDetection:
         note("detected", Path(source).name)
         time.sleep(0.1)
-        return LanguageDetection("fr", 0.9)
+        return LanguageDetection("fr", 0.9, {})
 
     def close(self) -> None:
         pass

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.unit.jobs.planned_jobs import write_plan
-from tests.unit.ray.conftest import RayCluster, finished
+from tests.unit.ray.running_cluster import RayCluster, finished
 from whisperbatch import jobs
 from whisperbatch.jobs import Plan
 
