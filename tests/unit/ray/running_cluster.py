@@ -6,7 +6,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -49,6 +49,11 @@ class RayCluster:
         self.process.stdin.write("\n")
         self.process.stdin.flush()
         assert self.process.stdout.readline() == "ready\n"
+
+    def write_dataset(self, path: Path, rows: Sequence[Mapping[str, Any]]) -> Path:
+        """Write the rows of a dataset as JSON lines."""
+        path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+        return path
 
     def start(self, source: Path, output: Path, **keywords: Any) -> subprocess.Popen[str]:
         """Start a program that transcribes a source."""

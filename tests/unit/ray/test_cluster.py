@@ -141,11 +141,9 @@ def test_a_dataset_of_recordings(cluster: RayCluster, tmp_path: Path) -> None:
     for row in recordings[:-1]:
         Path(row["uri"]).write_bytes(b"no audio")
     languages = {"no. 5": "it"}
-    source = tmp_path / "talks.jsonl"
-    source.write_text(
-        "".join(
-            json.dumps({**row, "language": languages.get(row["id"])}) + "\n" for row in recordings
-        )
+    source = cluster.write_dataset(
+        tmp_path / "talks.jsonl",
+        [{**row, "language": languages.get(row["id"])} for row in recordings],
     )
     rows = cluster.rows(source, tmp_path / "rows.json", cheap=True, max_actors=2)
     assert Counter(row["id"] for row in rows) == Counter(row["id"] for row in recordings)
