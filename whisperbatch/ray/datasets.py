@@ -19,7 +19,7 @@ from whisperbatch.jobs import (
 )
 from whisperbatch.options import Options, resolve
 from whisperbatch.ray.pools import MEMORY, Pool
-from whisperbatch.text.messages import shown
+from whisperbatch.text import shown
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -144,7 +144,7 @@ def _from_plan(
     remaining = [task for task in read.tasks if task.id not in known]
     parts = []
     if remaining:
-        rows = pool.rows_per_call or _tasks_per_call(len(remaining), with_gpu=bool(pool.num_gpus))
+        rows = pool.rows_per_call or tasks_per_call(len(remaining), with_gpu=bool(pool.num_gpus))
         parts.append(
             from_arrow(_blocks(remaining, rows)).map_batches(
                 TaskActor,
@@ -193,7 +193,8 @@ def _from_dataset(
     )
 
 
-def _tasks_per_call(tasks: int, *, with_gpu: bool) -> int:
+def tasks_per_call(tasks: int, *, with_gpu: bool) -> int:
+    """Return how many tasks an actor gets at a time, of a plan with this many tasks."""
     limit = TASKS_PER_CALL * (GPU_FACTOR if with_gpu else 1)
     return max(min(limit, tasks // MIN_CALLS), 1)
 

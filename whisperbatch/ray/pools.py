@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from whisperbatch.errors import OptionError
 from whisperbatch.options import checks, plain
-from whisperbatch.text.messages import shown
+from whisperbatch.text import shown
 
 MEMORY: Final = 4 * 2**30  # bytes: base takes below 2 GiB; large models need more
 TASKS_IN_FLIGHT: Final = 2  # calls of an actor: one that runs, and one that waits
@@ -85,7 +85,8 @@ class Pool:
             raise OptionError("num_gpus has no effect with device='cpu'; leave it out")
         if self.num_gpus:
             return keywords
-        keywords["device"] = "cpu"
+        if device == "auto":
+            keywords["device"] = "cpu"
         if engine in {"auto", "ctranslate2", "openvino"} and "intra_threads" not in keywords:
             batches = keywords.get("inter_threads", 1)
             keywords["intra_threads"] = max(math.floor(self.num_cpus) // batches, 1)
