@@ -1,8 +1,10 @@
 """Every Python block in the README and docs runs, on real weights and speech."""
 
+import os
 import re
 import shlex
 import subprocess
+import sys
 import wave
 from collections.abc import Iterator
 from pathlib import Path
@@ -42,6 +44,8 @@ def marks(name: str, block: str) -> list[pytest.MarkDecorator]:
     found = [pytest.mark.slow] if name in SLOW else []
     if 'engine="torch"' in block or "TorchSettings" in block:
         found.append(pytest.mark.torch)
+    if "whisperbatch.ray" in block:
+        found.append(pytest.mark.ray)
     return found
 
 
@@ -106,6 +110,11 @@ def test_block_runs(
     if 'features="kaldi' in block:
         pytest.importorskip("torchaudio")
     monkeypatch.chdir(folder)
+    if "whisperbatch.ray" in block:  # Ray's threads and processes end with a program of their own
+        pytest.importorskip("ray.data")
+        environment = {**os.environ, "PYTHONPATH": str(ROOT), "RAY_USAGE_STATS_ENABLED": "0"}
+        subprocess.run([sys.executable, "-c", block], check=True, env=environment)
+        return
     names: dict[str, object] = {"__name__": "__main__"}
     exec(compile(block, "<docs>", "exec"), names)  # noqa: S102 - our own pages
     if isinstance(client := names.get("client"), OpenAI):
