@@ -1,6 +1,7 @@
 """A Ray cluster with real weights and speech: its text is that of `work`."""
 
 from pathlib import Path
+from typing import Any, Final
 
 import pytest
 
@@ -10,7 +11,7 @@ from tests.unit.ray.running_cluster import running_cluster
 
 pytestmark = pytest.mark.ray
 
-OPTIONS = {"model": "tiny.en", "beam_size": 1}
+OPTIONS: Final[dict[str, Any]] = {"model": "tiny.en", "beam_size": 1}
 
 
 @pytest.fixture(scope="module")

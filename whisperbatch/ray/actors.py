@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from whisperbatch import Options, Transcriber, load
+from whisperbatch import OptionError, Options, Transcriber, load
 from whisperbatch.jobs import (
     Header,
     RecordingWorker,
@@ -28,6 +28,10 @@ GROUP: Final = "ray"
 
 TASK: Final = "task"
 """The column with the line of a task, as in the plan."""
+
+
+URI: Final = "uri"
+"""The column with the path or URL of a recording."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,9 +115,11 @@ class RecordingActor:
 
     def __call__(self, batch: pa.Table) -> Iterator[pa.Table]:
         """Yield a table with a row for each recording, as soon as the recording has ended."""
-        rows = batch.to_pylist()
+        if URI not in batch.column_names:
+            raise OptionError(f"the dataset has no column {URI}")
         recordings = (
-            (str(row.get("id", row["uri"])), row["uri"], row.get("language")) for row in rows
+            (str(row.get("id") or row[URI]), row[URI], row.get("language"))
+            for row in batch.to_pylist()
         )
         for outcome in self._worker.outcomes(recordings):
             yield table(recording_row(outcome))

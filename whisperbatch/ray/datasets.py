@@ -116,7 +116,8 @@ def _dataset_class() -> type:
         raise MissingExtraError(
             f'Ray needs {error.name or "a package"}: pip install "whisperbatch[ray]"'
         ) from error
-    return Dataset
+    found: type = Dataset
+    return found
 
 
 def _from_plan(

@@ -36,9 +36,9 @@ class CheapRunning:
         self._cancelled = threading.Event()
 
     def result(self) -> Transcript:
-        source, span = self._source, None
-        if isinstance(source, SpanSource):
-            source, span = source.source, source.span
+        source, first = self._source, 0
+        if isinstance(self._source, SpanSource):
+            source, first = self._source.source, self._source.span.first
         name = Path(source).name
         time.sleep(0.03)
         if name.startswith("broken"):
@@ -48,7 +48,7 @@ class CheapRunning:
             died.touch()
             note("deaths", name)
             os._exit(1)
-        text = f"{name} {span and span.first}"
+        text = f"{name} {first}"
         note("transcribed", text)
         language = self._language or "en"
         segment = Segment(0, 0.0, 1.0, text, language, -0.2, 0.0, 1.0)

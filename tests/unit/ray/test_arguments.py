@@ -97,7 +97,7 @@ def test_wrong_arguments_with_a_plan(plan: Path, keywords: dict[str, Any], messa
 )
 def test_wrong_arguments_with_a_dataset(keywords: dict[str, Any], message: str) -> None:
     with pytest.raises(OptionError, match=message):
-        transcribe(FakeDataset("uri"), **keywords)  # type: ignore[arg-type]  # in place of Ray's
+        transcribe(FakeDataset("uri"), **keywords)
 
 
 @pytest.mark.usefixtures("_no_start")
@@ -105,9 +105,9 @@ def test_wrong_sources(tmp_path: Path) -> None:
     with pytest.raises(OptionError, match="there is no such plan"):
         transcribe(tmp_path / "other.plan")
     with pytest.raises(OptionError, match="has no column uri; its columns: path, language"):
-        transcribe(FakeDataset("path", "language"))  # type: ignore[arg-type]  # see above
+        transcribe(FakeDataset("path", "language"))
     with pytest.raises(OptionError, match="neither a plan nor a dataset"):
-        transcribe(["a.mp3"])  # type: ignore[arg-type]  # wrong
+        transcribe(["a.mp3"])
 
 
 def test_an_actor_uses_the_device_and_the_threads_that_it_has() -> None:

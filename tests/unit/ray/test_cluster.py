@@ -63,7 +63,7 @@ def test_one_long_recording_among_many_short_ones_and_a_broken_one(
     broken = found["broken.mp3"]
     assert broken["error"] == f"audio: {broken['uri']}: cannot be decoded"
     assert (broken["text"], broken["segments"]) == (None, None)
-    assert found["7.mp3"]["segments"][0]["text"] == found["7.mp3"]["text"] == "7.mp3 None"
+    assert found["7.mp3"]["segments"][0]["text"] == found["7.mp3"]["text"] == "7.mp3 0"
     assert found["7.mp3"]["error"] is None
     # a model is loaded once for each actor
     assert max(cluster.noted("models").values()) == 1

@@ -1,5 +1,6 @@
 """Tasks that another program distributes."""
 
+import threading
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -9,11 +10,11 @@ from tests.unit.fakes import FakeEngine, write_noise
 from tests.unit.jobs.planned_jobs import write_plan
 from whisperbatch import jobs
 from whisperbatch.errors import EngineError, ModelError
-from whisperbatch.jobs import Plan, SpanOutcome, Task, TaskWorker, stored_outcomes
+from whisperbatch.jobs import Failure, Plan, SpanOutcome, Task, TaskWorker, stored_outcomes
 from whisperbatch.jobs.plans.files import PlanFiles
-from whisperbatch.jobs.workers import failures
+from whisperbatch.jobs.workers import failures, worker
 from whisperbatch.jobs.workers.leases import Leases
-from whisperbatch.jobs.workers.results import Results
+from whisperbatch.jobs.workers.results import Results, SpanResult
 from whisperbatch.transcriber import Transcriber
 
 
@@ -34,8 +35,8 @@ def outcomes(
     folder: Path, plan: Plan, tasks: Sequence[Task], engine: FakeEngine | None = None
 ) -> list[SpanOutcome]:
     with Transcriber(engine or FakeEngine()) as asr:
-        worker = TaskWorker(str(folder / "talks.plan"), plan.header, asr, group="ray")
-        return list(worker.outcomes(tasks))
+        task_worker = TaskWorker(str(folder / "talks.plan"), plan.header, asr, group="ray")
+        return list(task_worker.outcomes(tasks))
 
 
 def ids(tasks: Sequence[Task]) -> list[str]:
@@ -79,6 +80,41 @@ def test_a_task_of_a_dead_process_of_the_group_is_taken_at_once(plan: Plan, tmp_
     assert Leases(files.work, "dead", group="ray").acquire(task.id)
     assert sorted(outcome.span.id for outcome in outcomes(tmp_path, plan, [task])) == ids([task])
     assert Leases(files.work, "test").generations() == {}
+
+
+def test_a_task_of_a_work_process_is_waited_for(
+    plan: Plan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(worker, "MAX_POLL", 0.05)
+    files = PlanFiles.at(str(tmp_path / "talks.plan"))
+    task = plan.tasks[0]
+    leases = Leases(files.work, "alive")
+    lease = leases.acquire(task.id)
+    assert lease
+    failure = Failure("audio", "written by the other process")
+
+    def finish() -> None:
+        for span in task.spans:
+            result = SpanResult(
+                id=span.id,
+                uri=span.uri,
+                worker="alive",
+                engine="fake",
+                started=0.0,
+                finished=1.0,
+                failure=failure,
+            )
+            Results(files.work).create(result)
+        leases.finish(lease)
+
+    timer = threading.Timer(0.3, finish)
+    timer.start()
+    engine = FakeEngine()
+    found = outcomes(tmp_path, plan, [task], engine)
+    timer.join()
+    assert [outcome.failure for outcome in found] == [failure] * 2
+    assert not engine.calls
+    assert leases.generations() == {}
 
 
 def test_a_recording_that_cannot_be_read(plan: Plan, tmp_path: Path) -> None:
