@@ -25,8 +25,11 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from ray.data import Dataset
 
+    from whisperbatch.ray.actors import TaskSettings
+
 LOAD: Final = inspect.signature(load).parameters
 TASKS_PER_CALL: Final = 4
+TASKS_PER_READ: Final = 16  # of tasks that are complete
 RECORDINGS_PER_CALL: Final = 16
 GPU_FACTOR: Final = 4  # a GPU needs more audio at a time to be busy
 MIN_CALLS: Final = 8  # of a small plan, so that several actors have work
@@ -123,14 +126,10 @@ def _dataset_class() -> type:
 def _from_plan(
     plan: str, pool: Pool, batch_size: int | None, keywords: Mapping[str, Any]
 ) -> "Dataset":
-    """Return the dataset of a plan."""
+    """Return the dataset of a plan: spans to transcribe, results to read, and failed recordings."""
     from ray.data import from_arrow  # noqa: PLC0415 - an extra
 
-    from whisperbatch.ray.actors import (  # noqa: PLC0415 - need the extra
-        TaskActor,
-        TaskSettings,
-        stored_tables,
-    )
+    from whisperbatch.ray.actors import TaskSettings  # noqa: PLC0415 - needs the extra
     from whisperbatch.ray.rows import table, unreadable_row  # noqa: PLC0415 - need the extra
 
     check_machine_keywords(keywords)
@@ -140,29 +139,46 @@ def _from_plan(
     machine = pool.machine_keywords(keywords, header.load.get("engine", "auto"))
     settings_of({**header.load, **machine}).check(options_of(header, batch_size).search)
     done = Results(files.work).ids()
-    complete = [task for task in read.tasks if all(span.id in done for span in task.spans)]
-    known = {task.id for task in complete}
-    remaining = [task for task in read.tasks if task.id not in known]
+    complete: list[Task] = []
+    remaining: list[Task] = []
+    for task in read.tasks:
+        is_done = all(span.id in done for span in task.spans)
+        (complete if is_done else remaining).append(task)
     parts = []
     if remaining:
-        rows = pool.rows_per_call or tasks_per_call(len(remaining), with_gpu=bool(pool.num_gpus))
-        parts.append(
-            from_arrow(_blocks(remaining, rows)).map_batches(
-                TaskActor,
-                fn_constructor_args=(TaskSettings(plan, header, batch_size, machine),),
-                **pool.arguments(rows),
-            )
-        )
+        settings = TaskSettings(plan, header, batch_size, machine)
+        parts.append(_transcribed(remaining, settings, pool))
     if complete:
-        rows = TASKS_PER_CALL * GPU_FACTOR
-        parts.append(
-            from_arrow(_blocks(complete, rows)).map_batches(
-                stored_tables, fn_kwargs={"plan": plan}, batch_size=rows, batch_format="pyarrow"
-            )
-        )
+        parts.append(_stored(complete, plan))
     if read.failures:
         parts.append(from_arrow(table(*map(unreadable_row, read.failures))))
     return parts[0].union(*parts[1:]) if len(parts) > 1 else parts[0]
+
+
+def _transcribed(tasks: Sequence[Task], settings: "TaskSettings", pool: Pool) -> "Dataset":
+    """Return the rows of tasks that actors transcribe."""
+    from ray.data import from_arrow  # noqa: PLC0415 - an extra
+
+    from whisperbatch.ray.actors import TaskActor  # noqa: PLC0415 - needs the extra
+
+    rows = pool.rows_per_call or tasks_per_call(len(tasks), with_gpu=bool(pool.num_gpus))
+    return from_arrow(_blocks(tasks, rows)).map_batches(
+        TaskActor, fn_constructor_args=(settings,), **pool.arguments(rows)
+    )
+
+
+def _stored(tasks: Sequence[Task], plan: str) -> "Dataset":
+    """Return the rows of tasks whose spans all have results; no model is loaded."""
+    from ray.data import from_arrow  # noqa: PLC0415 - an extra
+
+    from whisperbatch.ray.actors import stored_tables  # noqa: PLC0415 - needs the extra
+
+    return from_arrow(_blocks(tasks, TASKS_PER_READ)).map_batches(
+        stored_tables,
+        fn_kwargs={"plan": plan},
+        batch_size=TASKS_PER_READ,
+        batch_format="pyarrow",
+    )
 
 
 def _from_dataset(

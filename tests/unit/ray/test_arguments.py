@@ -1,4 +1,4 @@
-"""Wrong arguments fail before Ray starts; these tests need no Ray, except for the last."""
+"""Wrong arguments fail before Ray starts; only the last test needs packages of Ray."""
 
 import sys
 from dataclasses import fields
@@ -135,6 +135,7 @@ def test_a_small_plan_has_work_for_several_actors(
     assert tasks_per_call(tasks, with_gpu=with_gpu) == expected
 
 
+@pytest.mark.ray
 def test_the_columns_are_the_attributes() -> None:
     pytest.importorskip("pyarrow")
     from whisperbatch.ray.rows import SEGMENT, WORD  # noqa: PLC0415 - needs pyarrow
