@@ -9,6 +9,7 @@ import wave
 from collections.abc import Iterator
 from pathlib import Path
 from shutil import which
+from tempfile import TemporaryDirectory
 
 import numpy as np
 import pytest
@@ -93,6 +94,18 @@ def address() -> Iterator[str]:
         yield "{}:{}".format(*server.address)
 
 
+def run_with_ray(block: str) -> None:
+    """Run a block as a program, which ends with Ray's threads and processes."""
+    with TemporaryDirectory(prefix="ray", ignore_cleanup_errors=True) as folder:
+        environment = {
+            **os.environ,
+            "PYTHONPATH": str(ROOT),
+            "RAY_TMPDIR": folder,
+            "RAY_USAGE_STATS_ENABLED": "0",
+        }
+        subprocess.run([sys.executable, "-c", block], check=True, env=environment)
+
+
 @pytest.mark.parametrize("block", BLOCKS)
 def test_block_runs(
     block: str,
@@ -110,10 +123,9 @@ def test_block_runs(
     if 'features="kaldi' in block:
         pytest.importorskip("torchaudio")
     monkeypatch.chdir(folder)
-    if "whisperbatch.ray" in block:  # Ray's threads and processes end with a program of their own
+    if "whisperbatch.ray" in block:
         pytest.importorskip("ray.data")
-        environment = {**os.environ, "PYTHONPATH": str(ROOT), "RAY_USAGE_STATS_ENABLED": "0"}
-        subprocess.run([sys.executable, "-c", block], check=True, env=environment)
+        run_with_ray(block)
         return
     names: dict[str, object] = {"__name__": "__main__"}
     exec(compile(block, "<docs>", "exec"), names)  # noqa: S102 - our own pages

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 ROOT = Path(__file__).parents[3]
@@ -89,31 +90,33 @@ def running_cluster(notes: Path) -> Iterator[RayCluster]:
     Args:
         notes: folder of the notes of cheap actors.
     """
-    environment = {
-        **os.environ,
-        "PYTHONPATH": str(ROOT),
-        "CHEAP_ACTORS_FOLDER": str(notes),
-        "HF_HUB_OFFLINE": "1",
-        "RAY_USAGE_STATS_ENABLED": "0",
-    }
-    process = subprocess.Popen(
-        [sys.executable, "-m", "tests.unit.ray.cluster"],
-        cwd=ROOT,
-        env=environment,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    assert process.stdin
-    assert process.stdout
-    try:
-        address = process.stdout.readline().strip()
-        assert address, "the cluster did not start"
-        yield RayCluster(address, process, notes, environment)
-    finally:
-        process.stdin.close()
+    with TemporaryDirectory(prefix="ray", ignore_cleanup_errors=True) as folder:
+        environment = {
+            **os.environ,
+            "PYTHONPATH": str(ROOT),
+            "CHEAP_ACTORS_FOLDER": str(notes),
+            "HF_HUB_OFFLINE": "1",
+            "RAY_TMPDIR": folder,  # a short path: that of a socket has at most 107 characters
+            "RAY_USAGE_STATS_ENABLED": "0",
+        }
+        process = subprocess.Popen(
+            [sys.executable, "-m", "tests.unit.ray.cluster"],
+            cwd=ROOT,
+            env=environment,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        assert process.stdin
+        assert process.stdout
         try:
-            process.wait(60)
+            address = process.stdout.readline().strip()
+            assert address, "the cluster did not start"
+            yield RayCluster(address, process, notes, environment)
         finally:
-            process.kill()
-            process.stdout.close()
+            process.stdin.close()
+            try:
+                process.wait(60)
+            finally:
+                process.kill()
+                process.stdout.close()
