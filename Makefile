@@ -36,15 +36,17 @@ demo: $(VENV)/.demo
 
 # The package as it installs, without PyTorch: at most ten minutes on two cores.
 test: lint $(VENV)/.speech
-	$(PYTEST) $(PARALLEL) -m "not kaldi and not torch and not slow"
+	$(PYTEST) $(PARALLEL) -m "not kaldi and not torch and not ray and not slow"
 
 # All tests: also the slow tests (among them 200 files and 100 sets of options of the fuzz program),
-# the tests that need PyTorch, the oldest supported versions of the dependencies, and the
+# the tests that need PyTorch or Ray, the oldest supported versions of the dependencies, and the
 # installation beside other projects. At most an hour on two cores.
 test-all: lint $(VENV)/.speech
-	$(PYTEST) $(PARALLEL) -m "not kaldi and not torch"
+	$(PYTEST) $(PARALLEL) -m "not kaldi and not torch and not ray"
 	@$(MAKE) --no-print-directory $(VENV)/.kaldi
 	OMP_NUM_THREADS=1 $(PYTEST) $(PARALLEL) -m "kaldi or torch"
+	@$(MAKE) --no-print-directory $(VENV)/.ray
+	$(PYTEST) -m ray
 	@$(MAKE) --no-print-directory oldest beside
 
 # A case that fails is printed with the command that repeats the case.
@@ -54,7 +56,7 @@ fuzz: $(VENV)/.speech
 # The oldest versions of Python and of the dependencies: unit tests, contracts, the drop-in, the
 # command line.
 oldest: $(OLDEST)/.oldest $(VENV)/.speech
-	HF_HUB_OFFLINE=1 $(OLDEST)/bin/python -m pytest $(PARALLEL) -m "not kaldi and not torch and not slow" \
+	HF_HUB_OFFLINE=1 $(OLDEST)/bin/python -m pytest $(PARALLEL) -m "not kaldi and not torch and not ray and not slow" \
 		tests/unit tests/property tests/contract \
 		tests/model/test_cli.py tests/model/test_compat.py tests/model/test_reproducible.py
 
@@ -124,6 +126,11 @@ $(VENV)/.kaldi: pyproject.toml $(VENV)/.test
 	$(PIP) install "torch==2.13.0" -e ".[torch]"
 	$(PIP) install --no-deps "torchaudio==2.11.0"
 	rm -f $(VENV)/lib/python3.*/site-packages/torchaudio/lib/*.so
+	@touch $@
+
+# The tests start a cluster on this machine, which takes all of its cores: one process runs them.
+$(VENV)/.ray: pyproject.toml $(VENV)/.test
+	$(PIP) install -e ".[ray]"
 	@touch $@
 
 # torch comes first, in the version that the Kaldi tests use. openai-whisper is installed without its

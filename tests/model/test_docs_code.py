@@ -1,12 +1,15 @@
 """Every Python block in the README and docs runs, on real weights and speech."""
 
+import os
 import re
 import shlex
 import subprocess
+import sys
 import wave
 from collections.abc import Iterator
 from pathlib import Path
 from shutil import which
+from tempfile import TemporaryDirectory
 
 import numpy as np
 import pytest
@@ -42,6 +45,8 @@ def marks(name: str, block: str) -> list[pytest.MarkDecorator]:
     found = [pytest.mark.slow] if name in SLOW else []
     if 'engine="torch"' in block or "TorchSettings" in block:
         found.append(pytest.mark.torch)
+    if "whisperbatch.ray" in block:
+        found.append(pytest.mark.ray)
     return found
 
 
@@ -89,6 +94,18 @@ def address() -> Iterator[str]:
         yield "{}:{}".format(*server.address)
 
 
+def run_with_ray(block: str) -> None:
+    """Run a block as a program, which ends with Ray's threads and processes."""
+    with TemporaryDirectory(prefix="ray", ignore_cleanup_errors=True) as folder:
+        environment = {
+            **os.environ,
+            "PYTHONPATH": str(ROOT),
+            "RAY_TMPDIR": folder,
+            "RAY_USAGE_STATS_ENABLED": "0",
+        }
+        subprocess.run([sys.executable, "-c", block], check=True, env=environment)
+
+
 @pytest.mark.parametrize("block", BLOCKS)
 def test_block_runs(
     block: str,
@@ -106,6 +123,10 @@ def test_block_runs(
     if 'features="kaldi' in block:
         pytest.importorskip("torchaudio")
     monkeypatch.chdir(folder)
+    if "whisperbatch.ray" in block:
+        pytest.importorskip("ray.data")
+        run_with_ray(block)
+        return
     names: dict[str, object] = {"__name__": "__main__"}
     exec(compile(block, "<docs>", "exec"), names)  # noqa: S102 - our own pages
     if isinstance(client := names.get("client"), OpenAI):

@@ -85,7 +85,7 @@ ALLOWED: Final = {
 The `PROGRAMS` have a rule below.
 """
 
-PROGRAMS: Final = ("cli", "compat", "doctor", "huggingface", "server")
+PROGRAMS: Final = ("cli", "compat", "doctor", "huggingface", "ray", "server")
 
 PUBLIC: Final = {
     "boundary",

@@ -10,12 +10,31 @@ from whisperbatch.jobs.inputs import InputFile, WorkItem, find_inputs, plan_outp
 from whisperbatch.jobs.job import Event, Failed, Finished, Job, SegmentReady, digest, run_job
 from whisperbatch.jobs.ledger import LEDGER_NAME, Ledger
 from whisperbatch.jobs.planned import join, plan, status, work
-from whisperbatch.jobs.plans.format import Failure, Plan, PlannedSpan, Recording, Task
+from whisperbatch.jobs.plans.files import PlanFiles
+from whisperbatch.jobs.plans.format import (
+    Failure,
+    Header,
+    Plan,
+    PlannedSpan,
+    Recording,
+    Task,
+    task_from_line,
+    task_to_line,
+)
+from whisperbatch.jobs.plans.recordings import absolute
 from whisperbatch.jobs.plans.report import JoinReport
-from whisperbatch.jobs.plans.settings import MACHINE_KEYWORDS
+from whisperbatch.jobs.plans.settings import MACHINE_KEYWORDS, options_of
 from whisperbatch.jobs.plans.status import PlanStatus
 from whisperbatch.jobs.references import references_fingerprint
-from whisperbatch.jobs.workers.job import WorkerJob, WorkReport
+from whisperbatch.jobs.workers.job import (
+    WorkerJob,
+    WorkReport,
+    check_machine_keywords,
+    load_model,
+)
+from whisperbatch.jobs.workers.outcomes import SpanOutcome, TaskWorker, stored_outcomes
+from whisperbatch.jobs.workers.recordings import RecordingWorker
+from whisperbatch.jobs.workers.results import Results
 from whisperbatch.jobs.workers.worker import SpanEnded
 
 __all__ = [
@@ -25,27 +44,40 @@ __all__ = [
     "Failed",
     "Failure",
     "Finished",
+    "Header",
     "InputFile",
     "Job",
     "JoinReport",
     "Ledger",
     "Plan",
+    "PlanFiles",
     "PlanStatus",
     "PlannedSpan",
     "Recording",
+    "RecordingWorker",
+    "Results",
     "SegmentReady",
     "SpanEnded",
+    "SpanOutcome",
     "Task",
+    "TaskWorker",
     "WorkItem",
     "WorkReport",
     "WorkerJob",
+    "absolute",
+    "check_machine_keywords",
     "digest",
     "find_inputs",
     "join",
+    "load_model",
+    "options_of",
     "plan",
     "plan_outputs",
     "references_fingerprint",
     "run_job",
     "status",
+    "stored_outcomes",
+    "task_from_line",
+    "task_to_line",
     "work",
 ]

@@ -173,7 +173,7 @@ def to_lines(plan: Plan) -> Iterator[str]:
     for recording in plan.recordings:
         yield _line({"type": "recording", **asdict(recording)})
     for task in plan.tasks:
-        yield _line({"type": "task", "duration": task.duration, **asdict(task)})
+        yield task_to_line(task)
 
 
 def from_lines(lines: Iterable[str], name: str, *, recordings: bool = True) -> Plan:
@@ -210,15 +210,31 @@ def from_lines(lines: Iterable[str], name: str, *, recordings: bool = True) -> P
                 value["spans"] = tuple(value.get("spans", ()))
                 found.append(_built(Recording, value, name, number))
         elif kind == "task":
-            value["spans"] = tuple(
-                _built(PlannedSpan, span, name, number) for span in value.get("spans", ())
-            )
-            tasks.append(_built(Task, value, name, number))
+            tasks.append(_task(value, name, number))
     if header is None:
         raise OptionError(f"{name}: is empty; make the plan again")
     if (header.recordings, header.tasks) != (counted, len(tasks)):
         raise OptionError(f"{name}: lines are missing; make the plan again")
     return Plan(header, tuple(found), tuple(tasks))
+
+
+def task_to_line(task: Task) -> str:
+    """Return the line of a task."""
+    return _line({"type": "task", "duration": task.duration, **asdict(task)})
+
+
+def task_from_line(line: str) -> Task:
+    """Return the task of a line.
+
+    Raises:
+        OptionError: the line is not that of a task.
+    """
+    return _task(_parsed(line, "task", 1), "task", 1)
+
+
+def _task(value: dict[str, Any], name: str, number: int) -> Task:
+    spans = tuple(_built(PlannedSpan, span, name, number) for span in value.get("spans", ()))
+    return _built(Task, {**value, "spans": spans}, name, number)
 
 
 def _line(value: Mapping[str, Any]) -> str:

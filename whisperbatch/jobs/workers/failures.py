@@ -45,6 +45,13 @@ def is_final(failure: Failure) -> bool:
     return failure.kind in FINAL_KINDS
 
 
+def pauses_after(failure: Failure) -> tuple[float, ...]:
+    """Return the seconds before each further attempt of one worker; () if it tries no more."""
+    if is_final(failure):
+        return ()
+    return STORAGE_PAUSES if failure.kind == STORAGE else ENGINE_PAUSES
+
+
 def crashed(uri: str, attempts: int) -> Failure:
     """Return the failure of a span at which workers died."""
     return Failure(

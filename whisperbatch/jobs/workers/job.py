@@ -3,7 +3,7 @@
 import os
 import secrets
 import socket
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from os import PathLike, fspath
@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from whisperbatch.errors import OptionError
 from whisperbatch.jobs.plans.files import PlanFiles
-from whisperbatch.jobs.plans.format import Plan, Task
+from whisperbatch.jobs.plans.format import Header, Plan, Task
 from whisperbatch.jobs.plans.settings import MACHINE_KEYWORDS, check_machine, options_of
 from whisperbatch.jobs.workers.languages import DURATION as LANGUAGE_DURATION
 from whisperbatch.jobs.workers.languages import Languages
@@ -64,6 +64,8 @@ class WorkerJob:
         options: of the transcription.
         leases: of the tasks.
         wait: see `work`.
+        name: of the worker.
+        lists: whether to list the results of the whole plan; see `TaskQueue`.
         worker: the worker; None before `run`.
     """
 
@@ -74,6 +76,7 @@ class WorkerJob:
     leases: Leases
     wait: bool
     name: str
+    lists: bool = True
     worker: Worker | None = None
 
     @classmethod
@@ -92,7 +95,7 @@ class WorkerJob:
         checks.boolean("wait", plain(wait))
         files = PlanFiles.at(fspath(plan))
         read = files.read(recordings=False)
-        name = f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(3)}"
+        name = worker_name()
         group = f"shard {number}/{count}" if shard else ""
         leases = Leases(files.work, name, group=group, duration=float(lease_duration))
         options = options_of(read.header, batch_size)
@@ -104,21 +107,39 @@ class WorkerJob:
         Args:
             **keywords: of `load`, that do not change the text.
         """
-        for name in keywords:
-            if name not in MACHINE_KEYWORDS:
-                raise OptionError(f"{name} changes the text, so it belongs to plan; leave it out")
-        header = self.plan.header
-        return load(header.model, **{**header.load, **keywords})
+        return load_model(self.plan.header, **keywords)
 
     def run(self, asr: Transcriber, on_span: OnSpan | None = None) -> WorkReport:
         """Transcribe the tasks; see `work`."""
         check_machine(self.plan.header, asr.engine, self.options)
+        transcribed = failed = left = 0
+        seconds = 0.0
+        with closing(self.spans(asr)) as ended:
+            for event in ended:
+                transcribed += event.failure is None
+                failed += event.failure is not None and event.is_final
+                left += not event.is_final
+                seconds += 0.0 if event.failure else event.span.duration
+                if on_span:
+                    on_span(event)
+        return WorkReport(transcribed, failed, left, seconds)
+
+    def spans(self, asr: Transcriber) -> Generator[SpanEnded, None, None]:
+        """Transcribe the tasks, and yield each span that has ended.
+
+        Args:
+            asr: the model, which is known to be that of the plan.
+
+        Raises:
+            WriteError: the store of the plan fails.
+            EngineError: the engine failed several times in a row.
+        """
         results = Results(self.files.work)
         spans = ModelSpans(asr, self.options)
         language_leases = Leases(self.files.work, self.name, duration=LANGUAGE_DURATION)
         batch = self.options.batch_size or default_batch_size(asr.engine, self.options.hypotheses)
         self.worker = Worker(
-            TaskQueue(self.tasks, self.leases, results),
+            TaskQueue(self.tasks, self.leases, results, lists=self.lists),
             self.leases,
             results,
             Languages(results, language_leases, spans),
@@ -129,22 +150,44 @@ class WorkerJob:
             audio_ahead=BATCHES_AHEAD * batch * WINDOW_SECONDS,
             wait=self.wait,
         )
-        transcribed = failed = left = 0
-        seconds = 0.0
-        with closing(self.worker.run()) as ended:
-            for event in ended:
-                transcribed += event.failure is None
-                failed += event.failure is not None and event.is_final
-                left += not event.is_final
-                seconds += 0.0 if event.failure else event.span.duration
-                if on_span:
-                    on_span(event)
-        return WorkReport(transcribed, failed, left, seconds)
+        yield from self.worker.run()
 
     def stop(self) -> None:
         """Stop the worker and give up its leases. Thread-safe."""
         if self.worker:
             self.worker.stop()
+
+
+def worker_name() -> str:
+    """Return a name that no other worker has."""
+    return f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(3)}"
+
+
+def check_machine_keywords(names: Iterable[str]) -> None:
+    """Check that keywords of `load` do not change the text of a plan.
+
+    Raises:
+        OptionError: a keyword does.
+    """
+    for name in names:
+        if name not in MACHINE_KEYWORDS:
+            raise OptionError(f"{name} changes the text, so it belongs to plan; leave it out")
+
+
+def load_model(header: Header, **keywords: Any) -> Transcriber:  # noqa: ANN401 - of `load`
+    """Load the model of a plan.
+
+    Args:
+        header: of the plan.
+        **keywords: of `load`, that do not change the text.
+
+    Raises:
+        OptionError: a keyword changes the text, or is wrong.
+        MissingExtraError: the package of the engine is not installed.
+        ModelError: the weights are missing or damaged.
+    """
+    check_machine_keywords(keywords)
+    return load(header.model, **{**header.load, **keywords})
 
 
 def _shard(shard: tuple[int, int] | None) -> tuple[int, int]:

@@ -78,6 +78,7 @@ class Leases:
         self._store, self._worker, self._group = store, worker, group
         self.duration = duration
         self._clock = clock
+        self._lost: set[str] = set()  # tasks that others have taken from this worker
 
     def generations(self) -> dict[str, int]:
         """Return the newest generation of each task that has a lease."""
@@ -94,8 +95,12 @@ class Leases:
         return _lease(json.loads(data)) if data else None
 
     def is_held(self, lease: Lease) -> bool:
-        """Return whether a lease keeps this worker from its task."""
-        if self._group and lease.group == self._group:
+        """Return whether a lease keeps this worker from its task.
+
+        A worker that has lost a task to another one of its group does not take it back at once:
+        otherwise two that live would take a task from each other, again and again.
+        """
+        if self._group and lease.group == self._group and lease.task not in self._lost:
             return False
         return lease.expires > self._clock()
 
@@ -124,6 +129,7 @@ class Leases:
     def renewed(self, lease: Lease) -> Lease | None:
         """Extend a lease of this worker; None if another worker has taken the task."""
         if self._store.exists(replace(lease, generation=lease.generation + 1).name):
+            self._lost.add(lease.task)
             return None
         lease = replace(lease, expires=self._clock() + self.duration)
         self.write(lease)

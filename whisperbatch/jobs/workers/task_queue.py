@@ -5,6 +5,7 @@ lease expired or given up  taken when no other task is left
 lease of another worker    left alone
 """
 
+import math
 import random
 import time
 from collections.abc import Sequence
@@ -50,16 +51,20 @@ class TaskQueue:
         tasks: of this worker, the longest first.
         leases: of the store.
         results: of the store.
+        lists: whether to list the results of the store, which are those of all tasks of the plan.
+            Without the list, a task that is complete is noticed when it is claimed.
     """
 
-    def __init__(self, tasks: Sequence[Task], leases: Leases, results: Results) -> None:
+    def __init__(
+        self, tasks: Sequence[Task], leases: Leases, results: Results, *, lists: bool = True
+    ) -> None:
         self._unfinished = {task.id: task for task in tasks}
         self._leases, self._results = leases, results
         self._done: set[str] = set()
         self._given_up: set[str] = set()
         self._held: set[str] = set()
         self._random = random.Random()  # noqa: S311 - spreads workers, is no secret
-        self._list_again = 0.0  # monotonic time
+        self._list_again = 0.0 if lists else math.inf  # monotonic time
         self.refresh()
 
     def refresh(self) -> None:

@@ -19,13 +19,12 @@ from whisperbatch.jobs.plans.format import Failure, PlannedSpan
 from whisperbatch.jobs.plans.recordings import READ_RANGE, opened
 from whisperbatch.jobs.workers.failures import (
     ATTEMPTS,
-    ENGINE_PAUSES,
     MAX_IN_A_ROW,
     STORAGE,
-    STORAGE_PAUSES,
     crashed,
     failure_of,
     is_final,
+    pauses_after,
 )
 from whisperbatch.jobs.workers.held_tasks import LOCK_TIMEOUT, HeldTasks
 from whisperbatch.jobs.workers.languages import Languages
@@ -206,7 +205,7 @@ class Worker:
                 and self._held.count_attempt(claim, span, failure.message) >= ATTEMPTS
             ):
                 return self._finish(claim, span, started, failure=failure)
-            pauses = STORAGE_PAUSES if failure.kind == STORAGE else ENGINE_PAUSES
+            pauses = pauses_after(failure)
             if number == len(pauses):
                 return self._give_up(claim, span, failure)
             log.warning("%s; trying again in %g s", failure.message, pauses[number])

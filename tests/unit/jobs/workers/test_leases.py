@@ -108,6 +108,21 @@ def test_a_shard_that_starts_again_takes_its_leases(worker: Callable[..., Leases
     assert worker("three", "shard 1/2").is_held(lease)
 
 
+def test_a_lost_task_is_not_taken_back_from_the_same_group(worker: Callable[..., Leases]) -> None:
+    one, two = worker("one", "ray"), worker("two", "ray")
+    first = one.acquire("t0")
+    second = two.acquire("t0", first)
+    assert first
+    assert second
+    assert one.renewed(first) is None
+    assert one.is_held(second)
+    assert not worker("three", "ray").is_held(second)
+    two.give_up(second)
+    given_up = one.read("t0", second.generation)
+    assert given_up
+    assert not one.is_held(given_up)
+
+
 def test_deaths_at_a_span_are_counted(worker: Callable[..., Leases], clock: Clock) -> None:
     leases = worker("one")
     [task] = tasks(1)

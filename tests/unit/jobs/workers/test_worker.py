@@ -14,7 +14,7 @@ from whisperbatch import jobs
 from whisperbatch.errors import EngineError, ModelError, OptionError
 from whisperbatch.jobs import SpanEnded, WorkReport
 from whisperbatch.jobs.plans.files import PlanFiles
-from whisperbatch.jobs.workers import languages, worker
+from whisperbatch.jobs.workers import failures, languages
 from whisperbatch.jobs.workers.leases import Leases
 from whisperbatch.jobs.workers.results import Results, SpanResult
 from whisperbatch.transcriber import Transcriber
@@ -28,8 +28,8 @@ def level_engine(**keywords: Any) -> FakeEngine:
 
 @pytest.fixture(autouse=True)
 def _short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(worker, "ENGINE_PAUSES", (0.0,))
-    monkeypatch.setattr(worker, "STORAGE_PAUSES", (0.0, 0.0))
+    monkeypatch.setattr(failures, "ENGINE_PAUSES", (0.0,))
+    monkeypatch.setattr(failures, "STORAGE_PAUSES", (0.0, 0.0))
     monkeypatch.setattr(languages, "POLL", 0.05)
 
 

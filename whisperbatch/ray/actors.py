@@ -1,0 +1,136 @@
+"""What runs on the cluster. Ray makes one object of an actor class in each actor process.
+
+TaskActor           rows of tasks        loads the model; results go to the work folder of the plan
+RecordingActor      rows of recordings   loads the model; results are only in the output
+stored_tables       rows of tasks        reads results that exist; needs no model
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from os import PathLike
+from typing import Any, Final
+
+import pyarrow as pa
+
+from whisperbatch import OptionError, Options, Transcriber, load
+from whisperbatch.jobs import (
+    Header,
+    RecordingWorker,
+    TaskWorker,
+    load_model,
+    stored_outcomes,
+    task_from_line,
+)
+from whisperbatch.ray.rows import recording_row, span_row, table
+
+GROUP: Final = "ray"
+"""The group of the leases: Ray gives a task to one actor, and to another after the first died."""
+
+TASK: Final = "task"
+"""The column with the line of a task, as in the plan."""
+
+
+URI: Final = "uri"
+"""The column with the path or URL of a recording."""
+
+
+@dataclass(frozen=True, slots=True)
+class TaskSettings:
+    """What an actor must know of a plan.
+
+    Attributes:
+        plan: absolute path or URL.
+        header: of the plan.
+        batch_size: number of chunks decoded at a time; None chooses it for the device.
+        load: keywords of `load` that do not change the text.
+    """
+
+    plan: str
+    header: Header
+    batch_size: int | None
+    load: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class RecordingSettings:
+    """What an actor must know to transcribe whole recordings.
+
+    Attributes:
+        model: as in `load`.
+        options: of the transcription.
+        load: keywords of `load`.
+    """
+
+    model: str | PathLike[str]
+    options: Options
+    load: Mapping[str, Any]
+
+
+class TaskActor:
+    """Transcribes tasks of a plan.
+
+    Args:
+        settings: of the plan.
+    """
+
+    def __init__(self, settings: TaskSettings) -> None:
+        self._asr = self.load_model(settings)
+        self._worker = TaskWorker(
+            settings.plan,
+            settings.header,
+            self._asr,
+            group=GROUP,
+            batch_size=settings.batch_size,
+        )
+
+    def load_model(self, settings: TaskSettings) -> Transcriber:
+        """Return the model of the plan. Tests replace this method."""
+        return load_model(settings.header, **settings.load)
+
+    def __call__(self, batch: pa.Table) -> Iterator[pa.Table]:
+        """Yield a table with a row for each span, as soon as the span has a result."""
+        tasks = [task_from_line(line) for line in batch[TASK].to_pylist()]
+        for outcome in self._worker.outcomes(tasks):
+            yield table(span_row(outcome))
+
+    def __del__(self) -> None:  # called by Ray when the actor ends; a model has threads
+        if asr := getattr(self, "_asr", None):
+            asr.close()
+
+
+class RecordingActor:
+    """Transcribes whole recordings.
+
+    Args:
+        settings: model and options.
+    """
+
+    def __init__(self, settings: RecordingSettings) -> None:
+        self._asr = self.load_model(settings)
+        self._worker = RecordingWorker(self._asr, settings.options)
+
+    def load_model(self, settings: RecordingSettings) -> Transcriber:
+        """Return the model. Tests replace this method."""
+        return load(settings.model, **settings.load)
+
+    def __call__(self, batch: pa.Table) -> Iterator[pa.Table]:
+        """Yield a table with a row for each recording, as soon as the recording has ended."""
+        if URI not in batch.column_names:
+            raise OptionError(f"the dataset has no column {URI}")
+        recordings = (
+            (str(row.get("id") or row[URI]), row[URI], row.get("language"))
+            for row in batch.to_pylist()
+        )
+        for outcome in self._worker.outcomes(recordings):
+            yield table(recording_row(outcome))
+
+    def __del__(self) -> None:  # called by Ray when the actor ends; a model has threads
+        if asr := getattr(self, "_asr", None):
+            asr.close()
+
+
+def stored_tables(batch: pa.Table, *, plan: str) -> Iterator[pa.Table]:
+    """Yield a table with a row for each span of tasks that are complete."""
+    tasks = [task_from_line(line) for line in batch[TASK].to_pylist()]
+    for outcome in stored_outcomes(plan, tasks):
+        yield table(span_row(outcome))
