@@ -50,7 +50,7 @@ class Lease:
     @property
     def name(self) -> str:
         """Name of the object."""
-        return f"{LEASES}/{self.task}.{self.generation}.json"
+        return _name(self.task, self.generation)
 
 
 class Leases:
@@ -91,7 +91,7 @@ class Leases:
 
     def read(self, task: str, generation: int) -> Lease | None:
         """Return a generation; None if it does not exist."""
-        data = self._store.read(f"{LEASES}/{task}.{generation}.json")
+        data = self._store.read(_name(task, generation))
         return _lease(json.loads(data)) if data else None
 
     def is_held(self, lease: Lease) -> bool:
@@ -144,12 +144,17 @@ class Leases:
         self.write(replace(lease, expires=0.0, alone=None))
 
     def finish(self, lease: Lease) -> None:
-        """Delete the leases of a task whose spans all have results.
+        """Delete the leases of a task whose spans all have results."""
+        self.delete(lease.task, lease.generation)
 
-        The newest goes last: as long as one is left, it is this worker's.
-        """
-        for generation in range(lease.generation + 1):
-            self._store.delete(replace(lease, generation=generation).name)
+    def delete(self, task: str, newest: int) -> None:
+        """Delete all generations of a task, the newest last, so that nobody takes the task."""
+        for generation in range(newest + 1):
+            self._store.delete(_name(task, generation))
+
+
+def _name(task: str, generation: int) -> str:
+    return f"{LEASES}/{task}.{generation}.json"
 
 
 def _encoded(lease: Lease) -> bytes:

@@ -68,14 +68,24 @@ class TaskQueue:
         self.refresh()
 
     def refresh(self) -> None:
-        """List the results and forget finished tasks, unless they were listed a moment ago."""
+        """List the results and forget finished tasks, unless they were listed a moment ago.
+
+        Their leases are deleted: a worker may have died between its last result and this.
+        """
         start = time.monotonic()
         if start < self._list_again:
             return
         self._done |= self._results.ids()
-        for task in list(self._unfinished.values()):
-            if all(span.id in self._done for span in task.spans):
-                del self._unfinished[task.id]
+        finished = [
+            task
+            for task in self._unfinished.values()
+            if all(span.id in self._done for span in task.spans)
+        ]
+        generations = self._leases.generations() if finished else {}
+        for task in finished:
+            del self._unfinished[task.id]
+            if task.id in generations and task.id not in self._held:
+                self._leases.delete(task.id, generations[task.id])
         now = time.monotonic()
         self._list_again = now + (now - start) / LISTING_SHARE
 

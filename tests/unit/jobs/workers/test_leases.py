@@ -177,6 +177,18 @@ def test_tasks_that_others_finished_are_noticed(
     assert worker("two").generations() == {}
 
 
+def test_leases_of_a_worker_that_died_after_its_last_result_are_deleted(
+    store: Store, worker: Callable[..., Leases]
+) -> None:
+    results, dead = Results(store), worker("dead")
+    before = dead.acquire("t0")
+    assert dead.acquire("t0", before)
+    assert dead.acquire("t1")
+    finish(results, "s00", "s01", "s10")
+    TaskQueue(tasks(2), worker("one"), results)
+    assert dead.generations() == {"t1": 0}  # t1 has a span without a result
+
+
 def test_a_task_that_this_worker_left_is_not_taken_again(
     store: Store, worker: Callable[..., Leases]
 ) -> None:
