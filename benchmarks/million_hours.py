@@ -223,7 +223,7 @@ def calculation_lines(arguments: argparse.Namespace) -> Iterator[str]:
         yield f"  at least {total.machine_hours / workers:,.1f} hours"
         if kind == "gpu":
             cores = cores_per_gpu(rate, arguments.vad_rate, arguments.features_rate)
-            skipped = (total.decoded_hours - audio.hours) / audio.hours * rate / arguments.skip_rate
+            skipped = max(total.decoded_hours / audio.hours - 1, 0.0) * rate / arguments.skip_rate
             yield f"  cores for each GPU {cores:.1f}, and {skipped:.1f} for audio before the spans"
         yield from cost_lines(total, prices)
 

@@ -118,6 +118,8 @@ def test_shell_commands_name_what_exists(command: str) -> None:
         assert any(f'@app.command("{match[1]}"' in source.read_text() for source in sources)
         if match[1] == "serve":
             settings_of(shlex.split(command[match.end() :]))
+    elif match := re.search(r"(?:^| )(examples/clusters/\w+\.\w+)(?: |$)", command):
+        assert (ROOT / match[1]).is_file()
     elif match := re.match(r"docker (?:build|run) .*whisperbatch:(\w+)( \.)?$", command):
         assert (
             f"-t whisperbatch:{match[1]} ." in (ROOT / f"docker/Dockerfile.{match[1]}").read_text()

@@ -139,3 +139,20 @@ def test_modal_runs_all_shards_and_names_those_that_fail(
     (line,) = capsys.readouterr().out.splitlines()
     assert line.startswith("shard 2: ")
     assert program["app"].options["retries"] > 0
+
+
+PAGES = {
+    "slurm.sh": "slurm.md",
+    "kubernetes.yaml": "kubernetes.md",
+    "skypilot.yaml": "skypilot.md",
+    "modal_app.py": "modal.md",
+    "spark_plan.py": "spark.md",
+    "daft_files.py": "daft.md",
+}
+
+
+def test_the_pages_show_the_recipes() -> None:
+    assert {path.name for path in RECIPES.iterdir() if path.is_file()} == set(PAGES)
+    for name, page in PAGES.items():
+        text = (RECIPES.parents[1] / "docs/how-to" / page).read_text()
+        assert f"\n{(RECIPES / name).read_text()}```\n" in text, f"{page} has another {name}"
