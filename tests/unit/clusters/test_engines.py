@@ -70,7 +70,7 @@ class FakeSpark:
             for number in range(start, end, step):
                 for frame in function(iter([{"id": [number]}])):
                     self.rows += frame
-            return SimpleNamespace(where=lambda _: SimpleNamespace(show=lambda *_, **__: None))
+            return SimpleNamespace(collect=lambda: [SimpleNamespace(**row) for row in self.rows])
 
         return SimpleNamespace(mapInPandas=map_in_pandas)
 
@@ -89,7 +89,11 @@ def run_spark(monkeypatch: pytest.MonkeyPatch, plan: Path, shards: int) -> FakeS
 
 
 def test_spark_transcribes_every_shard(
-    talks: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, loaded: list[str]
+    talks: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    loaded: list[str],
 ) -> None:
     plan = tmp_path / "talks.plan"
     write_plan(plan, [talks], 6.0)
@@ -102,13 +106,15 @@ def test_spark_transcribes_every_shard(
     assert spark.settings["spark.speculation"] == "false"
     assert wb.jobs.status(plan).transcribed == 4
     assert loaded == ["fake", "fake"]
+    assert capsys.readouterr().out == ""
 
 
 def test_an_error_of_a_shard_is_a_row_of_spark(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     spark = run_spark(monkeypatch, tmp_path / "no.plan", 2)
     assert ["there is no such plan" in row["error"] for row in spark.rows] == [True, True]
+    assert capsys.readouterr().out.count("there is no such plan") == 2
 
 
 class Column(list[Any]):
