@@ -16,6 +16,7 @@ import secrets
 import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 from random import Random
 from typing import Final
@@ -86,6 +87,7 @@ class Totals:
     machine_hours: float
 
 
+@cache
 def sample_plan(audio: Audio, task_duration: float) -> Plan:
     """Return the plan of a sample of about `SAMPLE_HOURS`, which must not have a 36-hour file."""
     lengths = recordings(36.0 + SAMPLE_HOURS, audio.median, audio.spread, Random(0))[1:]  # noqa: S311 - a sample
