@@ -153,7 +153,10 @@ def totals(audio: Audio, *, task_duration: float, rate: float, workers: int) -> 
     pages = len(spans) * scale / plans / LIST_PAGE
     # Each list of a plan's results is half full on average; `plan` and `join` list once more.
     lists = pages * (workers / 2 + plans) + len(plan.recordings) * scale / LIST_PAGE
+    # PUT: results; leases, also of languages; languages; transcripts, each with its note
     written = len(spans) + len(plan.tasks) + renewals + 2 * divided + 2 * len(plan.recordings)
+    # HEAD and GET: version and header in `plan`; version and ranges of each span, the first result of
+    # each task, and the next lease before an extension in `work`; results in `join`
     read = len(plan.recordings) * 2 + len(spans) * 2 + sum(ranges) + len(plan.tasks) + renewals
     words = audio.words * plan.header.duration / 3600
     return Totals(
