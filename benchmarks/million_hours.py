@@ -155,8 +155,8 @@ def totals(audio: Audio, *, task_duration: float, rate: float, workers: int) -> 
     lists = pages * (workers / 2 + plans) + len(plan.recordings) * scale / LIST_PAGE
     # PUT: results; leases, also of languages; languages; transcripts, each with its note
     written = len(spans) + len(plan.tasks) + renewals + 2 * divided + 2 * len(plan.recordings)
-    # HEAD and GET: version and header in `plan`; version and ranges of each span, the first result of
-    # each task, and the next lease before an extension in `work`; results in `join`
+    # HEAD and GET: version and header in `plan`; version and ranges of each span, the first
+    # result of each task, and the next lease before an extension in `work`; results in `join`
     read = len(plan.recordings) * 2 + len(spans) * 2 + sum(ranges) + len(plan.tasks) + renewals
     words = audio.words * plan.header.duration / 3600
     return Totals(
