@@ -90,7 +90,19 @@ def shell_commands() -> list[str]:
     return sorted({line for line in lines if line and line != "wait"})
 
 
-@pytest.mark.parametrize("command", shell_commands())
+def recipes(commands: list[str]) -> dict[str, str]:
+    """Return the files of recipes for clusters that commands of other programs name."""
+    found = {command: re.search(r" (examples/clusters/\S+)", command) for command in commands}
+    return {command: match[1] for command, match in found.items() if match}
+
+
+def test_recipes_exist() -> None:
+    named = recipes(shell_commands())
+    assert len(named) > 5
+    assert all((ROOT / file).is_file() for file in named.values())
+
+
+@pytest.mark.parametrize("command", sorted({*shell_commands()} - recipes(shell_commands()).keys()))
 def test_shell_commands_name_what_exists(command: str) -> None:
     """`make demo`, benchmarks and pip take minutes or the network; their names are checked here.
 

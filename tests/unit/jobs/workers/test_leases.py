@@ -6,7 +6,7 @@ import pytest
 from whisperbatch.jobs.plans.format import PlannedSpan, Task
 from whisperbatch.jobs.plans.stores import Store
 from whisperbatch.jobs.workers.held_tasks import HeldTasks
-from whisperbatch.jobs.workers.leases import Leases
+from whisperbatch.jobs.workers.leases import RENEWALS, Leases
 from whisperbatch.jobs.workers.results import Results, SpanResult
 from whisperbatch.jobs.workers.task_queue import Claim, TaskQueue
 
@@ -86,6 +86,17 @@ def test_a_lease_that_is_not_extended_expires(worker: Callable[..., Leases], clo
     assert taken.generation == 1
     assert three.acquire("t0", extended) is None  # it was a little slower
     assert one.renewed(extended) is None  # the first worker was asleep, and sees it
+
+
+@pytest.mark.parametrize(("ahead", "held"), [(479.0, True), (481.0, False)])
+def test_clocks_may_differ_by_four_fifths_of_a_lease(
+    store: Store, worker: Callable[..., Leases], clock: Clock, ahead: float, *, held: bool
+) -> None:
+    lease = worker("one").acquire("t0")
+    assert lease
+    clock.now += 600.0 / RENEWALS  # it is extended now
+    other = Leases(store, "other", duration=600.0, clock=lambda: clock.now + ahead)
+    assert other.is_held(lease) == held
 
 
 def test_a_task_that_was_given_up_is_free_at_once(worker: Callable[..., Leases]) -> None:
