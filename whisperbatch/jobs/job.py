@@ -6,6 +6,7 @@ work items -> items whose outputs the ledger lists as finished are skipped (`Job
 """
 
 import hashlib
+import logging
 import os
 from collections.abc import Callable, Generator, Sequence
 from contextlib import closing
@@ -20,7 +21,7 @@ from whisperbatch.jobs.events import Event, Failed, Finished, SegmentReady
 from whisperbatch.jobs.inputs import WorkItem
 from whisperbatch.jobs.journal import JournaledEngine
 from whisperbatch.jobs.journal_marks import JournalMarks
-from whisperbatch.jobs.ledger import Ledger
+from whisperbatch.jobs.ledger import Entry, Ledger
 from whisperbatch.options import Options
 from whisperbatch.transcriber import Transcriber
 from whisperbatch.types import CHUNK_RULES, Segment, Transcript
@@ -29,6 +30,8 @@ from whisperbatch.writers.files import make_folder, write_error
 TEMPORARY_ERRORS: Final = (WriteError, EngineError, InternalError)
 """Full disk, no memory, a bug that may be fixed: the journal of the recording stays, and the next
 run resumes from it."""
+
+log = logging.getLogger(__name__)
 
 NOT_HASHED: Final = ("batch_size", "known_speakers")
 
@@ -82,13 +85,26 @@ class Job:
             except (OSError, ValueError) as error:  # ValueError: a NUL in the path
                 return Failed(item, write_error(output, "cannot be checked", error))
             entry = self.ledger.entry(output)
-            if entry and entry.fingerprint == self.fingerprint(item, output) and exists:
+            if entry and exists and self._has_made(output, entry, item):
                 continue
             if exists and not (entry and entry.unmodified):
                 reason = "was modified after it was written" if entry else "exists already"
                 return Failed(item, WriteError(f"{output}: {reason}; --no-resume replaces it"))
             unfinished.append(output)
         return replace(item, outputs=tuple(unfinished)) if unfinished or not item.outputs else None
+
+    def _has_made(self, output: Path, entry: Entry, item: WorkItem) -> bool:
+        """Return whether an output was made of the same recording with the same settings.
+
+        Other rules of chunks do not matter: the text is as good, and a new version of whisperbatch
+        must not transcribe an archive again without being asked.
+        """
+        made, _, rules = entry.fingerprint.partition("/")
+        if made != self.fingerprint(item, output):
+            return False
+        if rules != str(CHUNK_RULES):
+            log.info("%s: has other chunks than this version makes; it is kept", output)
+        return True
 
     def fingerprint(self, item: WorkItem, output: Path) -> str | None:
         """Return a hash of the recording and the settings that an output is made of.
@@ -168,7 +184,7 @@ class Job:
                 self.ledger.finish(output, None)
             raise
         if self.ledger:
-            self.ledger.finish(output, fingerprint)
+            self.ledger.finish(output, fingerprint and f"{fingerprint}/{CHUNK_RULES}")
 
 
 def run_job(
