@@ -148,6 +148,7 @@ def transcribe_all(arguments: TranscribeArguments) -> int:
 
     with _ledger(plan.ledger_dir) as ledger:
         job = Job(settings, ledger, redo=not arguments.resumes)
+        job.register()
         remaining = [*plan.failures, *(job.remaining(item) for item in plan.items)]
         tally = Tally(already_done=remaining.count(None))
         screen = open_screen(

@@ -4,6 +4,9 @@ finished or failed elsewhere   an event, and nothing to do
 without a lease                taken, in order
 its process died or left it    taken when no other recording is left: it may kill processes
 lease of another process       left alone; looked at again every second
+
+No process takes more than its share of the recordings that are left. Otherwise a process with many
+cores, which reads many recordings at a time, would leave nothing to the others.
 """
 
 import threading
@@ -82,7 +85,8 @@ class Claims:
         self._claims: dict[int, Claim] = {}
         self._events: deque[Event] = deque()
         self._lock = threading.RLock()
-        self._stopping = threading.Event()
+        self._stopping = False
+        self._changed = threading.Event()  # a recording of this run has ended, or the run stops
 
     def sources(self) -> Iterator[DeferredSource]:
         """Yield sources until no recording is left, which open the next recording that is free.
@@ -90,12 +94,13 @@ class Claims:
         The iterator waits while other processes hold all recordings that are left.
         """
         number = 0
-        while not self._stopping.is_set() and self._undecided:
+        while not self._stopping and self._undecided:
+            self._changed.clear()
             if self._has_news():
                 yield DeferredSource(self._opener(number))
                 number += 1
-            else:
-                self._stopping.wait(POLL)
+            elif not self._stopping:
+                self._changed.wait(POLL)
 
     def claim(self, number: int) -> Claim | None:
         """Return the recording that a source has opened; None if none was free."""
@@ -111,6 +116,7 @@ class Claims:
         """
         with self._lock:
             claim = self._claims.pop(number)
+        self._changed.set()
         if not self._leases or claim.key is None:
             return
         if error:
@@ -140,7 +146,8 @@ class Claims:
     def stop(self) -> None:
         """End all waits, and take no more recordings."""
         with self._lock:
-            self._stopping.set()
+            self._stopping = True
+        self._changed.set()
 
     def _opener(self, number: int) -> Callable[[], str]:
         def choose() -> str:
@@ -155,7 +162,7 @@ class Claims:
     def _taken(self) -> Claim:
         """Take the next recording that is free."""
         for number, to_do, before in self._free():
-            if self._stopping.is_set():
+            if self._stopping or not self._has_room():
                 break
             key, remaining = self._key(self._undecided[number]), to_do
             if self._leases and key is not None:
@@ -174,7 +181,14 @@ class Claims:
         """Return whether a recording is free, or other processes have finished one."""
         with self._lock:
             is_free = next(self._free(), None) is not None
-            return is_free or bool(self._events)
+            return bool(self._events) or (is_free and self._has_room())
+
+    def _has_room(self) -> bool:
+        """Return whether this run has less than its share of the recordings that are left."""
+        if not self._leases:
+            return True
+        share = -(-(len(self._undecided) + len(self._claims)) // self._leases.processes())
+        return len(self._claims) < share
 
     def _free(self) -> Iterator[tuple[int, WorkItem, Lease | None]]:
         """Yield the recordings that no other process has, and the leases that ended early."""

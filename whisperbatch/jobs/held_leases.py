@@ -6,6 +6,7 @@ cannot be written, recordings are therefore transcribed without leases.
 
 import logging
 import threading
+import time
 from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
@@ -17,6 +18,8 @@ from whisperbatch.jobs.lease_table import LeaseTable
 from whisperbatch.jobs.workers.leases import DURATION, RENEWALS, Lease, Leases, lease_name
 from whisperbatch.jobs.workers.processes import has_ended, process_name
 from whisperbatch.prefetch import in_background
+
+PROCESSES: Final = "processes"  # a row for each process that works on the directory
 
 STOP_TIMEOUT: Final = 3.0  # seconds that a stop waits for the ledger, and for a thread that uses it
 
@@ -32,17 +35,38 @@ class HeldLeases:
     """
 
     def __init__(self, path: Path, duration: float = DURATION) -> None:
-        name = process_name()
-
-        def leases(table: LeaseTable) -> Leases:
-            return Leases(table, name, duration=duration, has_ended=has_ended)
-
-        self._leases = leases(LeaseTable(path))
-        self._leases_at_stop = leases(LeaseTable(path, STOP_TIMEOUT))
+        self._name, self._duration = process_name(), duration
+        self._table, self._table_at_stop = LeaseTable(path), LeaseTable(path, STOP_TIMEOUT)
+        self._leases, self._leases_at_stop = (
+            Leases(table, self._name, duration=duration, has_ended=has_ended)
+            for table in (self._table, self._table_at_stop)
+        )
         self._held: dict[str, Lease] = {}
         self._left: dict[str, Lease] = {}  # given up, by name: these do not change
         self._lock = threading.RLock()  # a signal handler may interrupt its owner
         self._warned = False
+
+    def register(self) -> None:
+        """Let other processes know that this process will take recordings, or still does."""
+        row = f"{PROCESSES}/{self._name}"
+        try:
+            self._table.write(row, str(time.time() + self._duration).encode())
+        except WriteError as error:
+            self._warn(error)
+
+    def processes(self) -> int:
+        """Return the number of processes that take recordings, with this one."""
+        count = 1
+        try:
+            for name in self._table.names(PROCESSES) - {self._name}:
+                row = f"{PROCESSES}/{name}"
+                if has_ended(name) or float(self._table.read(row) or 0) < time.time():
+                    self._table.delete(row)
+                else:
+                    count += 1
+        except WriteError as error:
+            self._warn(error)
+        return count
 
     def newest(self) -> dict[str, Lease]:
         """Return the newest lease of each key that has one; those that ended early, too."""
@@ -96,8 +120,9 @@ class HeldLeases:
         """Let others take all recordings at once. A signal handler may call this."""
         locked = self._lock.acquire(timeout=STOP_TIMEOUT)
         try:
-            for lease in list(self._held.values()):
-                with suppress(WriteError):
+            self._unregister(self._table_at_stop)
+            with suppress(WriteError):  # once: each attempt may wait for the ledger
+                for lease in list(self._held.values()):
                     self._leases_at_stop.give_up(replace(lease, error=""))
             self._held.clear()
         finally:
@@ -106,7 +131,8 @@ class HeldLeases:
 
     @contextmanager
     def renewing(self) -> Generator[None, None, None]:
-        """Extend the leases until the end of a `with` block."""
+        """Be registered, and extend the leases, until the end of a `with` block."""
+        self.register()
         stopping = threading.Event()
 
         def renew() -> None:
@@ -119,9 +145,11 @@ class HeldLeases:
         finally:
             stopping.set()
             thread.join()
+            self._unregister(self._table)
 
     def renew(self) -> None:
         """Extend all leases, and forget those that other processes have taken."""
+        self.register()
         for key in list(self._held):
             with self._lock:
                 if (lease := self._held.get(key)) is None:
@@ -136,6 +164,10 @@ class HeldLeases:
                 else:
                     del self._held[key]
                     log.warning("another process has taken a recording of this process")
+
+    def _unregister(self, table: LeaseTable) -> None:
+        with suppress(WriteError):  # other processes see the end of this one, or the row expires
+            table.delete(f"{PROCESSES}/{self._name}")
 
     def _attempt(self, change: Callable[[Lease], None], lease: Lease) -> None:
         try:

@@ -69,6 +69,11 @@ class Job:
     ledger: Ledger | None = None
     redo: bool = False
 
+    def register(self) -> None:
+        """Let other processes leave a share of the recordings to this one, before it begins."""
+        if self.ledger and not self.redo:
+            self.ledger.leases.register()
+
     def remaining(self, item: WorkItem) -> WorkItem | Failed | None:
         """Return the work item with its unfinished outputs only; None if all are finished.
 

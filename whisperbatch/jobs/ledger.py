@@ -219,7 +219,8 @@ class Ledger:
         return int(entries)
 
     def close(self) -> None:
-        """Close the file. Safe to call twice."""
+        """Give up the leases, and close the file. Safe to call twice."""
+        self.leases.give_up_all()
         with self._lock:
             self._database.close()
 

@@ -96,6 +96,30 @@ def test_two_processes_take_different_recordings(process: Callable[..., Process]
     assert three.events == [FinishedElsewhere(items(4)[0]), FinishedElsewhere(items(4)[1])]
 
 
+def test_no_process_takes_more_than_its_share(process: Callable[..., Process]) -> None:
+    one, two = process(items(5)), process(items(5))
+    one.leases.register()
+    assert one.leases.processes() == 1
+    two.leases.register()
+    assert one.leases.processes() == two.leases.processes() == 2
+    assert [one.take() for _ in range(5)] == ["0.wav", "1.wav", "2.wav", None, None]
+    one.end("0.wav")
+    assert one.take() is None  # four are left, and it has two of them
+    one.end("1.wav")
+    assert [one.take(), two.take(), two.take()] == ["3.wav", "4.wav", None]
+    two.leases.give_up_all()
+    assert one.leases.processes() == 1
+    assert [one.take(), one.take()] == ["4.wav", None]
+
+
+def test_a_process_that_has_ended_gets_no_share(ledger: Ledger) -> None:
+    machine = process_name().rsplit("-", 3)[0]
+    ledger.leases._table.write(f"processes/{machine}-999999999-1-ab", b"9e9")
+    ledger.leases._table.write("processes/other-host", b"1.0")  # it has expired
+    assert ledger.leases.processes() == 1
+    assert ledger.leases._table.names("processes") == frozenset()
+
+
 def test_recordings_that_cannot_be_shared_are_taken_by_each(
     process: Callable[..., Process],
 ) -> None:

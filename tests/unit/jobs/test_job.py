@@ -136,22 +136,6 @@ def test_finished_means_same_recording_same_settings_and_all_outputs_there(
     assert not done(items[2], ledger)
 
 
-def test_a_new_version_with_other_chunks_keeps_finished_outputs_and_shares_no_recording(
-    recordings: list[Path],
-    ledger: Ledger,
-    monkeypatch: pytest.MonkeyPatch,
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    [item, other, _] = items_of(recordings)
-    run_events(level_engine(), [item], ledger)
-    key = job(ledger).key(other)
-    monkeypatch.setattr("whisperbatch.jobs.job.CHUNK_RULES", 99)
-    caplog.set_level("INFO", "whisperbatch.jobs")
-    assert done(item, ledger)
-    assert "0.txt: has other chunks than this version makes; it is kept" in caplog.text
-    assert key != job(ledger).key(other)
-
-
 def test_two_recordings_with_the_same_output_replace_each_other(
     recordings: list[Path], ledger: Ledger
 ) -> None:
