@@ -124,7 +124,8 @@ class Ledger:
                 f"{self.path}: the ledger was written by another version of whisperbatch; "
                 "delete the file to start again"
             )
-        database.executescript(f"{TABLES} PRAGMA user_version={VERSION};")
+        tables = f"{TABLES} PRAGMA user_version={VERSION};"
+        database.executescript(f"BEGIN IMMEDIATE; {tables} COMMIT;")
         for table in ("journal", "leases"):
             database.execute(f"DELETE FROM {table} WHERE day < {TODAY} - {JOURNAL_DAYS}")  # noqa: S608 - constants
 
