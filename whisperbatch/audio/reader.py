@@ -34,6 +34,7 @@ from whisperbatch.types import (
     SAMPLING_RATE,
     WHOLE,
     Audio,
+    DeferredSource,
     Samples,
     Source,
     Span,
@@ -190,7 +191,8 @@ def open_audio(source: Source | AudioReader, options: AudioOptions | None = None
         source: a path, a URL, "-" for standard input, the bytes of a media file, an open binary
             file or pipe, or samples (a float32 or int16 array, or an `Audio`). An open file stays
             open; an array is not modified. An `AudioReader` is returned unchanged. A `SpanSource`
-            is opened at the first sample that its span needs.
+            is opened at the first sample that its span needs. A `DeferredSource` chooses its
+            recording first.
         options: the track, the channel, the sampling rate of an array, and the longest duration;
             None for the defaults.
 
@@ -205,6 +207,8 @@ def open_audio(source: Source | AudioReader, options: AudioOptions | None = None
     options = options or AudioOptions()
     if isinstance(source, AudioReader):
         return _opened(source, options)
+    if isinstance(source, DeferredSource):
+        source = source.choose()
     span = WHOLE
     if isinstance(source, SpanSource):
         span, source = source.span, source.source

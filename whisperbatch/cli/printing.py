@@ -70,3 +70,10 @@ def print_note_on_terminal(line: str) -> None:
     """Print a line to standard error if it is a terminal; an empty line is not printed."""
     if line and sys.stderr.isatty():
         print_note(line)
+
+
+def clock(seconds: float) -> str:
+    """Format seconds as "1:02:03", or "2:03"."""
+    minutes, second = divmod(int(seconds), 60)
+    hours, minute = divmod(minutes, 60)
+    return f"{hours}:{minute:02}:{second:02}" if hours else f"{minute}:{second:02}"

@@ -1,9 +1,12 @@
-"""The recordings that the arguments of a command name."""
+"""The recordings that the arguments of a command name, and their counts at its end."""
 
+import time
 from collections.abc import Collection, Iterable
+from dataclasses import dataclass
 
+from whisperbatch.cli.printing import clock
 from whisperbatch.errors import AudioError, OptionError
-from whisperbatch.jobs import InputFile, find_inputs
+from whisperbatch.jobs import Event, Failed, Finished, FinishedElsewhere, InputFile, find_inputs
 
 
 def find_recordings(
@@ -25,3 +28,51 @@ def find_recordings(
     if not files:
         raise errors[0] if errors else OptionError(f"no recordings in {', '.join(names)}")
     return files, tuple(errors)
+
+
+@dataclass(slots=True)
+class Tally:
+    """Counts the recordings of a run.
+
+    Attributes:
+        already_done: recordings that an earlier run has finished.
+        transcribed: recordings that this run has finished.
+        elsewhere: recordings that other processes have finished during this run.
+        failed: recordings that failed, in this process or another.
+        seconds: duration of the transcribed recordings.
+        started: time when the model was loaded; None before.
+    """
+
+    already_done: int
+    transcribed: int = 0
+    elsewhere: int = 0
+    failed: int = 0
+    seconds: float = 0.0
+    started: float | None = None
+
+    def start(self) -> None:
+        """Start the clock."""
+        self.started = time.monotonic()
+
+    def count(self, event: Event) -> None:
+        """Count a recording that has finished or failed."""
+        if isinstance(event, Finished):
+            self.transcribed += 1
+            self.seconds += event.transcript.duration
+        elif isinstance(event, FinishedElsewhere):
+            self.elsewhere += 1
+        elif isinstance(event, Failed):
+            self.failed += 1
+
+    def summary(self) -> str:
+        """Return the counts and the speed, on one line."""
+        parts = [f"{self.transcribed} transcribed"]
+        parts += [f"{self.elsewhere} by other processes"] if self.elsewhere else []
+        parts += [f"{self.failed} failed"] if self.failed else []
+        parts += [f"{self.already_done} already done"] if self.already_done else []
+        counts = ", ".join(parts)
+        if not self.seconds or self.started is None:
+            return counts
+        elapsed = time.monotonic() - self.started
+        speed = f"{self.seconds / elapsed:.0f} times real time"
+        return f"{counts}: {clock(self.seconds)} in {clock(elapsed)}, {speed}"

@@ -23,9 +23,9 @@ from rich.progress import (
 from rich.text import Text
 
 from whisperbatch.audio import stated_duration
-from whisperbatch.cli.printing import print_error, print_note, print_result, print_segment
+from whisperbatch.cli.printing import clock, print_error, print_note, print_result, print_segment
 from whisperbatch.errors import WhisperBatchError
-from whisperbatch.jobs import Event, Failed, Finished, SegmentReady, WorkItem
+from whisperbatch.jobs import Event, Failed, Finished, FinishedElsewhere, SegmentReady, WorkItem
 from whisperbatch.text import escape_controls, escape_controls_in_json
 from whisperbatch.types import Segment
 from whisperbatch.writers import one_line, segment_values, speaker_prefix, speaker_values
@@ -89,6 +89,8 @@ class Lines(_WithoutTerminal):
 
     def show(self, event: Event) -> None:
         """See `Screen`. Segments whose speaker may still change are printed at the end."""
+        if isinstance(event, FinishedElsewhere):
+            return
         if isinstance(event, SegmentReady):
             if self._text and event.segment.provisional:
                 self._held.append(event.segment)
@@ -129,6 +131,8 @@ class JsonLines(_WithoutTerminal):
 
     def show(self, event: Event) -> None:
         """See `Screen`."""
+        if isinstance(event, FinishedElsewhere):
+            return
         record: dict[str, object] = {"source": event.item.source}
         if isinstance(event, SegmentReady):
             record |= {"type": "segment", **segment_values(event.segment)}
@@ -199,7 +203,8 @@ class Terminal:
             if self._many or event.item.outputs:
                 self._console.print(_finished_line(event), soft_wrap=True, highlight=False)
         else:
-            self._console.print(_failed_line(event.error), soft_wrap=True, highlight=False)
+            if isinstance(event, Failed):
+                self._console.print(_failed_line(event.error), soft_wrap=True, highlight=False)
             self._durations.pop(source, None)
             self._count -= 1
         self._remaining -= 1
@@ -295,13 +300,6 @@ def open_screen(items: Sequence[WorkItem], *, json_lines: bool, text: bool, quie
     if console.stderr:
         return _TwoScreens(Lines(text=text, errors=False), Terminal(console, items, text=False))
     return Terminal(console, items, text=text)
-
-
-def clock(seconds: float) -> str:
-    """Format seconds as "1:02:03", or "2:03"."""
-    minutes, second = divmod(int(seconds), 60)
-    hours, minute = divmod(minutes, 60)
-    return f"{hours}:{minute:02}:{second:02}" if hours else f"{minute}:{second:02}"
 
 
 def _segment_line(segment: Segment) -> Text:

@@ -5,7 +5,6 @@ find recordings -> skip finished outputs -> load the model -> transcribe -> writ
 
 import os
 import sys
-import time
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, closing, nullcontext, suppress
 from dataclasses import dataclass
@@ -17,8 +16,8 @@ import whisperbatch as wb
 from whisperbatch.cli.interrupts import ExitOnSignal
 from whisperbatch.cli.loading import loading_status
 from whisperbatch.cli.printing import is_output_closed, print_note
-from whisperbatch.cli.recordings import find_recordings
-from whisperbatch.cli.screen import Screen, clock, open_screen
+from whisperbatch.cli.recordings import Tally, find_recordings
+from whisperbatch.cli.screen import Screen, open_screen
 from whisperbatch.cli.timeline import PLOT_FORMATS, check_plot, write_timeline
 from whisperbatch.engines.keywords import settings_of
 from whisperbatch.errors import OptionError
@@ -26,7 +25,6 @@ from whisperbatch.jobs import (
     LEDGER_NAME,
     Event,
     Failed,
-    Finished,
     Job,
     Ledger,
     WorkItem,
@@ -100,49 +98,6 @@ class TranscribeArguments:
         return bool(self.directories) if self.resume is None else self.resume
 
 
-@dataclass(slots=True)
-class _Tally:
-    """Counts the recordings of a run.
-
-    Attributes:
-        already_done: recordings that an earlier run has finished.
-        transcribed: recordings that this run has finished.
-        failed: recordings that failed.
-        seconds: duration of the transcribed recordings.
-        started: time when the model was loaded; None before.
-    """
-
-    already_done: int
-    transcribed: int = 0
-    failed: int = 0
-    seconds: float = 0.0
-    started: float | None = None
-
-    def start(self) -> None:
-        """Start the clock."""
-        self.started = time.monotonic()
-
-    def count(self, event: Event) -> None:
-        """Count a recording that has finished or failed."""
-        if isinstance(event, Finished):
-            self.transcribed += 1
-            self.seconds += event.transcript.duration
-        elif isinstance(event, Failed):
-            self.failed += 1
-
-    def summary(self) -> str:
-        """Return the counts and the speed, on one line."""
-        parts = [f"{self.transcribed} transcribed"]
-        parts += [f"{self.failed} failed"] if self.failed else []
-        parts += [f"{self.already_done} already done"] if self.already_done else []
-        counts = ", ".join(parts)
-        if not self.seconds or self.started is None:
-            return counts
-        elapsed = time.monotonic() - self.started
-        speed = f"{self.seconds / elapsed:.0f} times real time"
-        return f"{counts}: {clock(self.seconds)} in {clock(elapsed)}, {speed}"
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Plan:
     """The work of a run, before finished outputs are skipped.
@@ -193,15 +148,16 @@ def transcribe_all(arguments: TranscribeArguments) -> int:
 
     with _ledger(plan.ledger_dir) as ledger:
         job = Job(settings, ledger, redo=not arguments.resumes)
+        job.register()
         remaining = [*plan.failures, *(job.remaining(item) for item in plan.items)]
-        tally = _Tally(already_done=remaining.count(None))
+        tally = Tally(already_done=remaining.count(None))
         screen = open_screen(
             [entry if isinstance(entry, WorkItem) else entry.item for entry in remaining if entry],
             json_lines=arguments.json_lines,
             text=plan.text,
             quiet=arguments.quiet,
         )
-        say_goodbye = partial(_say_goodbye, screen, tally, arguments, plan)
+        say_goodbye = partial(_say_goodbye, screen, tally, arguments, plan, ledger)
         with ExitOnSignal(say_goodbye), closing(screen):
             _transcribe(arguments, plan, job, remaining, tally=tally, screen=screen)
     silent = arguments.quiet or (plan.text and not sys.stderr.isatty())
@@ -264,7 +220,7 @@ def _transcribe(
     job: Job,
     remaining: Sequence[WorkItem | Failed | None],
     *,
-    tally: _Tally,
+    tally: Tally,
     screen: Screen,
 ) -> None:
     """Load the model, transcribe the remaining recordings, and show each event."""
@@ -283,7 +239,8 @@ def _transcribe(
     for entry in remaining:
         if isinstance(entry, Failed):
             show(entry)
-    items = [entry for entry in remaining if isinstance(entry, WorkItem)]
+    states = zip(plan.items, remaining[len(plan.failures) :], strict=True)
+    items = [item for item, entry in states if isinstance(entry, WorkItem)]
     if not items:
         return
     with loading_status(arguments.model, screen.show_status):
@@ -296,9 +253,18 @@ def _transcribe(
 
 
 def _say_goodbye(
-    screen: Screen, tally: _Tally, arguments: TranscribeArguments, plan: _Plan
+    screen: Screen,
+    tally: Tally,
+    arguments: TranscribeArguments,
+    plan: _Plan,
+    ledger: Ledger | None,
 ) -> None:
-    """Restore the terminal, print what waits, and say whether the run can be resumed."""
+    """Leave the recordings to other processes, and restore the terminal.
+
+    Print what waits, and say whether the run can be resumed.
+    """
+    if ledger:
+        ledger.leases.give_up_all()
     hint = ""
     if arguments.resumes and plan.ledger_dir:
         hint = "; run the same command again to resume"

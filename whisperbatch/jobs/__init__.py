@@ -1,13 +1,14 @@
 """Transcribe many recordings to files: in runs that can be killed, and by many processes.
 
-job.py, ledger.py, journal.py    one process: `whisperbatch transcribe FOLDER`
-planned.py                       many processes: plan, work, join, status
+job.py, ledger.py, journal.py    processes of one machine: `whisperbatch transcribe FOLDER`
+planned.py                       many machines: plan, work, join, status
 ├─ plans/                        the plan, its sources and stores, and transcripts from results
 └─ workers/                      leases, results, and the work itself
 """
 
+from whisperbatch.jobs.events import Event, Failed, Finished, FinishedElsewhere, SegmentReady
 from whisperbatch.jobs.inputs import InputFile, WorkItem, find_inputs, plan_outputs
-from whisperbatch.jobs.job import Event, Failed, Finished, Job, SegmentReady, digest, run_job
+from whisperbatch.jobs.job import Job, digest, run_job
 from whisperbatch.jobs.ledger import LEDGER_NAME, Ledger
 from whisperbatch.jobs.planned import join, plan, status, work
 from whisperbatch.jobs.plans.files import PlanFiles
@@ -44,6 +45,7 @@ __all__ = [
     "Failed",
     "Failure",
     "Finished",
+    "FinishedElsewhere",
     "Header",
     "InputFile",
     "Job",

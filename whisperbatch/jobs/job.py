@@ -6,9 +6,9 @@ work items -> items whose outputs the ledger lists as finished are skipped (`Job
 """
 
 import hashlib
+import logging
 import os
-import threading
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
@@ -16,49 +16,27 @@ from typing import Final
 
 from whisperbatch.boundary import as_error
 from whisperbatch.errors import EngineError, InternalError, WhisperBatchError, WriteError
+from whisperbatch.jobs.claims import Claims
+from whisperbatch.jobs.events import Event, Failed, Finished, SegmentReady
 from whisperbatch.jobs.inputs import WorkItem
 from whisperbatch.jobs.journal import JournaledEngine
-from whisperbatch.jobs.ledger import Ledger
+from whisperbatch.jobs.journal_marks import JournalMarks
+from whisperbatch.jobs.ledger import Entry, Ledger
 from whisperbatch.options import Options
 from whisperbatch.transcriber import Transcriber
-from whisperbatch.types import Segment, Transcript
+from whisperbatch.types import CHUNK_RULES, Segment, Transcript
 from whisperbatch.writers.files import make_folder, write_error
 
 TEMPORARY_ERRORS: Final = (WriteError, EngineError, InternalError)
 """Full disk, no memory, a bug that may be fixed: the journal of the recording stays, and the next
 run resumes from it."""
 
+log = logging.getLogger(__name__)
+
 NOT_HASHED: Final = ("batch_size", "known_speakers")
 
 WriteTranscript = Callable[[Transcript, Path], object]
 OutputSettings = Callable[[Path], str | None]
-
-
-@dataclass(frozen=True, slots=True)
-class Finished:
-    """All outputs of a recording are written."""
-
-    item: WorkItem
-    transcript: Transcript
-
-
-@dataclass(frozen=True, slots=True)
-class Failed:
-    """A recording could not be transcribed, or its outputs could not be written."""
-
-    item: WorkItem
-    error: WhisperBatchError
-
-
-@dataclass(frozen=True, slots=True)
-class SegmentReady:
-    """The next segment of a recording is decoded."""
-
-    item: WorkItem
-    segment: Segment
-
-
-Event = SegmentReady | Finished | Failed
 
 
 def digest(*parts: object) -> str:
@@ -91,6 +69,11 @@ class Job:
     ledger: Ledger | None = None
     redo: bool = False
 
+    def register(self) -> None:
+        """Let other processes leave a share of the recordings to this one, before it begins."""
+        if self.ledger and not self.redo:
+            self.ledger.leases.register()
+
     def remaining(self, item: WorkItem) -> WorkItem | Failed | None:
         """Return the work item with its unfinished outputs only; None if all are finished.
 
@@ -107,13 +90,26 @@ class Job:
             except (OSError, ValueError) as error:  # ValueError: a NUL in the path
                 return Failed(item, write_error(output, "cannot be checked", error))
             entry = self.ledger.entry(output)
-            if entry and entry.fingerprint == self.fingerprint(item, output) and exists:
+            if entry and exists and self._has_made(output, entry, item):
                 continue
             if exists and not (entry and entry.unmodified):
                 reason = "was modified after it was written" if entry else "exists already"
                 return Failed(item, WriteError(f"{output}: {reason}; --no-resume replaces it"))
             unfinished.append(output)
         return replace(item, outputs=tuple(unfinished)) if unfinished or not item.outputs else None
+
+    def _has_made(self, output: Path, entry: Entry, item: WorkItem) -> bool:
+        """Return whether an output was made of the same recording with the same settings.
+
+        Other rules of chunks do not matter: the text is as good, and a new version of whisperbatch
+        must not transcribe an archive again without being asked.
+        """
+        made, _, rules = entry.fingerprint.partition("/")
+        if made != self.fingerprint(item, output):
+            return False
+        if rules != str(CHUNK_RULES):
+            log.info("%s: has other chunks than this version makes; it is kept", output)
+        return True
 
     def fingerprint(self, item: WorkItem, output: Path) -> str | None:
         """Return a hash of the recording and the settings that an output is made of.
@@ -129,6 +125,19 @@ class Job:
             return None
         name = os.fsencode(path.absolute())
         return digest(name, status.st_size, status.st_mtime_ns, settings)
+
+    def key(self, item: WorkItem) -> str | None:
+        """Return what processes that make the same outputs of a recording have in common.
+
+        None if they cannot share the recording: without a ledger, with `redo`, or if a finished
+        output cannot be recognised, they would wait for each other and then transcribe it again.
+        """
+        if self.ledger is None or self.redo:
+            return None
+        prints = [self.fingerprint(item, output) for output in item.outputs]
+        if not prints or None in prints:
+            return None
+        return digest(CHUNK_RULES, [os.fsencode(path.absolute()) for path in item.outputs], prints)
 
     def write(
         self,
@@ -180,7 +189,7 @@ class Job:
                 self.ledger.finish(output, None)
             raise
         if self.ledger:
-            self.ledger.finish(output, fingerprint)
+            self.ledger.finish(output, fingerprint and f"{fingerprint}/{CHUNK_RULES}")
 
 
 def run_job(
@@ -194,38 +203,52 @@ def run_job(
 ) -> Generator[Event, None, None]:
     """Transcribe recordings and write their outputs, and yield an event for each step.
 
+    Several processes may do this for the same recordings at the same time. Each recording is
+    transcribed by one of them. This run ends when every recording has ended in some process; it
+    takes over the recordings of processes that die.
+
     Rows that were decoded before the process was killed come from the journal in the ledger. A
     recording is then resumed after its last decoded chunk, and its transcript is the same as that
     of an uninterrupted run.
 
     Args:
         asr: the model.
-        items: the recordings, each with its unfinished outputs.
+        items: the recordings, each with its outputs. Finished outputs are not made again.
         options: of the transcription.
         job: the ledger, and the settings that outputs depend on.
         write: writes a transcript to a path; raises WhisperBatchError.
         ordered: True transcribes one recording after another. False reads several at a time, and
             their events alternate.
     """
-    marks = _JournalMarks(job.ledger) if job.ledger else None
+    marks = JournalMarks(job.ledger) if job.ledger else None
     fingerprints: dict[int, list[str | None]] = {}
 
-    def sources() -> Iterator[str]:
-        for number, item in enumerate(items):
-            if marks:
-                marks.begin(number)
-            # taken before the recording is read: a change during the read then shows
-            fingerprints[number] = [job.fingerprint(item, output) for output in item.outputs]
-            yield item.source
+    def begin(number: int, item: WorkItem) -> None:
+        if marks:
+            marks.begin(number)
+        # taken before the recording is read: a change during the read then shows
+        fingerprints[number] = [job.fingerprint(item, output) for output in item.outputs]
 
+    claims = Claims(items, job, None if job.redo or not job.ledger else job.ledger.leases, begin)
     journaled = Transcriber(JournaledEngine(asr.engine, job.ledger)) if job.ledger else asr
-    with closing(journaled.stream_many(sources(), options=options, ordered=ordered)) as results:
-        for number, result in results:
-            event = _event(job, items[number], result, fingerprints[number], write)
-            if marks and not isinstance(event, SegmentReady):
-                keep = isinstance(event, Failed) and isinstance(event.error, TEMPORARY_ERRORS)
-                marks.end(number, keep=keep)
-            yield event
+    stream = journaled.stream_many(claims.sources(), options=options, ordered=ordered)
+    with claims.leased(), closing(stream) as results:
+        try:
+            for number, result in results:
+                yield from claims.events()
+                if (claim := claims.claim(number)) is None:
+                    continue
+                event = _event(job, claim.item, result, fingerprints[number], write)
+                if not isinstance(event, SegmentReady):
+                    error = event.error if isinstance(event, Failed) else None
+                    may_pass = isinstance(error, TEMPORARY_ERRORS)
+                    if marks:
+                        marks.end(number, keep=may_pass)
+                    claims.end(number, error, is_final=not may_pass)
+                yield event
+            yield from claims.events()
+        finally:
+            claims.stop()
     if marks:
         marks.close()
 
@@ -236,7 +259,7 @@ def _event(
     result: Segment | Transcript | WhisperBatchError,
     fingerprints: Sequence[str | None],
     write: WriteTranscript,
-) -> Event:
+) -> SegmentReady | Finished | Failed:
     """Return the event for a result; the outputs of a transcript are written first."""
     if isinstance(result, Segment):
         return SegmentReady(item, result)
@@ -247,65 +270,3 @@ def _event(
     except Exception as error:  # noqa: BLE001 - ends this recording only
         return Failed(item, as_error(error, item.source))
     return Finished(item, result)
-
-
-class _JournalMarks:
-    """Deletes journal entries as soon as no recording of the run needs them.
-
-    A mark is the number of the journal's next entry. All entries that a recording adds lie between
-    the mark at its begin and the mark at its end:
-
-        entries        1 2 3 4 5 6 7 8 9
-        recording 0    [---------]
-        recording 1        [----------->     at the end of recording 0, entries 1 and 2 are deleted
-
-    Entries of earlier runs that this run has read may belong to any recording. They are deleted
-    when all recordings have ended. Entries of recordings that failed with a temporary error stay
-    for the next run.
-    """
-
-    def __init__(self, ledger: Ledger) -> None:
-        self._ledger = ledger
-        self._first = ledger.mark()
-        self._begins: dict[int, int] = {}
-        self._protected: list[tuple[int, int]] = []  # spans of marks of recordings that failed
-        self._lock = threading.Lock()  # another thread iterates over the sources
-
-    def begin(self, number: int) -> None:
-        """Note that a recording is about to be read."""
-        with self._lock:
-            self._begins[number] = self._ledger.mark()
-
-    def end(self, number: int, *, keep: bool) -> None:
-        """Note that a recording has finished or failed; `keep` protects its entries."""
-        with self._lock:
-            now = self._ledger.mark()
-            begin = self._begins.pop(number)
-            if keep:
-                self._protected.append((begin, now))
-            self._forget(self._first, min(self._begins.values(), default=now))
-
-    def close(self) -> None:
-        """Delete the remaining unprotected entries.
-
-        Entries of earlier runs are deleted, too, unless a recording failed with a temporary error.
-        """
-        self._forget(self._first if self._protected else 0, self._ledger.mark())
-
-    def _forget(self, start: int, end: int) -> None:
-        """Delete the entries from one mark to another, without the protected spans."""
-        for protected_start, protected_end in [*_merged(self._protected), (end, end)]:
-            if start < min(protected_start, end):
-                self._ledger.forget(start, min(protected_start, end))
-            start = max(start, protected_end)
-
-
-def _merged(spans: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Return the spans in order; overlapping spans become one."""
-    merged: list[tuple[int, int]] = []
-    for start, end in sorted(spans):
-        if merged and start <= merged[-1][1]:
-            merged[-1] = (merged[-1][0], max(end, merged[-1][1]))
-        else:
-            merged.append((start, end))
-    return merged

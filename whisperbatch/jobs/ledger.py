@@ -1,4 +1,4 @@
-"""The file that lists the finished outputs of a job and holds the journal of unfinished recordings.
+"""The file of a job: lists finished outputs, and holds the journal and leases of recordings.
 
 An SQLite file. If a process is killed, the file holds everything up to the last decoded chunk. If
 the machine fails, the last chunks may be missing, but no entry is incomplete. Several processes
@@ -19,12 +19,14 @@ from typing import Any, Final, TypeAlias
 from typing_extensions import Self
 
 from whisperbatch.errors import WriteError
+from whisperbatch.jobs.held_leases import HeldLeases
+from whisperbatch.jobs.lease_table import LOCK_TIMEOUT, TODAY
+from whisperbatch.jobs.workers.leases import DURATION
 
 LEDGER_NAME: Final = ".whisperbatch.db"
 VERSION: Final = 1  # of the tables
-LOCK_TIMEOUT: Final = 30.0  # seconds to wait while another process writes
 KEYS_PER_QUERY: Final = 500  # older versions of SQLite take at most 999
-JOURNAL_DAYS: Final = 30  # entries that no run has read for this long are deleted
+JOURNAL_DAYS: Final = 30  # entries that no run has read for this long are deleted; leases, too
 
 TABLES: Final = """
 CREATE TABLE IF NOT EXISTS finished (
@@ -39,9 +41,13 @@ CREATE TABLE IF NOT EXISTS journal (
     run    INTEGER NOT NULL, -- the run that wrote the entry, or that was the last to read it
     day    INTEGER NOT NULL  -- the day when this run wrote or read it
 );
+CREATE TABLE IF NOT EXISTS leases (
+    name TEXT PRIMARY KEY,
+    data BLOB NOT NULL,
+    day  INTEGER NOT NULL -- the day when it was written
+) WITHOUT ROWID;
 """
 _Statement: TypeAlias = tuple[str, tuple[object, ...]]
-TODAY: Final = "CAST(julianday('now') AS INTEGER)"
 
 log = logging.getLogger(__name__)
 
@@ -71,18 +77,25 @@ class Ledger:
 
     Args:
         directory: contains the file `LEDGER_NAME`, which is created if necessary.
+        lease_duration: seconds until other processes take over a recording, if this process does
+            not extend its lease.
+
+    Attributes:
+        path: of the file.
+        leases: of this process on recordings of the directory.
 
     Raises:
         WriteError: the file cannot be opened or created, or is not a ledger.
     """
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, *, lease_duration: float = DURATION) -> None:
         self._directory = directory.absolute()
         self.path = self._directory / LEDGER_NAME
         self._lock = threading.RLock()
         self._run = secrets.randbits(62)
         self._broken = False
         self._database = self._open()
+        self.leases = HeldLeases(self.path, lease_duration)
 
     def _open(self) -> sqlite3.Connection:
         """Open the file, which is created if necessary."""
@@ -111,8 +124,10 @@ class Ledger:
                 f"{self.path}: the ledger was written by another version of whisperbatch; "
                 "delete the file to start again"
             )
-        database.executescript(f"{TABLES} PRAGMA user_version={VERSION};")
-        database.execute(f"DELETE FROM journal WHERE day < {TODAY} - {JOURNAL_DAYS}")  # noqa: S608 - constants
+        tables = f"{TABLES} PRAGMA user_version={VERSION};"
+        database.executescript(f"BEGIN IMMEDIATE; {tables} COMMIT;")
+        for table in ("journal", "leases"):
+            database.execute(f"DELETE FROM {table} WHERE day < {TODAY} - {JOURNAL_DAYS}")  # noqa: S608 - constants
 
     def __enter__(self) -> Self:
         return self
@@ -205,7 +220,8 @@ class Ledger:
         return int(entries)
 
     def close(self) -> None:
-        """Close the file. Safe to call twice."""
+        """Give up the leases, and close the file. Safe to call twice."""
+        self.leases.give_up_all()
         with self._lock:
             self._database.close()
 

@@ -10,6 +10,7 @@ from whisperbatch.types.audio import (
     WINDOW_FRAMES,
     Audio,
     Chunk,
+    DeferredSource,
     Features,
     Samples,
     Source,
@@ -20,6 +21,7 @@ from whisperbatch.types.audio import (
 )
 from whisperbatch.types.language import LanguageDetection, LanguageScores, LanguageWindow
 from whisperbatch.types.sections import (
+    CHUNK_RULES,
     SEARCH,
     SECTION,
     WARM_UP,
@@ -32,6 +34,7 @@ from whisperbatch.types.text import Omission, Reason, Segment, Transcript, Word
 from whisperbatch.types.time import SAMPLING_RATE, to_samples, to_seconds
 
 __all__ = [
+    "CHUNK_RULES",
     "HOP",
     "SAMPLING_RATE",
     "SEARCH",
@@ -42,6 +45,7 @@ __all__ = [
     "WINDOW_FRAMES",
     "Audio",
     "Chunk",
+    "DeferredSource",
     "Diarization",
     "Features",
     "LanguageDetection",

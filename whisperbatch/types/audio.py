@@ -1,7 +1,7 @@
 """Audio: samples, stretches of a recording, and chunks. Time is an integer number of samples."""
 
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import accumulate
 from pathlib import Path
@@ -50,6 +50,18 @@ class SpanSource:
     span: Span
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class DeferredSource:
+    """A recording that is chosen when the pipeline begins it.
+
+    Attributes:
+        choose: returns the recording; an error that it raises ends the recording. Called once, by
+            the thread that reads the recording.
+    """
+
+    choose: Callable[[], "Source"]
+
+
 Source: TypeAlias = (
     str
     | Path
@@ -59,6 +71,7 @@ Source: TypeAlias = (
     | npt.NDArray[np.float32]
     | npt.NDArray[np.int16]
     | SpanSource
+    | DeferredSource
 )
 """A path, "-" (standard input), bytes of a media file, an open binary file or pipe, or samples."""
 

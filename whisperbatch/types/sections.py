@@ -17,6 +17,11 @@ from typing import Final
 
 from whisperbatch.types.time import to_samples
 
+CHUNK_RULES: Final = 2
+"""Version of the rules by which audio becomes chunks. It changes whenever recordings get
+other chunks; version 1 had no sections. Parts with different versions must not
+be joined."""
+
 # Samples between two nominal points. A multiple of the VAD frame (512 samples), as are the lengths
 # below: the VAD frames of all sections are then frames of one grid.
 SECTION: Final = to_samples(300.0)

@@ -11,9 +11,10 @@ from rich.console import Console
 
 from tests.unit.transcripts import segment, transcript
 from whisperbatch.cli.printing import print_note_on_terminal, print_segment
+from whisperbatch.cli.recordings import Tally
 from whisperbatch.cli.screen import CHANGED_SPEAKERS, JsonLines, Lines, Terminal, open_screen
 from whisperbatch.errors import AudioError
-from whisperbatch.jobs import Failed, Finished, SegmentReady, WorkItem
+from whisperbatch.jobs import Failed, Finished, FinishedElsewhere, SegmentReady, WorkItem
 from whisperbatch.types import Diarization, Segment, Transcript, Turn
 
 ITEM = WorkItem("-", ())
@@ -187,3 +188,27 @@ def test_a_note_for_the_terminal_is_not_printed_elsewhere(
     print_note_on_terminal("loading")
     print_note_on_terminal("")
     assert capsys.readouterr().err == "loading\n"
+
+
+def test_recordings_of_other_processes_are_counted_and_not_printed(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    items = [WorkItem(f"{number}.mp3", (Path(f"{number}.txt"),)) for number in range(3)]
+    elsewhere = FinishedElsewhere(items[0])
+    for screen in (JsonLines(), Lines(text=True)):
+        screen.show(elsewhere)
+        screen.close()
+    assert capsys.readouterr() == ("", "")
+    out = io.StringIO()
+    terminal = Terminal(Console(file=out, force_terminal=True, width=100), items, text=False)
+    try:
+        terminal.show(elsewhere)
+        assert [bar.description for bar in terminal._bars.tasks] == ["2 left"]
+    finally:
+        terminal.close()
+    assert "0.mp3" not in out.getvalue()
+    tally = Tally(already_done=4)
+    finished = Finished(items[1], transcript(segment("Yes.")))
+    for event in (elsewhere, finished, Failed(items[2], AudioError("broken"))):
+        tally.count(event)
+    assert tally.summary() == "1 transcribed, 1 by other processes, 1 failed, 4 already done"

@@ -10,6 +10,7 @@ from whisperbatch.jobs.plans.planning import make_plan
 from whisperbatch.jobs.plans.settings import stored_options
 from whisperbatch.jobs.references import references_fingerprint
 from whisperbatch.options import Options, resolve
+from whisperbatch.types import CHUNK_RULES
 from whisperbatch.vad import vad_fingerprint
 
 
@@ -26,6 +27,7 @@ def header(task_duration: float = 10.0, **options: Any) -> Header:
         options=stored_options(resolved),
         task_duration=task_duration,
         fingerprint="fake",
+        chunk_rules=CHUNK_RULES,
     )
 
 

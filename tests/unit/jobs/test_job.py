@@ -7,8 +7,9 @@ import pytest
 from tests.unit.fakes import FakeEngine, noise
 from tests.unit.media_files import encode
 from whisperbatch.errors import AudioError, EngineError, InternalError, WriteError
+from whisperbatch.jobs.events import Event, Failed, Finished, SegmentReady
 from whisperbatch.jobs.inputs import WorkItem, find_inputs, plan_outputs
-from whisperbatch.jobs.job import Event, Failed, Finished, Job, SegmentReady, digest, run_job
+from whisperbatch.jobs.job import Job, digest, run_job
 from whisperbatch.jobs.ledger import Ledger
 from whisperbatch.options import Options
 from whisperbatch.transcriber import Transcriber
@@ -58,6 +59,13 @@ def run_events(
     write: Callable[[Transcript, Path], None] = write_text,
 ) -> list[Event]:
     return list(run_job(Transcriber(engine), items, OPTIONS, job(ledger), write=write))
+
+
+def take_text(item: WorkItem) -> str:
+    """Return the text of an output, and delete it."""
+    text = item.outputs[0].read_text()
+    item.outputs[0].unlink()
+    return text
 
 
 def done(item: WorkItem, ledger: Ledger, settings: str = "s") -> bool:
@@ -211,7 +219,7 @@ def test_a_run_that_ran_out_of_memory_is_resumed(recordings: list[Path], ledger:
     items = items_of(recordings)
     uninterrupted = level_engine()
     run_events(uninterrupted, items)
-    expected = [item.outputs[0].read_text() for item in items]
+    expected = [take_text(item) for item in items]
     first = level_engine(failing={"decode": range(4, 10**6)})  # as if memory were exhausted
     assert any(isinstance(event, Failed) for event in run_events(first, items, ledger))
     second = level_engine()
@@ -229,7 +237,7 @@ def test_a_run_that_was_closed_early_is_resumed(recordings: list[Path], ledger: 
     [item] = items_of(recordings[:1])
     uninterrupted = level_engine()
     run_events(uninterrupted, [item])
-    expected = item.outputs[0].read_text()
+    expected = take_text(item)
     slow = level_engine(delay={"decode": 0.2})  # so that calls are left when the run is closed
     events = run_job(Transcriber(slow), [item], OPTIONS, job(ledger), write=write_text)
     assert isinstance(next(events), SegmentReady)

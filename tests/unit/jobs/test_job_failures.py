@@ -10,8 +10,9 @@ import pytest
 from tests.unit.fakes import FakeEngine, noise
 from tests.unit.media_files import encode
 from whisperbatch.errors import WriteError
+from whisperbatch.jobs.events import Event, Failed, Finished
 from whisperbatch.jobs.inputs import WorkItem, find_inputs, plan_outputs
-from whisperbatch.jobs.job import Event, Failed, Finished, Job, WriteTranscript, run_job
+from whisperbatch.jobs.job import Job, WriteTranscript, run_job
 from whisperbatch.jobs.ledger import Ledger
 from whisperbatch.options import Options
 from whisperbatch.transcriber import Transcriber

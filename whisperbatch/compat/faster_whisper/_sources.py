@@ -7,7 +7,7 @@ from typing import Any, Final, cast
 
 import numpy as np
 
-from whisperbatch.types import Audio, Source, SpanSource
+from whisperbatch.types import Audio, DeferredSource, Source, SpanSource
 
 SILENCE: Final = np.zeros(1, np.float32)
 """The source for an array without samples: faster-whisper accepts it, and whisperbatch does not."""
@@ -30,7 +30,7 @@ def second_source(source: Source) -> Source | None:
     """Return the same recording for a second, independent reader; None if there can be only one."""
     if isinstance(source, np.ndarray | Audio | bytes | bytearray | memoryview):
         return source
-    if isinstance(source, SpanSource):
+    if isinstance(source, SpanSource | DeferredSource):
         return None
     if isinstance(source, str | Path):
         return source if Path(source).is_file() else None

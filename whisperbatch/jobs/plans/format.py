@@ -124,6 +124,8 @@ class Header:
         options: keywords of `transcribe` that are not at their defaults.
         task_duration: seconds of audio of a task.
         fingerprint: hash of everything in this line that changes the text.
+        chunk_rules: version of the rules by which audio becomes chunks (`CHUNK_RULES`); 0 in plans
+            that do not state it.
         recordings: number of recordings.
         tasks: number of tasks.
         duration: seconds of audio of all recordings.
@@ -137,6 +139,7 @@ class Header:
     options: Mapping[str, Any]
     task_duration: float
     fingerprint: str
+    chunk_rules: int = 0
     recordings: int = 0
     tasks: int = 0
     duration: float = 0.0

@@ -14,6 +14,7 @@ from whisperbatch.jobs.references import references_fingerprint
 from whisperbatch.models import find_model, fingerprint, measured_kept_frames
 from whisperbatch.options import Options, resolve
 from whisperbatch.protocols import Engine
+from whisperbatch.types import CHUNK_RULES
 from whisperbatch.vad import vad_fingerprint
 
 MACHINE_KEYWORDS: Final = ("device", "device_index", "inter_threads", "intra_threads", "compile")
@@ -65,7 +66,10 @@ def make_header(
         load=dict(load),
         options=stored_options(options),
         task_duration=task_duration,
-        fingerprint=digest(weights, kept, detector, references, options, sorted(load.items())),
+        fingerprint=digest(
+            CHUNK_RULES, weights, kept, detector, references, options, sorted(load.items())
+        ),
+        chunk_rules=CHUNK_RULES,
     )
 
 
@@ -102,9 +106,15 @@ def check_machine(header: Header, engine: Engine, options: Options) -> None:
     """Check that this machine computes what the plan says.
 
     Raises:
+        OptionError: another version of whisperbatch, with other chunks, has made the plan.
         ModelError: the weights of the model or of the voice activity detector are others, or the
             recordings of known speakers have changed.
     """
+    if header.chunk_rules != CHUNK_RULES:
+        raise OptionError(
+            "the plan was made by a version of whisperbatch that divides recordings at other "
+            "points; use this version, or make the plan again"
+        )
     if not engine.fingerprint.startswith(header.weights):
         raise ModelError(
             f"model {header.model}: the weights on this machine are not those of the plan; install "

@@ -12,13 +12,39 @@ import json
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any, Final
-
-from whisperbatch.jobs.plans.stores import Store
+from typing import Any, Final, Protocol
 
 LEASES: Final = "leases"
 DURATION: Final = 600.0  # seconds
 RENEWALS: Final = 5  # a lease is extended after this fraction of its duration: every 2 minutes
+
+
+class LeaseStore(Protocol):
+    """Stores objects by name, as `plans.stores.Store` does. Thread-safe."""
+
+    def read(self, name: str) -> bytes | None:
+        """Return the content of an object; None if there is no such object."""
+        ...
+
+    def exists(self, name: str) -> bool:
+        """Return whether there is such an object."""
+        ...
+
+    def write(self, name: str, data: bytes) -> None:
+        """Write an object; an object of this name is replaced."""
+        ...
+
+    def create(self, name: str, data: bytes) -> bool:
+        """Write an object if there is none of this name. Return whether it was written."""
+        ...
+
+    def delete(self, name: str) -> None:
+        """Delete an object. An object that does not exist is not an error."""
+        ...
+
+    def names(self, folder: str) -> frozenset[str]:
+        """Return the names of all objects in a folder, without the folder."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +76,7 @@ class Lease:
     @property
     def name(self) -> str:
         """Name of the object."""
-        return _name(self.task, self.generation)
+        return lease_name(self.task, self.generation)
 
 
 class Leases:
@@ -64,20 +90,23 @@ class Leases:
         group: see `Lease.group`.
         duration: of a lease, in seconds.
         clock: returns seconds since 1970.
+        has_ended: returns whether the worker with a name has certainly ended. Its leases can then
+            be taken at once.
     """
 
     def __init__(
         self,
-        store: Store,
+        store: LeaseStore,
         worker: str,
         *,
         group: str = "",
         duration: float = DURATION,
         clock: Callable[[], float] = time.time,
+        has_ended: Callable[[str], bool] = lambda _: False,
     ) -> None:
         self._store, self._worker, self._group = store, worker, group
         self.duration = duration
-        self._clock = clock
+        self._clock, self._has_ended = clock, has_ended
         self._lost: set[str] = set()  # tasks that others have taken from this worker
 
     def generations(self) -> dict[str, int]:
@@ -91,7 +120,7 @@ class Leases:
 
     def read(self, task: str, generation: int) -> Lease | None:
         """Return a generation; None if it does not exist."""
-        data = self._store.read(_name(task, generation))
+        data = self._store.read(lease_name(task, generation))
         return _lease(json.loads(data)) if data else None
 
     def is_held(self, lease: Lease) -> bool:
@@ -102,7 +131,7 @@ class Leases:
         """
         if self._group and lease.group == self._group and lease.task not in self._lost:
             return False
-        return lease.expires > self._clock()
+        return lease.expires > self._clock() and not self._has_ended(lease.worker)
 
     def acquire(self, task: str, before: Lease | None = None) -> Lease | None:
         """Create the next generation of a task's lease; None if another worker was faster.
@@ -150,10 +179,11 @@ class Leases:
     def delete(self, task: str, newest: int) -> None:
         """Delete all generations of a task, the newest last, so that nobody takes the task."""
         for generation in range(newest + 1):
-            self._store.delete(_name(task, generation))
+            self._store.delete(lease_name(task, generation))
 
 
-def _name(task: str, generation: int) -> str:
+def lease_name(task: str, generation: int) -> str:
+    """Return the name of the object of a lease."""
     return f"{LEASES}/{task}.{generation}.json"
 
 

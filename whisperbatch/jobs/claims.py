@@ -1,0 +1,224 @@
+"""The recordings of a run: each is taken when it begins, unless another process has it.
+
+finished or failed elsewhere   an event, and nothing to do
+without a lease                taken, in order
+its process died or left it    taken when no other recording is left: it may kill processes
+lease of another process       left alone; looked at again every second
+
+No process takes more than its share of the recordings that are left. Otherwise a process with many
+cores, which reads many recordings at a time, would leave nothing to the others.
+"""
+
+import threading
+from collections import deque
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+from whisperbatch.errors import WhisperBatchError
+from whisperbatch.jobs.events import Event, Failed, FinishedElsewhere
+from whisperbatch.jobs.held_leases import HeldLeases
+from whisperbatch.jobs.inputs import WorkItem
+from whisperbatch.jobs.workers.leases import Lease
+from whisperbatch.types import DeferredSource
+
+POLL: Final = 1.0  # seconds between two looks at recordings that other processes hold
+
+
+class Rules(Protocol):
+    """What is to be done for a recording; see `job.Job`."""
+
+    def remaining(self, item: WorkItem) -> WorkItem | Failed | None:
+        """Return the work item with its unfinished outputs only; None if all are finished."""
+        ...
+
+    def key(self, item: WorkItem) -> str | None:
+        """Return what processes that do the same work have in common; None to share nothing."""
+        ...
+
+
+def has_failed(lease: Lease) -> bool:
+    """Return whether a process gave a recording up because of an error."""
+    return bool(lease.error) and not lease.expires
+
+
+class NothingFreeError(WhisperBatchError):
+    """The end of a source for which no recording was free. It is no failure of a recording."""
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """A recording that this run transcribes.
+
+    Attributes:
+        item: the recording with its unfinished outputs.
+        key: of its lease; None if it has none.
+    """
+
+    item: WorkItem
+    key: str | None
+
+
+class Claims:
+    """The recordings of a run. Thread-safe.
+
+    Args:
+        items: the recordings, with all outputs.
+        rules: of the job.
+        leases: of this process; None shares nothing.
+        begin: called with the number of a source and its recording, before it is read.
+    """
+
+    def __init__(
+        self,
+        items: Sequence[WorkItem],
+        rules: Rules,
+        leases: HeldLeases | None,
+        begin: Callable[[int, WorkItem], None],
+    ) -> None:
+        self._undecided = dict(enumerate(items))
+        self._rules, self._leases, self._begin = rules, leases, begin
+        # a failure in an earlier run is no result; a failure from now on is the result of this run
+        newest = leases.newest() if leases else {}
+        self._earlier = {lease.name for lease in newest.values() if has_failed(lease)}
+        self._claims: dict[int, Claim] = {}
+        self._events: deque[Event] = deque()
+        self._lock = threading.RLock()
+        self._stopping = False
+        self._changed = threading.Event()  # a recording of this run has ended, or the run stops
+
+    def sources(self) -> Iterator[DeferredSource]:
+        """Yield sources until no recording is left, which open the next recording that is free.
+
+        The iterator waits while other processes hold all recordings that are left.
+        """
+        number = 0
+        while not self._stopping and self._undecided:
+            self._changed.clear()
+            if self._has_news():
+                yield DeferredSource(self._opener(number))
+                number += 1
+            elif not self._stopping:
+                self._changed.wait(POLL)
+
+    def claim(self, number: int) -> Claim | None:
+        """Return the recording that a source has opened; None if none was free."""
+        return self._claims.get(number)
+
+    def end(self, number: int, error: WhisperBatchError | None, *, is_final: bool) -> None:
+        """Note that a recording has ended, so that other processes know it.
+
+        Args:
+            number: of the source.
+            error: None if all outputs are written.
+            is_final: whether the error is one that other processes would find, too.
+        """
+        with self._lock:
+            claim = self._claims.pop(number)
+        self._changed.set()
+        if not self._leases or claim.key is None:
+            return
+        if error:
+            self._leases.give_up(claim.key, str(error) if is_final else "")
+        else:
+            self._leases.finish(claim.key)
+
+    def events(self) -> Iterator[Event]:
+        """Yield what was found about recordings of other processes since the last call."""
+        while self._events:
+            yield self._events.popleft()
+
+    @contextmanager
+    def leased(self) -> Generator[None, None, None]:
+        """Extend the leases until the end of a `with` block, and give up those that are left."""
+        if not self._leases:
+            yield
+            return
+        with self._leases.renewing():
+            try:
+                yield
+            finally:
+                for claim in self._claims.values():
+                    if claim.key is not None:
+                        self._leases.give_up(claim.key)
+
+    def stop(self) -> None:
+        """End all waits, and take no more recordings."""
+        with self._lock:
+            self._stopping = True
+        self._changed.set()
+
+    def _opener(self, number: int) -> Callable[[], str]:
+        def choose() -> str:
+            with self._lock:
+                claim = self._taken()
+                self._claims[number] = claim
+                self._begin(number, claim.item)
+                return claim.item.source
+
+        return choose
+
+    def _taken(self) -> Claim:
+        """Take the next recording that is free."""
+        for number, to_do, before in self._free():
+            if self._stopping or not self._has_room():
+                break
+            key, remaining = self._key(self._undecided[number]), to_do
+            if self._leases and key is not None:
+                if not self._leases.acquire(key, before):
+                    continue
+                checked = self._checked(number)  # another process may have finished it meanwhile
+                if checked is None:
+                    self._leases.finish(key)
+                    continue
+                remaining = checked
+            del self._undecided[number]
+            return Claim(remaining, key)
+        raise NothingFreeError("no recording is free")
+
+    def _has_news(self) -> bool:
+        """Return whether a recording is free, or other processes have finished one."""
+        with self._lock:
+            is_free = next(self._free(), None) is not None
+            return bool(self._events) or (is_free and self._has_room())
+
+    def _has_room(self) -> bool:
+        """Return whether this run has less than its share of the recordings that are left."""
+        if not self._leases:
+            return True
+        share = -(-(len(self._undecided) + len(self._claims)) // self._leases.processes())
+        return len(self._claims) < share
+
+    def _free(self) -> Iterator[tuple[int, WorkItem, Lease | None]]:
+        """Yield the recordings that no other process has, and the leases that ended early."""
+        newest = self._leases.newest() if self._leases else {}
+        left: list[tuple[int, WorkItem, Lease]] = []
+        for number, item in list(self._undecided.items()):
+            remaining = self._checked(number)
+            if remaining is None:
+                continue
+            lease = newest.get(self._key(item) or "")
+            if lease is None:
+                yield number, remaining, None
+            elif has_failed(lease) and lease.name not in self._earlier:
+                self._decide(number, Failed(item, WhisperBatchError(lease.error)))
+            elif self._leases and not self._leases.is_held(lease):
+                left.append((number, remaining, lease))
+        yield from left
+
+    def _key(self, item: WorkItem) -> str | None:
+        return self._rules.key(item) if self._leases else None
+
+    def _checked(self, number: int) -> WorkItem | None:
+        """Return what is to be done for a recording; note an event if nothing is."""
+        item = self._undecided[number]
+        remaining = self._rules.remaining(item)
+        if isinstance(remaining, WorkItem):
+            return remaining
+        self._decide(number, remaining or FinishedElsewhere(item))
+        return None
+
+    def _decide(self, number: int, event: Event) -> None:
+        del self._undecided[number]
+        self._events.append(event)

@@ -1,0 +1,182 @@
+"""The leases that this process holds on recordings of a directory.
+
+Leases save work, and protect nothing: outputs are written completely or not at all. If the ledger
+cannot be written, recordings are therefore transcribed without leases.
+"""
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Generator
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Final
+
+from whisperbatch.errors import WriteError
+from whisperbatch.jobs.lease_table import LeaseTable
+from whisperbatch.jobs.workers.leases import DURATION, RENEWALS, Lease, Leases, lease_name
+from whisperbatch.jobs.workers.processes import has_ended, process_name
+from whisperbatch.prefetch import in_background
+
+PROCESSES: Final = "processes"  # a row for each process that works on the directory
+
+STOP_TIMEOUT: Final = 3.0  # seconds that a stop waits for the ledger, and for a thread that uses it
+
+log = logging.getLogger(__name__)
+
+
+class HeldLeases:
+    """The leases of this process, by the keys of recordings. Thread-safe.
+
+    Args:
+        path: absolute path of the ledger.
+        duration: of a lease, in seconds.
+    """
+
+    def __init__(self, path: Path, duration: float = DURATION) -> None:
+        self._name, self._duration = process_name(), duration
+        self._table, self._table_at_stop = LeaseTable(path), LeaseTable(path, STOP_TIMEOUT)
+        self._leases, self._leases_at_stop = (
+            Leases(table, self._name, duration=duration, has_ended=has_ended)
+            for table in (self._table, self._table_at_stop)
+        )
+        self._held: dict[str, Lease] = {}
+        self._left: dict[str, Lease] = {}  # given up, by name: these do not change
+        self._lock = threading.RLock()  # a signal handler may interrupt its owner
+        self._warned = False
+
+    def register(self) -> None:
+        """Let other processes know that this process will take recordings, or still does."""
+        row = f"{PROCESSES}/{self._name}"
+        try:
+            self._table.write(row, str(time.time() + self._duration).encode())
+        except WriteError as error:
+            self._warn(error)
+
+    def processes(self) -> int:
+        """Return the number of processes that take recordings, with this one."""
+        count = 1
+        try:
+            for name in self._table.names(PROCESSES) - {self._name}:
+                row = f"{PROCESSES}/{name}"
+                if has_ended(name) or float(self._table.read(row) or 0) < time.time():
+                    self._table.delete(row)
+                else:
+                    count += 1
+        except WriteError as error:
+            self._warn(error)
+        return count
+
+    def newest(self) -> dict[str, Lease]:
+        """Return the newest lease of each key that has one; those that ended early, too."""
+        leases: dict[str, Lease] = {}
+        try:
+            for key, generation in self._leases.generations().items():
+                name = lease_name(key, generation)
+                lease = self._left.get(name) or self._leases.read(key, generation)
+                if lease:
+                    leases[key] = lease
+                    if not lease.expires:
+                        self._left[name] = lease
+        except WriteError as error:
+            self._warn(error)
+        return leases
+
+    def is_held(self, lease: Lease) -> bool:
+        """Return whether a lease keeps this run from a recording."""
+        return self._leases.is_held(lease)
+
+    def acquire(self, key: str, before: Lease | None) -> bool:
+        """Take a lease; return False if another process was faster.
+
+        Args:
+            key: of the recording.
+            before: the newest lease, which is not held; None if there is none.
+        """
+        with self._lock:
+            try:
+                lease = self._leases.acquire(key, before)
+            except WriteError as error:
+                self._warn(error)
+                return True
+            if lease:
+                self._held[key] = lease
+            return lease is not None
+
+    def finish(self, key: str) -> None:
+        """Delete the lease of a recording that needs no more work."""
+        with self._lock:
+            if lease := self._held.pop(key, None):
+                self._attempt(self._leases.finish, lease)
+
+    def give_up(self, key: str, error: str = "") -> None:
+        """Let others take a recording at once; with an error, let others know that it failed."""
+        with self._lock:
+            if lease := self._held.pop(key, None):
+                self._attempt(self._leases.give_up, replace(lease, error=error))
+
+    def give_up_all(self) -> None:
+        """Let others take all recordings at once. A signal handler may call this."""
+        locked = self._lock.acquire(timeout=STOP_TIMEOUT)
+        try:
+            self._unregister(self._table_at_stop)
+            with suppress(WriteError):  # once: each attempt may wait for the ledger
+                for lease in list(self._held.values()):
+                    self._leases_at_stop.give_up(replace(lease, error=""))
+            self._held.clear()
+        finally:
+            if locked:
+                self._lock.release()
+
+    @contextmanager
+    def renewing(self) -> Generator[None, None, None]:
+        """Be registered, and extend the leases, until the end of a `with` block."""
+        self.register()
+        stopping = threading.Event()
+
+        def renew() -> None:
+            while not stopping.wait(self._leases.duration / RENEWALS):
+                self.renew()
+
+        thread = in_background(renew, "whisperbatch-leases")
+        try:
+            yield
+        finally:
+            stopping.set()
+            thread.join()
+            self._unregister(self._table)
+
+    def renew(self) -> None:
+        """Extend all leases, and forget those that other processes have taken."""
+        self.register()
+        for key in list(self._held):
+            with self._lock:
+                if (lease := self._held.get(key)) is None:
+                    continue
+                try:
+                    renewed = self._leases.renewed(lease)
+                except WriteError as error:
+                    self._warn(error)
+                    continue
+                if renewed:
+                    self._held[key] = renewed
+                else:
+                    del self._held[key]
+                    log.warning("another process has taken a recording of this process")
+
+    def _unregister(self, table: LeaseTable) -> None:
+        with suppress(WriteError):  # other processes see the end of this one, or the row expires
+            table.delete(f"{PROCESSES}/{self._name}")
+
+    def _attempt(self, change: Callable[[Lease], None], lease: Lease) -> None:
+        try:
+            change(lease)
+        except WriteError as error:
+            self._warn(error)
+
+    def _warn(self, error: WriteError) -> None:
+        """Log the first error."""
+        if not self._warned:
+            self._warned = True
+            log.warning("%s; other processes may transcribe the same recordings", error)
