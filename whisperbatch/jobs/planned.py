@@ -23,6 +23,7 @@ from whisperbatch.jobs.plans.status import PlanStatus, status_of
 from whisperbatch.jobs.plans.stores import Store
 from whisperbatch.jobs.workers.job import OnSpan, WorkerJob, WorkReport
 from whisperbatch.jobs.workers.leases import DURATION, Leases
+from whisperbatch.jobs.workers.processes import has_ended
 from whisperbatch.jobs.workers.results import Results
 from whisperbatch.loading import DEFAULT_MODEL, LOAD_PARAMETERS
 from whisperbatch.options import Options, checks, plain, resolve
@@ -193,7 +194,8 @@ def status(plan: str | PathLike[str]) -> PlanStatus:
         WriteError: the store of the plan cannot be read.
     """
     files = PlanFiles.at(fspath(plan))
-    return status_of(files.read(), Leases(files.work, "status"), Results(files.work))
+    leases = Leases(files.work, "status", has_ended=has_ended)
+    return status_of(files.read(), leases, Results(files.work))
 
 
 def _check_formats(formats: Sequence[str]) -> None:

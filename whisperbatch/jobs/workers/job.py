@@ -1,8 +1,5 @@
 """A worker's run over a plan, from the checks of its arguments to its end."""
 
-import os
-import secrets
-import socket
 from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import closing
 from dataclasses import dataclass
@@ -16,6 +13,7 @@ from whisperbatch.jobs.plans.settings import MACHINE_KEYWORDS, check_machine, op
 from whisperbatch.jobs.workers.languages import DURATION as LANGUAGE_DURATION
 from whisperbatch.jobs.workers.languages import Languages
 from whisperbatch.jobs.workers.leases import DURATION, Leases
+from whisperbatch.jobs.workers.processes import has_ended, process_name
 from whisperbatch.jobs.workers.results import Results
 from whisperbatch.jobs.workers.spans import ModelSpans
 from whisperbatch.jobs.workers.task_queue import TaskQueue
@@ -95,9 +93,11 @@ class WorkerJob:
         checks.boolean("wait", plain(wait))
         files = PlanFiles.at(fspath(plan))
         read = files.read(recordings=False)
-        name = worker_name()
+        name = process_name()
         group = f"shard {number}/{count}" if shard else ""
-        leases = Leases(files.work, name, group=group, duration=float(lease_duration))
+        leases = Leases(
+            files.work, name, group=group, duration=float(lease_duration), has_ended=has_ended
+        )
         options = options_of(read.header, batch_size)
         return cls(files, read, read.tasks[number::count], options, leases, wait, name)
 
@@ -136,7 +136,9 @@ class WorkerJob:
         """
         results = Results(self.files.work)
         spans = ModelSpans(asr, self.options)
-        language_leases = Leases(self.files.work, self.name, duration=LANGUAGE_DURATION)
+        language_leases = Leases(
+            self.files.work, self.name, duration=LANGUAGE_DURATION, has_ended=has_ended
+        )
         batch = self.options.batch_size or default_batch_size(asr.engine, self.options.hypotheses)
         self.worker = Worker(
             TaskQueue(self.tasks, self.leases, results, lists=self.lists),
@@ -156,11 +158,6 @@ class WorkerJob:
         """Stop the worker and give up its leases. Thread-safe."""
         if self.worker:
             self.worker.stop()
-
-
-def worker_name() -> str:
-    """Return a name that no other worker has."""
-    return f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(3)}"
 
 
 def check_machine_keywords(names: Iterable[str]) -> None:

@@ -16,8 +16,9 @@ from whisperbatch.jobs.plans.format import Failure, Header, Plan, PlannedSpan, T
 from whisperbatch.jobs.plans.packing import POINT
 from whisperbatch.jobs.plans.settings import check_machine, options_of
 from whisperbatch.jobs.workers.failures import STORAGE
-from whisperbatch.jobs.workers.job import WorkerJob, worker_name
-from whisperbatch.jobs.workers.leases import DURATION, Leases
+from whisperbatch.jobs.workers.job import WorkerJob
+from whisperbatch.jobs.workers.leases import Leases
+from whisperbatch.jobs.workers.processes import has_ended, process_name
 from whisperbatch.jobs.workers.results import Results
 from whisperbatch.prefetch import map_ordered
 from whisperbatch.transcriber import Transcriber
@@ -79,7 +80,7 @@ class TaskWorker:
         self._header, self._asr, self._group = header, asr, group
         self._options = options_of(header, batch_size)
         check_machine(header, asr.engine, self._options)
-        self._name = worker_name()
+        self._name = process_name()
 
     def outcomes(self, tasks: Sequence[Task]) -> Generator[SpanOutcome, None, None]:
         """Transcribe the spans that have no result, and yield each span of the tasks once.
@@ -95,7 +96,7 @@ class TaskWorker:
             Plan(self._header, (), tuple(tasks)),
             tasks,
             self._options,
-            Leases(self._files.work, self._name, group=self._group, duration=DURATION),
+            Leases(self._files.work, self._name, group=self._group, has_ended=has_ended),
             wait=True,
             name=self._name,
             lists=False,

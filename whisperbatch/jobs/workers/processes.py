@@ -5,8 +5,8 @@
                         |    start time of the process; two processes may have the same id in turn
                         id of the process
 
-The boot of the machine is in the name, because no process survives a restart, and the namespace,
-because a container does not see the processes of other containers.
+The boot of the machine is in the name, because machines with the same name may share a folder, and
+the namespace, because a container does not see the processes of other containers.
 """
 
 import hashlib
@@ -31,20 +31,15 @@ def process_name() -> str:
 def has_ended(name: str) -> bool:
     """Return whether the process with this name has certainly ended.
 
-    False for processes of other machines and containers. Without /proc (macOS), a new process with
-    the same id hides the end of the old one. On Windows, no end is seen.
+    False for processes of other machines and containers, and from before a restart. Without /proc
+    (macOS), a new process with the same id hides the end of the old one. On Windows, no end is
+    seen.
     """
     machine, _, process = name.rpartition("-")[0].rpartition("-")[0].rpartition("-")
     started = name.rpartition("-")[0].rpartition("-")[2]
-    host, boot, namespace = _machine()
-    if not process.isdigit() or machine.count(",") != 2:  # noqa: PLR2004 - two commas, three parts
+    if not process.isdigit() or os.name != "posix":
         return False
-    its_host, its_boot, its_namespace = machine.split(",")
-    if its_host != host or os.name != "posix":
-        return False
-    if its_boot != boot:
-        return True
-    return its_namespace == namespace and not _is_running(int(process), started)
+    return machine == ",".join(_machine()) and not _is_running(int(process), started)
 
 
 def _is_running(pid: int, started: str) -> bool:
