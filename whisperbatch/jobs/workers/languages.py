@@ -70,11 +70,10 @@ class Languages:
         if lease is None:
             return None
         try:
-            found = self._heard(span)
-            self._results.create_language(task, found)
+            found = self._results.language(task)  # another worker may have ended meanwhile
+            return found or self._results.create_language(task, self._heard(span))
         finally:
             self._leases.finish(lease)
-        return found
 
     def _heard(self, span: PlannedSpan) -> DetectedLanguage:
         try:

@@ -115,9 +115,11 @@ class Results:
         failure = value.pop("failure")
         return DetectedLanguage(**value, failure=failure and Failure(**failure))
 
-    def create_language(self, task: str, language: DetectedLanguage) -> None:
-        """Write the language that a task has detected, unless there is one."""
-        self._store.create(f"{LANGUAGES}/{task}{SUFFIX}", _encoded(asdict(language)))
+    def create_language(self, task: str, language: DetectedLanguage) -> DetectedLanguage:
+        """Write the language of a task, unless there is one; return the language that is there."""
+        if self._store.create(f"{LANGUAGES}/{task}{SUFFIX}", _encoded(asdict(language))):
+            return language
+        return self.language(task) or language
 
 
 def _name(span: str) -> str:

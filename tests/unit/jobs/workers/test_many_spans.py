@@ -1,6 +1,7 @@
 """A job with recordings of all lengths, on workers without a model."""
 
 import json
+import secrets
 import threading
 import time
 from collections import Counter
@@ -18,10 +19,11 @@ from whisperbatch.jobs.plans.files import PlanFiles
 from whisperbatch.jobs.plans.format import PlannedSpan
 from whisperbatch.jobs.plans.planning import make_plan
 from whisperbatch.jobs.plans.recordings import StoredFile
+from whisperbatch.jobs.plans.stores import Store
 from whisperbatch.jobs.workers import languages, worker
 from whisperbatch.jobs.workers.languages import Languages
-from whisperbatch.jobs.workers.leases import Leases
-from whisperbatch.jobs.workers.results import Results
+from whisperbatch.jobs.workers.leases import Lease, Leases
+from whisperbatch.jobs.workers.results import DetectedLanguage, Results
 from whisperbatch.jobs.workers.spans import Running
 from whisperbatch.jobs.workers.task_queue import TaskQueue
 from whisperbatch.jobs.workers.worker import Worker
@@ -95,6 +97,33 @@ def run_worker(path: Path, spans: FakeSpans, name: str) -> None:
     )
     for _ in running.run():
         pass
+
+
+@pytest.mark.parametrize("moment", ["before the lease", "during the detection"])
+def test_a_language_that_another_worker_has_found_meanwhile_is_used(moment: str) -> None:
+    """Two workers find no language; one detects it before the other begins or ends."""
+    store = Store(f"memory://{secrets.token_hex()}")
+    results, spans = Results(store), FakeSpans()
+    russian = DetectedLanguage("ru", 0.8)
+
+    class Late(Leases):
+        def acquire(self, task: str, before: Lease | None = None) -> Lease | None:
+            if moment == "before the lease":
+                results.create_language(task, russian)
+            return super().acquire(task, before)
+
+    class Slow(FakeSpans):
+        def detect_language(self, source: str | StoredFile) -> LanguageDetection:
+            results.create_language("task", russian)
+            return super().detect_language(source)
+
+    if moment == "during the detection":
+        spans = Slow()
+    found = Languages(results, Late(store, "late"), spans)
+    span = PlannedSpan("s", "r", "/talks/a.mp3", "1", 0, 1, 300.0, language_task="task")
+    assert found.detect(span, threading.Event()) == russian
+    assert spans.detected.total() == (moment == "during the detection")
+    assert not Leases(store, "other").generations()
 
 
 def test_a_long_recording_and_broken_ones_among_many(tmp_path: Path) -> None:
