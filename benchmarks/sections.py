@@ -5,7 +5,7 @@ Compared with one run over the recording:
 
     chunks   their samples, their speech and their sections, with every first span
     text     the complete transcript, joined from those of the spans, with a first span of 5
-             minutes; only with --model
+             minutes; with --model, instead of the chunks
 
 python -m benchmarks.sections                            # chunks of five recordings of an hour
 python -m benchmarks.sections --model base --recordings mixed:en:10800:0
@@ -106,17 +106,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         prog="python -m benchmarks.sections", description=(__doc__ or "").partition("\n")[0]
     )
     add_recordings(parser, RECORDINGS)
-    parser.add_argument("--model", help="compare the text, too, with this model")
+    parser.add_argument("--model", help="compare the text of this model instead of the chunks")
     options = parser.parse_args(arguments)
     different = 0
     asr = wb.load(options.model) if options.model else None
     for name in options.recordings:
         recording = corpora.build(name)
         print(name, flush=True)
-        lines = list(compare_chunks(recording))
-        if asr:
-            lines += compare_texts(recording, asr)
-        for line, same in lines:
+        for line, same in compare_texts(recording, asr) if asr else compare_chunks(recording):
             different += not same
             print(f"  {line}  {'equal' if same else 'DIFFERENT'}", flush=True)
     if asr:
