@@ -131,7 +131,9 @@ def result_bytes(words: int) -> int:
     return len(store.read(next(iter(store.names("")))) or b"")
 
 
-def totals(audio: Audio, *, task_duration: float, rate: float, workers: int) -> Totals:
+def totals(
+    audio: Audio, *, task_duration: float, rate: float, workers: int, skip: float = math.inf
+) -> Totals:
     """Calculate a job.
 
     Args:
@@ -139,12 +141,14 @@ def totals(audio: Audio, *, task_duration: float, rate: float, workers: int) -> 
         task_duration: as in `plan`.
         rate: times real time of a worker.
         workers: how many.
+        skip: times real time of a worker that decodes audio before its span.
     """
     plan = sample_plan(audio, task_duration)
     scale = audio.hours * 3600 / plan.header.duration
     spans = [span for task in plan.tasks for span in task.spans]
     seconds = [span.duration + (0.0 if audio.seekable else span.first * 300.0) for span in spans]
     ranges = [max(math.ceil(each * audio.bit_rate / 8 / READ_RANGE), 1) for each in seconds]
+    decoded = sum(seconds)
     plan_bytes = sum(map(len, to_lines(plan))) * scale
     plans = max(math.ceil(plan_bytes / MAX_PLAN_BYTES), math.ceil(workers / MAX_LEASING))
     divided = sum(recording.language_task is not None for recording in plan.recordings)
@@ -167,10 +171,10 @@ def totals(audio: Audio, *, task_duration: float, rate: float, workers: int) -> 
         plans=plans,
         result_bytes=(result_bytes(3000) / 3000 * words + result_bytes(0) * len(spans)) * scale,
         read_bytes=sum(seconds) * audio.bit_rate / 8 * scale,
-        decoded_hours=sum(seconds) / 3600 * scale,
+        decoded_hours=decoded / 3600 * scale,
         puts_and_lists=(written + len(plan.tasks) + divided) * scale + lists,
         gets_and_heads=(read + of_divided) * scale + workers,
-        machine_hours=audio.hours / rate,
+        machine_hours=audio.hours / rate + (decoded - plan.header.duration) / 3600 * scale / skip,
     )
 
 
@@ -217,7 +221,13 @@ def calculation_lines(arguments: argparse.Namespace) -> Iterator[str]:
     prices = {name: getattr(arguments, f"{name}_price") for name in PRICES}
     for kind in ("cpu", "gpu"):
         rate, workers = getattr(arguments, f"{kind}_rate"), getattr(arguments, f"{kind}s")
-        total = totals(audio, task_duration=arguments.task_duration, rate=rate, workers=workers)
+        total = totals(
+            audio,
+            task_duration=arguments.task_duration,
+            rate=rate,
+            workers=workers,
+            skip=arguments.skip_rate if kind == "cpu" else math.inf,  # a GPU has cores for this
+        )
         yield f"\n{audio.hours:,.0f} hours on {workers:,} workers of kind {kind}"
         yield f"  recordings {total.recordings:,.0f}"
         yield f"  spans {total.spans:,.0f}, tasks {total.tasks:,.0f}"

@@ -25,7 +25,7 @@ from statistics import median
 import whisperbatch as wb
 from benchmarks import recordings
 
-TASK_SECONDS = 120.0
+TASK_SECONDS = 60.0
 
 
 def settings(cores: Sequence[int]) -> Iterator[tuple[str, list[set[int]]]]:
@@ -38,23 +38,26 @@ def settings(cores: Sequence[int]) -> Iterator[tuple[str, list[set[int]]]]:
         count *= 2
 
 
-def work(plan: Path, workers: Sequence[set[int]]) -> float:
-    """Run the workers of a plan to their end, and return the seconds between its results."""
+def work(plan: Path, workers: Sequence[set[int]], count: int) -> float:
+    """Run the workers of a plan of `count` recordings, and return the seconds that they took."""
     command = [sys.executable, "-m", "whisperbatch", "work", str(plan), "--quiet"]
     processes = [
         subprocess.Popen(command, preexec_fn=functools.partial(os.sched_setaffinity, 0, cores))  # noqa: PLW1509 - no threads run
         for cores in workers
     ]
-    for process in processes:
-        if process.wait():
-            raise RuntimeError(f"a worker ended with status {process.returncode}")
+    try:
+        for process in processes:
+            if process.wait():
+                raise RuntimeError(f"a worker ended with status {process.returncode}")
+    finally:
+        for process in processes:
+            process.kill()
     files = Path(f"{plan}.work", "results").rglob("*.json")
     results = [json.loads(file.read_text(encoding="utf-8")) for file in files]
-    first, last = (
-        min(item["started"] for item in results),
-        max(item["finished"] for item in results),
-    )
-    return float(last - first)
+    if len(results) != count or any(item["failure"] for item in results):
+        raise RuntimeError("a recording has no transcript")
+    first = min(item["started"] for item in results)
+    return float(max(item["finished"] for item in results) - first)
 
 
 def table(times: dict[str, list[float]], minutes: float) -> Iterator[str]:
@@ -71,20 +74,16 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.scaling")
     parser.add_argument("--model", default="base")
     parser.add_argument("--beam", type=int, default=1)
-    parser.add_argument("--recordings", type=int, default=20, help="of a minute each")
+    parser.add_argument("--recordings", type=int, default=40, help="of a minute each")
     parser.add_argument("--rounds", type=int, default=3)
     options = parser.parse_args(arguments)
     cores = sorted(os.sched_getaffinity(0))
+    count = max(options.recordings, 20 * len(cores))  # enough tasks for all workers
     times: dict[str, list[float]] = {name: [] for name, _ in settings(cores)}
     with tempfile.TemporaryDirectory() as folder:
-        names = [
-            str(
-                recordings.write(
-                    recordings.prompts("en", 60, number), Path(folder, f"{number}.wav")
-                )
-            )
-            for number in range(options.recordings)
-        ]
+        names = [str(Path(folder, f"{number}.wav")) for number in range(count)]
+        for number, name in enumerate(names):
+            recordings.write(recordings.prompts("en", 60, number), Path(name))
         for number in range(options.rounds):
             for name, workers in settings(cores):
                 plan = Path(folder, f"{number} {name}.plan")
@@ -96,8 +95,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
                     language="en",
                     task_duration=TASK_SECONDS,
                 )
-                times[name].append(work(plan, workers))
-    print("\n".join(table(times, options.recordings)))
+                times[name].append(work(plan, workers, count))
+    print("\n".join(table(times, count)))
 
 
 if __name__ == "__main__":

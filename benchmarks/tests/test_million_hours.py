@@ -129,6 +129,9 @@ def test_audio_before_spans_is_read_unless_it_can_be_skipped() -> None:
     assert skipped.decoded_hours == pytest.approx(1000.0, rel=0.01)
     assert skipped.read_bytes == pytest.approx(1000 * 3600 * 8000, rel=0.01)
     assert decoded.decoded_hours > skipped.decoded_hours
+    slow = totals(audio, task_duration=1800.0, rate=50.0, workers=1, skip=500.0)
+    extra = decoded.decoded_hours - skipped.decoded_hours
+    assert slow.machine_hours - decoded.machine_hours == pytest.approx(extra / 500, rel=0.01)
 
 
 def test_a_result_grows_with_its_words() -> None:

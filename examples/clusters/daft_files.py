@@ -17,7 +17,7 @@ RESULT = DataType.struct(
 )
 
 
-@daft.cls(use_process=True, max_concurrency=1)  # for each machine; on GPUs: gpus=1
+@daft.cls(use_process=True, max_concurrency=1)  # processes in all; on GPUs: gpus=1
 class Transcriber:
     """A loaded model."""
 
@@ -28,14 +28,20 @@ class Transcriber:
     def transcribe(self, files: Series) -> list[dict[str, str | None]]:
         """Transcribe recordings together. An error is a row, so it does not stop the others."""
         rows: list[dict[str, str | None]] = []
+        sources = []
         with ExitStack() as opened:
-            sources = [opened.enter_context(file.open()) for file in files.to_pylist()]
-            for result in self.asr.transcribe_many(sources, on_error="yield"):
+            for file in files.to_pylist():
+                rows.append({"text": None, "language": None, "error": None})
+                try:
+                    sources.append((rows[-1], opened.enter_context(file.open())))
+                except Exception as error:  # noqa: BLE001 - ends this file only
+                    rows[-1]["error"] = str(error)
+            results = self.asr.transcribe_many([file for _, file in sources], on_error="yield")
+            for (row, _), result in zip(sources, results, strict=True):
                 if isinstance(result, wb.Transcript):
-                    row = {"text": result.text, "language": result.language, "error": None}
+                    row.update(text=result.text, language=result.language)
                 else:
-                    row = {"text": None, "language": None, "error": str(result)}
-                rows.append(row)
+                    row["error"] = str(result)
         return rows
 
 

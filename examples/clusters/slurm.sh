@@ -21,4 +21,5 @@ shards=${SHARDS:-200}
 
 # Slurm sends SIGTERM to the processes that srun has started, not to this script. The worker then
 # gives up its tasks, and the task of the array continues with them when it starts again.
-exec srun whisperbatch work "$plan" --shard "$SLURM_ARRAY_TASK_ID/$shards"
+exec srun --cpus-per-task="$SLURM_CPUS_PER_TASK" \
+    whisperbatch work "$plan" --shard "$SLURM_ARRAY_TASK_ID/$shards"

@@ -88,7 +88,10 @@ class TaskActor:
         return load_model(settings.header, **settings.load)
 
     def __call__(self, batch: pa.Table) -> Iterator[pa.Table]:
-        """Yield a table with a row for each span, as soon as the span has a result."""
+        """Yield a table with a row for each span, always in the same order.
+
+        If the actor dies, Ray calls another one, and skips as many tables as it has received.
+        """
         tasks = [task_from_line(line) for line in batch[TASK].to_pylist()]
         for outcome in self._worker.outcomes(tasks):
             yield table(span_row(outcome))
@@ -114,7 +117,7 @@ class RecordingActor:
         return load(settings.model, **settings.load)
 
     def __call__(self, batch: pa.Table) -> Iterator[pa.Table]:
-        """Yield a table with a row for each recording, as soon as the recording has ended."""
+        """Yield a table with a row for each recording, always in the same order."""
         if URI not in batch.column_names:
             raise OptionError(f"the dataset has no column {URI}")
         recordings = (

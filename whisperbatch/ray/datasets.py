@@ -67,7 +67,7 @@ def transcribe(
         batch_size: number of chunks decoded at a time; None chooses it for the device.
         rows_per_call: number of tasks of the plan, or of recordings, that an actor gets at a time.
             More rows keep a GPU busier; fewer rows share the work better at the end. None chooses
-            up to 4 tasks or 16 recordings, and four times as many with a GPU.
+            up to 4 tasks (fewer for a small plan), or 16 recordings; four times as many with a GPU.
         min_actors: number of actors from the start.
         max_actors: None for as many as the cluster has room for.
         num_cpus: CPUs of each actor. Without a GPU, the model computes with this many threads.

@@ -84,7 +84,7 @@ class Pool:
         if device == "cpu" and self.num_gpus:
             raise OptionError("num_gpus has no effect with device='cpu'; leave it out")
         if self.num_gpus:
-            return keywords
+            return {**keywords, "device": "cuda"}
         if device == "auto":
             keywords["device"] = "cpu"
         if engine in {"auto", "ctranslate2", "openvino"} and "intra_threads" not in keywords:

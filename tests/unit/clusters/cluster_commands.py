@@ -31,7 +31,11 @@ def recipe(name: str) -> Any:
 def command_of(cluster: str, plan: str, shard: int, shards: int) -> ClusterCommand:
     """Return what a cluster runs for a shard of a plan."""
     if cluster == "slurm":
-        variables = {"SLURM_ARRAY_TASK_ID": str(shard), "SHARDS": str(shards)}
+        variables = {
+            "SLURM_ARRAY_TASK_ID": str(shard),
+            "SLURM_CPUS_PER_TASK": "4",
+            "SHARDS": str(shards),
+        }
         return ClusterCommand(["bash", str(RECIPES / "slurm.sh"), plan], variables)
     if cluster == "kubernetes":
         container = recipe("kubernetes")["spec"]["template"]["spec"]["containers"][0]
@@ -53,7 +57,9 @@ def write_programs(folder: Path, whisperbatch: str) -> None:
         whisperbatch: the command that stands for `whisperbatch`.
     """
     folder.mkdir()
-    for name, line in {"srun": 'exec "$@"', "whisperbatch": f'exec {whisperbatch} "$@"'}.items():
+    # srun does not take the CPUs from sbatch
+    srun = '[ "$1" = --cpus-per-task=4 ] || exit 9; shift; exec "$@"'
+    for name, line in {"srun": srun, "whisperbatch": f'exec {whisperbatch} "$@"'}.items():
         program = folder / name
         program.write_text(f"#!/bin/sh\n{line}\n")
         program.chmod(0o755)

@@ -59,7 +59,7 @@ def test_slurm_has_a_shard_for_each_task_of_the_array(programs: Path) -> None:
     match = re.search(r"^#SBATCH --array=0-(\d+)%\d+$", script, re.MULTILINE)
     assert match
     command = command_of("slurm", "a.plan", int(match[1]), 0)
-    environment = {"SLURM_ARRAY_TASK_ID": match[1]}
+    environment = {"SLURM_ARRAY_TASK_ID": match[1], "SLURM_CPUS_PER_TASK": "4"}
     done = run(command.arguments, environment, programs)
     number, _, count = done.stdout.splitlines()[-1].partition("/")
     assert int(number) == int(count) - 1
@@ -83,6 +83,9 @@ def test_kubernetes_has_a_shard_for_each_index_and_runs_none_twice() -> None:
     # the API server refuses backoffLimitPerIndex with another restart policy
     assert spec["template"]["spec"]["restartPolicy"] == "Never"
     assert spec["podReplacementPolicy"] == "Failed"
+    # without a limit, a worker starts a thread for each core of the machine
+    resources = container["resources"]
+    assert resources["limits"]["cpu"] == resources["requests"]["cpu"]
 
 
 class FakeApp:

@@ -168,11 +168,12 @@ def test_daft_has_a_row_for_each_file_and_error(
     talks: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (talks / "broken.wav").write_bytes(b"no media")
-    daft = FakeDaft(sorted(talks.iterdir()))
+    daft = FakeDaft([talks / "0-deleted.wav", *sorted(talks.iterdir())])
     install(monkeypatch, daft=daft.module)
     monkeypatch.setattr(sys, "argv", ["daft_files.py", "*.wav", "fake", "out.parquet"])
     runpy.run_path(str(RECIPES / "daft_files.py"))
     assert daft.output == "out.parquet"
-    assert [row["error"] is None for row in daft.rows] == [True, True, True, True, False]
+    assert [row["error"] is None for row in daft.rows] == [False, True, True, True, True, False]
+    assert "No such file" in daft.rows[0]["error"]
     assert "is not media" in daft.rows[-1]["error"]
-    assert [set(row) for row in daft.rows] == [daft.fields] * 5
+    assert [set(row) for row in daft.rows] == [daft.fields] * 6

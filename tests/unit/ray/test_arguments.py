@@ -122,7 +122,7 @@ def test_an_actor_uses_the_device_and_the_threads_that_it_has() -> None:
     assert pool.machine_keywords({"intra_threads": 3}, "auto")["intra_threads"] == 3
     assert pool.machine_keywords({}, "torch") == {"device": "cpu"}
     assert Pool(num_cpus=0.5).machine_keywords({}, "auto")["intra_threads"] == 1
-    assert Pool(num_gpus=0.5).machine_keywords({}, "auto") == {}
+    assert Pool(num_gpus=0.5).machine_keywords({}, "auto") == {"device": "cuda"}
 
 
 @pytest.mark.parametrize(

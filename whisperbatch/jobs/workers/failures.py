@@ -52,6 +52,29 @@ def pauses_after(failure: Failure) -> tuple[float, ...]:
     return STORAGE_PAUSES if failure.kind == STORAGE else ENGINE_PAUSES
 
 
+class EngineFailures:
+    """Counts the recordings in a row that failed for reasons of the engine."""
+
+    def __init__(self) -> None:
+        self._count = 0
+
+    def note(self, failure: Failure | None) -> None:
+        """Note how a recording ended; None stands for a transcript.
+
+        Raises:
+            EngineError: this is the last of `MAX_IN_A_ROW` failures.
+        """
+        if failure is None:
+            self._count = 0
+        elif failure.kind not in (STORAGE, *FINAL_KINDS):
+            self._count += 1
+            if self._count == MAX_IN_A_ROW:
+                raise EngineError(
+                    f"{MAX_IN_A_ROW} recordings in a row failed, so this worker ends; the last: "
+                    f"{failure.message}"
+                )
+
+
 def crashed(uri: str, attempts: int) -> Failure:
     """Return the failure of a span at which workers died."""
     return Failure(

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from os import PathLike, fspath
 from typing import Any, Final
 
@@ -10,6 +10,7 @@ from whisperbatch.errors import OptionError
 from whisperbatch.jobs.plans.files import PlanFiles
 from whisperbatch.jobs.plans.format import Header, Plan, Task
 from whisperbatch.jobs.plans.settings import MACHINE_KEYWORDS, check_machine, options_of
+from whisperbatch.jobs.workers.failures import EngineFailures
 from whisperbatch.jobs.workers.languages import DURATION as LANGUAGE_DURATION
 from whisperbatch.jobs.workers.languages import Languages
 from whisperbatch.jobs.workers.leases import DURATION, Leases
@@ -64,6 +65,7 @@ class WorkerJob:
         wait: see `work`.
         name: of the worker.
         lists: whether to list the results of the whole plan; see `TaskQueue`.
+        engine_failures: of the worker; see `Worker`.
         worker: the worker; None before `run`.
     """
 
@@ -75,6 +77,7 @@ class WorkerJob:
     wait: bool
     name: str
     lists: bool = True
+    engine_failures: EngineFailures = field(default_factory=EngineFailures)
     worker: Worker | None = None
 
     @classmethod
@@ -151,6 +154,7 @@ class WorkerJob:
             at_once=max(MIN_AT_ONCE, BATCHES_AHEAD * batch),
             audio_ahead=BATCHES_AHEAD * batch * WINDOW_SECONDS,
             wait=self.wait,
+            engine_failures=self.engine_failures,
         )
         yield from self.worker.run()
 

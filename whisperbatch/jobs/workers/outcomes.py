@@ -5,17 +5,16 @@ first one dies. Leases remain, for three reasons: `work` processes may share the
 that seemed dead may live, and a lease remembers at which span processes died.
 """
 
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
-from functools import partial
 from typing import Final
 
 from whisperbatch.jobs.plans.files import PlanFiles
 from whisperbatch.jobs.plans.format import Failure, Header, Plan, PlannedSpan, Task
 from whisperbatch.jobs.plans.packing import POINT
 from whisperbatch.jobs.plans.settings import check_machine, options_of
-from whisperbatch.jobs.workers.failures import STORAGE
+from whisperbatch.jobs.workers.failures import STORAGE, EngineFailures
 from whisperbatch.jobs.workers.job import WorkerJob
 from whisperbatch.jobs.workers.leases import Leases
 from whisperbatch.jobs.workers.processes import has_ended, process_name
@@ -81,11 +80,13 @@ class TaskWorker:
         self._options = options_of(header, batch_size)
         check_machine(header, asr.engine, self._options)
         self._name = process_name()
+        self._engine_failures = EngineFailures()
 
     def outcomes(self, tasks: Sequence[Task]) -> Generator[SpanOutcome, None, None]:
-        """Transcribe the spans that have no result, and yield each span of the tasks once.
+        """Transcribe the spans that have no result; then yield all spans of the tasks in order.
 
-        If a `work` process holds a task, wait for its results.
+        If a `work` process holds a task, wait for its results. The order is always the same,
+        because a program that calls this again after a death may skip what it has received.
 
         Raises:
             WriteError: the store of the plan fails.
@@ -100,14 +101,14 @@ class TaskWorker:
             wait=True,
             name=self._name,
             lists=False,
+            engine_failures=self._engine_failures,
         )
-        ended: set[str] = set()
+        failures: dict[str, Failure] = {}  # of spans without a result
         with closing(job.spans(self._asr)) as events:
             for event in events:
-                ended.add(event.span.id)
-                yield _stored(Results(self._files.work), event.span, event.failure)
-        rest = [span for task in tasks for span in task.spans if span.id not in ended]
-        yield from _stored_spans(self._files, rest)
+                if event.failure:
+                    failures[event.span.id] = event.failure
+        yield from _stored_spans(self._files, tasks, failures)
 
 
 def stored_outcomes(plan: str, tasks: Sequence[Task]) -> Generator[SpanOutcome, None, None]:
@@ -120,21 +121,21 @@ def stored_outcomes(plan: str, tasks: Sequence[Task]) -> Generator[SpanOutcome, 
     Raises:
         WriteError: the store of the plan fails, or a result is damaged.
     """
-    spans = [span for task in tasks for span in task.spans]
-    yield from _stored_spans(PlanFiles.at(plan), spans)
+    yield from _stored_spans(PlanFiles.at(plan), tasks, {})
 
 
 def _stored_spans(
-    files: PlanFiles, spans: Sequence[PlannedSpan]
+    files: PlanFiles, tasks: Sequence[Task], failures: Mapping[str, Failure]
 ) -> Generator[SpanOutcome, None, None]:
-    read = partial(_stored, Results(files.work))
-    yield from map_ordered(read, spans, workers=READERS, depth=2 * READERS)
+    """Yield the result of each span; without a result, the reason that is known."""
+    results = Results(files.work)
 
+    def stored(span: PlannedSpan) -> SpanOutcome:
+        result = results.read(span.id)
+        if result:
+            return SpanOutcome(span, result.transcript, result.failure)
+        message = f"{span.uri}: the result of a span has been deleted; run again"
+        return SpanOutcome(span, None, failures.get(span.id) or Failure(STORAGE, message))
 
-def _stored(results: Results, span: PlannedSpan, failure: Failure | None = None) -> SpanOutcome:
-    """Return the result of a span; without a result, the reason that is known."""
-    result = results.read(span.id)
-    if result:
-        return SpanOutcome(span, result.transcript, result.failure)
-    message = f"{span.uri}: the result of a span has been deleted; run again"
-    return SpanOutcome(span, None, failure or Failure(STORAGE, message))
+    spans = [span for task in tasks for span in task.spans]
+    yield from map_ordered(stored, spans, workers=READERS, depth=2 * READERS)

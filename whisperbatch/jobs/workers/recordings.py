@@ -10,7 +10,7 @@ from whisperbatch.boundary import as_error
 from whisperbatch.errors import ClosedError
 from whisperbatch.jobs.plans.format import Failure, PlannedSpan
 from whisperbatch.jobs.plans.recordings import READ_RANGE, opened
-from whisperbatch.jobs.workers.failures import failure_of, pauses_after
+from whisperbatch.jobs.workers.failures import EngineFailures, failure_of, pauses_after
 from whisperbatch.jobs.workers.job import BATCHES_AHEAD, MIN_AT_ONCE
 from whisperbatch.jobs.workers.outcomes import SpanOutcome
 from whisperbatch.jobs.workers.spans import ModelSpans, Running
@@ -40,27 +40,33 @@ class RecordingWorker:
         self._at_once = max(MIN_AT_ONCE, BATCHES_AHEAD * batch)
         self._stopping = threading.Event()
         self._running: set[Running] = set()
+        self._engine_failures = EngineFailures()
 
     def outcomes(
         self, recordings: Iterable[tuple[str, object, object]]
     ) -> Generator[SpanOutcome, None, None]:
-        """Yield each recording as it ends: with its transcript, or with the reason of its failure.
+        """Yield the recordings in order: with the transcript, or with the reason of the failure.
 
-        Stores and engines that fail are tried again, as `work` does.
+        Stores and engines that fail are tried again, as `work` does. The order is always the same,
+        because a program that calls this again after a death may skip what it has received.
 
         Args:
             recordings: id, URI and language of each. The URI is a path or a URL; the language is
                 Whisper's code, or None to detect it.
+
+        Raises:
+            EngineError: the engine failed for several recordings in a row.
         """
-        self._stopping.clear()
+        self._stopping = threading.Event()
         ended = interleave(
             (self._ended(*recording) for recording in recordings),
             at_once=self._at_once,
             depth=1,
-            ordered=False,
+            ordered=True,
         )
         try:
-            for outcome in ended:  # noqa: UP028 - `yield from` would close it before the rest
+            for outcome in ended:
+                self._engine_failures.note(outcome.failure)
                 yield outcome
         finally:
             self._stopping.set()
@@ -92,7 +98,8 @@ class RecordingWorker:
                 yield SpanOutcome(span, None, failure)
                 return
             log.warning("%s; trying again in %g s", failure.message, pauses[number])
-            self._stopping.wait(pauses[number])
+            if self._stopping.wait(pauses[number]):
+                return
             number += 1
 
     def _transcribed(self, span: PlannedSpan, language: object) -> Transcript:
@@ -103,6 +110,8 @@ class RecordingWorker:
         with opened(span.uri, None, read_range=READ_RANGE) as source:
             running = self._spans.start(source, span, chosen.language)
             self._running.add(running)
+            if self._stopping.is_set():
+                running.cancel()
             try:
                 return running.result()
             finally:

@@ -131,8 +131,10 @@ class TaskQueue:
         if lease is None:
             return None
         spans = [span for span in task.spans if span.id not in self._done]
-        # A task without a lease is complete or untouched, so one result tells which of the two.
-        if before or any(self._results.exists(span.id) for span in spans[:1]):
+        # With a list, only the results of the last moments are unknown: a task without a lease is
+        # then complete or as listed, and one result tells which of the two.
+        looked_up = spans if math.isinf(self._list_again) else spans[:1]
+        if before or any(self._results.exists(span.id) for span in looked_up):
             spans = [span for span in spans if not self._results.exists(span.id)]
         if not spans:
             self._leases.finish(lease)

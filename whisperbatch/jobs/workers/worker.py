@@ -14,13 +14,13 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from whisperbatch.boundary import as_error
-from whisperbatch.errors import ClosedError, EngineError
+from whisperbatch.errors import ClosedError
 from whisperbatch.jobs.plans.format import Failure, PlannedSpan
 from whisperbatch.jobs.plans.recordings import READ_RANGE, opened
 from whisperbatch.jobs.workers.failures import (
     ATTEMPTS,
-    MAX_IN_A_ROW,
     STORAGE,
+    EngineFailures,
     crashed,
     failure_of,
     is_final,
@@ -70,6 +70,7 @@ class Worker:
         at_once: number of spans that are transcribed at a time.
         audio_ahead: seconds of audio that are transcribed at a time; two spans may have more.
         wait: whether to wait for tasks that other workers hold, in case that these workers die.
+        engine_failures: of earlier workers of this process; None begins to count.
     """
 
     def __init__(
@@ -85,6 +86,7 @@ class Worker:
         at_once: int,
         audio_ahead: float,
         wait: bool = True,
+        engine_failures: EngineFailures | None = None,
     ) -> None:
         self._queue, self._leases, self._results = queue, leases, results
         self._languages, self._spans = languages, spans
@@ -97,7 +99,7 @@ class Worker:
         self._running: dict[str, tuple[Claim, Running]] = {}
         self._queue_lock = threading.RLock()
         self._held = HeldTasks(leases)
-        self._failed_in_a_row = 0
+        self._engine_failures = engine_failures or EngineFailures()
 
     def run(self) -> Generator[SpanEnded, None, None]:
         """Transcribe, and yield each span that has ended.
@@ -268,7 +270,7 @@ class Worker:
             )
         )
         if transcript:
-            self._failed_in_a_row = 0
+            self._engine_failures.note(None)
         self._close(claim, span)
         return SpanEnded(span, failure, is_final=True)
 
@@ -276,13 +278,7 @@ class Worker:
         """Leave a span to other workers and later runs."""
         self._held.leave(claim, failure.message)
         self._close(claim, span)
-        if failure.kind != STORAGE:
-            self._failed_in_a_row += 1
-            if self._failed_in_a_row == MAX_IN_A_ROW:
-                raise EngineError(
-                    f"{MAX_IN_A_ROW} recordings in a row failed, so this worker ends; the last: "
-                    f"{failure.message}"
-                )
+        self._engine_failures.note(failure)
         return SpanEnded(span, failure, is_final=False)
 
     def _close(self, claim: Claim, span: PlannedSpan) -> None:

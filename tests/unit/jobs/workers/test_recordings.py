@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from tests.unit.fakes import FakeEngine, write_noise
+from whisperbatch.errors import EngineError
 from whisperbatch.jobs import RecordingWorker, SpanOutcome
 from whisperbatch.jobs.workers import failures
 from whisperbatch.options import resolve
@@ -22,7 +23,7 @@ def outcomes(*recordings: Any, engine: FakeEngine | None = None) -> dict[str, Sp
     with Transcriber(engine or FakeEngine()) as asr:
         worker = RecordingWorker(asr, resolve(None, vad=False))
         found = list(worker.outcomes(recordings))
-    assert len(found) == len(recordings)
+    assert [outcome.span.id for outcome in found] == [id_ for id_, _, _ in recordings]
     return {outcome.span.id: outcome for outcome in found}
 
 
@@ -51,6 +52,17 @@ def test_a_failing_engine_is_tried_again(tmp_path: Path) -> None:
     failure = outcomes(("a", path, "en"), ("b", path, "en"), engine=broken)["b"].failure
     assert failure
     assert failure.kind == "engine"
+
+
+def test_a_broken_machine_ends_the_run(tmp_path: Path) -> None:
+    path = str(write_noise(tmp_path / "a.wav", 2.0))
+    with Transcriber(FakeEngine(failing={"encode": range(1000)})) as asr:
+        worker = RecordingWorker(asr, resolve(None, vad=False, language="en"))
+        for _ in range(2):
+            [outcome] = worker.outcomes([("a", path, None)])
+            assert outcome.failure
+        with pytest.raises(EngineError, match="3 recordings in a row failed"):
+            list(worker.outcomes([("a", path, None)]))
 
 
 @pytest.mark.usefixtures("no_threads_left")
