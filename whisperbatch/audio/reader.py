@@ -208,7 +208,8 @@ def open_audio(source: Source | AudioReader, options: AudioOptions | None = None
     if isinstance(source, AudioReader):
         return _opened(source, options)
     if isinstance(source, DeferredSource):
-        source = source.choose()
+        with boundary(None):
+            source = source.choose()
     span = WHOLE
     if isinstance(source, SpanSource):
         span, source = source.span, source.source

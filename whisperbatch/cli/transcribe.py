@@ -23,6 +23,7 @@ from whisperbatch.engines.keywords import settings_of
 from whisperbatch.errors import OptionError
 from whisperbatch.jobs import (
     LEDGER_NAME,
+    MACHINE_KEYWORDS,
     Event,
     Failed,
     Job,
@@ -132,11 +133,11 @@ def transcribe_all(arguments: TranscribeArguments) -> int:
     """
     plan = _plan(arguments)
     file_options = {name: arguments.file_options(name) for name in FORMATS}
-    # the number of threads does not change the text
+    # devices and threads do not change the text
     load_keywords = [
         (name, value)
         for name, value in sorted(arguments.load_keywords.items())
-        if "threads" not in name
+        if name not in MACHINE_KEYWORDS
     ]
 
     def settings(output: Path) -> str | None:

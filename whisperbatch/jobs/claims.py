@@ -2,13 +2,14 @@
 
 finished or failed elsewhere   an event, and nothing to do
 without a lease                taken, in order
-its process died or left it    taken when no other recording is left: it may kill processes
-lease of another process       left alone; looked at again every second
+its process died or failed     taken when no other recording is left: it may kill processes
+lease of another process       left alone until no other is left; then looked at every second
 
 No process takes more than its share of the recordings that are left. Otherwise a process with many
 cores, which reads many recordings at a time, would leave nothing to the others.
 """
 
+import logging
 import threading
 from collections import deque
 from collections.abc import Callable, Generator, Iterator, Sequence
@@ -22,6 +23,8 @@ from whisperbatch.jobs.held_leases import HeldLeases
 from whisperbatch.jobs.inputs import WorkItem
 from whisperbatch.jobs.workers.leases import Lease
 from whisperbatch.types import DeferredSource
+
+log = logging.getLogger(__name__)
 
 POLL: Final = 1.0  # seconds between two looks at recordings that other processes hold
 
@@ -78,6 +81,9 @@ class Claims:
         begin: Callable[[int, WorkItem], None],
     ) -> None:
         self._undecided = dict(enumerate(items))
+        self._untouched = deque(self._undecided)  # numbers of recordings that had no lease
+        self._touched: list[int] = []  # numbers of the others
+        self._keys: dict[int, str | None] = {}  # of the undecided recordings, as far as known
         self._rules, self._leases, self._begin = rules, leases, begin
         # a failure in an earlier run is no result; a failure from now on is the result of this run
         newest = leases.newest() if leases else {}
@@ -94,12 +100,21 @@ class Claims:
         The iterator waits while other processes hold all recordings that are left.
         """
         number = 0
+        waits = False
         while not self._stopping and self._undecided:
             self._changed.clear()
             if self._has_news():
                 yield DeferredSource(self._opener(number))
                 number += 1
             elif not self._stopping:
+                if not self._claims and not waits:
+                    waits = True
+                    log.warning(
+                        "%d recordings are left, and other processes have them; waiting until they "
+                        "end, or for at most %d s if they have died",
+                        len(self._undecided),
+                        self._leases.duration if self._leases else 0,
+                    )
                 self._changed.wait(POLL)
 
     def claim(self, number: int) -> Claim | None:
@@ -140,8 +155,7 @@ class Claims:
                 yield
             finally:
                 for claim in self._claims.values():
-                    if claim.key is not None:
-                        self._leases.give_up(claim.key)
+                    self._leave(claim)
 
     def stop(self) -> None:
         """End all waits, and take no more recordings."""
@@ -153,8 +167,12 @@ class Claims:
         def choose() -> str:
             with self._lock:
                 claim = self._taken()
+                try:
+                    self._begin(number, claim.item)
+                except BaseException:
+                    self._leave(claim)
+                    raise
                 self._claims[number] = claim
-                self._begin(number, claim.item)
                 return claim.item.source
 
         return choose
@@ -164,18 +182,28 @@ class Claims:
         for number, to_do, before in self._free():
             if self._stopping or not self._has_room():
                 break
-            key, remaining = self._key(self._undecided[number]), to_do
+            key = self._key(number)
+            claim = Claim(to_do, key)
             if self._leases and key is not None:
                 if not self._leases.acquire(key, before):
                     continue
-                checked = self._checked(number)  # another process may have finished it meanwhile
+                try:
+                    checked = self._checked(number)  # another process may have finished it
+                except BaseException:
+                    self._leave(claim)
+                    raise
                 if checked is None:
                     self._leases.finish(key)
                     continue
-                remaining = checked
+                claim = Claim(checked, key)
             del self._undecided[number]
-            return Claim(remaining, key)
+            self._keys.pop(number, None)
+            return claim
         raise NothingFreeError("no recording is free")
+
+    def _leave(self, claim: Claim) -> None:
+        if self._leases and claim.key is not None:
+            self._leases.leave(claim.key)
 
     def _has_news(self) -> bool:
         """Return whether a recording is free, or other processes have finished one."""
@@ -191,24 +219,58 @@ class Claims:
         return len(self._claims) < share
 
     def _free(self) -> Iterator[tuple[int, WorkItem, Lease | None]]:
-        """Yield the recordings that no other process has, and the leases that ended early."""
-        newest = self._leases.newest() if self._leases else {}
-        left: list[tuple[int, WorkItem, Lease]] = []
-        for number, item in list(self._undecided.items()):
-            remaining = self._checked(number)
-            if remaining is None:
-                continue
-            lease = newest.get(self._key(item) or "")
-            if lease is None:
-                yield number, remaining, None
-            elif has_failed(lease) and lease.name not in self._earlier:
-                self._decide(number, Failed(item, WhisperBatchError(lease.error)))
-            elif self._leases and not self._leases.is_held(lease):
-                left.append((number, remaining, lease))
-        yield from left
+        """Yield the recordings that no other process has, and the leases that ended early.
 
-    def _key(self, item: WorkItem) -> str | None:
-        return self._rules.key(item) if self._leases else None
+        Recordings without a lease come first, in order. Those with a lease are looked at again
+        when no other recording is left.
+        """
+        while self._untouched:
+            number = self._untouched[0]
+            if number not in self._undecided:
+                self._untouched.popleft()
+            elif self._has_lease(number):
+                self._touch()
+            elif remaining := self._checked(number):
+                yield number, remaining, None
+                if number in self._undecided:  # another process was faster
+                    self._touch()
+        yield from self._left()
+
+    def _left(self) -> Iterator[tuple[int, WorkItem, Lease | None]]:
+        """Yield the recordings that had a lease and are free now; those with an old lease last."""
+        self._touched = [number for number in self._touched if number in self._undecided]
+        newest = self._leases.newest() if self._leases and self._touched else {}
+        ended: list[tuple[int, Lease]] = []
+        for number in self._touched:
+            lease = newest.get(self._keys[number] or "")
+            if lease is None:
+                if remaining := self._checked(number):
+                    yield number, remaining, None
+            elif has_failed(lease) and lease.name not in self._earlier:
+                self._decide(
+                    number, Failed(self._undecided[number], WhisperBatchError(lease.error))
+                )
+            elif self._leases and not self._leases.is_held(lease):
+                ended.append((number, lease))  # else its outputs may be incomplete now
+        for number, lease in ended:
+            if number in self._undecided and (remaining := self._checked(number)):
+                yield number, remaining, lease
+
+    def _has_lease(self, number: int) -> bool:
+        """Return whether a recording has a lease, held or not."""
+        key = self._key(number)
+        return bool(self._leases and key and self._leases.newest(key))
+
+    def _touch(self) -> None:
+        """Put the first recording behind all those that nobody has taken yet."""
+        self._touched.append(self._untouched.popleft())
+
+    def _key(self, number: int) -> str | None:
+        if self._leases is None:
+            return None
+        if number not in self._keys:
+            self._keys[number] = self._rules.key(self._undecided[number])
+        return self._keys[number]
 
     def _checked(self, number: int) -> WorkItem | None:
         """Return what is to be done for a recording; note an event if nothing is."""
@@ -221,4 +283,5 @@ class Claims:
 
     def _decide(self, number: int, event: Event) -> None:
         del self._undecided[number]
+        self._keys.pop(number, None)
         self._events.append(event)

@@ -15,10 +15,17 @@ from typing import Final
 
 from whisperbatch.errors import WriteError
 from whisperbatch.jobs.lease_table import LeaseTable
-from whisperbatch.jobs.workers.leases import DURATION, RENEWALS, Lease, Leases, lease_name
+from whisperbatch.jobs.workers.leases import (
+    LEASES,
+    RENEWALS,
+    Lease,
+    Leases,
+    parsed_lease,
+)
 from whisperbatch.jobs.workers.processes import has_ended, process_name
 from whisperbatch.prefetch import in_background
 
+DURATION: Final = 120.0  # seconds of a lease: an extension takes a fraction of a millisecond
 PROCESSES: Final = "processes"  # a row for each process that works on the directory
 
 STOP_TIMEOUT: Final = 3.0  # seconds that a stop waits for the ledger, and for a thread that uses it
@@ -29,13 +36,16 @@ log = logging.getLogger(__name__)
 class HeldLeases:
     """The leases of this process, by the keys of recordings. Thread-safe.
 
+    Attributes:
+        duration: of a lease, in seconds.
+
     Args:
         path: absolute path of the ledger.
         duration: of a lease, in seconds.
     """
 
     def __init__(self, path: Path, duration: float = DURATION) -> None:
-        self._name, self._duration = process_name(), duration
+        self._name, self.duration = process_name(), duration
         self._table, self._table_at_stop = LeaseTable(path), LeaseTable(path, STOP_TIMEOUT)
         self._leases, self._leases_at_stop = (
             Leases(table, self._name, duration=duration, has_ended=has_ended)
@@ -44,13 +54,13 @@ class HeldLeases:
         self._held: dict[str, Lease] = {}
         self._left: dict[str, Lease] = {}  # given up, by name: these do not change
         self._lock = threading.RLock()  # a signal handler may interrupt its owner
-        self._warned = False
+        self._warned = self._stopped = False
 
     def register(self) -> None:
         """Let other processes know that this process will take recordings, or still does."""
         row = f"{PROCESSES}/{self._name}"
         try:
-            self._table.write(row, str(time.time() + self._duration).encode())
+            self._table.write(row, str(time.time() + self.duration).encode())
         except WriteError as error:
             self._warn(error)
 
@@ -58,27 +68,32 @@ class HeldLeases:
         """Return the number of processes that take recordings, with this one."""
         count = 1
         try:
-            for name in self._table.names(PROCESSES) - {self._name}:
-                row = f"{PROCESSES}/{name}"
-                if has_ended(name) or float(self._table.read(row) or 0) < time.time():
+            for row, expires in self._table.items(f"{PROCESSES}/").items():
+                name = row.partition("/")[2]
+                if has_ended(name) or float(expires) < time.time():
                     self._table.delete(row)
-                else:
+                elif name != self._name:
                     count += 1
         except WriteError as error:
             self._warn(error)
         return count
 
-    def newest(self) -> dict[str, Lease]:
-        """Return the newest lease of each key that has one; those that ended early, too."""
+    def newest(self, key: str | None = None) -> dict[str, Lease]:
+        """Return the newest lease of each key that has one; those that ended early, too.
+
+        Args:
+            key: only of this key; None for all.
+        """
         leases: dict[str, Lease] = {}
         try:
-            for key, generation in self._leases.generations().items():
-                name = lease_name(key, generation)
-                lease = self._left.get(name) or self._leases.read(key, generation)
-                if lease:
-                    leases[key] = lease
-                    if not lease.expires:
-                        self._left[name] = lease
+            prefix = f"{LEASES}/" if key is None else f"{LEASES}/{key}."
+            for name, data in self._table.items(prefix).items():
+                lease = self._left.get(name) or parsed_lease(data)
+                if not lease.expires:
+                    self._left[name] = lease
+                before = leases.get(lease.task)
+                if before is None or before.generation < lease.generation:
+                    leases[lease.task] = lease
         except WriteError as error:
             self._warn(error)
         return leases
@@ -95,6 +110,8 @@ class HeldLeases:
             before: the newest lease, which is not held; None if there is none.
         """
         with self._lock:
+            if self._stopped:
+                return False
             try:
                 lease = self._leases.acquire(key, before)
             except WriteError as error:
@@ -110,20 +127,35 @@ class HeldLeases:
             if lease := self._held.pop(key, None):
                 self._attempt(self._leases.finish, lease)
 
+    def leave(self, key: str) -> None:
+        """Let others take a recording at once, as if this process had not taken it."""
+        with self._lock:
+            if lease := self._held.pop(key, None):
+                self._attempt(self._left_lease, lease)
+
+    def _left_lease(self, lease: Lease, leases: Leases | None = None) -> None:
+        """Delete a lease; if a process died at the recording, remember this."""
+        leases = leases or self._leases
+        (leases.give_up if lease.generation else leases.finish)(replace(lease, error=""))
+
     def give_up(self, key: str, error: str = "") -> None:
-        """Let others take a recording at once; with an error, let others know that it failed."""
+        """Let others take a recording last; with an error, let others know that it failed."""
         with self._lock:
             if lease := self._held.pop(key, None):
                 self._attempt(self._leases.give_up, replace(lease, error=error))
 
     def give_up_all(self) -> None:
-        """Let others take all recordings at once. A signal handler may call this."""
+        """Let others take all recordings at once. A signal handler may call this.
+
+        Nothing is taken afterwards.
+        """
+        self._stopped = True
         locked = self._lock.acquire(timeout=STOP_TIMEOUT)
         try:
             self._unregister(self._table_at_stop)
             with suppress(WriteError):  # once: each attempt may wait for the ledger
                 for lease in list(self._held.values()):
-                    self._leases_at_stop.give_up(replace(lease, error=""))
+                    self._left_lease(lease, self._leases_at_stop)
             self._held.clear()
         finally:
             if locked:

@@ -16,7 +16,7 @@ from typing import Final
 
 from whisperbatch.boundary import as_error
 from whisperbatch.errors import EngineError, InternalError, WhisperBatchError, WriteError
-from whisperbatch.jobs.claims import Claims
+from whisperbatch.jobs.claims import Claims, NothingFreeError
 from whisperbatch.jobs.events import Event, Failed, Finished, SegmentReady
 from whisperbatch.jobs.inputs import WorkItem
 from whisperbatch.jobs.journal import JournaledEngine
@@ -87,9 +87,11 @@ class Job:
         for output in item.outputs:
             try:
                 exists = output.exists()
+                entry = self.ledger.entry(output)
             except (OSError, ValueError) as error:  # ValueError: a NUL in the path
                 return Failed(item, write_error(output, "cannot be checked", error))
-            entry = self.ledger.entry(output)
+            except WriteError as error:
+                return Failed(item, error)
             if entry and exists and self._has_made(output, entry, item):
                 continue
             if exists and not (entry and entry.unmodified):
@@ -237,7 +239,10 @@ def run_job(
             for number, result in results:
                 yield from claims.events()
                 if (claim := claims.claim(number)) is None:
-                    continue
+                    if isinstance(result, NothingFreeError):
+                        continue
+                    assert isinstance(result, WhisperBatchError)  # noqa: S101 - only an error has none
+                    raise result
                 event = _event(job, claim.item, result, fingerprints[number], write)
                 if not isinstance(event, SegmentReady):
                     error = event.error if isinstance(event, Failed) else None

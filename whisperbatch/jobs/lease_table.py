@@ -12,6 +12,7 @@ from typing import Any, Final
 from whisperbatch.errors import WriteError
 
 LOCK_TIMEOUT: Final = 30.0  # seconds to wait while another process writes
+LAST: Final = "\U0010ffff"  # comes after all characters of a name
 TODAY: Final = "CAST(julianday('now') AS INTEGER)"
 
 
@@ -58,11 +59,14 @@ class LeaseTable:
 
     def names(self, folder: str) -> frozenset[str]:
         """See `LeaseStore`."""
-        rows, _ = self._execute("SELECT name FROM leases")
-        prefix = f"{folder}/"
-        return frozenset(
-            name.removeprefix(prefix) for (name,) in rows if str(name).startswith(prefix)
+        return frozenset(name.removeprefix(f"{folder}/") for name in self.items(f"{folder}/"))
+
+    def items(self, prefix: str) -> dict[str, bytes]:
+        """Return all objects whose names begin with a prefix, in one query."""
+        rows, _ = self._execute(
+            "SELECT name, data FROM leases WHERE name >= ? AND name < ?", prefix, f"{prefix}{LAST}"
         )
+        return {str(name): bytes(data) for name, data in rows}
 
     def _execute(self, statement: str, *values: object) -> tuple[list[Any], int]:
         """Run a statement; return its rows, and the number of rows that it changed."""

@@ -10,6 +10,7 @@ import os
 import secrets
 import sqlite3
 import threading
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,12 +20,12 @@ from typing import Any, Final, TypeAlias
 from typing_extensions import Self
 
 from whisperbatch.errors import WriteError
-from whisperbatch.jobs.held_leases import HeldLeases
+from whisperbatch.jobs.held_leases import DURATION, HeldLeases
 from whisperbatch.jobs.lease_table import LOCK_TIMEOUT, TODAY
-from whisperbatch.jobs.workers.leases import DURATION
 
 LEDGER_NAME: Final = ".whisperbatch.db"
 VERSION: Final = 1  # of the tables
+LOCK_POLL: Final = 0.02  # seconds
 KEYS_PER_QUERY: Final = 500  # older versions of SQLite take at most 999
 JOURNAL_DAYS: Final = 30  # entries that no run has read for this long are deleted; leases, too
 
@@ -116,7 +117,7 @@ class Ledger:
 
     def _prepare(self, database: sqlite3.Connection) -> None:
         database.execute(f"PRAGMA busy_timeout={round(LOCK_TIMEOUT * 1000)}")
-        database.execute("PRAGMA journal_mode=WAL")
+        _use_write_ahead_log(database)
         database.execute("PRAGMA synchronous=NORMAL")
         [(version,)] = database.execute("PRAGMA user_version")
         if version not in (0, VERSION):
@@ -283,6 +284,23 @@ class Ledger:
             log.warning(
                 "%s: %s; the job continues, but its progress is not saved", self.path, error
             )
+
+
+def _use_write_ahead_log(database: sqlite3.Connection) -> None:
+    """Switch to the mode in which processes read while another one writes.
+
+    SQLite does not wait here if several processes create the file at the same time.
+    """
+    deadline = time.monotonic() + LOCK_TIMEOUT
+    while True:
+        try:
+            database.execute("PRAGMA journal_mode=WAL")
+        except sqlite3.OperationalError as error:
+            if "locked" not in str(error) or time.monotonic() > deadline:
+                raise
+            time.sleep(LOCK_POLL)
+        else:
+            return
 
 
 def _stamp(output: Path) -> str:

@@ -1,8 +1,5 @@
 """Which process of several takes which recording of a directory."""
 
-import os
-import subprocess
-import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -20,7 +17,6 @@ from whisperbatch.jobs.events import Event, Failed, FinishedElsewhere
 from whisperbatch.jobs.held_leases import HeldLeases
 from whisperbatch.jobs.inputs import WorkItem
 from whisperbatch.jobs.ledger import Ledger
-from whisperbatch.jobs.workers.processes import has_ended, process_name
 
 
 @dataclass
@@ -112,14 +108,6 @@ def test_no_process_takes_more_than_its_share(process: Callable[..., Process]) -
     assert [one.take(), one.take()] == ["4.wav", None]
 
 
-def test_a_process_that_has_ended_gets_no_share(ledger: Ledger) -> None:
-    machine = process_name().rsplit("-", 3)[0]
-    ledger.leases._table.write(f"processes/{machine}-999999999-1-ab", b"9e9")
-    ledger.leases._table.write("processes/other-host", b"1.0")  # it has expired
-    assert ledger.leases.processes() == 1
-    assert ledger.leases._table.names("processes") == frozenset()
-
-
 def test_recordings_that_cannot_be_shared_are_taken_by_each(
     process: Callable[..., Process],
 ) -> None:
@@ -158,11 +146,94 @@ def test_a_process_that_ends_early_leaves_its_recordings_at_once(
     one, two = process(items(2)), process(items(2))
     with one.claims.leased():
         assert one.take() == "0.wav"
-    assert [two.take(), two.take()] == ["1.wav", "0.wav"]
+    assert [two.take(), two.take()] == ["0.wav", "1.wav"]
     three = process(items(2))
     two.leases.give_up_all()  # as after Ctrl-C
     assert {three.take(), three.take()} == {"0.wav", "1.wav"}
     assert three.events == []
+
+
+class ReadErrors(Directory):
+    """The second look at a recording fails."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.looks = 0
+
+    def remaining(self, item: WorkItem) -> WorkItem | Failed | None:
+        self.looks += 1
+        if self.looks == 3:  # one for news, one before the lease, one with the lease
+            raise OSError("disk error")
+        return super().remaining(item)
+
+
+def test_an_error_after_the_lease_leaves_the_recording(ledger: Ledger) -> None:
+    one = Process(ledger.path, ReadErrors(), items(1))
+    with pytest.raises(OSError, match="disk error"):
+        one.take()
+    assert one.leases.newest() == {}
+    assert one.take() == "0.wav"
+
+
+def test_an_error_at_the_begin_leaves_the_recording(ledger: Ledger) -> None:
+    def begin(number: int, item: WorkItem) -> None:
+        raise OSError("disk error")
+
+    leases = HeldLeases(ledger.path)
+    claims = Claims(items(1), Directory(), leases, begin)
+    with pytest.raises(OSError, match="disk error"):
+        next(claims.sources()).choose()
+    assert claims.claim(0) is None
+    assert leases.newest() == {}
+
+
+def test_outputs_that_another_process_writes_are_not_checked(ledger: Ledger) -> None:
+    """They may look as if somebody had modified them."""
+
+    class Written(Directory):
+        def remaining(self, item: WorkItem) -> WorkItem | Failed | None:
+            return Failed(item, WriteError("was modified")) if self.finished else item
+
+    directory = Written()
+    one, two = (Process(ledger.path, directory, items(1)) for _ in range(2))
+    assert one.take() == "0.wav"
+    directory.finished.add("0.wav")
+    assert two.take() is None
+    assert two.events == []
+
+
+def test_a_process_that_waits_says_so(
+    process: Callable[..., Process], caplog: pytest.LogCaptureFixture
+) -> None:
+    one, two = process(items(1)), process(items(1))
+    assert one.take() == "0.wav"
+    threading.Timer(0.2, two.claims.stop).start()
+    assert list(two.claims.sources()) == []
+    [record] = caplog.records
+    assert "1 recordings are left, and other processes have them" in record.getMessage()
+
+
+def test_few_looks_at_many_recordings(ledger: Ledger) -> None:
+    """The number of looks at the outputs grows with the recordings, not with their square."""
+    count = 300
+    looks = 0
+
+    class Counting(Directory):
+        def remaining(self, item: WorkItem) -> WorkItem | Failed | None:
+            nonlocal looks
+            looks += 1
+            return super().remaining(item)
+
+    failed = HeldLeases(ledger.path)
+    for number in range(count // 2):
+        assert failed.acquire(f"{number}.wav", None)
+        failed.give_up(f"{number}.wav", "is not media")
+    one = Process(ledger.path, Counting(), items(count))
+    for _ in range(count):
+        recording = one.take()
+        assert recording
+        one.end(recording)
+    assert looks <= 4 * count
 
 
 def test_after_a_stop_nothing_is_taken(process: Callable[..., Process]) -> None:
@@ -175,20 +246,6 @@ def test_after_a_stop_nothing_is_taken(process: Callable[..., Process]) -> None:
     assert one.leases.newest() == {}
 
 
-def test_a_lease_that_is_not_extended_is_taken_over(ledger: Ledger) -> None:
-    slow = HeldLeases(ledger.path, duration=0.0)
-    assert slow.acquire("key", None)
-    other = HeldLeases(ledger.path)
-    lease = other.newest()["key"]
-    assert not other.is_held(lease)
-    assert other.acquire("key", lease)
-    slow.renew()  # it was asleep, and notices
-    slow.finish("key")
-    assert other.is_held(other.newest()["key"])
-    other.finish("key")
-    assert other.newest() == {}
-
-
 def test_without_a_ledger_recordings_are_taken_without_leases(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -199,50 +256,6 @@ def test_without_a_ledger_recordings_are_taken_without_leases(
     [record] = caplog.records
     assert "other processes may transcribe the same recordings" in record.getMessage()
     assert not (tmp_path / "missing.db").exists()
-
-
-def test_the_leases_of_a_process_that_has_ended_are_free(ledger: Ledger) -> None:
-    program = (
-        "import sys; from pathlib import Path\n"
-        "from whisperbatch.jobs.held_leases import HeldLeases\n"
-        "HeldLeases(Path(sys.argv[1])).acquire('key', None)\n"
-        "print(flush=True); sys.stdin.read()\n"
-    )
-    with subprocess.Popen(
-        [sys.executable, "-c", program, str(ledger.path)],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[3])},
-    ) as child:
-        assert child.stdout
-        child.stdout.readline()
-        leases = HeldLeases(ledger.path)
-        lease = leases.newest()["key"]
-        assert leases.is_held(lease)
-        child.kill()
-        os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)  # a zombie has ended, too
-        assert not leases.is_held(lease)
-        child.wait()
-        assert not leases.is_held(lease)
-
-
-def test_only_the_end_of_a_process_is_seen() -> None:
-    name = process_name()
-    machine, pid, start, rest = name.rsplit("-", 3)
-    host, boot, namespace = machine.split(",")
-
-    def changed(*parts: str) -> bool:
-        return has_ended("-".join(parts))
-
-    assert not has_ended(name)
-    assert changed(machine, pid, f"{start}1", rest)  # another process has the id now
-    assert not changed(machine, pid, "", rest)  # its start time was not known
-    assert changed(machine, "999999999", start, rest)
-    # before a restart, or another machine with the same name
-    assert not changed(f"{host},00,{namespace}", "999999999", start, rest)
-    assert not changed(f"other,{boot},{namespace}", "999999999", start, rest)
-    assert not changed(f"{host},{boot},1", "999999999", start, rest)  # in another container
-    assert not any(has_ended(text) for text in ("", "host-1-abc", "a-b-c-d", "-----"))
 
 
 class Processes:

@@ -244,3 +244,13 @@ def test_a_ledger_of_another_version_is_refused(directory: Path) -> None:
 def test_a_missing_directory_is_named(directory: Path) -> None:
     with pytest.raises(WriteError, match="nowhere"):
         Ledger(directory / "nowhere")
+
+
+def test_processes_may_create_a_ledger_at_the_same_time(tmp_path: Path) -> None:
+    def create(number: int) -> None:
+        Ledger(tmp_path / str(number // 8)).close()
+
+    for number in range(10):
+        (tmp_path / str(number)).mkdir()
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(create, range(80)))

@@ -121,7 +121,7 @@ class Leases:
     def read(self, task: str, generation: int) -> Lease | None:
         """Return a generation; None if it does not exist."""
         data = self._store.read(lease_name(task, generation))
-        return _lease(json.loads(data)) if data else None
+        return parsed_lease(data) if data else None
 
     def is_held(self, lease: Lease) -> bool:
         """Return whether a lease keeps this worker from its task.
@@ -191,5 +191,7 @@ def _encoded(lease: Lease) -> bytes:
     return (json.dumps(asdict(lease)) + "\n").encode()
 
 
-def _lease(value: dict[str, Any]) -> Lease:
+def parsed_lease(data: bytes) -> Lease:
+    """Return the lease that an object contains."""
+    value: dict[str, Any] = json.loads(data)
     return Lease(**value)

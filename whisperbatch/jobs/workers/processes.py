@@ -13,6 +13,7 @@ import hashlib
 import os
 import secrets
 import socket
+import uuid
 from pathlib import Path
 from typing import Final
 
@@ -69,7 +70,7 @@ def _machine() -> tuple[str, str, str]:
     try:
         boot = (PROC / "sys/kernel/random/boot_id").read_bytes()
     except OSError:
-        boot = b""
+        boot = uuid.getnode().to_bytes(8, "big")  # by chance, if the machine has no address
     try:
         namespace = str((PROC / "self/ns/pid").readlink())
     except OSError:
