@@ -14,7 +14,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 ROOT = Path(__file__).parents[3]
-TIMEOUT = 180  # seconds
+TIMEOUT = 600  # seconds
 
 
 @dataclass
@@ -78,6 +78,7 @@ def finished(process: subprocess.Popen[str], output: Path) -> list[dict[str, Any
         _, errors = process.communicate(timeout=TIMEOUT)
     finally:
         process.kill()
+        process.communicate()
     assert process.returncode == 0, errors
     rows: list[dict[str, Any]] = json.loads(output.read_text())
     return rows
