@@ -51,7 +51,7 @@ CHECKS: Final = (
     Check("second_opinion.stage.MAX_WORD_GAP", "run", (to_samples(0.5), to_samples(2.0))),
     Check("second_opinion.stage.SPEECH_PROBABILITY", "run", (0.6, 0.99)),
     Check("second_opinion.stage.FREE_WORK", "run", (45.0, 180.0)),
-    Check("second_opinion.stage.LATER_FREE_WORK", "run", (20.0, 80.0)),
+    Check("second_opinion.stage.LATER_FREE_WORK", "run", (0.5, 10.0)),
     Check("second_opinion.stage.WORK_SHARE", "run", (0.015, 0.06)),
     Check("decoding.continuation.MAX_CONTEXT", "context", (32, 128)),
     Check("decoding.continuation.MAX_CHANGED_WORDS", "context", (2, 10)),

@@ -49,7 +49,7 @@ SPEECH_PROBABILITY: Final = 0.95  # of frames with accepted words
 
 # Work that gave no text, in seconds of the encoder's windows. The limit is that of a section.
 FREE_WORK: Final = 90.0  # in the first section of a recording
-LATER_FREE_WORK: Final = 40.0  # in each later section: the longest stretch fits
+LATER_FREE_WORK: Final = 1.0  # in each later section; its first stretch is always checked
 WORK_SHARE: Final = 0.03  # of the seconds that were read
 ENCODER_PADDING: Final = 7.5  # seconds: mean silence in the encoder window after a stretch
 
@@ -206,11 +206,15 @@ class SecondOpinion:
                 yield part.probability, Chunk(self._state.number, 0, (span,), speech, part_samples)
 
     def _affordable(self, parts: Iterable[tuple[float, Chunk]]) -> list[Chunk]:
-        """Return the chunks that the limit of work allows, the most probable first."""
+        """Return the chunks that the limit of work allows, the most probable first.
+
+        A chunk is always allowed while no work of the section was in vain: without this, a later
+        section could not check a long stretch.
+        """
         read = to_seconds(self._frames_read * self._vad.hop)
         chunks = []
         for _, chunk in sorted(parts, key=lambda part: -part[0]):
-            if self._work + _work(chunk) <= self._free_work + WORK_SHARE * read:
+            if not self._work or self._work + _work(chunk) <= self._free_work + WORK_SHARE * read:
                 self._work += _work(chunk)
                 chunks.append(chunk)
             else:
