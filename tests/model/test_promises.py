@@ -58,7 +58,7 @@ def test_memory_does_not_grow_with_the_recording(
     """The third hour beside the second one, and the peak of 3 hours beside that of 1 hour.
 
     Memory grows in the first half hour (docs/explanation/performance.md), and fluctuates then. The
-    peak of three hours is therefore a little above that of one hour: by 7 to 11 % in six runs.
+    peak of three hours is therefore a little above that of one hour: by 7 to 11 % in four runs.
 
     Each run has a separate process, with the malloc of the command line. Otherwise the arenas of
     glibc, which keep freed memory, add from 10 to 110 MB by chance.
