@@ -3,7 +3,7 @@
     OPENBLAS_NUM_THREADS=1 python killed_jobs.py SEED ROUNDS FOLDER
 
 In each round, three processes transcribe one folder into one directory with a fake engine. Some of
-them are killed with SIGKILL at random moments and started again. Their leases last ten minutes, so
+them are killed with SIGKILL at random moments and started again. Their leases last two minutes, so
 a round ends only because the leases of dead processes are taken at once. At the end, all outputs
 must be those of a run without kills, the ledger must list them, and no lease may be left. Prints
 the counts as JSON.
@@ -19,8 +19,8 @@ import time
 from importlib import import_module
 from pathlib import Path
 
-from tests.unit.fakes import FakeEngine, noise
-from tests.unit.media_files import encode
+from tests.unit.fakes import FakeEngine
+from tests.unit.jobs.killing_programs import write_talks
 from whisperbatch.jobs import (
     Failed,
     Finished,
@@ -109,11 +109,7 @@ def main() -> None:
     """Run the rounds, and check the results of each."""
     seed, rounds, folder = int(sys.argv[1]), int(sys.argv[2]), Path(sys.argv[3])
     rng = random.Random(seed)  # noqa: S311 - not a secret
-    talks = folder / "talks"
-    talks.mkdir()
-    for number in range(RECORDINGS):
-        data = encode([noise(5 + number % 17, seed=number)], "wav", "pcm_s16le", rate=16000)
-        (talks / f"{number}.wav").write_bytes(data)
+    talks = write_talks(folder, [5 + number % 17 for number in range(RECORDINGS)])
     counts = {"killed": 0, "rows_of_one": 0, "rows": 0, "sharing": 0}
     expected: dict[str, str] = {}
     for number in range(-1, rounds):

@@ -75,8 +75,10 @@ def status_of(plan: Plan, leases: Leases, results: Results) -> PlanStatus:
         if task.id in generations and (lease := leases.read(task.id, generations[task.id]))
     ]
     now = time.time()
-    held = [lease for lease in found if leases.is_held(lease)]
-    free = [lease for lease in found if lease not in held]
+    held: list[Lease] = []
+    free: list[Lease] = []
+    for lease in found:
+        (held if leases.is_held(lease) else free).append(lease)
     spans = [span for task in plan.tasks for span in task.spans]
     ended = [span for span in spans if span.id in done]
     failed = len(results.failed_ids() & {span.id for span in ended})

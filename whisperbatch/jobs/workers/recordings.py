@@ -38,7 +38,6 @@ class RecordingWorker:
         self._options = options
         batch = options.batch_size or default_batch_size(asr.engine, options.hypotheses)
         self._at_once = max(MIN_AT_ONCE, BATCHES_AHEAD * batch)
-        self._stopping = threading.Event()
         self._running: set[Running] = set()
         self._engine_failures = EngineFailures()
 
@@ -57,9 +56,9 @@ class RecordingWorker:
         Raises:
             EngineError: the engine failed for several recordings in a row.
         """
-        self._stopping = threading.Event()
+        stopping = threading.Event()  # of this call: a thread of an earlier call stays stopped
         ended = interleave(
-            (self._ended(*recording) for recording in recordings),
+            (self._ended(*recording, stopping) for recording in recordings),
             at_once=self._at_once,
             depth=1,
             ordered=True,
@@ -69,12 +68,14 @@ class RecordingWorker:
                 self._engine_failures.note(outcome.failure)
                 yield outcome
         finally:
-            self._stopping.set()
+            stopping.set()
             for running in list(self._running):
                 running.cancel()
             ended.close()
 
-    def _ended(self, id_: str, uri: object, language: object) -> Iterator[SpanOutcome]:
+    def _ended(
+        self, id_: str, uri: object, language: object, stopping: threading.Event
+    ) -> Iterator[SpanOutcome]:
         """Transcribe a recording, in a thread of its own."""
         span = PlannedSpan(id_, id_, str(uri), "", 0, None, 0.0)
         if not isinstance(uri, str) or not uri:
@@ -83,9 +84,9 @@ class RecordingWorker:
         number = 0
         while True:
             try:
-                transcript = self._transcribed(span, language)
+                transcript = self._transcribed(span, language, stopping)
             except ClosedError:
-                if self._stopping.is_set():
+                if stopping.is_set():
                     return
                 raise
             except Exception as error:  # noqa: BLE001 - ends this recording only
@@ -94,15 +95,17 @@ class RecordingWorker:
                 yield SpanOutcome(replace(span, duration=transcript.duration), transcript, None)
                 return
             pauses = pauses_after(failure)
-            if number == len(pauses) or self._stopping.is_set():
+            if number == len(pauses) or stopping.is_set():
                 yield SpanOutcome(span, None, failure)
                 return
             log.warning("%s; trying again in %g s", failure.message, pauses[number])
-            if self._stopping.wait(pauses[number]):
+            if stopping.wait(pauses[number]):
                 return
             number += 1
 
-    def _transcribed(self, span: PlannedSpan, language: object) -> Transcript:
+    def _transcribed(
+        self, span: PlannedSpan, language: object, stopping: threading.Event
+    ) -> Transcript:
         """Transcribe a recording once."""
         chosen = self._options
         if language is not None:
@@ -110,7 +113,7 @@ class RecordingWorker:
         with opened(span.uri, None, read_range=READ_RANGE) as source:
             running = self._spans.start(source, span, chosen.language)
             self._running.add(running)
-            if self._stopping.is_set():
+            if stopping.is_set():
                 running.cancel()
             try:
                 return running.result()

@@ -5,7 +5,6 @@ lease expired or given up  taken when no other task is left
 lease of another worker    left alone
 """
 
-import math
 import random
 import time
 from collections.abc import Sequence
@@ -64,7 +63,8 @@ class TaskQueue:
         self._given_up: set[str] = set()
         self._held: set[str] = set()
         self._random = random.Random()  # noqa: S311 - spreads workers, is no secret
-        self._list_again = 0.0 if lists else math.inf  # monotonic time
+        self._lists = lists
+        self._list_again = 0.0  # monotonic time
         self.refresh()
 
     def refresh(self) -> None:
@@ -73,7 +73,7 @@ class TaskQueue:
         Their leases are deleted: a worker may have died between its last result and this.
         """
         start = time.monotonic()
-        if start < self._list_again:
+        if not self._lists or start < self._list_again:
             return
         self._done |= self._results.ids()
         finished = [
@@ -133,7 +133,7 @@ class TaskQueue:
         spans = [span for span in task.spans if span.id not in self._done]
         # With a list, only the results of the last moments are unknown: a task without a lease is
         # then complete or as listed, and one result tells which of the two.
-        looked_up = spans if math.isinf(self._list_again) else spans[:1]
+        looked_up = spans[:1] if self._lists else spans
         if before or any(self._results.exists(span.id) for span in looked_up):
             spans = [span for span in spans if not self._results.exists(span.id)]
         if not spans:

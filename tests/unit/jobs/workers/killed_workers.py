@@ -19,9 +19,9 @@ import time
 from importlib import import_module
 from pathlib import Path
 
-from tests.unit.fakes import FakeEngine, noise
+from tests.unit.fakes import FakeEngine
+from tests.unit.jobs.killing_programs import write_talks
 from tests.unit.jobs.planned_jobs import write_plan
-from tests.unit.media_files import encode
 from whisperbatch import jobs
 from whisperbatch.jobs.plans.files import PlanFiles
 from whisperbatch.jobs.workers.leases import Leases
@@ -99,11 +99,7 @@ def main() -> None:
     """Run the rounds, and check the results of each."""
     seed, rounds, folder = int(sys.argv[1]), int(sys.argv[2]), Path(sys.argv[3])
     rng = random.Random(seed)  # noqa: S311 - not a secret
-    talks = folder / "talks"
-    talks.mkdir()
-    for number in range(RECORDINGS):
-        data = encode([noise(1 + number % 7, seed=number)], "wav", "pcm_s16le", rate=16000)
-        (talks / f"{number}.wav").write_bytes(data)
+    talks = write_talks(folder, [1 + number % 7 for number in range(RECORDINGS)])
     counts = {"killed": 0, "stopped": 0, "decoded": 0}
     expected: dict[str, str] = {}
     for number in range(-1, rounds):
