@@ -47,11 +47,11 @@ WORD_MARGIN: Final = to_samples(0.1)  # samples around a word that count as spee
 MAX_WORD_GAP: Final = to_samples(1.0)  # samples between two words that count as speech
 SPEECH_PROBABILITY: Final = 0.95  # of frames with accepted words
 
-# Work that gave no text, in seconds of the encoder's windows. The limit is that of a section.
-FREE_WORK: Final = 90.0  # in the first section of a recording
-LATER_FREE_WORK: Final = 1.0  # in each later section; its first stretch is always checked
-WORK_SHARE: Final = 0.03  # of the seconds that were read
-ENCODER_PADDING: Final = 7.5  # seconds: mean silence in the encoder window after a stretch
+# Work that gave no text, in samples of the encoder's windows. The limit is that of a section.
+FREE_WORK: Final = to_samples(90.0)  # in the first section of a recording
+LATER_FREE_WORK: Final = to_samples(1.0)  # in each later section, after the first stretch
+WORK_SHARE: Final = 0.03  # of the samples that were read
+ENCODER_PADDING: Final = to_samples(7.5)  # mean silence in the encoder window after a stretch
 
 
 def second_opinions(
@@ -95,7 +95,7 @@ class SecondOpinion:
         self._section = first_section(options.clip_timestamps)
         self._free_work = FREE_WORK
         self._frames_read = 0  # of the clips of the section
-        self._work = 0.0  # seconds of encoder windows of the section that gave no text
+        self._work = 0  # samples of encoder windows of the section that gave no text
         self._skipped = 0.0  # seconds of possible speech in the clip that were not decoded
 
     def __call__(
@@ -112,7 +112,7 @@ class SecondOpinion:
         """
         if section != self._section:
             self._section, self._free_work = section, LATER_FREE_WORK
-            self._frames_read, self._work = 0, 0.0
+            self._frames_read, self._work = 0, 0
         hop = self._vad.hop
         held = HeldFrames(hop)
         finder = StretchFinder(self._options, hop)
@@ -211,10 +211,10 @@ class SecondOpinion:
         A chunk is always allowed while no work of the section was in vain: without this, a later
         section could not check a long stretch.
         """
-        read = to_seconds(self._frames_read * self._vad.hop)
+        limit = self._free_work + WORK_SHARE * self._frames_read * self._vad.hop
         chunks = []
         for _, chunk in sorted(parts, key=lambda part: -part[0]):
-            if not self._work or self._work + _work(chunk) <= self._free_work + WORK_SHARE * read:
+            if not self._work or self._work + _work(chunk) <= limit:
                 self._work += _work(chunk)
                 chunks.append(chunk)
             else:
@@ -242,6 +242,6 @@ class SecondOpinion:
         return held.change(start, end, values, shift=SURROUNDINGS_SHIFT, onset=onset)
 
 
-def _work(chunk: Chunk) -> float:
-    """Return the seconds of the encoder window of a chunk."""
-    return to_seconds(chunk.length) + ENCODER_PADDING
+def _work(chunk: Chunk) -> int:
+    """Return the samples of the encoder window of a chunk."""
+    return chunk.length + ENCODER_PADDING
