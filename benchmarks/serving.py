@@ -4,7 +4,7 @@ python -m benchmarks.serving                 # on base, with a recording of 3 ho
 python -m benchmarks.serving --hours 0.5 --rounds 1
 
 The clips of 5 to 60 s are sent twice: without the long recording, and while it is transcribed. The
-throughput is compared with `transcribe_many` on the same audio, in a process of its own.
+throughput is compared with `transcribe_many` on the same audio, in a separate process.
 """
 
 import argparse
@@ -116,7 +116,7 @@ def is_ready(url: str) -> bool:
 async def send_clips(
     client: AsyncOpenAI, model: str, files: Sequence[bytes], rounds: int
 ) -> list[float]:
-    """Send each clip from a client of its own, several times; return the seconds of each answer."""
+    """Send each clip from a separate client, several times; return the seconds of each answer."""
 
     async def send(data: bytes) -> list[float]:
         times = []

@@ -126,7 +126,7 @@ def tasks_of(lengths: Sequence[float], longest: float | None, task: float) -> li
 
 @dataclass(slots=True, eq=False)
 class _Running:
-    """A task that a worker holds: `left` is what is left of the span `index`, in seconds alone."""
+    """A task that a worker holds: `left` is the rest of the span `index`, in seconds alone."""
 
     works: Sequence[Work]
     left: float

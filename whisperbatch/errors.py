@@ -10,7 +10,7 @@
     ├── InternalError                   an unexpected exception: a bug in whisperbatch
     └── ClosedError (RuntimeError)      a Transcriber was used after close()
 
-Each message is one line: what is wrong, where, and how to fix the problem.
+Each message is one line: the problem, its place, and its solution.
 """
 
 import re

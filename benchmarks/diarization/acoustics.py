@@ -63,7 +63,7 @@ def telephone(sound: Sound, rng: Random) -> Sound:
 
 
 def _with_noise(sound: Sound, decibels: tuple[float, float], rng: Random) -> Sound:
-    """Add pink noise; a minute of it is repeated, which nobody hears."""
+    """Add pink noise; one minute of noise is repeated; the repetition is not audible."""
     count = min(len(sound), 60 * SAMPLING_RATE)
     noise = sounds.at_level(sounds.pink(count, rng), rng.uniform(*decibels)) / sounds.FULL_SCALE
     return sound + np.resize(noise, len(sound)).astype(np.float32)

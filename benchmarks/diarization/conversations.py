@@ -241,7 +241,7 @@ def cast(kind: Kind, part: Set, duration: float, rng: Random) -> list[Voice]:
 
 
 class Speaker:
-    """A voice in a conversation: its level, its place in the room, and what it can still say."""
+    """A voice in a conversation: its level, its place in the room, and its remaining utterances."""
 
     def __init__(self, voice: Voice, rng: Random, *, talkative: bool) -> None:
         self.voice = voice

@@ -28,8 +28,8 @@ class Errors:
 
     Attributes:
         speech: of the reference; seconds with two speakers count twice.
-        missed: speech that nobody was heard to say.
-        false_alarm: speech that nobody said.
+        missed: speech that the system gives to no speaker.
+        false_alarm: non-speech that the system gives to a speaker.
         confusion: speech given to somebody else.
     """
 

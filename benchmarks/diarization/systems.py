@@ -56,7 +56,7 @@ def run(
 
     Args:
         system: its name.
-        conversation: what it hears.
+        conversation: its input.
         speakers: the number of speakers if the system is told.
         models: directory of the models of sherpa-onnx or pyannote.
 

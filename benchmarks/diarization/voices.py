@@ -47,7 +47,7 @@ class Utterance:
     Attributes:
         samples: shape (n_samples,), 16 kHz, full scale is 1; they start and end with speech.
         spans: the speech, in samples; the pauses between spans last longer than MAX_PAUSE.
-        text: exactly what is said; "" if nobody wrote it down.
+        text: the exact words; "" if there is no written text.
     """
 
     samples: Sound

@@ -1,4 +1,4 @@
-"""Send hostile requests to a server, and check its answers and what it leaves behind.
+"""Send hostile requests to a server; check the answers and the remaining threads and files.
 
     python -m tests.hostile               2,000 requests
     python -m tests.hostile --count 300 --seed 7

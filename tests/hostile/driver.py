@@ -1,4 +1,4 @@
-"""Sends hostile requests to a running server, and checks its answers and what it leaves behind."""
+"""Sends hostile requests to a server; checks the answers and the remaining threads and files."""
 
 import http.client
 import json
@@ -55,7 +55,7 @@ class State:
 
 @dataclass
 class Report:
-    """What came of the requests."""
+    """The outcomes of the requests."""
 
     failures: list[str] = field(default_factory=list)
     statuses: Counter[int] = field(default_factory=Counter)
@@ -70,7 +70,7 @@ class Report:
 
 
 def run(server: RunningServer, seed: int, count: int, warm_up: int) -> Report:
-    """Send requests, and return what came of them. The first requests warm the server up."""
+    """Send requests, and return their outcomes. The first requests warm the server up."""
     report = Report()
     with _trap(report) as port:
         text = _text(server)
@@ -90,7 +90,7 @@ def run(server: RunningServer, seed: int, count: int, warm_up: int) -> Report:
 
 
 def check(server: RunningServer, case: Case, statuses: Counter[int]) -> str:
-    """Send a request; return what is wrong with the answer, or nothing."""
+    """Send a request; return the error in the answer, or nothing."""
     with socket.create_connection(server.address, timeout=ANSWER_TIME) as connection:
         with suppress(BrokenPipeError, ConnectionResetError):  # the answer may be there
             for piece in case.pieces:
@@ -174,7 +174,7 @@ def _text(server: RunningServer) -> bytes:
 
 @contextmanager
 def _trap(report: Report) -> Iterator[int]:
-    """Listen at a port that nobody but a player of hostile playlists would open."""
+    """Listen at a port that only a player of hostile playlists would open."""
     with socket.create_server(("127.0.0.1", 0)) as trap:
         yield trap.getsockname()[1]
         trap.settimeout(0)

@@ -26,7 +26,7 @@ ADDRESS: Final = re.compile(rb"Uvicorn running on (http://127\.0\.0\.1:\d+)")
 
 @dataclass(frozen=True)
 class RunningServer:
-    """A server in a process of its own."""
+    """A server in a separate process."""
 
     url: str  # without a slash at its end
     process: subprocess.Popen[bytes]

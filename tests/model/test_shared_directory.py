@@ -112,7 +112,7 @@ def test_one_of_two_processes_ends_and_starts_again(
     processes: list[subprocess.Popen[str]],
     kill: signal.Signals,
 ) -> None:
-    """The leases last ten minutes; nobody waits for them."""
+    """The leases last ten minutes; no process waits for their end."""
     processes += [start(folder) for _ in range(2)]
     victim, other = processes
     wait_for_lease(folder, victim.pid)

@@ -194,7 +194,7 @@ def test_abandoned_streams_leave_nothing(
 
 @pytest.mark.parametrize("compute_type", ["int8", pytest.param("float32", marks=pytest.mark.slow)])
 def test_closing_frees_the_weights(compute_type: str) -> None:
-    """In a process of its own: what other tests left may be freed at any time."""
+    """In a separate process: the objects of other tests may be freed at any time."""
     script = Path(__file__).parent / "memory_after_closing.py"
     done = subprocess.run(
         [sys.executable, str(script), compute_type], capture_output=True, text=True, check=True

@@ -1,6 +1,6 @@
 """The jobs of random sequences: each uses a Transcriber in one way, in its own thread.
 
-Whatever the other threads do, a recording gives what it gives alone: the same text, times and
+Whatever the other threads do, a recording has the same result as alone: the same text, times and
 language, to the last digit, or the same error after the same segments. A recording that is
 cancelled or closed gives the first of these segments.
 """

@@ -13,7 +13,7 @@ Result = wb.Transcript | wb.WhisperBatchError
 
 @dataclass(frozen=True)
 class Job:
-    """What one thread does.
+    """The actions of one thread.
 
     Attributes:
         kind: a key of `JOBS`.

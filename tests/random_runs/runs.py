@@ -85,7 +85,7 @@ def random_runs(count: int, recordings: Sequence[int], options: int) -> Callable
 
 
 def check_run(material: Material, run: Run) -> None:
-    """Do all jobs of a run, and check the results and what is left."""
+    """Do all jobs of a run, and check the results and the remaining threads and files."""
 
     def transcribe_alone() -> None:
         for job in run.jobs:

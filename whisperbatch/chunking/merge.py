@@ -40,7 +40,7 @@ def plan(
     paragraphs into lines" (1981).
 
     Args:
-        spans: speech spans in order. A span longer than `limit` becomes a chunk of its own.
+        spans: speech spans in order. A span longer than `limit` becomes a separate chunk.
         limit: maximum length of a chunk in samples, including its pauses.
         max_silence: length in samples to which longer pauses in a chunk are shortened; None keeps
             all pauses unchanged.

@@ -23,7 +23,8 @@ class ExitOnSignal:
 
     Args:
         say_goodbye: called before the exit; restores the terminal, prints what waits and says how
-            to resume. This may take long if nobody reads the output: a second signal ends it.
+            to resume. This may take long if no program reads the output: a second signal ends the
+            process.
     """
 
     def __init__(self, say_goodbye: Callable[[], None]) -> None:

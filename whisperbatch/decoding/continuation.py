@@ -9,7 +9,7 @@ of a recording can be decoded in parallel, and the next windows repeat text that
 made up. Here, the context of a chunk is the text of the previous chunks in the first pass, if
 that text passed its audit. The second pass may correct words, but not passages: if the context
 changes more than a few words, the model has copied the context, or the context has made the model
-ignore what is spoken.
+ignore the speech.
 """
 
 from collections.abc import Sequence

@@ -69,7 +69,7 @@ class SpeakerTracks:
         the word, it belongs to the speaker of the nearest turn.
 
         The confidence is the covered share of the word, times the confidence of the turn. The part
-        of the word that nobody's turn covers counts half, and less with the distance to the turn.
+        of the word that no turn covers counts half, and less with the distance to the turn.
 
         Args:
             spans: start and end of each word in seconds, in any order.

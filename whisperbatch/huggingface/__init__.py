@@ -1,4 +1,4 @@
-"""Hugging Face Inference Endpoints: the handler of a model, and what it shares with the server.
+"""Hugging Face Inference Endpoints: the handler of a model, and its common code with the server.
 
 request ──> inputs, json_body    the recording: bytes, base64 or a data: URL
        ├──> parameters           options by the names of the published handler, and by our own

@@ -30,7 +30,7 @@ POLL: Final = 1.0  # seconds between two looks at recordings that other processe
 
 
 class Rules(Protocol):
-    """What is to be done for a recording; see `job.Job`."""
+    """The work for a recording; see `job.Job`."""
 
     def remaining(self, item: WorkItem) -> WorkItem | Failed | None:
         """Return the work item with its unfinished outputs only; None if all are finished."""
@@ -140,7 +140,7 @@ class Claims:
             self._leases.finish(claim.key)
 
     def events(self) -> Iterator[Event]:
-        """Yield what was found about recordings of other processes since the last call."""
+        """Yield the news of recordings of other processes since the last call."""
         while self._events:
             yield self._events.popleft()
 
@@ -262,7 +262,7 @@ class Claims:
         return bool(self._leases and key and self._leases.newest(key))
 
     def _touch(self) -> None:
-        """Put the first recording behind all those that nobody has taken yet."""
+        """Put the first recording behind all those that no process has taken yet."""
         self._touched.append(self._untouched.popleft())
 
     def _key(self, number: int) -> str | None:
@@ -273,7 +273,7 @@ class Claims:
         return self._keys[number]
 
     def _checked(self, number: int) -> WorkItem | None:
-        """Return what is to be done for a recording; note an event if nothing is."""
+        """Return the work for a recording; note an event if there is none."""
         item = self._undecided[number]
         remaining = self._rules.remaining(item)
         if isinstance(remaining, WorkItem):

@@ -151,7 +151,7 @@ def join(
         file_options: for some of the formats, `SubtitleOptions` or `TableOptions`.
 
     Returns:
-        The report: hours, speed, failures, and what is missing.
+        The report: hours, speed, failures, and missing spans.
 
     Raises:
         OptionError: there is no such plan, or a format is unknown.

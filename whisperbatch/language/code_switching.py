@@ -186,7 +186,7 @@ def _language_scores(row: Row) -> LanguageScores:
 def row_windows(chunk: Chunk) -> list[Chunk]:
     """Cut a chunk at its pauses into windows of up to `MAX_WINDOW`, for language scores.
 
-    A longer speech span is a window of its own.
+    A longer speech span is a separate window.
     """
     groups: list[list[SpeechSpan]] = []
     for span in chunk.speech:

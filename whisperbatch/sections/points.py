@@ -22,7 +22,7 @@ def find_point(window: SpeechFrames, hop: int, vad_offset: float) -> int:
 
     The boundary lies in the middle of a pause. The longest pause is chosen, because it is certainly
     no pause within a sentence; from `FULL_PAUSE` on, the quietest part of all long pauses. The VAD
-    may reject soft speech, which is not quiet. If nobody pauses, the boundary is the place where
+    may reject soft speech, which is not quiet. Without a pause, the boundary is the place where
     speech is least likely and the audio is quietest, as in a long speech span.
 
     Args:

@@ -1,4 +1,4 @@
-"""The application: its routes, and what it holds from its start to its end.
+"""The application: its routes, and its state from its start to its end.
 
 guard ┬─> /v1/audio/transcriptions, /v1/audio/translations ──> transcriptions ──> asr.submit
       ├─> /, /predict ──> endpoints ──> asr.submit

@@ -20,7 +20,7 @@ _UNNAMED: Final = "recording"
 def has_speakers(transcript: Transcript) -> bool:
     """Return whether files show the speakers of a transcript.
 
-    True with `diarize=True`, even if nobody speaks, so that all tables of a job have the same
+    True with `diarize=True`, even without speech, so that all tables of a job have the same
     columns; and if a program has given a segment its speaker.
     """
     named = any(segment.speaker is not None for segment in transcript.segments)

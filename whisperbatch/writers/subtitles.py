@@ -63,12 +63,12 @@ def escaped(text: str) -> str:
 
 
 def _name_in_subrip(name: str) -> str:
-    """Return what is shown before the text of a speaker."""
+    """Return the label before the text of a speaker."""
     return f"[{name}]: " if name else ""
 
 
 def _name_in_lyrics(name: str) -> str:
-    """Return what is shown before the text of a speaker."""
+    """Return the label before the text of a speaker."""
     return f"{name}: " if name else ""
 
 

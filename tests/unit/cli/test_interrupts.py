@@ -10,7 +10,7 @@ from whisperbatch.cli.interrupts import ExitOnSignal
 
 def say_goodbye():
     print("stopped", file=sys.stderr, flush=True)
-    time.sleep({seconds})  # nobody reads the output
+    time.sleep({seconds})  # no program reads the output
 
 with ExitOnSignal(say_goodbye):
     print("ready", file=sys.stderr, flush=True)

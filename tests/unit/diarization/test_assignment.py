@@ -93,7 +93,7 @@ def test_a_word_has_the_speaker_who_speaks_most_of_it(
         ([Turn(0, 3, "A", 0.8)], 0.8),
         # half of the word is B's
         ([Turn(0, 1.5, "A", 0.8), Turn(1.5, 3, "B", 0.6)], 0.4),
-        # half of the word is nobody's, which counts half
+        # half of the word is in no turn, which counts half
         ([Turn(0, 1.5, "A", 0.8)], 0.6),
         # beside a turn, and further away
         ([Turn(0, 1.0, "A", 0.8)], 0.4),

@@ -18,7 +18,7 @@ VOICES = np.random.default_rng(0).standard_normal((4, 64)).astype(np.float32)
 
 
 def recording(*stretches: tuple[int, float]) -> Samples:
-    """Return samples with the value of who speaks in each stretch: 0 for nobody, 3 for 1 and 2."""
+    """Return samples with the speakers of each stretch: 0 for none, 3 for speakers 1 and 2."""
     parts = [np.full(round(seconds * SAMPLING_RATE), who) for who, seconds in stretches]
     return np.concatenate(parts).astype(np.float32)
 

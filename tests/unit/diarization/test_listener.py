@@ -114,7 +114,7 @@ def hear(listener: Listener, seconds: int) -> int:
 
 
 def test_long_silence_does_not_block() -> None:
-    """Without segments, nobody asks for turns before the end: three hours must pass."""
+    """Without segments, no turns are needed before the end: three hours must pass."""
     listener = Listener(FakeDiarizer(), NO_LIMITS)
     seconds = 3 * 3600
     assert seconds * SAMPLING_RATE > 10 * AHEAD
@@ -134,7 +134,7 @@ def test_a_slow_consumer_does_not_block_the_diarizer() -> None:
     assert not reader.is_alive()
     assert has_ended(listener)
     assert diarizer.heard == 3600
-    assert len(finishes(lambda: listener.turns_until(2.5))) == 3  # not what is known by now
+    assert len(finishes(lambda: listener.turns_until(2.5))) == 3  # not the newest turns
     assert len(finishes(listener.result).turns) == 3600
 
 

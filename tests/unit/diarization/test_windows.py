@@ -159,7 +159,7 @@ def test_two_windows_say_how_many_speak() -> None:
     length = WINDOW + 2 * HOP * FRAME
     first, second, third = windows([recording(length)], network)
     overlap = FRAMES - HOP
-    assert (first.activity == CLASSES[1]).all()  # also where the second window hears nobody
+    assert (first.activity == CLASSES[1]).all()  # also where the second window has no speaker
     # the second window is outvoted on both sides, but not in the frames of this window alone
     assert (second.activity[:overlap].sum(axis=1) == 1).all()
     assert not second.activity[overlap:HOP].any()

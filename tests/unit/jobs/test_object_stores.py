@@ -129,7 +129,7 @@ def test_the_store_goes_away_for_some_seconds(s3: S3Server) -> None:
         time.sleep(5)
         s3.start()
     assert all(report.result().failed == 0 for report in reports)
-    run_work()  # what they left, if the store was away for longer than their attempts took
+    run_work()  # the rest, if the store was away for longer than the workers' attempts
     check_results()
 
 

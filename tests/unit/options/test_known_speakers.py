@@ -1,4 +1,4 @@
-"""The option `known_speakers`: its values, and what is refused."""
+"""The option `known_speakers`: its values, and its errors."""
 
 import pickle
 from pathlib import Path

@@ -19,7 +19,7 @@ TIMEOUT = 600  # seconds
 
 @dataclass
 class RayCluster:
-    """A cluster that runs in a process of its own."""
+    """A cluster that runs in a separate process."""
 
     address: str
     process: subprocess.Popen[str]

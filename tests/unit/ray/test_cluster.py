@@ -130,7 +130,7 @@ def test_the_driver_dies_and_the_run_starts_again(cluster: RayCluster, tmp_path:
     rows = cluster.rows(tmp_path / "talks.plan", output, **keywords)
     check_spans(plan, rows)
     assert not [row for row in rows if row["error"]]
-    # what was running when the driver died may have run twice: at most two tasks for each actor
+    # tasks that ran when the driver died may have run twice: at most two tasks for each actor
     assert sum(cluster.noted("transcribed").values()) < 900 + 4 * 60
     check_join(tmp_path, joined=900, failures={})
 

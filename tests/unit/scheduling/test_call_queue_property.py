@@ -1,4 +1,4 @@
-"""Random rows, calls and ends of flows: what `CallQueue` does is compared with what it promises."""
+"""Random rows, calls and ends of flows: `CallQueue` keeps its promises."""
 
 from collections import Counter
 from collections.abc import Sequence

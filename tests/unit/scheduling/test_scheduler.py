@@ -257,7 +257,7 @@ def test_a_flow_that_begins_during_the_last_call_of_another_has_all_threads() ->
 
 
 def test_a_thread_of_the_scheduler_may_end_the_flow() -> None:
-    """The garbage collector runs in any thread, and closes streams that nobody uses."""
+    """The garbage collector runs in any thread, and closes unused streams."""
 
     def detect(row: EncodedRow) -> dict[str, float]:
         running.close()

@@ -25,7 +25,7 @@ LANGUAGES = ("en", "fr", "de")
 
 
 class Network:
-    """Speech is what is louder than most of the audio before it: a state with a long memory."""
+    """Speech is audio that is louder than most earlier audio: a state with a long memory."""
 
     hop = FRAME
 

@@ -1,4 +1,4 @@
-"""Sections: where they begin, what they hold in memory, and how they fail."""
+"""Sections: their boundaries, their memory, and their errors."""
 
 from collections.abc import Iterator
 from itertools import pairwise

@@ -1,4 +1,4 @@
-"""Fields of a form: OpenAI's names, the options, and what is refused by name."""
+"""Fields of a form: OpenAI's names, the options, and fields that are refused by name."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal

@@ -1,7 +1,7 @@
 """Join the results of spans: one transcript for each recording.
 
 talks/a.txt, talks/a.srt      written when all spans of a recording have transcripts
-talks/.joined/8c1e....json    what was written; the next `join` skips the recording
+talks/.joined/8c1e....json    the written files; the next `join` skips the recording
 """
 
 import json
@@ -65,7 +65,7 @@ class Joiner:
         self._formats, self._render, self._settings = tuple(formats), render, settings
 
     def join(self, recordings: Iterable[Recording]) -> Iterator[JoinedRecording]:
-        """Yield what was done with each recording, in order.
+        """Yield the outcome of each recording, in order.
 
         Raises:
             WriteError: a store fails, or an output cannot be written.

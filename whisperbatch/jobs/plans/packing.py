@@ -47,7 +47,7 @@ def packed(spans: Iterable[PlannedSpan], duration: float) -> Iterator[Sequence[P
 
     Args:
         spans: of all recordings.
-        duration: of a task, in seconds. A longer span is a task of its own.
+        duration: of a task, in seconds. A longer span is a separate task.
     """
     task: list[PlannedSpan] = []
     total = 0.0

@@ -35,7 +35,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class _Probed:
-    """What is known of a recording after probing."""
+    """The properties of a recording, from probing."""
 
     found: FoundRecording
     version: str = ""

@@ -1,4 +1,4 @@
-"""The report of `join`: what is transcribed, how fast, and what is missing."""
+"""The report of `join`: the transcribed audio, the speed, and the missing spans."""
 
 import json
 from collections import Counter
@@ -13,7 +13,7 @@ MAX_LISTED: Final = 1000  # recordings that a report names
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JoinReport:
-    """What is transcribed, and what is missing.
+    """The transcribed audio, and the missing spans.
 
     Attributes:
         recordings: number of recordings of the plan.

@@ -177,7 +177,7 @@ class Leases:
         self.delete(lease.task, lease.generation)
 
     def delete(self, task: str, newest: int) -> None:
-        """Delete all generations of a task, the newest last, so that nobody takes the task."""
+        """Delete all generations of a task, the newest last, so that no worker takes the task."""
         for generation in range(newest + 1):
             self._store.delete(lease_name(task, generation))
 

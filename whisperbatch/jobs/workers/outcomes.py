@@ -86,7 +86,7 @@ class TaskWorker:
         """Transcribe the spans that have no result; then yield all spans of the tasks in order.
 
         If a `work` process holds a task, wait for its results. The order is always the same,
-        because a program that calls this again after a death may skip what it has received.
+        because a program that calls this again after a death may skip the received outcomes.
 
         Raises:
             WriteError: the store of the plan fails.

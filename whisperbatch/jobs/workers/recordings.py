@@ -47,7 +47,7 @@ class RecordingWorker:
         """Yield the recordings in order: with the transcript, or with the reason of the failure.
 
         Stores and engines that fail are tried again, as `work` does. The order is always the same,
-        because a program that calls this again after a death may skip what it has received.
+        because a program that calls this again after a death may skip the received outcomes.
 
         Args:
             recordings: id, URI and language of each. The URI is a path or a URL; the language is
@@ -76,7 +76,7 @@ class RecordingWorker:
     def _ended(
         self, id_: str, uri: object, language: object, stopping: threading.Event
     ) -> Iterator[SpanOutcome]:
-        """Transcribe a recording, in a thread of its own."""
+        """Transcribe a recording, in a separate thread."""
         span = PlannedSpan(id_, id_, str(uri), "", 0, None, 0.0)
         if not isinstance(uri, str) or not uri:
             yield SpanOutcome(span, None, Failure(OPTION, f"recording {id_} has no uri"))

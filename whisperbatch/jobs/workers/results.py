@@ -51,7 +51,7 @@ class SpanResult:
 
 @dataclass(frozen=True, slots=True)
 class DetectedLanguage:
-    """The language of a recording, which a task of its own has detected.
+    """The language of a recording, which a separate task has detected.
 
     Attributes:
         language: Whisper's code; None if the recording has no speech.

@@ -169,7 +169,7 @@ class Worker:
         return not self._alone and few
 
     def _ended(self, claim: Claim, span: PlannedSpan) -> Iterator[SpanEnded]:
-        """Transcribe a span, in a thread of its own."""
+        """Transcribe a span, in a separate thread."""
         with self._changed:
             self._audio[span.id] = span.duration
         try:
