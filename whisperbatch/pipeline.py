@@ -43,7 +43,7 @@ from whisperbatch.options import Options
 from whisperbatch.prefetch import map_ordered
 from whisperbatch.recording import Decision, RecordingState
 from whisperbatch.rows import End, Item, Row
-from whisperbatch.scheduling import Flow, ReadingLimit, Scheduler, SharedEngine
+from whisperbatch.scheduling import READING, Flow, ReadingLimit, Scheduler, SharedEngine
 from whisperbatch.second_opinion import second_opinions
 from whisperbatch.sections import chunk_recording
 from whisperbatch.segmentation import Segmentation
@@ -158,7 +158,8 @@ class Pipeline:
         self._code_switching = CodeSwitching(self._engine, self._extractor, options)
         self._decoder = ChunkDecoder(self._engine, self._extractor, options)
         self._segmentation = Segmentation(options)
-        self._second_opinion = second_opinions(self._engine, self._vad, self._extractor, options)
+        reading_engine = SharedEngine(scheduler, self._flow, options, READING)
+        self._second_opinion = second_opinions(reading_engine, self._vad, self._extractor, options)
 
     def running(self) -> AbstractContextManager[None]:
         """Run the threads of the engine until the end of a `with` block."""

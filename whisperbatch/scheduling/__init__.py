@@ -9,8 +9,8 @@ a thread of a row, or of a recording
 """
 
 from whisperbatch.scheduling.reading_limit import ReadingLimit
-from whisperbatch.scheduling.row_calls import Flow
+from whisperbatch.scheduling.row_calls import READING, Flow
 from whisperbatch.scheduling.scheduler import Activity, Scheduler
 from whisperbatch.scheduling.shared_engine import SharedEngine
 
-__all__ = ["Activity", "Flow", "ReadingLimit", "Scheduler", "SharedEngine"]
+__all__ = ["READING", "Activity", "Flow", "ReadingLimit", "Scheduler", "SharedEngine"]

@@ -11,7 +11,8 @@ queueing: P. Goyal, H. Vin, H. Cheng, 1996).
 
 Long pauses and retries make rows of many keys. A row that shares its key with few rows may be
 passed over in favour of a fuller call, if this call also has rows of the same run. More rows with
-its key come meanwhile. A run with few rows is therefore never delayed by a run with many rows.
+its key come meanwhile. A run with few rows is therefore never delayed by a run with many rows. Rows
+that the reading of a recording waits for are never passed over: the other rows would run out.
 """
 
 import sys
@@ -20,7 +21,7 @@ from collections import Counter
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import Final
 
-from whisperbatch.scheduling.row_calls import Flow, Position, RowCall
+from whisperbatch.scheduling.row_calls import READING, Flow, Position, RowCall
 
 MAX_PASSED_OVER: Final = 4  # calls; the segments of a passed-over row come later
 BEGINNING: Final = 2  # calls of a run; until then, the rows of its first chunks are urgent
@@ -65,9 +66,10 @@ class CallQueue:
         """Remove and return rows that come before the rows of a call that is being prepared.
 
         Returns:
-            Rows of a run that has no row in this call, and has had less of the engine; or rows of a
-            run that has just begun, if they come before its rows in this call. So the retries of
-            the first chunk do not wait for the next chunks. Empty if there is no such run.
+            Rows of a run that has no row in this call, and has had less of the engine; rows that
+            the reading of a run of this call waits for; or rows of a run that has just begun, if
+            they come before its rows in this call. So the retries of the first chunk do not wait
+            for the next chunks. Empty if there are no such rows.
         """
         earliest: dict[Flow, Position] = {}
         for call in calls:
@@ -79,7 +81,7 @@ class CallQueue:
             if flow not in earliest:
                 return flow.virtual_time < least
             has_begun = flow.rows <= BEGINNING * call.max_rows
-            return has_begun and call.position < earliest[flow]
+            return (has_begun or call.position == READING) and call.position < earliest[flow]
 
         urgent = {
             flow: rows
@@ -97,7 +99,7 @@ class CallQueue:
         leader = calls[0]
         # the first calls of a run are not filled: its first segments come soon
         patience = min(MAX_PASSED_OVER, flow.rows // leader.max_rows)
-        if leader.passed_over >= patience:
+        if leader.position == READING or leader.passed_over >= patience:
             return leader.key
         small, large = Counter[Hashable](), Counter[Hashable]()
         for waiting in self._waiting.values():

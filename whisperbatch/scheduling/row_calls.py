@@ -13,6 +13,7 @@ Position = tuple[int, int]
 """Number of a recording, and first sample of a chunk."""
 
 FIRST: Final[Position] = (-1, 0)  # before all chunks
+READING: Final[Position] = (-2, 0)  # before all other rows: until the result, no audio is read
 
 
 @dataclass(eq=False, slots=True)

@@ -48,10 +48,14 @@ class SharedEngine:
         options: limit the number of rows of a call. A call with more hypotheses for each row
             (beams, or sampled hypotheses) than the first decoding has fewer rows, because the
             engine holds keys and values for each hypothesis.
+        position: of the rows of threads outside a block of `at`.
     """
 
-    def __init__(self, scheduler: Scheduler, flow: Flow, options: Options) -> None:
+    def __init__(
+        self, scheduler: Scheduler, flow: Flow, options: Options, position: Position = FIRST
+    ) -> None:
         engine = scheduler.engine
+        self._position = position
         self._scheduler, self._flow = scheduler, flow
         self._batch_size = options.chosen_batch_size
         self._hypotheses = options.hypotheses
@@ -70,7 +74,7 @@ class SharedEngine:
     def at(self, position: Position) -> Iterator[None]:
         """Give the position of a chunk to the rows of this thread until the end of a `with` block.
 
-        Rows without a position come first: chunks and languages depend on them.
+        Rows of other threads come first: chunks and languages depend on them.
         """
         self._thread.position = position
         try:
@@ -175,7 +179,7 @@ class SharedEngine:
         max_rows: int | None = None,
     ) -> list[RowCall]:
         group = object()
-        position = getattr(self._thread, "position", FIRST)
+        position = getattr(self._thread, "position", self._position)
         return [
             RowCall(
                 method,

@@ -96,7 +96,7 @@ class SecondOpinion:
         self._free_work = FREE_WORK
         self._frames_read = 0  # of the clips of the section
         self._work = 0  # samples of encoder windows of the section that gave no text
-        self._skipped = 0.0  # seconds of possible speech in the clip that were not decoded
+        self._skipped = 0.0  # seconds of sound in the clip that were not checked
 
     def __call__(
         self, blocks: Iterable[SpeechFrames], offset: int = 0, section: int = 0
@@ -137,8 +137,8 @@ class SecondOpinion:
         """Log how much of the clip was not checked."""
         if self._skipped:
             log.info(
-                "recording %d: %.1f s of sound that may be speech were not checked, because the "
-                "checks reached their limit of work",
+                "recording %d: %.1f s of sound that the voice activity detector rejects were not "
+                "checked, because the checks reached their limit of work",
                 self._state.number,
                 self._skipped,
             )
@@ -154,7 +154,7 @@ class SecondOpinion:
             self._state.checked += chunk.length
             recovered = proves_speech(decoded, self._options.second_opinion_threshold)
             if recovered:
-                self._work -= _work(chunk)
+                self._work -= _work(chunk.length)
                 self._state.recovered += self._accept(held, decoded, offset) * self._vad.hop
             log.info(
                 "recording %d, %.2f s to %.2f s: the voice activity detector found no speech; "
@@ -188,9 +188,15 @@ class SecondOpinion:
     def _chunks(
         self, held: HeldFrames, stretches: Sequence[Stretch], offset: int
     ) -> Iterator[tuple[float, Chunk]]:
-        """Yield the possible speech of all stretches as chunks, each with its probability."""
+        """Yield the possible speech of all stretches as chunks, each with its probability.
+
+        Stretches are skipped without the VAD if the limit of work allows no chunk.
+        """
         hop = self._vad.hop
         for stretch in stretches:
+            if not self._allows(MIN_STRETCH):
+                self._skipped += to_seconds((stretch.end - stretch.start) * hop)
+                continue
             samples = held.samples(stretch.start, stretch.end)
             position = offset + stretch.start * hop
             for part in find_possible_speech(self._vad, samples, MIN_STRETCH):
@@ -205,17 +211,21 @@ class SecondOpinion:
                 part_samples = samples[part.start : part.end]
                 yield part.probability, Chunk(self._state.number, 0, (span,), speech, part_samples)
 
-    def _affordable(self, parts: Iterable[tuple[float, Chunk]]) -> list[Chunk]:
-        """Return the chunks that the limit of work allows, the most probable first.
+    def _allows(self, length: int) -> bool:
+        """Return whether the limit of work allows a chunk with this number of samples.
 
         A chunk is always allowed while no work of the section was in vain: without this, a later
         section could not check a long stretch.
         """
         limit = self._free_work + WORK_SHARE * self._frames_read * self._vad.hop
+        return not self._work or self._work + _work(length) <= limit
+
+    def _affordable(self, parts: Iterable[tuple[float, Chunk]]) -> list[Chunk]:
+        """Return the chunks that the limit of work allows, the most probable first."""
         chunks = []
         for _, chunk in sorted(parts, key=lambda part: -part[0]):
-            if not self._work or self._work + _work(chunk) <= limit:
-                self._work += _work(chunk)
+            if self._allows(chunk.length):
+                self._work += _work(chunk.length)
                 chunks.append(chunk)
             else:
                 self._skipped += to_seconds(chunk.length)
@@ -242,6 +252,6 @@ class SecondOpinion:
         return held.change(start, end, values, shift=SURROUNDINGS_SHIFT, onset=onset)
 
 
-def _work(chunk: Chunk) -> int:
-    """Return the samples of the encoder window of a chunk."""
-    return chunk.length + ENCODER_PADDING
+def _work(length: int) -> int:
+    """Return the samples of the encoder window of a chunk with this number of samples."""
+    return length + ENCODER_PADDING

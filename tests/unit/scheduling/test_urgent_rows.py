@@ -15,7 +15,7 @@ from tests.unit.scheduling.row_calls import (
     row_call,
 )
 from whisperbatch.errors import EngineError
-from whisperbatch.scheduling import Flow
+from whisperbatch.scheduling import READING, Flow
 from whisperbatch.scheduling.call_queue import CallQueue
 from whisperbatch.scheduling.row_calls import RowCall
 
@@ -69,6 +69,25 @@ def test_the_first_chunks_of_a_flow_are_urgent(start: int, rows: int, urgent: li
     queue.add(row_call(flow, position) for position in (3, 1, 0, 2))
     prepared = [row_call(flow, 7), row_call(flow, start + 1), row_call(flow, 9)]
     assert [call.position[1] for call in queue.take_urgent(prepared)] == urgent
+
+
+def test_rows_that_the_reading_waits_for_are_urgent() -> None:
+    queue, flow = CallQueue(), Flow(rows=1000)
+    [row, read] = [row_call(flow, 0), row_call(flow, 9, "other key")]
+    read.position = READING
+    queue.add([row, read])
+    assert queue.take_urgent([row_call(flow, 3)]) == [read]
+    queue.add([read])
+    assert queue.take_urgent([read]) == []
+
+
+def test_rows_that_the_reading_waits_for_are_never_passed_over() -> None:
+    queue, flow = CallQueue(), Flow(rows=1000)
+    read = row_call(flow, 9, "other key")
+    read.position = READING
+    queue.add([row_call(flow, position) for position in range(8)])
+    queue.add([read])
+    assert queue.take() == [read]
 
 
 class OneByOneEngine(GatedEngine):
