@@ -6,9 +6,9 @@ languages/8c1e....json     the language of a recording, which its spans need
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, fields
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import numpy as np
 
@@ -16,6 +16,8 @@ from whisperbatch.errors import WriteError
 from whisperbatch.jobs.plans.format import Failure
 from whisperbatch.jobs.plans.stores import Store
 from whisperbatch.types import Diarization, Omission, Segment, Transcript, Turn, Word
+
+T = TypeVar("T")
 
 VERSION: Final = 1
 RESULTS: Final = "results"
@@ -97,29 +99,32 @@ class Results:
         Raises:
             WriteError: the object is damaged, or the store cannot be read.
         """
-        data = self._store.read(_name(span))
-        if data is None:
-            return None
-        try:
-            return _result(json.loads(data))
-        except (ValueError, KeyError, TypeError) as error:
-            place = f"{self._store.uri}/{_name(span)}"
-            raise WriteError(f"{place}: is damaged; delete it, and run work again") from error
+        return self._read(_name(span), _result)
 
     def language(self, task: str) -> DetectedLanguage | None:
-        """Return the language that a task has detected; None if the task is not done."""
-        data = self._store.read(f"{LANGUAGES}/{task}{SUFFIX}")
-        if data is None:
-            return None
-        value = json.loads(data)
-        failure = value.pop("failure")
-        return DetectedLanguage(**value, failure=failure and Failure(**failure))
+        """Return the language that a task has detected; None if the task is not done.
+
+        Raises:
+            WriteError: the object is damaged, or the store cannot be read.
+        """
+        return self._read(f"{LANGUAGES}/{task}{SUFFIX}", _language)
 
     def create_language(self, task: str, language: DetectedLanguage) -> DetectedLanguage:
         """Write the language of a task, unless there is one; return the language that is there."""
         if self._store.create(f"{LANGUAGES}/{task}{SUFFIX}", _encoded(asdict(language))):
             return language
         return self.language(task) or language
+
+    def _read(self, name: str, decode: Callable[[dict[str, Any]], T]) -> T | None:
+        """Return the value of an object; None if there is no such object."""
+        data = self._store.read(name)
+        if data is None:
+            return None
+        try:
+            return decode(json.loads(data))
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            place = f"{self._store.uri}/{name}"
+            raise WriteError(f"{place}: is damaged; delete it, and run work again") from error
 
 
 def _name(span: str) -> str:
@@ -154,6 +159,11 @@ def _result(value: dict[str, Any]) -> SpanResult:
         transcript=transcript and _transcript(transcript),
         failure=failure and Failure(**failure),
     )
+
+
+def _language(value: dict[str, Any]) -> DetectedLanguage:
+    failure = value.pop("failure")
+    return DetectedLanguage(**value, failure=failure and Failure(**failure))
 
 
 def _transcript_values(transcript: Transcript) -> dict[str, Any]:

@@ -80,3 +80,11 @@ def test_a_language_is_read_as_it_was_written(language: DetectedLanguage) -> Non
     results.create_language("8c1e", language)
     results.create_language("8c1e", DetectedLanguage("de", 0.5))
     assert results.language("8c1e") == language
+
+
+@pytest.mark.parametrize("data", [b"{", b"[]", b"null", b'{"failure": null, "speaker": 1}'])
+def test_a_damaged_language_is_named(data: bytes) -> None:
+    store = Store(f"memory://{secrets.token_hex()}")
+    store.write("languages/8c1e.json", data)
+    with pytest.raises(WriteError, match=r"languages/8c1e\.json: is damaged; delete it"):
+        Results(store).language("8c1e")
