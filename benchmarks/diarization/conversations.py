@@ -10,7 +10,8 @@
     talk.write(path)    as wav; talk.rttm() and talk.stm() return the reference as text
 
 `CLASSES` lists the classes of conversations by name. The voices are those of a set
-(`benchmarks.diarization.voices`), drawn with the seed; so are their levels, the turns and the room.
+(`benchmarks.diarization.voices`). The seed decides the voices, their levels, the
+turns and the room.
 
 A turn holds whole utterances of one voice. It lasts 0.5 to 20 s: each duration ratio is as likely
 as another. Within a turn, pauses longer than 0.3 s are silence in the reference. The next speaker

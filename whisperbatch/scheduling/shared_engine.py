@@ -48,7 +48,8 @@ class SharedEngine:
         options: limit the number of rows of a call. A call with more hypotheses for each row
             (beams, or sampled hypotheses) than the first decoding has fewer rows, because the
             engine holds keys and values for each hypothesis.
-        position: of the rows of threads outside a block of `at`.
+        position: of rows outside a block of `at`. By default, they come before all chunks, because
+            chunks and languages depend on them.
     """
 
     def __init__(
@@ -74,7 +75,7 @@ class SharedEngine:
     def at(self, position: Position) -> Iterator[None]:
         """Give the position of a chunk to the rows of this thread until the end of a `with` block.
 
-        Rows of other threads come first: chunks and languages depend on them.
+        Outside the block, rows have the position of the constructor.
         """
         self._thread.position = position
         try:

@@ -96,7 +96,7 @@ class SecondOpinion:
         self._free_work = FREE_WORK
         self._frames_read = 0  # of the clips of the section
         self._work = 0  # samples of encoder windows of the section that gave no text
-        self._skipped = 0.0  # seconds of sound in the clip that were not checked
+        self._skipped = 0  # samples of sound in the clip that were not checked
 
     def __call__(
         self, blocks: Iterable[SpeechFrames], offset: int = 0, section: int = 0
@@ -140,9 +140,9 @@ class SecondOpinion:
                 "recording %d: %.1f s of sound that the voice activity detector rejects were not "
                 "checked, because the checks reached their limit of work",
                 self._state.number,
-                self._skipped,
+                to_seconds(self._skipped),
             )
-            self._skipped = 0.0
+            self._skipped = 0
 
     def _check(self, held: HeldFrames, stretches: Sequence[Stretch], offset: int) -> None:
         """Decode the possible speech of stretches, and raise the probabilities of accepted text."""
@@ -195,7 +195,7 @@ class SecondOpinion:
         hop = self._vad.hop
         for stretch in stretches:
             if not self._allows(MIN_STRETCH):
-                self._skipped += to_seconds((stretch.end - stretch.start) * hop)
+                self._skipped += (stretch.end - stretch.start) * hop
                 continue
             samples = held.samples(stretch.start, stretch.end)
             position = offset + stretch.start * hop
@@ -228,7 +228,7 @@ class SecondOpinion:
                 self._work += _work(chunk.length)
                 chunks.append(chunk)
             else:
-                self._skipped += to_seconds(chunk.length)
+                self._skipped += chunk.length
         return chunks
 
     def _accept(self, held: HeldFrames, decoded: DecodedRow, offset: int) -> int:

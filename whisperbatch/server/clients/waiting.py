@@ -49,7 +49,7 @@ async def _awaited(work: Awaitable[T]) -> T:
 
 
 def client_gone() -> ApiError:
-    """Return the error of a request whose client is gone (status 499). Nobody receives it."""
+    """Return the error of a request without a client (status 499): no client receives it."""
     return ApiError(499, "the client has closed the connection", code="client_gone")
 
 

@@ -21,6 +21,13 @@ def new_results() -> Results:
     return Results(Store(f"memory://{secrets.token_hex()}"))
 
 
+def results_with(name: str, data: bytes) -> Results:
+    """Return the results of a store with one object."""
+    store = Store(f"memory://{secrets.token_hex()}")
+    store.write(name, data)
+    return Results(store)
+
+
 @given(transcripts())
 def test_a_transcript_is_read_as_it_was_written(transcript: Transcript) -> None:
     results = new_results()
@@ -60,10 +67,9 @@ def test_the_first_result_of_a_span_stays() -> None:
 
 @pytest.mark.parametrize("data", [b"{", b"[]", b'{"version": 9}', b'{"version": 1}'])
 def test_a_damaged_result_is_named(data: bytes) -> None:
-    store = Store(f"memory://{secrets.token_hex()}")
-    store.write("results/04/04d2.json", data)
+    results = results_with("results/04/04d2.json", data)
     with pytest.raises(WriteError, match=r"results/04/04d2\.json: is damaged; delete it"):
-        Results(store).read("04d2")
+        results.read("04d2")
 
 
 @pytest.mark.parametrize(
@@ -84,7 +90,6 @@ def test_a_language_is_read_as_it_was_written(language: DetectedLanguage) -> Non
 
 @pytest.mark.parametrize("data", [b"{", b"[]", b"null", b'{"failure": null, "speaker": 1}'])
 def test_a_damaged_language_is_named(data: bytes) -> None:
-    store = Store(f"memory://{secrets.token_hex()}")
-    store.write("languages/8c1e.json", data)
+    results = results_with("languages/8c1e.json", data)
     with pytest.raises(WriteError, match=r"languages/8c1e\.json: is damaged; delete it"):
-        Results(store).language("8c1e")
+        results.language("8c1e")
