@@ -127,17 +127,17 @@ def _from_plan(
     plan: str, pool: Pool, batch_size: int | None, keywords: Mapping[str, Any]
 ) -> "Dataset":
     """Return the dataset of a plan: spans to transcribe, results to read, and failed recordings."""
-    from ray.data import from_arrow  # noqa: PLC0415 - an extra
-
-    from whisperbatch.ray.actors import TaskSettings  # noqa: PLC0415 - needs the extra
-    from whisperbatch.ray.rows import table, unreadable_row  # noqa: PLC0415 - need the extra
-
     check_machine_keywords(keywords)
     files = PlanFiles.at(plan)
     read = files.read()
     header = read.header
     machine = pool.machine_keywords(keywords, header.load.get("engine", "auto"))
     settings_of({**header.load, **machine}).check(options_of(header, batch_size).search)
+    from ray.data import from_arrow  # noqa: PLC0415 - an extra
+
+    from whisperbatch.ray.actors import TaskSettings  # noqa: PLC0415 - needs the extra
+    from whisperbatch.ray.rows import table, unreadable_row  # noqa: PLC0415 - need the extra
+
     done = Results(files.work).ids()
     complete: list[Task] = []
     remaining: list[Task] = []
@@ -189,11 +189,6 @@ def _from_dataset(
     keywords: Mapping[str, Any],
 ) -> "Dataset":
     """Return the dataset of a dataset of recordings."""
-    from whisperbatch.ray.actors import (  # noqa: PLC0415 - need the extra
-        RecordingActor,
-        RecordingSettings,
-    )
-
     given = {name: value for name, value in keywords.items() if name in LOAD}
     resolved = resolve(options, **{n: value for n, value in keywords.items() if n not in LOAD})
     settings = pool.machine_keywords(given, given.get("engine", "auto"))
@@ -201,6 +196,11 @@ def _from_dataset(
     schema = dataset.schema(fetch_if_missing=False)
     if schema and "uri" not in schema.names:
         raise OptionError(f"the dataset has no column uri; its columns: {', '.join(schema.names)}")
+    from whisperbatch.ray.actors import (  # noqa: PLC0415 - need the extra
+        RecordingActor,
+        RecordingSettings,
+    )
+
     rows = pool.rows_per_call or RECORDINGS_PER_CALL * (GPU_FACTOR if pool.num_gpus else 1)
     name = LOAD["model"].default if model is None else model
     return dataset.repartition(target_num_rows_per_block=rows, strict=True).map_batches(
