@@ -98,6 +98,7 @@ def test_the_encoder_counts_a_group_as_often_as_it_has_positions() -> None:
     np.testing.assert_allclose(np.repeat(merged, sizes, axis=1), expected, atol=1e-3)
 
 
+@pytest.mark.slow
 def test_the_decoder_attends_to_a_group_as_to_its_positions(features: np.ndarray) -> None:
     """Hypotheses, times and languages from groups are those from a state for each position."""
     merging, whole = load("base", 0.5), load("base", 1.0)
@@ -164,7 +165,8 @@ def test_rows_are_merged_apart_from_each_other(features: np.ndarray) -> None:
     engine.close()
 
 
-@pytest.mark.parametrize("beam_size", [pytest.param(1, marks=pytest.mark.slow), 5])
+@pytest.mark.slow
+@pytest.mark.parametrize("beam_size", [1, 5])
 def test_a_noisy_row_keeps_all_frames_and_changes_no_other_row(
     features: np.ndarray, beam_size: int
 ) -> None:

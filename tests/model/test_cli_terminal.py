@@ -61,6 +61,7 @@ def test_ctrl_c_stops_at_once_and_the_same_command_resumes(tmp_path: Path) -> No
     assert (tmp_path / "texts" / "long.txt").stat().st_size > 1000
 
 
+@pytest.mark.slow
 def test_ctrl_c_prints_the_lines_that_wait_for_their_speakers(tmp_path: Path) -> None:
     try:
         open_diarizer()

@@ -24,6 +24,8 @@ FILES = {"AUDIO": "talk.mp3", "FRENCH": "french.mp3", "STEREO": "stereo.wav"}
 
 # other programs use most of the same names
 SLOW = (
+    "first example of the README",
+    "languages",
     "two speakers",
     "voice activity",
     "audio without samples",

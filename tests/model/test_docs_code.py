@@ -34,9 +34,14 @@ SLOW = (
     "languages.md-2",
     "languages.md-3",
     "many-recordings.md-1",
+    "many-recordings.md-2",
     "move-from-faster-whisper.md-2",
     "names-and-spelling.md-2",
     "names-and-spelling.md-3",
+    "serve.md-5",
+    "speakers.md-3",
+    "speakers.md-4",
+    "speakers.md-5",
     "write-subtitles.md-2",
 )
 

@@ -84,6 +84,7 @@ def install(site: Path, name: str, version: str, code: str = "") -> Path:
     return site
 
 
+@pytest.mark.slow
 def test_a_good_machine_has_no_problem(tiny_model: str) -> None:
     findings = doctor("--model", tiny_model, "--device", "cpu", status=0)
     engines = [f for f in findings if f["subject"] == "engines" and f["level"] != "warning"]

@@ -109,6 +109,7 @@ def test_word_times_are_within_a_tenth_of_a_second(
         assert np.mean(distances <= 0.1) >= 0.97
 
 
+@pytest.mark.slow
 def test_the_text_does_not_depend_on_the_batch_or_the_workers(
     half: wb.Transcriber, spoken: Recording
 ) -> None:

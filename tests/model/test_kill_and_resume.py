@@ -9,7 +9,9 @@ import pytest
 
 from benchmarks import recordings
 
-KILLS = (5, pytest.param(50, marks=pytest.mark.slow))
+KILLS = (5, 50)
+
+pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")

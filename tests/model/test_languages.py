@@ -108,6 +108,7 @@ def hybrid(base: wb.Transcriber, switching: recordings.Recording) -> wb.Transcri
     return base.transcribe(switching.samples, options=GREEDY, multilingual=True)
 
 
+@pytest.mark.slow
 def test_blocks_are_in_their_language(
     hybrid: wb.Transcript, switching: recordings.Recording
 ) -> None:

@@ -147,6 +147,7 @@ def test_another_seed_gives_other_samples(tiny: wb.Transcriber, sources: list[So
     assert one.text != other.text
 
 
+@pytest.mark.slow
 def test_the_language_does_not_depend_on_the_batch() -> None:
     """The first 25 s are Spanish, the rest English."""
     parts = [recordings.prompts(code, duration=25).samples for code in ("es", "en")]

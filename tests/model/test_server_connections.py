@@ -42,6 +42,7 @@ def test_the_answer_to_broken_http(server: RunningServer, data: bytes) -> None:
     assert json.loads(body)["error"]["code"] == "invalid_http"
 
 
+@pytest.mark.slow
 def test_a_client_that_never_ends_is_disconnected(server: RunningServer) -> None:
     """It gets the answer, and 10 s later the end of the connection."""
     piece = b"400\r\n" + bytes(1024) + b"\r\n"

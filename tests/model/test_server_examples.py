@@ -110,6 +110,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.slow
 def test_the_examples(server: RunningServer, folder: Path) -> None:
     """All run at the same time; the variable OPENAI_BASE_URL has the effect of `base_url`."""
     environment = {**os.environ, "OPENAI_BASE_URL": server.api, "OPENAI_API_KEY": "none"}

@@ -242,6 +242,7 @@ def test_an_unfinished_upload_of_a_gone_client_is_cancelled(
     wait_until(lambda: not active(server), CANCELLED)
 
 
+@pytest.mark.slow
 def test_an_upload_that_stops_is_refused(
     server: RunningServer, client: openai.OpenAI, short: Path
 ) -> None:

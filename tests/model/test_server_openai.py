@@ -126,6 +126,7 @@ def test_fields_after_the_file(server: RunningServer, base: wb.Transcriber, mp3:
     assert json.loads(answer.body)["text"] == expected.text
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:deprecated:DeprecationWarning")
 def test_translations(client: openai.OpenAI, base: wb.Transcriber, spanish: Path) -> None:
     expected = base.transcribe(spanish, task="translate", **GREEDY)

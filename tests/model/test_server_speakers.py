@@ -142,6 +142,7 @@ def test_events(client: openai.OpenAI, call: Path, expected: wb.Transcript) -> N
     assert [(s["speaker"], s["start"], s["end"], s["text"]) for s in final] == rows(expected)
 
 
+@pytest.mark.slow
 def test_the_same_requests_at_once_and_alone(
     client: openai.OpenAI, call: Path, expected: wb.Transcript
 ) -> None:

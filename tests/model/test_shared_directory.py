@@ -105,6 +105,7 @@ def test_two_processes_share_a_directory(
     assert {name.replace("00.wav.", "00."): text for name, text in found.items()} == expected
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kill", [signal.SIGKILL, signal.SIGINT])
 def test_one_of_two_processes_ends_and_starts_again(
     folder: Path,

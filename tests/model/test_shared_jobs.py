@@ -73,7 +73,9 @@ def expected(talks: Path) -> dict[str, str]:
     return transcripts(folder)
 
 
-@pytest.mark.parametrize("kill", [signal.SIGKILL, signal.SIGTERM])
+@pytest.mark.parametrize(
+    "kill", [signal.SIGKILL, pytest.param(signal.SIGTERM, marks=pytest.mark.slow)]
+)
 def test_two_processes_share_a_plan_and_one_dies(
     talks: Path,
     expected: dict[str, str],
@@ -141,6 +143,7 @@ def test_a_long_recording_in_spans_has_the_transcript_of_a_single_run(tmp_path: 
     assert expected.language == "fr"
 
 
+@pytest.mark.slow
 def test_the_commands_of_the_tutorial_run(talks: Path, tmp_path: Path) -> None:
     (tmp_path / "talks").symlink_to(talks)
     program = tmp_path / "bin/whisperbatch"

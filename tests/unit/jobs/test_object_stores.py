@@ -119,6 +119,7 @@ def test_two_workers_share_a_plan_in_s3() -> None:
     check_results()
 
 
+@pytest.mark.slow
 def test_the_store_goes_away_for_some_seconds(s3: S3Server) -> None:
     write_plan("s3://jobs/talks.plan", ["s3://talks"])
     with ThreadPoolExecutor(2) as pool:
@@ -166,6 +167,7 @@ def test_a_store_that_fails_now_and_then_loses_nothing(
     assert calls > 50
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("s3")
 def test_a_slow_store_loses_no_task(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each request takes a tenth of the time until a lease expires."""

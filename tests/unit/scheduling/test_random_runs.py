@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import pytest
 
 import whisperbatch as wb
 from tests.random_runs.material import Material
@@ -56,6 +57,7 @@ MATERIAL = Material(
 WITHOUT_FAILURE = range(len(LENGTHS))
 
 
+@pytest.mark.slow
 @random_runs(RUNS, [*WITHOUT_FAILURE, *range(len(MATERIAL.sources))], len(OPTIONS))
 def test_other_recordings_change_nothing(run: Run) -> None:
     check_run(MATERIAL, run)
