@@ -11,11 +11,11 @@ from whisperbatch import Options
 from whisperbatch.engines.devices import share_cores
 from whisperbatch.engines.frame_merging import log_sizes
 from whisperbatch.engines.loading import load_engine
+from whisperbatch.engines.noise import MIN_FRAMES
 from whisperbatch.engines.openvino.encoder_graphs import EncoderGraphs
 from whisperbatch.engines.openvino.encoder_output import EncoderOutput
 from whisperbatch.engines.openvino.engine import OpenVinoEngine
 from whisperbatch.engines.openvino.graph import open_core
-from whisperbatch.features.noise import MIN_FRAMES
 from whisperbatch.models import find_model
 from whisperbatch.models.model_bin import read_arrays
 from whisperbatch.protocols import AlignRequest, Engine

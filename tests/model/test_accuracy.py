@@ -1,6 +1,5 @@
 """Nothing said is lost, nothing is made up, and words are where they are said: real weights."""
 
-import math
 from itertools import pairwise
 from statistics import median
 
@@ -9,7 +8,6 @@ import pytest
 import whisperbatch as wb
 from benchmarks import corpora, recordings, scoring
 from benchmarks.recordings import Recording
-from whisperbatch.decoding.combination import noisy_rows
 
 
 def words_of(found: wb.Transcript) -> list[wb.Word]:
@@ -47,27 +45,6 @@ def test_nothing_is_made_of_music_and_noise(base: wb.Transcriber, name: str) -> 
     assert score.words > 50
     assert score.deletions <= 0.04 * score.words
     assert score.rate <= 0.1
-
-
-@pytest.mark.slow
-def test_improbable_texts_in_babble_are_combined(
-    base: wb.Transcriber, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    made = [corpora.build(f"cafe:fr:120:{seed}") for seed in (0, 1)]
-
-    def errors() -> int:
-        found = [base.transcribe(r.samples, language="fr", word_timestamps=True) for r in made]
-        for transcript in found:
-            words = words_of(transcript)
-            assert all(word.start <= word.end for word in words)
-            assert all(word.start <= next_word.start for word, next_word in pairwise(words))
-        pairs = zip(made, found, strict=True)
-        scores = [scoring.word_error_rate(truth.text, t.text, "fr") for truth, t in pairs]
-        return sum(s.substitutions + s.deletions + s.insertions for s in scores)
-
-    combined = errors()
-    monkeypatch.setattr(noisy_rows, "IMPROBABLE", -math.inf)
-    assert combined < 0.95 * errors()
 
 
 @pytest.mark.slow

@@ -5,25 +5,18 @@ The steps:
     encode --> decode --> second pass with context (optional) --> audit
         failed:           --> retries
         both:             --> remove prompt leakage and hallucinations
-        improbable row in noise:  --> decode again --> combine
 
 Every row has its own thread. The engine computes the rows of many threads in one call
 (`scheduling`). The text of a row is the same in every call.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 from whisperbatch.decoding.audit import audit
-from whisperbatch.decoding.combination import NoisyRows, combine, with_words
 from whisperbatch.decoding.continuation import advance, only_corrects_words
 from whisperbatch.decoding.decoded_row import DecodedRow, normalize_text, normalize_words
-from whisperbatch.decoding.hallucinations import (
-    FilteredText,
-    filter_hallucinations,
-    keep_words,
-    omissions_of,
-)
+from whisperbatch.decoding.hallucinations import filter_hallucinations, keep_words, omissions_of
 from whisperbatch.decoding.prompt_leakage import leaked_words, suspicious_words
 from whisperbatch.decoding.prompts import Context, Prompts
 from whisperbatch.decoding.retries import Retry
@@ -53,7 +46,6 @@ class ChunkDecoder:
         self._prompts = Prompts(options, self._vocabulary)
         self._row_decoder = RowDecoder(engine, options, self._vocabulary)
         self._retry = Retry(self._row_decoder, extractor, options)
-        self._noisy_rows = NoisyRows(self._row_decoder, extractor, options)
 
     def __call__(self, row: Row) -> RowResult:
         """Decode a row, which has its language. Retry the row if its text fails the audit."""
@@ -66,44 +58,10 @@ class ChunkDecoder:
             if self._options.condition_on_previous_text:  # the next row does not wait for the text
                 advance(row.recording, row.chunk.index, (), section=row.chunk.section)
             raise
-        parts: tuple[DecodedRow, ...] = (decoded,)
-        redecoded = False
-        if not audit(decoded, self._options).passed:
-            parts, redecoded = self._retry(decoded, context)
-        result = self._result(row, parts, context, redecoded=redecoded)
-        sampled = any(part.temperature for part in parts)
-        has_text = any(text.words for text in result.texts)
-        if sampled or not has_text or not self._noisy_rows.applies_to(decoded):
-            return result
-        return self._combined(decoded, result, context)
-
-    def _combined(self, first: DecodedRow, result: RowResult, context: Context) -> RowResult:
-        """Combine the text of a row with those of other decodings of the row.
-
-        The text stays if more speech would have no word.
-        """
-        reference = [word for text in result.texts for word in text.words]
-        others = [
-            [word for text in filtered.timed_texts for word in text.words]
-            for decoded in self._noisy_rows.decode_again(first, context)
-            for _, filtered, _ in [self._filtered(decoded, context)]
-        ]
-        if not others:
-            return result
-        result = replace(result, redecoded=True)
-        words = combine(reference, others)
-        if words == reference:
-            return result
-        combined = with_words(first, words)
-        filtered = filter_hallucinations(combined, self._options)
-        if _missed(filtered.omissions) > _missed(result.omissions):
-            return result
-        removed = [omission for omission in result.omissions if omission.reason != "missed"]
-        return replace(
-            result,
-            texts=(_scored_text(combined, filtered.timed_texts),),
-            omissions=_in_order([*removed, *filtered.omissions]),
-        )
+        if audit(decoded, self._options).passed:
+            return self._result(row, (decoded,), context, redecoded=False)
+        parts, redecoded = self._retry(decoded, context)
+        return self._result(row, parts, context, redecoded=redecoded)
 
     def _is_first(self, row: Row) -> bool:
         """Return whether a row is the first of its recording, in the first section."""
@@ -155,19 +113,12 @@ class ChunkDecoder:
         texts: list[ScoredText] = []
         omissions: list[Omission] = []
         for part in parts:
-            decoded, filtered, leaked = self._filtered(part, context)
+            decoded, leaked = self._remove_prompt_leakage(part, context)
+            filtered = filter_hallucinations(decoded, self._options)
             omissions += [*leaked, *filtered.omissions]
             texts.append(_scored_text(decoded, filtered.timed_texts))
-        return RowResult(
-            tuple(texts), _in_order(omissions), redecoded, row.decision, row.chunk.section
-        )
-
-    def _filtered(
-        self, decoded: DecodedRow, context: Context
-    ) -> tuple[DecodedRow, FilteredText, tuple[Omission, ...]]:
-        """Return a row without prompt leakage, its filtered text, and the leaked words."""
-        decoded, leaked = self._remove_prompt_leakage(decoded, context)
-        return decoded, filter_hallucinations(decoded, self._options), leaked
+        omissions.sort(key=lambda omission: (omission.start, omission.end))
+        return RowResult(tuple(texts), tuple(omissions), redecoded, row.decision, row.chunk.section)
 
     def _remove_prompt_leakage(
         self, decoded: DecodedRow, context: Context
@@ -194,15 +145,6 @@ class ChunkDecoder:
             return without_prompt, omissions
         flags = [index not in leaked for index in range(len(decoded.words))]
         return replace(decoded, timed_texts=keep_words(decoded, flags)), omissions
-
-
-def _missed(omissions: Iterable[Omission]) -> float:
-    """Return the seconds of speech without words."""
-    return sum(omission.score for omission in omissions if omission.reason == "missed")
-
-
-def _in_order(omissions: Iterable[Omission]) -> tuple[Omission, ...]:
-    return tuple(sorted(omissions, key=lambda omission: (omission.start, omission.end)))
 
 
 def _scored_text(decoded: DecodedRow, timed_texts: tuple[TimedText, ...]) -> ScoredText:

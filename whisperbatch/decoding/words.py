@@ -90,27 +90,18 @@ def move_into_speech(
     pause starts. The VAD knows where the pause is. Therefore no word lies in the margins of a span,
     and the last word of a span is extended to the end of the span's speech if that end is near.
     """
-    compact = [
-        _unstretched(word, previous) for word, previous in zip(words, (None, *words), strict=False)
-    ]
-    spans = nearest_spans(compact, speech)
-    assigned = [replace(word, span=span) for word, span in zip(words, spans, strict=True)]
+    assigned: list[AlignedWord] = []
+    current = 0
+    for word, previous in zip(words, (None, *words), strict=False):
+        compact = _unstretched(word, previous)
+        candidates = range(current, len(speech))
+        current = max(candidates, key=lambda index: (_overlap(compact, speech[index]), -index))
+        assigned.append(replace(word, span=current))
     result: list[AlignedWord] = []
     for index, group in groupby(assigned, key=lambda word: word.span):
         result += _fit_into_span(list(group), speech[index])
         result[-1] = _extend_to_speech_end(result[-1], speech[index])
     return result
-
-
-def nearest_spans(words: Sequence[AlignedWord], speech: Sequence[SpeechSpan]) -> list[int]:
-    """Return for each word the index of the span that it overlaps most; indices never decrease."""
-    spans: list[int] = []
-    current = 0
-    for word in words:
-        overlaps = [_overlap(word, span) for span in speech[current:]]
-        current += overlaps.index(max(overlaps))
-        spans.append(current)
-    return spans
 
 
 def _unstretched(word: AlignedWord, previous: AlignedWord | None) -> AlignedWord:
