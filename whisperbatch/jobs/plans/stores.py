@@ -121,7 +121,7 @@ class Store:
         """Write an object if there is none of this name. Return whether it was written.
 
         Raises:
-            WriteError: the object cannot be written.
+            WriteError: the object cannot be written, or cannot be read after a failed attempt.
         """
         attempts = 0
 
@@ -131,11 +131,13 @@ class Store:
             try:
                 self._create(name, data)
             except FileExistsError:
-                # an attempt that seemed to fail may have written the object
-                return attempts > 1 and self._read(name) == data
+                return False
             return True
 
-        return self._retried(name, "written", create)
+        if self._retried(name, "written", create):
+            return True
+        # an attempt that seemed to fail may have written the object
+        return attempts > 1 and self.read(name) == data
 
     def delete(self, name: str) -> None:
         """Delete an object. An object that does not exist is not an error.

@@ -4,6 +4,7 @@ import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -120,6 +121,30 @@ def test_a_request_that_fails_is_sent_again(*, after: bool) -> None:
     store = flaky_store(3, after=after)
     assert store.create("lease", b"mine")  # with `after`, the first request had created it
     assert store.read("lease") == b"mine"
+
+
+def test_the_read_after_a_failed_creation_is_sent_again_alone() -> None:
+    """Every other request fails after the store has served it."""
+    store = Store(f"memory://{secrets.token_hex()}")
+    store._sleep = lambda _: None
+    system = store._system
+    requests: list[str] = []
+
+    def every_other_fails(name: str) -> Callable[..., Any]:
+        def call(*arguments: Any, **keywords: Any) -> Any:
+            requests.append(name)
+            number = len(requests)
+            result = getattr(system, name)(*arguments, **keywords)
+            if number % 2:
+                raise ConnectionError("reset by peer")
+            return result
+
+        return call
+
+    names = ("pipe_file", "cat_file")
+    store._system = SimpleNamespace(**{name: every_other_fails(name) for name in names})
+    assert store.create("lease", b"mine")
+    assert requests == ["pipe_file", "pipe_file", "cat_file", "cat_file"]
 
 
 def test_a_store_that_fails_for_long_is_an_error() -> None:
