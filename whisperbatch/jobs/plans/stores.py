@@ -2,9 +2,9 @@
 
     store.create("results/ab/abcd.json", data)   written only if there is no such object
     store.write("leases/ef01.0.json", data)      replaces an object
-    store.names("results")                       what is there
+    store.names("results")                       the names of the objects in a folder
 
-Readers see an object completely or not at all.
+A reader never sees an object that is only partly written.
 """
 
 import os

@@ -1,10 +1,9 @@
 import os
 import secrets
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Container, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -86,10 +85,11 @@ def test_without_hard_links_an_object_is_created_once(
 
 
 class Flaky:
-    """A file system whose calls fail a number of times, some after they had their effect."""
+    """A file system of which some requests, by their number, fail before or after their effect."""
 
-    def __init__(self, system: Any, failures: int, *, after: bool) -> None:
-        self._system, self._failures, self._after = system, failures, after
+    def __init__(self, system: Any, failing: Container[int], *, after: bool) -> None:
+        self._system, self._failing, self._after = system, failing, after
+        self.requests: list[str] = []
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
         method = getattr(self._system, name)
@@ -97,8 +97,8 @@ class Flaky:
         def call(*args: Any, **keywords: Any) -> Any:
             if name not in {"pipe_file", "cat_file", "find", "rm_file", "exists"}:
                 return method(*args, **keywords)
-            fails = self._failures > 0
-            self._failures -= 1
+            fails = len(self.requests) in self._failing
+            self.requests.append(name)
             if fails and not self._after:
                 raise ConnectionError("reset by peer")
             result = method(*args, **keywords)
@@ -109,46 +109,28 @@ class Flaky:
         return call
 
 
-def flaky_store(failures: int, *, after: bool = False) -> Store:
+def flaky_store(failing: Container[int], *, after: bool = False) -> Store:
     store = Store(f"memory://{secrets.token_hex()}")
-    store._system = Flaky(store._system, failures, after=after)
+    store._system = Flaky(store._system, failing, after=after)
     store._sleep = lambda _: None
     return store
 
 
 @pytest.mark.parametrize("after", [False, True])
 def test_a_request_that_fails_is_sent_again(*, after: bool) -> None:
-    store = flaky_store(3, after=after)
+    store = flaky_store(range(3), after=after)
     assert store.create("lease", b"mine")  # with `after`, the first request had created it
     assert store.read("lease") == b"mine"
 
 
 def test_the_read_after_a_failed_creation_is_sent_again_alone() -> None:
-    """Every other request fails after the store has served it."""
-    store = Store(f"memory://{secrets.token_hex()}")
-    store._sleep = lambda _: None
-    system = store._system
-    requests: list[str] = []
-
-    def every_other_fails(name: str) -> Callable[..., Any]:
-        def call(*arguments: Any, **keywords: Any) -> Any:
-            requests.append(name)
-            number = len(requests)
-            result = getattr(system, name)(*arguments, **keywords)
-            if number % 2:
-                raise ConnectionError("reset by peer")
-            return result
-
-        return call
-
-    names = ("pipe_file", "cat_file")
-    store._system = SimpleNamespace(**{name: every_other_fails(name) for name in names})
+    store = flaky_store([0, 2], after=True)
     assert store.create("lease", b"mine")
-    assert requests == ["pipe_file", "pipe_file", "cat_file", "cat_file"]
+    assert store._system.requests == ["pipe_file", "pipe_file", "cat_file", "cat_file"]
 
 
 def test_a_store_that_fails_for_long_is_an_error() -> None:
-    store = flaky_store(len(stores.PAUSES) + 1)
+    store = flaky_store(range(len(stores.PAUSES) + 1))
     with pytest.raises(WriteError, match=r"^memory://.*/lease: cannot be written: reset by peer$"):
         store.create("lease", b"mine")
 
