@@ -30,11 +30,11 @@ import numpy as np
 import whisperbatch as wb
 from benchmarks import corpora, recordings
 from whisperbatch.engines.frame_merging import group_count
-from whisperbatch.engines.noise import share_to_keep
 from whisperbatch.engines.openvino.batch_decoding import BatchDecoding
 from whisperbatch.engines.openvino.decoder import OpenVinoDecoder
 from whisperbatch.engines.openvino.encoder import OpenVinoEncoder
 from whisperbatch.engines.search.alignment import DecodingTrace
+from whisperbatch.features.noise import share_to_keep
 from whisperbatch.features.whisper import WhisperFeatures
 from whisperbatch.vad.silero import SileroVad
 

@@ -10,6 +10,7 @@ from typing_extensions import Self
 
 from whisperbatch.errors import WhisperBatchError
 from whisperbatch.features.levels import levelled
+from whisperbatch.features.noise import is_noisy
 from whisperbatch.protocols import Encoded, FeatureExtractor
 from whisperbatch.recording import Decision, RecordingState
 from whisperbatch.types import (
@@ -61,6 +62,11 @@ class Row:
         """
         size = int(self.features.shape[1]) + MIN_PADDING
         return min(-(-size // WINDOW_STEP) * WINDOW_STEP, WINDOW_FRAMES)
+
+    @property
+    def is_noisy(self) -> bool:
+        """Whether the row has noise; only for Whisper's own features."""
+        return is_noisy(self.features)
 
     @classmethod
     def of(cls, chunk: Chunk, extractor: FeatureExtractor, recording: RecordingState) -> Self:

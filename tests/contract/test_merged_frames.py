@@ -11,11 +11,11 @@ from whisperbatch import Options
 from whisperbatch.engines.devices import share_cores
 from whisperbatch.engines.frame_merging import log_sizes
 from whisperbatch.engines.loading import load_engine
-from whisperbatch.engines.noise import MIN_FRAMES
 from whisperbatch.engines.openvino.encoder_graphs import EncoderGraphs
 from whisperbatch.engines.openvino.encoder_output import EncoderOutput
 from whisperbatch.engines.openvino.engine import OpenVinoEngine
 from whisperbatch.engines.openvino.graph import open_core
+from whisperbatch.features.noise import MIN_FRAMES
 from whisperbatch.models import find_model
 from whisperbatch.models.model_bin import read_arrays
 from whisperbatch.protocols import AlignRequest, Engine
@@ -143,7 +143,7 @@ def test_windows_of_every_length_are_merged(
     encoded = engine.encode(rng.standard_normal((2, 80, frames)).astype(np.float32))
     assert isinstance(encoded, EncoderOutput)
     assert encoded.sizes is not None
-    short = frames < MIN_FRAMES  # counts as noisy
+    short = frames < MIN_FRAMES  # keeps all positions
     groups = frames // 2 if short else int(np.ceil(frames / 2 * kept_frames))
     assert [sizes.shape for sizes in encoded.sizes] == [(groups,)] * 2
     assert [sizes.sum() for sizes in encoded.sizes] == [frames // 2] * 2

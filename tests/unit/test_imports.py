@@ -34,7 +34,7 @@ ALLOWED: Final = {
         *("audio", "boundary", "errors", "models", "options", "prefetch", "recording", "rows"),
         *("text", "types", "vad"),
     },
-    "engines": {"errors", "machine", "models", "options", "protocols", "text"},
+    "engines": {"errors", "features", "machine", "models", "options", "protocols", "text"},
     "language": {
         *("audio", "chunking", "options", "protocols"),
         *("recording", "rows", "types"),

@@ -138,20 +138,24 @@ def cut_out(chunk: Chunk, start: int, end: int) -> Chunk:
     )
 
 
-def shift(chunk: Chunk) -> Chunk:
+def shift(chunk: Chunk, silence: int = MAX_SHIFT) -> Chunk:
     """Add silence before and after a chunk, so that its speech moves in Whisper's window.
 
-    Each silence is `MAX_SHIFT` samples long, or shorter if the window has less room. The silence
+    Each silence is `silence` samples long, or shorter if the window has less room. The silence
     before the chunk is also limited by the start of the recording. The first and last piece are
     extended over the silence, although the recording has other samples there, or none at its end.
+
+    Args:
+        chunk: the chunk.
+        silence: samples of silence before and after the chunk.
 
     Returns:
         The shifted chunk, at most `WINDOW` samples long. The speech spans are unchanged. A chunk
         that fills the window is returned without added silence.
     """
     room = WINDOW - chunk.length
-    before = min(MAX_SHIFT, chunk.start, room // 2)
-    after = min(MAX_SHIFT, room - before)
+    before = min(silence, chunk.start, room // 2)
+    after = min(silence, room - before)
     first, last = chunk.pieces[0], chunk.pieces[-1]
     pieces = list(chunk.pieces)
     pieces[0] = SpeechSpan(first.start - before, pieces[0].end)

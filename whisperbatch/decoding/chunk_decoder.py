@@ -4,7 +4,8 @@ The steps:
 
     encode --> decode --> second pass with context (optional) --> audit
         failed:           --> retries
-        both:             --> remove prompt leakage and hallucinations
+        improbable, in noise:  --> consensus of several texts
+        all:              --> remove prompt leakage and hallucinations
 
 Every row has its own thread. The engine computes the rows of many threads in one call
 (`scheduling`). The text of a row is the same in every call.
@@ -14,6 +15,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from whisperbatch.decoding.audit import audit
+from whisperbatch.decoding.consensus import Consensus
 from whisperbatch.decoding.continuation import advance, only_corrects_words
 from whisperbatch.decoding.decoded_row import DecodedRow, normalize_text, normalize_words
 from whisperbatch.decoding.hallucinations import filter_hallucinations, keep_words, omissions_of
@@ -46,6 +48,7 @@ class ChunkDecoder:
         self._prompts = Prompts(options, self._vocabulary)
         self._row_decoder = RowDecoder(engine, options, self._vocabulary)
         self._retry = Retry(self._row_decoder, extractor, options)
+        self._consensus = Consensus(self._row_decoder, extractor, options)
 
     def __call__(self, row: Row) -> RowResult:
         """Decode a row, which has its language. Retry the row if its text fails the audit."""
@@ -58,10 +61,12 @@ class ChunkDecoder:
             if self._options.condition_on_previous_text:  # the next row does not wait for the text
                 advance(row.recording, row.chunk.index, (), section=row.chunk.section)
             raise
-        if audit(decoded, self._options).passed:
-            return self._result(row, (decoded,), context, redecoded=False)
-        parts, redecoded = self._retry(decoded, context)
-        return self._result(row, parts, context, redecoded=redecoded)
+        parts: tuple[DecodedRow, ...] = (decoded,)
+        retried = False
+        if not audit(decoded, self._options).passed:
+            parts, retried = self._retry(decoded, context)
+        parts, compared = self._consensus(decoded, parts, context)
+        return self._result(row, parts, context, redecoded=retried or compared)
 
     def _is_first(self, row: Row) -> bool:
         """Return whether a row is the first of its recording, in the first section."""

@@ -26,12 +26,12 @@ import numpy.typing as npt
 
 from whisperbatch.engines.frame_merging import Merged, group_count, log_sizes, merge_positions
 from whisperbatch.engines.layout import Arrays
-from whisperbatch.engines.noise import share_to_keep
 from whisperbatch.engines.openvino.compiler import GraphCompiler
 from whisperbatch.engines.openvino.encoder_graphs import EncoderGraphs
 from whisperbatch.engines.openvino.encoder_output import EncoderOutput
 from whisperbatch.engines.openvino.graph import Precision
 from whisperbatch.errors import EngineError
+from whisperbatch.features.noise import share_to_keep
 
 RowEncoder: TypeAlias = Callable[[npt.NDArray[np.float32]], Merged]
 """Encodes one row of features, shape (1, n_mels, frames)."""

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.unit.decoding.test_retry_evidence import decoded_row
+from tests.unit.decoding.retries.test_retry_evidence import decoded_row
 from tests.unit.fakes import Call
 from tests.unit.synthetic_speech import DecodedWords, chunk, decode, sentence, text, word_engine
 from whisperbatch.decoding.retries.work import (

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from whisperbatch.engines.noise import is_noisy
+from whisperbatch.features.noise import is_noisy, share_to_keep
 from whisperbatch.features.whisper import WhisperFeatures
 from whisperbatch.types import SAMPLING_RATE, Samples
 
@@ -45,7 +45,8 @@ def test_digital_silence_and_padding_do_not_make_a_noisy_row_clear() -> None:
 
 
 @pytest.mark.parametrize("samples", [0, 160, 8000])
-def test_rows_without_a_second_of_sound_count_as_noisy(samples: int) -> None:
-    row = np.zeros((80, 3000), np.float32)
+def test_rows_without_a_second_of_sound_keep_all_positions(samples: int) -> None:
+    row = np.full((80, 3000), -10, np.float32)  # digital silence
     row[:, : samples // 160] = np.random.default_rng(0).standard_normal((80, samples // 160))
-    assert is_noisy(row)
+    assert share_to_keep(row, 0.5) == 1.0
+    assert not is_noisy(row)

@@ -21,7 +21,7 @@ had 5.2 points more word errors. The other 61 (26 to 50 dB: prompts, read speech
 under speech, difficult voices) had 0.3 points more.
 """
 
-MIN_FRAMES: Final = 100  # feature frames with sound: 1 s; with fewer, a row counts as noisy
+MIN_FRAMES: Final = 100  # feature frames with sound: 1 s; with fewer, the range is unknown
 STEP: Final = 4  # every 40 ms one frame is enough, and takes less than 1 ms for a row of 30 s
 SOFT: Final = 0.1  # quantile of the levels of a band
 LOUD: Final = 0.9
@@ -29,17 +29,30 @@ DECIBELS: Final = 40.0  # per unit of Whisper's log-mel features: 10 * log10, di
 
 
 def share_to_keep(features: npt.NDArray[np.float32], kept_frames: float) -> float:
-    """Return the share of a row's encoder positions that is left: 1 if the row is noisy.
+    """Return the share of a row's encoder positions that is left: 1 if the row is not clear.
+
+    A row with less than a second of sound keeps all positions, too.
 
     Args:
         features: of one row, shape (n_mels, frames).
         kept_frames: the share for a clear row.
     """
-    return 1.0 if is_noisy(features) else kept_frames
+    decibels = mean_range(features)
+    return 1.0 if decibels is None or decibels < MIN_RANGE else kept_frames
 
 
 def is_noisy(features: npt.NDArray[np.float32]) -> bool:
-    """Return whether a row has noise, by the mean range of its mel bands.
+    """Return whether a row has noise; False with less than a second of sound.
+
+    Args:
+        features: of one row, shape (n_mels, frames).
+    """
+    decibels = mean_range(features)
+    return decibels is not None and decibels < MIN_RANGE
+
+
+def mean_range(features: npt.NDArray[np.float32]) -> float | None:
+    """Return the mean range of a row's mel bands in decibels; None with too few frames of sound.
 
     The range of a band is the level of its loud frames minus the level of its soft frames. Frames
     of digital silence and of padding do not count. Other features than Whisper's log-mel have other
@@ -52,7 +65,7 @@ def is_noisy(features: npt.NDArray[np.float32]) -> bool:
     frames = frames[:, (frames > features.min()).any(axis=0)]
     count = frames.shape[1]
     if count * STEP < MIN_FRAMES:
-        return True
+        return None
     soft, loud = int(SOFT * count), int(LOUD * count)
     levels = np.partition(frames, [soft, loud], axis=1)
-    return bool(DECIBELS * np.mean(levels[:, loud] - levels[:, soft]) < MIN_RANGE)
+    return float(DECIBELS * np.mean(levels[:, loud] - levels[:, soft]))

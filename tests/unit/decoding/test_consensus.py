@@ -1,0 +1,166 @@
+"""Improbable rows in noise are decoded again, and the most typical text is used."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+
+from tests.unit.fakes import Call
+from tests.unit.synthetic_speech import DecodedWords, chunk, decode, sentence, text, word_engine
+from whisperbatch import Options
+from whisperbatch.decoding.consensus import IMPROBABLE, most_typical, moved, word_distance
+from whisperbatch.rows import Row
+from whisperbatch.segmentation import RowResult
+from whisperbatch.types import SAMPLING_RATE
+
+TRUTH = "one two three four five six seven eight"
+WRONG = "one two tree four five six seven ate"
+SPOKEN = sentence(TRUTH, 4.0)
+SPANS = [(4.0, 7.2)]
+
+
+def is_moved(call: Call) -> bool:
+    """Whether the row begins before its speech."""
+    return call.start < SPANS[0][0]
+
+
+def wrong_at_first(call: Call, words: Sequence[str]) -> DecodedWords:
+    return DecodedWords(words if is_moved(call) else WRONG.split(), IMPROBABLE - 0.1)
+
+
+@pytest.fixture(autouse=True)
+def noise(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All rows are noisy, unless the test says otherwise."""
+    monkeypatch.setattr(Row, "is_noisy", True)
+
+
+def test_the_most_typical_text_is_used() -> None:
+    engine = word_engine(SPOKEN, wrong_at_first)
+    [result] = decode(engine, chunk(SPANS))
+    assert text(result) == TRUTH
+    assert result.redecoded
+    assert result.omissions == ()
+    assert sorted(call.start for call in engine.calls) == [3.0, 3.5, 3.75, 4.0]
+
+
+def test_a_single_different_text_is_not_used() -> None:
+    def wrong_once(call: Call, words: Sequence[str]) -> DecodedWords:
+        return DecodedWords(WRONG.split() if call.start == 3.0 else words, IMPROBABLE - 0.1)
+
+    [result] = decode(word_engine(SPOKEN, wrong_once), chunk(SPANS))
+    assert text(result) == TRUTH
+    assert result.redecoded
+
+
+def unchanged(result: RowResult) -> bool:
+    return text(result) == WRONG and not result.redecoded
+
+
+def test_a_clear_row_is_decoded_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Row, "is_noisy", False)
+    engine = word_engine(SPOKEN, wrong_at_first)
+    [result] = decode(engine, chunk(SPANS))
+    assert unchanged(result)
+    assert len(engine.calls) == 1
+
+
+def test_a_probable_row_is_decoded_once() -> None:
+    engine = word_engine(SPOKEN, lambda *_: DecodedWords(WRONG.split(), IMPROBABLE + 0.01))
+    [result] = decode(engine, chunk(SPANS))
+    assert unchanged(result)
+    assert len(engine.calls) == 1
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"log_prob_threshold": None},
+        {"temperature": 0.4},
+        {"task": "translate"},
+        {"condition_on_previous_text": True},
+        {"coverage_threshold": None},
+        {"vad": False, "speech_pad": Options().speech_pad},
+    ],
+)
+def test_with_these_options_rows_are_decoded_once(options: dict[str, object]) -> None:
+    engine = word_engine(SPOKEN, wrong_at_first)
+    [result] = decode(engine, chunk(SPANS), **options)
+    assert unchanged(result)
+    assert len(engine.calls) == 1
+
+
+@pytest.mark.parametrize(
+    "spans",
+    [[(0.0, 3.2)], [(4.0, 34.0)], [(4.0, 6.9)]],
+    ids=["at the start of a recording", "full window", "less than three seconds"],
+)
+def test_rows_that_cannot_be_compared_are_decoded_once(spans: list[tuple[float, float]]) -> None:
+    spoken = sentence(f"{TRUTH} " * 9, spans[0][0])
+    engine = word_engine(spoken, lambda _, words: DecodedWords(words, IMPROBABLE - 0.1))
+    decode(engine, chunk(spans), compression_ratio_threshold=None)
+    starts = {call.start for call in engine.calls}
+    assert min(starts) >= spans[0][0]
+
+
+@pytest.mark.parametrize("kept", [0, 1, 2])
+def test_texts_that_skip_speech_do_not_take_part(kept: int) -> None:
+    """Only the first decoding has the sentence: the others skip most of it."""
+
+    def skips(call: Call, words: Sequence[str]) -> DecodedWords:
+        return DecodedWords(words[:kept] if is_moved(call) else words, IMPROBABLE - 0.1)
+
+    [result] = decode(word_engine(SPOKEN, skips), chunk(SPANS))
+    assert text(result) == TRUTH
+    assert result.omissions == ()
+
+
+def test_a_row_without_text_is_not_compared() -> None:
+    engine = word_engine([], lambda *_: DecodedWords((), IMPROBABLE - 0.1))
+    [result] = decode(engine, chunk(SPANS))
+    assert text(result) == ""
+    assert 3.75 not in {call.start for call in engine.calls}
+
+
+def test_a_chunk_moves_within_the_room_of_its_window() -> None:
+    whole = chunk([(100.0, 129.9)])
+    places = moved(whole)
+    assert [whole.start - place.start for place in places] == [200, 400, 800]
+    for place in places:
+        assert place.speech == whole.speech
+        assert place.length <= 30 * SAMPLING_RATE
+        offset = whole.start - place.start
+        np.testing.assert_array_equal(place.samples[offset:][: whole.length], whole.samples)
+        assert not place.samples[:offset].any()
+    assert moved(chunk([(0.0, 5.0)])) == []
+    assert len(moved(chunk([(1 / SAMPLING_RATE, 5.0)]))) == 1
+
+
+def test_the_text_with_the_fewest_differences_is_the_most_typical() -> None:
+    texts = [
+        "this text is to give",
+        "this test is to give",
+        "his test is to give",
+        "this test live",
+    ]
+    assert most_typical([text.split() for text in texts]) == 1
+    assert most_typical([["a"], ["b"]]) == 0
+    assert most_typical([["a"], ["b"], ["b"]]) == 1
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "distance"),
+    [
+        ("", "", 0),
+        ("", "a b", 2),
+        ("a b", "", 2),
+        ("a b c", "a b c", 0),
+        ("a b c", "a x c", 1),
+        ("a b c", "a c", 1),
+        ("a c", "a b c", 1),
+        ("a b c d", "b c d e", 2),
+        ("cannot come", "can not come", 2),
+    ],
+)
+def test_word_distance(first: str, second: str, distance: int) -> None:
+    assert word_distance(first.split(), second.split()) == distance
+    assert word_distance(second.split(), first.split()) == distance
