@@ -1,5 +1,6 @@
 """Nothing said is lost, nothing is made up, and words are where they are said: real weights."""
 
+import math
 from itertools import pairwise
 from statistics import median
 
@@ -8,6 +9,7 @@ import pytest
 import whisperbatch as wb
 from benchmarks import corpora, recordings, scoring
 from benchmarks.recordings import Recording
+from whisperbatch.decoding import consensus
 
 
 def words_of(found: wb.Transcript) -> list[wb.Word]:
@@ -45,6 +47,32 @@ def test_nothing_is_made_of_music_and_noise(base: wb.Transcriber, name: str) -> 
     assert score.words > 50
     assert score.deletions <= 0.04 * score.words
     assert score.rate <= 0.1
+
+
+@pytest.mark.slow
+def test_improbable_texts_in_babble_are_compared(
+    base: wb.Transcriber, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = [corpora.build(f"cafe:fr:120:{seed}") for seed in (0, 1)]
+
+    def transcribe() -> list[wb.Transcript]:
+        return [base.transcribe(r.samples, language="fr", word_timestamps=True) for r in made]
+
+    def errors(found: list[wb.Transcript]) -> int:
+        pairs = zip(made, found, strict=True)
+        scores = [scoring.word_error_rate(truth.text, t.text, "fr") for truth, t in pairs]
+        return sum(s.substitutions + s.deletions + s.insertions for s in scores)
+
+    compared = transcribe()
+    for transcript in compared:
+        words = words_of(transcript)
+        assert all(word.start <= word.end for word in words)
+        assert all(word.start <= next_word.start for word, next_word in pairwise(words))
+    monkeypatch.setattr(consensus, "IMPROBABLE", -math.inf)
+    decoded_once = transcribe()
+    assert [t.text for t in compared] != [t.text for t in decoded_once]
+    assert sum(t.redecoded for t in compared) > sum(t.redecoded for t in decoded_once)
+    assert errors(compared) <= errors(decoded_once)
 
 
 @pytest.mark.slow

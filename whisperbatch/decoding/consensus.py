@@ -75,7 +75,7 @@ class Consensus:
         if not words or not self._needs_consensus(first):
             return parts, False
         chunks = moved(first.chunk)
-        if len(chunks) < 2:  # two texts are equally far from each other
+        if not chunks:
             return parts, False
         requests = [
             RowRequest(
@@ -107,10 +107,15 @@ class Consensus:
 
 
 def moved(chunk: Chunk) -> list[Chunk]:
-    """Return the chunk with its speech at other places in Whisper's window, at most three."""
+    """Return the chunk with its speech at three other places in Whisper's window.
+
+    Returns:
+        Three chunks with the same speech; none without room for three different silences.
+    """
     room = min(MAX_SILENCE, chunk.start, (WINDOW - chunk.length) // 2)
-    silences = dict.fromkeys(room // share for share in SHARES)
-    return [shift(chunk, silence) for silence in silences if silence]
+    if room < max(SHARES):
+        return []
+    return [shift(chunk, room // share) for share in SHARES]
 
 
 def most_typical(texts: Sequence[Sequence[str]]) -> int:

@@ -49,7 +49,8 @@ class DecodeOptions:
             repeats itself and is decoded again; `hallucination_filter` then removes remaining
             repetitions. None switches this check off.
         log_prob_threshold: a chunk is decoded again if the average log-probability of its tokens is
-            below this value (-1000 to 0). None switches this check off.
+            below this value (-1000 to 0). None switches this check off, and the choice between
+            several texts of an improbable chunk in noise.
         no_speech_threshold: a chunk is silence if its no-speech probability is higher than this
             value (0 to 1) and its average log-probability is below `log_prob_threshold`. After all
             retries, its text is removed. If `log_prob_threshold` is None, the no-speech probability

@@ -132,7 +132,8 @@ def test_a_chunk_moves_within_the_room_of_its_window() -> None:
         np.testing.assert_array_equal(place.samples[offset:][: whole.length], whole.samples)
         assert not place.samples[:offset].any()
     assert moved(chunk([(0.0, 5.0)])) == []
-    assert len(moved(chunk([(1 / SAMPLING_RATE, 5.0)]))) == 1
+    assert moved(chunk([(3 / SAMPLING_RATE, 5.0)])) == []
+    assert len(moved(chunk([(4 / SAMPLING_RATE, 5.0)]))) == 3
 
 
 def test_the_text_with_the_fewest_differences_is_the_most_typical() -> None:
