@@ -51,6 +51,7 @@ def test_each_kind_is_the_same_for_the_same_seed(kind: str) -> None:
     assert built(kind).utterances != other.utterances
 
 
+@pytest.mark.slow
 def test_even_and_odd_seeds_share_no_words() -> None:
     for language in speech.LANGUAGES:
         halves = [

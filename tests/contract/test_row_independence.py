@@ -56,6 +56,7 @@ def check(engine: str, compute_type: str, *arguments: str, **limits: str) -> Non
     assert done.returncode == 0, done.stdout + done.stderr[-2000:]
 
 
+@pytest.mark.slow
 def test_some_batches_give_equal_rows() -> None:
     check("openvino", "int8", "few")
 

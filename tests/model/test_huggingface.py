@@ -35,14 +35,14 @@ def handler(base_model: str) -> Iterator[EndpointHandler]:
     made.close()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("parameters", "encode"),
     [
         ({}, bytes),
-        pytest.param(
+        (
             {"language": "en", "batch_size": 3, "beam_size": 1},
             lambda data: "data:audio/wav;base64," + base64.b64encode(data).decode(),
-            marks=pytest.mark.slow,
         ),
     ],
 )

@@ -88,6 +88,7 @@ def expected(
         }
 
 
+@pytest.mark.slow
 def test_the_recordings_need_retries_and_samples(
     expected: dict[Temperature, list[wb.Transcript]],
 ) -> None:
@@ -161,6 +162,7 @@ def test_the_language_does_not_depend_on_the_batch() -> None:
     assert 0 < first.language_probability < 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("setup", CTRANSLATE2_SLOW, indirect=True, ids=named)
 def test_text_before_a_chunk_does_not_depend_on_the_batch(
     tiny: wb.Transcriber, sources: list[Sound]

@@ -84,6 +84,7 @@ def counts(text: str) -> dict[str, int]:
     return {kind: int(count) for count, kind in re.findall(pattern, last)}
 
 
+@pytest.mark.slow
 def test_two_processes_share_a_directory(
     folder: Path, expected: dict[str, str], processes: list[subprocess.Popen[str]]
 ) -> None:

