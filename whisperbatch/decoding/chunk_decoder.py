@@ -65,7 +65,7 @@ class ChunkDecoder:
         retried = False
         if not audit(decoded, self._options).passed:
             parts, retried = self._retry(decoded, context)
-        parts, compared = self._consensus(decoded, parts, context)
+        parts, compared = self._consensus(row, parts, context)
         return self._result(row, parts, context, redecoded=retried or compared)
 
     def _is_first(self, row: Row) -> bool:

@@ -14,7 +14,11 @@ the risk (Stolcke, Konig and Weintraub 1997, "Explicit word error minimization i
 rescoring").
 """
 
+import logging
+import math
 from collections.abc import Sequence
+from dataclasses import replace
+from itertools import combinations
 from typing import Final
 
 from whisperbatch.chunking.split import shift
@@ -25,13 +29,15 @@ from whisperbatch.decoding.row_decoder import RowDecoder, RowRequest
 from whisperbatch.options import Options
 from whisperbatch.protocols import FeatureExtractor
 from whisperbatch.rows import Row
-from whisperbatch.types import WINDOW, Chunk, speech_seconds, to_samples
+from whisperbatch.types import HOP, WINDOW, Chunk, speech_seconds, to_samples, to_seconds
+
+log = logging.getLogger(__name__)
 
 IMPROBABLE: Final = -0.4  # average log-probability of rows that are decoded again
 MIN_SPEECH: Final = 3.0  # seconds: a few words have no typical text
-MAX_LOSS: Final = 2.0  # seconds: a text in which the audit finds more faults does not take part
 MAX_SILENCE: Final = to_samples(1.0)
 SHARES: Final = (4, 2, 1)  # the silence before the speech is a fourth, half, and all of the room
+MIN_ROOM: Final = max(SHARES) * 2 * HOP  # samples: each place is another encoder position (20 ms)
 
 
 class Consensus:
@@ -52,6 +58,7 @@ class Consensus:
         self._enabled = (
             options.log_prob_threshold is not None
             and options.temperatures[0] == 0
+            and options.timestamps == "alignment"  # timestamp tokens can lie in the added silence
             and not options.condition_on_previous_text  # the next row may have the text already
             and options.features == "whisper"  # the range of other features has other units
             and options.vad  # otherwise no audit finds lost words
@@ -59,72 +66,90 @@ class Consensus:
         )
 
     def __call__(
-        self, first: DecodedRow, parts: tuple[DecodedRow, ...], context: Context
+        self, row: Row, parts: tuple[DecodedRow, ...], context: Context
     ) -> tuple[tuple[DecodedRow, ...], bool]:
         """Return the most typical text of a row, and whether the row was decoded again.
 
-        Texts with clearly more faults than the present text do not take part. A row that fills the
-        window, or begins the recording, has no room to move: its text stays.
+        Another text takes part only if its audit finds no more faults than in the present text,
+        and no fault but uncovered speech. A row that fills the window, or begins the recording, has
+        no room to move: its text stays.
 
         Args:
-            first: the row as it was decoded first.
-            parts: the row after the retries, which is the present text.
+            row: the row, before any retry.
+            parts: the present text: the row, or its parts after the retries.
             context: the context of the row.
         """
         words = [word for part in parts for word in normalize_words(part.words)]
-        if not words or not self._needs_consensus(first):
+        if not words or not self._needs_consensus(row, parts):
             return parts, False
-        chunks = moved(first.chunk)
+        chunks = moved(row.chunk)
         if not chunks:
             return parts, False
-        requests = [
-            RowRequest(
-                Row.of(chunk, self._extractor, first.row.recording),
-                first.language,
-                first.task,
-                context,
-            )
-            for chunk in chunks
-        ]
         present_cost = sum(audit(part, self._options).cost for part in parts)
         others = [
-            decoded
-            for decoded in self._row_decoder.redecode(requests)
-            if decoded.words and audit(decoded, self._options).cost <= present_cost + MAX_LOSS
+            other
+            for other in self._decode(row, chunks, parts[0], context)
+            if other.words and self._cost(other) <= present_cost
         ]
         texts = [words, *(normalize_words(other.words) for other in others)]
         chosen = most_typical(texts)
-        return (parts if chosen == 0 else (others[chosen - 1],)), True
+        log.info(
+            "recording %d, %.2f s to %.2f s: improbable text in noise, decoded %d times more; %s",
+            row.chunk.recording,
+            to_seconds(row.chunk.start),
+            to_seconds(row.chunk.end),
+            len(chunks),
+            "new text kept" if chosen else "old text kept",
+        )
+        return ((others[chosen - 1],) if chosen else parts), True
 
-    def _needs_consensus(self, first: DecodedRow) -> bool:
+    def _needs_consensus(self, row: Row, parts: Sequence[DecodedRow]) -> bool:
         return (
             self._enabled
-            and first.task == "transcribe"  # words of a translation do not follow the speech
-            and first.hypothesis.avg_logprob < IMPROBABLE
-            and speech_seconds(first.chunk.speech) >= MIN_SPEECH
-            and first.row.is_noisy
+            and parts[0].task == "transcribe"  # words of a translation do not follow the speech
+            and min(part.hypothesis.avg_logprob for part in parts) < IMPROBABLE
+            and speech_seconds(row.chunk.speech) >= MIN_SPEECH
+            and row.is_noisy
         )
+
+    def _decode(
+        self, row: Row, chunks: Sequence[Chunk], like: DecodedRow, context: Context
+    ) -> list[DecodedRow]:
+        """Decode the moved chunks of a row in the language of its present text."""
+        rows = [Row.of(chunk, self._extractor, row.recording) for chunk in chunks]
+        return self._row_decoder.redecode(
+            [RowRequest(moved_row, like.language, like.task, context) for moved_row in rows]
+        )
+
+    def _cost(self, other: DecodedRow) -> float:
+        """Return the seconds of uncovered speech of a text; infinity if it has other faults."""
+        faults = audit(other, self._options)
+        return faults.cost if replace(faults, uncovered=()).passed else math.inf
 
 
 def moved(chunk: Chunk) -> list[Chunk]:
     """Return the chunk with its speech at three other places in Whisper's window.
 
     Returns:
-        Three chunks with the same speech; none without room for three different silences.
+        Three chunks with the same speech; none with less room than `MIN_ROOM`.
     """
     room = min(MAX_SILENCE, chunk.start, (WINDOW - chunk.length) // 2)
-    if room < max(SHARES):
+    if room < MIN_ROOM:
         return []
     return [shift(chunk, room // share) for share in SHARES]
 
 
 def most_typical(texts: Sequence[Sequence[str]]) -> int:
-    """Return the index of the text with the fewest word differences from all texts.
+    """Return the index of the text with the fewest word differences from the other texts.
 
     Of several such texts, the first is taken.
     """
-    risks = [sum(word_distance(text, other) for other in texts) for text in texts]
-    return risks.index(min(risks))
+    differences = [0] * len(texts)
+    for (first, text), (second, other) in combinations(enumerate(texts), 2):
+        distance = word_distance(text, other)
+        differences[first] += distance
+        differences[second] += distance
+    return differences.index(min(differences))
 
 
 def word_distance(first: Sequence[str], second: Sequence[str]) -> int:

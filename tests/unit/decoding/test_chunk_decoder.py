@@ -168,7 +168,7 @@ def test_each_row_is_decoded_in_its_own_language() -> None:
         replace(row(1), language="fr", decision=italian),
         replace(row(1, index=1), language="it", decision=italian),
     ]
-    results = decode_rows(engine, EXTRACTOR, Options(vad=False, log_prob_threshold=None), rows)
+    results = decode_rows(engine, EXTRACTOR, Options(vad=False), rows)
     assert [result.texts[0].language for result in results] == ["en", "fr", "it"]
     assert [result.decision for result in results] == [None, italian, italian]
     languages_of_prompts = [engine.tokenizer.id_to_token(prompt[1]) for prompt in engine.prompts]
