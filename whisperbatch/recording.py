@@ -134,7 +134,8 @@ class RecordingState:
         segments: number of segments returned.
         omissions: removed text and speech without text.
         chunks: number of chunks decoded.
-        redecoded: number of chunks that were retried because their text failed the audit.
+        redecoded: number of chunks that were decoded again because their text failed the audit, or
+            was improbable in noise.
         limited_chunks: number of chunks whose retries were stopped by the limit of work.
     """
 

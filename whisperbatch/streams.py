@@ -34,7 +34,8 @@ class SegmentStream(Iterator[Segment]):
         recovered_duration: seconds that count as speech only because of this check; as `duration`.
         omissions: removed text and speech without text, so far.
         chunks: number of chunks decoded so far.
-        redecoded: number of chunks retried so far, because their text failed the audit.
+        redecoded: number of chunks decoded again so far, because their text failed the audit,
+            or was improbable in noise.
         diarization: the speakers and their turns, after the last segment, with `diarize`; None
             before.
         final_segments: with `diarize`, all segments with their final speakers, after the last

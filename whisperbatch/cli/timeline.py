@@ -151,7 +151,7 @@ def html_page(transcript: Transcript, png: bytes) -> str:
         about=html.escape(
             f"{_clock(transcript.duration)}, {transcript.language or 'no speech'}, "
             f"{len(transcript.segments)} segments, {transcript.chunks} chunks, "
-            f"{transcript.redecoded} of them retried"
+            f"{transcript.redecoded} of them decoded again"
         ),
         rows="\n".join(row for _, row in sorted(rows, key=lambda pair: pair[0])),
     )

@@ -94,7 +94,7 @@ class Consensus:
         texts = [words, *(normalize_words(other.words) for other in others)]
         chosen = most_typical(texts)
         log.info(
-            "recording %d, %.2f s to %.2f s: improbable text in noise, decoded %d times more; %s",
+            "recording %d, %.2f s to %.2f s: improbable text in noise, decoded %d more times; %s",
             row.chunk.recording,
             to_seconds(row.chunk.start),
             to_seconds(row.chunk.end),
