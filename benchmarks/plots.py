@@ -17,9 +17,8 @@ from typing import Any
 
 from benchmarks.rivals import SYSTEMS
 
-COLORS = {
-    name: f"C{number}" for number, name in enumerate(SYSTEMS)
-}  # the same color in every picture
+PALETTE = (*(f"C{number}" for number in range(10)), "black")  # matplotlib has ten colors of its own
+COLORS = dict(zip(SYSTEMS, PALETTE, strict=True))  # the same color in every picture
 TIMES = ("times", "times real time")
 PANELS = (TIMES, ("peak", "peak memory, MB"), ("first", "first segment after, s"))
 
