@@ -34,6 +34,8 @@ OPTIONS: Final = Options(beam_size=1)
 UNCHECKED: Final = {
     "chunking.spans.MIN_POWER": "floor of a logarithm",
     "chunking.split.ENERGY_FRAME": "resolution",
+    "decoding.consensus.SHARES": "divides MAX_SILENCE",
+    "decoding.consensus.MIN_ROOM": "resolution of the encoder",
     "decoding.engine_options.MIN_TEXT_TOKENS": "check of the user's input",
     "decoding.prompt_leakage.MIN_RUN": "cost: no text is removed before a second decoding",
     "decoding.prompts.DECODER_TOKENS": "format of Whisper",
