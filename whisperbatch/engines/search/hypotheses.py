@@ -83,13 +83,16 @@ class RowState(ABC):
             last: whether the hypotheses then have `max_tokens` tokens, so that all of them end.
         """
 
-    def _end_hypothesis(self, extensions: Extensions, number: int) -> None:
+    def _end_hypothesis(
+        self, extensions: Extensions, number: int, *, is_loop: bool = False
+    ) -> None:
         """End the hypothesis with extension `number`; store it in `best` if its score is higher.
 
-        The extension is the end of text or the last token that `max_tokens` allows.
+        The extension is the end of text or the last token that `max_tokens` allows. A loop ends
+        before the extension: other rows may continue, and then no step reads this token.
         """
         total = float(extensions.totals[number])
-        has_end = extensions.tokens[number] == self._end_of_text
+        has_end = is_loop or extensions.tokens[number] == self._end_of_text
         length = len(self.followed) + (not has_end)
         if self._score(total, length) <= self._score(self.best.logprob, len(self.best.tokens)):
             return
@@ -140,14 +143,15 @@ class BeamSearchState(RowState):
         an end of text takes its place. There always is one: of the 2 * beam_size extensions, at
         most one for each beam is an end of text.
         """
-        last = last or self._has_loop()
+        is_loop = not last and self._has_loop()
+        last = last or is_loop
         chosen: list[int] = []
         substitutes = iter(range(self._beam_size, len(extensions.tokens)))
         for number in range(self._beam_size):
             choice = number
             if extensions.tokens[number] == self._end_of_text or last:
                 self._endings += 1
-                self._end_hypothesis(extensions, number)
+                self._end_hypothesis(extensions, number, is_loop=is_loop)
                 choice = next(
                     (n for n in substitutes if extensions.tokens[n] != self._end_of_text), number
                 )

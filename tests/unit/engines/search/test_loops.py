@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from whisperbatch.decoding.decoded_row import compression_ratio
 from whisperbatch.decoding.row_decoder import LOOP_RATIO
 from whisperbatch.engines.search.beam_search import Candidates, search
-from whisperbatch.engines.search.hypotheses import LOOP_CHECK, Integers
+from whisperbatch.engines.search.hypotheses import LOOP_CHECK, Integers, SearchResult
 from whisperbatch.text.loops import (
     LOOP_TIMES,
     LOOP_TOKENS,
@@ -76,9 +76,9 @@ class Script:
         return tokens, logprobs
 
 
-def decode(text: Sequence[int], beams: int, stop_loops: Sequence[bool]) -> list[tuple[int, ...]]:
+def decode(text: Sequence[int], beams: int, stop_loops: Sequence[bool]) -> list[SearchResult]:
     script = Script([*text, END], beams)
-    results = search(
+    return search(
         script,
         script.first(len(stop_loops)),
         beam_size=beams,
@@ -88,22 +88,23 @@ def decode(text: Sequence[int], beams: int, stop_loops: Sequence[bool]) -> list[
         end_of_text=END,
         stop_loops=stop_loops,
     )
-    return [result.tokens for result in results]
 
 
 @pytest.mark.parametrize("beams", [1, 3])
 def test_a_loop_is_cut_off_at_the_next_check(beams: int) -> None:
     text = (*FREE[:7], *(1, 2, 3) * 60)
     cut, complete = decode(text, beams, [True, False])
-    length = -(-(7 + LOOP_TOKENS) // LOOP_CHECK) * LOOP_CHECK + 1
-    assert cut == text[:length]
-    assert complete == text
+    length = -(-(7 + LOOP_TOKENS) // LOOP_CHECK) * LOOP_CHECK
+    assert cut.tokens == text[:length]
+    assert len(cut.beams) == length  # every token was read: the other row continues
+    assert complete.tokens == text
 
 
 @pytest.mark.parametrize("beams", [1, 3])
 def test_text_that_is_no_loop_is_complete(beams: int) -> None:
     text = (*FREE, *(1, 2, 3) * 10, *FREE)[:223]
-    assert decode(text, beams, [True]) == [text]
+    [result] = decode(text, beams, [True])
+    assert result.tokens == text
 
 
 def test_without_stop_loops_no_row_is_cut_off() -> None:
