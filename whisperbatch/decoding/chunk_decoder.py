@@ -3,9 +3,9 @@
 The steps:
 
     encode --> decode --> second pass with context (optional) --> audit
-        failed:           --> retries
+        failed:                --> retries
         improbable, in noise:  --> consensus of several texts
-        all:              --> remove prompt leakage and hallucinations
+        all:                   --> remove prompt leakage and hallucinations
 
 Every row has its own thread. The engine computes the rows of many threads in one call
 (`scheduling`). The text of a row is the same in every call.

@@ -79,12 +79,10 @@ class Consensus:
             parts: the present text: the row, or its parts after the retries.
             context: the context of the row.
         """
-        words = [word for part in parts for word in normalize_words(part.words)]
-        if not words or not self._needs_consensus(row, parts):
-            return parts, False
-        chunks = moved(row.chunk)
+        chunks = moved(row.chunk) if self._needs_consensus(row, parts) else []
         if not chunks:
             return parts, False
+        words = [word for part in parts for word in normalize_words(part.words)]
         present_cost = sum(audit(part, self._options).cost for part in parts)
         others = [
             other
@@ -106,6 +104,7 @@ class Consensus:
     def _needs_consensus(self, row: Row, parts: Sequence[DecodedRow]) -> bool:
         return (
             self._enabled
+            and any(part.words for part in parts)
             and parts[0].task == "transcribe"  # words of a translation do not follow the speech
             and min(part.hypothesis.avg_logprob for part in parts) < IMPROBABLE
             and speech_seconds(row.chunk.speech) >= MIN_SPEECH

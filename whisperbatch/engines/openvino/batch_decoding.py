@@ -120,7 +120,7 @@ class BatchDecoding:
         return self.drawn(hidden, biases) if self._noise else self.most_probable(hidden, biases)
 
     def read_last_tokens(self, results: Sequence[SearchResult]) -> None:
-        """Read the last token of each hypothesis that was cut off.
+        """Read the last token of each hypothesis that the limit of tokens cut off.
 
         A token is placed by the query that predicts it, and ends at the position that the next
         query gives, so an alignment needs the query of the last token too.
