@@ -35,7 +35,8 @@ demo: $(VENV)/.demo
 	@$(BIN)/python examples/demo.py $(if $(FILE),"$(FILE)")
 
 # The package as it installs, without PyTorch: at most ten minutes on two cores.
-test: lint $(VENV)/.speech
+test: $(VENV)/.test
+	@$(MAKE) --no-print-directory -j 2 lint $(VENV)/.speech
 	$(PYTEST) $(PARALLEL) -m "not kaldi and not torch and not ray and not slow"
 
 # All tests: also the slow tests (among them 200 files and 100 sets of options of the fuzz program),

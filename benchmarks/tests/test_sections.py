@@ -1,8 +1,10 @@
 import numpy as np
 import pytest
 
-from benchmarks import sections
+import whisperbatch as wb
+from benchmarks import section_errors, sections
 from benchmarks.recordings import Recording
+from whisperbatch.sections import chunk_recording
 from whisperbatch.types import SECTION, WHOLE, Span
 
 
@@ -24,3 +26,17 @@ def test_different_chunks_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
     assert all(same for _, same in sections.compare_chunks(silence))
     found[Span(1)] = [b"c"]
     assert not all(same for _, same in sections.compare_chunks(silence))
+
+
+def test_one_section_divides_nothing() -> None:
+    samples = np.zeros(2 * SECTION, np.float32)
+    options = wb.Options(vad=False)
+
+    def found() -> set[int]:
+        blocks = (samples[start : start + 160_000] for start in range(0, len(samples), 160_000))
+        return {chunk.section for chunk in chunk_recording(blocks, options)}
+
+    assert found() == {0, 1}
+    with section_errors.one_section(len(samples)):
+        assert found() == {0}
+    assert found() == {0, 1}

@@ -26,6 +26,11 @@ CHECKSUM_BYTES: Final = 32  # at the start of a file
 MAX_UNUSED_SECONDS: Final = 30 * 86400  # a cached graph that was not read for longer is deleted
 MAX_WRITING_SECONDS: Final = 3600  # an unfinished file that is older belongs to a killed process
 
+# Operations that a graph keeps prepared for the shapes of earlier calls. Each decoding step has new
+# shapes. With OpenVINO's default of 5000, the memory grew by 45 MB in three hours of audio; with 0,
+# decoding took 20 % longer (docs/explanation/performance.md).
+PREPARED_OPERATIONS: Final = 32
+
 log = logging.getLogger(__name__)
 
 
@@ -66,6 +71,7 @@ class GraphCompiler:
             # that an encoder and a decoder at work for two workers share the core. Other threads
             # (VAD, features) also run better if the operating system can move all threads.
             "ENABLE_CPU_PINNING": False,
+            "CPU_RUNTIME_CACHE_CAPACITY": str(PREPARED_OPERATIONS),
             **more_settings,
         }
         path = self._path(name, settings)
