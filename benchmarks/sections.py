@@ -8,7 +8,7 @@ Compared with one run over the recording:
              minutes; with --model, instead of the chunks
 
 python -m benchmarks.sections                            # chunks of five recordings of an hour
-python -m benchmarks.sections --model base --recordings mixed:en:10800:0
+python -m benchmarks.sections --model base --recordings mixed:en:10800:0 --lengths 4
 """
 
 import argparse
@@ -41,9 +41,11 @@ LENGTHS: Final = (1, 2, 4)  # of a span, in sections of five minutes
 BLOCK: Final = 16_000  # samples
 
 
-def divisions(samples: int) -> Iterator[tuple[int, int, tuple[Span, ...]]]:
+def divisions(
+    samples: int, lengths: Sequence[int] = LENGTHS
+) -> Iterator[tuple[int, int, tuple[Span, ...]]]:
     """Yield the length of spans, the length of the first one, and the spans of a recording."""
-    for length in LENGTHS:
+    for length in lengths:
         for first in range(1, length + 1):
             starts = [0, *range(first, samples // SECTION + 1, length)]
             ends = [Span(start, end) for start, end in pairwise(starts)]
@@ -64,12 +66,14 @@ def _fingerprint(chunk: Chunk) -> bytes:
     return hashlib.sha256(chunk.samples.tobytes() + rest).digest()
 
 
-def compare_chunks(recording: Recording) -> Iterator[tuple[str, bool]]:
+def compare_chunks(
+    recording: Recording, lengths: Sequence[int] = LENGTHS
+) -> Iterator[tuple[str, bool]]:
     """Yield a line about each division, and whether its chunks are those of one run."""
     samples: Samples = recording.samples.astype(np.float32) / np.float32(32768)
     whole = chunks_of(samples)
     parts: dict[Span, list[bytes]] = {}
-    for length, first, spans in divisions(len(samples)):
+    for length, first, spans in divisions(len(samples), lengths):
         for span in spans:
             if span not in parts:
                 parts[span] = chunks_of(samples, span)
@@ -77,7 +81,9 @@ def compare_chunks(recording: Recording) -> Iterator[tuple[str, bool]]:
         yield f"chunks  {_row(length, first, spans)}  {len(whole):6}", same
 
 
-def compare_texts(recording: Recording, asr: wb.Transcriber) -> Iterator[tuple[str, bool]]:
+def compare_texts(
+    recording: Recording, asr: wb.Transcriber, lengths: Sequence[int] = LENGTHS
+) -> Iterator[tuple[str, bool]]:
     """Yield a line about each division, and whether its transcript is that of one run."""
     language = corpora.parse(recording.name)[1]
     options = wb.Options(language=language, beam_size=1)
@@ -85,7 +91,7 @@ def compare_texts(recording: Recording, asr: wb.Transcriber) -> Iterator[tuple[s
         path = write(recording, Path(folder, "recording.wav"))
         whole = asr.transcribe(path, options=options)
         parts: dict[Span, wb.Transcript] = {}
-        for length, first, spans in divisions(len(recording.samples)):
+        for length, first, spans in divisions(len(recording.samples), lengths):
             if first > 1:
                 continue
             new = [span for span in spans if span not in parts]
@@ -107,13 +113,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     add_recordings(parser, RECORDINGS)
     parser.add_argument("--model", help="compare the text of this model instead of the chunks")
+    parser.add_argument(
+        "--lengths", nargs="+", type=int, default=LENGTHS, help="of spans, in sections"
+    )
     options = parser.parse_args(arguments)
     different = 0
     asr = wb.load(options.model) if options.model else None
     for name in options.recordings:
         recording = corpora.build(name)
         print(name, flush=True)
-        for line, same in compare_texts(recording, asr) if asr else compare_chunks(recording):
+        lines = (
+            compare_texts(recording, asr, options.lengths)
+            if asr
+            else compare_chunks(recording, options.lengths)
+        )
+        for line, same in lines:
             different += not same
             print(f"  {line}  {'equal' if same else 'DIFFERENT'}", flush=True)
     if asr:
