@@ -47,7 +47,14 @@ def at(talk: Conversation, start: float, end: float) -> float:
     return float(10 * np.log10(np.mean(part**2)))
 
 
-@pytest.mark.parametrize("name", [name for name in CLASSES if name != "long"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=[pytest.mark.slow] * (name not in ("two", "far-two")))
+        for name in CLASSES
+        if name != "long"
+    ],
+)
 def test_every_class_has_its_speakers_and_duration(name: str) -> None:
     kind = CLASSES[name]
     talk = conversations.build(name, seed=3, minutes=2)
@@ -117,17 +124,20 @@ def test_quick_turns_are_short() -> None:
     assert quick > usual
 
 
+@pytest.mark.slow
 def test_voices_of_one_person_never_meet() -> None:
     for seed in range(20):
         talk = conversations.build("four", seed, minutes=1.5)
         assert len(talk.speakers) == 4
 
 
+@pytest.mark.slow
 def test_women_only_and_one_language() -> None:
     assert set(conversations.build("two-women", minutes=1).speakers) <= {"a", "b", "c"}
     assert set(conversations.build("two-men", minutes=1).speakers) <= {"d", "e", "f"}
 
 
+@pytest.mark.slow
 def test_a_conversation_that_is_too_long_says_so() -> None:
     with pytest.raises(VoiceError, match="shorter conversation"):
         conversations.build("two", minutes=60)

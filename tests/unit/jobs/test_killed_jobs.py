@@ -9,7 +9,8 @@ from tests.unit.jobs.killing_programs import counts_of
 PROGRAM = Path(__file__).with_name("killed_jobs.py")
 
 
-@pytest.mark.parametrize("rounds", [2, pytest.param(30, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("rounds", [2, 30])
 def test_the_outputs_are_those_of_one_process(rounds: int, tmp_path: Path) -> None:
     # a round that waited for the end of a lease would take two minutes
     counts = counts_of(PROGRAM, rounds, tmp_path, timeout=60.0 * rounds)
