@@ -12,8 +12,11 @@ def segment_by_timestamps(
 ) -> list[tuple[TimedText, list[int]]]:
     """Return the segments that Whisper's timestamp tokens delimit, each with its text tokens.
 
-    Every text token is in one segment, except blank tokens at the end.
+    Every text token is in one segment, except blank tokens at the end. No segment begins before or
+    ends after the speech of the chunk: a remedy may have added silence around it.
     """
+    speech = chunk.speech or chunk.pieces
+    limits = (speech[0].start, speech[-1].end)
     segments: list[tuple[TimedText, list[int]]] = []
     start, text_tokens = 0.0, list[int]()
 
@@ -21,7 +24,8 @@ def segment_by_timestamps(
         nonlocal text_tokens
         if text := vocabulary.text(text_tokens).strip():  # blank tokens go to the next segment
             first = chunk.recording_time(to_samples(start))
-            segments.append((TimedText(first, max(first, end), text), text_tokens))
+            span = SpeechSpan(first, max(first, end)).within(*limits)
+            segments.append((TimedText(span.start, span.end, text), text_tokens))
             text_tokens = []
 
     for token in tokens:

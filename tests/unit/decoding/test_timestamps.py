@@ -1,6 +1,7 @@
 import numpy as np
 
 from tests.unit.fakes import multilingual_tokenizer
+from whisperbatch.chunking.split import shift
 from whisperbatch.decoding.timestamps import segment_by_timestamps
 from whisperbatch.decoding.tokenizer import WhisperTokenizer
 from whisperbatch.types import Chunk, SpeechSpan, to_samples
@@ -49,6 +50,14 @@ def test_text_without_end_timestamp_ends_with_the_chunk() -> None:
 
 def test_times_after_the_chunk_become_its_end() -> None:
     assert timed(tokens(9.0, " One.", 12.0), chunk()) == [("One.", 9, 10)]
+
+
+def test_times_in_added_silence_become_the_ends_of_the_speech() -> None:
+    shifted = shift(chunk(start=100), to_samples(0.5))
+    assert shifted.start == to_samples(99.5)
+    token_ids = tokens(0.1, " One.", 1.5, 2.0, " Two.", 10.9)
+    assert timed(token_ids, shifted) == [("One.", 100, 101), ("Two.", 101.5, 110)]
+    assert timed(tokens(0.1, " One.", 0.3), shifted) == [("One.", 100, 100)]
 
 
 def test_an_end_before_its_start_becomes_the_start() -> None:
