@@ -88,7 +88,7 @@ def are_one_voice(one: Group, two: Group) -> bool:
     return similarity(one, two) >= SAME_VOICE - SELECTION / size
 
 
-def voices(memory: Memory, limits: SpeakerLimits) -> Vectors:
+def voices(memory: Memory, limits: SpeakerLimits, most: int | None = None) -> Vectors:
     """Return the mean embeddings of the speakers so far, as `cluster` does.
 
     Short pieces are unreliable, and take part only if there are no others. Copies would form a
@@ -97,12 +97,18 @@ def voices(memory: Memory, limits: SpeakerLimits) -> Vectors:
     Args:
         memory: with at least one piece.
         limits: of the number of speakers.
+        most: maximum number of pieces: one half are the latest pieces, where a new voice may have
+            begun, the other half come from all of the recording before. None for all pieces.
     """
     weights = np.array(memory.weights, np.float32)
     chosen: list[int] = []
     for number in np.flatnonzero(weights >= min(CLUSTERED, float(weights.max()))).tolist():
         if not chosen or memory.centres[number] - memory.centres[chosen[-1]] >= APART:
             chosen.append(number)
+    if most is not None and len(chosen) > most:
+        before, latest = chosen[: -most // 2], chosen[-most // 2 :]
+        spread = np.linspace(0, len(before) - 1, most - len(latest)).round().astype(int)
+        chosen = [*(before[number] for number in spread), *latest]
     vectors = np.concatenate([each for each in memory.embeddings if len(each)])
     return cluster(vectors[chosen], limits)
 

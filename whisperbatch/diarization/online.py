@@ -17,6 +17,9 @@ from whisperbatch.types import Turn
 
 MORE: Final = 10  # pieces until the voices are clustered again
 GROWTH: Final = 1.1  # and relative to the number of pieces
+# Pieces that are clustered: in three hours, clustering all pieces each time took almost as long as
+# the networks.
+MOST: Final = 500
 CONFIDENCE: Final = 0.5  # the number of voices is not known yet
 
 
@@ -63,7 +66,7 @@ class OnlineSpeakers:
 
     def _cluster(self, memory: Memory) -> None:
         """Find the voices so far. The voices that are most similar to those before keep names."""
-        found = list(voices(memory, self._limits))
+        found = list(voices(memory, self._limits, MOST))
         named: dict[int, Vectors] = {}
         pairs = [
             (float(m @ v), name, n) for name, m in self._means.items() for n, v in enumerate(found)

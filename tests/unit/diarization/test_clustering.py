@@ -151,6 +151,19 @@ def test_short_pieces_do_not_shape_the_clusters() -> None:
     assert len(voices_of(memory, SpeakerLimits())) == 2  # there are no others
 
 
+def test_a_limited_number_of_pieces_is_clustered(monkeypatch: pytest.MonkeyPatch) -> None:
+    vectors = np.arange(100, dtype=np.float32)[:, None]
+    memory = remembered(vectors, [number * APART for number in range(100)], [1.0] * 100)
+    seen: list[list[float]] = []
+    monkeypatch.setattr(
+        "whisperbatch.diarization.clustering.cluster",
+        lambda vectors, _: seen.append(vectors[:, 0].tolist()),
+    )
+    for most in (10, 100, None):
+        voices_of(memory, SpeakerLimits(), most)
+    assert seen == [[0, 24, 47, 70, 94, 95, 96, 97, 98, 99], [*range(100)], [*range(100)]]
+
+
 def test_pieces_in_one_place_count_once() -> None:
     """Two windows may contain the same piece."""
     vectors = embeddings(voices(2), [0] * 40 + [1] * 12)

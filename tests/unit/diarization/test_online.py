@@ -71,6 +71,16 @@ def test_the_first_voice_has_the_first_name() -> None:
     assert usual(names[60:]) == "SPEAKER_01"
 
 
+def test_a_new_voice_is_found_after_more_pieces_than_are_clustered(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("whisperbatch.diarization.online.MOST", 40)
+    names = names_of([A, B] * 200 + [C, A] * 50)
+    assert len(set(names[:400])) == 2
+    assert usual(names[100:400:2]) == usual(names[401::2])  # A
+    assert usual(names[440::2]) not in names[:400]  # C
+
+
 def test_one_voice_has_one_name() -> None:
     assert set(names_of([A] * 200)) == {"SPEAKER_00"}
 
