@@ -27,8 +27,8 @@ MAX_UNUSED_SECONDS: Final = 30 * 86400  # a cached graph that was not read for l
 MAX_WRITING_SECONDS: Final = 3600  # an unfinished file that is older belongs to a killed process
 
 # Operations that a graph keeps prepared for the shapes of earlier calls. Each decoding step has new
-# shapes. With OpenVINO's default of 5000, the memory grew by 45 MB in three hours of audio; with 0,
-# decoding took 20 % longer (docs/explanation/performance.md).
+# shapes. From ten minutes to an hour of audio, native memory grew by 27 MB with OpenVINO's default
+# of 5000, and by 13 MB with 20. With 0, transcription took 20 % longer.
 PREPARED_OPERATIONS: Final = 32
 
 log = logging.getLogger(__name__)
