@@ -61,6 +61,7 @@ UNCHECKED: Final = {
     "diarization.naming.voices.MIN_SPEECH": "check of the user's input",
     "diarization.online.MORE": "cost; changes provisional speakers only",
     "diarization.online.GROWTH": "cost; changes provisional speakers only",
+    "diarization.online.MOST": "cost; changes provisional speakers only",
     "diarization.online.CONFIDENCE": "in place of an unknown value",
     "diarization.pieces.FBANK_HOP": "format of CAM++",
     "diarization.pieces.FBANK_FRAME": "format of CAM++",
