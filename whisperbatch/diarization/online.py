@@ -17,8 +17,8 @@ from whisperbatch.types import Turn
 
 MORE: Final = 10  # pieces until the voices are clustered again
 GROWTH: Final = 1.1  # and relative to the number of pieces
-# Pieces that are clustered: in three hours, clustering all pieces each time took a third of the time
-# of the networks.
+# Pieces that are clustered. In three hours, clustering all pieces each time took a third of the
+# time of the networks.
 MOST: Final = 500
 CONFIDENCE: Final = 0.5  # the number of voices is not known yet
 
