@@ -75,12 +75,8 @@ class Measurement:
         """Describe the errors and the time of a share."""
         rate = sum(self.errors[share]) / sum(self.words)
         relative_time = self.seconds[share] / self.seconds[ALL]
-        difference = self.difference(share)
-        points = (100 * value for value in (difference.estimate, difference.low, difference.high))
-        return (
-            "{:5} of the frames: {:6.2%} errors, {:+.2f} points ({:+.2f} to {:+.2f}), {:.2f} of "
-            "the time"
-        ).format(share, rate, *points, relative_time)
+        errors = f"{rate:6.2%} errors, {self.difference(share).points}"
+        return f"{share:5} of the frames: {errors}, {relative_time:.2f} of the time"
 
     def share_to_use(self) -> float:
         """Return the smallest share that makes as few errors as all frames."""

@@ -20,10 +20,10 @@ from benchmarks import corpora, scoring
 from benchmarks.arguments import add_recordings
 from benchmarks.lost_speech.bootstrap import compare
 from benchmarks.recordings import Recording
+from benchmarks.speech import LANGUAGES
 from whisperbatch.sections import stage
 from whisperbatch.types import SECTION
 
-LANGUAGES: Final = ("en", "es", "fr", "it", "ru")
 KINDS: Final = ("dense", "pauses", "noise_under", "telephone")
 RECORDINGS: Final = [f"{kind}:{language}:900:21" for kind, language in product(KINDS, LANGUAGES)]
 
@@ -68,8 +68,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     for label, numbers in ("sections", with_sections), ("one section", without):
         print(f"{label:12} {sum(numbers) / sum(words):.2%} of {sum(words)} words")
     if difference := compare(with_sections, without, words):
-        points = (100 * x for x in (difference.estimate, difference.low, difference.high))
-        print("difference   {:+.2f} points ({:+.2f} to {:+.2f})".format(*points))
+        print(f"difference   {difference.points}")
 
 
 if __name__ == "__main__":

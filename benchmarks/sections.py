@@ -114,7 +114,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     add_recordings(parser, RECORDINGS)
     parser.add_argument("--model", help="compare the text of this model instead of the chunks")
     parser.add_argument(
-        "--lengths", nargs="+", type=int, default=LENGTHS, help="of spans, in sections"
+        "--lengths",
+        nargs="+",
+        type=int,
+        choices=LENGTHS,
+        default=LENGTHS,
+        help="of spans, in sections",
     )
     options = parser.parse_args(arguments)
     different = 0

@@ -37,6 +37,12 @@ class Difference:
     recordings: int
 
     @property
+    def points(self) -> str:
+        """The difference and its interval in percentage points."""
+        values = (100 * value for value in (self.estimate, self.low, self.high))
+        return "{:+.2f} points ({:+.2f} to {:+.2f})".format(*values)
+
+    @property
     def verdict(self) -> Verdict:
         """Whether the interval excludes zero; "unknown" with too few recordings."""
         if self.recordings < MIN_RECORDINGS:
