@@ -16,6 +16,7 @@ ALLOWED: Final = {
     "errors": set[str](),
     "boundary": {"errors"},
     "machine": set[str](),
+    "products": set[str](),
     "text": {"errors"},
     "models": {"errors", "text"},
     "options": {"errors", "text", "types"},
@@ -31,10 +32,12 @@ ALLOWED: Final = {
     "features": {"errors", "options", "protocols", "types"},
     "chunking": {"options", "types"},
     "diarization": {
-        *("audio", "boundary", "errors", "models", "options", "prefetch", "recording", "rows"),
-        *("text", "types", "vad"),
+        *("audio", "boundary", "errors", "models", "options", "prefetch", "products"),
+        *("recording", "rows", "text", "types", "vad"),
     },
-    "engines": {"errors", "features", "machine", "models", "options", "protocols", "text"},
+    "engines": {
+        *("errors", "features", "machine", "models", "options", "products", "protocols", "text"),
+    },
     "language": {
         *("audio", "chunking", "options", "protocols"),
         *("recording", "rows", "types"),

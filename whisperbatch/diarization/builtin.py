@@ -31,6 +31,7 @@ from whisperbatch.diarization.protocol import Embedding, Progress, SpeakerLimits
 from whisperbatch.diarization.recorder import Memory
 from whisperbatch.diarization.turns import joined, spans
 from whisperbatch.diarization.windows import FRAME, SegmentationNetwork, Window, runs, windows
+from whisperbatch.products import product
 from whisperbatch.types import Diarization, Samples, to_seconds
 
 
@@ -121,7 +122,7 @@ def diarization(memory: Memory, limits: SpeakerLimits) -> Diarization:
     vectors = np.concatenate(parts) if parts else np.zeros((0, 1), np.float32)
     centres = np.array(memory.centres, np.int64)
     means = voices(memory, limits) if parts else np.zeros((1, 1), np.float32)
-    bounds, values, owners = emissions(memory.stretches, centres, vectors @ means.T)
+    bounds, values, owners = emissions(memory.stretches, centres, product(vectors, means.T))
     labels = speakers(memory.stretches, bounds, values, owners)
     found = spans(memory, bounds, labels, confidences(values, labels))
     order = list(dict.fromkeys(span.speaker for span in found))

@@ -23,6 +23,7 @@ import numpy.typing as npt
 
 from whisperbatch.diarization.protocol import SpeakerLimits
 from whisperbatch.diarization.recorder import Memory
+from whisperbatch.products import product
 
 Vectors = npt.NDArray[np.float32]
 Numbers = npt.NDArray[np.int64]
@@ -125,7 +126,7 @@ def cluster(vectors: Vectors, limits: SpeakerLimits) -> Vectors:
     groups = _joined(vectors, groups, limits)
     means = normalised(np.stack([group.total for group in groups]))
     for _ in range(ROUNDS):
-        labels = np.argmax(vectors @ means.T, axis=1)
+        labels = np.argmax(product(vectors, means.T), axis=1)
         sums = [vectors[labels == k].sum(axis=0) for k in range(len(means))]
         means = normalised(
             np.stack([s if s.any() else m for s, m in zip(sums, means, strict=True)])
@@ -188,13 +189,18 @@ def best_division(vectors: Vectors, group: Group, count: int, smallest: int) -> 
 def _starts(own: Vectors, count: int) -> Iterator[Vectors]:
     """Yield first means: embeddings, each as far as possible from those before it."""
     for start in np.linspace(0, len(own) - 1, STARTS).round().astype(int):
-        nearest = own @ own[start]
+        nearest = _similarities(own, start)
         chosen = [int(np.argmin(nearest))]  # the first is an extreme, too
-        nearest = own @ own[chosen[0]]
+        nearest = _similarities(own, chosen[0])
         while len(chosen) < count:
             chosen.append(int(np.argmin(nearest)))
-            nearest = np.maximum(nearest, own @ own[chosen[-1]])
+            nearest = np.maximum(nearest, _similarities(own, chosen[-1]))
         yield own[chosen]
+
+
+def _similarities(own: Vectors, number: int) -> Vectors:
+    """Return the similarity of each embedding and one of them, shape (n,)."""
+    return product(own, own[number][:, None])[:, 0]
 
 
 def _by_means(vectors: Vectors, members: Numbers, means: Vectors, smallest: int) -> list[Group]:
@@ -202,7 +208,7 @@ def _by_means(vectors: Vectors, members: Numbers, means: Vectors, smallest: int)
     own = vectors[members]
     labels = np.zeros(len(own), np.int64)
     for _ in range(PASSES):
-        previous, labels = labels, np.argmax(own @ means.T, axis=1)
+        previous, labels = labels, np.argmax(product(own, means.T), axis=1)
         if np.bincount(labels, minlength=len(means)).min() < smallest:
             return []
         if np.array_equal(labels, previous):

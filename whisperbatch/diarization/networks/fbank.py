@@ -17,6 +17,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
+from whisperbatch.products import product
 from whisperbatch.types import SAMPLING_RATE, Features, Samples
 
 FRAME: Final = 400  # samples: 25 ms
@@ -58,7 +59,7 @@ class Fbank:
             frames = np.lib.stride_tricks.sliding_window_view(audio, FRAME)[::HOP]
             for start in range(0, count, FRAMES_PER_BLOCK):
                 block = slice(start, start + FRAMES_PER_BLOCK)
-                np.matmul(self._power(frames[block]), self._filters, out=features[block])
+                product(self._power(frames[block]), self._filters, features[block])
             np.maximum(features, np.float32(MIN_ENERGY), out=features)
             np.log(features, out=features)
         return features

@@ -36,6 +36,7 @@ from whisperbatch.engines.search.suppression import logit_biases
 from whisperbatch.engines.special_tokens import SpecialTokens
 from whisperbatch.models.config import ModelConfig
 from whisperbatch.options import MAX_NEW_TOKENS, SearchOptions
+from whisperbatch.products import product
 from whisperbatch.protocols import Alignment, AlignRequest, Decoded, DecodeRequest, Hypothesis
 
 MAX_BEAMS: Final = 5
@@ -232,7 +233,7 @@ class OpenVinoDecoder:
                 hidden[rows] = decoding.read_prompts(prompts, 0)[:, 0]
         embeddings = self._embeddings(np.array(tokens)).T
         # a product for each row: NumPy rounds a product of five and more rows otherwise
-        logits = np.concatenate([row[None] @ embeddings for row in hidden])
+        logits = np.concatenate([product(row[None], embeddings) for row in hidden])
         powers = np.exp(logits - logits.max(axis=1, keepdims=True))
         probabilities: Floats = powers / powers.sum(axis=1, keepdims=True)
         return probabilities

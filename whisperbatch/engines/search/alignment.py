@@ -8,6 +8,7 @@ import numpy.typing as npt
 
 from whisperbatch.engines.search.dtw import token_starts
 from whisperbatch.engines.search.hypotheses import Floats, Integers
+from whisperbatch.products import product
 from whisperbatch.protocols import Alignment
 
 SECONDS_PER_POSITION: Final = 0.02  # seconds of audio per encoder position
@@ -74,10 +75,11 @@ class DecodingTrace:
             Shape (alignment heads, tokens read, positions).
         """
         if self.groups is None:
-            return self.queries @ _as_float32(self.keys[:, :positions]).transpose(0, 2, 1)
+            keys = _as_float32(self.keys[:, :positions])
+            return product(self.queries, keys.transpose(0, 2, 1))
         groups = self.groups[:positions]
         keys = _as_float32(self.keys[:, : groups[-1] + 1])
-        scores: Floats = (self.queries @ keys.transpose(0, 2, 1))[..., groups]
+        scores: Floats = product(self.queries, keys.transpose(0, 2, 1))[..., groups]
         return scores
 
 
