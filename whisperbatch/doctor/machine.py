@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from whisperbatch.doctor.findings import Finding
-from whisperbatch.machine import available_cpus, cpu_quota, processors
+from whisperbatch.machine import available_cpus, cpu_quota, processor_features, processors
 
 
 def check_machine(root: Path) -> Iterator[Finding]:
@@ -19,9 +19,9 @@ def check_machine(root: Path) -> Iterator[Finding]:
 
 
 def _check_processor(root: Path) -> Iterator[Finding]:
-    features = _processor_features(root)
+    features = processor_features(root)
     name = platform.machine()
-    if name.lower() not in ("x86_64", "amd64") or features is None:
+    if name.lower() not in ("x86_64", "amd64") or not features:
         yield Finding("ok", "machine", f"processor: {name}")
     elif "avx2" in features:
         best = next(flag for flag in ("amx_tile", "avx512f", "avx2") if flag in features)
@@ -34,17 +34,6 @@ def _check_processor(root: Path) -> Iterator[Finding]:
             "use a newer processor; in a virtual machine, pass on the features of the host's "
             "processor (QEMU: -cpu host)",
         )
-
-
-def _processor_features(root: Path) -> set[str] | None:
-    """Return the features of the processor; None if they are unknown."""
-    try:
-        lines = (root / "proc/cpuinfo").read_text(encoding="utf-8").splitlines()
-    except (OSError, UnicodeError):
-        return None
-    flags = (line.partition(":")[2].split() for line in lines if line.startswith("flags"))
-    features = next(flags, None)
-    return None if features is None else set(features)
 
 
 def _check_quota(root: Path) -> Iterator[Finding]:

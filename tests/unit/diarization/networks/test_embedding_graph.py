@@ -112,7 +112,8 @@ def arrays() -> Arrays:
 
 @pytest.fixture(scope="module")
 def session(arrays: Arrays) -> Any:
-    return onnxruntime.InferenceSession(embedding_graph(arrays), providers=["CPUExecutionProvider"])
+    content = embedding_graph(arrays, eight_bits=False)
+    return onnxruntime.InferenceSession(content, providers=["CPUExecutionProvider"])
 
 
 @pytest.mark.parametrize("frames", [3, 40, 199, 201, 450])

@@ -1,0 +1,99 @@
+"""Products with 8-bit numbers in an ONNX graph.
+
+    x ---- QuantizeLinear -- DequantizeLinear --.
+                                                |-- Conv or MatMul    onnxruntime multiplies
+    weights in 8 bits ------ DequantizeLinear --'                     integers
+
+A number is rounded to a multiple of a step. The step of an activation is fixed: it comes from the
+batch normalisation that the activation has passed, which says how large each channel was in the
+training. So no recordings are needed to measure the ranges, and no row depends on another.
+
+In 80 pieces of development conversations, the cosine of an embedding and that of float32 is 0.991
+on average, and at least 0.967. Without the balance of the channels, it is 0.98 and 0.93. With
+weights of 7 bits, it is 0.982 and 0.87, and the number of speakers is wrong more often. So weights
+have 8 bits, and processors that cannot add their products exactly use float32
+(`machine.sums_bytes_exactly`).
+"""
+
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from whisperbatch.diarization.networks.graph import Arrays, GraphBuilder
+
+DEVIATIONS: Final = 8.0  # standard deviations from the mean that can be represented
+LEVELS: Final = 255  # of an activation
+WEIGHT_LEVELS: Final = 127  # of a weight, above zero
+
+MIN_RANGE: Final = 1e-6  # of an activation, and of the weights of a channel
+
+
+class EightBitGraph(GraphBuilder):
+    """A graph whose large products are computed with 8-bit numbers.
+
+    Args:
+        arrays: of the checkpoint, by name.
+        enabled: otherwise nothing is rounded, and the graph computes in float32.
+
+    Raises:
+        MissingExtraError: the package onnx is not installed.
+    """
+
+    def __init__(self, arrays: Arrays, *, enabled: bool = True) -> None:
+        super().__init__(arrays)
+        self._enabled = enabled
+
+    def reach(self, norm: str, size: int) -> float:
+        """Return the largest absolute value of a channel after a batch normalisation."""
+        mean, deviation = self.weights.scale(norm, size)
+        return float((np.abs(mean) + DEVIATIONS * deviation).max())
+
+    def peak(self, norm: str, size: int) -> float:
+        """Return the largest value of a channel after a batch normalisation."""
+        mean, deviation = self.weights.scale(norm, size)
+        return float((mean + DEVIATIONS * deviation).max())
+
+    def balance(
+        self, norm: str, matrix: npt.NDArray[np.float64]
+    ) -> tuple[npt.NDArray[np.float64], float]:
+        """Return a scale for each channel of an activation, and the peak of the scaled channels.
+
+        A channel is divided by its scale, and its weights are multiplied by the scale. The ranges
+        of the channels are then more alike, and so are the ranges of their weights.
+
+        Args:
+            norm: the batch normalisation before the activation.
+            matrix: the weights after the activation, shape (outputs, channels).
+        """
+        mean, deviation = self.weights.scale(norm, matrix.shape[1])
+        peaks = np.maximum(mean + DEVIATIONS * deviation, MIN_RANGE)
+        scales = np.sqrt(peaks / np.maximum(np.abs(matrix).max(axis=0), MIN_RANGE))
+        return scales, float((peaks / scales).max())
+
+    def rectified(self, x: str, peak: float) -> str:
+        """Return max(x, 0), rounded; values above the peak are clipped."""
+        return self._rounded(self.add("Relu", x), max(peak, MIN_RANGE) / LEVELS, 0)
+
+    def rounded(self, x: str, reach: float) -> str:
+        """Return x, rounded; larger absolute values than `reach` are clipped."""
+        half = LEVELS // 2
+        return self._rounded(x, max(reach, MIN_RANGE) / half, half + 1)
+
+    def rounded_weights(self, array: npt.NDArray[np.float64], axis: int) -> str:
+        """Return constant weights. Each output channel, along an axis, has its own step."""
+        if not self._enabled:
+            return self.constant(array)
+        others = tuple(number for number in range(array.ndim) if number != axis)
+        largest = np.abs(array).max(axis=others, keepdims=True)
+        steps = np.maximum(largest, MIN_RANGE) / WEIGHT_LEVELS
+        numbers = self.constant(np.rint(array / steps).astype(np.int8))
+        zeros = self.constant(np.zeros(array.shape[axis], np.int8))
+        return self.add("DequantizeLinear", numbers, self.constant(steps.ravel()), zeros, axis=axis)
+
+    def _rounded(self, x: str, step: float, zero: int) -> str:
+        if not self._enabled:
+            return x
+        parameters = self.constant(np.float32(step)), self.constant(np.uint8(zero))
+        x = self.add("QuantizeLinear", x, *parameters)
+        return self.add("DequantizeLinear", x, *parameters)
