@@ -256,7 +256,7 @@ def _ggml_converter(kind: str) -> Callable[[str], Path]:
 
 
 INT8: Final = {"compute_type": "int8"}
-CTRANSLATE2: Final = {**INT8, "encoder": "ctranslate2", "decoder": "ctranslate2"}
+CTRANSLATE2: Final = {**INT8, "engine": "ctranslate2"}
 
 SYSTEMS: Final = {
     "whisperbatch": System(partial(_whisperbatch, INT8), "whisperbatch"),
