@@ -56,6 +56,13 @@ class Memory:
             numbers = [first_piece + n for n, piece in enumerate(pieces) if piece.run == index]
             self.stretches.append(Stretch(*bounds, number, run.tracks[0], self.chains, numbers))
 
+    def chain_of_pieces(self) -> npt.NDArray[np.int64]:
+        """Return the chain (see `Stretch`) of each piece, shape (pieces,); -1 for no stretch."""
+        chains = np.full(len(self.centres), -1)
+        for stretch in self.stretches:
+            chains[stretch.pieces] = stretch.chain
+        return chains
+
     def _continues(self, run: Run, window: Window, number: int, low: int) -> bool:
         """Return whether the run continues the last stretch, as one of the two windows sees it."""
         if not self.stretches or self.stretches[-1].end != window.start + low:

@@ -6,10 +6,12 @@ import pytest
 from tests.unit.diarization.synthetic import NOISE, Floats, embeddings, voices
 from whisperbatch.diarization.clustering import (
     APART,
+    USUAL_CHANGES,
     Group,
-    are_one_voice,
+    LinkedEmbeddings,
     best_division,
     cluster,
+    evidence,
     similarity,
 )
 from whisperbatch.diarization.clustering import voices as voices_of
@@ -36,11 +38,15 @@ def group(vectors: Floats, members: range) -> Group:
     return Group.of(vectors, np.array(members))
 
 
+def clustered(vectors: Floats, limits: SpeakerLimits, chains: list[int] | None = None) -> Floats:
+    return cluster(LinkedEmbeddings.of(vectors, chains), limits)
+
+
 @pytest.mark.parametrize("pieces", [1, 2, 3, 8, 20, 100, 600])
 @pytest.mark.parametrize("noise", [0.3, NOISE, 1.0])
 def test_one_voice_stays_one(pieces: int, noise: float) -> None:
     vectors = embeddings(voices(1), [0] * pieces, noise)
-    means = cluster(vectors, SpeakerLimits())
+    means = clustered(vectors, SpeakerLimits())
     assert len(means) == 1
     assert float(means[0] @ voices(1)[0]) > 0.6
 
@@ -49,7 +55,7 @@ def test_one_voice_stays_one(pieces: int, noise: float) -> None:
 @pytest.mark.parametrize("noise", [0.3, NOISE, 1.0])
 def test_each_voice_is_a_cluster(count: int, noise: float) -> None:
     who = talk(count, 30 * count)
-    means = cluster(embeddings(voices(count), who, noise), SpeakerLimits())
+    means = clustered(embeddings(voices(count), who, noise), SpeakerLimits())
     assert len(means) == count
     nearest = np.argmax(voices(count) @ means.T, axis=1)
     assert sorted(nearest.tolist()) == list(range(count))
@@ -60,15 +66,15 @@ def test_the_order_of_the_pieces_does_not_change_the_number() -> None:
     who = talk(3, 90)
     for seed in range(4):
         shuffled = np.random.default_rng(seed).permutation(who).tolist()
-        assert len(cluster(embeddings(voices(3), shuffled), SpeakerLimits())) == 3
+        assert len(clustered(embeddings(voices(3), shuffled), SpeakerLimits())) == 3
 
 
 def test_a_few_pieces_are_no_speaker_but_several_are() -> None:
     rare = [0] * 40 + [1] * 3 + [0] * 40
-    assert len(cluster(embeddings(voices(2), rare), SpeakerLimits())) == 1
-    assert len(cluster(embeddings(voices(2), rare), SpeakerLimits(minimum=2))) == 2
+    assert len(clustered(embeddings(voices(2), rare), SpeakerLimits())) == 1
+    assert len(clustered(embeddings(voices(2), rare), SpeakerLimits(minimum=2))) == 2
     often = [0] * 40 + [1] * 8 + [0] * 40
-    assert len(cluster(embeddings(voices(2), often), SpeakerLimits())) == 2
+    assert len(clustered(embeddings(voices(2), often), SpeakerLimits())) == 2
 
 
 @pytest.mark.parametrize("count", [1, 3])
@@ -86,20 +92,20 @@ def test_a_few_pieces_are_no_speaker_but_several_are() -> None:
 )
 def test_limits_are_honoured(count: int, limits: SpeakerLimits, expected: tuple[int, int]) -> None:
     vectors = embeddings(voices(count), talk(count, 60))
-    assert len(cluster(vectors, limits)) == expected[0 if count == 1 else 1]
+    assert len(clustered(vectors, limits)) == expected[0 if count == 1 else 1]
 
 
 @pytest.mark.parametrize("pieces", [1, 2, 3])
 def test_there_are_at_most_as_many_speakers_as_pieces(pieces: int) -> None:
     vectors = embeddings(voices(1), [0] * pieces)
-    assert len(cluster(vectors, SpeakerLimits(minimum=5))) == pieces
+    assert len(clustered(vectors, SpeakerLimits(minimum=5))) == pieces
 
 
 def test_copies_of_a_piece_are_no_error() -> None:
     """They cannot be divided."""
     vectors = np.repeat(voices(1), 30, axis=0)
-    assert 1 <= len(cluster(vectors, SpeakerLimits(minimum=3))) <= 3
-    assert len(cluster(vectors, SpeakerLimits())) == 1
+    assert 1 <= len(clustered(vectors, SpeakerLimits(minimum=3))) <= 3
+    assert len(clustered(vectors, SpeakerLimits())) == 1
 
 
 def test_noise_does_not_change_the_corrected_similarity() -> None:
@@ -116,8 +122,48 @@ def test_noise_does_not_change_the_corrected_similarity() -> None:
 def test_a_smaller_group_must_differ_more() -> None:
     vectors = embeddings(voices(2, likeness=0.72), [0] * 80 + [1] * 80)
     large = group(vectors, range(80))
-    assert not are_one_voice(large, group(vectors, range(80, 160)))
-    assert are_one_voice(large, group(vectors, range(80, 84)))
+    assert evidence(LinkedEmbeddings.of(vectors), large, group(vectors, range(80, 160))) < 0
+    assert evidence(LinkedEmbeddings.of(vectors), large, group(vectors, range(80, 84))) > 0
+
+
+def test_links_are_between_neighbours_of_one_chain() -> None:
+    vectors = embeddings(voices(1), [0] * 7)
+    assert LinkedEmbeddings.of(vectors, [0, 0, 1, -1, -1, 2, 2]).linked.tolist() == [
+        1,
+        0,
+        0,
+        0,
+        0,
+        1,
+    ]
+    assert not LinkedEmbeddings.of(vectors).linked.any()
+
+
+@pytest.mark.parametrize(
+    ("who", "low", "high"),
+    [
+        ([0, 0, 0, 0, 1, 1, 1, 1] * 20, 0, 0.05),  # only between chains
+        ([0, 1, 0, 1, 1, 0, 1, 0] * 20, 1.2, 2),
+        (np.random.default_rng(0).integers(0, 2, 160).tolist(), 0.75, 1.15),
+    ],
+)
+def test_changes_within_chains_are_relative_to_chance(
+    who: list[int], low: float, high: float
+) -> None:
+    vectors = embeddings(voices(1), [0] * 160)
+    groups = [Group.of(vectors, np.flatnonzero(np.array(who) == number)) for number in (0, 1)]
+    chained = LinkedEmbeddings.of(vectors, [number // 4 for number in range(160)])
+    assert low <= chained.changes(*groups) <= high
+    assert LinkedEmbeddings.of(vectors).changes(*groups) == pytest.approx(USUAL_CHANGES)
+
+
+def test_a_voice_in_two_manners_is_one_voice_if_the_manner_changes_within_chains() -> None:
+    pair = voices(2, likeness=0.8)
+    chains = [number // 6 for number in range(240)]
+    within = np.random.default_rng(1).integers(0, 2, 240).tolist()
+    assert len(clustered(embeddings(pair, within), SpeakerLimits(), chains)) == 1
+    between = [chain % 2 for chain in chains]
+    assert len(clustered(embeddings(pair, between), SpeakerLimits(), chains)) == 2
 
 
 def test_pieces_that_follow_each_other_do_not_count_within_a_group() -> None:
@@ -157,7 +203,7 @@ def test_a_limited_number_of_pieces_is_clustered(monkeypatch: pytest.MonkeyPatch
     seen: list[list[float]] = []
     monkeypatch.setattr(
         "whisperbatch.diarization.clustering.cluster",
-        lambda vectors, _: seen.append(vectors[:, 0].tolist()),
+        lambda embeddings, _: seen.append(embeddings.vectors[:, 0].tolist()),
     )
     for most in (10, 100, None):
         voices_of(memory, SpeakerLimits(), most)
