@@ -40,7 +40,7 @@ Numbers = npt.NDArray[np.int64]
 CLUSTERED: Final = 0.6  # of a complete piece; shorter pieces do not shape the clusters
 APART: Final = 25  # frames, 0.4 s, between the middles of two pieces that shape the clusters
 # `evidence`, chosen on 130 development conversations and 16 with a speaker of 3 to 30 s. Wrong
-# numbers of speakers: 2 of 130 and 6 of 16. Before: 10 and 4, with 0.83, 0.8 and without CHANGES.
+# numbers of speakers: 2 of 130 and 6 of 16. Before: 10 and 5, with 0.83, 0.8 and without CHANGES.
 SAME_VOICE: Final = 0.87  # corrected similarity from which two large groups are one voice
 SELECTION: Final = 1.8  # divided by the size of the smaller group
 CHANGES: Final = 0.04  # times the log of the changes within chains, relative to USUAL_CHANGES
