@@ -8,6 +8,7 @@ When a row is finished, the row in the last slot moves to the free slot.
 """
 
 from collections.abc import Sequence
+from functools import cache
 from typing import Any, Final
 
 import numpy as np
@@ -23,6 +24,7 @@ from whisperbatch.engines.search.beam_search import Candidates
 from whisperbatch.engines.search.hypotheses import Floats, Integers, SearchResult
 from whisperbatch.engines.search.sampling import TokenNoise
 from whisperbatch.engines.search.suppression import blocked_by_ngrams
+from whisperbatch.machine import processor_features
 
 DRAWN_TOGETHER: Final = 32
 """Sampled hypotheses whose next token is drawn in one call: the noise of 32 takes 7 MB."""
@@ -34,6 +36,16 @@ With 8-bit weights, OpenVINO computes fewer than 5 hidden states with another ke
 differently: on a processor with AMX a log-probability changed by up to 0.026. For 5 to 45 hidden
 states the results are equal to the last bit.
 """
+
+
+@cache
+def rounds_single_vectors_otherwise() -> bool:
+    """Return whether a product with one vector may be rounded otherwise than one with several.
+
+    OpenVINO has a separate kernel for one vector. On a Zen 3 (AVX2), a log-probability changed by
+    up to 5e-7; on processors with AVX-512 the results are equal.
+    """
+    return "avx512f" not in processor_features()
 
 
 class BatchDecoding:
@@ -64,14 +76,17 @@ class BatchDecoding:
         self._noise = noise
         self._no_repeat_ngram_size = no_repeat_ngram_size
         rows = output.rows
-        self._key_values = buffers.key_values(rows, len(output.states[0]))
-        self._log_sizes: list[Floats] = []  # (rows, 1, 1, groups), if positions are merged
+        # of each slot, and at least two: see `_run_layers`
+        self._key_values = buffers.key_values(max(rows, 2), len(output.states[0]))
+        self._log_sizes: list[Floats] = []  # (slots, 1, 1, groups), if positions are merged
         if output.sizes is not None:
-            self._log_sizes = [log_sizes(np.stack(output.sizes))[:, None, None]]
+            sizes = output.sizes if rows > 1 else output.sizes * 2
+            self._log_sizes = [log_sizes(np.stack(sizes))[:, None, None]]
         self._groups = [output.groups(row) for row in range(rows)]
         self._texts: list[list[tuple[int, ...]]] = [[()] for _ in range(rows)]  # of each beam
         self._rows = list(range(rows))  # of the batch, in the order of the search
         self._slots = list(range(rows))  # of `_rows`, in `_key_values`
+        self._repeated = False  # whether the only sequence is computed twice
         self._length = 0  # tokens read, with the prompt
         # Queries of the alignment heads: of the prompts, (rows, heads, tokens, head_size), and of
         # each step with its rows, (rows, heads, beams, head_size)
@@ -80,6 +95,9 @@ class BatchDecoding:
         self._alignment_keys: dict[int, npt.NDArray[Any]] = {}  # (heads, positions, head_size)
         for row, states in enumerate(output.states):
             self._compute_key_values(row, states[None], heads)
+        if rows == 1 and rounds_single_vectors_otherwise():
+            for array in self._key_values:
+                array[1] = array[0]
         self._attach_slots()
 
     def read_prompts(self, prompts: Integers, start: int) -> Floats:
@@ -235,9 +253,10 @@ class BatchDecoding:
         )
 
     def _attach_slots(self) -> None:
+        slots = len(self._rows) + self._repeated
         for number, array in enumerate((*self._key_values, *self._log_sizes)):
             self._buffers.decoder_layers.set_input_tensor(
-                FIRST_KEY_VALUE_INPUT + number, self._buffers.shared_tensor(array)
+                FIRST_KEY_VALUE_INPUT + number, self._buffers.shared_tensor(array[:slots])
             )
 
     def _keep_rows(self, rows: Sequence[int]) -> None:
@@ -249,8 +268,6 @@ class BatchDecoding:
                 slots[number] = free.pop()
                 for array in (*self._key_values, *self._log_sizes):
                     array[slots[number]] = array[slot]
-        self._key_values = [array[: len(rows)] for array in self._key_values]
-        self._log_sizes = [array[: len(rows)] for array in self._log_sizes]
         self._rows = [self._rows[row] for row in rows]
         self._slots = slots
         self._attach_slots()
@@ -300,13 +317,24 @@ class BatchDecoding:
     ) -> tuple[Floats, Floats]:
         """Return hidden states and queries, in the order of the slots.
 
+        A single vector is computed twice, as if another row had the same token, if it would be
+        rounded otherwise. The other row is in the second slot: any row of the batch before.
+
         The returned arrays last until the next call.
         """
         request = self._buffers.decoder_layers
         embedded = self._embeddings.with_positions(tokens, self._length)
         self._length += tokens.shape[1]
+        repeated = tokens.size == 1 and rounds_single_vectors_otherwise()
+        if repeated != self._repeated:
+            self._repeated = repeated
+            self._attach_slots()
+        if repeated:
+            embedded = np.repeat(embedded, 2, axis=0)
+            source_sequences = np.repeat(source_sequences, 2)
         self._buffers.run(request, embedded, source_sequences.astype(np.int32), mask[None, None])
-        return request.get_output_tensor(0).data, request.get_output_tensor(1).data
+        hidden, queries = (request.get_output_tensor(number).data for number in range(2))
+        return hidden[: len(tokens)], queries[: len(self._rows)]
 
 
 def _padded(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
