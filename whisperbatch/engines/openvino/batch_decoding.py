@@ -95,9 +95,6 @@ class BatchDecoding:
         self._alignment_keys: dict[int, npt.NDArray[Any]] = {}  # (heads, positions, head_size)
         for row, states in enumerate(output.states):
             self._compute_key_values(row, states[None], heads)
-        if rows == 1 and rounds_single_vectors_otherwise():
-            for array in self._key_values:
-                array[1] = array[0]
         self._attach_slots()
 
     def read_prompts(self, prompts: Integers, start: int) -> Floats:
@@ -317,8 +314,8 @@ class BatchDecoding:
     ) -> tuple[Floats, Floats]:
         """Return hidden states and queries, in the order of the slots.
 
-        A single vector is computed twice, as if another row had the same token, if it would be
-        rounded otherwise. The other row is in the second slot: any row of the batch before.
+        A single vector is computed twice if it would be rounded otherwise: a copy of its row is in
+        the second slot.
 
         The returned arrays last until the next call.
         """
@@ -328,6 +325,8 @@ class BatchDecoding:
         repeated = tokens.size == 1 and rounds_single_vectors_otherwise()
         if repeated != self._repeated:
             self._repeated = repeated
+            for array in (*self._key_values, *self._log_sizes):
+                array[1] = array[0]
             self._attach_slots()
         if repeated:
             embedded = np.repeat(embedded, 2, axis=0)
