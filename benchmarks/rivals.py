@@ -36,6 +36,7 @@ import numpy.typing as npt
 
 import whisperbatch as wb
 from benchmarks import conversions, ggml
+from whisperbatch.engines.keywords import LoadKeywords
 from whisperbatch.engines.model_info import MIN_MULTILINGUAL_VOCABULARY
 from whisperbatch.models.registry import find_model
 
@@ -73,10 +74,10 @@ class System:
 
 
 def _whisperbatch(
-    settings: Mapping[str, Any], model: str, beam: int, stack: ExitStack, *, diarize: bool = False
+    settings: LoadKeywords, model: str, beam: int, stack: ExitStack, *, diarize: bool = False
 ) -> Run:
     """Open whisperbatch, which streams one file, or fills batches from several files."""
-    asr = stack.enter_context(wb.load(model, device="cpu", **settings))
+    asr = stack.enter_context(wb.load(model, **settings))
 
     def run(paths: list[str], on_segment: OnSegment) -> None:
         if len(paths) == 1:
@@ -255,13 +256,14 @@ def _ggml_converter(kind: str) -> Callable[[str], Path]:
     return lambda model: ggml.convert(find_model(model), kind)
 
 
-INT8: Final = {"compute_type": "int8"}
-CTRANSLATE2: Final = {**INT8, "engine": "ctranslate2"}
+INT8: Final[LoadKeywords] = {"device": "cpu", "compute_type": "int8"}
+CTRANSLATE2: Final[LoadKeywords] = {**INT8, "engine": "ctranslate2"}
+TORCH: Final[LoadKeywords] = {"device": "cpu", "engine": "torch"}
 
 SYSTEMS: Final = {
     "whisperbatch": System(partial(_whisperbatch, INT8), "whisperbatch"),
     "whisperbatch-ctranslate2": System(partial(_whisperbatch, CTRANSLATE2), "whisperbatch"),
-    "whisperbatch-torch": System(partial(_whisperbatch, {"engine": "torch"}), "torch"),
+    "whisperbatch-torch": System(partial(_whisperbatch, TORCH), "torch"),
     "whisperbatch-diarization": System(partial(_whisperbatch, INT8, diarize=True), "whisperbatch"),
     "faster-whisper": System(partial(_faster_whisper, batched=False), "faster-whisper"),
     "faster-whisper-batched": System(partial(_faster_whisper, batched=True), "faster-whisper"),
