@@ -73,7 +73,7 @@ UNCHECKED: Final = {
     "diarization.tracks.MIN_WORD": "resolution",
     "diarization.tracks.UNIT": "resolution",
     "diarization.tracks.FAR": "above any time",
-    "diarization.turns.NOBODY": "marks frames without a speaker",
+    "diarization.turns.NO_SPEAKER": "marks frames without a speaker",
     "diarization.turns.OVERLAP_CONFIDENCE": "in place of an unknown value",
     "diarization.windows.FRAME": "format of segmentation-3.0",
     "diarization.windows.FRAMES": "format of segmentation-3.0",

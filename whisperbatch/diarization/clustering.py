@@ -74,10 +74,9 @@ class LinkedEmbeddings:
     linked: npt.NDArray[np.bool_]
 
     @classmethod
-    def of(cls, vectors: Vectors, chains: npt.ArrayLike | None = None) -> "LinkedEmbeddings":
+    def of(cls, vectors: Vectors, chains: Numbers) -> "LinkedEmbeddings":
         """Return embeddings, given the number of the chain of each; -1 is no chain."""
-        numbers = np.full(len(vectors), -1) if chains is None else np.asarray(chains)
-        return cls(vectors, (numbers[1:] == numbers[:-1]) & (numbers[1:] >= 0))
+        return cls(vectors, (chains[1:] == chains[:-1]) & (chains[1:] >= 0))
 
     def changes(self, one: "Group", two: "Group") -> float:
         """Return how often two groups change within chains, relative to chance.

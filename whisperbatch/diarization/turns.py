@@ -12,7 +12,7 @@ from whisperbatch.diarization.recorder import Memory
 from whisperbatch.diarization.windows import FIRST_SAMPLE, FRAME, SPEAKERS
 from whisperbatch.types import Turn, to_seconds
 
-NOBODY: Final = -1
+NO_SPEAKER: Final = -1
 GAP: Final = 3  # frames of silence that do not end a turn: 0.05 s
 NEAR: Final = 120  # frames, 2 s: the nearest speech of a track counts most
 OVERLAP_CONFIDENCE: Final = 0.5  # the voices of overlapping speech are not compared
@@ -70,7 +70,7 @@ def spans(
         )
     ]
     n_frames = max((start + len(codes) for start, codes in memory.views), default=0)
-    timeline = np.full(n_frames, NOBODY, np.int32)
+    timeline = np.full(n_frames, NO_SPEAKER, np.int32)
     for span in result:
         timeline[span.start : span.end] = span.speaker
     count = int(labels.max()) + 1 if len(labels) else 0
@@ -94,7 +94,7 @@ def _overlapping(
         frames = np.flatnonzero(codes == 1 << track)
         names = timeline[first + frames]
         near = np.exp(-np.abs(frames - middle) / NEAR)
-        known = names != NOBODY
+        known = names != NO_SPEAKER
         np.add.at(votes[track], names[known], near[known])
     one, two = (votes[track] for track in overlap.tracks)
     if count <= 1:
@@ -108,7 +108,7 @@ def _overlapping(
     before = timeline[max(overlap.start - 1, 0) : overlap.start]
     after = timeline[overlap.end : overlap.end + 1]
     around = np.unique(np.concatenate((before, after)))
-    return [int(name) for name in around if name != NOBODY]
+    return [int(name) for name in around if name != NO_SPEAKER]
 
 
 def joined(all_spans: Sequence[Span], names: Mapping[int, str]) -> tuple[Turn, ...]:

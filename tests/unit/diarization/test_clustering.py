@@ -38,8 +38,13 @@ def group(vectors: Floats, members: range) -> Group:
     return Group.of(vectors, np.array(members))
 
 
+def linked(vectors: Floats, chains: list[int] | None = None) -> LinkedEmbeddings:
+    """Return embeddings with the number of the chain of each; without numbers, none is linked."""
+    return LinkedEmbeddings.of(vectors, np.array(chains or [-1] * len(vectors)))
+
+
 def clustered(vectors: Floats, limits: SpeakerLimits, chains: list[int] | None = None) -> Floats:
-    return cluster(LinkedEmbeddings.of(vectors, chains), limits)
+    return cluster(linked(vectors, chains), limits)
 
 
 @pytest.mark.parametrize("pieces", [1, 2, 3, 8, 20, 100, 600])
@@ -122,21 +127,15 @@ def test_noise_does_not_change_the_corrected_similarity() -> None:
 def test_a_smaller_group_must_differ_more() -> None:
     vectors = embeddings(voices(2, likeness=0.72), [0] * 80 + [1] * 80)
     large = group(vectors, range(80))
-    assert evidence(LinkedEmbeddings.of(vectors), large, group(vectors, range(80, 160))) < 0
-    assert evidence(LinkedEmbeddings.of(vectors), large, group(vectors, range(80, 84))) > 0
+    assert evidence(linked(vectors), large, group(vectors, range(80, 160))) < 0
+    assert evidence(linked(vectors), large, group(vectors, range(80, 84))) > 0
 
 
 def test_links_are_between_neighbours_of_one_chain() -> None:
     vectors = embeddings(voices(1), [0] * 7)
-    assert LinkedEmbeddings.of(vectors, [0, 0, 1, -1, -1, 2, 2]).linked.tolist() == [
-        1,
-        0,
-        0,
-        0,
-        0,
-        1,
-    ]
-    assert not LinkedEmbeddings.of(vectors).linked.any()
+    found = linked(vectors, [0, 0, 1, -1, -1, 2, 2]).linked
+    assert found.tolist() == [True, False, False, False, False, True]
+    assert not linked(vectors).linked.any()
 
 
 @pytest.mark.parametrize(
@@ -152,9 +151,9 @@ def test_changes_within_chains_are_relative_to_chance(
 ) -> None:
     vectors = embeddings(voices(1), [0] * 160)
     groups = [Group.of(vectors, np.flatnonzero(np.array(who) == number)) for number in (0, 1)]
-    chained = LinkedEmbeddings.of(vectors, [number // 4 for number in range(160)])
+    chained = linked(vectors, [number // 4 for number in range(160)])
     assert low <= chained.changes(*groups) <= high
-    assert LinkedEmbeddings.of(vectors).changes(*groups) == pytest.approx(USUAL_CHANGES)
+    assert linked(vectors).changes(*groups) == pytest.approx(USUAL_CHANGES)
 
 
 def test_a_voice_in_two_manners_is_one_voice_if_the_manner_changes_within_chains() -> None:
