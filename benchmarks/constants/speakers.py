@@ -81,6 +81,7 @@ UNCHECKED: Final = {
     "diarization.windows.FIRST_SAMPLE": "format of segmentation-3.0",
     "diarization.windows.WINDOW": "format of segmentation-3.0",
     "diarization.windows.MARGIN": "follows from HOP",
+    "diarization.windows.NEIGHBOURS": "follows from HOP",
     "diarization.windows.SPEAKERS": "format of segmentation-3.0",
     "diarization.windows.BATCH": "cost and latency",
 }

@@ -63,7 +63,9 @@ def _row(name: str, system: str, options: argparse.Namespace) -> dict[str, Any]:
     version = ""
     seeds = 1 if name == SAMPLE else options.seeds
     for seed in range(options.first_seed, options.first_seed + seeds):
-        talk = conversations.build(name, seed, options.set, options.minutes)
+        talk = conversations.build(
+            name, seed, options.set, options.minutes, with_text=options.with_text
+        )
         told = len(talk.speakers) if options.tell_speakers else None
         result = systems.run(system, talk, told, dict(options.models).get(system))
         measured = measures.measure(talk.turns, result.turns, talk.duration, result.took)
@@ -79,6 +81,7 @@ def _row(name: str, system: str, options: argparse.Namespace) -> dict[str, Any]:
         "version": version,
         "set": options.set,
         "told": options.tell_speakers,
+        "with_text": options.with_text,
         **figures(total),
         "wrong_words": wrong / said if said else None,
         "cpwer": mean(rates) if rates else None,
@@ -142,6 +145,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--minutes", type=float, help="duration; by default that of the class")
     parser.add_argument(
         "--tell-speakers", action="store_true", help="tell the systems how many speakers there are"
+    )
+    parser.add_argument(
+        "--with-text", action="store_true", help="only voices whose text is known, for the cpWER"
     )
     parser.add_argument("--no-words", action="store_true", help="measure no words")
     parser.add_argument("--models", nargs="+", type=_models, default=[], metavar="SYSTEM=DIRECTORY")

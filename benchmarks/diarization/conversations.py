@@ -163,7 +163,12 @@ SAMPLE: Final = "sample"  # 30 s of a telephone call, recorded, not built
 
 
 def build(
-    name: str, seed: int = 0, part: Set = "test", minutes: float | None = None
+    name: str,
+    seed: int = 0,
+    part: Set = "test",
+    minutes: float | None = None,
+    *,
+    with_text: bool = False,
 ) -> Conversation:
     """Build a conversation: always the same for the same arguments.
 
@@ -172,6 +177,7 @@ def build(
         seed: of all that is drawn.
         part: the set whose voices speak.
         minutes: duration; None for that of the class.
+        with_text: whether only voices with written text speak.
 
     Raises:
         VoiceError: if the voices of the set do not suffice.
@@ -183,7 +189,7 @@ def build(
     limit = round((kind.minutes if minutes is None else minutes) * 60 * SAMPLING_RATE)
     speakers = [
         Speaker(voice, rng, talkative=kind.talkative)
-        for voice in cast(kind, part, limit / SAMPLING_RATE, rng)
+        for voice in cast(kind, part, limit / SAMPLING_RATE, rng, with_text=with_text)
     ]
     turns: list[Turn] = []
     spoken: list[Spoken] = []
@@ -216,13 +222,16 @@ def sample() -> Conversation:
     return Conversation(SAMPLE, samples, tuple(sorted(turns)), spoken)
 
 
-def cast(kind: Kind, part: Set, duration: float, rng: Random) -> list[Voice]:
+def cast(
+    kind: Kind, part: Set, duration: float, rng: Random, *, with_text: bool = False
+) -> list[Voice]:
     """Draw the voices of a conversation: different persons, with enough to say."""
     fitting = [
         voice
         for voice in voices.of_set(part)
         if (kind.sex is None or voice.sex == kind.sex)
         and (not kind.one_language or voice.language == "en")
+        and (voice.has_text or not with_text)
     ]
     enough = 0.0 if kind.talkative else ENOUGH * duration / kind.count
     candidates = rng.sample(fitting, len(fitting))

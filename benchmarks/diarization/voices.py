@@ -33,6 +33,7 @@ Sound: TypeAlias = npt.NDArray[np.float32]
 Set: TypeAlias = Literal["development", "test"]
 Span: TypeAlias = tuple[int, int]  # samples
 
+WITH_TEXT: Final = "asterisk-"  # start of the names of these voices
 MAX_PAUSE: Final = 0.3  # seconds; a longer pause within an utterance is silence in the reference
 MIN_SPEECH, MAX_LENGTH = 0.5, 20.0  # seconds of an utterance
 SOUND_RANGE: Final = 35.0  # dB below the loudest frame: softer is silence
@@ -70,12 +71,17 @@ class Voice:
     sex: Literal["f", "m"]
     person: str
 
+    @property
+    def has_text(self) -> bool:
+        """Whether the words of the utterances are known."""
+        return self.name.startswith(WITH_TEXT)
+
 
 def _listed() -> dict[str, Voice]:
     """Return all voices by name."""
     asterisk = {"en": "Allison", "es": "Allison", "fr": "June", "it": "Carlo", "ru": "IVR Voice"}
     voices = [
-        Voice(f"asterisk-{language}", "test", language, "m" if language == "it" else "f", person)
+        Voice(WITH_TEXT + language, "test", language, "m" if language == "it" else "f", person)
         for language, person in asterisk.items()
     ]
     voices += [
@@ -151,8 +157,8 @@ def speech_spans(samples: npt.NDArray[np.int16]) -> list[Span]:
 
 def _recorded(name: str) -> list[tuple[npt.NDArray[np.int16], str]]:
     """Return the recordings of a voice, each with its text."""
-    if name.startswith("asterisk-"):
-        found = clips.asterisk_clips(name.removeprefix("asterisk-"))
+    if name.startswith(WITH_TEXT):
+        found = clips.asterisk_clips(name.removeprefix(WITH_TEXT))
         return [(clip.samples, clip.utterances[0].text) for clip in found]
     if name in PROMPTS:
         return [(games.decode(p.read_bytes(), p.suffix[1:]), "") for p in _prompts(name)]

@@ -137,6 +137,13 @@ def test_women_only_and_one_language() -> None:
     assert set(conversations.build("two-men", minutes=1).speakers) <= {"d", "e", "f"}
 
 
+def test_only_voices_with_written_text() -> None:
+    talks = [conversations.build("one", seed, minutes=0.5, with_text=True) for seed in range(5)]
+    assert {talk.speakers for talk in talks} == {("a",)}
+    with pytest.raises(VoiceError, match="only 1 of 2 voices"):
+        conversations.build("two", minutes=0.5, with_text=True)
+
+
 @pytest.mark.slow
 def test_a_conversation_that_is_too_long_says_so() -> None:
     with pytest.raises(VoiceError, match="shorter conversation"):

@@ -119,6 +119,7 @@ def test_the_table_and_the_file(
 ) -> None:
     measured = Diarization(Errors(20, 1, 1, 2), Errors(18, 0, 0, 0.9), ((2, 2),), 20, 2)
     told: list[Any] = []
+    asked: list[bool] = []
 
     def run(system: str, talk: Conversation, speakers: int | None, models: object) -> Any:
         told.append(speakers)
@@ -126,7 +127,11 @@ def test_the_table_and_the_file(
             raise systems.DiarizerError("senko is not installed")
         return systems.Result(REFERENCE, 2.0, "1")
 
-    monkeypatch.setattr(conversations, "build", lambda *_: TALK)
+    def build(*_: object, with_text: bool) -> Conversation:
+        asked.append(with_text)
+        return TALK
+
+    monkeypatch.setattr(conversations, "build", build)
     monkeypatch.setattr(systems, "run", run)
     monkeypatch.setattr(measures, "measure", lambda *_: measured)
     monkeypatch.setattr(words, "measure", lambda *_: (3, 20, 0.5))
@@ -140,6 +145,7 @@ def test_the_table_and_the_file(
         "--seeds",
         "2",
         "--tell-speakers",
+        "--with-text",
         "--json",
         str(path),
     ]
@@ -152,6 +158,7 @@ def test_the_table_and_the_file(
     (row,) = json.loads(path.read_text())
     assert (row["right"], row["seconds"], len(row["each"])) == (2, 40, 2)
     assert told == [2, 2, 2]
+    assert asked == [True, True, True]
 
 
 @pytest.mark.parametrize(

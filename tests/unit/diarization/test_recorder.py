@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tests.unit.diarization.synthetic import timeline, window
 from whisperbatch.diarization.pieces import plan
 from whisperbatch.diarization.recorder import Memory
-from whisperbatch.diarization.windows import FRAMES, HOP, MARGIN, Window, runs
+from whisperbatch.diarization.windows import FRAME, FRAMES, HOP, MARGIN, Window, runs
 
 EDGE = MARGIN + HOP  # end of the region of window 0, and start of the region of window 1
 SECOND = EDGE - HOP  # the same frame, counted in window 1
@@ -78,27 +78,28 @@ def test_overlapping_speech_is_no_stretch() -> None:
 
 def test_speech_continues_over_the_edge_of_a_region() -> None:
     """The tracks of two windows have different numbers."""
-    whole = remembered(window((400, FRAMES, [0])), window((0, 300, [2]), number=1))
-    assert [(s.start, s.end) for s in whole.stretches] == [(400, EDGE), (EDGE, HOP + 300)]
+    first, last = EDGE - 42, EDGE + 54
+    whole = remembered(window((first, FRAMES, [0])), window((0, last - HOP, [2]), number=1))
+    assert [(s.start, s.end) for s in whole.stretches] == [(first, EDGE), (EDGE, last)]
     assert len(set(chains(whole))) == 1
 
 
 def test_a_change_of_track_at_the_edge_is_a_boundary() -> None:
     """Both windows see the change at this frame."""
     memory = remembered(
-        window((400, EDGE, [0]), (EDGE, FRAMES, [1])),
+        window((EDGE - 42, EDGE, [0]), (EDGE, FRAMES, [1])),
         window((0, SECOND, [2]), (SECOND, 300, [0]), number=1),
     )
     assert len(set(chains(memory))) == 2
 
 
 def test_one_window_that_sees_no_change_is_enough_to_continue() -> None:
-    memory = remembered(window((400, FRAMES, [0])), window((SECOND, 300, [0]), number=1))
+    memory = remembered(window((EDGE - 42, FRAMES, [0])), window((SECOND, 300, [0]), number=1))
     assert len(set(chains(memory))) == 1
 
 
 def test_silence_before_the_edge_ends_the_speech() -> None:
-    memory = remembered(window((400, EDGE - 4, [0])), window((SECOND, 300, [0]), number=1))
+    memory = remembered(window((EDGE - 42, EDGE - 4, [0])), window((SECOND, 300, [0]), number=1))
     assert len(set(chains(memory))) == 2
 
 
@@ -116,4 +117,5 @@ def test_an_hour_needs_a_few_megabytes() -> None:
     one = remembered(window((0, FRAMES, [0]), number=1))
     views = sum(codes.nbytes for _, codes in one.views)
     vectors = 192 * 4 * len(one.centres)
-    assert (views + vectors) * 720 < 5e6  # 720 windows of 5 s
+    windows = 3600 * 16_000 / (HOP * FRAME)
+    assert (views + vectors) * windows < 5e6

@@ -9,11 +9,13 @@ from hypothesis import strategies as st
 
 from tests.unit.diarization.synthetic import Floats, window
 from whisperbatch.diarization.windows import (
+    BATCH,
     CLASSES,
     FIRST_SAMPLE,
     FRAME,
     FRAMES,
     HOP,
+    NEIGHBOURS,
     WINDOW,
     Run,
     Window,
@@ -102,9 +104,10 @@ def test_the_network_is_not_called_with_all_windows_at_once() -> None:
     network = Network()
     steps = windows(blocks_of(recording(40 * WINDOW), [16_000]), network)
     next(steps)
-    assert network.calls == [2]
+    needed = 1 + NEIGHBOURS  # the first window, and those that contain frames of it
+    assert network.calls == [BATCH] * -(-needed // BATCH)
     list(steps)
-    assert max(network.calls) == 2
+    assert max(network.calls) == BATCH
 
 
 def test_no_audio_has_no_windows() -> None:
@@ -138,30 +141,56 @@ def test_silence_and_lasting_speech(frames: int) -> None:
 
 
 class Hesitant:
-    """Is sure of the class in the first windows, and less sure of another in the later windows."""
+    """Finds a class in all frames of a window, with a probability. Other classes share the rest."""
 
     def __init__(self, classes: Sequence[tuple[int, float]]) -> None:
-        self._classes = iter(classes)
+        self._rows = iter([likely(best, probability) for best, probability in classes])
 
     def __call__(self, samples: Samples, /) -> Floats:
-        rows = []
-        for _ in samples:
-            best, probability = next(self._classes)
-            row = np.full(len(CLASSES), (1 - probability) / (len(CLASSES) - 1), np.float32)
-            row[best] = probability
-            rows.append(np.tile(np.log(row), (FRAMES, 1)))
-        return np.stack(rows)
+        return np.stack([np.tile(np.log(next(self._rows)), (FRAMES, 1)) for _ in samples])
 
 
-def test_two_windows_say_how_many_speak() -> None:
+def likely(best: int, probability: float) -> Floats:
+    """Return the probabilities of the classes."""
+    row = np.full(len(CLASSES), (1 - probability) / (len(CLASSES) - 1), np.float32)
+    row[best] = probability
+    return row
+
+
+def test_all_windows_of_a_frame_say_how_many_speak() -> None:
     """The window of a frame says who speaks."""
     network = Hesitant([(1, 0.9), (0, 0.6), (6, 0.99)])
-    length = WINDOW + 2 * HOP * FRAME
-    first, second, third = windows([recording(length)], network)
-    overlap = FRAMES - HOP
-    assert (first.activity == CLASSES[1]).all()  # also where the second window has no speaker
-    # the second window is outvoted on both sides, but not in the frames of this window alone
-    assert (second.activity[:overlap].sum(axis=1) == 1).all()
-    assert not second.activity[overlap:HOP].any()
+    first, second, third = windows([recording(WINDOW + 2 * HOP * FRAME)], network)
+    # two windows see one speaker, although the second window alone sees none
+    assert (first.activity[: 2 * HOP] == CLASSES[1]).all()
+    assert (second.activity[:HOP].sum(axis=1) == 1).all()
+    # the third window sees two speakers, and is more certain
+    assert (first.activity[2 * HOP :].sum(axis=1) == 2).all()
     assert (second.activity[HOP:].sum(axis=1) == 2).all()
     assert (third.activity[: FRAMES - 3] == CLASSES[6]).all()
+
+
+@settings(max_examples=40)
+@given(
+    st.lists(st.tuples(st.integers(0, 6), st.floats(0.15, 0.99)), min_size=1, max_size=9),
+    st.integers(0, HOP * FRAME - 1),
+)
+def test_the_number_of_speakers_has_the_highest_mean_probability(
+    classes: list[tuple[int, float]], missing: int
+) -> None:
+    samples = recording(WINDOW + (len(classes) - 1) * HOP * FRAME - missing)
+    every = list(windows([samples], Hesitant([*classes, *classes])))
+    rows = np.stack([likely(*each) for each in classes])
+    means = np.zeros((len(classes) * HOP + FRAMES, 3))
+    complete = (len(samples) - FIRST_SAMPLE) // FRAME
+    for number in range(len(every)):
+        for count in range(3):
+            probability = rows[number, CLASSES.sum(axis=1) == count].sum()
+            means[number * HOP : min(number * HOP + FRAMES, complete), count] += probability
+    for each in every:
+        here = means[each.start : each.start + FRAMES]
+        low, high = each.region
+        ordered = np.sort(here, axis=1)
+        clear = (ordered[:, 2] - ordered[:, 1] > 1e-5)[low:high]
+        expected = here.argmax(axis=1)[low:high]
+        assert (each.activity.sum(axis=1)[low:high] == expected)[clear].all()
