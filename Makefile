@@ -42,7 +42,8 @@ test: $(VENV)/.test
 # All tests: also the slow tests (among them 200 files and 100 sets of options of the fuzz program),
 # the tests that need PyTorch or Ray, the oldest supported versions of the dependencies, and the
 # installation beside other projects. At most an hour on two cores.
-test-all: lint $(VENV)/.speech
+test-all: $(VENV)/.test
+	@$(MAKE) --no-print-directory -j 2 lint $(VENV)/.speech
 	$(PYTEST) $(PARALLEL) -m "not kaldi and not torch and not ray"
 	@$(MAKE) --no-print-directory $(VENV)/.kaldi
 	OMP_NUM_THREADS=1 $(PYTEST) $(PARALLEL) -m "kaldi or torch"
