@@ -14,7 +14,7 @@ Each message is one line: the problem, its place, and its solution.
 """
 
 import re
-from typing import Final
+from typing import Final, TypeVar
 
 __all__ = [
     "AudioError",
@@ -88,3 +88,20 @@ class ClosedError(WhisperBatchError, RuntimeError):
 
 class WriteError(WhisperBatchError):
     """An output file cannot be written; an existing file of the same name is left unchanged."""
+
+
+_Error = TypeVar("_Error", bound=WhisperBatchError)
+
+
+def of_recording(error: _Error, source: str) -> _Error:
+    """Return an error that names its recording; unchanged if the error names one.
+
+    Args:
+        error: gets the name, also before its message, unless the message has it.
+        source: name of the recording.
+    """
+    if error.source is None:
+        error.source = source
+        if source not in str(error):
+            WhisperBatchError.__init__(error, f"{source}: {error}")
+    return error

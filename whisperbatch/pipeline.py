@@ -191,7 +191,7 @@ class Pipeline:
                 self.limit.begin(recording.number)
                 reader = stack.enter_context(self._open(recording, opener))
                 stage = self._speaker_stage
-                speakers = stack.enter_context(stage.recording()) if stage else None
+                speakers = stack.enter_context(stage.recording(reader.name)) if stage else None
                 decoded = stack.enter_context(closing(self._decoded(recording, reader, speakers)))
                 segments = self._segmentation(decoded)
                 yield from speakers(segments) if speakers else segments

@@ -6,6 +6,8 @@
     senko-speech   the same, without what its own VAD holds for silence
     sherpa-onnx    needs a directory with segmentation.onnx and embedding.onnx
     pyannote       needs a directory with a pipeline
+    reference      the true turns: the errors that no diarizer can avoid, such as the wrong words of
+                   Whisper in the cpWER
 
 senko, sherpa-onnx and pyannote.audio require other packages than this project. They run with the
 Python of the environment in WHISPERBATCH_DIARIZERS, by default .venv-diarizers (`diarizers.txt`
@@ -30,6 +32,7 @@ from benchmarks.diarization.conversations import Conversation, Turn
 ROOT: Final = Path(__file__).parents[2]
 WORKER: Final = Path(__file__).with_name("workers.py")
 SENKO_SPEECH: Final = "senko-speech"
+REFERENCE: Final = "reference"
 NEEDS_MODELS: Final = ("sherpa-onnx", "pyannote")
 
 
@@ -63,6 +66,8 @@ def run(
     Raises:
         DiarizerError: if the system is not installed, its models are not given, or it fails.
     """
+    if system == REFERENCE:
+        return Result(conversation.turns, 0.0, "")
     if system in NEEDS_MODELS and models is None:
         raise DiarizerError(f"{system} needs a directory of models: --models {system}=DIRECTORY")
     within_speech = system == SENKO_SPEECH
@@ -141,4 +146,4 @@ def key_of(system: str, conversation: Conversation, options: dict[str, Any] | No
     return digest.hexdigest()[:32]
 
 
-SYSTEMS: Final = (*workers.WORKERS, SENKO_SPEECH)
+SYSTEMS: Final = (*workers.WORKERS, SENKO_SPEECH, REFERENCE)

@@ -90,6 +90,10 @@ def test_a_result_is_computed_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Pa
         systems.run("whisperbatch", TALK, speakers=2)
 
 
+def test_the_reference_has_the_true_turns() -> None:
+    assert systems.run("reference", TALK).turns == TALK.turns
+
+
 def test_a_failed_or_missing_system_says_why(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

@@ -4,7 +4,7 @@ from typing import Final
 
 import numpy as np
 
-from whisperbatch.errors import OptionError
+from whisperbatch.errors import OptionError, of_recording
 from whisperbatch.types import Samples
 
 MAX_SEPARATE: Final = 16  # channels; each takes time and memory
@@ -21,15 +21,17 @@ def check_separate(name: str, channels: int) -> None:
         OptionError: there is one channel, or there are too many.
     """
     if channels == 1:
-        raise OptionError(
+        error = OptionError(
             f"speaker='channel': {name} has one channel, which all speakers share; leave speaker "
             "out, and the voices are compared"
         )
+        raise of_recording(error, name)
     if channels > MAX_SEPARATE:
-        raise OptionError(
+        error = OptionError(
             f"speaker='channel': {name} has {channels} channels, and at most {MAX_SEPARATE} can be "
             "speakers; leave speaker out, and the voices are compared"
         )
+        raise of_recording(error, name)
 
 
 def with_channels(block: Samples, channels: int) -> Samples:

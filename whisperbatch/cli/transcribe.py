@@ -175,6 +175,7 @@ def _plan(arguments: TranscribeArguments) -> _Plan:
     if many and not formats and not arguments.json_lines:
         formats = ("txt",)
     options = _options(arguments, formats)
+    _check_standard_input([file.source for file in files], options)
     output_dir = Path(arguments.output_dir) if arguments.output_dir else None
     plots = (f"timeline.{arguments.plot}",) if arguments.plot else ()
     items = plan_outputs(files, (*formats, *plots), output_dir)
@@ -203,6 +204,13 @@ def _plan(arguments: TranscribeArguments) -> _Plan:
 
 def _weights(directory: Path) -> str:
     return f"{fingerprint(directory)}, {measured_kept_frames(directory)} of the frames"
+
+
+def _check_standard_input(sources: Sequence[str], options: Options) -> None:
+    """Refuse a second recording from standard input, which is read only once."""
+    references = (options.known_speakers or {}).values()
+    if [*sources, *(source for source in references if isinstance(source, str))].count("-") > 1:
+        raise OptionError('only one recording can be "-", standard input; give the others as files')
 
 
 def _check_read_twice(items: Sequence[WorkItem]) -> None:

@@ -6,6 +6,7 @@ adapters/            senko and pyannote.audio behind the same contract
 channels/            speakers by channel
 naming/              the names of known speakers
 listener.py          a diarizer beside the transcription of a recording
+items.py             what a diarizer yields, checked
 stage.py             the speakers of segments and words (assignment.py)
 """
 

@@ -6,6 +6,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
+from whisperbatch.diarization.items import items_of
 from whisperbatch.diarization.protocol import (
     MAX_LAG,
     Embedding,
@@ -32,6 +33,7 @@ class Listener:
     Args:
         diarizer: finds the turns.
         limits: of the number of speakers.
+        source: name of the recording, for errors.
 
     Attributes:
         embeddings: of the speakers so far, as in `Progress`.
@@ -40,7 +42,7 @@ class Listener:
         OptionError: the diarizer cannot honour the limits.
     """
 
-    def __init__(self, diarizer: TurnFinder, limits: SpeakerLimits) -> None:
+    def __init__(self, diarizer: TurnFinder, limits: SpeakerLimits, source: str) -> None:
         self._blocks: deque[Samples] = deque()
         self._waiting = 0  # samples in `_blocks`
         self._given = 0.0  # seconds that the diarizer has taken
@@ -53,7 +55,7 @@ class Listener:
         self._known = 0.0  # seconds
         self.embeddings: Mapping[str, Embedding] = {}
         self._result: Diarization | None = None
-        self._source = diarizer(self._audio(), limits)
+        self._found = items_of(diarizer, self._audio(), limits, source)
         self._thread = in_background(self._run, name="whisperbatch-diarizer")
 
     def through(self, blocks: Iterable[Samples]) -> Iterator[Samples]:
@@ -164,16 +166,13 @@ class Listener:
 
     def _run(self) -> None:
         """Collect the items of the diarizer, in its thread."""
-        last: Progress | Diarization | BaseException | None = None
         try:
-            for last in self._source:
-                if isinstance(last, Progress):
-                    self._told = last.end
+            for item in self._found:
+                if isinstance(item, Progress):
+                    self._told = item.end
                 with self._changed:
-                    self._items.append(last)
+                    self._items.append(item)
                     self._changed.notify_all()
-            if not isinstance(last, Diarization):
-                raise EngineError("the diarizer ended without a Diarization")  # noqa: TRY301 - as an error of the diarizer
         except BaseException as error:  # noqa: BLE001 - the consumer must see every error
             with self._changed:
                 self._items.append(error)

@@ -5,7 +5,6 @@ end of the recording have provisional speakers; the `End` of the recording has t
 """
 
 from bisect import bisect_left
-from collections import deque
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
@@ -17,11 +16,12 @@ from whisperbatch.boundary import boundary
 from whisperbatch.diarization import open_diarizer
 from whisperbatch.diarization.assignment import with_speakers
 from whisperbatch.diarization.channels.diarizer import ChannelDiarizer
+from whisperbatch.diarization.items import items_of
 from whisperbatch.diarization.listener import Listener
 from whisperbatch.diarization.naming.matching import Names, renamed, with_names
 from whisperbatch.diarization.naming.references import check_references, read_references
 from whisperbatch.diarization.protocol import TurnFinder, VoiceDiarizer, limits_of
-from whisperbatch.errors import EngineError, OptionError
+from whisperbatch.errors import OptionError
 from whisperbatch.options import Options
 from whisperbatch.recording import RecordingState
 from whisperbatch.rows import End
@@ -51,9 +51,13 @@ class SpeakerStage:
         self._open: set[Speakers] = set()
 
     @contextmanager
-    def recording(self) -> Iterator["Speakers"]:
-        """Return the speakers of a recording that begins; they end with the `with` block."""
-        speakers = Speakers(self._diarizer, self._options, self._names)
+    def recording(self, source: str) -> Iterator["Speakers"]:
+        """Return the speakers of a recording that begins; they end with the `with` block.
+
+        Args:
+            source: name of the recording.
+        """
+        speakers = Speakers(self._diarizer, self._options, source, self._names)
         self._open.add(speakers)
         try:
             yield speakers
@@ -111,11 +115,14 @@ class Speakers:
     Args:
         diarizer: finds the turns.
         options: of the run.
+        source: name of the recording.
         names: of known speakers; None if there are none.
     """
 
-    def __init__(self, diarizer: TurnFinder, options: Options, names: Names | None = None) -> None:
-        self._listener = Listener(diarizer, limits_of(options))
+    def __init__(
+        self, diarizer: TurnFinder, options: Options, source: str, names: Names | None
+    ) -> None:
+        self._listener = Listener(diarizer, limits_of(options), source)
         self._keep_words = options.word_timestamps
         self._names = names
         self._segments: list[Segment] = []
@@ -140,9 +147,7 @@ class Speakers:
             recording, segment = result
             self._segments.append(segment)
             turns = self._listener.turns_until(segment.end)
-            near = turns_around(turns, segment)
-            if self._names:
-                near = renamed(near, self._names(self._listener.embeddings))
+            near = self._named(turns_around(turns, segment))
             parts = with_speakers(
                 [segment], near, first_id=count, provisional=True, keep_words=self._keep_words
             )
@@ -160,6 +165,14 @@ class Speakers:
             keep_words=self._keep_words,
         )
         return replace(end, diarization=diarization, segments=tuple(segments))
+
+    def _named(self, turns: Sequence[Turn]) -> list[Turn]:
+        """Return provisional turns in which the known speakers have their names."""
+        if not self._names:
+            return [*turns]
+        embeddings = self._listener.embeddings
+        speakers = dict.fromkeys((*embeddings, *(turn.speaker for turn in turns)))
+        return renamed(turns, self._names(embeddings, speakers))
 
     def stop(self) -> None:
         """End all waits. Thread-safe."""
@@ -184,10 +197,11 @@ def diarization_of(source: Source | AudioReader, options: Options) -> Diarizatio
     with nullcontext() if reader is source else reader, boundary(reader.name):
         diarizer, names = open_for(options)
         blocks = reader.channels() if options.separates_channels else reader.blocks()
-        (last,) = deque(diarizer(blocks, limits_of(options)), maxlen=1) or (None,)
-        if not isinstance(last, Diarization):
-            raise EngineError(f"{reader.name}: the diarizer ended without a Diarization")
-        named = with_names(last, names) if names else last
+        result = Diarization(())
+        for item in items_of(diarizer, blocks, limits_of(options), reader.name):
+            if isinstance(item, Diarization):
+                result = item
+        named = with_names(result, names) if names else result
         return replace(named, source=reader.name, duration=to_seconds(reader.position))
 
 

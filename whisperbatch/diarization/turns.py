@@ -15,7 +15,7 @@ from whisperbatch.types import Turn, to_seconds
 NO_SPEAKER: Final = -1
 GAP: Final = 3  # frames of silence that do not end a turn: 0.05 s
 NEAR: Final = 120  # frames, 2 s: the nearest speech of a track counts most
-OVERLAP_CONFIDENCE: Final = 0.5  # the voices of overlapping speech are not compared
+OVERLAP_CONFIDENCE: Final = 0.5  # of several: the voices of overlapping speech are not compared
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +77,7 @@ def spans(
     for start, end, window, (one, two) in memory.overlaps:
         overlap = Overlap(start, end, window, (one, two))
         result += [
-            Span(start, end, speaker, OVERLAP_CONFIDENCE)
+            Span(start, end, speaker, OVERLAP_CONFIDENCE if count > 1 else 1.0)
             for speaker in _overlapping(memory, timeline, overlap, count)
         ]
     return sorted(result, key=lambda span: (span.start, span.speaker))

@@ -91,6 +91,8 @@ def _identifier(source: str) -> str:
     """Return the name of a recording without directory, suffix and query."""
     path = re.split(r"[?#]", source)[0] if _ADDRESS.match(source) else source
     name = re.split(r"[/\\]", path.rstrip("/\\"))[-1]
+    if name.startswith("<") and name.endswith(">"):  # "<stdin>": no file
+        name = name[1:-1]
     stem, dot, _ = name.rpartition(".")
     return _without_spaces(stem if dot and stem else name) or _UNNAMED
 

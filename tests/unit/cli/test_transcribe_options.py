@@ -3,7 +3,13 @@ from collections.abc import Mapping
 import pytest
 
 from whisperbatch import OptionError, SubtitleOptions, TableOptions
-from whisperbatch.cli.transcribe import TranscribeArguments, _formats, _options
+from whisperbatch.cli.transcribe import (
+    TranscribeArguments,
+    _check_standard_input,
+    _formats,
+    _options,
+)
+from whisperbatch.options import Options
 from whisperbatch.writers import FORMATS
 
 
@@ -55,3 +61,15 @@ def test_rttm_needs_speakers() -> None:
     assert _formats(arguments(formats="srt,rttm", diarize=True)) == ("srt", "rttm")
     with pytest.raises(OptionError, match="--format rttm needs speakers; add --diarize"):
         _formats(arguments(formats="srt,rttm"))
+
+
+def test_only_one_recording_comes_from_standard_input() -> None:
+    ann, both = Options(diarize=True, known_speakers={"Ann": "-"}), {"Ann": "-", "Ben": "-"}
+    _check_standard_input(["talk.mp3"], ann)
+    _check_standard_input(["-"], Options(diarize=True, known_speakers={"Ann": "ann.wav"}))
+    for sources, options in (
+        (["talk.mp3", "-"], ann),
+        (["talk.mp3"], Options(diarize=True, known_speakers=both)),
+    ):
+        with pytest.raises(OptionError, match='only one recording can be "-"'):
+            _check_standard_input(sources, options)

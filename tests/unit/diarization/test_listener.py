@@ -115,7 +115,7 @@ def hear(listener: Listener, seconds: int) -> int:
 
 def test_long_silence_does_not_block() -> None:
     """Without segments, no turns are needed before the end: three hours must pass."""
-    listener = Listener(FakeDiarizer(), NO_LIMITS)
+    listener = Listener(FakeDiarizer(), NO_LIMITS, "talk.wav")
     seconds = 3 * 3600
     assert seconds * SAMPLING_RATE > 10 * AHEAD
     assert finishes(lambda: hear(listener, seconds)) == seconds
@@ -126,7 +126,7 @@ def test_long_silence_does_not_block() -> None:
 def test_a_slow_consumer_does_not_block_the_diarizer() -> None:
     """The consumer asks for the first second only, while the diarizer hears an hour."""
     diarizer = FakeDiarizer()
-    listener = Listener(diarizer, NO_LIMITS)
+    listener = Listener(diarizer, NO_LIMITS, "talk.wav")
     reader = threading.Thread(target=hear, args=(listener, 3600), daemon=True)
     reader.start()
     assert len(finishes(lambda: listener.turns_until(1.0))) == 1
@@ -147,7 +147,7 @@ def test_a_slow_diarizer_stops_the_reader_but_not_its_consumer() -> None:
             may_continue.wait(LIMIT)
             yield from super()._items(blocks)
 
-    listener = Listener(Slow(), NO_LIMITS)
+    listener = Listener(Slow(), NO_LIMITS, "talk.wav")
     read: list[int] = []
     ahead = AHEAD // SAMPLING_RATE
     source = listener.through(audio(ahead + 60))
@@ -166,7 +166,7 @@ def test_a_slow_diarizer_stops_the_reader_but_not_its_consumer() -> None:
 
 def test_an_error_reaches_the_caller_and_ends_the_threads() -> None:
     diarizer = FakeDiarizer(fails_at=5.0)
-    listener = Listener(diarizer, NO_LIMITS)
+    listener = Listener(diarizer, NO_LIMITS, "talk.wav")
     assert finishes(lambda: hear(listener, 3600)) == 3600  # the reader is not stopped by it
     assert len(finishes(lambda: listener.turns_until(3.0))) == 3
     for _ in range(2):  # each call raises it
@@ -180,7 +180,7 @@ def test_an_error_reaches_the_caller_and_ends_the_threads() -> None:
 
 
 def test_an_error_reaches_a_caller_that_waits() -> None:
-    listener = Listener(FakeDiarizer(fails_at=5.0), NO_LIMITS)
+    listener = Listener(FakeDiarizer(fails_at=5.0), NO_LIMITS, "talk.wav")
     caught: list[BaseException] = []
 
     def wait() -> None:
@@ -193,19 +193,19 @@ def test_an_error_reaches_a_caller_that_waits() -> None:
     waiter.start()
     hear(listener, 10)
     waiter.join(LIMIT)
-    assert [str(error) for error in caught] == ["a network failed"]
+    assert [str(error) for error in caught] == ["talk.wav: a network failed"]
     assert has_ended(listener)
 
 
 def test_limits_that_the_diarizer_refuses_start_no_thread() -> None:
     before = diarizer_threads()
     with pytest.raises(OptionError, match="at most 9"):
-        Listener(FakeDiarizer(), SpeakerLimits(10))
+        Listener(FakeDiarizer(), SpeakerLimits(10), "talk.wav")
     assert diarizer_threads() == before
 
 
 def test_a_diarizer_without_a_result_is_an_error() -> None:
-    listener = Listener(FakeDiarizer(has_result=False), NO_LIMITS)
+    listener = Listener(FakeDiarizer(has_result=False), NO_LIMITS, "talk.wav")
     hear(listener, 2)
     with pytest.raises(EngineError, match="ended without a Diarization"):
         finishes(listener.result)
@@ -213,7 +213,7 @@ def test_a_diarizer_without_a_result_is_an_error() -> None:
 
 def test_a_diarizer_that_falls_behind_is_an_error() -> None:
     """Segments would wait for turns that never come."""
-    listener = Listener(FakeDiarizer(lag=600), NO_LIMITS)
+    listener = Listener(FakeDiarizer(lag=600), NO_LIMITS, "talk.wav")
     hear(listener, 100)
     with pytest.raises(EngineError, match=f"at least every {MAX_LAG:g} s"):
         finishes(lambda: listener.turns_until(1.0))
@@ -222,7 +222,7 @@ def test_a_diarizer_that_falls_behind_is_an_error() -> None:
 
 def test_closing_ends_the_thread_and_all_waits() -> None:
     diarizer = FakeDiarizer()
-    listener = Listener(diarizer, NO_LIMITS)
+    listener = Listener(diarizer, NO_LIMITS, "talk.wav")
     source = listener.through(audio(60))
     next(source)
     caught: list[BaseException] = []

@@ -48,6 +48,11 @@ def test_overlapping_speech_never_has_one_speaker_twice() -> None:
     assert times(result) == [(20, 80, 0), (80, 100, 0), (100, 160, 0)]
 
 
+def test_the_only_speaker_of_a_recording_is_certain_in_overlapping_tracks() -> None:
+    result = found({0: 0, 1: 0}, (20, 100, [0]), (80, 160, [1]))
+    assert [span.confidence for span in result if span.start == 80] == [1.0]
+
+
 def test_two_tracks_of_one_voice_have_no_other_speaker() -> None:
     """Somebody else speaks elsewhere, in another track."""
     result = found({0: 0, 1: 0, 2: 1}, (20, 100, [0]), (80, 160, [1]), (300, 390, [2]))

@@ -197,6 +197,8 @@ def test_rttm_has_a_line_for_each_turn() -> None:
         ("C:\\media\\talk.wav", "talk"),
         ("https://host/media/talk.mp3?token=a/b.c#t", "talk"),
         ("-", "-"),
+        ("<stdin>", "stdin"),
+        ("<array>", "array"),
         (".hidden", ".hidden"),
         ("media/", "media"),
         ("", "recording"),

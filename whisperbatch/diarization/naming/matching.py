@@ -6,7 +6,7 @@ SPEAKER_01     0.70  0.20      stays without a name, and becomes SPEAKER_00
 SPEAKER_02     0.30  0.55      below the limit: SPEAKER_01
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from whisperbatch.diarization.protocol import Embedding, VoiceDiarizer
@@ -30,15 +30,17 @@ class Names:
     diarizer: VoiceDiarizer
     voices: Mapping[str, Embedding]
 
-    def __call__(self, embeddings: Mapping[str, Embedding]) -> dict[str, str]:
+    def __call__(
+        self, embeddings: Mapping[str, Embedding], speakers: Iterable[str]
+    ) -> dict[str, str]:
         """Return the name of each speaker.
 
         A speaker gets a known name if the voices are similar enough. The other speakers are
-        SPEAKER_00, SPEAKER_01, ... in the order of the mapping.
+        SPEAKER_00, SPEAKER_01, ... in order.
 
         Args:
-            embeddings: of the speakers, by their names without known speakers, in order of their
-                first speech.
+            embeddings: of speakers, by their names without known speakers.
+            speakers: all speakers in order, also those without an embedding.
         """
         pairs = [
             (self.diarizer.similarity(voice, embedding), name, speaker)
@@ -51,18 +53,20 @@ class Names:
             is_free = speaker not in found and name not in found.values()
             if is_free and similarity >= self.diarizer.same_voice:
                 found[speaker] = name
-        others = [speaker for speaker in embeddings if speaker not in found]
+        others = [speaker for speaker in speakers if speaker not in found]
         return found | {speaker: unnamed(rank) for rank, speaker in enumerate(others)}
 
 
 def with_names(diarization: Diarization, names: Names) -> Diarization:
     """Return a diarization in which the known speakers have their names."""
-    first = {name: diarization.embeddings.get(name) for name in diarization.speakers}
-    chosen = names({name: vector for name, vector in first.items() if vector is not None})
+    speakers = diarization.speakers
+    embeddings = diarization.embeddings
+    voices = {name: embeddings[name] for name in speakers if name in embeddings}
+    chosen = names(voices, speakers)
     return replace(
         diarization,
         turns=tuple(renamed(diarization.turns, chosen)),
-        embeddings={chosen[name]: diarization.embeddings[name] for name in chosen},
+        embeddings={chosen[name]: vector for name, vector in voices.items()},
     )
 
 

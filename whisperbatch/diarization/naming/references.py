@@ -9,7 +9,7 @@ import numpy as np
 
 from whisperbatch.audio.reader import AudioReader, open_audio
 from whisperbatch.diarization.protocol import Embedding, VoiceDiarizer
-from whisperbatch.errors import AudioError, OptionError
+from whisperbatch.errors import AudioError, OptionError, of_recording
 from whisperbatch.options import AudioOptions, KnownSpeakers, SpeakerOptions
 from whisperbatch.text.messages import shown
 from whisperbatch.types import SAMPLING_RATE, Samples, Source
@@ -38,7 +38,7 @@ def read_references(known_speakers: KnownSpeakers, diarizer: VoiceDiarizer) -> d
 
     Raises:
         AudioError: a recording cannot be read, has less than 1 s of speech, or has several voices.
-            The message names the speaker.
+            The message names the speaker and the recording.
         EngineError: a network failed.
     """
     voices: dict[str, Embedding] = {}
@@ -53,18 +53,19 @@ def _samples(reader: AudioReader) -> Samples:
     for block in reader.blocks():
         blocks.append(block)
         if reader.position > MAX_REFERENCE * SAMPLING_RATE:
-            raise AudioError(
-                f"{reader.name}: is longer than {MAX_REFERENCE:g} s; give 5 to 30 s of this voice"
-            )
+            raise AudioError(f"is longer than {MAX_REFERENCE:g} s; give 5 to 30 s of this voice")
     return np.concatenate(blocks)
 
 
 @contextmanager
 def _opened(name: str, source: Source) -> Iterator[AudioReader]:
-    """Open the recording of a speaker; errors of the `with` block name the speaker."""
+    """Open the recording of a speaker; errors of the `with` block name both."""
     try:
         with open_audio(source, AudioOptions()) as reader:
-            yield reader
+            try:
+                yield reader
+            except AudioError as error:
+                raise of_recording(error, reader.name)  # noqa: B904 - the same error
     except (AudioError, OptionError) as error:
         named = AudioError(f"known_speakers[{shown(name)}]: {error}")
         raise named from error

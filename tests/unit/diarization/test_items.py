@@ -1,0 +1,126 @@
+"""The items of a diarizer: a mistake in the caller's diarizer says so, and names the recording."""
+
+import math
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+from whisperbatch.diarization.items import items_of
+from whisperbatch.diarization.protocol import Progress, SpeakerLimits
+from whisperbatch.errors import AudioError, ClosedError, EngineError, InternalError, OptionError
+from whisperbatch.types import Diarization, Samples, Turn
+
+ANN, BEN = Turn(0.0, 2.0, "Ann", 1.0), Turn(2.0, 3.0, "Ben", 1.0)
+
+
+class Mine:
+    """A caller's diarizer, which yields what it was given, or raises it."""
+
+    fingerprint = "mine"
+
+    def __init__(self, *items: Any) -> None:
+        self.items = items
+
+    def __call__(self, blocks: Iterable[Samples], limits: SpeakerLimits) -> Iterator[Any]:
+        if limits.minimum > 9:
+            raise OptionError("min_speakers: at most 9")
+        return self._items(blocks)
+
+    def _items(self, blocks: Iterable[Samples]) -> Iterator[Any]:
+        list(blocks)
+        for item in self.items:
+            if isinstance(item, BaseException):
+                raise item
+            yield item
+
+
+def found(*items: Any) -> list[Progress | Diarization]:
+    blocks = [np.zeros(16_000, np.float32)]
+    return list(items_of(Mine(*items), blocks, SpeakerLimits(), "talk.wav"))
+
+
+def test_turns_are_in_order() -> None:
+    progress, result = found(
+        Progress(3.0, (BEN, ANN)), Diarization((BEN, ANN), exclusive=(BEN, ANN))
+    )
+    assert isinstance(progress, Progress)
+    assert isinstance(result, Diarization)
+    assert progress.turns == result.turns == result.exclusive == (ANN, BEN)
+    assert result.speakers == ("Ann", "Ben")
+
+
+@pytest.mark.parametrize(
+    ("items", "message"),
+    [
+        ((), "ended without a Diarization"),
+        ((Progress(1.0, ()),), "ended without a Diarization"),
+        ((Diarization(()), Progress(1.0, ())), "yielded an item after its Diarization"),
+        (("Ann",), "yielded 'Ann', which is neither a Progress nor a Diarization"),
+        ((Diarization(("Ann",)),), "gave 'Ann', which is no Turn"),  # type: ignore[arg-type]
+        ((Progress(1.0, (Turn(0, 1, None, 1.0),)),), ".*which is no Turn"),  # type: ignore[arg-type]
+        ((Diarization((Turn(0, 1, "", 1.0),)),), ".*which is no Turn"),
+        ((Diarization((Turn(math.nan, 1, "Ann", 1.0),)),), "gave a turn from nan to 1 s"),
+        ((Diarization((Turn(0, math.inf, "Ann", 1.0),)),), "gave a turn from 0 to inf s"),
+        ((Diarization((), exclusive=(Turn(2, 1, "Ann", 1.0),)),), "gave a turn from 2 to 1 s"),
+        ((Diarization((Turn(-1, 1, "Ann", 1.0),)),), "gave a turn from -1 to 1 s"),
+        ((ValueError("boom"),), r"failed \(ValueError: boom\)"),
+        ((KeyError(),), r"failed \(KeyError\)"),
+    ],
+)
+def test_mistakes_of_the_callers_diarizer(items: tuple[Any, ...], message: str) -> None:
+    with pytest.raises(EngineError, match=f"talk.wav: the diarizer 'mine' {message}") as caught:
+        found(*items)
+    assert caught.value.source == "talk.wav"
+
+
+def test_a_diarizer_that_returns_nothing() -> None:
+    class Nothing(Mine):
+        _items: Callable[..., Any] = lambda *_: None
+
+    with pytest.raises(EngineError, match="the diarizer 'mine' failed"):
+        list(items_of(Nothing(), [], SpeakerLimits(), "talk.wav"))
+
+
+@pytest.mark.parametrize(
+    ("error", "message"),
+    [
+        (EngineError("a network failed"), "talk.wav: a network failed"),
+        (AudioError("talk.wav has no speech"), "talk.wav has no speech"),
+        (InternalError("a bug"), "talk.wav: a bug"),
+    ],
+)
+def test_errors_of_whisperbatch_keep_their_type(error: EngineError, message: str) -> None:
+    with pytest.raises(type(error)) as caught:
+        found(error)
+    assert caught.value is error
+    assert str(error) == message
+    assert error.source == "talk.wav"
+
+
+def test_the_error_of_another_recording_stays() -> None:
+    """A reader names its own recording."""
+    error = AudioError("is damaged", source="other.wav")
+    with pytest.raises(AudioError) as caught:
+        found(error)
+    assert (str(caught.value), caught.value.source) == ("other.wav: is damaged", "other.wav")
+
+
+@pytest.mark.parametrize("error", [ClosedError("closed"), MemoryError(), KeyboardInterrupt()])
+def test_other_errors_are_unchanged(error: BaseException) -> None:
+    with pytest.raises(type(error)) as caught:
+        found(error)
+    assert caught.value is error
+    assert getattr(error, "source", None) is None
+
+
+def test_a_bug_of_a_diarizer_of_whisperbatch_stays_a_bug(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Mine, "__module__", "whisperbatch.diarization.builtin")
+    with pytest.raises(ValueError, match="boom"):
+        found(ValueError("boom"))
+
+
+def test_limits_are_refused_by_the_call_itself() -> None:
+    with pytest.raises(OptionError, match=r"talk\.wav: min_speakers: at most 9"):
+        items_of(Mine(), [], SpeakerLimits(10), "talk.wav")
