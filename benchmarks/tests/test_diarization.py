@@ -78,7 +78,12 @@ def worker(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, body: str) -> None:
 
 
 def test_a_result_is_computed_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    result = {"turns": [[2.0, 3.0, "x"], [0.0, 1.0, "y"]], "took": 0.5, "version": "1"}
+    result = {
+        "turns": [[2.0, 3.0, "x"], [0.0, 1.0, "y"]],
+        "took": 0.5,
+        "exclusive": [],
+        "version": "1",
+    }
     body = f"pathlib.Path(sys.argv[3]).write_text({json.dumps(result)!r})"
     worker(monkeypatch, tmp_path, body)
     first = systems.run("whisperbatch", TALK)
@@ -109,7 +114,7 @@ def test_a_failed_or_missing_system_says_why(
 
 def test_workers_write_turns(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     def listen(_: str, options: workers.Options) -> workers.Found:
-        return [(0.0, 1.0, str(options["speakers"]))], 0.25, [(0.0, 1.0)]
+        return workers.Found([(0.0, 1.0, str(options["speakers"]))], 0.25, [(0.0, 1.0)])
 
     monkeypatch.setitem(workers.WORKERS, "whisperbatch", ("numpy", listen))
     workers.main("whisperbatch", "", str(tmp_path / "result.json"), '{"speakers": 2}')

@@ -124,10 +124,11 @@ def diarization(memory: Memory, limits: SpeakerLimits) -> Diarization:
     means = voices(memory, limits) if parts else np.zeros((1, 1), np.float32)
     bounds, values, owners = emissions(memory.stretches, centres, product(vectors, means.T))
     labels = speakers(memory.stretches, bounds, values, owners)
-    found = spans(memory, bounds, labels, confidences(values, labels))
+    found, exclusive = spans(memory, bounds, labels, confidences(values, labels))
     order = list(dict.fromkeys(span.speaker for span in found))
     names = {number: f"SPEAKER_{rank:02d}" for rank, number in enumerate(order)}
-    turns = joined(found, names)
     return Diarization(
-        turns, embeddings={name: means[number] for number, name in names.items()} if parts else {}
+        joined(found, names),
+        embeddings={name: means[number] for number, name in names.items()} if parts else {},
+        exclusive=joined(exclusive, names, gap=0),
     )

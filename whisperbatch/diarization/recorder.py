@@ -2,6 +2,8 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -9,6 +11,28 @@ import numpy.typing as npt
 from whisperbatch.diarization.labelling import Stretch
 from whisperbatch.diarization.pieces import PIECE, Embeddings, Piece
 from whisperbatch.diarization.windows import FRAME, SPEAKERS, Run, Window
+
+WORD: Final = 21  # frames, 0.35 s: in overlapping speech, the dominant track changes more slowly
+
+
+@dataclass(frozen=True, slots=True)
+class Overlap:
+    """Frames in which two tracks of a window are active.
+
+    Attributes:
+        start: first frame, counted in the recording.
+        end: the frame after the last.
+        window: number of the window.
+        tracks: the two tracks.
+        parts: (start, end, dominant) of each part; `dominant` is 0 or 1: which of the two tracks
+            would be the more probable speaker if only one spoke.
+    """
+
+    start: int
+    end: int
+    window: int
+    tracks: tuple[int, int]
+    parts: tuple[tuple[int, int, int], ...]
 
 
 @dataclass(slots=True)
@@ -20,7 +44,7 @@ class Memory:
         embeddings: one array for each window, shape (pieces, n_dimensions).
         centres: middle of each piece, in frames of the recording.
         weights: length of each piece relative to a complete piece.
-        overlaps: (start, end, window, tracks) of runs by two tracks; frames of the recording.
+        overlaps: runs by two tracks.
         views: (first frame, codes) of each window; bit n of a code is set while track n is active.
     """
 
@@ -28,7 +52,7 @@ class Memory:
     embeddings: list[Embeddings] = field(default_factory=list)
     centres: list[int] = field(default_factory=list)
     weights: list[float] = field(default_factory=list)
-    overlaps: list[tuple[int, int, int, tuple[int, ...]]] = field(default_factory=list)
+    overlaps: list[Overlap] = field(default_factory=list)
     views: list[tuple[int, npt.NDArray[np.uint8]]] = field(default_factory=list)
     chains: int = 0
 
@@ -50,7 +74,10 @@ class Memory:
                 continue
             bounds = (window.start + start, window.start + end)
             if len(run.tracks) > 1:
-                self.overlaps.append((*bounds, number, run.tracks))
+                one, two = run.tracks
+                difference = window.alone[start:end, two] - window.alone[start:end, one]
+                parts = _parts(bounds[0], difference)
+                self.overlaps.append(Overlap(*bounds, number, (one, two), parts))
                 continue
             self.chains += not (start == low and self._continues(run, window, number, low))
             numbers = [first_piece + n for n, piece in enumerate(pieces) if piece.run == index]
@@ -72,3 +99,17 @@ class Memory:
         start, codes = self.views[number - 1]
         edge = window.start + low - start
         return edge < len(codes) and codes[edge] == codes[edge - 1]
+
+
+def _parts(start: int, difference: npt.NDArray[np.float32]) -> tuple[tuple[int, int, int], ...]:
+    """Return the parts of overlapping speech in which one of the two tracks is dominant.
+
+    Args:
+        start: first frame, counted in the recording.
+        difference: log-probability of the second track less that of the first, of each frame.
+    """
+    half = WORD // 2
+    padded = np.pad(difference.astype(np.float64), half, mode="edge")
+    dominant = np.convolve(padded, np.ones(WORD), "valid") > 0
+    edges = [0, *(np.flatnonzero(np.diff(dominant)) + 1).tolist(), len(dominant)]
+    return tuple((start + low, start + high, int(dominant[low])) for low, high in pairwise(edges))

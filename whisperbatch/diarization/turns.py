@@ -1,6 +1,6 @@
 """The turns of a recording, from the speakers of its steps."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from whisperbatch.diarization.labelling import Scores
-from whisperbatch.diarization.recorder import Memory
+from whisperbatch.diarization.recorder import Memory, Overlap
 from whisperbatch.diarization.windows import FIRST_SAMPLE, FRAME, SPEAKERS
 from whisperbatch.types import Turn, to_seconds
 
@@ -35,27 +35,13 @@ class Span:
     confidence: float
 
 
-@dataclass(frozen=True, slots=True)
-class Overlap:
-    """Frames in which two tracks of a window are active.
-
-    Attributes:
-        start: first frame, counted in the recording.
-        end: the frame after the last.
-        window: number of the window.
-        tracks: the two tracks.
-    """
-
-    start: int
-    end: int
-    window: int
-    tracks: tuple[int, int]
-
-
 def spans(
     memory: Memory, bounds: npt.NDArray[np.int64], labels: npt.NDArray[np.int64], confidence: Scores
-) -> list[Span]:
-    """Return the spans of all speakers, with those of overlapping speech.
+) -> tuple[list[Span], list[Span]]:
+    """Return the spans of all speakers, with those of overlapping speech; and exclusive spans.
+
+    In overlapping speech, an exclusive span has the dominant speaker of this moment. So exclusive
+    spans do not overlap.
 
     Args:
         memory: of the recording.
@@ -74,19 +60,31 @@ def spans(
     for span in result:
         timeline[span.start : span.end] = span.speaker
     count = int(labels.max()) + 1 if len(labels) else 0
-    for start, end, window, (one, two) in memory.overlaps:
-        overlap = Overlap(start, end, window, (one, two))
-        result += [
-            Span(start, end, speaker, OVERLAP_CONFIDENCE if count > 1 else 1.0)
-            for speaker in _overlapping(memory, timeline, overlap, count)
+    exclusive = [*result]
+    confident = OVERLAP_CONFIDENCE if count > 1 else 1.0
+    for overlap in memory.overlaps:
+        speakers = _overlapping(memory, timeline, overlap, count)
+        result += [Span(overlap.start, overlap.end, speaker, confident) for speaker in speakers]
+        exclusive += [
+            Span(start, end, speakers[min(dominant, len(speakers) - 1)], confident)
+            for start, end, dominant in overlap.parts
+            if speakers
         ]
-    return sorted(result, key=lambda span: (span.start, span.speaker))
+    return _in_order(result), _in_order(exclusive)
+
+
+def _in_order(all_spans: Iterable[Span]) -> list[Span]:
+    return sorted(all_spans, key=lambda span: (span.start, span.speaker))
 
 
 def _overlapping(
     memory: Memory, timeline: npt.NDArray[np.int32], overlap: Overlap, count: int
 ) -> list[int]:
-    """Return the speakers of overlapping tracks: the speakers of the tracks' other frames."""
+    """Return the speakers of overlapping tracks: the speakers of the tracks' other frames.
+
+    Two speakers are in the order of the tracks. One speaker, or none, is returned if the other
+    frames have no others.
+    """
     first, codes = memory.views[overlap.window]
     middle = (overlap.start + overlap.end) / 2 - first
     votes = np.zeros((SPEAKERS, count))
@@ -111,21 +109,22 @@ def _overlapping(
     return [int(name) for name in around if name != NO_SPEAKER]
 
 
-def joined(all_spans: Sequence[Span], names: Mapping[int, str]) -> tuple[Turn, ...]:
+def joined(all_spans: Sequence[Span], names: Mapping[int, str], gap: int = GAP) -> tuple[Turn, ...]:
     """Join the spans of each speaker to turns.
 
     Args:
         all_spans: in order of time.
         names: name of each speaker.
+        gap: frames of silence that do not end a turn.
     """
     turns: list[Turn] = []
     for number, name in names.items():
         groups: list[list[Span]] = []
-        end = -GAP - 1
+        end = -gap - 1
         for span in all_spans:
             if span.speaker != number:
                 continue
-            if span.start > end + GAP:
+            if span.start > end + gap:
                 groups.append([])
             groups[-1].append(span)
             end = max(end, span.end)

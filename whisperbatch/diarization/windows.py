@@ -60,6 +60,7 @@ class Window:
     Attributes:
         start: first frame, counted in the recording.
         activity: who is active, shape (`FRAMES`, `SPEAKERS`).
+        alone: log-probability that only this track is active, shape (`FRAMES`, `SPEAKERS`).
         region: first frame, and frame after the last, that belong to this window; counted in the
             window.
         samples: audio of the window, shape (160000,); zeros after the end of the recording.
@@ -67,6 +68,7 @@ class Window:
 
     start: int
     activity: Activity
+    alone: npt.NDArray[np.float32]
     region: tuple[int, int]
     samples: Samples
 
@@ -162,7 +164,8 @@ def _window(window: _Scored, near: Iterable[_Scored]) -> Window:
     activity[window.frames :] = False
     low = MARGIN if window.start else 0
     high = window.frames if window.is_last else MARGIN + HOP
-    return Window(window.start, activity, (low, high), window.samples)
+    alone = window.scores[:, COUNTS == 1]
+    return Window(window.start, activity, alone, (low, high), window.samples)
 
 
 def _batches(blocks: Iterable[Samples]) -> Iterator[list[tuple[int, Samples, int]]]:

@@ -34,8 +34,8 @@ class Diarization:
         duration: seconds that were read of the recording.
         embeddings: the mean voice embedding of each speaker, shape (n_dimensions,), of length 1;
             empty if the diarizer has none.
-        exclusive: turns of one speaker at a time, which decide who says a word; empty if `turns`
-            decide. With `speaker="channel"`, the loudest speaker at each time.
+        exclusive: turns of the dominant speaker at each time, without overlap, which decide who
+            says a word; empty if `turns` decide. With `speaker="channel"`, the loudest speaker.
     """
 
     turns: tuple[Turn, ...]

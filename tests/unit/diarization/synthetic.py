@@ -40,7 +40,8 @@ def window(*stretches: tuple[int, int, Sequence[int]], number: int = 0, end: int
     for first, last, tracks in stretches:
         activity[first:last, list(tracks)] = True
     region = (MARGIN if number else 0, end or MARGIN + HOP)
-    return Window(number * HOP, activity, region, np.zeros(WINDOW, np.float32))
+    alone = np.zeros((FRAMES, SPEAKERS), np.float32)
+    return Window(number * HOP, activity, alone, region, np.zeros(WINDOW, np.float32))
 
 
 def timeline(memory: Memory, frames: int) -> list[int]:
@@ -48,7 +49,7 @@ def timeline(memory: Memory, frames: int) -> list[int]:
     counts = np.zeros(frames, np.int64)
     for stretch in memory.stretches:
         counts[stretch.start : stretch.end] += 1
-    for start, end, *_ in memory.overlaps:
-        counts[start:end] += 1
+    for overlap in memory.overlaps:
+        counts[overlap.start : overlap.end] += 1
     result: list[int] = counts.tolist()
     return result

@@ -1,6 +1,7 @@
 """The built-in diarizer with networks whose answers are known."""
 
 from collections.abc import Iterator
+from itertools import pairwise
 from unittest.mock import Mock
 
 import numpy as np
@@ -84,6 +85,17 @@ def test_turns_have_the_right_speakers_and_times() -> None:
     for (_, *times), (_, *right) in zip(found, expected, strict=True):
         assert times == pytest.approx(right, abs=0.05)
     assert all(0 <= turn.confidence <= 1 for turn in turns)
+
+
+def test_exclusive_turns_have_one_speaker_at_a_time() -> None:
+    """Two people speak from 22 to 23 s; the tracks are equally probable, and the first counts."""
+    exclusive = result(recording(*TALK)).exclusive
+    assert all(one.end <= other.start for one, other in pairwise(exclusive))
+    (first,) = (turn for turn in exclusive if turn.start <= 22.5 < turn.end)
+    (last,) = (turn for turn in exclusive if turn.start <= 30 < turn.end)
+    assert {first.speaker, last.speaker} <= {"SPEAKER_00", "SPEAKER_01"}
+    speech = sum(turn.end - turn.start for turn in exclusive)
+    assert speech == pytest.approx(8 + 6 + 5 + 1 + 9, abs=0.2)
 
 
 @pytest.mark.parametrize("block", [1, 777, 16_000, 10_000_000])

@@ -44,7 +44,8 @@ def spoken(*speakers: str) -> tuple[Turn, ...]:
 def test_the_best_pairs_first_and_each_name_once() -> None:
     voices = {"SPEAKER_00": voice(0.41), "SPEAKER_01": voice(0.5), "SPEAKER_02": voice(0.9)}
     turns = spoken("SPEAKER_00", "SPEAKER_01", "SPEAKER_02", "SPEAKER_00")
-    named = with_names(Diarization(turns, embeddings=voices), NAMES)
+    named = with_names(Diarization(turns, embeddings=voices, exclusive=turns[1:]), NAMES)
+    assert named.exclusive == named.turns[1:]
     assert [turn.speaker for turn in named.turns] == ["Ben", "Ann", "SPEAKER_00", "Ben"]
     assert named.embeddings == {
         "Ben": voices["SPEAKER_00"],

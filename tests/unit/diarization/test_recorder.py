@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from tests.unit.diarization.synthetic import timeline, window
 from whisperbatch.diarization.pieces import plan
-from whisperbatch.diarization.recorder import Memory
+from whisperbatch.diarization.recorder import WORD, Memory, Overlap
 from whisperbatch.diarization.windows import FRAME, FRAMES, HOP, MARGIN, Window, runs
 
 EDGE = MARGIN + HOP  # end of the region of window 0, and start of the region of window 1
@@ -72,8 +72,21 @@ def test_stretches_have_the_pieces_of_their_run() -> None:
 def test_overlapping_speech_is_no_stretch() -> None:
     memory = remembered(window((20, 100, [0]), (80, 140, [2])))
     assert [(s.start, s.end, s.track) for s in memory.stretches] == [(20, 80, 0), (100, 140, 2)]
-    assert memory.overlaps == [(80, 100, 0, (0, 2))]
+    assert memory.overlaps == [Overlap(80, 100, 0, (0, 2), ((80, 100, 0),))]
     assert len(set(chains(memory))) == 2
+
+
+def test_the_dominant_track_of_overlapping_speech() -> None:
+    """A change that is shorter than a word is no change."""
+    each = window((20, 200, [0]), (80, 200, [2]))
+    each.alone[:, 0] = -3.0
+    each.alone[:, 2] = np.where(np.arange(FRAMES) < 140, -4.0, -1.0)
+    each.alone[100 : 100 + WORD // 4, 2] = -2.0
+    [overlap] = remembered(each).overlaps
+    (start, change, first), (again, end, second) = overlap.parts
+    assert (start, end, first, second) == (80, 200, 0, 1)
+    assert change == again
+    assert abs(change - 140) <= WORD // 2
 
 
 def test_speech_continues_over_the_edge_of_a_region() -> None:

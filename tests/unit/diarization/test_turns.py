@@ -15,7 +15,7 @@ from whisperbatch.diarization.turns import (
     spans,
     time_of,
 )
-from whisperbatch.diarization.windows import FIRST_SAMPLE, FRAME, runs
+from whisperbatch.diarization.windows import FIRST_SAMPLE, FRAME, FRAMES, Window, runs
 from whisperbatch.types import SAMPLING_RATE
 
 NAMES = {0: "A", 1: "B", 2: "C"}
@@ -23,7 +23,11 @@ NAMES = {0: "A", 1: "B", 2: "C"}
 
 def found(who: dict[int, int], *stretches: tuple[int, int, Sequence[int]]) -> list[Span]:
     """Return the spans of a window whose tracks have these speakers."""
-    each = window(*stretches)
+    return both(who, window(*stretches))[0]
+
+
+def both(who: dict[int, int], each: Window) -> tuple[list[Span], list[Span]]:
+    """Return the spans and the exclusive spans of a window whose tracks have these speakers."""
     memory = Memory()
     memory.add(each, runs(each), [], np.zeros((0, 1), np.float32))
     bounds = np.array([(s.start, s.end) for s in memory.stretches]).reshape(-1, 2)
@@ -40,6 +44,23 @@ def test_overlapping_speech_has_both_speakers() -> None:
     assert times(result) == [(20, 80, 1), (80, 100, 0), (80, 100, 1), (100, 160, 0)]
     overlapping = [span for span in result if span.start == 80]
     assert [span.confidence for span in overlapping] == [OVERLAP_CONFIDENCE] * 2
+
+
+def test_exclusive_spans_have_the_dominant_speaker() -> None:
+    each = window((20, 200, [0]), (80, 260, [2]))
+    each.alone[:, 2] = np.where(np.arange(FRAMES) < 140, -1.0, 1.0)
+    _, exclusive = both({0: 1, 2: 0}, each)
+    assert times(exclusive) == [(20, 80, 1), (80, 140, 1), (140, 200, 0), (200, 260, 0)]
+    turns = joined(exclusive, {0: "A", 1: "B"}, gap=0)
+    assert [(turn.start, turn.end, turn.speaker) for turn in turns] == [
+        (time_of(20), time_of(140), "B"),
+        (time_of(140), time_of(260), "A"),
+    ]
+
+
+def test_exclusive_spans_of_one_voice_in_two_tracks() -> None:
+    _, exclusive = both({0: 0, 1: 0}, window((20, 100, [0]), (80, 160, [1])))
+    assert times(exclusive) == [(20, 80, 0), (80, 100, 0), (100, 160, 0)]
 
 
 def test_overlapping_speech_never_has_one_speaker_twice() -> None:
@@ -65,7 +86,7 @@ def test_the_near_speech_of_a_track_decides() -> None:
     memory = Memory()
     memory.add(each, runs(each), [], np.zeros((0, 1), np.float32))
     bounds = np.array([(s.start, s.end) for s in memory.stretches])
-    result = spans(memory, bounds, np.array([0, 1, 2]), np.ones(3, np.float32))
+    result, _ = spans(memory, bounds, np.array([0, 1, 2]), np.ones(3, np.float32))
     assert [s.speaker for s in result if (s.start, s.end) == (330, 340)] == [1, 2]
 
 

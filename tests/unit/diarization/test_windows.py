@@ -118,7 +118,8 @@ def test_no_audio_has_no_windows() -> None:
 @given(st.lists(st.integers(0, 6), min_size=1, max_size=30), st.integers(1, 40))
 def test_runs_are_the_frames_with_the_same_tracks(classes: list[int], length: int) -> None:
     activity = CLASSES[np.resize(np.repeat(classes, length), FRAMES)]
-    every = Window(0, activity, (0, FRAMES), np.zeros(WINDOW, np.float32))
+    alone = np.zeros(activity.shape, np.float32)
+    every = Window(0, activity, alone, (0, FRAMES), np.zeros(WINDOW, np.float32))
     again = np.zeros_like(activity)
     for run in runs(every):
         assert run.start < run.end

@@ -66,6 +66,7 @@ def with_names(diarization: Diarization, names: Names) -> Diarization:
     return replace(
         diarization,
         turns=tuple(renamed(diarization.turns, chosen)),
+        exclusive=tuple(renamed(diarization.exclusive, chosen)),
         embeddings={chosen[name]: vector for name, vector in voices.items()},
     )
 
