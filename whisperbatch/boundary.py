@@ -53,17 +53,20 @@ def as_error(error: Exception, source: str | None) -> WhisperBatchError:
             f"{place}there is not enough memory; use a smaller batch_size or a smaller model"
         )
     else:
-        kind = type(error).__name__
-        detail = describe(error)
-        detail = kind if detail == kind else f"{kind}: {detail}"
         result = InternalError(
-            f"{place}unexpected {detail}; this is a bug in whisperbatch: please report it with the "
-            "logged traceback (on the command line: --verbose)"
+            f"{place}unexpected {with_type(error)}; this is a bug in whisperbatch: please report it "
+            "with the logged traceback (on the command line: --verbose)"
         )
-        log.error("%sunexpected %s", place, kind, exc_info=error)
+        log.error("%sunexpected %s", place, type(error).__name__, exc_info=error)
     result.__cause__ = error
     result.source = source
     return result
+
+
+def with_type(error: BaseException) -> str:
+    """Return the type of an exception and its text, on one line."""
+    kind, text = type(error).__name__, describe(error)
+    return kind if text == kind else f"{kind}: {text}"
 
 
 def describe(error: BaseException) -> str:

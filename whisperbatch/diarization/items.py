@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 
-from whisperbatch.boundary import describe
+from whisperbatch.boundary import with_type
 from whisperbatch.diarization.protocol import Progress, SpeakerLimits, TurnFinder
 from whisperbatch.errors import ClosedError, EngineError, WhisperBatchError, of_recording
 from whisperbatch.text.messages import shown
@@ -87,18 +87,14 @@ def _errors_of(diarizer: TurnFinder, source: str) -> Iterator[None]:
     """Name the recording in errors. Any exception of the caller's diarizer is an EngineError."""
     try:
         yield
-    except ClosedError:
+    except (ClosedError, MemoryError):
         raise
     except WhisperBatchError as error:
         raise of_recording(error, source)  # noqa: B904 - the same error
-    except MemoryError:
-        raise
     except Exception as error:
         if type(diarizer).__module__.startswith("whisperbatch."):
             raise
-        kind, text = type(error).__name__, describe(error)
-        reason = kind if text == kind else f"{kind}: {text}"
-        failed = EngineError(f"{_name(diarizer)} failed ({reason})")
+        failed = EngineError(f"{_name(diarizer)} failed ({with_type(error)})")
         raise of_recording(failed, source) from error
 
 

@@ -16,7 +16,7 @@ ANN, BEN = Turn(0.0, 2.0, "Ann", 1.0), Turn(2.0, 3.0, "Ben", 1.0)
 
 
 class Mine:
-    """A caller's diarizer, which yields what it was given, or raises it."""
+    """A diarizer of the caller. It yields the given items, and raises the given exceptions."""
 
     fingerprint = "mine"
 
