@@ -54,8 +54,8 @@ def as_error(error: Exception, source: str | None) -> WhisperBatchError:
         )
     else:
         result = InternalError(
-            f"{place}unexpected {with_type(error)}; this is a bug in whisperbatch: please report it "
-            "with the logged traceback (on the command line: --verbose)"
+            f"{place}unexpected {with_type(error)}; this is a bug in whisperbatch: please report "
+            "it with the logged traceback (on the command line: --verbose)"
         )
         log.error("%sunexpected %s", place, type(error).__name__, exc_info=error)
     result.__cause__ = error
