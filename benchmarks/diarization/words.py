@@ -7,7 +7,9 @@
 
 The speakers of a system are assigned to the true speakers so that the fewest words are wrong. The
 word diarization error rate (Shafey, Soltau and Shafran 2019, https://arxiv.org/abs/1907.05337) is
-the share of wrong words. It needs no true text, unlike cpWER (`measures.word_error_rate`).
+the share of wrong words. It needs no true text, unlike cpWER (`measures.word_error_rate`). Where
+two people speak at least half of a word at once, the turns do not tell who said the word: both
+are right.
 
 Whisper base transcribes each conversation once. A result is kept in .cache/diarization.
 """
@@ -23,6 +25,7 @@ from benchmarks.diarization.conversations import Conversation, Spoken, Turn
 from whisperbatch.diarization.tracks import SpeakerTracks
 
 NO_SPEAKER = ""  # the speaker of all words where a system finds no speech
+MIN_SHARE = 0.5  # of a word, during which a person must speak to be a right speaker of the word
 
 
 def transcribed(conversation: Conversation) -> list[Spoken]:
@@ -61,17 +64,39 @@ def spoken_by(words: Sequence[Spoken], turns: Sequence[Turn]) -> list[Spoken]:
     ]
 
 
-def wrong_speakers(truth: Sequence[Spoken], found: Sequence[Spoken]) -> int:
-    """Return how many words have a wrong speaker, with the best assignment of speakers."""
+def right_speakers(words: Sequence[Spoken], turns: Sequence[Turn]) -> list[frozenset[str]]:
+    """Return the right speakers of each word, given the true turns: two where two people speak."""
+    if not words or not turns:
+        return [frozenset({NO_SPEAKER})] * len(words)
+    tracks = SpeakerTracks([wb.Turn(*turn, confidence=1.0) for turn in turns])
+    evidence = tracks.evidence([(word.start, word.end) for word in words])
+    return [
+        frozenset(
+            name
+            for number, name in enumerate(tracks.names)
+            if number == best or shares[number] >= MIN_SHARE
+        )
+        for best, shares in zip(evidence.best, evidence.shares, strict=True)
+    ]
+
+
+def wrong_speakers(right: Sequence[frozenset[str]], found: Sequence[Spoken]) -> int:
+    """Return how many words have a wrong speaker, with the best assignment of speakers.
+
+    Args:
+        right: the right speakers of each word.
+        found: the words with the speakers of a system.
+    """
     from scipy.optimize import linear_sum_assignment  # noqa: PLC0415 - only for this measure
 
-    names = sorted({word.speaker for word in truth})
+    names = sorted(frozenset().union(*right))
     others = sorted({word.speaker for word in found})
     together = np.zeros((len(names), len(others)), np.int64)
-    for word, other in zip(truth, found, strict=True):
-        together[names.index(word.speaker), others.index(other.speaker)] += 1
+    for speakers, word in zip(right, found, strict=True):
+        for name in speakers:
+            together[names.index(name), others.index(word.speaker)] += 1
     rows, columns = linear_sum_assignment(together, maximize=True)
-    return len(truth) - int(together[rows, columns].sum())
+    return len(right) - int(together[rows, columns].sum())
 
 
 def measure(conversation: Conversation, turns: Sequence[Turn]) -> tuple[int, int, float | None]:
@@ -83,7 +108,7 @@ def measure(conversation: Conversation, turns: Sequence[Turn]) -> tuple[int, int
     """
     words = transcribed(conversation)
     found = spoken_by(words, turns)
-    wrong = wrong_speakers(spoken_by(words, conversation.turns), found)
+    wrong = wrong_speakers(right_speakers(words, conversation.turns), found)
     if not conversation.has_text:
         return wrong, len(words), None
     return wrong, len(words), measures.word_error_rate(conversation.utterances, found)

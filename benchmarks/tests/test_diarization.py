@@ -183,10 +183,19 @@ def test_the_table_and_the_file(
 )
 def test_words_with_a_wrong_speaker(turns: tuple[Turn, ...], wrong: int) -> None:
     said = [Spoken(start, start + 1.0, "", "word") for start in range(0, 20, 2)]
-    truth = words.spoken_by(said, REFERENCE)
-    assert [word.speaker for word in truth] == ["a"] * 5 + ["b"] * 5
-    assert words.wrong_speakers(truth, words.spoken_by(said, turns)) == wrong
+    right = words.right_speakers(said, REFERENCE)
+    assert right == [frozenset("a")] * 5 + [frozenset("b")] * 5
+    assert words.wrong_speakers(right, words.spoken_by(said, turns)) == wrong
+
+
+def test_in_overlapping_speech_both_speakers_are_right() -> None:
+    said = [Spoken(start, start + 1.0, "", "word") for start in (2.0, 8.0, 9.4, 12.0)]
+    right = words.right_speakers(said, [Turn(0, 10, "a"), Turn(7.6, 9.0, "b"), Turn(9.8, 15, "b")])
+    assert right == [frozenset("a"), frozenset("ab"), frozenset("ab"), frozenset("b")]
+    for names, wrong in (("xxyy", 0), ("xyyy", 0), ("xyxx", 1), ("yyxx", 0), ("zzzz", 1)):
+        found = [word._replace(speaker=name) for word, name in zip(said, names, strict=True)]
+        assert words.wrong_speakers(right, found) == wrong
 
 
 def test_no_words_are_not_wrong() -> None:
-    assert words.wrong_speakers([], words.spoken_by([], REFERENCE)) == 0
+    assert words.wrong_speakers(words.right_speakers([], REFERENCE), []) == 0

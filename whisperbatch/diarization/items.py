@@ -9,7 +9,7 @@ from whisperbatch.boundary import with_type
 from whisperbatch.diarization.protocol import Progress, SpeakerLimits, TurnFinder
 from whisperbatch.errors import ClosedError, EngineError, WhisperBatchError, of_recording
 from whisperbatch.text.messages import shown
-from whisperbatch.types import Diarization, Samples, Turn
+from whisperbatch.types import Diarization, Samples, Turn, to_samples
 
 
 def items_of(
@@ -52,16 +52,19 @@ def _in_order(diarizer: TurnFinder, item: Progress | Diarization) -> Progress | 
     """Return an item with valid turns in order.
 
     Raises:
-        EngineError: the item is of another type, or a turn is not valid.
+        EngineError: the item is of another type, a turn is not valid, or a speaker of `exclusive`
+            has no turns.
     """
     if isinstance(item, Progress):
         return replace(item, turns=_valid(diarizer, item.turns))
     if isinstance(item, Diarization):
-        return replace(
-            item,
-            turns=_valid(diarizer, item.turns),
-            exclusive=_valid(diarizer, item.exclusive),
-        )
+        turns, exclusive = _valid(diarizer, item.turns), _valid(diarizer, item.exclusive)
+        unknown = _speakers(exclusive) - _speakers(turns)
+        if unknown:
+            raise EngineError(
+                f"{_name(diarizer)} gave exclusive turns of {shown(min(unknown))}, who has no turns"
+            )
+        return replace(item, turns=turns, exclusive=exclusive)
     raise EngineError(
         f"{_name(diarizer)} yielded {shown(item)}, which is neither a Progress nor a Diarization"
     )
@@ -80,6 +83,11 @@ def _valid(diarizer: TurnFinder, turns: Iterable[Turn]) -> tuple[Turn, ...]:
                 "at 0 s or later, and does not end before its start"
             )
     return tuple(sorted(checked, key=lambda turn: (turn.start, turn.end, turn.speaker)))
+
+
+def _speakers(turns: Iterable[Turn]) -> set[str]:
+    """Return the speakers of turns with a duration."""
+    return {turn.speaker for turn in turns if to_samples(turn.start) < to_samples(turn.end)}
 
 
 @contextmanager

@@ -47,8 +47,11 @@ class FakeSenko:
 
 
 class FakeAnnotation:
+    def __init__(self, *, is_exclusive: bool = False) -> None:
+        self._second = 3.0 if is_exclusive else 2.5
+
     def itertracks(self, *, yield_label: bool) -> Iterator[tuple[object, str, str]]:
-        for start, end, label in ((1.0, 3.0, "b"), (2.5, 6.0, "a"), (-1.0, 0.5, "a")):
+        for start, end, label in ((1.0, 3.0, "b"), (self._second, 6.0, "a"), (-1.0, 0.5, "a")):
             yield SimpleNamespace(start=start, end=end), "_", label
 
     def labels(self) -> list[str]:
@@ -68,7 +71,11 @@ class FakePipeline:
         if self.is_old:
             return FakeAnnotation()
         embeddings = np.array([[0.0, 2.0], [np.nan, 1.0]])
-        return SimpleNamespace(speaker_diarization=FakeAnnotation(), speaker_embeddings=embeddings)
+        return SimpleNamespace(
+            speaker_diarization=FakeAnnotation(),
+            exclusive_speaker_diarization=FakeAnnotation(is_exclusive=True),
+            speaker_embeddings=embeddings,
+        )
 
     def to(self, device: str) -> None:
         self.device = device
@@ -218,12 +225,12 @@ def test_pyannote(pipeline: FakePipeline, limits: SpeakerLimits, counts: dict[st
     assert given == counts
     assert file["waveform"].shape == (1, 5 * SAMPLING_RATE)
     assert file["sample_rate"] == SAMPLING_RATE
-    turns = [(turn.start, turn.end, turn.speaker) for turn in found.turns]
-    assert turns == [
-        (0.0, 0.5, "SPEAKER_00"),
-        (1.0, 3.0, "SPEAKER_01"),
-        (2.5, 5.0, "SPEAKER_00"),
-    ]
+    for turns, second in ((found.turns, 2.5), (found.exclusive, 3.0)):
+        assert [(turn.start, turn.end, turn.speaker) for turn in turns] == [
+            (0.0, 0.5, "SPEAKER_00"),
+            (1.0, 3.0, "SPEAKER_01"),
+            (second, 5.0, "SPEAKER_00"),
+        ]
     assert {name: vector.tolist() for name, vector in found.embeddings.items()} == {
         "SPEAKER_00": [0.0, 1.0]
     }
@@ -234,6 +241,7 @@ def test_a_pipeline_that_returns_an_annotation(pipeline: FakePipeline) -> None:
     _, found = result(PyannoteDiarizer(), blocks(5))
     assert found.speakers == ("SPEAKER_00", "SPEAKER_01")
     assert found.embeddings == {}
+    assert found.exclusive == ()
 
 
 @pytest.mark.parametrize("name", ["pyannote/gated", "no/pipeline"])

@@ -64,6 +64,8 @@ def test_turns_are_in_order() -> None:
         ((Diarization((Turn(math.nan, 1, "Ann", 1.0),)),), "gave a turn from nan to 1 s"),
         ((Diarization((Turn(0, math.inf, "Ann", 1.0),)),), "gave a turn from 0 to inf s"),
         ((Diarization((), exclusive=(Turn(2, 1, "Ann", 1.0),)),), "gave a turn from 2 to 1 s"),
+        ((Diarization((ANN,), exclusive=(ANN, BEN)),), "gave exclusive turns of 'Ben'"),
+        ((Diarization((ANN, Turn(2, 2, "Ben", 1.0)), exclusive=(BEN,)),), ".*who has no turns"),
         ((Diarization((Turn(-1, 1, "Ann", 1.0),)),), "gave a turn from -1 to 1 s"),
         ((ValueError("boom"),), r"failed \(ValueError: boom\)"),
         ((KeyError(),), r"failed \(KeyError\)"),

@@ -9,7 +9,11 @@ from typing import Any, Final
 
 import numpy as np
 
-from whisperbatch.diarization.adapters.whole_recording import Found, WholeRecordingDiarizer
+from whisperbatch.diarization.adapters.whole_recording import (
+    Found,
+    Labelled,
+    WholeRecordingDiarizer,
+)
 from whisperbatch.diarization.protocol import SpeakerLimits
 from whisperbatch.errors import MissingExtraError, ModelError
 from whisperbatch.types import SAMPLING_RATE, Samples
@@ -82,10 +86,6 @@ class PyannoteDiarizer(WholeRecordingDiarizer):
         output = self._pipeline({"waveform": waveform, "sample_rate": SAMPLING_RATE}, **counts)
         # pipelines of version 3 return the annotation itself
         annotation = getattr(output, "speaker_diarization", output)
-        turns = [
-            (float(segment.start), float(segment.end), str(label))
-            for segment, _, label in annotation.itertracks(yield_label=True)
-        ]
         vectors = getattr(output, "speaker_embeddings", None)
         labels = [str(label) for label in annotation.labels()]
         embeddings = (
@@ -93,4 +93,15 @@ class PyannoteDiarizer(WholeRecordingDiarizer):
             if vectors is None
             else dict(zip(labels, np.asarray(vectors, np.float32), strict=False))
         )
-        return Found(turns, embeddings)
+        exclusive = getattr(output, "exclusive_speaker_diarization", None)
+        return Found(_turns(annotation), embeddings, _turns(exclusive))
+
+
+def _turns(annotation: Any) -> list[Labelled]:  # noqa: ANN401 - an optional package
+    """Return the turns of an annotation of pyannote.core, if there is any."""
+    if annotation is None:
+        return []
+    return [
+        (float(segment.start), float(segment.end), str(label))
+        for segment, _, label in annotation.itertracks(yield_label=True)
+    ]

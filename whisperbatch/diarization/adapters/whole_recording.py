@@ -4,29 +4,34 @@ import tempfile
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from whisperbatch.diarization.protocol import Progress, SpeakerLimits
 from whisperbatch.errors import EngineError, WhisperBatchError
-from whisperbatch.types import SAMPLING_RATE, Diarization, Samples, Turn, to_seconds
+from whisperbatch.types import SAMPLING_RATE, Diarization, Samples, Turn, to_samples, to_seconds
 
 STEP: Final = 5 * SAMPLING_RATE  # samples between two Progress items
 CONFIDENCE: Final = 1.0  # of each turn: these packages tell none
+
+
+Labelled: TypeAlias = tuple[float, float, str]  # start and end of a turn in seconds, its label
 
 
 class Found(NamedTuple):
     """The result of a package.
 
     Attributes:
-        turns: (start, end, label) of each turn, in seconds.
+        turns: of all labels; turns of different labels may overlap.
         embeddings: the mean embedding of each label, if the package tells it.
+        exclusive: turns of the same labels, one at a time, if the package tells them.
     """
 
-    turns: Sequence[tuple[float, float, str]]
+    turns: Sequence[Labelled]
     embeddings: Mapping[str, npt.NDArray[np.float32]]
+    exclusive: Sequence[Labelled] = ()
 
 
 class WholeRecordingDiarizer(ABC):
@@ -102,18 +107,28 @@ class WholeRecordingDiarizer(ABC):
             raise EngineError(
                 f"{self.fingerprint} failed: {type(error).__name__}: {error}"
             ) from error
-        ordered = sorted(found.turns)
-        labels = list(dict.fromkeys(label for _, _, label in ordered))
-        names = {label: f"SPEAKER_{number:02d}" for number, label in enumerate(labels)}
         end = to_seconds(len(samples))
-        turns = [
-            Turn(max(start, 0.0), min(stop, end), names[label], CONFIDENCE)
-            for start, stop, label in ordered
-            if max(start, 0.0) < min(stop, end)
-        ]
+        turns, exclusive = (_within(end, given) for given in (found.turns, found.exclusive))
+        labels = dict.fromkeys(label for _, _, label in turns)
+        names = {label: f"SPEAKER_{number:02d}" for number, label in enumerate(labels)}
         embeddings = {
             names[label]: vector / np.linalg.norm(vector)
             for label, vector in found.embeddings.items()
             if label in names and np.isfinite(vector).all() and np.any(vector)
         }
-        return Diarization(tuple(turns), embeddings=embeddings)
+        return Diarization(
+            _turns(turns, names), embeddings=embeddings, exclusive=_turns(exclusive, names)
+        )
+
+
+def _within(end: float, turns: Iterable[Labelled]) -> list[Labelled]:
+    """Return the parts of the turns before `end`, in order."""
+    parts = ((max(start, 0.0), min(stop, end), label) for start, stop, label in turns)
+    return sorted(part for part in parts if to_samples(part[0]) < to_samples(part[1]))
+
+
+def _turns(turns: Iterable[Labelled], names: Mapping[str, str]) -> tuple[Turn, ...]:
+    """Return the turns of the labels that have names."""
+    return tuple(
+        Turn(start, end, names[label], CONFIDENCE) for start, end, label in turns if label in names
+    )
