@@ -173,9 +173,7 @@ def cluster(embeddings: LinkedEmbeddings, limits: SpeakerLimits) -> Vectors:
         limits: of the number of speakers.
     """
     vectors = embeddings.vectors
-    groups = [Group.of(vectors, np.arange(len(vectors)))]
-    groups = _divided(embeddings, groups, limits)
-    groups = _joined(embeddings, groups, limits)
+    groups = _joined(embeddings, _divided(embeddings, limits), limits)
     means = normalised(np.stack([group.total for group in groups]))
     for _ in range(ROUNDS):
         labels = np.argmax(product(vectors, means.T), axis=1)
@@ -186,11 +184,10 @@ def cluster(embeddings: LinkedEmbeddings, limits: SpeakerLimits) -> Vectors:
     return means.astype(np.float32)
 
 
-def _divided(
-    embeddings: LinkedEmbeddings, groups: list[Group], limits: SpeakerLimits
-) -> list[Group]:
-    """Divide groups while their parts are different voices, or until there are enough speakers."""
-    waiting, done = list(groups), list[Group]()
+def _divided(embeddings: LinkedEmbeddings, limits: SpeakerLimits) -> list[Group]:
+    """Divide all embeddings while the parts are different voices, or there are too few speakers."""
+    vectors = embeddings.vectors
+    waiting, done = [Group.of(vectors, np.arange(len(vectors)))], list[Group]()
     while waiting:
         group = waiting.pop()
         parts = _voices(embeddings, group)
@@ -199,9 +196,7 @@ def _divided(
         else:
             done.append(group)
     while len(done) < limits.minimum:
-        divisions = [
-            (best_division(embeddings.vectors, group, 2, 1), n) for n, group in enumerate(done)
-        ]
+        divisions = [(best_division(vectors, group, 2, 1), n) for n, group in enumerate(done)]
         possible = [(closeness(parts), n, parts) for parts, n in divisions if parts]
         if not possible:
             break
