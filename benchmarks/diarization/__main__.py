@@ -71,7 +71,7 @@ def _row(name: str, system: str, options: argparse.Namespace) -> dict[str, Any]:
         measured = measures.measure(talk.turns, result.turns, talk.duration, result.took)
         each.append({"name": talk.name, **figures(measured)})
         if not options.no_words:
-            errors, count, rate = words.measure(talk, result.exclusive or result.turns)
+            errors, count, rate = words.measure(talk, result.turns, result.exclusive)
             wrong, said = wrong + errors, said + count
             rates += [rate] if rate is not None else []
         total, version = total + measured, result.version

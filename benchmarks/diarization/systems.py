@@ -44,7 +44,8 @@ class DiarizerError(RuntimeError):
 class Result:
     """What a system found, the seconds that it took, and its version.
 
-    Words get their speakers from `exclusive`, turns without overlap, if a system has any.
+    In overlapping speech, `exclusive` decides who says a word: turns without overlap, if a system
+    has any.
     """
 
     turns: tuple[Turn, ...]

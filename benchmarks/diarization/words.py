@@ -5,31 +5,37 @@
     system's turns  X [=======]  Y [==============]
     words             x x x x y           y y y y       1 of 9 words is wrong
 
+The words get the speakers that `wb.transcribe(..., diarize=True)` would give them with the turns of
+a system: whole segments, divided where the speaker clearly changes.
+
 The speakers of a system are assigned to the true speakers so that the fewest words are wrong. The
 word diarization error rate (Shafey, Soltau and Shafran 2019, https://arxiv.org/abs/1907.05337) is
 the share of wrong words. It needs no true text, unlike cpWER (`measures.word_error_rate`). Where
-two people speak at least half of a word at once, the turns do not tell who said the word: both
-are right.
+two people speak during at least half of a word, the turns do not tell who said the word: both are
+right.
 
 Whisper base transcribes each conversation once. A result is kept in .cache/diarization.
 """
 
 import json
 from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any
 
 import numpy as np
 
 import whisperbatch as wb
 from benchmarks.diarization import measures, systems
 from benchmarks.diarization.conversations import Conversation, Spoken, Turn
+from whisperbatch.diarization.assignment import with_speakers
 from whisperbatch.diarization.tracks import SpeakerTracks
 
 NO_SPEAKER = ""  # the speaker of all words where a system finds no speech
 MIN_SHARE = 0.5  # of a word, during which a person must speak to be a right speaker of the word
 
 
-def transcribed(conversation: Conversation) -> list[Spoken]:
-    """Return the words of a conversation, without speakers."""
+def transcribed(conversation: Conversation) -> list[wb.Segment]:
+    """Return the segments of a conversation, with words, without speakers."""
     kept = systems.cache() / f"{systems.key_of('words', conversation)}.json"
     if not kept.is_file():
         kept.parent.mkdir(parents=True, exist_ok=True)
@@ -40,35 +46,43 @@ def transcribed(conversation: Conversation) -> list[Spoken]:
             multilingual=True,
             word_timestamps=True,
         )
-        found = [
-            (word.start, word.end, word.word)
-            for segment in transcript.segments
-            for word in segment.words or ()
-        ]
+        found = [asdict(segment) for segment in transcript.segments]
         kept.write_text(json.dumps(found), encoding="utf-8")
+    return [_segment(values) for values in json.loads(kept.read_text("utf-8"))]
+
+
+def _segment(values: dict[str, Any]) -> wb.Segment:
+    words = tuple(wb.Word(**{**word, "other_speakers": ()}) for word in values["words"] or ())
+    return wb.Segment(**{**values, "other_speakers": (), "words": words})
+
+
+def spoken_by(
+    segments: Sequence[wb.Segment], turns: Sequence[Turn], exclusive: Sequence[Turn] = ()
+) -> list[Spoken]:
+    """Return the words with their speakers, as in a transcript with `diarize=True`.
+
+    Args:
+        segments: with words.
+        turns: of a system.
+        exclusive: turns of the same speakers without overlap, if the system has any.
+    """
+    settled = with_speakers(segments, _certain(turns), exclusive=_certain(exclusive))
     return [
-        Spoken(start, end, NO_SPEAKER, text)
-        for start, end, text in json.loads(kept.read_text("utf-8"))
+        Spoken(word.start, word.end, word.speaker or NO_SPEAKER, word.word)
+        for segment in settled
+        for word in segment.words or ()
     ]
 
 
-def spoken_by(words: Sequence[Spoken], turns: Sequence[Turn]) -> list[Spoken]:
-    """Return the words with the speakers that whisperbatch gives to single words."""
-    if not words or not turns:
-        return list(words)
-    tracks = SpeakerTracks([wb.Turn(*turn, confidence=1.0) for turn in turns])
-    best = tracks.evidence([(word.start, word.end) for word in words]).best
-    return [
-        word._replace(speaker=tracks.names[number])
-        for word, number in zip(words, best, strict=True)
-    ]
+def _certain(turns: Sequence[Turn]) -> list[wb.Turn]:
+    return [wb.Turn(*turn, confidence=1.0) for turn in turns]
 
 
 def right_speakers(words: Sequence[Spoken], turns: Sequence[Turn]) -> list[frozenset[str]]:
     """Return the right speakers of each word, given the true turns: two where two people speak."""
-    if not words or not turns:
+    tracks = SpeakerTracks(_certain(turns))
+    if not words or not tracks.names:
         return [frozenset({NO_SPEAKER})] * len(words)
-    tracks = SpeakerTracks([wb.Turn(*turn, confidence=1.0) for turn in turns])
     evidence = tracks.evidence([(word.start, word.end) for word in words])
     return [
         frozenset(
@@ -99,16 +113,18 @@ def wrong_speakers(right: Sequence[frozenset[str]], found: Sequence[Spoken]) -> 
     return len(right) - int(together[rows, columns].sum())
 
 
-def measure(conversation: Conversation, turns: Sequence[Turn]) -> tuple[int, int, float | None]:
+def measure(
+    conversation: Conversation, turns: Sequence[Turn], exclusive: Sequence[Turn] = ()
+) -> tuple[int, int, float | None]:
     """Return the words with a wrong speaker, all words, and the cpWER if the text is known.
 
     Args:
         conversation: has the true turns and texts.
-        turns: of a system; without overlap, if it has such turns.
+        turns: of a system.
+        exclusive: turns of the same speakers without overlap, if the system has any.
     """
-    words = transcribed(conversation)
-    found = spoken_by(words, turns)
-    wrong = wrong_speakers(right_speakers(words, conversation.turns), found)
+    found = spoken_by(transcribed(conversation), turns, exclusive)
+    wrong = wrong_speakers(right_speakers(found, conversation.turns), found)
     if not conversation.has_text:
-        return wrong, len(words), None
-    return wrong, len(words), measures.word_error_rate(conversation.utterances, found)
+        return wrong, len(found), None
+    return wrong, len(found), measures.word_error_rate(conversation.utterances, found)

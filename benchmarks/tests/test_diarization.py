@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import whisperbatch as wb
 from benchmarks.diarization import __main__ as program
 from benchmarks.diarization import conversations, measures, systems, words, workers
 from benchmarks.diarization.conversations import Conversation, Spoken, Turn
@@ -182,10 +183,28 @@ def test_the_table_and_the_file(
     ],
 )
 def test_words_with_a_wrong_speaker(turns: tuple[Turn, ...], wrong: int) -> None:
-    said = [Spoken(start, start + 1.0, "", "word") for start in range(0, 20, 2)]
-    right = words.right_speakers(said, REFERENCE)
+    segments = [segment(float(start)) for start in range(0, 20, 2)]
+    found = words.spoken_by(segments, turns)
+    right = words.right_speakers(found, REFERENCE)
     assert right == [frozenset("a")] * 5 + [frozenset("b")] * 5
-    assert words.wrong_speakers(right, words.spoken_by(said, turns)) == wrong
+    assert words.wrong_speakers(right, found) == wrong
+
+
+def segment(*starts: float) -> wb.Segment:
+    """Return a segment of words of one second."""
+    said = tuple(wb.Word(start, start + 1, " word", 1.0) for start in starts)
+    text = "word " * len(said)
+    return wb.Segment(0, starts[0], starts[-1] + 1, text.strip(), "en", -0.1, 0, 1, words=said)
+
+
+def test_words_have_the_speakers_of_a_transcript() -> None:
+    turns = (Turn(0, 3, "a"), Turn(2, 4, "b"), Turn(4, 10, "a"))
+    for exclusive, names in ((), "aaa"), ((Turn(0, 1.9, "a"), Turn(1.9, 9, "b")), "abb"):
+        alone = words.spoken_by([segment(0), segment(2), segment(4)], turns, exclusive)
+        assert [word.speaker for word in alone] == list(names)
+    around = (Turn(0, 3, "a"), Turn(3, 4, "b"), Turn(4, 5, "a"))
+    together = words.spoken_by([segment(0, 1, 2, 3, 4)], around)
+    assert {word.speaker for word in together} == {"a"}  # one word does not divide the segment
 
 
 def test_in_overlapping_speech_both_speakers_are_right() -> None:
