@@ -11,6 +11,7 @@ NOT: Final = "not measured"
 
 STATES: Final = {
     "diarization.assignment.MIN_SHARE": NOT,
+    "diarization.assignment.MAX_WORD": "measured: cpWER with five values",
     "diarization.channels.activity.SMOOTHING": NOT,
     "diarization.channels.activity.ECHO": NOT,
     "diarization.channels.activity.ABOVE_CROSSTALK": NOT,

@@ -14,6 +14,13 @@ MIN_SHARE: Final = 1 / 3
 """Share of a word during which another person must speak to be one of its `other_speakers`. A word
 lasts 0.3 s on average, and the edges of turns are right to about 0.1 s: a third of the word."""
 
+MAX_WORD: Final = 1.0
+"""Seconds of a word that decide who says the word. Whisper stretches words over pauses and over
+what others say: the first word of a sentence begins too early, and other words end too late. So
+the last second of the first word counts, and the first second of the others. Few words are longer.
+In eight conversations with known text, the mean cpWER is 35.2 % with complete words, 35.1 % with
+1.5 s, and 35.0 % with 1.0, 0.8 and 0.6 s."""
+
 BLOCK: Final = 500  # segments whose words are compared with all speakers at a time
 
 
@@ -65,9 +72,7 @@ def _block_parts(
     segments: Sequence[Segment], tracks: SpeakerTracks, deciding: SpeakerTracks
 ) -> Iterator[Segment]:
     """Yield the parts of several segments."""
-    spans = [
-        (timed.start, timed.end) for segment in segments for timed in segment.words or (segment,)
-    ]
+    spans = [span for segment in segments for span in _deciding_spans(segment)]
     evidence = tracks.evidence(spans)
     if deciding.names:
         numbers = [tracks.names.index(name) for name in deciding.names]
@@ -78,6 +83,17 @@ def _block_parts(
         count = len(segment.words or (segment,))
         yield from _parts(segment, evidence, position, tracks.names)
         position += count
+
+
+def _deciding_spans(segment: Segment) -> Iterator[tuple[float, float]]:
+    """Yield the time that decides who says each word, or the segment if it has no words."""
+    if not segment.words:
+        yield segment.start, segment.end
+        return
+    first, *others = segment.words
+    yield max(first.start, first.end - MAX_WORD), first.end
+    for word in others:
+        yield word.start, min(word.end, word.start + MAX_WORD)
 
 
 def _parts(

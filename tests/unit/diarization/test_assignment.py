@@ -87,6 +87,15 @@ def test_a_word_has_the_speaker_who_speaks_most_of_it(
     assert only_word(word, *given[::-1]).speaker == speaker
 
 
+def test_one_second_of_a_stretched_word_counts() -> None:
+    first = spoken(" Letters| of| your| name.", (3, 6), (6, 6.2), (6.2, 6.4), (6.4, 6.9))
+    [part] = with_speakers([first], turns((0, 5.2, "A"), (5.3, 9, "B")))
+    assert (part.speaker, part.start, part.end) == ("B", 3, 6.9), "the times stay the same"
+    last = spoken(" Press| 6| now.", (0.5, 0.8), (0.8, 1), (1, 4))
+    [part] = with_speakers([last], turns((0, 2, "A"), (2, 4, "B")))
+    assert (part.speaker, part.speaker_confidence) == ("A", 1.0)
+
+
 @pytest.mark.parametrize(
     ("given", "confidence"),
     [
