@@ -86,14 +86,18 @@ def _block_parts(
 
 
 def _deciding_spans(segment: Segment) -> Iterator[tuple[float, float]]:
-    """Yield the time that decides who says each word, or the segment if it has no words."""
-    if not segment.words:
-        yield segment.start, segment.end
-        return
-    first, *others = segment.words
-    yield max(first.start, first.end - MAX_WORD), first.end
-    for word in others:
-        yield word.start, min(word.end, word.start + MAX_WORD)
+    """Yield the time that decides who says each word, or the segment if it has no words.
+
+    Of a segment's only word, the complete time counts: nothing tells where the word is stretched.
+    """
+    words = segment.words or (segment,)
+    for word in words:
+        if len(words) == 1:
+            yield word.start, word.end
+        elif word is words[0]:
+            yield max(word.start, word.end - MAX_WORD), word.end
+        else:
+            yield word.start, min(word.end, word.start + MAX_WORD)
 
 
 def _parts(
