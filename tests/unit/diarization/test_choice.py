@@ -85,7 +85,7 @@ def test_a_stream_has_the_provisional_speakers_of_the_object() -> None:
         assert (first.speaker, first.provisional) == ("B", True)
         list(stream)
         assert stream.final_segments
-        assert stream.final_segments[0].speaker == "B"
+        assert stream.final_segments[0].speaker == "A"
 
 
 def test_diarize_takes_the_object() -> None:
