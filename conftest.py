@@ -20,7 +20,7 @@ os.environ["HF_HUB_OFFLINE"] = "1"
 if sys.platform == "linux" and "GenuineIntel" in Path("/proc/cpuinfo").read_text(encoding="utf-8"):
     os.environ.setdefault("MKL_CBWR", "AUTO,STRICT")
 
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 import whisperbatch as wb
 from benchmarks import recordings
@@ -30,8 +30,11 @@ from benchmarks.recordings import Recording
 # child processes inherit this. The tests of Ctrl-C need Python's normal handler.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
-# The same cases in every run: a random failure does not show which change caused it.
-settings.register_profile("fixed", derandomize=True, deadline=None)
+# The same cases in every run: a random failure does not show which change caused it. No time limits:
+# on a busy machine, Hypothesis would fail a test whose cases are made slowly.
+settings.register_profile(
+    "fixed", derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
 settings.load_profile("fixed")
 
 
