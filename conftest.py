@@ -30,7 +30,7 @@ from benchmarks.recordings import Recording
 # child processes inherit this. The tests of Ctrl-C need Python's normal handler.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
-# The same cases in every run: a random failure does not show which change caused it. No time limits:
+# The same cases in every run: a random failure does not show which change caused it. No time limit:
 # on a busy machine, Hypothesis would fail a test whose cases are made slowly.
 settings.register_profile(
     "fixed", derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow]
