@@ -12,6 +12,7 @@ NOT: Final = "not measured"
 STATES: Final = {
     "diarization.assignment.MIN_SHARE": NOT,
     "diarization.assignment.MAX_WORD": "measured: cpWER with five values",
+    "diarization.assignment.DOMINANT": "measured: cpWER with four values",
     "diarization.channels.activity.SMOOTHING": NOT,
     "diarization.channels.activity.ECHO": NOT,
     "diarization.channels.activity.ABOVE_CROSSTALK": NOT,

@@ -198,8 +198,8 @@ def segment(*starts: float) -> wb.Segment:
 
 
 def test_words_have_the_speakers_of_a_transcript() -> None:
-    turns = (Turn(0, 3, "a"), Turn(2, 4, "b"), Turn(4, 10, "a"))
-    for exclusive, names in ((), "aaa"), ((Turn(0, 1.9, "a"), Turn(1.9, 9, "b")), "abb"):
+    turns = (Turn(0, 3, "a"), Turn(2, 9, "b"), Turn(4, 10, "a"))
+    for exclusive, names in ((), "aab"), ((Turn(0, 1.9, "a"), Turn(1.9, 9, "b")), "abb"):
         alone = words.spoken_by([segment(0), segment(2), segment(4)], turns, exclusive)
         assert [word.speaker for word in alone] == list(names)
     around = (Turn(0, 3, "a"), Turn(3, 4, "b"), Turn(4, 5, "a"))

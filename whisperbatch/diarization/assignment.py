@@ -21,6 +21,11 @@ the last second of the first word counts, and the first second of the others. Fe
 In eight conversations with known text, the mean cpWER is 35.2 % with complete words, 35.1 % with
 1.5 s, and 35.0 % with 1.0, 0.8 and 0.6 s."""
 
+DOMINANT: Final = 0.5
+"""Weight of the dominant speaker of a word beyond the share of the word in which they speak. Of ten
+conversations with known text, 0.5 improves the cpWER of two, and of four with the true turns, and
+worsens none (mean 49.2 to 49.1 %, and 49.4 to 49.1 %); 0.2 and 0.05 worsen some."""
+
 BLOCK: Final = 500  # segments whose words are compared with all speakers at a time
 
 
@@ -155,8 +160,8 @@ def _units(
     for number, word in enumerate(words):
         start = to_samples(word.start)
         end = max(start, to_samples(word.end))
-        times = {evidence.best[position + number]: evidence.durations[position + number]}
-        run = Run(number, number + 1, start, end, times)
+        times, duration = _times(evidence, position + number)
+        run = Run(number, number + 1, start, end, times, duration)
         if unit is None:
             unit = run
         elif may_divide and _may_begin(words, unit.first, number, segment.language):
@@ -166,6 +171,19 @@ def _units(
             unit = replace(unit + run, units=1)
     if unit:
         yield unit
+
+
+def _times(evidence: Evidence, word: int) -> tuple[dict[int, float], int]:
+    """Return the weighted samples of each speaker in a word, and the samples of the word.
+
+    Where several people speak, the words may be anybody's, but are more often the dominant one's.
+    """
+    best, duration = evidence.best[word], evidence.durations[word]
+    times = {best: DOMINANT * duration}
+    for speaker, share in enumerate(evidence.shares[word]):
+        if share:
+            times[speaker] = times.get(speaker, 0) + share * duration
+    return times, duration
 
 
 def _may_begin(words: Sequence[Word], first: int, number: int, language: str) -> bool:

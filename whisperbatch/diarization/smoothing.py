@@ -31,8 +31,9 @@ class Run:
         stop: number after the last word.
         start: start of the first word, in samples.
         end: end of the last word, in samples.
-        times: samples that each speaker says, by the number of the speaker; the first to speak
-            comes first.
+        times: samples during which each speaker speaks, by the number of the speaker, weighted by
+            how probable it is that the words are theirs; the first to speak comes first.
+        spoken: samples that the words take.
         units: number of words; words that are written together count once.
     """
 
@@ -40,18 +41,14 @@ class Run:
     stop: int
     start: int
     end: int
-    times: dict[int, int]
+    times: dict[int, float]
+    spoken: int
     units: int = 1
 
     @property
     def speaker(self) -> int:
         """Who says most of the run; if two say as much, the first to speak."""
         return max(self.times, key=self.times.__getitem__)
-
-    @property
-    def spoken(self) -> int:
-        """Samples that the words take."""
-        return sum(self.times.values())
 
     @property
     def is_long(self) -> bool:
@@ -63,8 +60,8 @@ class Run:
         for speaker, time in following.times.items():
             times[speaker] = times.get(speaker, 0) + time
         end = max(self.end, following.end)
-        units = self.units + following.units
-        return Run(self.first, following.stop, self.start, end, times, units)
+        spoken, units = self.spoken + following.spoken, self.units + following.units
+        return Run(self.first, following.stop, self.start, end, times, spoken, units)
 
 
 def divide(units: Sequence[Run]) -> list[Run]:

@@ -96,6 +96,16 @@ def test_one_second_of_a_stretched_word_counts() -> None:
     assert (part.speaker, part.speaker_confidence) == ("A", 1.0)
 
 
+def test_who_speaks_during_all_of_a_sentence_says_the_words_of_two_who_speak_at_once() -> None:
+    times = [(1 + 0.3 * k, 1.3 + 0.3 * k) for k in range(5)]
+    given = spoken(" No| more| messages| for| you.", *times)
+    both = turns((0, 1.9, "A"), (1, 9, "B"))
+    [part] = with_speakers([given], both, exclusive=turns((0, 1.9, "A"), (1.9, 9, "B")))
+    assert part.speaker == "B"
+    [part] = with_speakers([given], turns((0, 9, "A"), (1, 9, "B")), exclusive=turns((0, 9, "A")))
+    assert part.speaker == "A", "the dominant speaker"
+
+
 @pytest.mark.parametrize(
     ("given", "confidence"),
     [

@@ -17,7 +17,7 @@ def words(speakers: str, pauses: dict[int, int] | None = None, length: int = WOR
     result, at = [], 0
     for number, letter in enumerate(speakers):
         at += (pauses or {}).get(number, 0)
-        result.append(Run(number, number + 1, at, at + length, {ord(letter): length}))
+        result.append(Run(number, number + 1, at, at + length, {ord(letter): length}, length))
         at += length
     return result
 
