@@ -46,7 +46,7 @@ def senko(path: str, _: Options) -> Found:
     processors, kaldi-native-fbank computes the same features, so the measured time includes the
     time of that package.
     """
-    from senko import Diarizer  # noqa: PLC0415 - of its own environment
+    from senko import Diarizer  # noqa: PLC0415 - only in .venv-diarizers
 
     if "avx512f" not in Path("/proc/cpuinfo").read_text(encoding="utf-8"):
         Diarizer._extract_fbank_features = _features  # noqa: SLF001 - senko offers no choice
@@ -92,7 +92,7 @@ def _features(
 
 def sherpa(path: str, options: Options) -> Found:
     """Run sherpa-onnx with the two models in a directory, and its default threshold."""
-    import sherpa_onnx as so  # type: ignore[import-not-found] # noqa: PLC0415 - of its own environment
+    import sherpa_onnx as so  # type: ignore[import-not-found] # noqa: PLC0415 - only in .venv-diarizers
 
     directory = Path(options["models"])
     config = so.OfflineSpeakerDiarizationConfig(
@@ -114,8 +114,8 @@ def sherpa(path: str, options: Options) -> Found:
 
 def pyannote(path: str, options: Options) -> Found:
     """Run a pipeline of pyannote.audio from a directory."""
-    import torch  # noqa: PLC0415 - of its own environment
-    from pyannote.audio import Pipeline  # noqa: PLC0415 - of its own environment
+    import torch  # noqa: PLC0415 - only in .venv-diarizers
+    from pyannote.audio import Pipeline  # noqa: PLC0415 - only in .venv-diarizers
 
     pipeline = Pipeline.from_pretrained(options["models"])
     waveform = torch.from_numpy(_read(path))[None]

@@ -79,5 +79,5 @@ def test_memory_does_not_grow_with_the_recording(
     second_hour, last_hour = long["memory"][third : 2 * third], long["memory"][2 * third :]
     assert statistics.median(last_hour) <= 1.05 * statistics.median(second_hour)
     assert long["peak"] <= 1.15 * short["peak"]
-    for run in figures:
-        assert run["first"] <= run["took"] / 5, "segments arrive while the recording is read"
+    for hours, run in zip((1, 3), figures, strict=True):
+        assert run["first"] <= run["took"] / (10 * hours), "later than six minutes of audio"

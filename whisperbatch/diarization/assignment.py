@@ -95,14 +95,10 @@ def _deciding_spans(segment: Segment) -> Iterator[tuple[float, float]]:
 
     Of a segment's only word, the complete time counts: nothing tells where the word is stretched.
     """
-    words = segment.words or (segment,)
-    for word in words:
-        if len(words) == 1:
-            yield word.start, word.end
-        elif word is words[0]:
-            yield max(word.start, word.end - MAX_WORD), word.end
-        else:
-            yield word.start, min(word.end, word.start + MAX_WORD)
+    first, *others = segment.words or (segment,)
+    yield (max(first.start, first.end - MAX_WORD) if others else first.start), first.end
+    for word in others:
+        yield word.start, min(word.end, word.start + MAX_WORD)
 
 
 def _parts(
@@ -160,8 +156,8 @@ def _units(
     for number, word in enumerate(words):
         start = to_samples(word.start)
         end = max(start, to_samples(word.end))
-        times, duration = _times(evidence, position + number)
-        run = Run(number, number + 1, start, end, times, duration)
+        times = _times(evidence, position + number)
+        run = Run(number, number + 1, start, end, times, evidence.durations[position + number])
         if unit is None:
             unit = run
         elif may_divide and _may_begin(words, unit.first, number, segment.language):
@@ -173,8 +169,8 @@ def _units(
         yield unit
 
 
-def _times(evidence: Evidence, word: int) -> tuple[dict[int, float], int]:
-    """Return the weighted samples of each speaker in a word, and the samples of the word.
+def _times(evidence: Evidence, word: int) -> dict[int, float]:
+    """Return the weighted samples of each speaker in a word.
 
     Where several people speak, the words may be anybody's, but are more often the dominant one's.
     """
@@ -183,7 +179,7 @@ def _times(evidence: Evidence, word: int) -> tuple[dict[int, float], int]:
     for speaker, share in enumerate(evidence.shares[word]):
         if share:
             times[speaker] = times.get(speaker, 0) + share * duration
-    return times, duration
+    return times
 
 
 def _may_begin(words: Sequence[Word], first: int, number: int, language: str) -> bool:

@@ -7,9 +7,10 @@ from dataclasses import replace
 
 from whisperbatch.boundary import with_type
 from whisperbatch.diarization.protocol import Progress, SpeakerLimits, TurnFinder
+from whisperbatch.diarization.tracks import has_duration
 from whisperbatch.errors import ClosedError, EngineError, WhisperBatchError, of_recording
 from whisperbatch.text.messages import shown
-from whisperbatch.types import Diarization, Samples, Turn, to_samples
+from whisperbatch.types import Diarization, Samples, Turn
 
 
 def items_of(
@@ -87,7 +88,7 @@ def _valid(diarizer: TurnFinder, turns: Iterable[Turn]) -> tuple[Turn, ...]:
 
 def _speakers(turns: Iterable[Turn]) -> set[str]:
     """Return the speakers of turns with a duration."""
-    return {turn.speaker for turn in turns if to_samples(turn.start) < to_samples(turn.end)}
+    return {turn.speaker for turn in turns if has_duration(turn)}
 
 
 @contextmanager

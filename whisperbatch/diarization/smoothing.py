@@ -32,7 +32,7 @@ class Run:
         start: start of the first word, in samples.
         end: end of the last word, in samples.
         times: samples during which each speaker speaks, by the number of the speaker, weighted by
-            how probable it is that the words are theirs; the first to speak comes first.
+            how probable it is that the words are theirs; the speaker of the first word comes first.
         spoken: samples that the words take.
         units: number of words; words that are written together count once.
     """

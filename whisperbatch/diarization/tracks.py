@@ -53,7 +53,7 @@ class SpeakerTracks:
 
     def __init__(self, turns: Sequence[Turn]) -> None:
         ordered = sorted(turns, key=lambda turn: (turn.start, turn.end))
-        ordered = [turn for turn in ordered if to_samples(turn.start) < to_samples(turn.end)]
+        ordered = [turn for turn in ordered if has_duration(turn)]
         self.names: tuple[str, ...] = tuple(dict.fromkeys(turn.speaker for turn in ordered))
         by_name: dict[str, list[Turn]] = {name: [] for name in self.names}
         for turn in ordered:
@@ -91,6 +91,11 @@ class SpeakerTracks:
             (overlaps / lengths).tolist(),
             durations.tolist(),
         )
+
+
+def has_duration(turn: Turn) -> bool:
+    """Return whether a turn has at least one sample."""
+    return to_samples(turn.start) < to_samples(turn.end)
 
 
 class _Track:

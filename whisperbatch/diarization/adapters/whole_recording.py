@@ -9,6 +9,7 @@ from typing import Final, NamedTuple, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from whisperbatch.boundary import with_type
 from whisperbatch.diarization.protocol import Progress, SpeakerLimits
 from whisperbatch.errors import EngineError, WhisperBatchError
 from whisperbatch.types import SAMPLING_RATE, Diarization, Samples, Turn, to_samples, to_seconds
@@ -104,9 +105,7 @@ class WholeRecordingDiarizer(ABC):
         except WhisperBatchError:
             raise
         except Exception as error:  # the package may raise anything
-            raise EngineError(
-                f"{self.fingerprint} failed: {type(error).__name__}: {error}"
-            ) from error
+            raise EngineError(f"{self.fingerprint} failed: {with_type(error)}") from error
         end = to_seconds(len(samples))
         turns, exclusive = (_within(end, given) for given in (found.turns, found.exclusive))
         labels = dict.fromkeys(label for _, _, label in turns)
