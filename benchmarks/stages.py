@@ -5,7 +5,7 @@ python -m benchmarks.stages --beam 5 --recording dense:en:600:0
 
 The limits of the machine are measured first: multiplications per second in bfloat16 and float32,
 and bytes read per second. The limit of a stage is the time of its multiplications or of reading its
-data, whichever is longer. Encoder and decoder run on OpenVINO.
+data, whichever is longer. The limits assume that the library multiplies in bfloat16 or float32.
 
     seconds     wall-clock time of all calls; stages of different threads overlap
     CPU         CPU time of the calling thread, without OpenVINO's other threads
@@ -29,10 +29,9 @@ import numpy as np
 
 import whisperbatch as wb
 from benchmarks import corpora, recordings
+from whisperbatch.engines.cpu.decoder import Decoder
+from whisperbatch.engines.cpu.encoder import Encoder
 from whisperbatch.engines.frame_merging import group_count
-from whisperbatch.engines.openvino.batch_decoding import BatchDecoding
-from whisperbatch.engines.openvino.decoder import OpenVinoDecoder
-from whisperbatch.engines.openvino.encoder import OpenVinoEncoder
 from whisperbatch.engines.search.alignment import DecodingTrace
 from whisperbatch.features.noise import share_to_keep
 from whisperbatch.features.whisper import WhisperFeatures
@@ -92,7 +91,7 @@ def bandwidth(threads: int) -> float:
 class Limits:
     """Lower limits of the time of a call, in seconds; see the module."""
 
-    def __init__(self, decoder: OpenVinoDecoder, mels: int) -> None:
+    def __init__(self, decoder: Decoder, mels: int) -> None:
         self._bf16, self._f32 = rate("bf16"), rate("f32")
         self._bytes = bandwidth(len(os.sched_getaffinity(0)))
         self._layout, self._mels = decoder.layout, mels
@@ -120,15 +119,15 @@ class Limits:
 
     def cross(self, *arguments: Any) -> float:  # noqa: ANN401 - arguments of a wrapped method
         """Return the limit of the keys and values of the encoder output, for all layers."""
-        positions, d = sum(map(len, arguments[3].states)), self._layout.d_model
+        positions, d = sum(map(len, arguments[1].states)), self._layout.d_model
         return float(positions * self._layout.layers * 4 * d * d / self._bf16)
 
-    def body(self, decoding: Any, tokens: Any, *_: Any) -> float:  # noqa: ANN401 - arguments of a wrapped method
+    def body(self, graphs: Any, embedded: Any, *_: Any) -> float:  # noqa: ANN401 - arguments of a wrapped method
         """Return the limit of a decoder step: all matrices once, and each row's keys and values."""
         d, layers = self._layout.d_model, self._layout.layers
-        kept = sum(int(array.nbytes) for array in decoding._key_values)  # noqa: SLF001 - a measurement
+        kept = sum(int(array.nbytes) for array in graphs._key_values)  # noqa: SLF001 - a measurement
         matrices = layers * 14 * d * d
-        computed = int(tokens.size) * 2 * matrices / self._bf16
+        computed = float(embedded.size) / d * 2 * matrices / self._bf16
         return max(computed, (kept + matrices) / self._bytes)
 
     def words(self, _: Any, hidden: Any, *__: Any) -> float:  # noqa: ANN401 - arguments of a wrapped method
@@ -189,28 +188,30 @@ def main() -> None:
     """Measure all stages of a transcription and print a table."""
     parser = argparse.ArgumentParser(description="Measure the time of each stage of the pipeline.")
     parser.add_argument("--model", default="base")
+    parser.add_argument("--engine", choices=("openvino", "onnxruntime"), default="openvino")
     parser.add_argument("--beam", type=int, default=1)
     parser.add_argument("--recording", type=corpora.argument, default="prompts:en:600:0")
     options = parser.parse_args()
     recording = corpora.build(options.recording)
     with (
         tempfile.TemporaryDirectory() as directory,
-        wb.load(options.model, device="cpu", engine="openvino") as asr,
+        wb.load(options.model, device="cpu", engine=options.engine) as asr,
     ):
         engine: Any = asr.engine
         limits = Limits(engine._decoder, engine.n_mels)  # noqa: SLF001 - a measurement
+        graphs = type(engine._decoder._free_graphs.queue[0])  # noqa: SLF001 - a measurement
         path = recordings.write(recording, Path(directory, "recording.wav"))
         asr.transcribe(np.zeros(16000, np.float32), language="en")
         with timed_methods(
             [
                 ("reading and VAD", SileroVad, "__call__", None),
                 ("features", WhisperFeatures, "__call__", None),
-                ("encoder", OpenVinoEncoder, "__call__", limits.encoder),
-                ("keys and values", BatchDecoding, "__init__", limits.cross),
-                ("decoder's layers", BatchDecoding, "_run_layers", limits.body),
-                ("vocabulary", BatchDecoding, "_project", limits.words),
+                ("encoder", Encoder, "__call__", limits.encoder),
+                ("keys and values", graphs, "begin", limits.cross),
+                ("decoder's layers", graphs, "read", limits.body),
+                ("vocabulary", graphs, "project", limits.words),
                 ("alignment", DecodingTrace, "alignment", None),
-                ("all decoding", OpenVinoDecoder, "decode", None),
+                ("all decoding", Decoder, "decode", None),
             ]
         ) as times:
             started, cpu = time.perf_counter(), time.process_time()

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from whisperbatch.audio import AudioReader, open_audio
     from whisperbatch.engines.settings import (
         CTranslate2Settings,
+        OnnxRuntimeSettings,
         OpenVinoSettings,
         TorchSettings,
     )
@@ -65,6 +66,7 @@ __all__ = [
     "MissingExtraError",
     "ModelError",
     "Omission",
+    "OnnxRuntimeSettings",
     "OpenVinoSettings",
     "OptionError",
     "Options",
@@ -99,7 +101,12 @@ _MODULES = {
         "transcribe_many",
     ),
     "audio": ("AudioReader", "open_audio"),
-    "engines.settings": ("CTranslate2Settings", "OpenVinoSettings", "TorchSettings"),
+    "engines.settings": (
+        "CTranslate2Settings",
+        "OnnxRuntimeSettings",
+        "OpenVinoSettings",
+        "TorchSettings",
+    ),
     "errors": (
         *("AudioError", "ClosedError", "EngineError", "InternalError", "MissingExtraError"),
         *("ModelError", "OptionError", "WhisperBatchError", "WriteError"),

@@ -32,35 +32,38 @@ def load(
         model: a name (for example "base"), a directory of CTranslate2 weights, or a Hugging Face
             repository. "torch" also loads transformers' weights (*.safetensors) from a directory or
             repository.
-        device: "auto" uses CUDA if there is a GPU that works, otherwise the CPU. "openvino" always
-            runs on the CPU.
+        device: "auto" uses CUDA if there is a GPU that works, otherwise the CPU. "openvino" and
+            "onnxruntime" always run on the CPU.
         engine: the library that runs the model: "openvino" (extra `openvino`) is the fastest on a
-            CPU, "ctranslate2" runs on CPU and CUDA, and "torch" (extra `torch`) is PyTorch. "auto"
-            is "openvino" on a CPU if it is installed, otherwise "ctranslate2". In Python, `engine`
-            is a name or a settings object (`CTranslate2Settings`, `OpenVinoSettings`,
-            `TorchSettings`).
+            CPU with AVX-512, "onnxruntime" on a CPU with AVX2 only, "ctranslate2" runs on CPU and
+            CUDA, and "torch" (extra `torch`) is PyTorch. "auto" is the fastest of the first three
+            that is installed. In Python, `engine` is a name or a settings object
+            (`CTranslate2Settings`, `OnnxRuntimeSettings`, `OpenVinoSettings`, `TorchSettings`).
         **settings: these keywords, if `engine` is a name:
         device_index: For ctranslate2: number of the CUDA device, or several numbers. Each device
             gets a copy of the weights. For torch: number of the CUDA device.
         compute_type: For ctranslate2: type of the weights and of the arithmetic: "int8", "float16",
             "float32", or another type of CTranslate2. "auto": float16 on CUDA and int8 on a CPU, if
-            the device supports the type. For openvino: "int8" stores the weights in 8 bits;
-            "bfloat16" stores the weights as they are. Both compute in bfloat16 if the processor
-            supports bfloat16, otherwise in float32. "int8_float32" and "float32" always compute in
-            float32. "auto": int8. For torch: "float32", "bfloat16" or "float16". "auto": float16 on
-            CUDA, bfloat16 on a CPU that supports bfloat16, otherwise float32.
+            the device supports the type. For onnxruntime: "int8" or "auto": large products are
+            computed with numbers of 8 bits, and the weights have 7 bits on processors that cannot
+            add such products exactly. For openvino: "int8" stores the weights in 8 bits; "bfloat16"
+            stores the weights as they are. Both compute in bfloat16 if the processor supports
+            bfloat16, otherwise in float32. "int8_float32" and "float32" always compute in float32.
+            "auto": int8. For torch: "float32", "bfloat16" or "float16". "auto": float16 on CUDA,
+            bfloat16 on a CPU that supports bfloat16, otherwise float32.
         inter_threads: For ctranslate2: number of batches computed at a time on each device, from 1
-            to 64. For openvino: number of batches computed at a time, from 1 to 64.
+            to 64. For onnxruntime and openvino: number of batches computed at a time, from 1 to 64.
         intra_threads: For ctranslate2: CPU threads for each batch, from 0 to 1024; 0 divides the
-            cores between the batches. Refused on CUDA. For openvino: CPU threads for each batch,
-            from 0 to 1024; 0 divides the cores between the batches.
+            cores between the batches. Refused on CUDA. For onnxruntime and openvino: CPU threads
+            for each batch, from 0 to 1024; 0 divides the cores between the batches.
         flash_attention: compute attention with the Flash Attention 2 kernels, on CUDA only. Only
             for ctranslate2.
         kept_frames: For ctranslate2 and torch: 1.0 or None: this engine keeps all of the encoder's
-            frames. For openvino: the share of the encoder's frames that is left after similar
-            neighbours are merged, from 0.25 to 1.0. Fewer frames take less time; 1.0 merges none.
-            Chunks with noise always keep all frames. None: 0.7 for the models base and tiny.en, for
-            which this was measured, and 1.0 for other models.
+            frames. For onnxruntime: the share of the encoder's frames that is left after similar
+            neighbours are merged, as for "openvino". For openvino: the share of the encoder's
+            frames that is left after similar neighbours are merged, from 0.25 to 1.0. Fewer frames
+            take less time; 1.0 merges none. Chunks with noise always keep all frames. None: 0.7 for
+            the models base and tiny.en, for which this was measured, and 1.0 for other models.
         quantization: store the decoder's weights in 4 bits ("hqq4") or 8 bits ("int8"). Only for
             torch.
         group_size: for "hqq4": number of weights that share a scale: 32, 64 or 128. Smaller groups

@@ -5,8 +5,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from whisperbatch.engines.cpu.encoder_output import EncoderOutput as OpenVinoOutput
 from whisperbatch.engines.ctranslate2.conversion import EncoderOutput, to_array
-from whisperbatch.engines.openvino.encoder_output import EncoderOutput as OpenVinoOutput
 from whisperbatch.protocols import Encoded
 
 

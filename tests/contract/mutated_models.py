@@ -17,9 +17,9 @@ from typing import Final
 
 import numpy as np
 
+from tests.contract.exact import load_exact
 from tests.contract.requests import requests_for
 from whisperbatch import Options
-from whisperbatch.engines.loading import load_engine
 from whisperbatch.features import feature_extractor
 from whisperbatch.models.model_bin import read_headers
 from whisperbatch.protocols import Encoded, Engine
@@ -89,7 +89,7 @@ def damage(directory: Path, seed: int) -> str:
 
 def decode(directory: Path, engine_name: str) -> str:
     """Decode one second with and without timestamp tokens, and detect its language."""
-    engine = load_engine(directory, engine=engine_name, device="cpu", compute_type="float32")
+    engine = load_exact(directory, engine_name)
     encoded = encode_silence(engine)
     for timestamps in ("alignment", "tokens"):
         options = Options(timestamps=timestamps, beam_size=2, max_new_tokens=8)

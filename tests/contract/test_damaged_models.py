@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.contract.exact import load_exact
 from tests.contract.mutated_models import decode, encode_silence
 from tests.contract.requests import requests_for
 from tests.contract.tiny_model import (
@@ -30,7 +31,7 @@ from whisperbatch.models.model_bin_writer import TIED_PROJECTION, write_model_bi
 
 ROOT = Path(__file__).parents[2]
 TORCH = pytest.param("torch", marks=[pytest.mark.torch, pytest.mark.slow])
-ENGINES = ("ctranslate2", "openvino", TORCH)
+ENGINES = ("ctranslate2", "openvino", "onnxruntime", TORCH)
 
 Change = Callable[[Path], object]
 
@@ -146,8 +147,10 @@ def test_a_named_pipe_does_not_block(tmp_path: Path, engine: str) -> None:
     [
         ("ctranslate2", 0, 40),
         ("openvino", 40, 60),
+        ("onnxruntime", 60, 80),
         pytest.param("ctranslate2", 1000, 1200, marks=pytest.mark.slow),
         pytest.param("openvino", 2000, 2200, marks=pytest.mark.slow),
+        pytest.param("onnxruntime", 5000, 5200, marks=pytest.mark.slow),
         pytest.param("torch", 3000, 3050, marks=[pytest.mark.torch, pytest.mark.slow]),
         pytest.param("transformers", 4000, 4050, marks=[pytest.mark.torch, pytest.mark.slow]),
     ],
@@ -185,7 +188,7 @@ def test_only_languages_are_detected(tmp_path: Path, engine: str, tokens: Any) -
     """The converter lists <|nospeech|> as a language if the model does not list languages."""
     directory = tiny_model(tmp_path / "model")
     set_config(directory, lang_ids=tokens)
-    loaded = load_engine(directory, engine=engine, device="cpu", compute_type="float32")
+    loaded = load_exact(directory, engine)
     [scores] = loaded.detect_language(encode_silence(loaded))
     assert "de" in scores
     assert "nospeech" not in scores
@@ -201,7 +204,7 @@ def test_a_shortened_decoder_with_the_heads_of_the_complete_one(
     for name, heads in (("complete", [[3, 0], [2, 1]]), ("none", None)):
         directory = tiny_model(tmp_path / name, sizes)
         set_config(directory, alignment_heads=heads)
-        loaded = load_engine(directory, engine=engine, device="cpu", compute_type="float32")
+        loaded = load_exact(directory, engine)
         options = Options(beam_size=1, max_new_tokens=8)
         requests = requests_for(loaded, [100], options)
         [row] = loaded.decode(encode_silence(loaded), requests, options.search)

@@ -21,6 +21,7 @@ SETUPS = (
     pytest.param(("ctranslate2", "int8", 0.05), marks=pytest.mark.slow),
     pytest.param(("openvino", "int8", 0.03), marks=pytest.mark.slow),
     pytest.param(("openvino", "float32", 2e-3), marks=pytest.mark.slow),
+    pytest.param(("onnxruntime", "int8", 0.05), marks=pytest.mark.slow),
 )
 FRAMES = (2800, 2400, 1500, 700)  # feature frames of each row that are not padding
 OPTIONS = (
@@ -127,10 +128,13 @@ def test_alignments_are_close_to_float32(
 
 
 @pytest.mark.slow
-def test_language_probabilities_are_close_to_float32(features: npt.NDArray[np.float32]) -> None:
+@pytest.mark.parametrize("name", ["openvino", "onnxruntime"])
+def test_language_probabilities_are_close_to_float32(
+    name: str, features: npt.NDArray[np.float32]
+) -> None:
     expected, probabilities = (
         engine.detect_language(engine.encode(features))
-        for engine in (load("ctranslate2", "float32"), load("openvino", "int8"))
+        for engine in (load("ctranslate2", "float32"), load(name, "int8"))
     )
     for row, expected_row in zip(probabilities, expected, strict=True):
         assert row.keys() == expected_row.keys()

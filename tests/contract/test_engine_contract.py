@@ -1,65 +1,23 @@
 """The contract of engines, on real weights and speech."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pytest
-from tokenizers import Tokenizer
 
 from benchmarks import recordings
-from tests.contract.known_text_engine import KnownTextEngine
-from tests.unit.fakes import MemoryStore
+from tests.contract.engines import ENGINES, MARKS, TORCH
 from whisperbatch import ClosedError, EngineError
 from whisperbatch.decoding.tokenizer import WhisperTokenizer
-from whisperbatch.engines.loading import load_engine
 from whisperbatch.features import feature_extractor
-from whisperbatch.jobs.journal import JournaledEngine
-from whisperbatch.models import find_model
 from whisperbatch.options import SearchOptions
 from whisperbatch.protocols import AlignRequest, Decoded, DecodeRequest, Encoded, Engine, Sampling
 from whisperbatch.recording import RecordingState
 from whisperbatch.rows import Row, padded
 from whisperbatch.types import Chunk, SpeechSpan
-
-
-def load(model: str, engine: str, **settings: str) -> Engine:
-    return load_engine(model, engine=engine, device="cpu", **settings)
-
-
-ENGINES: dict[str, Callable[[], Engine]] = {
-    "ctranslate2 tiny.en": lambda: load("tiny.en", "ctranslate2"),
-    "ctranslate2 base": lambda: load("base", "ctranslate2"),
-    "openvino base": lambda: load("base", "openvino"),
-    "openvino tiny.en": lambda: load("tiny.en", "openvino"),
-    "known text": lambda: KnownTextEngine(base_tokenizer()),
-    "journaled base": lambda: JournaledEngine(load("base", "openvino"), MemoryStore()),
-}
-
-
-def base_tokenizer() -> Tokenizer:
-    return Tokenizer.from_file(str(find_model("base") / "tokenizer.json"))
-
-
-def load_torch(model: str, compute_type: str) -> Engine:
-    return load(model, "torch", compute_type=compute_type)
-
-
-TORCH: dict[str, Callable[[], Engine]] = {
-    "torch tiny.en": lambda: load_torch("tiny.en", "float32"),
-    "torch base": lambda: load_torch("base", "bfloat16"),
-    "journaled torch base": lambda: JournaledEngine(load_torch("base", "bfloat16"), MemoryStore()),
-}
-ENGINES |= TORCH
-MARKS = (
-    (pytest.mark.torch, tuple(TORCH)),
-    (
-        pytest.mark.slow,
-        ("ctranslate2 base", "openvino tiny.en", "journaled base", "journaled torch base"),
-    ),
-)
 
 GREEDY = SearchOptions(beam_size=1)
 WINDOW = 1200  # feature frames: the rows have fewer
@@ -331,7 +289,10 @@ def test_encoder_output_of_another_engine_is_refused(engine: Engine, batch: Batc
     "name",
     [
         pytest.param(name, marks=[pytest.mark.torch] if name in TORCH else [])
-        for name in ("ctranslate2 tiny.en", "openvino tiny.en", "torch tiny.en")
+        for name in (
+            *("ctranslate2 tiny.en", "openvino tiny.en", "onnxruntime tiny.en"),
+            "torch tiny.en",
+        )
     ],
 )
 def test_a_closed_engine_refuses_every_call(name: str) -> None:

@@ -8,11 +8,11 @@ import pytest
 from tests.contract.requests import requests_for
 from tests.contract.tiny_model import tiny_model
 from whisperbatch import Options
+from whisperbatch.engines.cpu.encoder_output import EncoderOutput
 from whisperbatch.engines.devices import share_cores
 from whisperbatch.engines.frame_merging import log_sizes
 from whisperbatch.engines.loading import load_engine
 from whisperbatch.engines.openvino.encoder_graphs import EncoderGraphs
-from whisperbatch.engines.openvino.encoder_output import EncoderOutput
 from whisperbatch.engines.openvino.engine import OpenVinoEngine
 from whisperbatch.engines.openvino.graph import open_core
 from whisperbatch.features.noise import MIN_FRAMES

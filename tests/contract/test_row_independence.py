@@ -66,6 +66,7 @@ def test_some_batches_give_equal_rows() -> None:
     ("engine", "compute_type"),
     [
         ("openvino", "int8"),
+        ("onnxruntime", "int8"),
         ("ctranslate2", "int8"),
         pytest.param("torch", "bfloat16", marks=pytest.mark.torch),
     ],

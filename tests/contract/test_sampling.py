@@ -26,6 +26,7 @@ FRAMES = 200
     params=[
         "ctranslate2",
         "openvino",
+        "onnxruntime",
         pytest.param("torch", marks=[pytest.mark.torch, pytest.mark.slow]),
     ],
 )

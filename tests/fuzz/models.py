@@ -12,8 +12,8 @@ from tests.contract.model_directories import random_model
 from tests.fuzz.inputs.containers import speech
 from whisperbatch.models.random_model import RandomModel
 
-ENGINES: Final = ("ctranslate2", "openvino", "torch")
-WEIGHTS: Final = (45, 45, 10)  # torch takes five times as long with models of this size
+ENGINES: Final = ("ctranslate2", "openvino", "onnxruntime", "torch")
+WEIGHTS: Final = (30, 30, 30, 10)  # torch takes five times as long with models of this size
 SIZES: Final = RandomModel(d_model=32, heads=2, layers=1)
 FOLDER: Final = Path(tempfile.gettempdir()) / "whisperbatch-fuzz-model"
 

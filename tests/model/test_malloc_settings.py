@@ -72,6 +72,7 @@ def run_python(program: str, *arguments: str) -> None:
     [
         pytest.param("ctranslate2", marks=pytest.mark.slow),
         "openvino",
+        "onnxruntime",
         pytest.param("torch", marks=pytest.mark.torch),
     ],
 )

@@ -29,6 +29,7 @@ TEMPERATURES: tuple[Temperature, ...] = ((0.0, 0.4), 0.8)
 LOADED: dict[str, LoadKeywords] = {
     "ctranslate2": {"engine": "ctranslate2", "compute_type": "int8"},
     "openvino": {"engine": "openvino", "compute_type": "int8"},
+    "onnxruntime": {"engine": "onnxruntime"},
     "torch float32": {"engine": "torch", "compute_type": "float32"},
     "torch bfloat16": {"engine": "torch", "compute_type": "bfloat16"},
 }
@@ -36,6 +37,7 @@ SETUPS = (
     pytest.param(("ctranslate2", 1), marks=pytest.mark.slow),
     ("ctranslate2", 2),
     ("openvino", 2),
+    ("onnxruntime", 2),
     pytest.param(("torch float32", 1), marks=[pytest.mark.torch, pytest.mark.slow]),
     pytest.param(("torch bfloat16", 1), marks=[pytest.mark.torch, pytest.mark.slow]),
 )

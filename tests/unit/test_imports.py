@@ -17,6 +17,7 @@ ALLOWED: Final = {
     "boundary": {"errors"},
     "machine": set[str](),
     "products": set[str](),
+    "onnx_graph": {"errors"},
     "text": {"errors"},
     "models": {"errors", "text"},
     "options": {"errors", "text", "types"},
@@ -32,11 +33,12 @@ ALLOWED: Final = {
     "features": {"errors", "options", "protocols", "types"},
     "chunking": {"options", "types"},
     "diarization": {
-        *("audio", "boundary", "errors", "machine", "models", "options", "prefetch", "products"),
-        *("recording", "rows", "text", "types", "vad"),
+        *("audio", "boundary", "errors", "machine", "models", "onnx_graph", "options", "prefetch"),
+        *("products", "recording", "rows", "text", "types", "vad"),
     },
     "engines": {
-        *("errors", "features", "machine", "models", "options", "products", "protocols", "text"),
+        *("errors", "features", "machine", "models", "onnx_graph", "options", "products"),
+        *("protocols", "text"),
     },
     "language": {
         *("audio", "chunking", "options", "protocols"),

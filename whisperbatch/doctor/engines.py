@@ -10,12 +10,13 @@ from whisperbatch.doctor.findings import Finding, Level
 from whisperbatch.doctor.processes import ProbeResult, run_probe
 from whisperbatch.doctor.remedies import remedy_for
 from whisperbatch.doctor.weights import Weights
+from whisperbatch.engines.keywords import is_onnxruntime_faster
 
 SHOWN: Final = 60  # characters of a wrong transcript
 CPU: Final = "cpu"
 REINSTALL: Final = "pip install --upgrade --force-reinstall"
 INSTALL_OPENVINO: Final = (
-    "pip install --upgrade 'whisperbatch[openvino]', for the fastest engine on a CPU"
+    "pip install --upgrade 'whisperbatch[openvino]', for the fastest engine on this CPU"
 )
 
 
@@ -113,6 +114,8 @@ def find_devices(device: str, time_limit: float) -> tuple[Devices, list[Finding]
     # "auto" prefers a GPU to OpenVINO
     uses_cpu = device == CPU or (device == "auto" and not gpus)
     openvino = uses_cpu and not call("check_openvino", "warning", INSTALL_OPENVINO).failure
+    if is_onnxruntime_faster():  # so OpenVINO may be missing
+        findings = [finding for finding in findings if finding.fix != INSTALL_OPENVINO]
     return Devices(types, gpus, torch_gpus, openvino), findings
 
 
@@ -135,6 +138,7 @@ def trials(devices: Devices, device: str, *, ctranslate2: bool = True) -> list[l
         if ctranslate2 and devices.openvino:
             groups.append([Trial("openvino")])
         if ctranslate2:
+            groups.append([Trial("onnxruntime")])
             groups.append([Trial("ctranslate2", compute_type=name) for name in devices.cpu])
         if devices.torch_gpus is not None:
             groups.append([Trial("torch")])

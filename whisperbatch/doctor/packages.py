@@ -26,6 +26,7 @@ MODULES: Final = MappingProxyType(
         "ctranslate2": "ctranslate2",
         "av": "av",
         "onnxruntime": "onnxruntime",
+        "onnx": "onnx",
         "tokenizers": "tokenizers",
         "huggingface_hub": "huggingface-hub",
         "faster_whisper": "faster-whisper",

@@ -11,6 +11,8 @@ quantization.py     weights of eight bits
 calls.py            counts calls in progress, so that closing waits for them
 search/             greedy search, beam search, sampling, suppression and alignment, for all engines
 ctranslate2/        the engine for CPU and CUDA
-openvino/           the engine for CPUs, with CTranslate2 as its fallback
+cpu/                the engines for CPUs, with CTranslate2 as their fallback
+openvino/           what OpenVINO computes for cpu/
+onnxruntime/        what ONNX Runtime computes for cpu/, with products in 8 bits
 torch/              the engine on PyTorch
 """

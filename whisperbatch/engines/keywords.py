@@ -13,15 +13,21 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import Any, Final, Literal, TypeAlias, cast, get_args
 
 from whisperbatch.engines.keyword_types import EngineKeywords
-from whisperbatch.engines.settings import SETTINGS, EngineSettings, OpenVinoComputeType
+from whisperbatch.engines.settings import (
+    SETTINGS,
+    EngineSettings,
+    OnnxRuntimeComputeType,
+    OpenVinoComputeType,
+)
 from whisperbatch.errors import MissingExtraError, OptionError
+from whisperbatch.machine import processor_features
 from whisperbatch.options import Options, checks, hint_for, is_same, plain
 from whisperbatch.text.messages import one_line, shown
 
 MIN_OPENVINO: Final = (2026, 4)
 """In older versions, the result of a row depends on the other rows of its batch."""
 
-EngineName: TypeAlias = Literal["auto", "ctranslate2", "openvino", "torch"]
+EngineName: TypeAlias = Literal["auto", "ctranslate2", "onnxruntime", "openvino", "torch"]
 Device: TypeAlias = Literal["auto", "cpu", "cuda"]
 
 log = logging.getLogger(__name__)
@@ -55,8 +61,9 @@ def choose_settings(
 ) -> EngineSettings:
     """Return the settings to load with.
 
-    "auto" is "openvino" on a CPU, if OpenVINO is installed and the keywords are settings of
-    "openvino"; otherwise "ctranslate2".
+    "auto" is the fastest engine whose settings the keywords are: on a CPU with AVX2 and without
+    AVX-512 "onnxruntime", on other CPUs "openvino", if OpenVINO is installed; otherwise, and on
+    CUDA, "ctranslate2".
 
     Raises:
         OptionError: see `load_engine`.
@@ -74,7 +81,7 @@ def choose_settings(
         hint = "; a settings class needs parentheses" if issubclass(type(engine), type) else ""
         raise OptionError(f"engine={shown(engine)} is none of auto, {', '.join(SETTINGS)}{hint}")
     if engine == "auto":
-        engine = "openvino" if openvino_fits(device, keywords) else "ctranslate2"
+        engine = _fastest_engine(device, keywords)
     for name, value in keywords.items():
         if name not in _names(engine):
             others = " or ".join(repr(other) for other in SETTINGS if name in _names(other))
@@ -132,23 +139,40 @@ def settings_of(keywords: Mapping[str, Any]) -> EngineSettings:
     return choose_settings(cast("str | EngineSettings", engine), device, settings)
 
 
-def openvino_fits(device: str, keywords: Mapping[str, Any]) -> bool:
-    """Return whether "auto" is OpenVINO with these keywords."""
+def _fastest_engine(device: str, keywords: Mapping[str, Any]) -> str:
+    """Return the engine that "auto" stands for with these keywords."""
     if is_cuda(device):
-        return False
-    other = [name for name in keywords if name not in _names("openvino")]
-    compute_type = keywords.get("compute_type", "auto")
-    if type(compute_type) is str and compute_type not in get_args(OpenVinoComputeType):
-        other.append("compute_type")
-    if other:
-        log.info("engine: not openvino, because of %s", ", ".join(other))
-        return False
+        return "ctranslate2"
+    if is_onnxruntime_faster() and _fits("onnxruntime", keywords, OnnxRuntimeComputeType):
+        return "onnxruntime"
+    if not _fits("openvino", keywords, OpenVinoComputeType):
+        return "ctranslate2"
     try:
         check_openvino()
     except MissingExtraError as error:
         log.info("engine: ctranslate2, because %s", error)
-        return False
-    return True
+        return "ctranslate2"
+    return "openvino"
+
+
+def is_onnxruntime_faster() -> bool:
+    """Return whether the engine "onnxruntime" is faster than "openvino" on this processor.
+
+    Without AVX-512, OpenVINO computes in float32. With AVX-512 this was not measured.
+    """
+    features = processor_features()
+    return "avx2" in features and "avx512f" not in features
+
+
+def _fits(engine: str, keywords: Mapping[str, Any], compute_types: object) -> bool:
+    """Return whether the keywords are settings of an engine."""
+    other = [name for name in keywords if name not in _names(engine)]
+    compute_type = keywords.get("compute_type", "auto")
+    if type(compute_type) is str and compute_type not in get_args(compute_types):
+        other.append("compute_type")
+    if other:
+        log.info("engine: not %s, because of %s", engine, ", ".join(other))
+    return not other
 
 
 def is_cuda(device: str) -> bool:

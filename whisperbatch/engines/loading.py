@@ -12,6 +12,7 @@ from whisperbatch.engines.model_info import ModelInfo
 from whisperbatch.engines.settings import (
     CTranslate2Settings,
     EngineSettings,
+    OnnxRuntimeSettings,
     OpenVinoSettings,
     TorchSettings,
 )
@@ -51,14 +52,16 @@ def load_engine(
     info = ModelInfo.read(find_model(model), str(model))
     if isinstance(settings, CTranslate2Settings):
         return _load_ctranslate2(info, device, settings)
-    if not isinstance(settings, OpenVinoSettings):
+    if not isinstance(settings, OnnxRuntimeSettings | OpenVinoSettings):
         raise OptionError(f"engine={shown(engine)} is not the settings of an engine")
     try:
+        if isinstance(settings, OnnxRuntimeSettings):
+            return _load_onnxruntime(info, device, settings)
         return _load_openvino(info, device, settings)
     except (ModelError, MissingExtraError) as error:
         if engine != "auto":
             raise
-        log.info("OpenVINO cannot run the model, so CTranslate2 runs it: %s", error)
+        log.info("CTranslate2 runs the model, because of an error: %s", error)
         settings = choose_settings("ctranslate2", device, keywords)
         return _load_ctranslate2(info, device, cast("CTranslate2Settings", settings))
 
@@ -74,6 +77,15 @@ def _load_ctranslate2(info: ModelInfo, device: str, settings: CTranslate2Setting
         library="CTranslate2",
     )
     return CTranslate2Engine(info, device=chosen, settings=settings)
+
+
+def _load_onnxruntime(info: ModelInfo, device: str, settings: OnnxRuntimeSettings) -> Engine:
+    if device == "cuda":
+        raise OptionError("engine='onnxruntime' runs on the CPU; leave out device='cuda'")
+    from whisperbatch.engines.onnxruntime.engine import OnnxRuntimeEngine  # noqa: PLC0415 - heavy
+
+    choose_device(device, (0,), device_count=0, library="ONNX Runtime")
+    return OnnxRuntimeEngine(info, settings=settings)
 
 
 def _load_openvino(info: ModelInfo, device: str, settings: OpenVinoSettings) -> Engine:

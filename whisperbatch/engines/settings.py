@@ -16,6 +16,7 @@ from whisperbatch.text.messages import shown
 
 Quantization: TypeAlias = Literal["hqq4", "int8"]
 GroupSize: TypeAlias = Literal[32, 64, 128]
+OnnxRuntimeComputeType: TypeAlias = Literal["auto", "int8"]
 OpenVinoComputeType: TypeAlias = Literal["auto", "int8", "int8_float32", "bfloat16", "float32"]
 TorchComputeType: TypeAlias = Literal["auto", "float32", "bfloat16", "float16"]
 
@@ -102,8 +103,37 @@ class CTranslate2Settings(EngineSettings):
 
 
 @dataclass(frozen=True, kw_only=True)
+class OnnxRuntimeSettings(EngineSettings):
+    """Settings of the engine "onnxruntime", the fastest on a CPU without AVX-512.
+
+    Attributes:
+        compute_type: "int8" or "auto": large products are computed with numbers of 8 bits, and the
+            weights have 7 bits on processors that cannot add such products exactly.
+        inter_threads: number of batches computed at a time, from 1 to 64.
+        intra_threads: CPU threads for each batch, from 0 to 1024; 0 divides the cores between the
+            batches.
+        kept_frames: the share of the encoder's frames that is left after similar neighbours are
+            merged, as for "openvino".
+
+    Raises:
+        OptionError: a value has the wrong type or is out of range.
+    """
+
+    compute_type: OnnxRuntimeComputeType = "auto"
+    inter_threads: int = 1
+    intra_threads: int = 0
+    kept_frames: float | None = None
+
+    def __post_init__(self) -> None:
+        convert_fields(self, OnnxRuntimeSettings)
+        checks.choice("compute_type", self.compute_type, get_args(OnnxRuntimeComputeType))
+        _check_threads(self.inter_threads, self.intra_threads)
+        _check_kept_frames(self.kept_frames)
+
+
+@dataclass(frozen=True, kw_only=True)
 class OpenVinoSettings(EngineSettings):
-    """Settings of the engine "openvino", the fastest on a CPU. Needs the extra `openvino`.
+    """Settings of the engine "openvino", the fastest on a CPU with AVX-512, from an extra.
 
     Attributes:
         compute_type: "int8" stores the weights in 8 bits; "bfloat16" stores the weights as they
@@ -203,6 +233,7 @@ class TorchSettings(EngineSettings):
 
 SETTINGS: Final[dict[str, type[EngineSettings]]] = {
     "ctranslate2": CTranslate2Settings,
+    "onnxruntime": OnnxRuntimeSettings,
     "openvino": OpenVinoSettings,
     "torch": TorchSettings,
 }
@@ -231,5 +262,5 @@ def check_all_frames_kept(kept_frames: float | None, engine: str) -> None:
     if kept_frames not in {None, 1}:
         raise OptionError(
             f"kept_frames={kept_frames}: engine='{engine}' keeps all frames; "
-            "give engine='openvino', or leave out kept_frames"
+            "give engine='onnxruntime' or 'openvino', or leave out kept_frames"
         )

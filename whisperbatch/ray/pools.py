@@ -87,7 +87,10 @@ class Pool:
             return {**keywords, "device": "cuda"}
         if device == "auto":
             keywords["device"] = "cpu"
-        if engine in {"auto", "ctranslate2", "openvino"} and "intra_threads" not in keywords:
+        if (
+            engine in {"auto", "ctranslate2", "onnxruntime", "openvino"}
+            and "intra_threads" not in keywords
+        ):
             batches = keywords.get("inter_threads", 1)
             keywords["intra_threads"] = max(math.floor(self.num_cpus) // batches, 1)
         return keywords

@@ -144,12 +144,12 @@ def test_every_engine_and_device_is_tried() -> None:
         [Trial("torch", "cuda", 0)],
     ]
     int8, float32 = (Trial("ctranslate2", compute_type=name) for name in ("int8", "float32"))
-    cpu = [[Trial("openvino")], [int8, float32], [Trial("torch")]]
+    cpu = [[Trial("openvino")], [Trial("onnxruntime")], [int8, float32], [Trial("torch")]]
     assert trials(devices, "auto") == gpus + cpu
     assert trials(devices, "cuda") == gpus
     assert trials(devices, "cpu") == cpu
     assert trials(devices, "cpu", ctranslate2=False) == [[Trial("torch")]]
-    assert trials(Devices(), "auto") == []
+    assert trials(Devices(), "auto", ctranslate2=False) == []
 
 
 def test_settings_are_keywords_of_load() -> None:
@@ -173,6 +173,7 @@ def probes(gpus: int, openvino: ProbeResult) -> dict[str, ProbeResult]:
 
 def test_a_missing_openvino_is_a_warning_without_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     missing = ProbeResult({}, "OpenVINO is not installed: pip install X")
+    monkeypatch.setattr(engines, "is_onnxruntime_faster", lambda: False)
     for gpus, device, levels in ((0, "auto", ["warning"]), (1, "auto", []), (1, "cuda", [])):
         results = probes(gpus, missing)
         monkeypatch.setattr(engines, "run_probe", lambda name, r=results, **_: r[name])
@@ -181,6 +182,8 @@ def test_a_missing_openvino_is_a_warning_without_a_gpu(monkeypatch: pytest.Monke
         assert not devices.openvino
         assert all(finding.message == "OpenVINO is not installed" for finding in found)
         assert all("pip install --upgrade 'whisperbatch[openvino]'" in f.fix for f in found)
+    monkeypatch.setattr(engines, "is_onnxruntime_faster", lambda: True)
+    assert find_devices("cpu", 60)[1] == []
 
 
 def test_an_engine_whose_devices_are_unknown_is_a_problem(monkeypatch: pytest.MonkeyPatch) -> None:

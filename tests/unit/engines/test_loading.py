@@ -17,13 +17,23 @@ from whisperbatch.engines.settings import (
     SETTINGS,
     CTranslate2Settings,
     EngineSettings,
+    OnnxRuntimeSettings,
     OpenVinoSettings,
     TorchSettings,
 )
 
 
-def use(monkeypatch: pytest.MonkeyPatch, *, openvino: str | None, cuda: int = 0) -> None:
-    """Pretend that this version of OpenVINO is installed, and that there are CUDA devices."""
+def use(
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    openvino: str | None,
+    cuda: int = 0,
+    features: str = "avx2 avx512f",
+) -> None:
+    """Pretend that this version of OpenVINO is installed, on a machine.
+
+    The machine has a number of CUDA devices, and a processor with some features.
+    """
 
     def version(name: str) -> str:
         if openvino is None:
@@ -31,6 +41,7 @@ def use(monkeypatch: pytest.MonkeyPatch, *, openvino: str | None, cuda: int = 0)
         return openvino
 
     monkeypatch.setattr(keywords, "version", version)
+    monkeypatch.setattr(keywords, "processor_features", lambda: set(features.split()))
     monkeypatch.setattr("ctranslate2.get_cuda_device_count", lambda: cuda)
     monkeypatch.setattr("whisperbatch.engines.ctranslate2.cuda.cuda_problem", lambda _: None)
 
@@ -64,6 +75,30 @@ def test_auto_is_openvino_on_a_cpu_if_it_is_installed_and_has_the_settings(
     assert choose_settings("auto", device, given) == expected
 
 
+@pytest.mark.parametrize(
+    ("features", "given", "expected"),
+    [
+        ("avx2 fma", {}, OnnxRuntimeSettings()),
+        ("avx2 fma", {"kept_frames": 0.5}, OnnxRuntimeSettings(kept_frames=0.5)),
+        ("avx2 fma", {"compute_type": "int8"}, OnnxRuntimeSettings(compute_type="int8")),
+        ("avx2 fma", {"compute_type": "float32"}, OpenVinoSettings(compute_type="float32")),
+        ("avx2 fma", INT16, CTranslate2Settings(compute_type="int16")),
+        ("avx2 avx512f", {}, OpenVinoSettings()),
+        ("sse4_2", {}, OpenVinoSettings()),
+    ],
+)
+def test_auto_is_onnxruntime_on_a_processor_with_avx2_only(
+    monkeypatch: pytest.MonkeyPatch,
+    features: str,
+    given: Mapping[str, Any],
+    expected: EngineSettings,
+) -> None:
+    use(monkeypatch, openvino="2026.4.0", features=features)
+    assert choose_settings("auto", "cpu", given) == expected
+    use(monkeypatch, openvino="2026.4.0", cuda=1, features=features)
+    assert isinstance(choose_settings("auto", "auto", given), CTranslate2Settings)
+
+
 @pytest.mark.parametrize("version", [None, "2026.3.0"])
 def test_openvino_that_is_missing_or_old_is_refused_by_name(
     monkeypatch: pytest.MonkeyPatch, version: str | None
@@ -73,9 +108,10 @@ def test_openvino_that_is_missing_or_old_is_refused_by_name(
         wb.load("tiny.en", engine="openvino")
 
 
-def test_openvino_is_refused_on_cuda() -> None:
-    with pytest.raises(OptionError, match="engine='openvino' runs on the CPU"):
-        wb.load("tiny.en", engine="openvino", device="cuda")
+@pytest.mark.parametrize("engine", ["onnxruntime", "openvino"])
+def test_an_engine_for_cpus_is_refused_on_cuda(engine: Any) -> None:
+    with pytest.raises(OptionError, match=f"engine='{engine}' runs on the CPU"):
+        wb.load("tiny.en", engine=engine, device="cuda")
 
 
 @pytest.mark.parametrize(
@@ -100,7 +136,7 @@ def test_settings_without_effect_on_the_engine_are_refused(
 
 @pytest.mark.parametrize("engine", ["ctranslate2", pytest.param("torch", marks=pytest.mark.torch)])
 def test_an_engine_that_cannot_merge_frames_says_so(engine: Any) -> None:
-    message = f"kept_frames=0.5: engine='{engine}' keeps all frames; give engine='openvino', or "
+    message = f"kept_frames=0.5: engine='{engine}' keeps all frames; give engine='onnxruntime' or "
     with pytest.raises(OptionError, match=message):
         wb.load("tiny.en", engine=engine, device="cpu", kept_frames=0.5)
     with wb.load("tiny.en", engine=engine, device="cpu", kept_frames=1.0) as asr:
@@ -121,13 +157,15 @@ def test_auto_refuses_to_merge_frames_if_only_ctranslate2_is_installed(
 def test_the_error_names_the_engines_that_have_the_setting() -> None:
     with pytest.raises(OptionError, match=r"; give engine='torch'$"):
         wb.load("tiny.en", quantization="int8")
-    with pytest.raises(OptionError, match=r"; give engine='ctranslate2' or 'openvino'$"):
+    with pytest.raises(OptionError, match=r"='ctranslate2' or 'onnxruntime' or 'openvino'$"):
         wb.load("tiny.en", engine="torch", inter_threads=2)
 
 
 @pytest.mark.parametrize("engine", ["jax", 3, None])
 def test_an_unknown_engine_is_refused(engine: Any) -> None:
-    with pytest.raises(OptionError, match="is none of auto, ctranslate2, openvino, torch"):
+    with pytest.raises(
+        OptionError, match="none of auto, ctranslate2, onnxruntime, openvino, torch"
+    ):
         wb.load("tiny.en", engine=engine)
 
 

@@ -32,6 +32,7 @@ import numpy.typing as npt
 
 from whisperbatch.diarization.networks.eight_bits import EightBitGraph
 from whisperbatch.diarization.networks.graph import Arrays, GraphBuilder
+from whisperbatch.onnx_graph import Port
 
 BANDS: Final = 80  # of the filter bank
 EMBEDDING: Final = 192  # size of an embedding
@@ -97,7 +98,7 @@ def embedding_graph(arrays: Arrays, *, eight_bits: bool = True) -> bytes:
     x = _statistics(graph, graph.add("Relu", x), segments)
     x = _embedding(graph, x, 2 * channels)
     return graph.finish(
-        "embedding", ("feats", ("batch", "frames", BANDS)), (x, ("batch", EMBEDDING))
+        "embedding", [Port("feats", ("batch", "frames", BANDS))], [Port(x, ("batch", EMBEDDING))]
     )
 
 

@@ -1,19 +1,16 @@
-"""Builds ONNX graphs node by node from arrays, with the package `onnx`."""
+"""Builds ONNX graphs from the arrays of a checkpoint."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, Final, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
-from whisperbatch.errors import MissingExtraError, ModelError
+from whisperbatch.errors import ModelError
+from whisperbatch.onnx_graph import OnnxGraph
 
 Array: TypeAlias = npt.NDArray[Any]
 Arrays: TypeAlias = Mapping[str, Array]
-Attribute: TypeAlias = int | float | str | Sequence[int] | Sequence[str]
-
-OPSET: Final = 17  # of ONNX 1.12: known to every onnxruntime that whisperbatch supports
-IR_VERSION: Final = 8  # likewise
 
 
 class Weights:
@@ -92,7 +89,7 @@ class Weights:
         return mean, deviation
 
 
-class GraphBuilder:
+class GraphBuilder(OnnxGraph):
     """Collects the nodes of a graph that computes with the arrays of a checkpoint.
 
     Args:
@@ -100,78 +97,8 @@ class GraphBuilder:
 
     Attributes:
         weights: the arrays.
-
-    Raises:
-        MissingExtraError: the package onnx is not installed.
     """
 
     def __init__(self, arrays: Arrays) -> None:
-        try:
-            import onnx  # noqa: PLC0415 - an extra, needed once to convert the weights
-        except ImportError as error:
-            raise MissingExtraError(
-                "the networks of the diarizer cannot be converted, as onnx is not installed: "
-                "pip install 'whisperbatch[diarization]'"
-            ) from error
+        super().__init__()
         self.weights: Final = Weights(arrays)
-        self._onnx: Any = onnx
-        self._nodes: list[Any] = []
-        self._constants: list[Any] = []
-
-    def constant(self, array: npt.ArrayLike) -> str:
-        """Return the name of a constant. Floating-point numbers become float32."""
-        values = np.asarray(array)
-        if values.dtype.kind == "f":
-            values = values.astype(np.float32)
-        name = f"constant_{len(self._constants)}"
-        values = np.ascontiguousarray(values).reshape(values.shape)
-        self._constants.append(self._onnx.numpy_helper.from_array(values, name))
-        return name
-
-    def integers(self, *values: int) -> str:
-        """Return the name of a constant: a list of 64-bit integers, such as axes or a shape."""
-        return self.constant(np.array(values, np.int64))
-
-    def add(self, operator: str, *inputs: str, **attributes: Attribute) -> str:
-        """Add a node and return the name of its first output.
-
-        Args:
-            operator: of ONNX, such as "MatMul".
-            inputs: names of inputs; "" leaves an optional input out.
-            attributes: of the operator.
-        """
-        name = f"{operator}_{len(self._nodes)}"
-        node = self._onnx.helper.make_node(operator, list(inputs), [name], name, **attributes)
-        self._nodes.append(node)
-        return name
-
-    def finish(
-        self,
-        name: str,
-        source: tuple[str, Sequence[int | str]],
-        result: tuple[str, Sequence[int | str]],
-    ) -> bytes:
-        """Return the graph as the content of an .onnx file.
-
-        Args:
-            name: of the graph.
-            source: name and shape of the input; a text stands for any size.
-            result: name and shape of the output.
-        """
-        helper, float32 = self._onnx.helper, self._onnx.TensorProto.FLOAT
-        output = helper.make_node("Identity", [result[0]], ["output"], "output")
-        graph = helper.make_graph(
-            [*self._nodes, output],
-            name,
-            [helper.make_tensor_value_info(source[0], float32, list(source[1]))],
-            [helper.make_tensor_value_info("output", float32, list(result[1]))],
-            self._constants,
-        )
-        model = helper.make_model(
-            graph,
-            opset_imports=[helper.make_opsetid("", OPSET)],
-            ir_version=IR_VERSION,
-            producer_name="whisperbatch",
-        )
-        content: bytes = model.SerializeToString()
-        return content

@@ -21,6 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from whisperbatch.diarization.networks.graph import Arrays, GraphBuilder
+from whisperbatch.onnx_graph import Port
 from whisperbatch.types import SAMPLING_RATE
 
 WINDOW: Final = 160_000  # samples: 10 s
@@ -68,7 +69,9 @@ def segmentation_graph(arrays: Arrays) -> bytes:
     x = graph.add("Transpose", x, perm=[1, 0, 2])
     x = graph.add("LogSoftmax", x, axis=-1)
     return graph.finish(
-        "segmentation", ("waveforms", ("batch", 1, WINDOW)), (x, ("batch", FRAMES, CLASSES))
+        "segmentation",
+        [Port("waveforms", ("batch", 1, WINDOW))],
+        [Port(x, ("batch", FRAMES, CLASSES))],
     )
 
 

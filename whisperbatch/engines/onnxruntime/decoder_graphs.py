@@ -1,0 +1,172 @@
+"""The three ONNX graphs of Whisper's decoder; decoder.py shows how they are connected."""
+
+from collections.abc import Sequence
+from typing import Final
+
+import numpy as np
+
+from whisperbatch.engines.layout import Arrays
+from whisperbatch.engines.onnxruntime.attention import (
+    CAUSAL_MASK,
+    CROSS,
+    LOG_SIZES,
+    READ,
+    READ_MASK,
+    DecoderAttention,
+    cross_arrays,
+    cross_kinds,
+)
+from whisperbatch.engines.onnxruntime.graph import NodeBuilder
+from whisperbatch.onnx_graph import Port
+
+STATES: Final = "states"
+EMBEDDED: Final = "embedded"
+HIDDEN: Final = "hidden"
+BIASES: Final = "biases"
+TOKENS: Final = "tokens"
+
+ALIGNED: Final = 16  # float32 numbers: 64 bytes, more than any vector register of a processor
+
+
+def padded_size(vocabulary: int) -> int:
+    """Return the number of logits that `vocabulary_projection` computes."""
+    return -(-vocabulary // ALIGNED) * ALIGNED
+
+
+class DecoderGraphs:
+    """Builds the graphs of a decoder, as the content of .onnx files.
+
+    Args:
+        arrays: the arrays "decoder/..." of model.bin, as stored.
+        heads: the alignment heads, as (layer, head).
+        levels: the largest level of the second factor of a product.
+    """
+
+    def __init__(self, arrays: Arrays, heads: Sequence[tuple[int, int]], levels: int) -> None:
+        self._arrays, self._heads, self._levels = arrays, heads, levels
+
+    def cross_kv(self) -> bytes:
+        """Build the graph that computes the keys and values of one row of encoder output.
+
+        Input: the encoder output (positions, d_model).
+        Outputs: the keys of the alignment heads (heads, positions, head_size), then `CROSS` of each
+        layer.
+        """
+        builder = self._builder()
+        graph, layout = builder.graph, builder.layout
+        names = [f"decoder/layer_{layer}/attention/linear_1" for layer in range(layout.layers)]
+        projected = builder.linear_rounded(builder.products.rounded(STATES), names)
+        sizes = graph.integers(*[layout.d_model] * (2 * layout.layers))
+        parts = graph.add_many("Split", 2 * layout.layers, projected, sizes, axis=1)
+        by_head = graph.integers(-1, layout.heads, layout.head_size)
+        alignment_keys, outputs = [], []
+        for layer, (keys, values) in enumerate(zip(parts[::2], parts[1::2], strict=True)):
+            if heads := self._heads_of(layer):
+                split = graph.add("Reshape", keys, by_head)
+                alignment_keys.append(graph.add("Gather", split, graph.integers(*heads), axis=1))
+            outputs += cross_arrays(builder, keys, values)
+        joined = graph.add("Concat", *alignment_keys, axis=1)
+        joined = graph.add("Transpose", joined, perm=[1, 0, 2])
+        ports = [Port(joined, (len(self._heads), "positions", layout.head_size))]
+        kinds = cross_kinds(builder) * layout.layers
+        ports += [
+            Port(name, shape, dtype) for name, (shape, dtype) in zip(outputs, kinds, strict=True)
+        ]
+        return graph.finish("cross_kv", [Port(STATES, ("positions", layout.d_model))], ports)
+
+    def decoder_layers(self) -> bytes:
+        """Build the graph of the decoder's layers, for rows * beams sequences.
+
+        Inputs: embedded tokens (sequences, length, d_model); a mask for the places of tokens that
+        were read before (1, 1, 1, places), because some places are free; a mask for the new tokens
+        (1, 1, length, length); the natural log of the number of positions of each group (rows, 1,
+        1, positions), which is added to the scores of the cross-attention; for each layer, the keys
+        and values of the tokens that were read before (sequences, heads, places, head_size), and
+        the outputs of `cross_kv` for all rows.
+        Outputs: hidden states (sequences, length, d_model); the queries of the alignment heads
+        (rows, alignment heads, beams * length, head_size); for each layer, the keys and values of
+        the new tokens (sequences, heads, length, head_size).
+        """
+        builder = self._builder()
+        graph, layout = builder.graph, builder.layout
+        inputs = [
+            Port(EMBEDDED, ("sequences", "length", layout.d_model)),
+            Port(READ_MASK, (1, 1, 1, "places")),
+            Port(CAUSAL_MASK, (1, 1, "length", "length")),
+            Port(LOG_SIZES, ("rows", 1, 1, "positions")),
+        ]
+        attention = DecoderAttention(builder, graph.size(EMBEDDED, 1))
+        hidden = graph.add("Reshape", EMBEDDED, graph.integers(-1, layout.d_model))
+        new_key_values, alignment_queries = [], []
+        for layer in range(layout.layers):
+            read_shape = ("sequences", layout.heads, "places", layout.head_size)
+            inputs += [Port(f"{name}_{layer}", read_shape) for name in READ]
+            inputs += [
+                Port(f"{name}_{layer}", ("rows", *shape), dtype)
+                for name, (shape, dtype) in zip(CROSS, cross_kinds(builder), strict=True)
+            ]
+            attended, *key_values = attention.to_tokens(hidden, layer)
+            new_key_values += key_values
+            hidden = graph.add("Add", hidden, attended)
+            attended, queries = attention.to_positions(hidden, layer)
+            hidden = graph.add("Add", hidden, attended)
+            if heads := self._heads_of(layer):
+                chosen = graph.add("Gather", queries, graph.integers(*heads), axis=1)
+                alignment_queries.append(chosen)
+            hidden = builder.feed_forward(hidden, f"decoder/layer_{layer}")
+        hidden = builder.layer_norm(hidden, "decoder/layer_norm")
+        hidden = graph.add("Reshape", hidden, graph.add("Shape", EMBEDDED))
+        queries = graph.add("Concat", *alignment_queries, axis=1)
+        new_shape = ("sequences", layout.heads, "length", layout.head_size)
+        outputs = [
+            Port(hidden, ("sequences", "length", layout.d_model)),
+            Port(queries, ("rows", len(self._heads), "queries", layout.head_size)),
+            *(Port(new, new_shape) for new in new_key_values),
+        ]
+        return graph.finish("decoder_layers", inputs, outputs)
+
+    def vocabulary_projection(self, count: int) -> bytes:
+        """Build the graph that computes token probabilities from hidden states.
+
+        The number of logits is a multiple of `ALIGNED`: the added ones have a bias of minus
+        infinity. A sum over logits is rounded according to the address of the first logit, and
+        the addresses of all hidden states are then equal in this respect.
+
+        Inputs: hidden states (n, d_model), biases of the logits (1 or n, padded vocabulary), and a
+        token for each hidden state (n, 1).
+        Outputs: the logits of the `count` most probable tokens (n, count), their ids (n, count),
+        the log of the summed exponentials of all logits (n, 1), and the given tokens' logits
+        (n, 1).
+        """
+        builder = self._builder()
+        graph, d_model = builder.graph, builder.layout.d_model
+        embeddings = builder.array("decoder/embeddings/weight")
+        size = padded_size(len(embeddings))
+        embeddings = np.pad(embeddings, ((0, size - len(embeddings)), (0, 0)))
+        logits = builder.products.linear(builder.products.rounded(HIDDEN), embeddings)
+        logits = graph.add("Add", logits, BIASES)
+        top, ids = graph.add_many("TopK", 2, logits, graph.integers(count), axis=1)
+        largest = graph.add("Gather", top, graph.integers(0), axis=1)
+        powers = graph.add("Exp", graph.add("Sub", logits, largest))
+        power_sum = graph.add("ReduceSum", powers, graph.integers(1))
+        log_sum = graph.add("Add", graph.add("Log", power_sum), largest)
+        token_logits = graph.add("GatherElements", logits, TOKENS, axis=1)
+        inputs = [
+            Port(HIDDEN, ("n", d_model)),
+            Port(BIASES, ("m", size)),
+            Port(TOKENS, ("n", 1), np.int64),
+        ]
+        outputs = [
+            Port(top, ("n", count)),
+            Port(ids, ("n", count), np.int64),
+            Port(log_sum, ("n", 1)),
+            Port(token_logits, ("n", 1)),
+        ]
+        return graph.finish("vocabulary_projection", inputs, outputs)
+
+    def _builder(self) -> NodeBuilder:
+        return NodeBuilder(self._arrays, "decoder", self._levels)
+
+    def _heads_of(self, layer: int) -> list[int]:
+        """Return the alignment heads of a layer."""
+        return [head for head_layer, head in self._heads if head_layer == layer]

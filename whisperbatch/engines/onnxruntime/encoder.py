@@ -1,0 +1,41 @@
+"""Whisper's encoder on ONNX Runtime."""
+
+from whisperbatch.engines.layout import Arrays
+from whisperbatch.engines.onnxruntime.encoder_graphs import (
+    FEATURES,
+    LOG_SIZES,
+    STATES,
+    EncoderGraphs,
+)
+from whisperbatch.engines.onnxruntime.products import second_levels
+from whisperbatch.engines.onnxruntime.sessions import Session
+from whisperbatch.engines.search.hypotheses import Floats
+
+
+class OnnxEncoder:
+    """Computes the encoder. See `cpu.graphs.EncoderGraphs`. Thread-safe.
+
+    Args:
+        arrays: the arrays "encoder/..." of model.bin, as stored.
+        threads: number of threads that compute a row.
+        merged: similar positions are merged.
+
+    Raises:
+        RuntimeError: onnxruntime cannot load the graphs.
+    """
+
+    def __init__(self, arrays: Arrays, threads: int, *, merged: bool) -> None:
+        graphs = EncoderGraphs(arrays, second_levels())
+        build = graphs.start if merged else graphs.whole
+        self._first = Session("the encoder", build(), threads)
+        self._end = Session("the encoder", graphs.end(), threads) if merged else self._first
+
+    def whole(self, features: Floats) -> Floats:
+        """See `cpu.graphs.EncoderGraphs`."""
+        return self._first({FEATURES: features[None]})[0]
+
+    start = whole  # another graph
+
+    def end(self, states: Floats, log_sizes: Floats) -> Floats:
+        """See `cpu.graphs.EncoderGraphs`."""
+        return self._end({STATES: states, LOG_SIZES: log_sizes})[0]

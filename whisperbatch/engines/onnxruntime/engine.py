@@ -1,0 +1,68 @@
+"""Whisper on ONNX Runtime, for CPUs, from CTranslate2's weights."""
+
+from typing import Final
+
+import onnxruntime
+
+from whisperbatch.engines.cpu.decoder import Decoder
+from whisperbatch.engines.cpu.encoder import Encoder
+from whisperbatch.engines.cpu.engine import CpuEngine
+from whisperbatch.engines.devices import share_cores
+from whisperbatch.engines.model_info import ModelInfo
+from whisperbatch.engines.onnxruntime.decoder import DecoderSessions, OnnxDecoder
+from whisperbatch.engines.onnxruntime.encoder import OnnxEncoder
+from whisperbatch.engines.onnxruntime.products import LEVELS, second_levels
+from whisperbatch.engines.settings import OnnxRuntimeSettings
+from whisperbatch.errors import ModelError
+from whisperbatch.models.files import one_line
+from whisperbatch.models.model_bin import read_arrays
+
+BITS: Final = {LEVELS: "8-bit", LEVELS // 2: "7-bit"}
+"""Names of the largest level of a weight."""
+
+
+class OnnxRuntimeEngine(CpuEngine):
+    """A Whisper model on ONNX Runtime. See `protocols.Engine`.
+
+    Args:
+        model: the model.
+        settings: see `OnnxRuntimeSettings`.
+
+    Raises:
+        MissingExtraError: the package onnx is not installed.
+        ModelError: ONNX Runtime cannot use the weights.
+    """
+
+    def __init__(self, model: ModelInfo, *, settings: OnnxRuntimeSettings | None = None) -> None:
+        settings = settings or OnnxRuntimeSettings()
+        kept_frames = model.kept_frames if settings.kept_frames is None else settings.kept_frames
+        parts = ["cpu", f"{BITS[second_levels()]} weights", "8-bit products"]
+        parts += [f"{kept_frames:.12g} of the frames of clear rows"] if kept_frames < 1 else []
+        workers = settings.inter_threads
+        # of a graph, with the thread that calls: one for each worker
+        threads = workers * (share_cores(workers, settings.intra_threads) - 1) + 1
+        path = model.directory / "model.bin"
+        model.check_projection()
+        try:
+            encoder = OnnxEncoder(read_arrays(path, "encoder/"), threads, merged=kept_frames < 1)
+            arrays = read_arrays(path, "decoder/")
+            sessions = DecoderSessions(arrays, model.config, threads)
+            super().__init__(
+                model,
+                Encoder([encoder] * workers, kept_frames),
+                Decoder(
+                    [OnnxDecoder(sessions) for _ in range(workers)],
+                    arrays,
+                    model.config,
+                    model.special,
+                ),
+                library=f"onnxruntime {onnxruntime.__version__}",
+                description=", ".join(parts),
+                workers=workers,
+                threads=settings.intra_threads,
+                int8_weights=True,
+            )
+        except (RuntimeError, LookupError, ValueError) as error:
+            raise ModelError(
+                f"{model.directory}: ONNX Runtime cannot use the weights: {one_line(error)}"
+            ) from error

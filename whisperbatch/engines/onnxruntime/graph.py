@@ -1,0 +1,81 @@
+"""Builds the ONNX nodes that Whisper's encoder and decoder share.
+
+Graphs are built node by node from the arrays of CTranslate2's model.bin, without an export or a
+conversion of the model. Hidden states have shape (n, d_model): the positions of one row, or the
+tokens of all sequences.
+"""
+
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from whisperbatch.engines.layout import Arrays, Layout
+from whisperbatch.engines.onnxruntime.products import EightBitProducts, Rounded
+from whisperbatch.engines.quantization import stored_scales
+from whisperbatch.onnx_graph import MICROSOFT, OnnxGraph
+
+LAYER_NORM_EPSILON: Final = 1e-5  # PyTorch's default
+
+
+class NodeBuilder:
+    """Builds the nodes of a graph.
+
+    Args:
+        arrays: the model's arrays, by CTranslate2's names.
+        part: "encoder" or "decoder".
+        levels: the largest level of the weights.
+
+    Attributes:
+        graph: to which the nodes are added.
+        products: adds products in 8 bits to the graph.
+        layout: sizes of the part.
+    """
+
+    def __init__(self, arrays: Arrays, part: str, levels: int) -> None:
+        self.graph = OnnxGraph()
+        self.products = EightBitProducts(self.graph, levels)
+        self.layout = Layout.from_arrays(arrays, part)
+        self._arrays = arrays
+
+    def array(self, name: str) -> npt.NDArray[np.float32]:
+        """Return an array of the model in float32."""
+        array = self._arrays[name].astype(np.float32)
+        scales = stored_scales(self._arrays, name)
+        return array if scales is None else array * scales
+
+    def weights(self, name: str) -> str:
+        """Return an array of the model as a constant in float32."""
+        return self.graph.constant(self.array(name))
+
+    def linear(self, hidden: str, name: str) -> str:
+        """Apply a linear layer: (n, in) to (n, out)."""
+        return self.linear_rounded(self.products.rounded(hidden), [name])
+
+    def linear_rounded(self, hidden: Rounded, names: list[str]) -> str:
+        """Apply linear layers to rounded vectors; their outputs follow each other in each row."""
+        weights = np.concatenate([self.array(f"{name}/weight") for name in names])
+        biases = np.concatenate([self.array(f"{name}/bias") for name in names])
+        product = self.products.linear(hidden, weights)
+        return self.graph.add("Add", product, self.graph.constant(biases))
+
+    def layer_norm(self, hidden: str, name: str) -> str:
+        """Apply layer normalisation."""
+        return self.graph.add(
+            "LayerNormalization",
+            hidden,
+            self.weights(f"{name}/gamma"),
+            self.weights(f"{name}/beta"),
+            axis=-1,
+            epsilon=LAYER_NORM_EPSILON,
+        )
+
+    def feed_forward(self, hidden: str, name: str) -> str:
+        """Apply the feed-forward half of a layer, with its residual connection."""
+        inner = self.layer_norm(hidden, f"{name}/ffn/layer_norm")
+        inner = self.gelu(self.linear(inner, f"{name}/ffn/linear_0"))
+        return self.graph.add("Add", hidden, self.linear(inner, f"{name}/ffn/linear_1"))
+
+    def gelu(self, hidden: str) -> str:
+        """Apply the exact GELU, with the error function."""
+        return self.graph.add("Gelu", hidden, domain=MICROSOFT)

@@ -1,0 +1,58 @@
+"""Loads ONNX graphs, and runs them."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import onnxruntime
+
+from whisperbatch.models.files import one_line
+
+
+class Session:
+    """A loaded graph. Thread-safe; releases the GIL while it works.
+
+    Args:
+        name: of the graph, for errors.
+        content: of the .onnx file.
+        threads: number of threads that compute a call, with the calling thread. Calls at the same
+            time share all but their own threads.
+
+    Raises:
+        RuntimeError: onnxruntime cannot load the graph.
+    """
+
+    def __init__(self, name: str, content: bytes, threads: int) -> None:
+        self._name = name
+        settings = onnxruntime.SessionOptions()
+        settings.intra_op_num_threads = threads
+        settings.inter_op_num_threads = 1
+        settings.enable_cpu_mem_arena = False  # the arena never frees its largest block
+        settings.enable_mem_pattern = False  # keeps a plan for every shape that it has seen
+        settings.log_severity_level = 4
+        # waiting threads would take processor time from the other graphs, the VAD and the features
+        settings.add_session_config_entry("session.intra_op.allow_spinning", "0")
+        try:
+            self._session: Any = onnxruntime.InferenceSession(
+                content, sess_options=settings, providers=["CPUExecutionProvider"]
+            )
+        except Exception as error:  # onnxruntime's errors have no common public base class
+            raise RuntimeError(f"onnxruntime cannot load {name}: {one_line(error)}") from error
+
+    def __call__(self, inputs: Mapping[str, npt.NDArray[Any]]) -> list[npt.NDArray[Any]]:
+        """Return the outputs.
+
+        Args:
+            inputs: by name; contiguous arrays are not copied.
+
+        Raises:
+            RuntimeError: onnxruntime cannot compute the graph.
+        """
+        contiguous = {name: np.ascontiguousarray(array) for name, array in inputs.items()}
+        try:
+            outputs: list[npt.NDArray[Any]] = self._session.run(None, contiguous)
+        except Exception as error:  # as above
+            message = f"onnxruntime cannot compute {self._name}: {one_line(error)}"
+            raise RuntimeError(message) from error
+        return outputs
