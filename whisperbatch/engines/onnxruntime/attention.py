@@ -13,7 +13,6 @@ import numpy.typing as npt
 
 from whisperbatch.engines.onnxruntime.graph import NodeBuilder
 from whisperbatch.engines.onnxruntime.products import ZERO, Rounded
-from whisperbatch.onnx_graph import MICROSOFT
 
 READ_MASK: Final = "read_mask"
 CAUSAL_MASK: Final = "causal_mask"
@@ -57,7 +56,7 @@ def cross_arrays(builder: NodeBuilder, keys: str, values: str) -> list[str]:
     heads, head_size = layout.heads, layout.head_size
     deviations = graph.add("Sub", keys, graph.add("ReduceMean", keys, axes=[0]))
     vectors = graph.add("Reshape", deviations, graph.integers(-1, head_size))
-    rounded = builder.products.rounded_second(vectors)
+    rounded = builder.products.rounded_second(vectors, "keys")
     by_position = graph.integers(-1, heads, head_size)
     levels = graph.add("Reshape", rounded.levels, by_position)
     keys = graph.add("Transpose", levels, perm=[1, 2, 0])
@@ -65,7 +64,7 @@ def cross_arrays(builder: NodeBuilder, keys: str, values: str) -> list[str]:
     key_steps = graph.add("Transpose", steps, perm=[1, 2, 0])
     means = graph.add("ReduceMean", values, axes=[0])
     deviations = graph.add("Transpose", graph.add("Sub", values, means), perm=[1, 0])
-    rounded = builder.products.rounded_second(deviations)
+    rounded = builder.products.rounded_second(deviations, "values")
     levels = graph.add("Reshape", rounded.levels, graph.integers(heads, head_size, -1))
     values = graph.add("Transpose", levels, perm=[0, 2, 1])
     channels = graph.integers(heads, 1, head_size)
@@ -85,11 +84,24 @@ class DecoderAttention:
         self._builder, self._graph, self._layout = builder, builder.graph, builder.layout
         graph, layout = self._graph, self._layout
         places, rows = graph.size(READ_MASK, 3), graph.size(LOG_SIZES, 0)
-        heads = graph.integers(3 * layout.heads, layout.head_size)
-        self._by_sequence = graph.add("Concat", graph.integers(-1), length, heads, axis=0)
-        heads = graph.integers(-1, layout.heads, layout.head_size)
-        self._by_row = graph.add("Concat", rows, heads, axis=0)
-        self._read_and_new = graph.add("Concat", places, length, axis=0)
+        positions, heads, head_size = graph.size(LOG_SIZES, 3), layout.heads, layout.head_size
+
+        def shape(*sizes: int | str) -> str:
+            """Return a shape, from constants and computed sizes."""
+            parts = [graph.integers(x) if isinstance(x, int) else x for x in sizes]
+            return graph.add("Concat", *parts, axis=0)
+
+        self._read_and_new = shape(places, length)
+        self._by_sequence = shape(-1, length, 3 * heads, head_size)
+        self._by_row = shape(rows, -1, heads, head_size)
+        self._queries, self._query_steps = (
+            shape(rows, heads, -1, head_size),
+            shape(rows, heads, -1, 1),
+        )
+        self._weights, self._weight_vectors = (
+            shape(rows, heads, -1, positions),
+            shape(-1, positions),
+        )
 
     def to_tokens(self, hidden: str, layer: int) -> tuple[str, str, str]:
         """Attend to the tokens that each sequence has read.
@@ -99,8 +111,9 @@ class DecoderAttention:
             layer: number of the layer.
 
         Returns:
-            The attended values (sequences * length, d_model), and the keys and values of the new
-            tokens (sequences, heads, length, head_size).
+            The attended values (sequences * length, d_model), the transposed keys of the new
+            tokens (sequences, heads, head_size, length), and their values (sequences, heads,
+            length, head_size).
         """
         builder, graph = self._builder, self._graph
         name = f"decoder/layer_{layer}/self_attention"
@@ -111,8 +124,11 @@ class DecoderAttention:
         projected = graph.add("Transpose", projected, perm=[0, 2, 1, 3])
         sizes = graph.integers(*[self._layout.heads] * 3)
         queries, keys, values = graph.add_many("Split", 3, projected, sizes, axis=1)
-        read_scores = graph.add("Add", self._scores(queries, read_keys), READ_MASK)
-        new_scores = graph.add("Add", self._scores(queries, keys), CAUSAL_MASK)
+        scale = graph.constant(np.float32(self._layout.head_size**-0.5))
+        queries = graph.add("Mul", queries, scale)
+        keys = graph.add("Transpose", keys, perm=[0, 1, 3, 2])
+        read_scores = graph.add("Add", graph.add("MatMul", queries, read_keys), READ_MASK)
+        new_scores = graph.add("Add", graph.add("MatMul", queries, keys), CAUSAL_MASK)
         scores = graph.add("Concat", read_scores, new_scores, axis=3)
         weights = graph.add("Softmax", scores, axis=-1)
         read_weights, new_weights = graph.add_many("Split", 2, weights, self._read_and_new, axis=3)
@@ -143,32 +159,23 @@ class DecoderAttention:
         queries = graph.add("Reshape", graph.add("Mul", queries, scale), self._by_row)
         queries = graph.add("Transpose", queries, perm=[0, 2, 1, 3])
         vectors = graph.add("Reshape", queries, graph.integers(-1, self._layout.head_size))
-        rounded = self._shaped(builder.products.rounded(vectors), queries)
+        rounded = builder.products.rounded(vectors, "queries")
+        rounded = self._shaped(rounded, self._queries)
         scores = builder.products.product(rounded, keys, zero=ZERO)
         scores = graph.add("Add", graph.add("Mul", scores, key_steps), LOG_SIZES)
         weights = graph.add("Softmax", scores, axis=-1)
-        last = graph.add("Concat", graph.integers(-1), graph.size(weights, 3), axis=0)
-        vectors = graph.add("Reshape", weights, last)
-        rounded = self._shaped(builder.products.rounded_positive(vectors), weights)
+        vectors = graph.add("Reshape", weights, self._weight_vectors)
+        rounded = builder.products.rounded_positive(vectors, "queries")
+        rounded = self._shaped(rounded, self._weights)
         attended = builder.products.product(rounded, cross_values, zero=0)
         attended = graph.add("Add", graph.add("Mul", attended, value_steps), means)
         return builder.linear(self._merged(attended), f"{name}/linear_2"), queries
 
-    def _scores(self, queries: str, keys: str) -> str:
-        scale = self._layout.head_size**-0.5
-        return self._graph.add(
-            "FusedMatMul", queries, keys, domain=MICROSOFT, transB=1, alpha=scale
-        )
-
-    def _shaped(self, vectors: Rounded, like: str) -> Rounded:
-        """Give rounded vectors (n, size) the shape of an array (rows, heads, n, size)."""
-        graph = self._graph
-        shape = graph.add("Shape", like)
-        first = graph.add("Slice", shape, *(graph.integers(number) for number in (0, 3, 0)))
-        steps_shape = graph.add("Concat", first, graph.integers(1), axis=0)
+    def _shaped(self, vectors: Rounded, shape: str) -> Rounded:
+        """Reshape rounded vectors (n, size), one for each query."""
         return Rounded(
-            graph.add("Reshape", vectors.levels, shape),
-            graph.add("Reshape", vectors.steps, steps_shape),
+            self._graph.add("Reshape", vectors.levels, shape),
+            self._graph.add("Reshape", vectors.steps, self._query_steps),
         )
 
     def _merged(self, attended: str) -> str:

@@ -10,7 +10,7 @@ rows leave the batch.
 """
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -40,6 +40,10 @@ from whisperbatch.engines.onnxruntime.sessions import Session
 from whisperbatch.engines.onnxruntime.token_cache import TokenCache
 from whisperbatch.engines.search.hypotheses import Floats, Integers
 from whisperbatch.models.config import ModelConfig
+
+POSITIONS: Final = 64
+"""The number of encoder positions is a multiple of this; the added ones have no weight. With other
+numbers of columns, onnxruntime's product of queries and keys takes more than twice as long."""
 
 
 class DecoderSessions:
@@ -89,18 +93,25 @@ class OnnxDecoder:
 
     def begin(self, output: EncoderOutput) -> list[Floats]:
         """See `cpu.graphs.DecoderGraphs`."""
-        rows = self._slots = output.rows
+        rows, positions = output.rows, len(output.states[0])
+        self._slots = rows
         self._tokens.start(rows)
-        sizes = output.sizes or [np.ones(len(states), np.int64) for states in output.states]
-        self._log_sizes = log_sizes(np.stack(sizes))[:, None, None]
+        places = -(-positions // POSITIONS) * POSITIONS
+        self._log_sizes = np.full((rows, 1, 1, places), -np.inf, np.float32)
+        for row in range(rows):
+            sizes = 0.0 if output.sizes is None else log_sizes(output.sizes[row])
+            self._log_sizes[row, ..., :positions] = sizes
         alignment_keys = []
         for row, states in enumerate(output.states):
             keys, *arrays = self._sessions.cross_kv({STATES: states})
             alignment_keys.append(keys)
             if row == 0:
-                self._key_values = [np.empty((rows, *x.shape), x.dtype) for x in arrays]
+                self._key_values = [
+                    np.zeros((rows, *_with_places(x.shape, positions, places)), x.dtype)
+                    for x in arrays
+                ]
             for kept, array in zip(self._key_values, arrays, strict=True):
-                kept[row] = array
+                kept[row][tuple(slice(size) for size in array.shape)] = array
         return alignment_keys
 
     def keep(self, slots: Sequence[int]) -> None:
@@ -125,7 +136,7 @@ class OnnxDecoder:
         inputs |= dict(zip(self._cross_names, kept, strict=True))
         inputs |= dict(zip(self._read_names, self._tokens.arrays(), strict=True))
         hidden, queries, *new = self._sessions.decoder_layers(inputs)
-        self._tokens.append(new)
+        self._tokens.append(new[::2], new[1::2])
         return hidden, queries
 
     def project(
@@ -141,3 +152,8 @@ class OnnxDecoder:
         }
         logits, top, log_sums, token_logits = self._sessions.vocabulary_projection(inputs)
         return logits, top, log_sums, token_logits
+
+
+def _with_places(shape: tuple[int, ...], positions: int, places: int) -> tuple[int, ...]:
+    """Return the shape of an array whose axis of positions, if it has one, has places."""
+    return tuple(places if size == positions else size for size in shape)

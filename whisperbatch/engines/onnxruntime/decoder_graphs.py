@@ -5,7 +5,7 @@ from typing import Final
 
 import numpy as np
 
-from whisperbatch.engines.layout import Arrays
+from whisperbatch.engines.layout import Arrays, Layout
 from whisperbatch.engines.onnxruntime.attention import (
     CAUSAL_MASK,
     CROSS,
@@ -31,6 +31,14 @@ ALIGNED: Final = 16  # float32 numbers: 64 bytes, more than any vector register 
 def padded_size(vocabulary: int) -> int:
     """Return the number of logits that `vocabulary_projection` computes."""
     return -(-vocabulary // ALIGNED) * ALIGNED
+
+
+def _read_shapes(layout: Layout, length: str) -> list[tuple[int | str, ...]]:
+    """Return the shapes of the transposed keys and of the values of a number of tokens."""
+    return [
+        ("sequences", layout.heads, layout.head_size, length),
+        ("sequences", layout.heads, length, layout.head_size),
+    ]
 
 
 class DecoderGraphs:
@@ -81,11 +89,12 @@ class DecoderGraphs:
         were read before (1, 1, 1, places), because some places are free; a mask for the new tokens
         (1, 1, length, length); the natural log of the number of positions of each group (rows, 1,
         1, positions), which is added to the scores of the cross-attention; for each layer, the keys
-        and values of the tokens that were read before (sequences, heads, places, head_size), and
-        the outputs of `cross_kv` for all rows.
+        and values of the tokens that were read before (`READ`), and the outputs of `cross_kv` for
+        all rows.
         Outputs: hidden states (sequences, length, d_model); the queries of the alignment heads
-        (rows, alignment heads, beams * length, head_size); for each layer, the keys and values of
-        the new tokens (sequences, heads, length, head_size).
+        (rows, alignment heads, beams * length, head_size); for each layer, the transposed keys of
+        the new tokens (sequences, heads, head_size, length), and their values (sequences, heads,
+        length, head_size).
         """
         builder = self._builder()
         graph, layout = builder.graph, builder.layout
@@ -99,8 +108,10 @@ class DecoderGraphs:
         hidden = graph.add("Reshape", EMBEDDED, graph.integers(-1, layout.d_model))
         new_key_values, alignment_queries = [], []
         for layer in range(layout.layers):
-            read_shape = ("sequences", layout.heads, "places", layout.head_size)
-            inputs += [Port(f"{name}_{layer}", read_shape) for name in READ]
+            shapes = _read_shapes(layout, "places")
+            inputs += [
+                Port(f"{name}_{layer}", shape) for name, shape in zip(READ, shapes, strict=True)
+            ]
             inputs += [
                 Port(f"{name}_{layer}", ("rows", *shape), dtype)
                 for name, (shape, dtype) in zip(CROSS, cross_kinds(builder), strict=True)
@@ -117,11 +128,11 @@ class DecoderGraphs:
         hidden = builder.layer_norm(hidden, "decoder/layer_norm")
         hidden = graph.add("Reshape", hidden, graph.add("Shape", EMBEDDED))
         queries = graph.add("Concat", *alignment_queries, axis=1)
-        new_shape = ("sequences", layout.heads, "length", layout.head_size)
+        shapes = _read_shapes(layout, "length") * layout.layers
         outputs = [
             Port(hidden, ("sequences", "length", layout.d_model)),
             Port(queries, ("rows", len(self._heads), "queries", layout.head_size)),
-            *(Port(new, new_shape) for new in new_key_values),
+            *(Port(new, shape) for new, shape in zip(new_key_values, shapes, strict=True)),
         ]
         return graph.finish("decoder_layers", inputs, outputs)
 
@@ -140,10 +151,9 @@ class DecoderGraphs:
         """
         builder = self._builder()
         graph, d_model = builder.graph, builder.layout.d_model
-        embeddings = builder.array("decoder/embeddings/weight")
+        embeddings = builder.stored("decoder/embeddings/weight")
         size = padded_size(len(embeddings))
-        embeddings = np.pad(embeddings, ((0, size - len(embeddings)), (0, 0)))
-        logits = builder.products.linear(builder.products.rounded(HIDDEN), embeddings)
+        logits = builder.products.linear(builder.products.rounded(HIDDEN), embeddings, size)
         logits = graph.add("Add", logits, BIASES)
         top, ids = graph.add_many("TopK", 2, logits, graph.integers(count), axis=1)
         largest = graph.add("Gather", top, graph.integers(0), axis=1)

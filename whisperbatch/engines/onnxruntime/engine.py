@@ -11,13 +11,13 @@ from whisperbatch.engines.devices import share_cores
 from whisperbatch.engines.model_info import ModelInfo
 from whisperbatch.engines.onnxruntime.decoder import DecoderSessions, OnnxDecoder
 from whisperbatch.engines.onnxruntime.encoder import OnnxEncoder
-from whisperbatch.engines.onnxruntime.products import LEVELS, second_levels
+from whisperbatch.engines.onnxruntime.products import LEVELS, SHORT_LEVELS, second_levels
 from whisperbatch.engines.settings import OnnxRuntimeSettings
 from whisperbatch.errors import ModelError
 from whisperbatch.models.files import one_line
 from whisperbatch.models.model_bin import read_arrays
 
-BITS: Final = {LEVELS: "8-bit", LEVELS // 2: "7-bit"}
+BITS: Final = {LEVELS: "8-bit", SHORT_LEVELS: "7-bit"}
 """Names of the largest level of a weight."""
 
 

@@ -5,7 +5,7 @@ conversion of the model. Hidden states have shape (n, d_model): the positions of
 tokens of all sequences.
 """
 
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -38,11 +38,14 @@ class NodeBuilder:
         self.layout = Layout.from_arrays(arrays, part)
         self._arrays = arrays
 
+    def stored(self, name: str) -> npt.NDArray[Any]:
+        """Return an array of the model in the type in which it is stored, if this is a float."""
+        array, scales = self._arrays[name], stored_scales(self._arrays, name)
+        return array if scales is None else array * scales
+
     def array(self, name: str) -> npt.NDArray[np.float32]:
         """Return an array of the model in float32."""
-        array = self._arrays[name].astype(np.float32)
-        scales = stored_scales(self._arrays, name)
-        return array if scales is None else array * scales
+        return self.stored(name).astype(np.float32)
 
     def weights(self, name: str) -> str:
         """Return an array of the model as a constant in float32."""

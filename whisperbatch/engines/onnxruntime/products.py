@@ -10,7 +10,7 @@ in a call nor on the threads.
 """
 
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -28,9 +28,15 @@ LEVELS: Final = 127
 POSITIVE_LEVELS: Final = 255
 """The largest level of a number without a sign."""
 
-SHORT_LEVELS: Final = 63
+SHORT_LEVELS: Final = 64
 """The largest level of the second factor on processors that add two products of bytes in 16 bits:
-2 * 255 * 63 is the largest even number of levels whose sum fits."""
+2 * 255 * 64 is less than 32,768."""
+
+
+ROWS_AT_A_TIME: Final = 4096  # rounded together: a whole matrix is never copied to float32
+
+ZeroPoints: TypeAlias = tuple[str, int, str]
+"""A kind of matrix, the number that stands for zero, and its type: a vector of zero points."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,20 +58,26 @@ def second_levels() -> int:
 
 
 def rounded_weights(
-    weights: npt.NDArray[np.float32], levels: int
+    weights: npt.NDArray[Any], levels: int, columns: int
 ) -> tuple[npt.NDArray[np.int8], npt.NDArray[np.float32]]:
     """Return a matrix in 8 bits, and its steps.
 
     Args:
         weights: shape (out, in).
         levels: the largest level.
+        columns: number of columns of the result; those after the first `out` are zeros.
 
     Returns:
-        The levels, shape (in, out), and the step of each column, shape (out,).
+        The levels, shape (in, columns), and the step of each column, shape (columns,).
     """
-    steps = (np.abs(weights).max(axis=1) / levels).clip(MIN_SCALE)
-    rounded = np.rint(weights / steps[:, None]).astype(np.int8)
-    return np.ascontiguousarray(rounded.T), steps.astype(np.float32)
+    rounded = np.zeros((weights.shape[1], columns), np.int8)
+    steps = np.full(columns, MIN_SCALE, np.float32)
+    for start in range(0, len(weights), ROWS_AT_A_TIME):
+        block = weights[start : start + ROWS_AT_A_TIME].astype(np.float32)
+        part = slice(start, start + len(block))
+        steps[part] = (np.abs(block).max(axis=1) / levels).clip(MIN_SCALE)
+        rounded[:, part] = np.rint(block / steps[part, None]).T
+    return rounded, steps
 
 
 class EightBitProducts:
@@ -78,11 +90,20 @@ class EightBitProducts:
 
     def __init__(self, graph: OnnxGraph, levels: int) -> None:
         self._graph, self._levels = graph, levels
+        self._zeros: dict[ZeroPoints, str] = {}
 
-    def linear(self, vectors: Rounded, weights: npt.NDArray[np.float32]) -> str:
-        """Multiply vectors (n, in) by weights (out, in); return (n, out)."""
+    def linear(
+        self, vectors: Rounded, weights: npt.NDArray[Any], columns: int | None = None
+    ) -> str:
+        """Multiply vectors (n, in) by weights (out, in); return (n, columns).
+
+        Args:
+            vectors: the first factor.
+            weights: the second factor.
+            columns: number of columns of the result; those after the first `out` are zeros.
+        """
         graph = self._graph
-        levels, steps = rounded_weights(weights, self._levels)
+        levels, steps = rounded_weights(weights, self._levels, columns or len(weights))
         product = graph.add(
             "MatMulIntegerToFloat",
             vectors.levels,
@@ -105,38 +126,43 @@ class EightBitProducts:
             zero: the byte that stands for zero in the vectors.
         """
         graph = self._graph
-        product = graph.add(
-            "MatMulInteger",
-            vectors.levels,
-            matrix,
-            graph.constant(np.uint8(zero)),
-            graph.constant(np.int8(0)),
-        )
-        return graph.add("Mul", graph.as_float32(product), vectors.steps)
+        one = graph.constant(np.float32(1))
+        byte = graph.constant(np.uint8(zero))
+        factors = (vectors.levels, matrix, one, one, byte)
+        product = graph.add("MatMulIntegerToFloat", *factors, domain=MICROSOFT)
+        return graph.add("Mul", product, vectors.steps)
 
-    def rounded(self, vectors: str) -> Rounded:
-        """Round the vectors of a matrix (n, size), each with its own step."""
-        graph = self._graph
-        largest = graph.add("ReduceMax", graph.add("Abs", vectors), axes=[1])
-        return self._rounded(vectors, largest, LEVELS, ZERO, np.uint8)
+    def rounded(self, vectors: str, kind: str = "hidden") -> Rounded:
+        """Round the vectors of a matrix (n, size), each with its own step.
 
-    def rounded_positive(self, vectors: str) -> Rounded:
-        """Round the vectors of a matrix (n, size) without negative numbers."""
+        Args:
+            vectors: the matrix.
+            kind: matrices of one kind have the same number of vectors.
+        """
+        return self._rounded(vectors, self._largest(vectors), LEVELS, (kind, ZERO, "u1"))
+
+    def rounded_positive(self, vectors: str, kind: str) -> Rounded:
+        """Round the vectors of a matrix (n, size) without negative numbers. See `rounded`."""
         largest = self._graph.add("ReduceMax", vectors, axes=[1])
-        return self._rounded(vectors, largest, POSITIVE_LEVELS, 0, np.uint8)
+        return self._rounded(vectors, largest, POSITIVE_LEVELS, (kind, 0, "u1"))
 
-    def rounded_second(self, vectors: str) -> Rounded:
-        """Round the vectors of a matrix (n, size), to be the second factor of a product."""
-        graph = self._graph
-        largest = graph.add("ReduceMax", graph.add("Abs", vectors), axes=[1])
-        return self._rounded(vectors, largest, self._levels, 0, np.int8)
+    def rounded_second(self, vectors: str, kind: str) -> Rounded:
+        """Round the vectors of a matrix, to be the second factor of a product. See `rounded`."""
+        return self._rounded(vectors, self._largest(vectors), self._levels, (kind, 0, "i1"))
 
-    def _rounded(
-        self, vectors: str, largest: str, levels: int, zero: int, dtype: npt.DTypeLike
-    ) -> Rounded:
+    def _largest(self, vectors: str) -> str:
+        """Return the largest absolute value of each vector (n, 1)."""
+        graph = self._graph  # without a matrix of absolute values, whose memory takes time
+        smallest = graph.add("ReduceMin", vectors, axes=[1])
+        return graph.add(
+            "Max", graph.add("ReduceMax", vectors, axes=[1]), graph.add("Neg", smallest)
+        )
+
+    def _rounded(self, vectors: str, largest: str, levels: int, zero: ZeroPoints) -> Rounded:
         graph = self._graph
         steps = graph.add("Mul", largest, graph.constant(np.float32(1 / levels)))
         steps = graph.add("Max", steps, graph.constant(np.float32(MIN_SCALE)))
         flat = graph.add("Reshape", steps, graph.integers(-1))
-        zeros = graph.filled(flat, zero, dtype)
-        return Rounded(graph.add("QuantizeLinear", vectors, flat, zeros, axis=0), steps)
+        if zero not in self._zeros:
+            self._zeros[zero] = graph.filled(flat, zero[1], zero[2])
+        return Rounded(graph.add("QuantizeLinear", vectors, flat, self._zeros[zero], axis=0), steps)

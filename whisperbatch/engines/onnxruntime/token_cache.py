@@ -33,7 +33,7 @@ class TokenCache:
 
     def start(self, sequences: int) -> None:
         """Start with sequences that have read nothing."""
-        self._memory: Floats = np.zeros(self._shape(sequences, PLACES), np.float32)
+        self._keys, self._values = self._allocated(sequences, PLACES)
         self._numbers: Integers = np.empty((sequences, 0), np.int64)  # of tokens
         self._next_number = 0
 
@@ -49,47 +49,63 @@ class TokenCache:
             sources: sequences before the call, shape (sequences after the call,).
         """
         numbers = self._numbers[sources]
-        if len(sources) > self._memory.shape[1]:
-            self._memory = np.ascontiguousarray(self._memory[:, sources])
+        if len(sources) > self._keys.shape[1]:
+            self._keys = np.ascontiguousarray(self._keys[:, sources])
+            self._values = np.ascontiguousarray(self._values[:, sources])
         else:
             present = np.full_like(numbers, -1)
             known = min(len(sources), len(self._numbers))
             present[:known] = self._numbers[:known]
             sequences, places = np.nonzero(present != numbers)
             if len(sequences):
-                copied = self._memory[:, sources[sequences], :, places]
-                self._memory[:, sequences, :, places] = copied
+                origins = sources[sequences]
+                self._keys[:, sequences, :, :, places] = self._keys[:, origins, :, :, places]
+                self._values[:, sequences, :, places] = self._values[:, origins, :, places]
         self._numbers = numbers
 
-    def append(self, new: list[Floats]) -> None:
+    def append(self, keys: list[Floats], values: list[Floats]) -> None:
         """Add the tokens of a step.
 
         Args:
-            new: for each layer keys and values, shape (sequences, heads, length, head_size).
+            keys: of each layer, shape (sequences, heads, head_size, length).
+            values: of each layer, shape (sequences, heads, length, head_size).
         """
-        sequences, length = len(new[0]), new[0].shape[2]
-        end = self.length + length
-        if end > self._memory.shape[3]:
-            memory = np.zeros(self._shape(self._memory.shape[1], end), np.float32)
-            memory[:, :, :, : self.length] = self._memory[:, :, :, : self.length]
-            self._memory = memory
-        for array, memory in zip(new, self._memory, strict=True):
-            memory[:sequences, :, self.length : end] = array
+        sequences, _, length, _ = values[0].shape
+        start, end = self.length, self.length + length
+        if end > self._keys.shape[-1]:
+            old_keys, old_values = self._keys, self._values
+            self._keys, self._values = self._allocated(old_keys.shape[1], end)
+            self._keys[..., :start] = old_keys[..., :start]
+            self._values[..., :start, :] = old_values[..., :start, :]
+        for layer in range(self._layout.layers):
+            self._keys[layer, :sequences, ..., start:end] = keys[layer]
+            self._values[layer, :sequences, :, start:end] = values[layer]
         numbers = np.arange(self._next_number, self._next_number + sequences * length)
         self._next_number += sequences * length
         self._numbers = np.concatenate((self._numbers, numbers.reshape(sequences, length)), axis=1)
 
     def arrays(self) -> list[Floats]:
-        """Return keys and values of each layer, shape (sequences, heads, places, head_size)."""
-        return [array[: len(self._numbers)] for array in self._memory]
+        """Return keys and values of each layer.
+
+        Their shapes are (sequences, heads, head_size, places), and (sequences, heads, places,
+        head_size).
+        """
+        sequences = len(self._numbers)
+        layers = zip(self._keys, self._values, strict=True)
+        return [array[:sequences] for layer in layers for array in layer]
 
     def mask(self) -> Floats:
         """Return what is added to the scores of the places: 0, or minus infinity if it is free."""
-        mask = np.full(self._memory.shape[3], -np.inf, np.float32)
+        mask = np.full(self._keys.shape[-1], -np.inf, np.float32)
         mask[: self.length] = 0
         return mask
 
-    def _shape(self, sequences: int, places: int) -> tuple[int, ...]:
+    def _allocated(self, sequences: int, places: int) -> tuple[Floats, Floats]:
+        """Return zeros for the keys and values of all layers."""
         layout = self._layout
+        first = (layout.layers, sequences, layout.heads)
         places = -(-places // PLACES) * PLACES
-        return (2 * layout.layers, sequences, layout.heads, places, layout.head_size)
+        return (
+            np.zeros((*first, layout.head_size, places), np.float32),
+            np.zeros((*first, places, layout.head_size), np.float32),
+        )

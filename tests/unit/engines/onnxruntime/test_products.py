@@ -1,0 +1,102 @@
+"""Products in 8 bits are near those in float32, and do not depend on the other vectors."""
+
+import numpy as np
+import numpy.typing as npt
+import onnxruntime
+import pytest
+
+from whisperbatch.engines.onnxruntime import products
+from whisperbatch.engines.onnxruntime.products import (
+    LEVELS,
+    POSITIVE_LEVELS,
+    SHORT_LEVELS,
+    ZERO,
+    EightBitProducts,
+    rounded_weights,
+    second_levels,
+)
+from whisperbatch.onnx_graph import OnnxGraph, Port
+
+Array = npt.NDArray[np.float32]
+
+INNER, OUTER = 192, 64
+RANDOM = np.random.default_rng(0)
+
+
+def run(graph: OnnxGraph, output: str, **inputs: Array) -> Array:
+    ports = [Port(name, [f"{name}{n}" for n in range(x.ndim)]) for name, x in inputs.items()]
+    content = graph.finish("test", ports, [Port(output, ("n", "m"))])
+    session = onnxruntime.InferenceSession(content, providers=["CPUExecutionProvider"])
+    result: Array = session.run(None, inputs)[0]
+    return result
+
+
+def linear(vectors: Array, weights: Array, levels: int, columns: int | None = None) -> Array:
+    graph = OnnxGraph()
+    eight_bits = EightBitProducts(graph, levels)
+    output = eight_bits.linear(eight_bits.rounded("vectors"), weights, columns)
+    return run(graph, output, vectors=vectors)
+
+
+@pytest.mark.parametrize("levels", sorted({SHORT_LEVELS, second_levels()}))
+def test_a_linear_layer_is_near_float32(levels: int) -> None:
+    vectors = RANDOM.standard_normal((33, INNER)).astype(np.float32)
+    vectors *= 10.0 ** RANDOM.integers(-3, 3, (33, 1))  # each has its own step
+    weights = RANDOM.standard_normal((OUTER, INNER)).astype(np.float32)
+    expected = vectors @ weights.T
+    result = linear(vectors, weights, levels)
+    errors = np.linalg.norm(result - expected, axis=1) / np.linalg.norm(expected, axis=1)
+    assert 0 < errors.max() < 0.03
+    for row in range(len(vectors)):
+        assert np.array_equal(linear(vectors[row : row + 1], weights, levels)[0], result[row])
+
+
+def test_the_largest_sums_are_exact() -> None:
+    """Processors that add two products in 16 bits would clip sums of larger levels."""
+    vectors = np.ones((2, INNER), np.float32)
+    weights = np.ones((OUTER, INNER), np.float32)
+    result = linear(np.stack((vectors[0], -vectors[1])), weights, second_levels())
+    assert result[0] == pytest.approx(INNER, rel=1e-5)
+    assert result[1] == pytest.approx(-INNER, rel=1e-5)
+
+
+def test_zeros_stay_zeros_and_added_columns_are_zeros() -> None:
+    vectors = np.zeros((2, INNER), np.float32)
+    vectors[1] = 1
+    weights = RANDOM.standard_normal((OUTER - 3, INNER)).astype(np.float32)
+    result = linear(vectors, weights, SHORT_LEVELS, OUTER)
+    assert result.shape == (2, OUTER)
+    assert not result[0].any()
+    assert not result[:, OUTER - 3 :].any()
+
+
+@pytest.mark.parametrize("positive", [False, True])
+def test_a_product_of_computed_matrices_is_near_float32(*, positive: bool) -> None:
+    first = RANDOM.standard_normal((5, INNER)).astype(np.float32)
+    first = np.abs(first) if positive else first
+    second = RANDOM.standard_normal((OUTER, INNER)).astype(np.float32)
+    graph = OnnxGraph()
+    eight_bits = EightBitProducts(graph, second_levels())
+    columns = eight_bits.rounded_second("second", "columns")
+    levels = graph.add("Transpose", columns.levels, perm=[1, 0])
+    rounded = eight_bits.rounded_positive if positive else eight_bits.rounded
+    product = eight_bits.product(rounded("first", "rows"), levels, zero=0 if positive else ZERO)
+    steps = graph.add("Reshape", columns.steps, graph.integers(1, -1))
+    result = run(graph, graph.add("Mul", product, steps), first=first, second=second)
+    expected = first @ second.T
+    assert np.linalg.norm(result - expected) / np.linalg.norm(expected) < 0.03
+
+
+def test_weights_are_rounded_in_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    weights = RANDOM.standard_normal((10, 8)).astype(np.float16)
+    levels, steps = rounded_weights(weights, LEVELS, 12)
+    monkeypatch.setattr(products, "ROWS_AT_A_TIME", 3)
+    block_levels, block_steps = rounded_weights(weights, LEVELS, 12)
+    assert np.array_equal(block_levels, levels)
+    assert np.array_equal(block_steps, steps)
+    assert np.abs(levels).max(axis=0)[:10].tolist() == [LEVELS] * 10
+    assert np.abs(levels[:, :10].T * steps[:10, None] - weights).max() <= steps.max() / 2 + 1e-6
+
+
+def test_short_levels_are_the_largest_whose_sums_fit() -> None:
+    assert 2 * POSITIVE_LEVELS * SHORT_LEVELS < 2**15 <= 2 * POSITIVE_LEVELS * (SHORT_LEVELS + 1)

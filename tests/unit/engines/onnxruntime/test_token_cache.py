@@ -1,0 +1,57 @@
+"""The cache of tokens holds what copies of whole sequences would hold."""
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from whisperbatch.engines.layout import Layout
+from whisperbatch.engines.onnxruntime.token_cache import PLACES, TokenCache
+from whisperbatch.engines.search.hypotheses import Floats
+
+LAYOUT = Layout(layers=2, heads=2, d_model=6)
+
+
+def new_tokens(sequences: int, length: int, first: float) -> Floats:
+    """Different numbers for each layer, kind, sequence, head, token and channel."""
+    shape = (2 * LAYOUT.layers, sequences, LAYOUT.heads, length, LAYOUT.head_size)
+    return (first + np.arange(np.prod(shape), dtype=np.float32)).reshape(shape)
+
+
+def append(cache: TokenCache, tokens: Floats) -> None:
+    keys = [array.transpose(0, 1, 3, 2) for array in tokens[::2]]
+    cache.append(keys, list(tokens[1::2]))
+
+
+def check(cache: TokenCache, expected: Floats) -> None:
+    arrays, mask = cache.arrays(), cache.mask()
+    assert cache.length == expected.shape[3]
+    assert len(mask) % PLACES == 0
+    assert np.array_equal(mask == 0, np.arange(len(mask)) < cache.length)
+    assert np.isinf(mask[cache.length :]).all()
+    for number, array in enumerate(arrays):
+        assert array.flags.c_contiguous
+        tokens = array if number % 2 else array.transpose(0, 1, 3, 2)
+        assert np.array_equal(tokens[:, :, : cache.length], expected[number])
+        assert not tokens[:, :, cache.length :].any()  # a weight of zero times infinity is not zero
+
+
+@given(
+    st.integers(1, 3),
+    st.integers(1, 40),
+    st.lists(st.lists(st.integers(0, 99), min_size=1, max_size=6), max_size=40),
+)
+def test_sequences_go_on_from_their_sources(rows: int, prompt: int, steps: list[list[int]]) -> None:
+    cache = TokenCache(LAYOUT)
+    for _ in range(2):  # a batch leaves nothing to the next
+        cache.start(rows)
+        expected = new_tokens(rows, prompt, 1)
+        cache.select(np.arange(rows))
+        append(cache, expected)
+        check(cache, expected)
+        for number, step in enumerate(steps):
+            sources = np.array(step) % expected.shape[1]
+            tokens = new_tokens(len(sources), 1, 1000 * (number + 1))
+            cache.select(sources)
+            append(cache, tokens)
+            expected = np.concatenate((expected[:, sources], tokens), axis=3)
+            check(cache, expected)
