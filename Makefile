@@ -22,7 +22,8 @@ RIVALS := .venv-rivals
 DIARIZERS := .venv-diarizers
 OLDEST := .venv-oldest
 BESIDE := whisperx transformers pyannote.audio openai-whisper
-PYTEST = HF_HUB_OFFLINE=1 $(BIN)/python -m pytest --durations=15
+DURATIONS ?= 15
+PYTEST = HF_HUB_OFFLINE=1 $(BIN)/python -m pytest --durations=$(DURATIONS)
 # Two processes, each on half of the cores (conftest.py). A test file runs in one of them, so that
 # its models and recordings are loaded once.
 PARALLEL := -n 2 --dist loadfile

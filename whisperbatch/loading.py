@@ -45,12 +45,11 @@ def load(
         compute_type: For ctranslate2: type of the weights and of the arithmetic: "int8", "float16",
             "float32", or another type of CTranslate2. "auto": float16 on CUDA and int8 on a CPU, if
             the device supports the type. For onnxruntime: "int8" or "auto": large products are
-            computed with numbers of 8 bits, and the weights have 7 bits on processors that cannot
-            add such products exactly. For openvino: "int8" stores the weights in 8 bits; "bfloat16"
-            stores the weights as they are. Both compute in bfloat16 if the processor supports
-            bfloat16, otherwise in float32. "int8_float32" and "float32" always compute in float32.
-            "auto": int8. For torch: "float32", "bfloat16" or "float16". "auto": float16 on CUDA,
-            bfloat16 on a CPU that supports bfloat16, otherwise float32.
+            computed with numbers of 8 bits. For openvino: "int8" stores the weights in 8 bits;
+            "bfloat16" stores the weights as they are. Both compute in bfloat16 if the processor
+            supports bfloat16, otherwise in float32. "int8_float32" and "float32" always compute in
+            float32. "auto": int8. For torch: "float32", "bfloat16" or "float16". "auto": float16 on
+            CUDA, bfloat16 on a CPU that supports bfloat16, otherwise float32.
         inter_threads: For ctranslate2: number of batches computed at a time on each device, from 1
             to 64. For onnxruntime and openvino: number of batches computed at a time, from 1 to 64.
         intra_threads: For ctranslate2: CPU threads for each batch, from 0 to 1024; 0 divides the

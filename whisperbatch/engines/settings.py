@@ -107,8 +107,7 @@ class OnnxRuntimeSettings(EngineSettings):
     """Settings of the engine "onnxruntime", the fastest on a CPU without AVX-512.
 
     Attributes:
-        compute_type: "int8" or "auto": large products are computed with numbers of 8 bits, and the
-            weights have 7 bits on processors that cannot add such products exactly.
+        compute_type: "int8" or "auto": large products are computed with numbers of 8 bits.
         inter_threads: number of batches computed at a time, from 1 to 64.
         intra_threads: CPU threads for each batch, from 0 to 1024; 0 divides the cores between the
             batches.

@@ -147,9 +147,8 @@ class BatchDecoding:
             biases: of the logits, shape (1 or number of hidden states, vocabulary).
         """
         count = hidden.size // hidden.shape[-1]
-        logits, tokens, log_sums, _ = self._project(hidden, biases, np.zeros(count, np.int64))
+        logprobs, tokens, _ = self._project(hidden, biases, np.zeros(count, np.int64))
         shape = (*hidden.shape[:-1], -1)
-        logprobs = logits - log_sums
         return Candidates(tokens.reshape(shape).astype(np.int64), logprobs.reshape(shape))
 
     def drawn(self, hidden: Floats, biases: Floats) -> Candidates:
@@ -176,9 +175,9 @@ class BatchDecoding:
             part = slice(start, start + DRAWN_TOGETHER)
             noise = np.stack([self._noise(*sequence) for sequence in sequences[part]])
             noise += biases[part]
-            _, top, _, _ = self._project(flat[part], noise, np.zeros(len(noise), np.int64))
+            _, top, _ = self._project(flat[part], noise, np.zeros(len(noise), np.int64))
             tokens[part] = top[:, 0]
-            logprobs[part] = self._logprobs(flat[part], biases[part], tokens[part])
+            _, _, logprobs[part] = self._project(flat[part], biases[part], tokens[part])
         shape = (rows, hypotheses, 1)
         return Candidates(tokens.reshape(shape), logprobs.reshape(shape))
 
@@ -189,11 +188,7 @@ class BatchDecoding:
             hidden: shape (n, d_model).
             tokens: shape (n,).
         """
-        return self._logprobs(hidden, np.zeros_like(self._biases), tokens)
-
-    def _logprobs(self, hidden: Floats, biases: Floats, tokens: Integers) -> Floats:
-        _, _, log_sums, logits = self._project(hidden, biases, tokens)
-        logprobs: Floats = (logits - log_sums)[:, 0]
+        _, _, logprobs = self._project(hidden, np.zeros_like(self._biases), tokens)
         return logprobs
 
     def _keep_rows(self, rows: Sequence[int]) -> None:
@@ -233,7 +228,7 @@ class BatchDecoding:
 
     def _project(
         self, hidden: Floats, biases: Floats, tokens: Integers
-    ) -> tuple[Floats, Integers, Floats, Floats]:
+    ) -> tuple[Floats, Integers, Floats]:
         """See `DecoderGraphs.project`; the hidden states may have shape (..., d_model)."""
         flat = np.ascontiguousarray(hidden.reshape(-1, hidden.shape[-1]))
         return self._graphs.project(flat, biases, tokens)

@@ -74,8 +74,8 @@ class DecoderGraphs(Protocol):
 
     def project(
         self, hidden: Floats, biases: Floats, tokens: Integers
-    ) -> tuple[Floats, Integers, Floats, Floats]:
-        """Return the probabilities of the token after hidden states.
+    ) -> tuple[Floats, Integers, Floats]:
+        """Return the natural-log probabilities of the token after hidden states.
 
         Args:
             hidden: shape (n, d_model).
@@ -83,7 +83,6 @@ class DecoderGraphs(Protocol):
             tokens: a token for each hidden state, shape (n,).
 
         Returns:
-            The logits of the most probable tokens (n, `PROJECTED`), these tokens (n, `PROJECTED`),
-            the log of the summed exponentials of all logits (n, 1), and the logits of the given
-            tokens (n, 1).
+            The log-probabilities of the most probable tokens (n, `PROJECTED`), these tokens
+            (n, `PROJECTED`), and the log-probabilities of the given tokens (n,).
         """

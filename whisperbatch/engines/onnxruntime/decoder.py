@@ -141,7 +141,7 @@ class OnnxDecoder:
 
     def project(
         self, hidden: Floats, biases: Floats, tokens: Integers
-    ) -> tuple[Floats, Integers, Floats, Floats]:
+    ) -> tuple[Floats, Integers, Floats]:
         """See `cpu.graphs.DecoderGraphs`."""
         free = padded_size(biases.shape[1]) - biases.shape[1]
         padded = np.pad(biases, ((0, 0), (0, free)), constant_values=-np.inf)
@@ -150,8 +150,8 @@ class OnnxDecoder:
             BIASES: padded,
             TOKENS: tokens[:, None].astype(np.int64),
         }
-        logits, top, log_sums, token_logits = self._sessions.vocabulary_projection(inputs)
-        return logits, top, log_sums, token_logits
+        logprobs, top, token_logprobs = self._sessions.vocabulary_projection(inputs)
+        return logprobs, top, token_logprobs[:, 0]
 
 
 def _with_places(shape: tuple[int, ...], positions: int, places: int) -> tuple[int, ...]:

@@ -25,7 +25,9 @@ HIDDEN: Final = "hidden"
 BIASES: Final = "biases"
 TOKENS: Final = "tokens"
 
-ALIGNED: Final = 16  # float32 numbers: 64 bytes, more than any vector register of a processor
+ALIGNED: Final = 16
+"""The number of logits is a multiple of this, so that all rows begin at the same place in a cache
+line. The added logits have a bias of minus infinity."""
 
 
 def padded_size(vocabulary: int) -> int:
@@ -47,7 +49,7 @@ class DecoderGraphs:
     Args:
         arrays: the arrays "decoder/..." of model.bin, as stored.
         heads: the alignment heads, as (layer, head).
-        levels: the largest level of the second factor of a product.
+        levels: the largest level of a computed second factor of a product.
     """
 
     def __init__(self, arrays: Arrays, heads: Sequence[tuple[int, int]], levels: int) -> None:
@@ -139,28 +141,23 @@ class DecoderGraphs:
     def vocabulary_projection(self, count: int) -> bytes:
         """Build the graph that computes token probabilities from hidden states.
 
-        The number of logits is a multiple of `ALIGNED`: the added ones have a bias of minus
-        infinity. A sum over logits is rounded according to the address of the first logit, and
-        the addresses of all hidden states are then equal in this respect.
+        onnxruntime computes the log-softmax of a row in one piece. Sums of exponentials by other
+        operators are divided between threads, and the last digit of a row then depends on the
+        number of rows.
 
         Inputs: hidden states (n, d_model), biases of the logits (1 or n, padded vocabulary), and a
         token for each hidden state (n, 1).
-        Outputs: the logits of the `count` most probable tokens (n, count), their ids (n, count),
-        the log of the summed exponentials of all logits (n, 1), and the given tokens' logits
-        (n, 1).
+        Outputs: the natural-log probabilities of the `count` most probable tokens (n, count), their
+        ids (n, count), and the log-probabilities of the given tokens (n, 1).
         """
         builder = self._builder()
         graph, d_model = builder.graph, builder.layout.d_model
         embeddings = builder.stored("decoder/embeddings/weight")
         size = padded_size(len(embeddings))
         logits = builder.products.linear(builder.products.rounded(HIDDEN), embeddings, size)
-        logits = graph.add("Add", logits, BIASES)
-        top, ids = graph.add_many("TopK", 2, logits, graph.integers(count), axis=1)
-        largest = graph.add("Gather", top, graph.integers(0), axis=1)
-        powers = graph.add("Exp", graph.add("Sub", logits, largest))
-        power_sum = graph.add("ReduceSum", powers, graph.integers(1))
-        log_sum = graph.add("Add", graph.add("Log", power_sum), largest)
-        token_logits = graph.add("GatherElements", logits, TOKENS, axis=1)
+        logprobs = graph.add("LogSoftmax", graph.add("Add", logits, BIASES), axis=1)
+        top, ids = graph.add_many("TopK", 2, logprobs, graph.integers(count), axis=1)
+        token_logprobs = graph.add("GatherElements", logprobs, TOKENS, axis=1)
         inputs = [
             Port(HIDDEN, ("n", d_model)),
             Port(BIASES, ("m", size)),
@@ -169,8 +166,7 @@ class DecoderGraphs:
         outputs = [
             Port(top, ("n", count)),
             Port(ids, ("n", count), np.int64),
-            Port(log_sum, ("n", 1)),
-            Port(token_logits, ("n", 1)),
+            Port(token_logprobs, ("n", 1)),
         ]
         return graph.finish("vocabulary_projection", inputs, outputs)
 

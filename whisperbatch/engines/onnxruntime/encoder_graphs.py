@@ -18,7 +18,7 @@ class EncoderGraphs:
 
     Args:
         arrays: the arrays "encoder/..." of model.bin, as stored.
-        levels: the largest level of the weights.
+        levels: the largest level of a computed second factor of a product.
     """
 
     def __init__(self, arrays: Arrays, levels: int) -> None:

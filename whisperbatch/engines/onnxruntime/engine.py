@@ -1,7 +1,5 @@
 """Whisper on ONNX Runtime, for CPUs, from CTranslate2's weights."""
 
-from typing import Final
-
 import onnxruntime
 
 from whisperbatch.engines.cpu.decoder import Decoder
@@ -11,14 +9,11 @@ from whisperbatch.engines.devices import share_cores
 from whisperbatch.engines.model_info import ModelInfo
 from whisperbatch.engines.onnxruntime.decoder import DecoderSessions, OnnxDecoder
 from whisperbatch.engines.onnxruntime.encoder import OnnxEncoder
-from whisperbatch.engines.onnxruntime.products import LEVELS, SHORT_LEVELS, second_levels
+from whisperbatch.engines.onnxruntime.products import SHORT_LEVELS, second_levels
 from whisperbatch.engines.settings import OnnxRuntimeSettings
 from whisperbatch.errors import ModelError
 from whisperbatch.models.files import one_line
 from whisperbatch.models.model_bin import read_arrays
-
-BITS: Final = {LEVELS: "8-bit", SHORT_LEVELS: "7-bit"}
-"""Names of the largest level of a weight."""
 
 
 class OnnxRuntimeEngine(CpuEngine):
@@ -36,7 +31,8 @@ class OnnxRuntimeEngine(CpuEngine):
     def __init__(self, model: ModelInfo, *, settings: OnnxRuntimeSettings | None = None) -> None:
         settings = settings or OnnxRuntimeSettings()
         kept_frames = model.kept_frames if settings.kept_frames is None else settings.kept_frames
-        parts = ["cpu", f"{BITS[second_levels()]} weights", "8-bit products"]
+        parts = ["cpu", "8-bit weights", "8-bit products"]
+        parts += ["added in 16 bits"] if second_levels() == SHORT_LEVELS else []
         parts += [f"{kept_frames:.12g} of the frames of clear rows"] if kept_frames < 1 else []
         workers = settings.inter_threads
         # of a graph, with the thread that calls: one for each worker

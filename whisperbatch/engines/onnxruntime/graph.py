@@ -24,7 +24,7 @@ class NodeBuilder:
     Args:
         arrays: the model's arrays, by CTranslate2's names.
         part: "encoder" or "decoder".
-        levels: the largest level of the weights.
+        levels: the largest level of a computed second factor of a product.
 
     Attributes:
         graph: to which the nodes are added.

@@ -29,8 +29,8 @@ POSITIVE_LEVELS: Final = 255
 """The largest level of a number without a sign."""
 
 SHORT_LEVELS: Final = 64
-"""The largest level of the second factor on processors that add two products of bytes in 16 bits:
-2 * 255 * 64 is less than 32,768."""
+"""The largest level of a computed second factor on processors that add two products of bytes in 16
+bits: 2 * 255 * 64 is less than 32,768."""
 
 
 ROWS_AT_A_TIME: Final = 4096  # rounded together: a whole matrix is never copied to float32
@@ -53,19 +53,21 @@ class Rounded:
 
 
 def second_levels() -> int:
-    """Return the largest level of the second factor of a product on this processor."""
+    """Return the largest level of a computed second factor of a product on this processor."""
     return LEVELS if sums_bytes_exactly() else SHORT_LEVELS
 
 
 def rounded_weights(
-    weights: npt.NDArray[Any], levels: int, columns: int
+    weights: npt.NDArray[Any], columns: int, *, exact_sums: bool
 ) -> tuple[npt.NDArray[np.int8], npt.NDArray[np.float32]]:
     """Return a matrix in 8 bits, and its steps.
 
     Args:
         weights: shape (out, in).
-        levels: the largest level.
         columns: number of columns of the result; those after the first `out` are zeros.
+        exact_sums: the processor adds products of bytes in 32 bits. Otherwise the levels of two
+            adjacent weights add up to at most 128, so that 255 times their sum fits into 16 bits.
+            Most weights are small, so their steps become only a fifth larger.
 
     Returns:
         The levels, shape (in, columns), and the step of each column, shape (columns,).
@@ -75,9 +77,26 @@ def rounded_weights(
     for start in range(0, len(weights), ROWS_AT_A_TIME):
         block = weights[start : start + ROWS_AT_A_TIME].astype(np.float32)
         part = slice(start, start + len(block))
-        steps[part] = (np.abs(block).max(axis=1) / levels).clip(MIN_SCALE)
+        largest = np.abs(block).max(axis=1) if exact_sums else _largest_pairs(block)
+        steps[part] = (largest / LEVELS).clip(MIN_SCALE)
         rounded[:, part] = np.rint(block / steps[part, None]).T
     return rounded, steps
+
+
+def _largest_pairs(weights: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
+    """Return the largest sum of the positive, or of the negative, numbers of two neighbours.
+
+    Args:
+        weights: shape (out, in); the neighbours are 0 and 1, 2 and 3, and so on.
+
+    Returns:
+        Shape (out,).
+    """
+    even = np.pad(weights, ((0, 0), (0, weights.shape[1] % 2)))
+    pairs = even.reshape(len(even), -1, 2)
+    sums = [np.maximum(sign * pairs, 0).sum(axis=2).max(axis=1) for sign in (1, -1)]
+    largest: npt.NDArray[np.float32] = np.maximum(*sums)
+    return largest
 
 
 class EightBitProducts:
@@ -85,7 +104,7 @@ class EightBitProducts:
 
     Args:
         graph: to which nodes are added.
-        levels: the largest level of the second factor.
+        levels: the largest level of a computed second factor: `LEVELS` or `SHORT_LEVELS`.
     """
 
     def __init__(self, graph: OnnxGraph, levels: int) -> None:
@@ -103,7 +122,8 @@ class EightBitProducts:
             columns: number of columns of the result; those after the first `out` are zeros.
         """
         graph = self._graph
-        levels, steps = rounded_weights(weights, self._levels, columns or len(weights))
+        exact_sums = self._levels == LEVELS
+        levels, steps = rounded_weights(weights, columns or len(weights), exact_sums=exact_sums)
         product = graph.add(
             "MatMulIntegerToFloat",
             vectors.levels,

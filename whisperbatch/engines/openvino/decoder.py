@@ -192,7 +192,7 @@ class OpenVinoDecoder:
 
     def project(
         self, hidden: Floats, biases: Floats, tokens: Integers
-    ) -> tuple[Floats, Integers, Floats, Floats]:
+    ) -> tuple[Floats, Integers, Floats]:
         """See `cpu.graphs.DecoderGraphs`."""
         biases = biases if len(biases) == 1 else _padded(biases)
         request = self._vocabulary_projection
@@ -200,7 +200,7 @@ class OpenVinoDecoder:
         logits, top, log_sums, token_logits = (
             request.get_output_tensor(number).data[: len(hidden)] for number in range(4)
         )
-        return logits, top, log_sums, token_logits
+        return logits - log_sums, top, (token_logits - log_sums)[:, 0]
 
     def _allocated(self, rows: int, positions: int) -> list[npt.NDArray[Any]]:
         """Return arrays for the keys and values of a batch, in the memory of the batch before.

@@ -51,13 +51,16 @@ def test_a_linear_layer_is_near_float32(levels: int) -> None:
         assert np.array_equal(linear(vectors[row : row + 1], weights, levels)[0], result[row])
 
 
-def test_the_largest_sums_are_exact() -> None:
-    """Processors that add two products in 16 bits would clip sums of larger levels."""
-    vectors = np.ones((2, INNER), np.float32)
-    weights = np.ones((OUTER, INNER), np.float32)
-    result = linear(np.stack((vectors[0], -vectors[1])), weights, second_levels())
-    assert result[0] == pytest.approx(INNER, rel=1e-5)
-    assert result[1] == pytest.approx(-INNER, rel=1e-5)
+@pytest.mark.parametrize("count", [1, 2, 3, 5, 8, 9, 40])
+@pytest.mark.parametrize("pair", [(127, 0), (0, 127), (64, 63), (-127, 0), (-64, -63), (127, -127)])
+def test_the_largest_sums_are_exact(pair: tuple[int, int], count: int) -> None:
+    """Processors that add two products in 16 bits would clip larger sums."""
+    weights = np.tile(np.array(pair, np.float32), (OUTER, INNER // 2))
+    vectors = np.full((count, INNER), 127, np.float32)
+    vectors[::2, ::3] = -127
+    vectors[1::2] *= -1
+    result = linear(vectors, weights, second_levels())
+    assert np.array_equal(result, vectors @ weights.T)
 
 
 def test_zeros_stay_zeros_and_added_columns_are_zeros() -> None:
@@ -87,15 +90,23 @@ def test_a_product_of_computed_matrices_is_near_float32(*, positive: bool) -> No
     assert np.linalg.norm(result - expected) / np.linalg.norm(expected) < 0.03
 
 
-def test_weights_are_rounded_in_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    weights = RANDOM.standard_normal((10, 8)).astype(np.float16)
-    levels, steps = rounded_weights(weights, LEVELS, 12)
+@pytest.mark.parametrize("exact_sums", [False, True])
+def test_weights_are_rounded_in_blocks(
+    monkeypatch: pytest.MonkeyPatch, *, exact_sums: bool
+) -> None:
+    weights = RANDOM.standard_normal((10, 9)).astype(np.float16)
+    levels, steps = rounded_weights(weights, 12, exact_sums=exact_sums)
     monkeypatch.setattr(products, "ROWS_AT_A_TIME", 3)
-    block_levels, block_steps = rounded_weights(weights, LEVELS, 12)
+    block_levels, block_steps = rounded_weights(weights, 12, exact_sums=exact_sums)
     assert np.array_equal(block_levels, levels)
     assert np.array_equal(block_steps, steps)
-    assert np.abs(levels).max(axis=0)[:10].tolist() == [LEVELS] * 10
     assert np.abs(levels[:, :10].T * steps[:10, None] - weights).max() <= steps.max() / 2 + 1e-6
+    if exact_sums:
+        assert np.abs(levels).max(axis=0)[:10].tolist() == [LEVELS] * 10
+    for sign in (1, -1):
+        positive = np.maximum(sign * levels.astype(int), 0)
+        sums = positive[:8:2] + positive[1:8:2]
+        assert exact_sums or POSITIVE_LEVELS * sums.max() < 2**15
 
 
 def test_short_levels_are_the_largest_whose_sums_fit() -> None:
