@@ -1,7 +1,9 @@
 """whisperbatch and other Whisper programs as functions of files, for timing.
 
-    whisperbatch               with the engine that "auto" chooses: OpenVINO if it is installed
-    whisperbatch-ctranslate2   without OpenVINO
+    whisperbatch               with the engine that "auto" chooses
+    whisperbatch-openvino      on OpenVINO; measured only if it is named
+    whisperbatch-onnxruntime   on ONNX Runtime; measured only if it is named
+    whisperbatch-ctranslate2   on CTranslate2
     whisperbatch-torch         on PyTorch, with the defaults of its engine
     whisperbatch-diarization   with `diarize=True`; measured only if it is named
     faster-whisper             sequential windows
@@ -257,11 +259,15 @@ def _ggml_converter(kind: str) -> Callable[[str], Path]:
 
 
 INT8: Final[LoadKeywords] = {"device": "cpu", "compute_type": "int8"}
+OPENVINO: Final[LoadKeywords] = {**INT8, "engine": "openvino"}
+ONNXRUNTIME: Final[LoadKeywords] = {**INT8, "engine": "onnxruntime"}
 CTRANSLATE2: Final[LoadKeywords] = {**INT8, "engine": "ctranslate2"}
 TORCH: Final[LoadKeywords] = {"device": "cpu", "engine": "torch"}
 
 SYSTEMS: Final = {
     "whisperbatch": System(partial(_whisperbatch, INT8), "whisperbatch"),
+    "whisperbatch-openvino": System(partial(_whisperbatch, OPENVINO), "whisperbatch"),
+    "whisperbatch-onnxruntime": System(partial(_whisperbatch, ONNXRUNTIME), "whisperbatch"),
     "whisperbatch-ctranslate2": System(partial(_whisperbatch, CTRANSLATE2), "whisperbatch"),
     "whisperbatch-torch": System(partial(_whisperbatch, TORCH), "torch"),
     "whisperbatch-diarization": System(partial(_whisperbatch, INT8, diarize=True), "whisperbatch"),
@@ -279,7 +285,10 @@ SYSTEMS: Final = {
 }
 
 
-ONLY_IF_NAMED: Final = ("whisperbatch-diarization",)  # no rival: the price of an option
+ONLY_IF_NAMED: Final = (
+    *("whisperbatch-openvino", "whisperbatch-onnxruntime"),  # "whisperbatch" is one of them
+    "whisperbatch-diarization",  # no rival: the price of an option
+)
 
 
 def missing(names: Iterable[str]) -> dict[str, str]:

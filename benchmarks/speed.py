@@ -37,7 +37,8 @@ from benchmarks.recordings import SAMPLING_RATE
 from whisperbatch.machine import available_cpus
 
 PACKAGES = (
-    *("whisperbatch", "faster-whisper", "ctranslate2", "openvino", "numpy", "av"),
+    *("whisperbatch", "faster-whisper", "ctranslate2", "openvino", "onnxruntime"),
+    *("numpy", "av"),
     *("openai-whisper", "transformers", "torch", "pywhispercpp"),
 )
 CLIP = 5.0  # seconds, length of each file of --files
