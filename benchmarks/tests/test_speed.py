@@ -76,7 +76,7 @@ def test_programs_that_are_not_installed_are_left_out(
     uninstall(monkeypatch, "transformers")
     monkeypatch.setattr(sys, "argv", ["speed"])
     arguments = speed.arguments()
-    left_out = ("transformers-bfloat16", "transformers-float32", "whisperbatch-diarization")
+    left_out = {"transformers-bfloat16", "transformers-float32", *rivals.ONLY_IF_NAMED}
     assert arguments.systems == [name for name in rivals.SYSTEMS if name not in left_out]
     assert "left out: transformers-bfloat16, transformers-float32" in capsys.readouterr().out
 

@@ -64,13 +64,13 @@ class DecoderGraphs:
         """
         builder = self._builder()
         graph, layout = builder.graph, builder.layout
-        names = [f"decoder/layer_{layer}/attention/linear_1" for layer in range(layout.layers)]
-        projected = builder.linear_rounded(builder.products.rounded(STATES), names)
-        sizes = graph.integers(*[layout.d_model] * (2 * layout.layers))
-        parts = graph.add_many("Split", 2 * layout.layers, projected, sizes, axis=1)
+        states = builder.products.rounded(STATES)
+        halves = graph.integers(layout.d_model, layout.d_model)
         by_head = graph.integers(-1, layout.heads, layout.head_size)
         alignment_keys, outputs = [], []
-        for layer, (keys, values) in enumerate(zip(parts[::2], parts[1::2], strict=True)):
+        for layer in range(layout.layers):
+            projected = builder.linear_rounded(states, f"decoder/layer_{layer}/attention/linear_1")
+            keys, values = graph.add_many("Split", 2, projected, halves, axis=1)
             if heads := self._heads_of(layer):
                 split = graph.add("Reshape", keys, by_head)
                 alignment_keys.append(graph.add("Gather", split, graph.integers(*heads), axis=1))

@@ -53,14 +53,12 @@ class NodeBuilder:
 
     def linear(self, hidden: str, name: str) -> str:
         """Apply a linear layer: (n, in) to (n, out)."""
-        return self.linear_rounded(self.products.rounded(hidden), [name])
+        return self.linear_rounded(self.products.rounded(hidden), name)
 
-    def linear_rounded(self, hidden: Rounded, names: list[str]) -> str:
-        """Apply linear layers to rounded vectors; their outputs follow each other in each row."""
-        weights = np.concatenate([self.array(f"{name}/weight") for name in names])
-        biases = np.concatenate([self.array(f"{name}/bias") for name in names])
-        product = self.products.linear(hidden, weights)
-        return self.graph.add("Add", product, self.graph.constant(biases))
+    def linear_rounded(self, hidden: Rounded, name: str) -> str:
+        """Apply a linear layer to rounded vectors."""
+        product = self.products.linear(hidden, self.array(f"{name}/weight"))
+        return self.graph.add("Add", product, self.weights(f"{name}/bias"))
 
     def layer_norm(self, hidden: str, name: str) -> str:
         """Apply layer normalisation."""

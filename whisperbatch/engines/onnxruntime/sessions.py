@@ -18,17 +18,20 @@ class Session:
         content: of the .onnx file.
         threads: number of threads that compute a call, with the calling thread. Calls at the same
             time share all but their own threads.
+        keep_memory: keep the memory of intermediate results for the next call.
 
     Raises:
         RuntimeError: onnxruntime cannot load the graph.
     """
 
-    def __init__(self, name: str, content: bytes, threads: int) -> None:
+    def __init__(
+        self, name: str, content: bytes, threads: int, *, keep_memory: bool = False
+    ) -> None:
         self._name = name
         settings = onnxruntime.SessionOptions()
         settings.intra_op_num_threads = threads
         settings.inter_op_num_threads = 1
-        settings.enable_cpu_mem_arena = False  # the arena never frees its largest block
+        settings.enable_cpu_mem_arena = keep_memory
         settings.enable_mem_pattern = False  # keeps a plan for every shape that it has seen
         settings.log_severity_level = 4
         # waiting threads would take processor time from the other graphs, the VAD and the features
