@@ -81,6 +81,16 @@ def processor_features(root: Path = ROOT) -> frozenset[str]:
     return frozenset()
 
 
+def has_avx2_only(root: Path = ROOT) -> bool:
+    """Return whether the processor is known to have AVX2, but not AVX-512.
+
+    Args:
+        root: folder that contains `proc`.
+    """
+    features = processor_features(root)
+    return "avx2" in features and "avx512f" not in features
+
+
 def sums_bytes_exactly(root: Path = ROOT) -> bool:
     """Return whether the processor is known to add products of bytes in 32 bits.
 

@@ -132,7 +132,7 @@ def test_the_examples(server: RunningServer, folder: Path) -> None:
     results = dict(zip(EXAMPLES, asyncio.run(outputs()), strict=True))
     for name, (status, text, errors) in results.items():
         assert status == 0, f"{name}: {errors.decode()}"
-        assert "caller" in text.decode().lower(), name
+        assert "currently" in text.decode().lower(), name
 
 
 def test_curl(server: RunningServer, folder: Path) -> None:
@@ -144,4 +144,4 @@ def test_curl(server: RunningServer, folder: Path) -> None:
     except FileNotFoundError:
         pytest.skip("curl is not installed")
     assert not done.returncode, done.stderr
-    assert "caller" in json.loads(done.stdout)["text"].lower()
+    assert "currently" in json.loads(done.stdout)["text"].lower()

@@ -20,7 +20,7 @@ from whisperbatch.engines.settings import (
     OpenVinoComputeType,
 )
 from whisperbatch.errors import MissingExtraError, OptionError
-from whisperbatch.machine import processor_features
+from whisperbatch.machine import has_avx2_only
 from whisperbatch.options import Options, checks, hint_for, is_same, plain
 from whisperbatch.text.messages import one_line, shown
 
@@ -143,7 +143,8 @@ def _fastest_engine(device: str, keywords: Mapping[str, Any]) -> str:
     """Return the engine that "auto" stands for with these keywords."""
     if is_cuda(device):
         return "ctranslate2"
-    if is_onnxruntime_faster() and _fits("onnxruntime", keywords, OnnxRuntimeComputeType):
+    # Without AVX-512, OpenVINO computes in float32. With AVX-512 this was not measured.
+    if has_avx2_only() and _fits("onnxruntime", keywords, OnnxRuntimeComputeType):
         return "onnxruntime"
     if not _fits("openvino", keywords, OpenVinoComputeType):
         return "ctranslate2"
@@ -153,15 +154,6 @@ def _fastest_engine(device: str, keywords: Mapping[str, Any]) -> str:
         log.info("engine: ctranslate2, because %s", error)
         return "ctranslate2"
     return "openvino"
-
-
-def is_onnxruntime_faster() -> bool:
-    """Return whether the engine "onnxruntime" is faster than "openvino" on this processor.
-
-    Without AVX-512, OpenVINO computes in float32. With AVX-512 this was not measured.
-    """
-    features = processor_features()
-    return "avx2" in features and "avx512f" not in features
 
 
 def _fits(engine: str, keywords: Mapping[str, Any], compute_types: object) -> bool:

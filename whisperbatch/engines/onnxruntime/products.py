@@ -32,8 +32,7 @@ SHORT_LEVELS: Final = 64
 """The largest level of a computed second factor on processors that add two products of bytes in 16
 bits: 2 * 255 * 64 is less than 32,768."""
 
-
-ROWS_AT_A_TIME: Final = 4096  # rounded together: a whole matrix is never copied to float32
+ROWS_AT_A_TIME: Final = 256  # rounded together: they fit into the processor's cache
 
 ZeroPoints: TypeAlias = tuple[str, int, str]
 """A kind of matrix, the number that stands for zero, and its type: a vector of zero points."""
@@ -77,9 +76,10 @@ def rounded_weights(
     for start in range(0, len(weights), ROWS_AT_A_TIME):
         block = weights[start : start + ROWS_AT_A_TIME].astype(np.float32)
         part = slice(start, start + len(block))
-        largest = np.abs(block).max(axis=1) if exact_sums else _largest_pairs(block)
-        steps[part] = (largest / LEVELS).clip(MIN_SCALE)
-        rounded[:, part] = np.rint(block / steps[part, None]).T
+        with np.errstate(invalid="ignore", over="ignore"):  # weights may be damaged
+            largest = np.abs(block).max(axis=1) if exact_sums else _largest_pairs(block)
+            steps[part] = (largest / LEVELS).clip(MIN_SCALE)
+            rounded[:, part] = np.rint(block / steps[part, None]).T
     return rounded, steps
 
 
@@ -93,9 +93,10 @@ def _largest_pairs(weights: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
         Shape (out,).
     """
     even = np.pad(weights, ((0, 0), (0, weights.shape[1] % 2)))
-    pairs = even.reshape(len(even), -1, 2)
-    sums = [np.maximum(sign * pairs, 0).sum(axis=2).max(axis=1) for sign in (1, -1)]
-    largest: npt.NDArray[np.float32] = np.maximum(*sums)
+    largest = np.zeros(len(even), np.float32)
+    for same_sign in (np.maximum(even, 0), np.minimum(even, 0)):
+        sums = same_sign[:, ::2] + same_sign[:, 1::2]
+        np.maximum(largest, np.abs(sums).max(axis=1), out=largest)
     return largest
 
 
