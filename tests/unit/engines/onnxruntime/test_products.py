@@ -51,15 +51,30 @@ def test_a_linear_layer_is_near_float32(levels: int) -> None:
         assert np.array_equal(linear(vectors[row : row + 1], weights, levels)[0], result[row])
 
 
+PAIRS = [(127, 0), (0, 127), (64, 63), (-127, 0), (-64, -63), (127, -127)]
+"""Neighbouring weights whose levels are the weights themselves."""
+
+
 @pytest.mark.parametrize("count", [1, 2, 3, 5, 8, 9, 40])
-@pytest.mark.parametrize("pair", [(127, 0), (0, 127), (64, 63), (-127, 0), (-64, -63), (127, -127)])
-def test_the_largest_sums_are_exact(pair: tuple[int, int], count: int) -> None:
+@pytest.mark.parametrize(
+    ("levels", "pair"),
+    [
+        *((SHORT_LEVELS, pair) for pair in PAIRS),
+        pytest.param(
+            *(LEVELS, (127, 127)),
+            marks=pytest.mark.skipif(
+                second_levels() != LEVELS, reason="this processor adds products in 16 bits"
+            ),
+        ),
+    ],
+)
+def test_the_largest_sums_are_exact(levels: int, pair: tuple[int, int], count: int) -> None:
     """Processors that add two products in 16 bits would clip larger sums."""
     weights = np.tile(np.array(pair, np.float32), (OUTER, INNER // 2))
     vectors = np.full((count, INNER), 127, np.float32)
     vectors[::2, ::3] = -127
     vectors[1::2] *= -1
-    result = linear(vectors, weights, second_levels())
+    result = linear(vectors, weights, levels)
     assert np.array_equal(result, vectors @ weights.T)
 
 
