@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from whisperbatch.errors import MissingExtraError
 
-Attribute: TypeAlias = int | float | str | Sequence[int] | Sequence[str] | Any
+Attribute: TypeAlias = int | float | str | Sequence[int] | Sequence[str]
 
 OPSET: Final = 17  # of ONNX 1.12: known to every onnxruntime that whisperbatch supports
 IR_VERSION: Final = 8  # likewise
@@ -83,10 +83,6 @@ class OnnxGraph:
         """Return a vector as long as another, filled with one number."""
         tensor = self._onnx.numpy_helper.from_array(np.array([value], dtype))
         return self.add("ConstantOfShape", self.add("Shape", vector), value=tensor)
-
-    def as_float32(self, numbers: str) -> str:
-        """Return numbers converted to float32."""
-        return self.add("Cast", numbers, to=int(self._onnx.TensorProto.FLOAT))
 
     def size(self, array: str, axis: int) -> str:
         """Return the length of an axis, as a vector of one number."""

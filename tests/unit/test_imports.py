@@ -18,6 +18,7 @@ ALLOWED: Final = {
     "machine": set[str](),
     "products": set[str](),
     "onnx_graph": {"errors"},
+    "onnx_sessions": set[str](),
     "text": {"errors"},
     "models": {"errors", "text"},
     "options": {"errors", "text", "types"},
@@ -33,12 +34,12 @@ ALLOWED: Final = {
     "features": {"errors", "options", "protocols", "types"},
     "chunking": {"options", "types"},
     "diarization": {
-        *("audio", "boundary", "errors", "machine", "models", "onnx_graph", "options", "prefetch"),
-        *("products", "recording", "rows", "text", "types", "vad"),
+        *("audio", "boundary", "errors", "machine", "models", "onnx_graph", "onnx_sessions"),
+        *("options", "prefetch", "products", "recording", "rows", "text", "types", "vad"),
     },
     "engines": {
-        *("errors", "features", "machine", "models", "onnx_graph", "options", "products"),
-        *("protocols", "text"),
+        *("errors", "features", "machine", "models", "onnx_graph", "onnx_sessions", "options"),
+        *("products", "protocols", "text"),
     },
     "language": {
         *("audio", "chunking", "options", "protocols"),

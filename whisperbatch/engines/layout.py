@@ -3,12 +3,14 @@
 from collections.abc import Container, Mapping
 from dataclasses import dataclass
 from itertools import count
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import numpy.typing as npt
 
 from whisperbatch.models.architecture import Architecture
 from whisperbatch.models.config import ModelConfig
+
+LAYER_NORM_EPSILON: Final = 1e-5  # PyTorch's default
 
 Arrays: TypeAlias = Mapping[str, npt.NDArray[Any]]
 

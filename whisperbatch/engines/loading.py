@@ -80,22 +80,23 @@ def _load_ctranslate2(info: ModelInfo, device: str, settings: CTranslate2Setting
 
 
 def _load_onnxruntime(info: ModelInfo, device: str, settings: OnnxRuntimeSettings) -> Engine:
-    if device == "cuda":
-        raise OptionError("engine='onnxruntime' runs on the CPU; leave out device='cuda'")
+    _check_cpu(device, "onnxruntime")
     from whisperbatch.engines.onnxruntime.engine import OnnxRuntimeEngine  # noqa: PLC0415 - heavy
 
-    choose_device(device, (0,), device_count=0, library="ONNX Runtime")
     return OnnxRuntimeEngine(info, settings=settings)
 
 
 def _load_openvino(info: ModelInfo, device: str, settings: OpenVinoSettings) -> Engine:
-    if device == "cuda":
-        raise OptionError("engine='openvino' runs on the CPU; leave out device='cuda'")
+    _check_cpu(device, "openvino")
     check_openvino()
     from whisperbatch.engines.openvino.engine import OpenVinoEngine  # noqa: PLC0415 - an extra
 
-    choose_device(device, (0,), device_count=0, library="OpenVINO")
     return OpenVinoEngine(info, settings=settings)
+
+
+def _check_cpu(device: str, engine: str) -> None:
+    if device == "cuda":
+        raise OptionError(f"engine='{engine}' runs on the CPU; leave out device='cuda'")
 
 
 def _load_torch(model: str | PathLike[str], device: str, settings: TorchSettings) -> Engine:

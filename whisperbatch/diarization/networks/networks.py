@@ -6,11 +6,11 @@ from typing import Any, Final, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
-import onnxruntime
 
 from whisperbatch.diarization.networks.embedding_graph import BANDS, EMBEDDING
 from whisperbatch.diarization.networks.segmentation_graph import CLASSES, FRAMES, WINDOW
 from whisperbatch.errors import EngineError, ModelError
+from whisperbatch.onnx_sessions import open_session
 
 Array: TypeAlias = npt.NDArray[np.float32]
 Shape: TypeAlias = tuple[int | None, ...]
@@ -44,19 +44,9 @@ class _Network:
     """
 
     def __init__(self, path: Path, threads: int, source: Shape, result: tuple[int, ...]) -> None:
-        settings = onnxruntime.SessionOptions()
-        settings.intra_op_num_threads = threads
-        settings.inter_op_num_threads = 1
-        settings.enable_cpu_mem_arena = False  # the arena never frees its largest block
-        settings.enable_mem_pattern = False  # keeps a plan for every shape that it has seen
-        settings.log_severity_level = 4
-        # waiting threads would take processor time from the transcription
-        settings.add_session_config_entry("session.intra_op.allow_spinning", "0")
         try:
-            self._session: Any = onnxruntime.InferenceSession(
-                str(path), sess_options=settings, providers=["CPUExecutionProvider"]
-            )
-        except Exception as error:  # onnxruntime's errors have no common public base class
+            self._session: Any = open_session(path, threads)
+        except Exception as error:  # see `open_session`
             reason = " ".join(str(error).split())[:300]
             raise ModelError(f"{path}: does not load as a network ({reason})") from error
         self._path, self._shape = path, result

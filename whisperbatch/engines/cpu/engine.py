@@ -44,7 +44,7 @@ class CpuEngine:
         description: how the graphs are computed.
         workers: number of batches computed at a time.
         threads: CPU threads for each batch; 0 divides the cores between the batches.
-        int8_weights: the matrices are stored in 8 bits; so are those of the fallback.
+        int8_weights: the matrices of the model and of the fallback are stored in 8 bits.
 
     Attributes:
         fallback: decodes the rows that the decoder cannot decode.

@@ -11,6 +11,7 @@ from typing import Final, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from whisperbatch.engines.layout import Layout
 from whisperbatch.engines.onnxruntime.graph import NodeBuilder
 from whisperbatch.engines.onnxruntime.products import ZERO, Rounded
 
@@ -24,21 +25,24 @@ READ: Final = ("read_keys", "read_values")
 CROSS: Final = ("cross_keys", "key_steps", "cross_values", "value_steps", "value_means")
 """The arrays of a layer with the keys and values of the encoder output."""
 
+POSITIONS: Final = "positions"
+"""In a shape: any number of encoder positions."""
+
 Kind: TypeAlias = tuple[tuple[int | str, ...], npt.DTypeLike]
 """The shape and the type of an array."""
 
 
-def cross_kinds(builder: NodeBuilder) -> list[Kind]:
+def cross_kinds(layout: Layout) -> list[Kind]:
     """Return the shapes and types of `CROSS`, for one row.
 
-    Keys are transposed. A key has a step, and so has each channel of the values.
+    Keys are transposed. Each key has a step, and each channel of the values has one.
     """
-    heads, head_size = builder.layout.heads, builder.layout.head_size
+    heads, head_size = layout.heads, layout.head_size
     channels = (heads, 1, head_size)
     return [
-        ((heads, head_size, "positions"), np.int8),
-        ((heads, 1, "positions"), np.float32),
-        ((heads, "positions", head_size), np.int8),
+        ((heads, head_size, POSITIONS), np.int8),
+        ((heads, 1, POSITIONS), np.float32),
+        ((heads, POSITIONS, head_size), np.int8),
         (channels, np.float32),
         (channels, np.float32),
     ]
@@ -94,14 +98,10 @@ class DecoderAttention:
         self._read_and_new = shape(places, length)
         self._by_sequence = shape(-1, length, 3 * heads, head_size)
         self._by_row = shape(rows, -1, heads, head_size)
-        self._queries, self._query_steps = (
-            shape(rows, heads, -1, head_size),
-            shape(rows, heads, -1, 1),
-        )
-        self._weights, self._weight_vectors = (
-            shape(rows, heads, -1, positions),
-            shape(-1, positions),
-        )
+        self._queries = shape(rows, heads, -1, head_size)
+        self._query_steps = shape(rows, heads, -1, 1)
+        self._weights = shape(rows, heads, -1, positions)
+        self._weight_vectors = shape(-1, positions)
 
     def to_tokens(self, hidden: str, layer: int) -> tuple[str, str, str]:
         """Attend to the tokens that each sequence has read.

@@ -23,8 +23,10 @@ from whisperbatch.engines.onnxruntime.attention import (
     CAUSAL_MASK,
     CROSS,
     LOG_SIZES,
+    POSITIONS,
     READ,
     READ_MASK,
+    cross_kinds,
 )
 from whisperbatch.engines.onnxruntime.decoder_graphs import (
     BIASES,
@@ -33,15 +35,13 @@ from whisperbatch.engines.onnxruntime.decoder_graphs import (
     STATES,
     TOKENS,
     DecoderGraphs,
-    padded_size,
 )
-from whisperbatch.engines.onnxruntime.products import second_levels
 from whisperbatch.engines.onnxruntime.sessions import Session
 from whisperbatch.engines.onnxruntime.token_cache import TokenCache
 from whisperbatch.engines.search.hypotheses import Floats, Integers
 from whisperbatch.models.config import ModelConfig
 
-POSITIONS: Final = 64
+PLACES: Final = 64
 """The number of encoder positions is a multiple of this; the added ones have no weight. With other
 numbers of columns, onnxruntime's product of queries and keys takes more than twice as long."""
 
@@ -52,6 +52,7 @@ class DecoderSessions:
     Args:
         arrays: the arrays "decoder/..." of model.bin, as stored.
         config: settings of the weights.
+        levels: the largest level of a computed second factor of a product.
         threads: number of threads that compute a batch.
 
     Attributes:
@@ -64,10 +65,10 @@ class DecoderSessions:
         RuntimeError: onnxruntime cannot load the graphs.
     """
 
-    def __init__(self, arrays: Arrays, config: ModelConfig, threads: int) -> None:
+    def __init__(self, arrays: Arrays, config: ModelConfig, *, levels: int, threads: int) -> None:
         self.layout = Layout.from_arrays(arrays, "decoder")
         heads = alignment_heads(self.layout, config)
-        graphs = DecoderGraphs(arrays, heads, second_levels())
+        graphs = DecoderGraphs(arrays, heads, levels)
         self.cross_kv = Session("keys and values", graphs.cross_kv(), threads)
         self.decoder_layers = Session("the decoder", graphs.decoder_layers(), threads)
         projection = graphs.vocabulary_projection(PROJECTED)
@@ -96,20 +97,22 @@ class OnnxDecoder:
         rows, positions = output.rows, len(output.states[0])
         self._slots = rows
         self._tokens.start(rows)
-        places = -(-positions // POSITIONS) * POSITIONS
+        places = -(-positions // PLACES) * PLACES
         self._log_sizes = np.full((rows, 1, 1, places), -np.inf, np.float32)
         for row in range(rows):
             sizes = 0.0 if output.sizes is None else log_sizes(output.sizes[row])
             self._log_sizes[row, ..., :positions] = sizes
+        layout = self._sessions.layout
+        self._key_values = [
+            np.zeros(
+                [rows, *(places if n == POSITIONS else int(n) for n in shape)], np.dtype(dtype)
+            )
+            for shape, dtype in cross_kinds(layout) * layout.layers
+        ]
         alignment_keys = []
         for row, states in enumerate(output.states):
             keys, *arrays = self._sessions.cross_kv({STATES: states})
             alignment_keys.append(keys)
-            if row == 0:
-                self._key_values = [
-                    np.zeros((rows, *_with_places(x.shape, positions, places)), x.dtype)
-                    for x in arrays
-                ]
             for kept, array in zip(self._key_values, arrays, strict=True):
                 kept[row][tuple(slice(size) for size in array.shape)] = array
         return alignment_keys
@@ -143,17 +146,10 @@ class OnnxDecoder:
         self, hidden: Floats, biases: Floats, tokens: Integers
     ) -> tuple[Floats, Integers, Floats]:
         """See `cpu.graphs.DecoderGraphs`."""
-        free = padded_size(biases.shape[1]) - biases.shape[1]
-        padded = np.pad(biases, ((0, 0), (0, free)), constant_values=-np.inf)
         inputs: dict[str, npt.NDArray[Any]] = {
             HIDDEN: hidden,
-            BIASES: padded,
+            BIASES: biases,
             TOKENS: tokens[:, None].astype(np.int64),
         }
         logprobs, top, token_logprobs = self._sessions.vocabulary_projection(inputs)
         return logprobs, top, token_logprobs[:, 0]
-
-
-def _with_places(shape: tuple[int, ...], positions: int, places: int) -> tuple[int, ...]:
-    """Return the shape of an array whose axis of positions, if it has one, has places."""
-    return tuple(places if size == positions else size for size in shape)

@@ -25,15 +25,6 @@ HIDDEN: Final = "hidden"
 BIASES: Final = "biases"
 TOKENS: Final = "tokens"
 
-ALIGNED: Final = 16
-"""The number of logits is a multiple of this, so that all rows begin at the same place in a cache
-line. The added logits have a bias of minus infinity."""
-
-
-def padded_size(vocabulary: int) -> int:
-    """Return the number of logits that `vocabulary_projection` computes."""
-    return -(-vocabulary // ALIGNED) * ALIGNED
-
 
 def _read_shapes(layout: Layout, length: str) -> list[tuple[int | str, ...]]:
     """Return the shapes of the transposed keys and of the values of a number of tokens."""
@@ -78,7 +69,7 @@ class DecoderGraphs:
         joined = graph.add("Concat", *alignment_keys, axis=1)
         joined = graph.add("Transpose", joined, perm=[1, 0, 2])
         ports = [Port(joined, (len(self._heads), "positions", layout.head_size))]
-        kinds = cross_kinds(builder) * layout.layers
+        kinds = cross_kinds(layout) * layout.layers
         ports += [
             Port(name, shape, dtype) for name, (shape, dtype) in zip(outputs, kinds, strict=True)
         ]
@@ -116,7 +107,7 @@ class DecoderGraphs:
             ]
             inputs += [
                 Port(f"{name}_{layer}", ("rows", *shape), dtype)
-                for name, (shape, dtype) in zip(CROSS, cross_kinds(builder), strict=True)
+                for name, (shape, dtype) in zip(CROSS, cross_kinds(layout), strict=True)
             ]
             attended, *key_values = attention.to_tokens(hidden, layer)
             new_key_values += key_values
@@ -145,22 +136,21 @@ class DecoderGraphs:
         operators are divided between threads, and the last digit of a row then depends on the
         number of rows.
 
-        Inputs: hidden states (n, d_model), biases of the logits (1 or n, padded vocabulary), and a
-        token for each hidden state (n, 1).
+        Inputs: hidden states (n, d_model), biases of the logits (1 or n, vocabulary), and a token
+        for each hidden state (n, 1).
         Outputs: the natural-log probabilities of the `count` most probable tokens (n, count), their
         ids (n, count), and the log-probabilities of the given tokens (n, 1).
         """
         builder = self._builder()
         graph, d_model = builder.graph, builder.layout.d_model
         embeddings = builder.stored("decoder/embeddings/weight")
-        size = padded_size(len(embeddings))
-        logits = builder.products.linear(builder.products.rounded(HIDDEN), embeddings, size)
+        logits = builder.products.linear(builder.products.rounded(HIDDEN), embeddings)
         logprobs = graph.add("LogSoftmax", graph.add("Add", logits, BIASES), axis=1)
         top, ids = graph.add_many("TopK", 2, logprobs, graph.integers(count), axis=1)
         token_logprobs = graph.add("GatherElements", logprobs, TOKENS, axis=1)
         inputs = [
             Port(HIDDEN, ("n", d_model)),
-            Port(BIASES, ("m", size)),
+            Port(BIASES, ("m", len(embeddings))),
             Port(TOKENS, ("n", 1), np.int64),
         ]
         outputs = [

@@ -9,7 +9,6 @@ from whisperbatch.engines.onnxruntime.encoder_graphs import (
     STATES,
     EncoderGraphs,
 )
-from whisperbatch.engines.onnxruntime.products import second_levels
 from whisperbatch.engines.onnxruntime.sessions import Session
 from whisperbatch.engines.search.hypotheses import Floats
 
@@ -19,6 +18,7 @@ class OnnxEncoder:
 
     Args:
         arrays: the arrays "encoder/..." of model.bin, as stored.
+        levels: the largest level of a computed second factor of a product.
         threads: number of threads that compute a row.
         merged: similar positions are merged.
 
@@ -26,8 +26,8 @@ class OnnxEncoder:
         RuntimeError: onnxruntime cannot load the graphs.
     """
 
-    def __init__(self, arrays: Arrays, threads: int, *, merged: bool) -> None:
-        graphs = EncoderGraphs(arrays, second_levels())
+    def __init__(self, arrays: Arrays, *, levels: int, threads: int, merged: bool) -> None:
+        graphs = EncoderGraphs(arrays, levels)
         build = graphs.start if merged else graphs.whole
         # The large results of each operator (6 MB) would be new pages of memory: 6 % of the time.
         load = partial(Session, "the encoder", threads=threads, keep_memory=True)

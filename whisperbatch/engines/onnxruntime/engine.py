@@ -32,7 +32,8 @@ class OnnxRuntimeEngine(CpuEngine):
         settings = settings or OnnxRuntimeSettings()
         kept_frames = model.kept_frames if settings.kept_frames is None else settings.kept_frames
         parts = ["cpu", "8-bit weights", "8-bit products"]
-        parts += ["added in 16 bits"] if second_levels() == SHORT_LEVELS else []
+        levels = second_levels()
+        parts += ["added in 16 bits"] if levels == SHORT_LEVELS else []
         parts += [f"{kept_frames:.12g} of the frames of clear rows"] if kept_frames < 1 else []
         workers = settings.inter_threads
         # of a graph, with the thread that calls: one for each worker
@@ -40,9 +41,14 @@ class OnnxRuntimeEngine(CpuEngine):
         path = model.directory / "model.bin"
         model.check_projection()
         try:
-            encoder = OnnxEncoder(read_arrays(path, "encoder/"), threads, merged=kept_frames < 1)
+            encoder = OnnxEncoder(
+                read_arrays(path, "encoder/"),
+                levels=levels,
+                threads=threads,
+                merged=kept_frames < 1,
+            )
             arrays = read_arrays(path, "decoder/")
-            sessions = DecoderSessions(arrays, model.config, threads)
+            sessions = DecoderSessions(arrays, model.config, levels=levels, threads=threads)
             super().__init__(
                 model,
                 Encoder([encoder] * workers, kept_frames),

@@ -5,17 +5,15 @@ conversion of the model. Hidden states have shape (n, d_model): the positions of
 tokens of all sequences.
 """
 
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from whisperbatch.engines.layout import Arrays, Layout
+from whisperbatch.engines.layout import LAYER_NORM_EPSILON, Arrays, Layout
 from whisperbatch.engines.onnxruntime.products import EightBitProducts, Rounded
 from whisperbatch.engines.quantization import stored_scales
 from whisperbatch.onnx_graph import MICROSOFT, OnnxGraph
-
-LAYER_NORM_EPSILON: Final = 1e-5  # PyTorch's default
 
 
 class NodeBuilder:

@@ -4,9 +4,9 @@
                                              |-- product of integers -- * step * step -- y (n, out)
     weights ------ level = round(w / step) --'
 
-Each vector x has a step of its own, the largest absolute value / 127, and so has each column of the
-weights. The sums of integers are exact. A result therefore depends neither on the number of vectors
-in a call nor on the threads.
+Each vector x has its own step: its largest absolute value / 127. Each output channel of the weights
+also has its own step. The sums of integers are exact. A result therefore depends neither on the
+number of vectors in a call nor on the threads.
 """
 
 from dataclasses import dataclass
@@ -15,15 +15,12 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from whisperbatch.engines.quantization import MIN_SCALE
+from whisperbatch.engines.quantization import MAX_LEVEL, MIN_SCALE, int8_levels, int8_scales
 from whisperbatch.machine import sums_bytes_exactly
 from whisperbatch.onnx_graph import MICROSOFT, OnnxGraph
 
 ZERO: Final = 128
 """The byte that stands for zero in a vector with negative numbers."""
-
-LEVELS: Final = 127
-"""The largest level of a number with a sign."""
 
 POSITIVE_LEVELS: Final = 255
 """The largest level of a number without a sign."""
@@ -53,33 +50,32 @@ class Rounded:
 
 def second_levels() -> int:
     """Return the largest level of a computed second factor of a product on this processor."""
-    return LEVELS if sums_bytes_exactly() else SHORT_LEVELS
+    return MAX_LEVEL if sums_bytes_exactly() else SHORT_LEVELS
 
 
 def rounded_weights(
-    weights: npt.NDArray[Any], columns: int, *, exact_sums: bool
+    weights: npt.NDArray[Any], *, exact_sums: bool
 ) -> tuple[npt.NDArray[np.int8], npt.NDArray[np.float32]]:
     """Return a matrix in 8 bits, and its steps.
 
     Args:
         weights: shape (out, in).
-        columns: number of columns of the result; those after the first `out` are zeros.
         exact_sums: the processor adds products of bytes in 32 bits. Otherwise the levels of two
             adjacent weights add up to at most 128, so that 255 times their sum fits into 16 bits.
             Most weights are small, so their steps become only a fifth larger.
 
     Returns:
-        The levels, shape (in, columns), and the step of each column, shape (columns,).
+        The levels, shape (in, out), and the step of each column, shape (out,).
     """
-    rounded = np.zeros((weights.shape[1], columns), np.int8)
-    steps = np.full(columns, MIN_SCALE, np.float32)
+    rounded = np.empty(weights.shape[::-1], np.int8)
+    steps = np.empty(len(weights), np.float32)
     for start in range(0, len(weights), ROWS_AT_A_TIME):
         block = weights[start : start + ROWS_AT_A_TIME].astype(np.float32)
         part = slice(start, start + len(block))
         with np.errstate(invalid="ignore", over="ignore"):  # weights may be damaged
             largest = np.abs(block).max(axis=1) if exact_sums else _largest_pairs(block)
-            steps[part] = (largest / LEVELS).clip(MIN_SCALE)
-            rounded[:, part] = np.rint(block / steps[part, None]).T
+            steps[part] = int8_scales(largest)
+            rounded[:, part] = int8_levels(block, steps[part, None]).T
     return rounded, steps
 
 
@@ -105,26 +101,17 @@ class EightBitProducts:
 
     Args:
         graph: to which nodes are added.
-        levels: the largest level of a computed second factor: `LEVELS` or `SHORT_LEVELS`.
+        levels: the largest level of a computed second factor: `MAX_LEVEL` or `SHORT_LEVELS`.
     """
 
     def __init__(self, graph: OnnxGraph, levels: int) -> None:
         self._graph, self._levels = graph, levels
         self._zeros: dict[ZeroPoints, str] = {}
 
-    def linear(
-        self, vectors: Rounded, weights: npt.NDArray[Any], columns: int | None = None
-    ) -> str:
-        """Multiply vectors (n, in) by weights (out, in); return (n, columns).
-
-        Args:
-            vectors: the first factor.
-            weights: the second factor.
-            columns: number of columns of the result; those after the first `out` are zeros.
-        """
+    def linear(self, vectors: Rounded, weights: npt.NDArray[Any]) -> str:
+        """Multiply vectors (n, in) by weights (out, in); return (n, out)."""
         graph = self._graph
-        exact_sums = self._levels == LEVELS
-        levels, steps = rounded_weights(weights, columns or len(weights), exact_sums=exact_sums)
+        levels, steps = rounded_weights(weights, exact_sums=self._levels == MAX_LEVEL)
         product = graph.add(
             "MatMulIntegerToFloat",
             vectors.levels,
@@ -160,7 +147,7 @@ class EightBitProducts:
             vectors: the matrix.
             kind: matrices of one kind have the same number of vectors.
         """
-        return self._rounded(vectors, self._largest(vectors), LEVELS, (kind, ZERO, "u1"))
+        return self._rounded(vectors, self._largest(vectors), MAX_LEVEL, (kind, ZERO, "u1"))
 
     def rounded_positive(self, vectors: str, kind: str) -> Rounded:
         """Round the vectors of a matrix (n, size) without negative numbers. See `rounded`."""

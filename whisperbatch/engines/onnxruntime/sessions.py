@@ -5,9 +5,9 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import onnxruntime
 
 from whisperbatch.models.files import one_line
+from whisperbatch.onnx_sessions import open_session
 
 
 class Session:
@@ -28,19 +28,9 @@ class Session:
         self, name: str, content: bytes, threads: int, *, keep_memory: bool = False
     ) -> None:
         self._name = name
-        settings = onnxruntime.SessionOptions()
-        settings.intra_op_num_threads = threads
-        settings.inter_op_num_threads = 1
-        settings.enable_cpu_mem_arena = keep_memory
-        settings.enable_mem_pattern = False  # keeps a plan for every shape that it has seen
-        settings.log_severity_level = 4
-        # waiting threads would take processor time from the other graphs, the VAD and the features
-        settings.add_session_config_entry("session.intra_op.allow_spinning", "0")
         try:
-            self._session: Any = onnxruntime.InferenceSession(
-                content, sess_options=settings, providers=["CPUExecutionProvider"]
-            )
-        except Exception as error:  # onnxruntime's errors have no common public base class
+            self._session: Any = open_session(content, threads, keep_memory=keep_memory)
+        except Exception as error:  # see `open_session`
             raise RuntimeError(f"onnxruntime cannot load {name}: {one_line(error)}") from error
 
     def __call__(self, inputs: Mapping[str, npt.NDArray[Any]]) -> list[npt.NDArray[Any]]:

@@ -9,11 +9,10 @@ from typing import Any, Final, Literal, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from whisperbatch.engines.layout import Arrays, Layout
+from whisperbatch.engines.layout import LAYER_NORM_EPSILON, Arrays, Layout
 from whisperbatch.engines.quantization import int8_levels, int8_scales, stored_scales
 from whisperbatch.errors import MissingExtraError
 
-LAYER_NORM_EPSILON: Final = 1e-5  # PyTorch's default
 MATRIX_NDIM: Final = 2
 GROUP_SIZE: Final = 64  # weights that share a scale: half the error of one scale for a whole row
 ROWS_AT_A_TIME: Final = 4096  # quantised together: a whole matrix is never copied to float32

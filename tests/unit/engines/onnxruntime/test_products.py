@@ -7,7 +7,6 @@ import pytest
 
 from whisperbatch.engines.onnxruntime import products
 from whisperbatch.engines.onnxruntime.products import (
-    LEVELS,
     POSITIVE_LEVELS,
     SHORT_LEVELS,
     ZERO,
@@ -15,6 +14,7 @@ from whisperbatch.engines.onnxruntime.products import (
     rounded_weights,
     second_levels,
 )
+from whisperbatch.engines.quantization import MAX_LEVEL
 from whisperbatch.onnx_graph import OnnxGraph, Port
 
 Array = npt.NDArray[np.float32]
@@ -31,10 +31,10 @@ def run(graph: OnnxGraph, output: str, **inputs: Array) -> Array:
     return result
 
 
-def linear(vectors: Array, weights: Array, levels: int, columns: int | None = None) -> Array:
+def linear(vectors: Array, weights: Array, levels: int) -> Array:
     graph = OnnxGraph()
     eight_bits = EightBitProducts(graph, levels)
-    output = eight_bits.linear(eight_bits.rounded("vectors"), weights, columns)
+    output = eight_bits.linear(eight_bits.rounded("vectors"), weights)
     return run(graph, output, vectors=vectors)
 
 
@@ -61,9 +61,9 @@ PAIRS = [(127, 0), (0, 127), (64, 63), (-127, 0), (-64, -63), (127, -127)]
     [
         *((SHORT_LEVELS, pair) for pair in PAIRS),
         pytest.param(
-            *(LEVELS, (127, 127)),
+            *(MAX_LEVEL, (127, 127)),
             marks=pytest.mark.skipif(
-                second_levels() != LEVELS, reason="this processor adds products in 16 bits"
+                second_levels() != MAX_LEVEL, reason="this processor adds products in 16 bits"
             ),
         ),
     ],
@@ -78,14 +78,13 @@ def test_the_largest_sums_are_exact(levels: int, pair: tuple[int, int], count: i
     assert np.array_equal(result, vectors @ weights.T)
 
 
-def test_zeros_stay_zeros_and_added_columns_are_zeros() -> None:
+def test_zeros_stay_zeros() -> None:
     vectors = np.zeros((2, INNER), np.float32)
     vectors[1] = 1
     weights = RANDOM.standard_normal((OUTER - 3, INNER)).astype(np.float32)
-    result = linear(vectors, weights, SHORT_LEVELS, OUTER)
-    assert result.shape == (2, OUTER)
+    result = linear(vectors, weights, SHORT_LEVELS)
+    assert result.shape == (2, OUTER - 3)
     assert not result[0].any()
-    assert not result[:, OUTER - 3 :].any()
 
 
 @pytest.mark.parametrize("positive", [False, True])
@@ -110,14 +109,14 @@ def test_weights_are_rounded_in_blocks(
     monkeypatch: pytest.MonkeyPatch, *, exact_sums: bool
 ) -> None:
     weights = RANDOM.standard_normal((10, 9)).astype(np.float16)
-    levels, steps = rounded_weights(weights, 12, exact_sums=exact_sums)
+    levels, steps = rounded_weights(weights, exact_sums=exact_sums)
     monkeypatch.setattr(products, "ROWS_AT_A_TIME", 3)
-    block_levels, block_steps = rounded_weights(weights, 12, exact_sums=exact_sums)
+    block_levels, block_steps = rounded_weights(weights, exact_sums=exact_sums)
     assert np.array_equal(block_levels, levels)
     assert np.array_equal(block_steps, steps)
-    assert np.abs(levels[:, :10].T * steps[:10, None] - weights).max() <= steps.max() / 2 + 1e-6
+    assert np.abs(levels.T * steps[:, None] - weights).max() <= steps.max() / 2 + 1e-6
     if exact_sums:
-        assert np.abs(levels).max(axis=0)[:10].tolist() == [LEVELS] * 10
+        assert np.abs(levels).max(axis=0).tolist() == [MAX_LEVEL] * 10
     for sign in (1, -1):
         positive = np.maximum(sign * levels.astype(int), 0)
         sums = positive[:8:2] + positive[1:8:2]

@@ -1,0 +1,30 @@
+"""Opens sessions of onnxruntime."""
+
+from pathlib import Path
+
+import onnxruntime
+
+
+def open_session(
+    model: Path | bytes, threads: int, *, keep_memory: bool = False
+) -> onnxruntime.InferenceSession:
+    """Return a session on the CPU. The errors of onnxruntime have no common public base class.
+
+    Args:
+        model: an .onnx file, or its content.
+        threads: number of threads that compute a call, with the calling thread.
+        keep_memory: keep the memory of intermediate results for the next call.
+    """
+    settings = onnxruntime.SessionOptions()
+    settings.intra_op_num_threads = threads
+    settings.inter_op_num_threads = 1
+    settings.enable_cpu_mem_arena = keep_memory  # the arena never frees its largest block
+    settings.enable_mem_pattern = False  # keeps a plan for every shape that it has seen
+    settings.log_severity_level = 4
+    # waiting threads would take processor time from the other stages
+    settings.add_session_config_entry("session.intra_op.allow_spinning", "0")
+    return onnxruntime.InferenceSession(
+        model if isinstance(model, bytes) else str(model),
+        sess_options=settings,
+        providers=["CPUExecutionProvider"],
+    )
