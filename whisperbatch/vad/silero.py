@@ -12,11 +12,12 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 
 import numpy as np
-import onnxruntime
 
 from whisperbatch.errors import EngineError, ModelError
+from whisperbatch.onnx_sessions import open_session
 from whisperbatch.types import Samples, SpeechFrames
 from whisperbatch.vad.framing import FRAME, reblock
+from whisperbatch.vad.network import network_with_products
 from whisperbatch.vad.weights import find_weights
 
 CONTEXT: Final = 64  # samples before a VAD frame that are part of the network's input
@@ -36,16 +37,10 @@ class SileroVad:
 
     def __init__(self) -> None:
         path = find_weights()
-        settings = onnxruntime.SessionOptions()
-        settings.intra_op_num_threads = 1  # frames depend on each other: more threads are slower
-        settings.inter_op_num_threads = 1
-        settings.enable_cpu_mem_arena = False  # the arena never frees its largest block
-        settings.log_severity_level = 4
         try:
-            self._session = onnxruntime.InferenceSession(
-                str(path), sess_options=settings, providers=["CPUExecutionProvider"]
-            )
-        except Exception as error:  # onnxruntime's errors have no common public base class
+            # VAD frames depend on each other: more threads are slower
+            self._session = open_session(network_with_products(path), threads=1)
+        except Exception as error:  # see both functions
             reason = " ".join(str(error).split())  # some messages have several lines
             raise ModelError(
                 f"{path}: does not load as a Silero network ({reason}); reinstall its package"

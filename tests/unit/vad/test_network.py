@@ -1,0 +1,50 @@
+"""Silero's network with products: its nodes, and its probabilities beside those of the original."""
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+
+from whisperbatch.vad.framing import FRAME
+from whisperbatch.vad.network import network_with_products
+from whisperbatch.vad.silero import CELLS, CONTEXT
+from whisperbatch.vad.weights import find_weights
+
+Session = onnxruntime.InferenceSession
+
+
+@pytest.fixture(scope="module")
+def sessions() -> tuple[Session, Session]:
+    """The network as it is installed, and with products."""
+    original, with_products = find_weights().read_bytes(), network_with_products(find_weights())
+    providers = ["CPUExecutionProvider"]
+    return Session(original, providers=providers), Session(with_products, providers=providers)
+
+
+def test_the_convolutions_are_products() -> None:
+    operators = [
+        node.op_type
+        for node in onnx.load_from_string(network_with_products(find_weights())).graph.node
+    ]
+    assert operators.count("MatMul") == 5
+    assert operators.count("Conv") == 1  # after the LSTM: one filter of one sample
+
+
+@pytest.mark.parametrize("frames", [1, 2, 64])
+@pytest.mark.parametrize("level", [0.0, 1e-3, 0.1, 1.0])
+def test_probabilities_are_those_of_the_original(
+    sessions: tuple[Session, Session], frames: int, level: float
+) -> None:
+    rng = np.random.default_rng(frames)
+    inputs = {
+        "input": level * rng.standard_normal((frames, CONTEXT + FRAME)).astype(np.float32),
+        "h": rng.standard_normal((1, 1, CELLS)).astype(np.float32),
+        "c": rng.standard_normal((1, 1, CELLS)).astype(np.float32),
+    }
+    expected, found = (session.run(None, inputs) for session in sessions)
+    for expected_array, array in zip(expected, found, strict=True):
+        np.testing.assert_allclose(array, expected_array, atol=1e-4)
+
+
+def test_unused_weights_are_left_out() -> None:
+    assert len(network_with_products(find_weights())) < 1.01 * find_weights().stat().st_size
