@@ -103,10 +103,13 @@ class ModelInfo:
         """Identifies the weights."""
         return fingerprint(self.directory)
 
-    @cached_property
-    def kept_frames(self) -> float:
-        """The share of the encoder's frames that the model needs, if it was measured, else 1."""
-        return measured_kept_frames(self.directory)
+    def frames_to_keep(self, chosen: float | None) -> float:
+        """Return the share of the encoder's frames that is kept.
+
+        Args:
+            chosen: by the user; None for the share that was measured for the model, otherwise 1.
+        """
+        return measured_kept_frames(self.directory) if chosen is None else chosen
 
     def check_multilingual(self) -> None:
         """Raise an EngineError if the model is English-only."""

@@ -1,5 +1,7 @@
 """Silero's network with products: its nodes, and its probabilities beside those of the original."""
 
+from typing import TypeAlias
+
 import numpy as np
 import onnx
 import onnxruntime
@@ -10,7 +12,7 @@ from whisperbatch.vad.network import network_with_products
 from whisperbatch.vad.silero import CELLS, CONTEXT
 from whisperbatch.vad.weights import find_weights
 
-Session = onnxruntime.InferenceSession
+Session: TypeAlias = onnxruntime.InferenceSession
 
 
 @pytest.fixture(scope="module")

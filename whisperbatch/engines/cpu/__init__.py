@@ -3,7 +3,7 @@
     features -> encoder -> encoder output -> decoder -> hypotheses with the times of their tokens
                                    '-------> CTranslate2's decoder, for what this decoder lacks
 
-graphs.py           what a library computes for the encoder and the decoder
+runners.py          what a library computes for the encoder and the decoder
 encoder.py          encodes row by row, and merges similar positions
 encoder_output.py   the encoder output of a batch
 decoder.py          decodes a batch, aligns texts and detects languages

@@ -14,7 +14,7 @@ import numpy as np
 
 from whisperbatch.engines.cpu.embeddings import TokenEmbeddings
 from whisperbatch.engines.cpu.encoder_output import EncoderOutput
-from whisperbatch.engines.cpu.graphs import DecoderGraphs
+from whisperbatch.engines.cpu.runners import DecoderRunner
 from whisperbatch.engines.search.alignment import DecodingTrace
 from whisperbatch.engines.search.beam_search import Candidates
 from whisperbatch.engines.search.hypotheses import Floats, Integers, SearchResult
@@ -30,7 +30,7 @@ class BatchDecoding:
 
     Args:
         embeddings: of the tokens.
-        graphs: no other batch may use them at the same time.
+        runner: no other batch may use it at the same time.
         output: of the encoder; all rows have the same number of states.
         biases: of the logits, for every token but the first of a row; shape (vocabulary,).
         no_repeat_ngram_size: length of the n-grams that may not occur twice; 0 allows all.
@@ -40,14 +40,14 @@ class BatchDecoding:
     def __init__(
         self,
         embeddings: TokenEmbeddings,
-        graphs: DecoderGraphs,
+        runner: DecoderRunner,
         output: EncoderOutput,
         *,
         biases: Floats,
         no_repeat_ngram_size: int = 0,
         noise: TokenNoise | None = None,
     ) -> None:
-        self._embeddings, self._graphs, self._biases = embeddings, graphs, biases[None]
+        self._embeddings, self._runner, self._biases = embeddings, runner, biases[None]
         self._noise = noise
         self._no_repeat_ngram_size = no_repeat_ngram_size
         rows = output.rows
@@ -60,7 +60,7 @@ class BatchDecoding:
         # each step with its rows, (rows, heads, beams, head_size)
         self._prompt_queries: Floats = np.empty(0, np.float32)
         self._step_queries: list[tuple[list[int], Floats]] = []
-        self._alignment_keys = graphs.begin(output)  # of each row, (heads, positions, head_size)
+        self._alignment_keys = runner.begin(output)  # of each row, (heads, positions, head_size)
 
     def read_prompts(self, prompts: Integers, start: int) -> Floats:
         """Read the prompts.
@@ -202,7 +202,7 @@ class BatchDecoding:
                 kept[slots[number]] = slot
         self._rows = [self._rows[row] for row in rows]
         self._slots = slots
-        self._graphs.keep(kept)
+        self._runner.keep(kept)
 
     def _biases_without_repeats(
         self, tokens: Integers, sources: Integers, rows: Sequence[int]
@@ -229,12 +229,12 @@ class BatchDecoding:
     def _project(
         self, hidden: Floats, biases: Floats, tokens: Integers
     ) -> tuple[Floats, Integers, Floats]:
-        """See `DecoderGraphs.project`; the hidden states may have shape (..., d_model)."""
+        """See `DecoderRunner.project`; the hidden states may have shape (..., d_model)."""
         flat = np.ascontiguousarray(hidden.reshape(-1, hidden.shape[-1]))
-        return self._graphs.project(flat, biases, tokens)
+        return self._runner.project(flat, biases, tokens)
 
     def _read(self, tokens: Integers, sources: Integers) -> tuple[Floats, Floats]:
-        """See `DecoderGraphs.read`."""
+        """See `DecoderRunner.read`."""
         embedded = self._embeddings.with_positions(tokens, self._length)
         self._length += tokens.shape[1]
-        return self._graphs.read(embedded, sources)
+        return self._runner.read(embedded, sources)

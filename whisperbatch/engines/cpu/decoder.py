@@ -17,7 +17,7 @@ import numpy as np
 from whisperbatch.engines.cpu.batch_decoding import BatchDecoding
 from whisperbatch.engines.cpu.embeddings import TokenEmbeddings
 from whisperbatch.engines.cpu.encoder_output import EncoderOutput
-from whisperbatch.engines.cpu.graphs import DecoderGraphs
+from whisperbatch.engines.cpu.runners import DecoderRunner
 from whisperbatch.engines.layout import Arrays, Layout
 from whisperbatch.engines.search.beam_search import Candidates, sample, search
 from whisperbatch.engines.search.hypotheses import Floats, SearchResult
@@ -34,7 +34,7 @@ class Decoder:
     """Whisper's decoder. Thread-safe; releases the GIL while it works.
 
     Args:
-        graphs: one object for each worker.
+        runners: one for each worker.
         arrays: the arrays "decoder/..." of model.bin, as stored.
         config: settings of the weights.
         special: ids of the special tokens.
@@ -46,7 +46,7 @@ class Decoder:
 
     def __init__(
         self,
-        graphs: Iterable[DecoderGraphs],
+        runners: Iterable[DecoderRunner],
         arrays: Arrays,
         config: ModelConfig,
         special: SpecialTokens,
@@ -55,9 +55,9 @@ class Decoder:
         self.vocabulary_size = self._embeddings.vocabulary_size
         self._config, self._special = config, special
         self.layout = Layout.from_arrays(arrays, "decoder")
-        self._free_graphs: LifoQueue[DecoderGraphs] = LifoQueue()
-        for worker in graphs:
-            self._free_graphs.put(worker)
+        self._free_runners: LifoQueue[DecoderRunner] = LifoQueue()
+        for runner in runners:
+            self._free_runners.put(runner)
 
     def decode(
         self, output: EncoderOutput, requests: Sequence[DecodeRequest], options: SearchOptions
@@ -206,19 +206,19 @@ class Decoder:
         no_repeat_ngram_size: int = 0,
         noise: TokenNoise | None = None,
     ) -> Iterator[BatchDecoding]:
-        """Give a batch free graphs until the `with` block ends; wait until there are any."""
-        graphs = self._free_graphs.get()
+        """Give a batch a free runner until the `with` block ends; wait until there is one."""
+        runner = self._free_runners.get()
         try:
             yield BatchDecoding(
                 self._embeddings,
-                graphs,
+                runner,
                 output,
                 biases=biases,
                 no_repeat_ngram_size=no_repeat_ngram_size,
                 noise=noise,
             )
         finally:
-            self._free_graphs.put(graphs)
+            self._free_runners.put(runner)
             self._embeddings.release()
 
     def _max_tokens(self, options: SearchOptions, prompt_length: int) -> int:

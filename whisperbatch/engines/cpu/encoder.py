@@ -21,7 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from whisperbatch.engines.cpu.encoder_output import EncoderOutput
-from whisperbatch.engines.cpu.graphs import EncoderGraphs
+from whisperbatch.engines.cpu.runners import EncoderRunner
 from whisperbatch.engines.frame_merging import Merged, group_count, log_sizes, merge_positions
 from whisperbatch.engines.search.hypotheses import Floats
 from whisperbatch.features.noise import share_to_keep
@@ -31,16 +31,16 @@ class Encoder:
     """Whisper's encoder. Thread-safe; releases the GIL while it works.
 
     Args:
-        graphs: one object for each worker. Their memory holds the activations of one row.
+        runners: one for each worker. Their memory holds the activations of one row.
         kept_frames: the share of the positions of a clear row that are left after similar
             positions are merged.
     """
 
-    def __init__(self, graphs: Iterable[EncoderGraphs], kept_frames: float) -> None:
+    def __init__(self, runners: Iterable[EncoderRunner], kept_frames: float) -> None:
         self._kept_frames = kept_frames
-        self._free_graphs: LifoQueue[EncoderGraphs] = LifoQueue()
-        for worker in graphs:
-            self._free_graphs.put(worker)
+        self._free_runners: LifoQueue[EncoderRunner] = LifoQueue()
+        for runner in runners:
+            self._free_runners.put(runner)
 
     def __call__(self, features: npt.NDArray[np.float32]) -> EncoderOutput:
         """Encode a batch.
@@ -48,19 +48,19 @@ class Encoder:
         Args:
             features: shape (batch, n_mels, frames), frames an even number of at most 3000.
         """
-        graphs = self._free_graphs.get()
+        runner = self._free_runners.get()
         try:
             if self._kept_frames == 1:
-                return EncoderOutput(tuple(graphs.whole(row).copy() for row in features))
-            rows = [self._merged(graphs, row) for row in features]
+                return EncoderOutput(tuple(runner.whole(row).copy() for row in features))
+            rows = [self._merged(runner, row) for row in features]
         finally:
-            self._free_graphs.put(graphs)
+            self._free_runners.put(runner)
         return EncoderOutput(tuple(row.states for row in rows), tuple(row.sizes for row in rows))
 
-    def _merged(self, graphs: EncoderGraphs, features: Floats) -> Merged:
+    def _merged(self, runner: EncoderRunner, features: Floats) -> Merged:
         """Encode one row of features (n_mels, frames), and merge its similar positions."""
-        hidden = graphs.start(features)
+        hidden = runner.start(features)
         share = share_to_keep(features, self._kept_frames)
         merged = merge_positions(hidden, group_count(len(hidden), share))
-        states = graphs.end(merged.states, log_sizes(merged.sizes))
+        states = runner.end(merged.states, log_sizes(merged.sizes))
         return Merged(states.copy(), merged.sizes)

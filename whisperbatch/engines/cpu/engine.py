@@ -18,9 +18,10 @@ from whisperbatch.engines.calls import Calls
 from whisperbatch.engines.cpu.decoder import Decoder
 from whisperbatch.engines.cpu.encoder import Encoder
 from whisperbatch.engines.cpu.encoder_output import EncoderOutput
-from whisperbatch.engines.cpu.graphs import MAX_BEAMS
+from whisperbatch.engines.cpu.runners import MAX_BEAMS, DecoderRunner, EncoderRunner
 from whisperbatch.engines.ctranslate2 import conversion
 from whisperbatch.engines.ctranslate2.engine import CTranslate2Engine
+from whisperbatch.engines.layout import Arrays
 from whisperbatch.engines.memory import return_freed_memory
 from whisperbatch.engines.model_info import ModelInfo
 from whisperbatch.engines.search.alignment import NO_TOKENS
@@ -38,11 +39,13 @@ class CpuEngine:
 
     Args:
         model: the model.
-        encoder: of the model.
-        decoder: of the model.
+        encoders: compute the encoder; one for each worker.
+        decoders: compute the decoder; one for each worker.
+        arrays: the arrays "decoder/..." of model.bin, as stored.
+        kept_frames: the share of the positions of a clear row that are left after similar
+            positions are merged.
         library: the package that computes the graphs, with its version.
         description: how the graphs are computed.
-        workers: number of batches computed at a time.
         threads: CPU threads for each batch; 0 divides the cores between the batches.
         int8_weights: the matrices of the model and of the fallback are stored in 8 bits.
 
@@ -57,34 +60,39 @@ class CpuEngine:
     def __init__(
         self,
         model: ModelInfo,
-        encoder: Encoder,
-        decoder: Decoder,
+        encoders: Sequence[EncoderRunner],
+        decoders: Sequence[DecoderRunner],
+        arrays: Arrays,
         *,
+        kept_frames: float,
         library: str,
         description: str,
-        workers: int,
         threads: int,
         int8_weights: bool,
     ) -> None:
-        self._model, self._encoder, self._decoder = model, encoder, decoder
-        self._library, self._description = library, description
+        if kept_frames < 1:
+            description += f", {kept_frames:.12g} of the frames of clear rows"
+        self._encoder = Encoder(encoders, kept_frames)
+        self._decoder = Decoder(decoders, arrays, model.config, model.special)
+        self._model, self._library, self._description = model, library, description
         self.name, self.tokenizer = model.name, model.tokenizer
         self.is_multilingual, self.n_mels = model.is_multilingual, model.n_mels
         self.can_translate = model.can_translate
-        self.workers = workers
+        self.workers = len(decoders)
         return_freed_memory()
         int8 = int8_weights and "int8" in ctranslate2.get_supported_compute_types("cpu")
         # settings with which CTranslate2's decoder accepts encoder output in float32
         fallback = CTranslate2Settings(
             compute_type="int8" if int8 else "float32",
-            inter_threads=workers,
+            inter_threads=self.workers,
             intra_threads=threads,
         )
         self.fallback = CTranslate2Engine(
             model, device="cpu", settings=fallback, load_weights=False
         )
         self._calls = Calls(model.name)
-        log.info("model %s on %s (%s), %d worker(s)", model.name, library, description, workers)
+        details = (model.name, library, description, self.workers)
+        log.info("model %s on %s (%s), %d worker(s)", *details)
 
     @functools.cached_property
     def fingerprint(self) -> str:

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from whisperbatch.engines.cpu.encoder_output import EncoderOutput
-from whisperbatch.engines.cpu.graphs import PROJECTED
+from whisperbatch.engines.cpu.runners import PROJECTED
 from whisperbatch.engines.frame_merging import log_sizes
 from whisperbatch.engines.layout import Arrays, Layout, alignment_heads
 from whisperbatch.engines.onnxruntime.attention import (
@@ -76,7 +76,7 @@ class DecoderSessions:
 
 
 class OnnxDecoder:
-    """Computes the decoder, and keeps the keys and values. See `cpu.graphs.DecoderGraphs`.
+    """Computes the decoder, and keeps the keys and values. See `cpu.runners.DecoderRunner`.
 
     Args:
         sessions: the loaded graphs.
@@ -93,7 +93,7 @@ class OnnxDecoder:
         self._slots = 0  # that have a row
 
     def begin(self, output: EncoderOutput) -> list[Floats]:
-        """See `cpu.graphs.DecoderGraphs`."""
+        """See `cpu.runners.DecoderRunner`."""
         rows, positions = output.rows, len(output.states[0])
         self._slots = rows
         self._tokens.start(rows)
@@ -118,7 +118,7 @@ class OnnxDecoder:
         return alignment_keys
 
     def keep(self, slots: Sequence[int]) -> None:
-        """See `cpu.graphs.DecoderGraphs`."""
+        """See `cpu.runners.DecoderRunner`."""
         for slot, source in enumerate(slots):
             if source != slot:
                 for array in (*self._key_values, self._log_sizes):
@@ -126,7 +126,7 @@ class OnnxDecoder:
         self._slots = len(slots)
 
     def read(self, embedded: Floats, sources: Integers) -> tuple[Floats, Floats]:
-        """See `cpu.graphs.DecoderGraphs`."""
+        """See `cpu.runners.DecoderRunner`."""
         length = embedded.shape[1]
         self._tokens.select(sources)
         inputs: dict[str, npt.NDArray[Any]] = {
@@ -145,7 +145,7 @@ class OnnxDecoder:
     def project(
         self, hidden: Floats, biases: Floats, tokens: Integers
     ) -> tuple[Floats, Integers, Floats]:
-        """See `cpu.graphs.DecoderGraphs`."""
+        """See `cpu.runners.DecoderRunner`."""
         inputs: dict[str, npt.NDArray[Any]] = {
             HIDDEN: hidden,
             BIASES: biases,

@@ -14,7 +14,7 @@ from whisperbatch.engines.search.hypotheses import Floats
 
 
 class OnnxEncoder:
-    """Computes the encoder. See `cpu.graphs.EncoderGraphs`. Thread-safe.
+    """Computes the encoder. See `cpu.runners.EncoderRunner`. Thread-safe.
 
     Args:
         arrays: the arrays "encoder/..." of model.bin, as stored.
@@ -35,11 +35,11 @@ class OnnxEncoder:
         self._end = load(graphs.end()) if merged else self._first
 
     def whole(self, features: Floats) -> Floats:
-        """See `cpu.graphs.EncoderGraphs`."""
+        """See `cpu.runners.EncoderRunner`."""
         return self._first({FEATURES: features[None]})[0]
 
     start = whole  # another graph
 
     def end(self, states: Floats, log_sizes: Floats) -> Floats:
-        """See `cpu.graphs.EncoderGraphs`."""
+        """See `cpu.runners.EncoderRunner`."""
         return self._end({STATES: states, LOG_SIZES: log_sizes})[0]

@@ -2,8 +2,6 @@
 
 import onnxruntime
 
-from whisperbatch.engines.cpu.decoder import Decoder
-from whisperbatch.engines.cpu.encoder import Encoder
 from whisperbatch.engines.cpu.engine import CpuEngine
 from whisperbatch.engines.devices import share_cores
 from whisperbatch.engines.model_info import ModelInfo
@@ -30,11 +28,10 @@ class OnnxRuntimeEngine(CpuEngine):
 
     def __init__(self, model: ModelInfo, *, settings: OnnxRuntimeSettings | None = None) -> None:
         settings = settings or OnnxRuntimeSettings()
-        kept_frames = model.kept_frames if settings.kept_frames is None else settings.kept_frames
+        kept_frames = model.frames_to_keep(settings.kept_frames)
         parts = ["cpu", "8-bit weights", "8-bit products"]
         levels = second_levels()
         parts += ["added in 16 bits"] if levels == SHORT_LEVELS else []
-        parts += [f"{kept_frames:.12g} of the frames of clear rows"] if kept_frames < 1 else []
         workers = settings.inter_threads
         # of a graph, with the thread that calls: one for each worker
         threads = workers * (share_cores(workers, settings.intra_threads) - 1) + 1
@@ -51,16 +48,12 @@ class OnnxRuntimeEngine(CpuEngine):
             sessions = DecoderSessions(arrays, model.config, levels=levels, threads=threads)
             super().__init__(
                 model,
-                Encoder([encoder] * workers, kept_frames),
-                Decoder(
-                    [OnnxDecoder(sessions) for _ in range(workers)],
-                    arrays,
-                    model.config,
-                    model.special,
-                ),
+                [encoder] * workers,
+                [OnnxDecoder(sessions) for _ in range(workers)],
+                arrays,
+                kept_frames=kept_frames,
                 library=f"onnxruntime {onnxruntime.__version__}",
                 description=", ".join(parts),
-                workers=workers,
                 threads=settings.intra_threads,
                 int8_weights=True,
             )

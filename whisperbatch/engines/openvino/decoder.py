@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from whisperbatch.engines.cpu.encoder_output import EncoderOutput
-from whisperbatch.engines.cpu.graphs import PROJECTED
+from whisperbatch.engines.cpu.runners import PROJECTED
 from whisperbatch.engines.frame_merging import log_sizes
 from whisperbatch.engines.layout import Arrays, Layout, alignment_heads
 from whisperbatch.engines.openvino.compiler import GraphCompiler
@@ -96,7 +96,7 @@ def compile_decoder(
 
 
 class OpenVinoDecoder:
-    """Computes the decoder, and keeps the keys and values. See `cpu.graphs.DecoderGraphs`.
+    """Computes the decoder, and keeps the keys and values. See `cpu.runners.DecoderRunner`.
 
     One batch after another uses the same memory, so memory is allocated only for the largest.
 
@@ -136,7 +136,7 @@ class OpenVinoDecoder:
         self._repeated = False  # whether the only sequence is computed twice
 
     def begin(self, output: EncoderOutput) -> list[Floats]:
-        """See `cpu.graphs.DecoderGraphs`."""
+        """See `cpu.runners.DecoderRunner`."""
         self._decoder_layers.reset_state()
         rows = self._slots = output.rows
         self._length, self._repeated = 0, False
@@ -158,7 +158,7 @@ class OpenVinoDecoder:
         return alignment_keys
 
     def keep(self, slots: Sequence[int]) -> None:
-        """See `cpu.graphs.DecoderGraphs`."""
+        """See `cpu.runners.DecoderRunner`."""
         for slot, source in enumerate(slots):
             if source != slot:
                 for array in (*self._key_values, *self._log_sizes):
@@ -167,7 +167,7 @@ class OpenVinoDecoder:
         self._attach(self._slots + self._repeated)
 
     def read(self, embedded: Floats, sources: Integers) -> tuple[Floats, Floats]:
-        """See `cpu.graphs.DecoderGraphs`.
+        """See `cpu.runners.DecoderRunner`.
 
         A single vector is computed twice if it would be rounded otherwise: a copy of its row is in
         the second slot.
@@ -193,7 +193,7 @@ class OpenVinoDecoder:
     def project(
         self, hidden: Floats, biases: Floats, tokens: Integers
     ) -> tuple[Floats, Integers, Floats]:
-        """See `cpu.graphs.DecoderGraphs`."""
+        """See `cpu.runners.DecoderRunner`."""
         biases = biases if len(biases) == 1 else _padded(biases)
         request = self._vocabulary_projection
         self._run(request, _padded(hidden), biases, _padded(tokens[:, None]))

@@ -44,7 +44,7 @@ def compile_encoder(
 
 
 class OpenVinoEncoder:
-    """Computes the encoder. See `cpu.graphs.EncoderGraphs`.
+    """Computes the encoder. See `cpu.runners.EncoderRunner`.
 
     Args:
         first: infer request of the graph `EncoderGraphs.whole`, or `EncoderGraphs.start`.
@@ -55,14 +55,14 @@ class OpenVinoEncoder:
         self._first, self._end = first, end
 
     def whole(self, features: Floats) -> Floats:
-        """See `cpu.graphs.EncoderGraphs`."""
+        """See `cpu.runners.EncoderRunner`."""
         states: Floats = self._first.infer({0: features[None]}, share_outputs=True)[0][0]
         return states
 
     start = whole  # another graph
 
     def end(self, states: Floats, log_sizes: Floats) -> Floats:
-        """See `cpu.graphs.EncoderGraphs`."""
+        """See `cpu.runners.EncoderRunner`."""
         inputs = {0: states[None], 1: log_sizes[None, None, None]}
         output: Floats = self._end.infer(inputs, share_outputs=True)[0][0]
         return output

@@ -3,8 +3,6 @@
 from importlib.metadata import version
 from pathlib import Path
 
-from whisperbatch.engines.cpu.decoder import Decoder
-from whisperbatch.engines.cpu.encoder import Encoder
 from whisperbatch.engines.cpu.engine import CpuEngine
 from whisperbatch.engines.devices import share_cores
 from whisperbatch.engines.model_info import ModelInfo
@@ -41,9 +39,8 @@ class OpenVinoEngine(CpuEngine):
             raise ModelError(
                 f"OpenVINO does not work on this machine: {one_line(error)}"
             ) from error
-        kept_frames = model.kept_frames if settings.kept_frames is None else settings.kept_frames
+        kept_frames = model.frames_to_keep(settings.kept_frames)
         parts = ["cpu", *(["8-bit weights"] * int8_weights), precision]
-        parts += [f"{kept_frames:.12g} of the frames of clear rows"] if kept_frames < 1 else []
         compiler = GraphCompiler(
             core=core,
             origin=f"{model.fingerprint} {int8_weights}",
@@ -54,7 +51,7 @@ class OpenVinoEngine(CpuEngine):
         path = model.directory / "model.bin"
         model.check_projection()
         try:
-            encoder = compile_encoder(
+            encoders = compile_encoder(
                 compiler,
                 read_arrays(path, "encoder/"),
                 precision=precision,
@@ -62,7 +59,7 @@ class OpenVinoEngine(CpuEngine):
                 merged=kept_frames < 1,
             )
             arrays = read_arrays(path, "decoder/")
-            decoder = compile_decoder(
+            decoders = compile_decoder(
                 compiler,
                 arrays,
                 model.config,
@@ -72,11 +69,12 @@ class OpenVinoEngine(CpuEngine):
             )
             super().__init__(
                 model,
-                Encoder(encoder, kept_frames),
-                Decoder(decoder, arrays, model.config, model.special),
+                encoders,
+                decoders,
+                arrays,
+                kept_frames=kept_frames,
                 library=f"openvino {version('openvino')}",
                 description=", ".join(parts),
-                workers=settings.inter_threads,
                 threads=settings.intra_threads,
                 int8_weights=int8_weights,
             )

@@ -12,7 +12,7 @@ PROJECTED: Final = 2 * MAX_BEAMS
 """Number of tokens that the vocabulary projection returns for each hidden state."""
 
 
-class EncoderGraphs(Protocol):
+class EncoderRunner(Protocol):
     """Computes the encoder for one row. One thread at a time uses an object.
 
     Features have shape (n_mels, frames), states (positions or groups, d_model).
@@ -33,7 +33,7 @@ class EncoderGraphs(Protocol):
         """
 
 
-class DecoderGraphs(Protocol):
+class DecoderRunner(Protocol):
     """Computes the decoder for one batch at a time. One thread at a time uses an object.
 
     The rows of the batch are in slots, and each has the same number of sequences (beams), in the
