@@ -2,11 +2,11 @@
 
     python -m tests.contract.row_independence ENGINE COMPUTE_TYPE
 
-Encoder output, language scores, hypotheses and alignments of 1 to 9 rows, and whole transcripts,
-are compared to the last bit. Environment variables limit the instruction set, for example
-ONEDNN_MAX_CPU_ISA. A third argument, "quick", leaves out most batches and the transcripts;
-"few" also most tokens; the size of a hidden state, for example 1280, takes a model of this size
-with random weights.
+Encoder output, language scores, hypotheses and alignments of 1 to 9 rows, hypotheses of 24 rows and
+of rows with previous text, and whole transcripts, are compared to the last bit. Environment
+variables limit the instruction set, for example ONEDNN_MAX_CPU_ISA. A third argument, "quick",
+leaves out most batches, previous text and the transcripts; "few" also most tokens; the size of a
+hidden state, for example 1280, takes a model of this size with random weights.
 """
 
 import sys
@@ -35,6 +35,12 @@ ROWS = 9
 HEAD_SIZE = 64  # of every Whisper model
 FEW_TOKENS = 12
 FRAMES = 900  # of each row, without padding
+# (beams, tokens of previous text, rows of the batches)
+PROMPTS = (
+    *((1, 0, (24,)), (1, 10, (2, 9)), (1, 40, (2, 9)), (1, 120, (9,))),
+    *((5, 0, (24,)), (5, 40, (9,))),
+)
+FIRST_WORD, WORDS = 300, 20_000  # tokens that are words or parts of words
 SEARCHES = (
     SearchOptions(beam_size=1, max_new_tokens=50),  # a random model never ends its text
     SearchOptions(beam_size=5, no_repeat_ngram_size=3, max_new_tokens=30),
@@ -90,6 +96,44 @@ def different_batches(
                 yield f"beam_size={options.beam_size}, rows {list(numbers)}: {wrong} differ"
 
 
+def different_prompts(engine: Engine, features: npt.NDArray[np.float32]) -> Iterator[str]:
+    """Describe each batch in which a row has another hypothesis than alone.
+
+    The batches have many rows, or rows with previous text.
+    """
+    rows = engine.split(engine.encode(features))
+    for beams, previous, counts in PROMPTS:
+        options = SearchOptions(beam_size=beams, max_new_tokens=FEW_TOKENS)
+        alone = [hypotheses(engine, [rows[n]], options, previous, [n])[0] for n in range(ROWS)]
+        for count in counts:
+            numbers = [number % ROWS for number in range(count)]
+            together = [rows[number] for number in numbers]
+            found = hypotheses(engine, together, options, previous, numbers)
+            wrong = [n for n, row in zip(numbers, found, strict=True) if row != alone[n]]
+            if wrong:
+                yield f"beam_size={beams}, {previous} previous tokens, {count} rows: {wrong} differ"
+
+
+def hypotheses(
+    engine: Engine,
+    rows: Sequence[Encoded],
+    options: SearchOptions,
+    previous: int,
+    numbers: Sequence[int],
+) -> list[str]:
+    """Everything that the engine says about rows after a number of tokens of previous text."""
+    tokenizer = WhisperTokenizer(engine.tokenizer, multilingual=True)
+    start = tuple(tokenizer.prompt("en", "transcribe"))
+    requests = []
+    for number in numbers:
+        words = np.random.default_rng(number).integers(FIRST_WORD, WORDS, previous).tolist()
+        context = (tokenizer.start_of_previous, *words) if words else ()
+        prompt = (*context, *start, tokenizer.no_timestamps)
+        requests.append(DecodeRequest(prompt, start, (), FRAMES))
+    decoded = engine.decode(engine.join(rows), requests, options)
+    return [repr((row.hypothesis, columns(row.alignment))) for row in decoded]
+
+
 def different_transcripts(engine: Engine, samples: npt.NDArray[np.float32]) -> Iterator[str]:
     """Describe each run in which a recording has another transcript than alone, row by row."""
     noise = 0.02 * np.random.default_rng(0).standard_normal(len(samples)).astype(np.float32)
@@ -129,7 +173,9 @@ def main(name: str, compute_type: str, extent: str = "") -> int:
         short = [replace(options, max_new_tokens=FEW_TOKENS) for options in SEARCHES]
         lines = different_batches(engine, features, BATCHES[1:4], short)
     elif not extent:
-        lines = chain(lines, different_transcripts(engine, samples))
+        lines = chain(
+            lines, different_prompts(engine, features), different_transcripts(engine, samples)
+        )
     for line in lines:
         print(line)  # noqa: T201 - a program's output
         failures += 1

@@ -41,6 +41,14 @@ class DecoderRunner(Protocol):
     sequence has read are kept from call to call. A returned array lasts until the next call.
     """
 
+    def rows_together(self, prompt_length: int, beams: int) -> int:
+        """Return how many rows may be in a batch, so that no row depends on the others.
+
+        Args:
+            prompt_length: number of tokens of each prompt.
+            beams: of each row.
+        """
+
     def begin(self, output: EncoderOutput) -> list[Floats]:
         """Start a batch: row n is in slot n, and no token has been read.
 

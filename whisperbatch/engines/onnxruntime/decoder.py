@@ -9,6 +9,7 @@ So keys and values of the encoder output have 8 bits, the beams of a row share t
 rows leave the batch.
 """
 
+import sys
 from collections.abc import Sequence
 from typing import Any, Final
 
@@ -91,6 +92,10 @@ class OnnxDecoder:
         self._key_values: list[npt.NDArray[Any]] = []
         self._log_sizes: Floats = np.empty(0, np.float32)
         self._slots = 0  # that have a row
+
+    def rows_together(self, prompt_length: int, beams: int) -> int:  # noqa: ARG002 - see below
+        """See `cpu.runners.DecoderRunner`. Any number: sums of 8-bit products are exact."""
+        return sys.maxsize
 
     def begin(self, output: EncoderOutput) -> list[Floats]:
         """See `cpu.runners.DecoderRunner`."""

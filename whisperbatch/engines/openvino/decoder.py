@@ -11,6 +11,7 @@ finished rows leave the batch. The keys and values of the tokens decoded so far 
 infer request of `decoder_layers`.
 """
 
+import sys
 from collections.abc import Sequence
 from functools import cache
 from typing import Any, Final
@@ -38,12 +39,17 @@ states the results are equal to the last bit.
 """
 
 
-@cache
-def rounds_single_vectors_otherwise() -> bool:
-    """Return whether a product with one vector may be rounded otherwise than one with several.
+MAX_VECTORS: Final = 80
+"""Vectors in one product without AVX-512; OpenVINO rounds products with more vectors otherwise. The
+limit is the same for the models base and tiny.en, and for one and two threads."""
 
-    OpenVINO has a separate kernel for one vector. On a Zen 3 (AVX2), a log-probability changed by
-    up to 5e-7; on processors with AVX-512 the results are equal.
+
+@cache
+def rounding_depends_on_vectors() -> bool:
+    """Return whether the rounding of a product may depend on its number of vectors.
+
+    OpenVINO has separate kernels for one vector and for more than `MAX_VECTORS`. On a Zen 3 (AVX2),
+    a log-probability changed by up to 5e-7; on processors with AVX-512 the results are equal.
     """
     return "avx512f" not in processor_features()
 
@@ -135,6 +141,17 @@ class OpenVinoDecoder:
         self._length = 0  # tokens that each sequence has read
         self._repeated = False  # whether the only sequence is computed twice
 
+    def rows_together(self, prompt_length: int, beams: int) -> int:
+        """See `cpu.runners.DecoderRunner`.
+
+        A step has a vector for each beam, and a prompt has one for each token. A prompt longer than
+        `MAX_VECTORS` is always above the limit.
+        """
+        if not rounding_depends_on_vectors():
+            return sys.maxsize
+        vectors = beams if prompt_length > MAX_VECTORS else max(beams, prompt_length)
+        return max(1, MAX_VECTORS // vectors)
+
     def begin(self, output: EncoderOutput) -> list[Floats]:
         """See `cpu.runners.DecoderRunner`."""
         self._decoder_layers.reset_state()
@@ -176,7 +193,7 @@ class OpenVinoDecoder:
         mask = np.zeros((length, self._length + length), np.float32)
         mask[:, self._length :] = np.triu(np.full((length, length), -np.inf, np.float32), 1)
         self._length += length
-        repeated = sequences == length == 1 and rounds_single_vectors_otherwise()
+        repeated = sequences == length == 1 and rounding_depends_on_vectors()
         if repeated != self._repeated:
             self._repeated = repeated
             for array in (*self._key_values, *self._log_sizes):
