@@ -4,11 +4,13 @@
 fixtures fetch missing speech.
 """
 
+import gc
 import os
 import signal
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -25,6 +27,8 @@ from hypothesis import HealthCheck, settings
 import whisperbatch as wb
 from benchmarks import recordings
 from benchmarks.recordings import Recording
+from whisperbatch.engines.loading import load_engine
+from whisperbatch.protocols import Engine
 
 # A shell without job control starts background programs with Ctrl-C (SIGINT) ignored, and their
 # child processes inherit this. The tests of Ctrl-C need Python's normal handler.
@@ -35,17 +39,27 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 settings.register_profile(
     "fixed", derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )
+# A third of the cases for a run without the slow tests (tests/examples.py).
+settings.register_profile("fewer", settings.get_profile("fixed"), max_examples=33)
 settings.load_profile("fixed")
 
 
-def pytest_configure() -> None:
+def pytest_configure(config: pytest.Config) -> None:
     """Give each process of pytest-xdist its own cores, which the engines' threads then share."""
+    if "not slow" in config.option.markexpr:
+        settings.load_profile("fewer")
     worker = os.environ.get("PYTEST_XDIST_WORKER")
     if worker and hasattr(os, "sched_setaffinity"):
         count = int(os.environ["PYTEST_XDIST_WORKER_COUNT"])
         cores = sorted(os.sched_getaffinity(0))[int(worker[2:]) :: count]
         if cores:
             os.sched_setaffinity(0, cores)
+
+
+def pytest_collection_finish() -> None:
+    """Leave the objects of thousands of tests out of the garbage collections that tests ask for."""
+    gc.collect()
+    gc.freeze()
 
 
 Save = Callable[[Recording, str], Path]
@@ -99,6 +113,35 @@ def tiny() -> Iterator[wb.Transcriber]:
     """The small English model, loaded once."""
     with wb.load("tiny.en", device="cpu") as asr:
         yield asr
+
+
+@pytest.fixture(scope="session")
+def load_once() -> Iterator[Callable[..., Engine]]:
+    """Return a function that loads an engine, once for equal arguments.
+
+    `close` has no effect on its engines before the end of the session.
+    """
+    engines: dict[str, Engine] = {}
+    with pytest.MonkeyPatch.context() as patch:
+
+        def load(model: str, **keywords: Any) -> Engine:  # noqa: ANN401 - settings of several engines
+            if "torch" in str(keywords.get("engine")).lower():
+                return load_engine(model, **keywords)
+            key = repr((model, sorted(keywords.items())))
+            if key not in engines:
+                engines[key] = load_engine(model, **keywords)
+                patch.setattr(engines[key], "close", lambda: None)
+            return engines[key]
+
+        yield load
+    for engine in engines.values():
+        engine.close()
+
+
+@pytest.fixture
+def kept_models(monkeypatch: pytest.MonkeyPatch, load_once: Callable[..., Engine]) -> None:
+    """`load` returns models that other tests have loaded already."""
+    monkeypatch.setattr("whisperbatch.engines.loading.load_engine", load_once)
 
 
 @pytest.fixture(scope="session")

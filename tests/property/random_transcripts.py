@@ -6,10 +6,11 @@ from itertools import pairwise
 from hypothesis import settings
 from hypothesis import strategies as st
 
+from tests.examples import up_to
 from whisperbatch.types import Diarization, Segment, Transcript, Turn, Word
 from whisperbatch.writers import SubtitleOptions
 
-fewer_examples = settings(max_examples=120, deadline=None, derandomize=True)
+fewer_examples = settings(max_examples=up_to(120), deadline=None, derandomize=True)
 
 LANGUAGES = ("en", "ar", "ja", "th", "km", "bo", "zh")
 DIFFICULT = (

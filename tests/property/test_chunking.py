@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.examples import up_to
 from whisperbatch.chunking import merge
 from whisperbatch.chunking.merge import (
     BREAK_COST,
@@ -27,7 +28,7 @@ from whisperbatch.types import WINDOW, Chunk, Samples, SpeechFrames, SpeechSpan,
 HOP = 512
 SECOND = 16_000
 
-few_examples = settings(max_examples=80, deadline=None, derandomize=True)
+few_examples = settings(max_examples=up_to(80), deadline=None, derandomize=True)
 
 
 @st.composite
@@ -125,7 +126,7 @@ def test_chunks_do_not_depend_on_the_blocks(
     assert contents(many_blocks) == contents(one_block)
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", [0, *(pytest.param(n, marks=pytest.mark.slow) for n in (1, 2, 3))])
 def test_only_the_look_ahead_affects_a_chunk(seed: int) -> None:
     """Minutes of short phrases and pauses, in one block or frame by frame."""
     rng = np.random.default_rng(seed)
@@ -303,8 +304,16 @@ class MeasuredBuffer(AudioBuffer):
         MeasuredBuffer.max_samples = max(MeasuredBuffer.max_samples, samples_held)
 
 
-@pytest.mark.parametrize("pause", [0, 30, 4000, 10**9])
-@pytest.mark.parametrize("max_silence", [None, 0.5])
+@pytest.mark.parametrize(
+    ("pause", "max_silence"),
+    [
+        *((0, 0.5), (30, None), (4000, 0.5), (10**9, None)),
+        *(
+            pytest.param(*case, marks=pytest.mark.slow)
+            for case in ((0, None), (30, 0.5), (4000, None), (10**9, 0.5))
+        ),
+    ],
+)
 def test_memory_does_not_grow_with_the_recording(
     pause: int, max_silence: float | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:

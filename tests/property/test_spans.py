@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.examples import up_to
 from whisperbatch.chunking.spans import SpanFinder, cut_costs
 from whisperbatch.options import VadOptions
 from whisperbatch.types import Samples, SpeechFrames, SpeechSpan, to_samples
@@ -18,7 +19,7 @@ SECOND = 16_000
 
 Probabilities = npt.NDArray[np.float32]
 
-few_examples = settings(max_examples=120, deadline=None, derandomize=True)
+few_examples = settings(max_examples=up_to(120), deadline=None, derandomize=True)
 
 
 def find(

@@ -6,11 +6,12 @@ from random import Random
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.examples import up_to
 from whisperbatch.diarization.assignment import with_speakers
 from whisperbatch.text.languages import UNSPACED
 from whisperbatch.types import Segment, Transcript, Turn, Word
 
-fewer_examples = settings(max_examples=150, deadline=None, derandomize=True)
+fewer_examples = settings(max_examples=up_to(150), deadline=None, derandomize=True)
 
 WORDS = {
     "en": (" one", " two", " Yes.", "-year", " ", "'s", " «", "!", " twenty,"),

@@ -12,6 +12,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from benchmarks.recordings import Recording
+from tests.examples import up_to
 from whisperbatch.chunking.merge import chunks
 from whisperbatch.chunking.spans import SpanFinder
 from whisperbatch.options import Options
@@ -171,7 +172,7 @@ def test_recordings_in_progress_together_do_not_affect_each_other(
             assert result.tobytes() == probabilities.tobytes()
 
 
-@settings(max_examples=100, deadline=None, derandomize=True)
+@settings(max_examples=up_to(100), deadline=None, derandomize=True)
 @given(st.lists(st.integers(0, 2 * BLOCK + 3), max_size=8))
 def test_reblock(lengths: list[int]) -> None:
     audio = np.arange(sum(lengths), dtype=np.float32)

@@ -10,6 +10,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.examples import up_to
 from tests.property.random_transcripts import diarized_transcripts, fewer_examples
 from whisperbatch.errors import OptionError, WriteError
 from whisperbatch.types import Transcript
@@ -52,7 +53,7 @@ STRANGE = st.one_of(
 )
 
 
-@settings(fewer_examples, max_examples=400)
+@settings(fewer_examples, max_examples=up_to(400))
 @given(diarized_transcripts(with_words=True), st.data(), st.sampled_from(FORMATS))
 def test_any_value_in_any_field_is_written_or_refused_by_name(
     transcript: Transcript,

@@ -7,6 +7,7 @@ from typing import Any
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
+from tests.examples import up_to
 from tests.unit.scheduling.row_calls import row_call
 from whisperbatch.scheduling.call_queue import MAX_PASSED_OVER, CallQueue
 from whisperbatch.scheduling.row_calls import Flow, RowCall
@@ -99,7 +100,7 @@ steps = st.lists(
 flows = st.builds(Flow, st.sampled_from([0.5, 1.0, 3.0]), rows=st.sampled_from([0, 16]))
 
 
-@settings(max_examples=300, phases=[Phase.generate])
+@settings(max_examples=up_to(300), phases=[Phase.generate])
 @given(steps, st.tuples(flows, flows, flows), st.lists(st.integers(2, 5), min_size=3, max_size=3))
 def test_every_row_is_taken_once_in_calls_that_respect_all_limits(
     steps: list[Any], flows: Sequence[Flow], limits: Sequence[int]

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.examples import up_to
 from whisperbatch.sections.points import find_point
 from whisperbatch.types import SpeechFrames
 
@@ -41,7 +42,7 @@ def test_places(parts: list[Part], expected: int) -> None:
     assert abs(find_point(window(*parts), HOP, OFFSET) - expected) <= 1
 
 
-@settings(max_examples=200, deadline=None, derandomize=True)
+@settings(max_examples=up_to(200), deadline=None, derandomize=True)
 @given(
     st.lists(
         st.tuples(
