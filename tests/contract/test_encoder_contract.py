@@ -61,11 +61,12 @@ def test_an_encoder_is_close_to_float32(
         error = np.linalg.norm(row - expected) / np.linalg.norm(expected)
         assert 0 < error < MAX_ERROR[name]
     assert np.array_equal(encode_rows(engine, features[1:2])[0], output[1])
-    short = encode_rows(engine, np.ascontiguousarray(features[:, :, :1000]))
+    windows = np.ascontiguousarray(features[:, :, :1000])
+    short = encode_rows(engine, windows)
     assert short.shape == (2, 500, model[1])
     with ThreadPoolExecutor(2) as pool:
-        in_threads = list(pool.map(lambda n: encode_rows(engine, features[n : n + 1]), range(2)))
-    assert np.array_equal(np.concatenate(in_threads), output)
+        in_threads = list(pool.map(lambda n: encode_rows(engine, windows[n : n + 1]), range(2)))
+    assert np.array_equal(np.concatenate(in_threads), short)
     engine.close()
 
 
@@ -75,7 +76,7 @@ def test_openvino_computes_in_float32_if_the_compute_type_is_float32(
     engine = load_engine(
         model[0], engine="openvino", device="cpu", compute_type="float32", kept_frames=1.0
     )
-    output = encode_rows(engine, features)
-    error = np.linalg.norm(output - float32_output) / np.linalg.norm(float32_output)
+    output = encode_rows(engine, features[:1])
+    error = np.linalg.norm(output - float32_output[:1]) / np.linalg.norm(float32_output[:1])
     assert error < 1e-4
     engine.close()

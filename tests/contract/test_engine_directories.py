@@ -110,4 +110,6 @@ def test_a_model_with_a_shortened_decoder_does_not_translate(
     with pytest.raises(OptionError, match=r"task='translate': model .* for transcription only"):
         options_for(engine, Options(task="translate"))
     engine.close()
-    assert load_exact(write_model_directory("random, 51865 tokens, 128 mels"), name).can_translate
+    whole = load_exact(write_model_directory("random, 51865 tokens, 128 mels"), name)
+    assert whole.can_translate
+    whole.close()

@@ -1,6 +1,7 @@
 """OpenVINO's engine passes rows that its decoder lacks to CTranslate2, already encoded."""
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -23,8 +24,8 @@ GREEDY = Options(beam_size=1)
 SAMPLING = Sampling(temperature=0.5, best_of=2, seed=3)
 
 
-@pytest.fixture
-def engine(monkeypatch: pytest.MonkeyPatch) -> Iterator[OpenVinoEngine]:
+@contextmanager
+def loaded_engine() -> Iterator[OpenVinoEngine]:
     """An engine whose fallback cannot encode."""
     loaded = load_engine("tiny.en", engine="openvino", device="cpu")
     assert isinstance(loaded, OpenVinoEngine)
@@ -32,9 +33,22 @@ def engine(monkeypatch: pytest.MonkeyPatch) -> Iterator[OpenVinoEngine]:
     def refuse(_: Any) -> None:
         pytest.fail("the row was encoded again")
 
-    monkeypatch.setattr(loaded.fallback, "encode", refuse)
-    yield loaded
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(loaded.fallback, "encode", refuse)
+        yield loaded
     loaded.close()
+
+
+@pytest.fixture(scope="module")
+def engine() -> Iterator[OpenVinoEngine]:
+    with loaded_engine() as loaded:
+        yield loaded
+
+
+@pytest.fixture
+def new_engine() -> Iterator[OpenVinoEngine]:
+    with loaded_engine() as loaded:
+        yield loaded
 
 
 @pytest.fixture(scope="module")
@@ -76,25 +90,25 @@ def test_the_fallback_decodes_from_openvinos_encoder_output(
 
 
 def test_the_weights_of_the_fallback_are_loaded_when_they_are_needed(
-    engine: OpenVinoEngine,
+    new_engine: OpenVinoEngine,
     features: npt.NDArray[np.float32],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     loads: list[str] = []
-    load = engine.fallback._weights._load
+    load = new_engine.fallback._weights._load
 
     def counted(settings: dict[str, Any]) -> Any:
         loads.append("load")
         return load(settings)
 
-    monkeypatch.setattr(engine.fallback._weights, "_load", counted)
-    encoded = engine.encode(features)
-    requests = requests_for(engine, FRAMES, GREEDY)
-    engine.decode(encoded, requests, GREEDY.search)
-    engine.decode(encoded, requests, Options(beam_size=5, no_repeat_ngram_size=3).search)
+    monkeypatch.setattr(new_engine.fallback._weights, "_load", counted)
+    encoded = new_engine.encode(features)
+    requests = requests_for(new_engine, FRAMES, GREEDY)
+    new_engine.decode(encoded, requests, GREEDY.search)
+    new_engine.decode(encoded, requests, Options(beam_size=5, no_repeat_ngram_size=3).search)
     sampled = [replace(request, sampling=SAMPLING) for request in requests]
     for beam_size in (1, 6):  # sampling does not use the beams
-        engine.decode(encoded, sampled, Options(beam_size=beam_size).search)
+        new_engine.decode(encoded, sampled, Options(beam_size=beam_size).search)
     assert loads == []
-    engine.decode(encoded, requests, Options(beam_size=6).search)
+    new_engine.decode(encoded, requests, Options(beam_size=6).search)
     assert loads == ["load"]

@@ -27,6 +27,8 @@ SLOW = (
     "base without tokenizer",
     "base without alignment heads",
     "random, 51866 tokens, 128 mels",
+    "random, 51866 tokens, short decoder",
+    "tiny.en without alignment heads",
 )
 
 

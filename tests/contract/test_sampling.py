@@ -18,7 +18,7 @@ SHARE_TOLERANCE = 0.1  # of 400 samples: 4 standard deviations of a share of one
 SAMPLES = 400
 BATCH = 40
 CANDIDATES = 6
-FRAMES = 200
+FRAMES = 100
 
 
 @pytest.fixture(
