@@ -1,6 +1,8 @@
-"""Run the command line as a program, in a pipe or on a terminal."""
+"""Run the command line: as a program, in a pipe or on a terminal, or in this process."""
 
 import fcntl
+import io
+import logging
 import os
 import pty
 import select
@@ -15,8 +17,10 @@ from pathlib import Path
 from typing import BinaryIO
 
 import pyte
+import pytest
 
 from benchmarks import recordings
+from whisperbatch.cli import app
 
 FAST = ("--model", "tiny.en", "--beam-size", "1")
 
@@ -24,8 +28,12 @@ FAST = ("--model", "tiny.en", "--beam-size", "1")
 def write_media(directory: Path) -> Path:
     """Write talk.mp3, and a subdirectory with two recordings; return the directory."""
     (directory / "talks" / "monday").mkdir(parents=True)
-    for name, seed in (("talk.mp3", 0), ("talks/a.mp3", 1), ("talks/monday/b.wav", 2)):
-        recordings.write(recordings.prompts("en", duration=20, seed=seed), directory / name)
+    for name, duration, seed in (
+        ("talk.mp3", 20, 0),
+        ("talks/a.mp3", 10, 1),
+        ("talks/monday/b.wav", 10, 2),
+    ):
+        recordings.write(recordings.prompts("en", duration, seed), directory / name)
     return directory
 
 
@@ -44,6 +52,34 @@ def run(
     )
     assert result.returncode == status, result.stderr
     return result
+
+
+def run_here(*arguments: str, cwd: Path, status: int = 0) -> subprocess.CompletedProcess[str]:
+    """Like `run`, but in this process, which has imported everything.
+
+    With the fixture `kept_models` the models are loaded already, too.
+    """
+    streams = [
+        io.TextIOWrapper(io.BytesIO(), encoding="utf-8", errors="backslashreplace")
+        for _ in range(2)
+    ]
+    log = logging.getLogger("whisperbatch")
+    level = log.level
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(cwd)
+        patch.setattr(sys, "argv", ["whisperbatch", *arguments])
+        for name, stream in zip(("stdout", "stderr"), streams, strict=True):
+            patch.setattr(sys, name, stream)
+        patch.setattr(app, "exit_now", sys.exit)  # instead of the end of this process
+        patch.setattr(app, "return_large_arrays_at_once", lambda: None)
+        patch.setattr(log, "handlers", [])
+        with pytest.raises(SystemExit) as ended:
+            app.run()
+    log.setLevel(level)
+    output, errors = (bytes(stream.detach().getvalue()).decode() for stream in streams)
+    code = int(ended.value.code or 0)
+    assert code == status, errors
+    return subprocess.CompletedProcess(arguments, code, output, errors)
 
 
 class TerminalCommand:

@@ -38,17 +38,16 @@ def test_a_job_has_a_bar_for_all_recordings(media: Path, tmp_path: Path) -> None
     assert running.end() == 1
     text = running.text()
     assert "failed nowhere.mp3: there is no such file" in text
-    assert f"done b.wav 0:20 en -> {tmp_path}"[:60] in text
-    assert "2 transcribed, 1 failed: 0:40 in" in text
+    assert f"done b.wav 0:10 en -> {tmp_path}"[:60] in text
+    assert "2 transcribed, 1 failed: 0:20 in" in text
 
 
 def test_ctrl_c_stops_at_once_and_the_same_command_resumes(tmp_path: Path) -> None:
     (tmp_path / "talks").mkdir()
-    recordings.write(recordings.prompts("en", duration=240), tmp_path / "talks" / "long.wav")
-    arguments = ("transcribe", "talks", "-o", "texts", "--model", "tiny.en", "--beam-size", "5")
+    recordings.write(recordings.prompts("en", duration=180), tmp_path / "talks" / "long.wav")
+    arguments = ("transcribe", "talks", "-o", "texts", *FAST, "--batch-size", "1")
     running = TerminalCommand(arguments, tmp_path)
-    # which times are shown depends on the sizes of the batches
-    running.wait_for(lambda text: re.search(r"[1-3]:\d\d of 4:00", text))
+    running.wait_for(lambda text: re.search(r"(0:[1-5]\d|1:\d\d) of 3:00", text))
     start = time.monotonic()
     running.process.send_signal(signal.SIGINT)
     assert running.end() == 130
@@ -57,8 +56,8 @@ def test_ctrl_c_stops_at_once_and_the_same_command_resumes(tmp_path: Path) -> No
     assert not running.screen.cursor.hidden
     assert not list((tmp_path / "texts").glob("[!.]*"))
     result = run(*arguments, "--verbose", cwd=tmp_path)
-    assert "1 transcribed: 4:00" in result.stderr
-    assert (tmp_path / "texts" / "long.txt").stat().st_size > 1000
+    assert "1 transcribed: 3:00" in result.stderr
+    assert (tmp_path / "texts" / "long.txt").stat().st_size > 750
 
 
 @pytest.mark.slow

@@ -80,11 +80,11 @@ CURL_COMMANDS = [
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """What the pages take for granted: a talk, a voice, and a call with a speaker a channel."""
     directory = tmp_path_factory.mktemp("docs")
-    speech = recordings.prompts("en", duration=20)
+    speech = recordings.prompts("en", duration=12)
     for name in ("talk.mp3", "lecture.mp3"):
         recordings.write(speech, directory / name)
     recordings.write(recordings.prompts("en", duration=8), directory / "ann.wav")
-    other = recordings.prompts("en", duration=20, seed=1)
+    other = recordings.prompts("en", duration=12, seed=1)
     length = min(len(speech.samples), len(other.samples))
     with wave.open(str(directory / "call.wav"), "wb") as call:
         call.setparams((2, 2, recordings.SAMPLING_RATE, 0, "NONE", ""))
@@ -111,6 +111,7 @@ def run_with_ray(block: str) -> None:
         subprocess.run([sys.executable, "-c", block], check=True, env=environment)
 
 
+@pytest.mark.usefixtures("kept_models")
 @pytest.mark.parametrize("block", BLOCKS)
 def test_block_runs(
     block: str,

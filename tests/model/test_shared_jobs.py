@@ -14,7 +14,7 @@ import pytest
 
 import whisperbatch as wb
 from benchmarks import recordings
-from tests.model.command_line import command, run
+from tests.model.command_line import command, run, run_here
 from whisperbatch.jobs import PlanStatus
 
 ROOT = Path(__file__).parents[2]
@@ -109,19 +109,19 @@ def test_two_processes_share_a_plan_and_one_dies(
 def test_shards_and_failures_have_statuses(talks: Path, tmp_path: Path) -> None:
     (tmp_path / "broken.mp3").write_bytes(b"no media")
     sources = (str(talks), "broken.mp3", "nowhere.mp3")
-    made = run("plan", *sources, "-o", "talks.plan", *OPTIONS, cwd=tmp_path, status=1)
+    made = run_here("plan", *sources, "-o", "talks.plan", *OPTIONS, cwd=tmp_path, status=1)
     assert made.stderr.count("failed: ") == 2
     assert "10 recordings, 1.3 minutes, in 5 tasks; 2 recordings failed" in made.stderr
-    run("work", "talks.plan", "--shard", "2/2", cwd=tmp_path, status=2)
+    run_here("work", "talks.plan", "--shard", "2/2", cwd=tmp_path, status=2)
     run("work", "talks.plan", "--shard", "1/2", cwd=tmp_path)
-    joined = run("join", "talks.plan", "-o", "out", cwd=tmp_path, status=1)
+    joined = run_here("join", "talks.plan", "-o", "out", cwd=tmp_path, status=1)
     assert joined.stderr.count("missing: ") == 6
     assert "4 of 12 recordings joined" in joined.stderr
     assert "2 failed (2 audio), 6 missing" in joined.stderr
-    status = run("status", "talks.plan", cwd=tmp_path).stdout
+    status = run_here("status", "talks.plan", cwd=tmp_path).stdout
     assert "tasks       5: 2 done, 0 running, 0 interrupted, 3 waiting" in status
     assert "parts       10: 4 transcribed, 0 failed, 6 missing" in status
-    run("work", "nowhere.plan", cwd=tmp_path, status=2)
+    run_here("work", "nowhere.plan", cwd=tmp_path, status=2)
 
 
 @pytest.mark.slow

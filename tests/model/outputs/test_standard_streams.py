@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.model.command_line import FAST, TerminalCommand, command, run, write_media
+from tests.model.command_line import FAST, TerminalCommand, command, run_here, write_media
 
 STDIN_CLOSED = "failed: <stdin>: standard input is closed; give a file, or connect a pipe"
 CLOSED = "standard output cannot be written: it is closed"
@@ -66,7 +66,7 @@ def test_a_closed_stream_is_not_replaced_by_a_file_of_the_job(media: Path, tmp_p
     """The ledger would get the descriptor, and messages would be written into the ledger."""
     line = f"transcribe talks FAST -o {tmp_path} <&- >&- 2>&-"
     assert shell(line.replace("FAST", shlex.join(FAST)), media)[0] == 0
-    result = run("transcribe", "talks", "-o", str(tmp_path), *FAST, cwd=media)
+    result = run_here("transcribe", "talks", "-o", str(tmp_path), *FAST, cwd=media)
     assert "0 transcribed, 2 already done" in result.stderr
 
 
@@ -94,6 +94,7 @@ SHOWN = "\\x1b]0;title\\x07\\x1b[31m\\x9b2J\\u202ered\\ntwo.mp3"
 SHOWN_IN_ERRORS = SHOWN.replace("\\n", " ")
 
 
+@pytest.mark.usefixtures("kept_models")
 @pytest.mark.parametrize(
     "extra",
     [("--json-lines",), pytest.param(("--no-resume", "--verbose"), marks=pytest.mark.slow)],
@@ -108,19 +109,21 @@ def test_names_cannot_send_escape_sequences(
     (talks / f"a{NAME}").symlink_to(media / "talk.mp3")
     os.mkfifo(talks / f"b{NAME}")
     arguments = ("transcribe", "talks", "-o", "texts", "-f", "txt", *FAST)
-    result = run(*arguments, *extra, cwd=tmp_path, status=1)
+    result = run_here(*arguments, *extra, cwd=tmp_path, status=1)
     for output in (result.stdout, result.stderr):
         assert not any(not c.isprintable() and c != "\n" for c in output)
     assert f"failed: talks/{SHOWN_IN_ERRORS}: " in result.stderr
     assert f"talks/b{SHOWN}: ignored" in result.stderr
 
 
+@pytest.mark.usefixtures("kept_models")
 def test_names_in_other_errors_cannot_send_escape_sequences(tmp_path: Path) -> None:
     (tmp_path / "talks").mkdir()
     (tmp_path / "talks" / NAME).write_text("not media")
-    result = run("detect-language", f"talks/{NAME}", "--model", "tiny.en", cwd=tmp_path, status=1)
+    arguments = ("detect-language", f"talks/{NAME}", "--model", "tiny.en")
+    result = run_here(*arguments, cwd=tmp_path, status=1)
     assert f"failed: talks/{SHOWN_IN_ERRORS}: " in result.stderr
-    result = run("transcribe", f"--{NAME}", cwd=tmp_path, status=2)
+    result = run_here("transcribe", f"--{NAME}", cwd=tmp_path, status=2)
     assert len(result.stderr.splitlines()) == 1
     assert "\x1b" not in result.stderr
 
