@@ -7,7 +7,7 @@ from tests.model.server import running
 
 
 @pytest.mark.parametrize(
-    ("count", "warm_up"), [(100, 40), pytest.param(2000, 500, marks=pytest.mark.slow)]
+    ("count", "warm_up"), [(60, 20), pytest.param(2000, 500, marks=pytest.mark.slow)]
 )
 def test_hostile_requests_get_clear_errors_and_leave_nothing(count: int, warm_up: int) -> None:
     with running(*driver.FLAGS) as server:

@@ -90,7 +90,7 @@ def test_a_telephones_band_costs_few_words(base: wb.Transcriber) -> None:
     scope="module",
     params=[
         pytest.param("prompts:en:90:1", marks=pytest.mark.slow),
-        "dense:en:60:2",
+        "dense:en:30:2",
         pytest.param("prompts:fr:60:0", marks=pytest.mark.slow),
     ],
 )

@@ -50,7 +50,7 @@ def test_silence_has_no_language(base: wb.Transcriber) -> None:
 
 
 def test_only_candidates_are_detected(base: wb.Transcriber) -> None:
-    spanish = recordings.prompts("es", duration=30).samples
+    spanish = recordings.prompts("es", duration=12).samples
     assert base.detect_language(spanish).language == "es"
     found = base.detect_language(spanish, languages=("fr", "ru"))
     assert found.language in ("fr", "ru")
@@ -68,7 +68,7 @@ def test_an_english_only_model_says_why() -> None:
 def test_a_pipe_is_read_through_and_gives_the_same_language(
     base: wb.Transcriber, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    recording = recordings.prompts("ru", duration=40)
+    recording = recordings.prompts("ru", duration=20)
     path = recordings.write(recording, tmp_path_factory.mktemp("pipe") / "prompts.flac")
     found = base.detect_language(Pipe(path.read_bytes()))  # type: ignore[arg-type]
     assert found.language == base.detect_language(path).language == "ru"

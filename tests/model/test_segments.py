@@ -17,7 +17,7 @@ KINDS: Final[tuple[Segments, ...]] = ("sentence", "phrase", "chunk")
 @pytest.fixture(scope="module")
 def read() -> Recording:
     """A novel, read slowly: pauses within sentences are longer than 0.4 s."""
-    return benchmark.slowed(benchmark.build("read", 50, 0), 0.8)
+    return benchmark.slowed(benchmark.build("read", 25, 0), 0.8)
 
 
 @pytest.fixture(scope="module")

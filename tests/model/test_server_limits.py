@@ -225,6 +225,7 @@ def test_the_work_of_a_gone_client_is_cancelled(
         *language,
         field("stream", stream),
         field("beam_size", "5"),
+        field("batch_size", "1"),
         file(two_minutes.read_bytes()),
     )
     with socket.create_connection(server.address, timeout=60) as connection:

@@ -38,7 +38,7 @@ def client() -> Iterator[openai.OpenAI]:
     except wb.MissingExtraError as error:
         pytest.skip(str(error))
     with (
-        running(model=("--model", "base", "--options", json.dumps(GREEDY))) as server,
+        running(model=("--model", "tiny.en", "--options", json.dumps(GREEDY))) as server,
         openai.OpenAI(base_url=server.api, api_key="none", max_retries=0) as client,
     ):
         yield client
@@ -51,8 +51,8 @@ def call() -> Path:
 
 
 @pytest.fixture(scope="module")
-def expected(base: wb.Transcriber, call: Path) -> wb.Transcript:
-    return base.transcribe(call, diarize=True, word_timestamps=True, **GREEDY)
+def expected(tiny: wb.Transcriber, call: Path) -> wb.Transcript:
+    return tiny.transcribe(call, diarize=True, word_timestamps=True, **GREEDY)
 
 
 def rows(transcript: wb.Transcript) -> list[Row]:
@@ -76,7 +76,9 @@ def test_diarized_json(client: openai.OpenAI, call: Path, expected: wb.Transcrip
     assert result.usage.type == "duration"
 
 
-@pytest.mark.parametrize("name", ["num_speakers", "max_speakers"])
+@pytest.mark.parametrize(
+    "name", ["num_speakers", pytest.param("max_speakers", marks=pytest.mark.slow)]
+)
 def test_the_number_of_speakers(client: openai.OpenAI, call: Path, name: str) -> None:
     result = client.audio.transcriptions.create(
         model="whisper-1",
@@ -87,7 +89,7 @@ def test_the_number_of_speakers(client: openai.OpenAI, call: Path, name: str) ->
     assert cast("Any", result).speakers == ["SPEAKER_00"]
 
 
-@pytest.mark.parametrize("response_format", ["srt", "vtt"])
+@pytest.mark.parametrize("response_format", ["srt", pytest.param("vtt", marks=pytest.mark.slow)])
 def test_subtitles(
     client: openai.OpenAI, call: Path, expected: wb.Transcript, response_format: Any
 ) -> None:
