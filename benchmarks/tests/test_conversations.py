@@ -1,6 +1,7 @@
 """Conversations for measuring diarization: voices, turns, rooms. The voices here are tones."""
 
 import wave
+from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
 
@@ -26,8 +27,8 @@ def tone(hertz: float, seconds: float, number: int) -> Utterance:
     return Utterance(sound.astype(np.float32), spans, f"word{hertz:g} number{number}")
 
 
-@pytest.fixture(autouse=True)
-def tones(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture(scope="module", autouse=True)
+def tones() -> Iterator[None]:
     """Replace the recordings: six voices of five persons, each with 400 s of tones."""
     known = {
         name: Voice(name, "test", "en", "f" if index < 4 else "m", person)
@@ -37,8 +38,10 @@ def tones(monkeypatch: pytest.MonkeyPatch) -> None:
         name: tuple(tone(400 + 300 * index, 1 + number % 4, number) for number in range(160))
         for index, name in enumerate(known)
     }
-    monkeypatch.setattr(voices, "of_set", lambda _: tuple(known.values()))
-    monkeypatch.setattr(voices, "pool", pools.__getitem__)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(voices, "of_set", lambda _: tuple(known.values()))
+        patch.setattr(voices, "pool", pools.__getitem__)
+        yield
 
 
 def at(talk: Conversation, start: float, end: float) -> float:

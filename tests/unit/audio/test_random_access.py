@@ -2,6 +2,7 @@
 
 import io
 import os
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -32,12 +33,14 @@ LOSSY = {
 }
 
 
+@cache
 def sweep(rate: int = SAMPLING_RATE) -> Samples:
     """A tone that rises by 20 Hz per second, so that every stretch is unique."""
     times = np.arange(SECONDS * rate) / rate
     return (0.3 * np.sin(2 * np.pi * (200 + 10 * times) * times)).astype(np.float32)
 
 
+@cache
 def media(container: str, codec: str, rate: int) -> bytes:
     return encode([sweep(rate)], container, codec, rate=rate)
 

@@ -2,6 +2,7 @@
 
 import io
 from contextlib import closing
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -27,10 +28,16 @@ def noise(rate: int, seconds: float = SECONDS) -> Samples:
     )
 
 
+@cache
 def media(container: str, codec: str, rate: int, channels: int = 1) -> bytes:
     layout = {1: "mono", 2: "stereo", 6: "5.1"}[channels]
     planes = [noise(rate) * np.float32((1 + number) / channels) for number in range(channels)]
     return encode(planes, container, codec, rate=rate, layout=layout)
+
+
+@cache
+def from_the_start(kind: tuple[str, str, int, int]) -> Samples:
+    return read(media(*kind))
 
 
 def decoded(data: bytes, start: int, path: Path | None = None) -> tuple[int, Samples]:
@@ -58,7 +65,7 @@ def decoded(data: bytes, start: int, path: Path | None = None) -> tuple[int, Sam
 )
 def test_samples_after_a_seek(kind: tuple[str, str, int, int], start: int, tmp_path: Path) -> None:
     data = media(*kind)
-    whole = read(data)
+    whole = from_the_start(kind)
     path = tmp_path / "recording"
     path.write_bytes(data)
     for position, samples in (decoded(data, start), decoded(data, start, path)):

@@ -39,9 +39,13 @@ def nearest_first(states: Floats, count: int) -> Merged:
         left, right = (normalised[groups[n]].mean(axis=0) for n in (pair, pair + 1))
         return float(np.linalg.norm(left - right))
 
+    distances = [distance(pair) for pair in range(len(groups) - 1)]
     while len(groups) > count:
-        nearest = min(range(len(groups) - 1), key=distance)
+        nearest = int(np.argmin(distances))
         groups[nearest] += groups.pop(nearest + 1)
+        del distances[nearest]
+        for pair in range(max(nearest - 1, 0), min(nearest + 1, len(distances))):
+            distances[pair] = distance(pair)
     means = np.stack([states[group].mean(axis=0) for group in groups])
     return Merged(means.astype(np.float32), np.array([len(group) for group in groups]))
 

@@ -53,7 +53,7 @@ def child(
 
 
 @pytest.mark.parametrize("state", ["empty", "damaged"])
-@pytest.mark.parametrize("attempt", range(3))
+@pytest.mark.parametrize("attempt", [0, *(pytest.param(n, marks=pytest.mark.slow) for n in (1, 2))])
 def test_processes_that_assemble_at_the_same_time(tmp_path: Path, state: str, attempt: int) -> None:
     packaged = make_packages(tmp_path / "site")
     cache = tmp_path / "cache"

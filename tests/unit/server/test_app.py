@@ -246,6 +246,7 @@ async def test_a_server_that_shuts_down_refuses_new_work(monkeypatch: pytest.Mon
 
 @in_loop
 async def test_a_request_that_takes_too_long_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("whisperbatch.server.transcriptions.ERRORS_FIRST", 0.1)
     engine = HeldEngine()
     async with running(monkeypatch, engine, max_time=0.2) as client:
         answer = await client.post(MODEL, wav(3))

@@ -116,7 +116,9 @@ def session(arrays: Arrays) -> Any:
     return onnxruntime.InferenceSession(content, providers=["CPUExecutionProvider"])
 
 
-@pytest.mark.parametrize("frames", [3, 40, 199, 201, 450])
+@pytest.mark.parametrize(
+    "frames", [3, 199, 201, *(pytest.param(n, marks=pytest.mark.slow) for n in (40, 450))]
+)
 def test_equals_the_reference(arrays: Arrays, session: Any, frames: int) -> None:
     features = np.random.default_rng(frames).normal(0, 2, (1, frames, 80)).astype(np.float32)
     (embedding,) = session.run(None, {"feats": features})

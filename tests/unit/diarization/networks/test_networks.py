@@ -25,7 +25,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.mark.parametrize("frames", [20, 73, 148, 300])
+@pytest.mark.parametrize("frames", [20, 73, 148, pytest.param(300, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("threads", [1, 2])
 def test_embeddings_do_not_depend_on_the_batch(files: Path, frames: int, threads: int) -> None:
     network = EmbeddingNetwork(files / "embedding.onnx", threads)
