@@ -41,18 +41,18 @@ SLOW = (
 
 @pytest.fixture(scope="module")
 def talk() -> Recording:
-    return recordings.prompts("en", duration=21, seed=3)
+    return recordings.prompts("en", duration=30, seed=3)
 
 
 @pytest.fixture(scope="module")
 def variables(talk: Recording, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     """The global variables that the programs read."""
     directory = tmp_path_factory.mktemp("compat")
-    second = recordings.prompts("en", duration=21, seed=4)
+    second = recordings.prompts("en", duration=30, seed=4)
     length = min(len(talk.samples), len(second.samples))
     stereo = np.stack((talk.samples[:length], second.samples[:length]), 1)
     recordings.write(talk, directory / "talk.mp3")
-    recordings.write(recordings.prompts("fr", duration=21), directory / "french.mp3")
+    recordings.write(recordings.prompts("fr", duration=30), directory / "french.mp3")
     with wave.open(str(directory / "stereo.wav"), "wb") as file:
         file.setparams((2, 2, recordings.SAMPLING_RATE, 0, "NONE", ""))
         file.writeframes(stereo.tobytes())

@@ -29,7 +29,7 @@ def test_demo_transcribes_nine_languages_and_scores_them() -> None:
 
 
 def test_demo_transcribes_a_file(tmp_path: Path) -> None:
-    path = recordings.write(recordings.prompts("en", duration=10), tmp_path / "talk.mp3")
+    path = recordings.write(recordings.prompts("en", duration=20), tmp_path / "talk.mp3")
     done = run(str(path))
     assert done.returncode == 0, done.stderr
     assert all(line.startswith("[00:") for line in done.stdout.splitlines())

@@ -19,7 +19,7 @@ Temperature = float | tuple[float, ...]
 OPTIONS = wb.Options(
     language="en",
     beam_size=1,
-    chunk_length=4.0,
+    chunk_length=8.0,
     log_prob_threshold=-0.3,
     word_timestamps=True,
 )
@@ -69,7 +69,7 @@ def sources() -> list[Sound]:
     rng = np.random.default_rng(0)
     found = []
     for seed in range(3):
-        clean = recordings.prompts("en", duration=8 + 3 * seed, seed=seed).samples
+        clean = recordings.prompts("en", duration=15 + 5 * seed, seed=seed).samples
         noisy = clean + 1000 * rng.standard_normal(len(clean))
         found.append(noisy.clip(-32768, 32767).astype(np.int16))
     return found

@@ -16,6 +16,7 @@ from tests.model.server import RunningServer, running
 from whisperbatch.writers import render
 
 Save = Callable[[Recording, str], Path]
+Transcribe = Callable[..., wb.Transcript]
 GREEDY: Any = {"beam_size": 1}
 
 
@@ -47,7 +48,7 @@ def spanish(save: Save) -> Path:
 
 
 @pytest.fixture(scope="module")
-def transcribe(base: wb.Transcriber, mp3: Path) -> Callable[..., wb.Transcript]:
+def transcribe(base: wb.Transcriber, mp3: Path) -> Transcribe:
     """Return a function that transcribes the mp3; for equal options once."""
     found: dict[str, wb.Transcript] = {}
 
@@ -64,7 +65,7 @@ def pipe(path: Path) -> BinaryIO:
     return cast("BinaryIO", Pipe(path.read_bytes(), path.name))
 
 
-def test_json(client: openai.OpenAI, transcribe: Callable[..., wb.Transcript], mp3: Path) -> None:
+def test_json(client: openai.OpenAI, transcribe: Transcribe, mp3: Path) -> None:
     result = client.audio.transcriptions.create(model="whisper-1", file=mp3)
     expected = transcribe()
     assert result.text == expected.text
@@ -78,10 +79,7 @@ def test_json(client: openai.OpenAI, transcribe: Callable[..., wb.Transcript], m
 
 @pytest.mark.parametrize("response_format", ["text", "srt", "vtt"])
 def test_text_and_subtitles(
-    client: openai.OpenAI,
-    transcribe: Callable[..., wb.Transcript],
-    mp3: Path,
-    response_format: Any,
+    client: openai.OpenAI, transcribe: Transcribe, mp3: Path, response_format: Any
 ) -> None:
     result = client.audio.transcriptions.create(
         model="whisper-1", file=mp3, response_format=response_format
@@ -93,10 +91,7 @@ def test_text_and_subtitles(
 
 @pytest.mark.parametrize("granularities", [[], ["segment"], ["word"], ["word", "segment"]], ids=str)
 def test_verbose_json(
-    client: openai.OpenAI,
-    transcribe: Callable[..., wb.Transcript],
-    mp3: Path,
-    granularities: list[Any],
+    client: openai.OpenAI, transcribe: Transcribe, mp3: Path, granularities: list[Any]
 ) -> None:
     result = client.audio.transcriptions.create(
         model="whisper-1",
@@ -175,9 +170,7 @@ def test_translations(client: openai.OpenAI, base: wb.Transcriber, spanish: Path
         assert subtitles.startswith("WEBVTT" if response_format == "vtt" else "1\n")
 
 
-def test_a_stream(
-    client: openai.OpenAI, transcribe: Callable[..., wb.Transcript], mp3: Path
-) -> None:
+def test_a_stream(client: openai.OpenAI, transcribe: Transcribe, mp3: Path) -> None:
     with client.audio.transcriptions.create(
         model="gpt-4o-transcribe", file=mp3, stream=True
     ) as stream:
@@ -203,9 +196,7 @@ def test_a_stream_with_times(client: openai.OpenAI, mp3: Path) -> None:
     assert all(cast("float", e["start"]) < cast("float", e["end"]) for e in segments)
 
 
-def test_log_probabilities(
-    client: openai.OpenAI, transcribe: Callable[..., wb.Transcript], mp3: Path
-) -> None:
+def test_log_probabilities(client: openai.OpenAI, transcribe: Transcribe, mp3: Path) -> None:
     result = client.audio.transcriptions.create(
         model="gpt-4o-mini-transcribe", file=mp3, include=["logprobs"]
     )
@@ -255,11 +246,7 @@ def test_log_probabilities(
     ids=lambda value: next(iter(value), "none"),
 )
 def test_fields_set_options(
-    client: openai.OpenAI,
-    transcribe: Callable[..., wb.Transcript],
-    mp3: Path,
-    fields: Any,
-    options: Any,
+    client: openai.OpenAI, transcribe: Transcribe, mp3: Path, fields: Any, options: Any
 ) -> None:
     result = client.audio.transcriptions.create(
         model="gpt-transcribe", file=mp3, response_format="verbose_json", **fields
