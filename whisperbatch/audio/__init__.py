@@ -2,6 +2,7 @@
 
 from whisperbatch.audio.decode import decode_audio
 from whisperbatch.audio.reader import AudioReader, open_audio
+from whisperbatch.audio.sources import check_path
 from whisperbatch.audio.track import stated_duration
 
-__all__ = ["AudioReader", "decode_audio", "open_audio", "stated_duration"]
+__all__ = ["AudioReader", "check_path", "decode_audio", "open_audio", "stated_duration"]

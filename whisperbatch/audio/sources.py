@@ -32,7 +32,7 @@ def file_of(name: str, source: object) -> str | FileObject:
             too_long.source = path
             raise too_long
         if "://" not in path:
-            _check_path(Path(path))
+            check_path(Path(path))
         return path
     if isinstance(source, BYTES):
         try:
@@ -76,8 +76,12 @@ def name_of(source: object) -> str:
     return name if isinstance(name, str) else f"<{type(source).__name__}>"
 
 
-def _check_path(path: Path) -> None:
-    """Refuse paths for which the error message of FFmpeg would be less clear."""
+def check_path(path: Path) -> None:
+    """Refuse paths for which the error message of FFmpeg would be less clear.
+
+    Raises:
+        AudioError: there is no file, the file is empty, or the path is a directory.
+    """
     try:
         if path.is_dir():
             raise AudioError("is a directory; give the files in it", source=str(path))

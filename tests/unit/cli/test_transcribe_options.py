@@ -1,13 +1,16 @@
 from collections.abc import Mapping
+from pathlib import Path
 
 import pytest
 
+import whisperbatch as wb
 from whisperbatch import OptionError, SubtitleOptions, TableOptions
 from whisperbatch.cli.transcribe import (
     TranscribeArguments,
     _check_standard_input,
     _formats,
     _options,
+    transcribe_all,
 )
 from whisperbatch.options import Options
 from whisperbatch.writers import FORMATS
@@ -73,3 +76,15 @@ def test_only_one_recording_comes_from_standard_input() -> None:
     ):
         with pytest.raises(OptionError, match='only one recording can be "-"'):
             _check_standard_input(sources, options)
+
+
+def test_no_model_is_loaded_for_missing_recordings(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "empty.mp3").touch()
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(wb, "load", lambda *_, **__: pytest.fail("the model was loaded"))
+    assert transcribe_all(arguments(inputs=("nowhere.mp3", "empty.mp3"))) == 1
+    errors = capsys.readouterr().err
+    assert "nowhere.mp3: there is no such file" in errors
+    assert "empty.mp3: is empty" in errors
