@@ -11,36 +11,40 @@ to five columns. Here the windows of all VAD frames are the rows of one matrix:
 
 import math
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
+
+from whisperbatch.onnx_sessions import open_session
+
+PROBED: Final = 2  # VAD frames in the call that shows the lengths of arrays
 
 
 def network_with_products(path: Path) -> bytes:
     """Return the network of an .onnx file, with products, as the content of an .onnx file.
 
-    Only rounding changes the probabilities. A convolution whose input has no fixed length stays.
+    Only rounding changes the probabilities. A convolution stays if it does not compute each VAD
+    frame separately, or if it has several groups or a dilation.
 
     Args:
         path: of the .onnx file.
 
     Raises:
-        Exception: the file is no network. The errors of onnx have no common public base class.
+        Exception: the file is no network. The errors of onnx and onnxruntime have no common public
+            base class.
     """
     import onnx  # noqa: PLC0415 - takes 0.1 s; needed only to load the network
 
-    model = onnx.shape_inference.infer_shapes(onnx.load(path))
+    model = onnx.load(path)
     graph = model.graph
-    lengths = {
-        array.name: sizes[-1].dim_value
-        for array in graph.value_info
-        if (sizes := array.type.tensor_type.shape.dim)
-    }
+    lengths = _input_lengths(onnx, model)
     network = _Network(onnx, {array.name: array for array in graph.initializer})
     for node in graph.node:
-        if node.op_type == "Conv" and lengths.get(node.input[0]):
-            network.add_product(node, lengths[node.input[0]])
+        attributes = {each.name: onnx.helper.get_attribute_value(each) for each in node.attribute}
+        is_plain = attributes.get("group", 1) == 1 and attributes.get("dilations", [1]) == [1]
+        if node.op_type == "Conv" and is_plain and node.input[0] in lengths:
+            network.add_product(node, attributes, lengths[node.input[0]])
         else:
             network.nodes.append(node)
     del graph.node[:], graph.initializer[:]
@@ -48,6 +52,31 @@ def network_with_products(path: Path) -> bytes:
     graph.initializer.extend(network.used_arrays())
     content: bytes = model.SerializeToString()
     return content
+
+
+def _input_lengths(onnx: Any, model: Any) -> dict[str, int]:  # noqa: ANN401 - onnx has no types
+    """Return the length of each input of a convolution that has a row for each VAD frame.
+
+    The network runs once, with these inputs as its outputs: not all files state the lengths.
+    """
+    probe = type(model)()
+    probe.CopyFrom(model)
+    names = [node.input[0] for node in model.graph.node if node.op_type == "Conv"]
+    kind = onnx.TensorProto.FLOAT
+    del probe.graph.output[:]
+    probe.graph.output.extend(onnx.helper.make_tensor_value_info(n, kind, None) for n in names)
+    inputs = {
+        port.name: np.zeros(
+            [size.dim_value or PROBED for size in port.type.tensor_type.shape.dim], np.float32
+        )
+        for port in model.graph.input
+    }
+    arrays = open_session(probe.SerializeToString(), threads=1).run(None, inputs)
+    return {
+        name: array.shape[-1]
+        for name, array in zip(names, arrays, strict=True)
+        if len(array) == PROBED
+    }
 
 
 class _Network:
@@ -65,16 +94,21 @@ class _Network:
         self._onnx, self._arrays = onnx, arrays
         self.nodes: list[Any] = []
 
-    def add_product(self, convolution: Any, length: int) -> None:  # noqa: ANN401 - a type of onnx
+    def add_product(
+        self,
+        convolution: Any,  # noqa: ANN401 - a type of onnx
+        attributes: dict[str, Any],
+        length: int,
+    ) -> None:
         """Add a convolution, with one group and without dilation, as a product.
 
         Args:
             convolution: the node.
+            attributes: of the node.
             length: of its input.
         """
-        attribute_value = self._onnx.helper.get_attribute_value
-        attributes = {each.name: attribute_value(each) for each in convolution.attribute}
-        (before, after), [stride] = attributes["pads"], attributes["strides"]
+        before, after = attributes.get("pads", (0, 0))
+        [stride] = attributes.get("strides", [1])
         array, weights_name, *biases = convolution.input
         weights = self._onnx.numpy_helper.to_array(self._arrays[weights_name])
         filters, channels, kernel = weights.shape

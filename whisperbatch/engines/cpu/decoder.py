@@ -8,7 +8,7 @@ The decoder keeps the queries of the alignment heads of every token. The alignme
 queries and does not run the decoder a second time.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from queue import LifoQueue
 
@@ -46,7 +46,7 @@ class Decoder:
 
     def __init__(
         self,
-        runners: Iterable[DecoderRunner],
+        runners: Sequence[DecoderRunner],
         arrays: Arrays,
         config: ModelConfig,
         special: SpecialTokens,
@@ -58,7 +58,7 @@ class Decoder:
         self._free_runners: LifoQueue[DecoderRunner] = LifoQueue()
         for runner in runners:
             self._free_runners.put(runner)
-            self._rows_together = runner.rows_together  # the same for all
+        self._rows_together = runners[0].rows_together  # the same for all
 
     def decode(
         self, output: EncoderOutput, requests: Sequence[DecodeRequest], options: SearchOptions
