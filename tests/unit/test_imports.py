@@ -16,6 +16,7 @@ ALLOWED: Final = {
     "errors": set[str](),
     "boundary": {"errors"},
     "machine": set[str](),
+    "byte_sums": set[str](),
     "products": set[str](),
     "onnx_graph": {"errors"},
     "onnx_sessions": set[str](),
@@ -34,12 +35,13 @@ ALLOWED: Final = {
     "features": {"errors", "options", "protocols", "types"},
     "chunking": {"options", "types"},
     "diarization": {
-        *("audio", "boundary", "errors", "machine", "models", "onnx_graph", "onnx_sessions"),
-        *("options", "prefetch", "products", "recording", "rows", "text", "types", "vad"),
+        *("audio", "boundary", "byte_sums", "errors", "machine", "models", "onnx_graph"),
+        *("onnx_sessions", "options", "prefetch", "products", "recording", "rows", "text"),
+        *("types", "vad"),
     },
     "engines": {
-        *("errors", "features", "machine", "models", "onnx_graph", "onnx_sessions", "options"),
-        *("products", "protocols", "text"),
+        *("byte_sums", "errors", "features", "machine", "models", "onnx_graph", "onnx_sessions"),
+        *("options", "products", "protocols", "text"),
     },
     "language": {
         *("audio", "chunking", "options", "protocols"),

@@ -66,18 +66,19 @@ class _Segments(NamedTuple):
     size: str
 
 
-def embedding_graph(arrays: Arrays, *, eight_bits: bool = True) -> bytes:
+def embedding_graph(arrays: Arrays, *, eight_bits: bool = True, exact_sums: bool = True) -> bytes:
     """Return the network as the content of an .onnx file.
 
     Args:
         arrays: by the names of 3D-Speaker's CAMPPlus.
         eight_bits: compute the large products with 8-bit numbers; otherwise in float32.
+        exact_sums: the processor adds products of bytes in 32 bits (`machine.sums_bytes_exactly`).
 
     Raises:
         MissingExtraError: the package onnx is not installed.
         ModelError: an array is missing or has another shape.
     """
-    graph = EightBitGraph(arrays, enabled=eight_bits)
+    graph = EightBitGraph(arrays, enabled=eight_bits, exact_sums=exact_sums)
     x = _tdnn(graph, _head(graph, "feats"))
     segments = _segments(graph, x)
     channels = TDNN_CHANNELS

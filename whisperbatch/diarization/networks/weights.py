@@ -16,8 +16,8 @@ versions of Python; for all others, pip unpacks a wheel into the cache.
                                                   embedding-0c4f1be6a0d9e7f3.onnx
                                                   .embedding.onnx.1a2b3c4d.part   being written
 
-The embedding network computes with 8-bit numbers, or in float32 on processors that cannot add their
-products exactly ("float32" in the name of the folder).
+The embedding network computes with 8-bit numbers. On processors that do not add their products in
+32 bits, its weights are limited ("limited" in the name of the folder).
 
 The name of a copy has the first digits of its SHA-256. A copy with another SHA-256 is damaged: it
 is deleted and made again. Several processes may convert at the same time: each writes complete
@@ -84,7 +84,7 @@ CHECKPOINTS: Final[Mapping[str, _Checkpoint]] = MappingProxyType(
         "embedding": _Checkpoint(
             "models/speech_campplus_sv_zh_en_16k-common_advanced/campplus_cn_en_common.pt",
             "92f29b94e6948786a26778c9e302525d185bb08c8b9f5252ed98776902840199",
-            lambda arrays: embedding_graph(arrays, eight_bits=sums_bytes_exactly()),
+            lambda arrays: embedding_graph(arrays, exact_sums=sums_bytes_exactly()),
         ),
     }
 )
@@ -264,7 +264,7 @@ def _converted(cache_dir: Path | None, package: Path | None = None) -> NetworkFi
 
 def _fingerprint() -> str:
     digests = "-".join(checkpoint.digest[:8] for checkpoint in CHECKPOINTS.values())
-    kind = "8bit" if sums_bytes_exactly() else "float32"
+    kind = "8bit" if sums_bytes_exactly() else "limited"
     return f"diarization-{FORMAT}-{kind}-{digests}"
 
 

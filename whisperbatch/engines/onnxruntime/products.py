@@ -15,6 +15,7 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from whisperbatch.byte_sums import largest_of_rows
 from whisperbatch.engines.quantization import MAX_LEVEL, MIN_SCALE, int8_levels, int8_scales
 from whisperbatch.machine import sums_bytes_exactly
 from whisperbatch.onnx_graph import MICROSOFT, OnnxGraph
@@ -60,9 +61,7 @@ def rounded_weights(
 
     Args:
         weights: shape (out, in).
-        exact_sums: the processor adds products of bytes in 32 bits. Otherwise the levels of two
-            adjacent weights add up to at most 128, so that 255 times their sum fits into 16 bits.
-            Most weights are small, so their steps become only a fifth larger.
+        exact_sums: the processor adds products of bytes in 32 bits; see `largest_of_rows`.
 
     Returns:
         The levels, shape (in, out), and the step of each column, shape (out,).
@@ -73,27 +72,10 @@ def rounded_weights(
         block = weights[start : start + ROWS_AT_A_TIME].astype(np.float32)
         part = slice(start, start + len(block))
         with np.errstate(invalid="ignore", over="ignore"):  # weights may be damaged
-            largest = np.abs(block).max(axis=1) if exact_sums else _largest_pairs(block)
+            largest = largest_of_rows(block, exact_sums=exact_sums)
             steps[part] = int8_scales(largest)
             rounded[:, part] = int8_levels(block, steps[part, None]).T
     return rounded, steps
-
-
-def _largest_pairs(weights: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
-    """Return the largest sum of the positive, or of the negative, numbers of two neighbours.
-
-    Args:
-        weights: shape (out, in); the neighbours are 0 and 1, 2 and 3, and so on.
-
-    Returns:
-        Shape (out,).
-    """
-    even = np.pad(weights, ((0, 0), (0, weights.shape[1] % 2)))
-    largest = np.zeros(len(even), np.float32)
-    for same_sign in (np.maximum(even, 0), np.minimum(even, 0)):
-        sums = same_sign[:, ::2] + same_sign[:, 1::2]
-        np.maximum(largest, np.abs(sums).max(axis=1), out=largest)
-    return largest
 
 
 class EightBitProducts:

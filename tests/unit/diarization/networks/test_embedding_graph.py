@@ -4,6 +4,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import onnx
 import pytest
 
 from tests.unit.diarization.networks.checkpoints import Arrays, random_embedding
@@ -14,6 +15,8 @@ onnxruntime = pytest.importorskip("onnxruntime")
 pytest.importorskip("onnx")
 
 Array = npt.NDArray[np.float64]
+
+COSINE = 0.9  # in 8 bits and in float32, with random weights, whose ranges are unknown
 
 
 class Reference:
@@ -125,6 +128,31 @@ def test_equals_the_reference(arrays: Arrays, session: Any, frames: int) -> None
     expected = Reference(arrays)(features[0].astype(np.float64))
     assert embedding.shape == (1, 192)
     np.testing.assert_allclose(embedding[0], expected, atol=1e-4 * np.abs(expected).max())
+
+
+@pytest.mark.parametrize("exact_sums", [True, False])
+def test_eight_bits_change_the_direction_little(
+    arrays: Arrays, session: Any, exact_sums: bool
+) -> None:
+    content = embedding_graph(arrays, exact_sums=exact_sums)
+    eight_bits = onnxruntime.InferenceSession(content, providers=["CPUExecutionProvider"])
+    features = np.random.default_rng(0).normal(0, 2, (2, 150, 80)).astype(np.float32)
+    (expected,) = session.run(None, {"feats": features})
+    (found,) = eight_bits.run(None, {"feats": features})
+    norms = np.linalg.norm(expected, axis=1) * np.linalg.norm(found, axis=1)
+    assert ((expected * found).sum(axis=1) / norms > COSINE).all()
+
+
+def test_limited_weights_are_added_exactly_in_16_bits(arrays: Arrays) -> None:
+    graph = onnx.load_from_string(embedding_graph(arrays, exact_sums=False)).graph
+    weights = [onnx.numpy_helper.to_array(array) for array in graph.initializer]
+    matrices = [array for array in weights if array.dtype == np.int8 and array.ndim > 1]
+    assert len(matrices) > 100
+    for matrix in matrices:
+        inputs = matrix.T if matrix.ndim == 2 else np.moveaxis(matrix, 1, -1)
+        levels = inputs.astype(int)
+        for same_sign in (np.maximum(levels, 0), np.minimum(levels, 0)):
+            assert np.abs(same_sign[..., ::2] + same_sign[..., 1::2]).max() <= 128
 
 
 def test_a_single_frame_has_no_deviation(session: Any) -> None:
