@@ -1,0 +1,52 @@
+"""Products in 8 bits are exact on this processor, even if all numbers are as large as possible."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from whisperbatch.diarization.networks.eight_bits import EightBitGraph
+from whisperbatch.machine import sums_bytes_exactly
+from whisperbatch.onnx_graph import Port
+from whisperbatch.onnx_sessions import open_session
+
+Multiply = Callable[[EightBitGraph, str, Any], str]
+
+
+def matrix(graph: EightBitGraph, x: str, weights: Any) -> str:
+    return graph.add("MatMul", x, graph.rounded_weights(weights, 1))
+
+
+def convolution(graph: EightBitGraph, x: str, weights: Any) -> str:
+    bias = graph.constant(np.zeros(len(weights)))
+    return graph.add("Conv", x, graph.rounded_weights(weights, 0), bias, pads=[1] * 4)
+
+
+@pytest.mark.parametrize(
+    ("multiply", "shape", "inputs", "size"),
+    [
+        (matrix, (2, 74, 128), 0, (128, 96)),
+        (convolution, (1, 32, 20, 30), 1, (32, 32, 3, 3)),
+    ],
+)
+@pytest.mark.parametrize("weights", ["equal", "every second", "random"])
+def test_sums_are_exact(
+    multiply: Multiply, shape: tuple[int, ...], inputs: int, size: tuple[int, ...], weights: str
+) -> None:
+    numbers = np.ones(size)
+    if weights == "every second":  # of the input channels
+        np.moveaxis(numbers, inputs, 0)[1::2] = 0
+    elif weights == "random":
+        numbers = np.abs(np.random.default_rng(0).standard_normal(size))
+    graph = EightBitGraph({}, exact_sums=sums_bytes_exactly())
+    product = multiply(graph, graph.rectified("x", 1.0), numbers)
+    ports = [Port(name, ["n"] * len(shape)) for name in ("x", product)]
+    session = open_session(graph.finish("product", ports[:1], ports[1:]), threads=1)
+    (found,) = session.run(None, {"x": np.ones(shape, np.float32)})
+    # every input is 1: a result is the sum of the weights, which saturation would halve
+    outputs_first = numbers.T if multiply is matrix else numbers
+    expected = outputs_first.reshape(len(outputs_first), -1).sum(axis=1)
+    np.testing.assert_allclose(
+        found[0, 0] if multiply is matrix else found[0, :, 5, 5], expected, rtol=0.02
+    )
