@@ -2,11 +2,12 @@
 
     python -m tests.contract.row_independence ENGINE COMPUTE_TYPE
 
-Encoder output, language scores, hypotheses and alignments of 1 to 9 rows, hypotheses of 24 rows and
-of rows with previous text, and whole transcripts, are compared to the last bit. Environment
-variables limit the instruction set, for example ONEDNN_MAX_CPU_ISA. A third argument, "quick",
-leaves out most batches, previous text and the transcripts; "few" also most tokens; the size of a
-hidden state, for example 1280, takes a model of this size with random weights.
+Encoder output, language scores, hypotheses and alignments of 1 to 9 rows are compared to the last
+bit; then hypotheses and alignments of 24 rows and of rows with previous text, and whole
+transcripts. Environment variables limit the instruction set, for example ONEDNN_MAX_CPU_ISA. A
+third argument, "quick", leaves out most batches, the 24 rows, the previous text and the
+transcripts; "few" also most tokens. The size of a hidden state, for example 1280, takes a model of
+this size with random weights; the 24 rows, previous text and transcripts are then left out.
 """
 
 import sys
@@ -97,7 +98,7 @@ def different_batches(
 
 
 def different_prompts(engine: Engine, features: npt.NDArray[np.float32]) -> Iterator[str]:
-    """Describe each batch in which a row has another hypothesis than alone.
+    """Describe each batch in which a row has another hypothesis or alignment than alone.
 
     The batches have many rows, or rows with previous text.
     """

@@ -73,9 +73,11 @@ def run_here(*arguments: str, cwd: Path, status: int = 0) -> subprocess.Complete
         patch.setattr(app, "exit_now", sys.exit)  # instead of the end of this process
         patch.setattr(app, "return_large_arrays_at_once", lambda: None)
         patch.setattr(log, "handlers", [])
-        with pytest.raises(SystemExit) as ended:
-            app.run()
-    log.setLevel(level)
+        try:
+            with pytest.raises(SystemExit) as ended:
+                app.run()
+        finally:
+            log.setLevel(level)
     output, errors = (bytes(stream.detach().getvalue()).decode() for stream in streams)
     code = int(ended.value.code or 0)
     assert code == status, errors

@@ -27,10 +27,6 @@ def file_of(name: str, source: object) -> str | FileObject:
             return FileObject(name, _standard_input(name))
         if not isinstance(path, str):
             raise AudioError(f"the path {shown(path)} is bytes; give a str or a pathlib.Path")
-        if len(path) > MAX_PATH and "://" not in path:
-            too_long = AudioError(f"{shown(path)}: cannot be opened: it has {len(path)} characters")
-            too_long.source = path
-            raise too_long
         if "://" not in path:
             check_path(Path(path))
         return path
@@ -80,8 +76,13 @@ def check_path(path: Path) -> None:
     """Refuse paths for which the error message of FFmpeg would be less clear.
 
     Raises:
-        AudioError: there is no file, the file is empty, or the path is a directory.
+        AudioError: there is no file, the file is empty, or the path is too long or a directory.
     """
+    name = str(path)
+    if len(name) > MAX_PATH:
+        too_long = AudioError(f"{shown(name)}: cannot be opened: it has {len(name)} characters")
+        too_long.source = name
+        raise too_long
     try:
         if path.is_dir():
             raise AudioError("is a directory; give the files in it", source=str(path))

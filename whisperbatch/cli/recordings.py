@@ -1,12 +1,21 @@
 """The recordings that the arguments of a command name, and their counts at its end."""
 
 import time
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
+from whisperbatch.audio import check_path
 from whisperbatch.cli.printing import clock
 from whisperbatch.errors import AudioError, OptionError
-from whisperbatch.jobs import Event, Failed, Finished, FinishedElsewhere, InputFile, find_inputs
+from whisperbatch.jobs import (
+    Event,
+    Failed,
+    Finished,
+    FinishedElsewhere,
+    InputFile,
+    WorkItem,
+    find_inputs,
+)
 
 
 def find_recordings(
@@ -28,6 +37,33 @@ def find_recordings(
     if not files:
         raise errors[0] if errors else OptionError(f"no recordings in {', '.join(names)}")
     return files, tuple(errors)
+
+
+def failures_if_all(
+    entries: Sequence[WorkItem | Failed | None],
+) -> Sequence[WorkItem | Failed | None]:
+    """Let the recordings fail if none of them can be read, so that no model is loaded.
+
+    Otherwise each recording is checked when it is read: a file may be complete by then.
+    """
+    checked: list[WorkItem | Failed | None] = []
+    for entry in entries:
+        if not isinstance(entry, WorkItem):
+            checked.append(entry)
+        elif error := _path_error(entry):
+            checked.append(Failed(entry, error))
+        else:
+            return entries
+    return checked
+
+
+def _path_error(item: WorkItem) -> AudioError | None:
+    try:
+        if item.path:
+            check_path(item.path)
+    except AudioError as error:
+        return error
+    return None
 
 
 @dataclass(slots=True)

@@ -13,15 +13,14 @@ from pathlib import Path
 from typing import Any
 
 import whisperbatch as wb
-from whisperbatch.audio import check_path
 from whisperbatch.cli.interrupts import ExitOnSignal
 from whisperbatch.cli.loading import loading_status
 from whisperbatch.cli.printing import is_output_closed, print_note
-from whisperbatch.cli.recordings import Tally, find_recordings
+from whisperbatch.cli.recordings import Tally, failures_if_all, find_recordings
 from whisperbatch.cli.screen import Screen, open_screen
 from whisperbatch.cli.timeline import PLOT_FORMATS, check_plot, write_timeline
 from whisperbatch.engines.keywords import settings_of
-from whisperbatch.errors import AudioError, OptionError
+from whisperbatch.errors import OptionError
 from whisperbatch.jobs import (
     LEDGER_NAME,
     MACHINE_KEYWORDS,
@@ -151,7 +150,8 @@ def transcribe_all(arguments: TranscribeArguments) -> int:
     with _ledger(plan.ledger_dir) as ledger:
         job = Job(settings, ledger, redo=not arguments.resumes)
         job.register()
-        remaining = [*plan.failures, *(_checked(job.remaining(item)) for item in plan.items)]
+        unfinished = [job.remaining(item) for item in plan.items]
+        remaining = [*plan.failures, *failures_if_all(unfinished)]
         tally = Tally(already_done=remaining.count(None))
         screen = open_screen(
             [entry if isinstance(entry, WorkItem) else entry.item for entry in remaining if entry],
@@ -260,16 +260,6 @@ def _transcribe(
         ordered = not any(item.outputs for item in items)
         for event in run_job(asr, items, plan.options, job, write=write_output, ordered=ordered):
             show(event)
-
-
-def _checked(entry: WorkItem | Failed | None) -> WorkItem | Failed | None:
-    """Let a recording fail that cannot be read, if this is known before the model is loaded."""
-    if isinstance(entry, WorkItem) and entry.path:
-        try:
-            check_path(entry.path)
-        except AudioError as error:
-            return Failed(entry, error)
-    return entry
 
 
 def _say_goodbye(

@@ -114,7 +114,7 @@ def find_devices(device: str, time_limit: float) -> tuple[Devices, list[Finding]
     # "auto" prefers a GPU to OpenVINO
     uses_cpu = device == CPU or (device == "auto" and not gpus)
     openvino = uses_cpu and not call("check_openvino", "warning", INSTALL_OPENVINO).failure
-    if has_avx2_only():  # "auto" is onnxruntime, so OpenVINO may be missing
+    if has_avx2_only() and find_spec("openvino") is None:  # "auto" is onnxruntime
         findings = [finding for finding in findings if finding.fix != INSTALL_OPENVINO]
     return Devices(types, gpus, torch_gpus, openvino), findings
 

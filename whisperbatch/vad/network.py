@@ -18,14 +18,16 @@ import numpy.typing as npt
 
 from whisperbatch.onnx_sessions import open_session
 
+PLAIN_AXES: Final = 3  # of the weights of a convolution over one axis
 PROBED: Final = 2  # VAD frames in the call that shows the lengths of arrays
 
 
 def network_with_products(path: Path) -> bytes:
     """Return the network of an .onnx file, with products, as the content of an .onnx file.
 
-    Only rounding changes the probabilities. A convolution stays if it does not compute each VAD
-    frame separately, or if it has several groups or a dilation.
+    Only rounding changes the probabilities. A convolution stays as it is if it does not compute
+    each VAD frame separately, is not one-dimensional, or has several groups, a dilation or
+    automatic padding. A network with nested graphs stays as it is.
 
     Args:
         path: of the .onnx file.
@@ -38,13 +40,16 @@ def network_with_products(path: Path) -> bytes:
 
     model = onnx.load(path)
     graph = model.graph
+    if any(each.HasField("g") for node in graph.node for each in node.attribute):
+        unchanged: bytes = model.SerializeToString()
+        return unchanged
     lengths = _input_lengths(onnx, model)
     network = _Network(onnx, {array.name: array for array in graph.initializer})
     for node in graph.node:
         attributes = {each.name: onnx.helper.get_attribute_value(each) for each in node.attribute}
-        is_plain = attributes.get("group", 1) == 1 and attributes.get("dilations", [1]) == [1]
-        if node.op_type == "Conv" and is_plain and node.input[0] in lengths:
-            network.add_product(node, attributes, lengths[node.input[0]])
+        length = lengths.get(node.input[0]) if node.op_type == "Conv" else None
+        if length and network.is_plain(node, attributes):
+            network.add_product(node, attributes, length)
         else:
             network.nodes.append(node)
     del graph.node[:], graph.initializer[:]
@@ -94,6 +99,17 @@ class _Network:
         self._onnx, self._arrays = onnx, arrays
         self.nodes: list[Any] = []
 
+    def is_plain(self, convolution: Any, attributes: dict[str, Any]) -> bool:  # noqa: ANN401 - as above
+        """Return whether a convolution has one axis, constant weights, and no special attribute."""
+        weights = self._arrays.get(convolution.input[1])
+        return (
+            weights is not None
+            and len(weights.dims) == PLAIN_AXES
+            and attributes.get("group", 1) == 1
+            and attributes.get("dilations", [1]) == [1]
+            and attributes.get("auto_pad", b"NOTSET") == b"NOTSET"
+        )
+
     def add_product(
         self,
         convolution: Any,  # noqa: ANN401 - a type of onnx
@@ -116,15 +132,15 @@ class _Network:
         used = (windows - 1) * stride + kernel  # samples; the rest does not fill a window
         block = math.gcd(stride, kernel)  # samples: each window begins and ends with a block
 
-        padding = self._constant([0, 0, before, 0, 0, after])
+        padding = self._integers([0, 0, before, 0, 0, after])
         array = self._node("Pad", array, padding)
-        ends = [self._constant([number]) for number in (0, used, 2)]
+        ends = [self._integers([number]) for number in (0, used, 2)]
         array = self._node("Slice", array, *ends)
         array = self._node("Transpose", array, perm=[0, 2, 1])
         array = self._reshaped(array, -1, used // block, block * channels)
         first_blocks = np.arange(0, windows * stride, stride) // block
         blocks = first_blocks[:, None] + np.arange(kernel // block)
-        array = self._node("Gather", array, self._constant(blocks), axis=1)
+        array = self._node("Gather", array, self._integers(blocks), axis=1)
         array = self._reshaped(array, -1, kernel * channels)
         matrix = weights.transpose(2, 1, 0).reshape(-1, filters)
         array = self._node("MatMul", array, self._constant(matrix))
@@ -138,6 +154,9 @@ class _Network:
         used = {name for node in self.nodes for name in node.input}
         return [array for name, array in self._arrays.items() if name in used]
 
+    def _integers(self, values: npt.ArrayLike) -> str:
+        return self._constant(np.array(values, np.int64))  # NumPy's integers may have 32 bits
+
     def _constant(self, values: npt.ArrayLike) -> str:
         name = f"product_constant_{len(self._arrays)}"
         array = np.ascontiguousarray(values)
@@ -145,7 +164,7 @@ class _Network:
         return name
 
     def _reshaped(self, array: str, *shape: int) -> str:
-        return self._node("Reshape", array, self._constant(shape))
+        return self._node("Reshape", array, self._integers(shape))
 
     def _node(self, operator: str, *inputs: str, output: str = "", **attributes: Any) -> str:  # noqa: ANN401 - as in onnx
         """Add a node and return the name of its output."""

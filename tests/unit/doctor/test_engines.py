@@ -183,6 +183,8 @@ def test_a_missing_openvino_is_a_warning_without_a_gpu(monkeypatch: pytest.Monke
         assert all(finding.message == "OpenVINO is not installed" for finding in found)
         assert all("pip install --upgrade 'whisperbatch[openvino]'" in f.fix for f in found)
     monkeypatch.setattr(engines, "has_avx2_only", lambda: True)
+    assert [finding.level for finding in find_devices("cpu", 60)[1]] == ["warning"]  # too old
+    monkeypatch.setattr(engines, "find_spec", lambda _: None)
     assert find_devices("cpu", 60)[1] == []
 
 

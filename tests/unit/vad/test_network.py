@@ -45,7 +45,7 @@ def test_probabilities_are_those_of_the_original(
     }
     expected, found = (session.run(None, inputs) for session in sessions)
     for expected_array, array in zip(expected, found, strict=True):
-        np.testing.assert_allclose(array, expected_array, atol=1e-4)
+        np.testing.assert_allclose(array, expected_array, rtol=1e-4, atol=1e-5)
 
 
 def test_unused_weights_are_left_out() -> None:

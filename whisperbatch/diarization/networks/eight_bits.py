@@ -21,7 +21,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from whisperbatch.byte_sums import largest_of_rows
+from whisperbatch.byte_sums import full_scales
 from whisperbatch.diarization.networks.graph import Arrays, GraphBuilder
 
 DEVIATIONS: Final = 8.0  # standard deviations from the mean that can be represented
@@ -94,7 +94,7 @@ class EightBitGraph(GraphBuilder):
             return self.constant(array)
         # onnxruntime adds the input channels of a place one after the other
         rows = np.moveaxis(array, (axis, 1 - axis), (0, -1)).reshape(array.shape[axis], -1)
-        largest = largest_of_rows(rows.astype(np.float32), exact_sums=self._exact_sums)
+        largest = full_scales(rows.astype(np.float32), exact_sums=self._exact_sums)
         steps = np.maximum(largest, MIN_RANGE).astype(np.float64) / WEIGHT_LEVELS
         levels = np.moveaxis(np.moveaxis(array, axis, -1) / steps, -1, axis)
         numbers = self.constant(np.rint(levels).astype(np.int8))

@@ -71,7 +71,8 @@ def embedding_graph(arrays: Arrays, *, eight_bits: bool = True, exact_sums: bool
 
     Args:
         arrays: by the names of 3D-Speaker's CAMPPlus.
-        eight_bits: compute the large products with 8-bit numbers; otherwise in float32.
+        eight_bits: compute the large products with 8-bit numbers. False, in float32, is only for
+            tests.
         exact_sums: the processor adds products of bytes in 32 bits (`machine.sums_bytes_exactly`).
 
     Raises:

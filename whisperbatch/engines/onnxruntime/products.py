@@ -15,7 +15,7 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from whisperbatch.byte_sums import largest_of_rows
+from whisperbatch.byte_sums import full_scales
 from whisperbatch.engines.quantization import MAX_LEVEL, MIN_SCALE, int8_levels, int8_scales
 from whisperbatch.machine import sums_bytes_exactly
 from whisperbatch.onnx_graph import MICROSOFT, OnnxGraph
@@ -61,7 +61,7 @@ def rounded_weights(
 
     Args:
         weights: shape (out, in).
-        exact_sums: the processor adds products of bytes in 32 bits; see `largest_of_rows`.
+        exact_sums: the processor adds products of bytes in 32 bits; see `full_scales`.
 
     Returns:
         The levels, shape (in, out), and the step of each column, shape (out,).
@@ -72,7 +72,7 @@ def rounded_weights(
         block = weights[start : start + ROWS_AT_A_TIME].astype(np.float32)
         part = slice(start, start + len(block))
         with np.errstate(invalid="ignore", over="ignore"):  # weights may be damaged
-            largest = largest_of_rows(block, exact_sums=exact_sums)
+            largest = full_scales(block, exact_sums=exact_sums)
             steps[part] = int8_scales(largest)
             rounded[:, part] = int8_levels(block, steps[part, None]).T
     return rounded, steps
