@@ -21,6 +21,7 @@ FAINT = -33.0  # dBFS
 def faint_voices() -> tuple[Samples, str]:
     """Return a recording and its text: a normal voice before and after each faint voice."""
     normal, *others = clips.librivox_clips()
+    others += [clip for clip in clips.audioeval_clips() if clip.utterances[0].language == "en"]
     loud = sounds.at_level(normal.samples.astype(np.float64), -20)
     pause = np.zeros(SAMPLING_RATE)
     parts, texts = [loud], [normal.utterances[0].text]
