@@ -7,7 +7,7 @@ bit; then hypotheses and alignments of 24 rows and of rows with previous text, a
 transcripts. Environment variables limit the instruction set, for example ONEDNN_MAX_CPU_ISA. A
 third argument, "quick", leaves out most batches, the 24 rows, the previous text and the
 transcripts; "few" also most tokens. The size of a hidden state, for example 1280, takes a model of
-this size with random weights; the 24 rows, previous text and transcripts are then left out.
+this size with random weights, and leaves out the 24 rows, the previous text and the transcripts.
 """
 
 import sys

@@ -145,7 +145,6 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def material(folder: Path) -> Iterator[Material]:
-    # the engine of "auto": see docs/explanation/accuracy.md about OpenVINO without AVX-512
     with wb.load("base", device="cpu", inter_threads=WORKERS) as asr:
         yield Material(
             [*readable(folder), *failing(folder)],

@@ -30,7 +30,7 @@ ALLOWED: Final = {
     "segmentation": {"options", "recording", "rows", "text", "types"},
     "prefetch": set[str](),
     "audio": {"boundary", "errors", "options", "text", "types"},
-    "vad": {"errors", "onnx_sessions", "options", "protocols", "types"},
+    "vad": {"errors", "onnx_graph", "onnx_sessions", "options", "protocols", "types"},
     "sections": {"audio", "chunking", "options", "protocols", "types", "vad"},
     "features": {"errors", "options", "protocols", "types"},
     "chunking": {"options", "types"},

@@ -85,10 +85,10 @@ def check_path(path: Path) -> None:
         raise too_long
     try:
         if path.is_dir():
-            raise AudioError("is a directory; give the files in it", source=str(path))
+            raise AudioError("is a directory; give the files in it", source=name)
         if path.is_file() and not path.stat().st_size:
-            raise AudioError("is empty; check whether it is still being written", source=str(path))
+            raise AudioError("is empty; check whether it is still being written", source=name)
         if not path.exists():
-            raise AudioError("there is no such file; check the path", source=str(path))
+            raise AudioError("there is no such file; check the path", source=name)
     except (OSError, ValueError) as error:
-        raise AudioError(f"cannot be opened: {describe(error)}", source=str(path)) from error
+        raise AudioError(f"cannot be opened: {describe(error)}", source=name) from error

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
-import numpy.typing as npt
 
+from whisperbatch.onnx_graph import OnnxGraph
 from whisperbatch.onnx_sessions import open_session
 
 PLAIN_AXES: Final = 3  # of the weights of a convolution over one axis
@@ -44,14 +44,14 @@ def network_with_products(path: Path) -> bytes:
         unchanged: bytes = model.SerializeToString()
         return unchanged
     lengths = _input_lengths(onnx, model)
-    network = _Network(onnx, {array.name: array for array in graph.initializer})
+    network = _Network({array.name: array for array in graph.initializer})
     for node in graph.node:
         attributes = {each.name: onnx.helper.get_attribute_value(each) for each in node.attribute}
         length = lengths.get(node.input[0]) if node.op_type == "Conv" else None
         if length and network.is_plain(node, attributes):
             network.add_product(node, attributes, length)
         else:
-            network.nodes.append(node)
+            network.keep(node)
     del graph.node[:], graph.initializer[:]
     graph.node.extend(network.nodes)
     graph.initializer.extend(network.used_arrays())
@@ -84,20 +84,25 @@ def _input_lengths(onnx: Any, model: Any) -> dict[str, int]:  # noqa: ANN401 - o
     }
 
 
-class _Network:
+class _Network(OnnxGraph):
     """Collects the nodes of the new network.
 
     Args:
-        onnx: the package.
         arrays: the constants of the network, by name.
-
-    Attributes:
-        nodes: of the new network.
     """
 
-    def __init__(self, onnx: Any, arrays: dict[str, Any]) -> None:  # noqa: ANN401 - has no types
-        self._onnx, self._arrays = onnx, arrays
-        self.nodes: list[Any] = []
+    def __init__(self, arrays: dict[str, Any]) -> None:
+        super().__init__()
+        self._arrays = arrays
+
+    @property
+    def nodes(self) -> list[Any]:
+        """The nodes of the new network."""
+        return self._nodes
+
+    def keep(self, node: Any) -> None:  # noqa: ANN401 - a type of onnx
+        """Add a node of the network."""
+        self._nodes.append(node)
 
     def is_plain(self, convolution: Any, attributes: dict[str, Any]) -> bool:  # noqa: ANN401 - as above
         """Return whether a convolution has one axis, constant weights, and no special attribute."""
@@ -132,43 +137,25 @@ class _Network:
         used = (windows - 1) * stride + kernel  # samples; the rest does not fill a window
         block = math.gcd(stride, kernel)  # samples: each window begins and ends with a block
 
-        padding = self._integers([0, 0, before, 0, 0, after])
-        array = self._node("Pad", array, padding)
-        ends = [self._integers([number]) for number in (0, used, 2)]
-        array = self._node("Slice", array, *ends)
-        array = self._node("Transpose", array, perm=[0, 2, 1])
-        array = self._reshaped(array, -1, used // block, block * channels)
-        first_blocks = np.arange(0, windows * stride, stride) // block
-        blocks = first_blocks[:, None] + np.arange(kernel // block)
-        array = self._node("Gather", array, self._integers(blocks), axis=1)
-        array = self._reshaped(array, -1, kernel * channels)
+        array = self.add("Pad", array, self.integers(0, 0, before, 0, 0, after))
+        array = self.add("Slice", array, self.integers(0), self.integers(used), self.integers(2))
+        array = self.add("Transpose", array, perm=[0, 2, 1])
+        shape = self.integers(-1, used // block, block * channels)
+        array = self.add("Reshape", array, shape)
+        first_blocks = np.arange(windows)[:, None] * (stride // block)
+        blocks = (first_blocks + np.arange(kernel // block)).astype(np.int64)
+        array = self.add("Gather", array, self.constant(blocks), axis=1)
+        array = self.add("Reshape", array, self.integers(-1, kernel * channels))
         matrix = weights.transpose(2, 1, 0).reshape(-1, filters)
-        array = self._node("MatMul", array, self._constant(matrix))
+        array = self.add("MatMul", array, self.constant(matrix))
         if biases:
-            array = self._node("Add", array, *biases)
-        array = self._reshaped(array, -1, windows, filters)
-        self._node("Transpose", array, output=convolution.output[0], perm=[0, 2, 1])
+            array = self.add("Add", array, *biases)
+        array = self.add("Reshape", array, self.integers(-1, windows, filters))
+        self.add("Transpose", array, perm=[0, 2, 1])
+        self._nodes[-1].output[0] = convolution.output[0]
 
     def used_arrays(self) -> list[Any]:
         """Return the constants that are inputs of nodes."""
-        used = {name for node in self.nodes for name in node.input}
-        return [array for name, array in self._arrays.items() if name in used]
-
-    def _integers(self, values: npt.ArrayLike) -> str:
-        return self._constant(np.array(values, np.int64))  # NumPy's integers may have 32 bits
-
-    def _constant(self, values: npt.ArrayLike) -> str:
-        name = f"product_constant_{len(self._arrays)}"
-        array = np.ascontiguousarray(values)
-        self._arrays[name] = self._onnx.numpy_helper.from_array(array, name)
-        return name
-
-    def _reshaped(self, array: str, *shape: int) -> str:
-        return self._node("Reshape", array, self._integers(shape))
-
-    def _node(self, operator: str, *inputs: str, output: str = "", **attributes: Any) -> str:  # noqa: ANN401 - as in onnx
-        """Add a node and return the name of its output."""
-        output = output or f"product_{operator}_{len(self.nodes)}"
-        node = self._onnx.helper.make_node(operator, inputs, [output], output, **attributes)
-        self.nodes.append(node)
-        return output
+        used = {name for node in self._nodes for name in node.input}
+        arrays = [array for name, array in self._arrays.items() if name in used]
+        return arrays + self._constants

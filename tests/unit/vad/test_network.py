@@ -16,18 +16,19 @@ Session: TypeAlias = onnxruntime.InferenceSession
 
 
 @pytest.fixture(scope="module")
-def sessions() -> tuple[Session, Session]:
+def network() -> bytes:
+    return network_with_products(find_weights())
+
+
+@pytest.fixture(scope="module")
+def sessions(network: bytes) -> tuple[Session, Session]:
     """The network as it is installed, and with products."""
-    original, with_products = find_weights().read_bytes(), network_with_products(find_weights())
-    providers = ["CPUExecutionProvider"]
-    return Session(original, providers=providers), Session(with_products, providers=providers)
+    original, providers = find_weights().read_bytes(), ["CPUExecutionProvider"]
+    return Session(original, providers=providers), Session(network, providers=providers)
 
 
-def test_the_convolutions_are_products() -> None:
-    operators = [
-        node.op_type
-        for node in onnx.load_from_string(network_with_products(find_weights())).graph.node
-    ]
+def test_the_convolutions_are_products(network: bytes) -> None:
+    operators = [node.op_type for node in onnx.load_from_string(network).graph.node]
     assert operators.count("MatMul") == 5
     assert operators.count("Conv") == 1  # after the LSTM: one filter of one sample
 
@@ -48,5 +49,5 @@ def test_probabilities_are_those_of_the_original(
         np.testing.assert_allclose(array, expected_array, rtol=1e-4, atol=1e-5)
 
 
-def test_unused_weights_are_left_out() -> None:
-    assert len(network_with_products(find_weights())) < 1.01 * find_weights().stat().st_size
+def test_unused_weights_are_left_out(network: bytes) -> None:
+    assert len(network) < 1.01 * find_weights().stat().st_size

@@ -62,8 +62,8 @@ class EightBitGraph(GraphBuilder):
     ) -> tuple[npt.NDArray[np.float64], float]:
         """Return a scale for each channel of an activation, and the peak of the scaled channels.
 
-        A channel is divided by its scale, and its weights are multiplied by the scale. The ranges
-        of the channels are then more alike, and so are the ranges of their weights.
+        A channel is divided by its scale, and its weights are multiplied by the scale. This makes
+        the ranges of the channels more alike, and also the ranges of the weights.
 
         Args:
             norm: the batch normalisation before the activation.
@@ -96,8 +96,8 @@ class EightBitGraph(GraphBuilder):
         rows = np.moveaxis(array, (axis, 1 - axis), (0, -1)).reshape(array.shape[axis], -1)
         largest = full_scales(rows.astype(np.float32), exact_sums=self._exact_sums)
         steps = np.maximum(largest, MIN_RANGE).astype(np.float64) / WEIGHT_LEVELS
-        levels = np.moveaxis(np.moveaxis(array, axis, -1) / steps, -1, axis)
-        numbers = self.constant(np.rint(levels).astype(np.int8))
+        others = tuple(number for number in range(array.ndim) if number != axis)
+        numbers = self.constant(np.rint(array / np.expand_dims(steps, others)).astype(np.int8))
         zeros = self.constant(np.zeros(array.shape[axis], np.int8))
         return self.add("DequantizeLinear", numbers, self.constant(steps), zeros, axis=axis)
 

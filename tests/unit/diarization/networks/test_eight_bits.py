@@ -13,6 +13,8 @@ from whisperbatch.onnx_sessions import open_session
 
 Multiply = Callable[[EightBitGraph, str, Any], str]
 
+PEAK = 400.0  # above the largest sum
+
 
 def matrix(graph: EightBitGraph, x: str, weights: Any) -> str:
     return graph.add("MatMul", x, graph.rounded_weights(weights, 1))
@@ -21,9 +23,6 @@ def matrix(graph: EightBitGraph, x: str, weights: Any) -> str:
 def convolution(graph: EightBitGraph, x: str, weights: Any) -> str:
     bias = graph.constant(np.zeros(len(weights)))
     return graph.add("Conv", x, graph.rounded_weights(weights, 0), bias, pads=[1] * 4)
-
-
-PEAK = 400.0  # above the largest sum
 
 
 @pytest.mark.parametrize(
