@@ -63,6 +63,8 @@ UNCHECKED: Final = {
     "vad.framing.BLOCK": "cost and latency",
     "vad.gain_control.MIN_POWER": "floor of a logarithm",
     "vad.gain_control.CONTEXT_BLOCKS": "contains LEVEL_FRAMES and SMOOTHING_FRAMES",
+    "vad.network.PROBED": "any number above 1",
+    "vad.network.PLAIN_AXES": "shape of weights",
     "vad.silero.CONTEXT": "format of Silero",
     "vad.silero.CELLS": "format of Silero",
     "rows.WINDOW_STEP": "cost",
