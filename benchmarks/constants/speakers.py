@@ -83,6 +83,7 @@ UNCHECKED: Final = {
     "diarization.windows.CENTRE": "format of segmentation-3.0",
     "diarization.windows.FIRST_SAMPLE": "format of segmentation-3.0",
     "diarization.windows.WINDOW": "format of segmentation-3.0",
+    "diarization.windows.STEP": "follows from HOP",
     "diarization.windows.MARGIN": "follows from HOP",
     "diarization.windows.NEIGHBOURS": "follows from HOP",
     "diarization.windows.SPEAKERS": "format of segmentation-3.0",

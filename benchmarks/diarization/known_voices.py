@@ -36,9 +36,7 @@ from whisperbatch.diarization import naming, open_diarizer
 from whisperbatch.diarization.builtin import BuiltInDiarizer
 from whisperbatch.diarization.clustering import CLUSTERED, normalised
 from whisperbatch.diarization.naming.directions import Directions
-from whisperbatch.diarization.pieces import plan
 from whisperbatch.diarization.recorder import Memory
-from whisperbatch.diarization.windows import runs, windows
 
 Vectors: TypeAlias = npt.NDArray[np.float32]
 
@@ -103,11 +101,8 @@ def embedded(part: Set) -> dict[tuple[str, str], tuple[Vectors, Vectors]]:
     for voice in voices.of_set(part):
         for sound in SOUNDS:
             memory = Memory()
-            for window in windows([recording(voice.name, sound)], signed._segmentation):  # noqa: SLF001 - see above
-                all_runs = runs(window)
-                pieces = list(plan(window, all_runs))
-                vectors = signed._embeddings(window, pieces)  # noqa: SLF001 - see above
-                memory.add(window, all_runs, pieces, vectors)
+            for analysed in signed._analysed([recording(voice.name, sound)], with_voices=True):  # noqa: SLF001 - pieces with the outputs of `both_signs`
+                memory.add(*analysed)
             parts = np.concatenate([vectors for vectors in memory.embeddings if len(vectors)])
             plain = parts[:, :LENGTH] - parts[:, LENGTH:]
             found[voice.name, sound] = plain, np.array(memory.weights, np.float32)

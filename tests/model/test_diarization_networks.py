@@ -55,7 +55,7 @@ def files() -> NetworkFiles:
 
 
 def test_segmentation_equals_pytorch(files: NetworkFiles) -> None:
-    (result,) = SegmentationNetwork(files.segmentation)(voice(160_000)[None])
+    (result,) = SegmentationNetwork(files.segmentation)(voice(160_000))
     for frame, expected in PROBABILITIES.items():
         np.testing.assert_allclose(np.exp(result[frame]), expected, atol=1e-4)
 

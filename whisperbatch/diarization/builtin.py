@@ -30,7 +30,7 @@ from whisperbatch.diarization.pieces import (
 from whisperbatch.diarization.protocol import Embedding, Progress, SpeakerLimits
 from whisperbatch.diarization.recorder import Memory
 from whisperbatch.diarization.turns import joined, spans
-from whisperbatch.diarization.windows import FRAME, SegmentationNetwork, Window, runs, windows
+from whisperbatch.diarization.windows import FRAME, Run, SegmentationNetwork, Window, runs, windows
 from whisperbatch.products import product
 from whisperbatch.types import Diarization, Samples, to_seconds
 
@@ -63,9 +63,10 @@ class BuiltInDiarizer:
     ) -> Iterator[Progress | Diarization]:
         """See `protocol.Diarizer`."""
         memory, online = Memory(), OnlineSpeakers(limits)
-        for window in windows(blocks, self._segmentation):
+        with_voices = limits.maximum != 1 or limits.needs_voices
+        for window, all_runs, pieces, vectors in self._analysed(blocks, with_voices=with_voices):
             first = len(memory.stretches)
-            self._add(memory, window, with_voices=limits.maximum != 1 or limits.needs_voices)
+            memory.add(window, all_runs, pieces, vectors)
             end = to_seconds((window.start + window.region[1]) * FRAME)
             turns = online.turns(memory, first)
             yield Progress(end, turns, online.embeddings if limits.needs_voices else {})
@@ -74,8 +75,8 @@ class BuiltInDiarizer:
     def voice(self, samples: Samples) -> Embedding:
         """See `protocol.Diarizer`."""
         memory = Memory()
-        for window in windows([samples], self._segmentation):
-            self._add(memory, window, with_voices=True)
+        for analysed in self._analysed([samples], with_voices=True):
+            memory.add(*analysed)
         return voice_of(memory)
 
     def similarity(self, one: Embedding, other: Embedding) -> float:
@@ -85,33 +86,63 @@ class BuiltInDiarizer:
     def close(self) -> None:
         """Free the networks. Safe to call twice."""
 
-    def _add(self, memory: Memory, window: Window, *, with_voices: bool) -> None:
-        """Add a window to the memory, with or without the embeddings of its pieces."""
-        all_runs = runs(window)
-        pieces = list(plan(window, all_runs)) if with_voices else []
-        memory.add(window, all_runs, pieces, self._embeddings(window, pieces))
+    def _analysed(
+        self, blocks: Iterable[Samples], *, with_voices: bool
+    ) -> Iterator[tuple[Window, list[Run], list[Piece], Embeddings]]:
+        """Yield the windows of a recording with their runs, pieces and embeddings.
 
-    def _embeddings(self, window: Window, pieces: Sequence[Piece]) -> Embeddings:
-        """Return the embeddings of pieces, of length 1, shape (pieces, n_dimensions)."""
-        if not pieces:
-            return np.empty((0, 1), np.float32)
-        low = min(piece.start for piece in pieces)
-        low -= low % FBANK_HOP
-        high = max(piece.end for piece in pieces)
-        features = self._fbank(window.samples[low:high])
+        Args:
+            blocks: consecutive, of any length.
+            with_voices: cut pieces and compute their embeddings.
+        """
+        for ready in windows(blocks, self._segmentation):
+            all_runs = [runs(window) for window in ready]
+            pieces: list[list[Piece]] = [
+                list(plan(window, own)) if with_voices else []
+                for window, own in zip(ready, all_runs, strict=True)
+            ]
+            yield from zip(ready, all_runs, pieces, self._embeddings(ready, pieces), strict=True)
+
+    def _embeddings(
+        self, ready: Sequence[Window], pieces: Sequence[Sequence[Piece]]
+    ) -> list[Embeddings]:
+        """Return the embeddings of the pieces of each window.
+
+        Pieces of the same length are computed together, also of several windows.
+
+        Returns:
+            For each window an array of shape (pieces, n_dimensions), with rows of length 1.
+        """
+        cuts = [
+            cut
+            for window, own in zip(ready, pieces, strict=True)
+            for cut in self._features(window, own)
+        ]
+        if not cuts:
+            return [np.empty((0, 1), np.float32) for _ in ready]
         by_length: dict[int, list[int]] = {}
-        cuts = []
-        for number, piece in enumerate(pieces):
-            start, end = frames_of(Piece(piece.run, piece.start - low, piece.end - low))
-            cut = features[start:end]
-            cuts.append(cut - cut.mean(axis=0))
+        for number, cut in enumerate(cuts):
             by_length.setdefault(len(cut), []).append(number)
-        result: list[Embeddings] = [np.empty(0, np.float32)] * len(pieces)
+        result: list[Embeddings] = [np.empty(0, np.float32)] * len(cuts)
         for numbers in by_length.values():
             stacked = np.stack([cuts[number] for number in numbers])
             for number, vector in zip(numbers, self._embedding(stacked), strict=True):
                 result[number] = vector
-        return normalised(np.stack(result))
+        ends = np.cumsum([len(own) for own in pieces])
+        return np.split(normalised(np.stack(result)), ends[:-1])
+
+    def _features(self, window: Window, pieces: Sequence[Piece]) -> Iterator[Embeddings]:
+        """Yield the features of each piece, less their mean, shape (frames, 80)."""
+        if not pieces:
+            return
+        low = min(piece.start for piece in pieces)
+        low -= low % FBANK_HOP
+        high = max(piece.end for piece in pieces)
+        features = self._fbank(window.samples[low:high])
+        for piece in pieces:
+            start, end = frames_of(Piece(piece.run, piece.start - low, piece.end - low))
+            cut = features[start:end]
+            yield cut - cut.mean(axis=0)
 
 
 def diarization(memory: Memory, limits: SpeakerLimits) -> Diarization:

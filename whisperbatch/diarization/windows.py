@@ -32,6 +32,7 @@ CENTRE: Final = 495  # sample in the middle of frame 0: the convolutions see 991
 FIRST_SAMPLE: Final = CENTRE - FRAME // 2  # of frame 0
 WINDOW: Final = 160_000  # samples: 10 s
 HOP: Final = 197  # frames from a window to the next: 3.3 s, so that three windows cover each frame
+STEP: Final = HOP * FRAME  # samples from a window to the next
 NEIGHBOURS: Final = (FRAMES - 1) // HOP  # windows on each side that contain frames of a window
 MARGIN: Final = (FRAMES - HOP) // 2  # frames before the region of a window
 CLASSES: Final = np.array(  # the speakers of each class of the network
@@ -39,7 +40,7 @@ CLASSES: Final = np.array(  # the speakers of each class of the network
 )
 SPEAKERS: Final = CLASSES.shape[1]  # of a window
 COUNTS: Final = CLASSES.sum(axis=1)  # number of active speakers of each class
-BATCH: Final = 2  # windows in a call of the network; more are no faster, and turns come later
+BATCH: Final = 4  # windows in a call of the network; more are no faster, and turns come later
 
 Activity = npt.NDArray[np.bool_]
 """Who is active in each frame of a window: shape (`FRAMES`, `SPEAKERS`)."""
@@ -49,7 +50,11 @@ class SegmentationNetwork(Protocol):
     """Finds the local speakers of windows."""
 
     def __call__(self, samples: Samples, /) -> npt.NDArray[np.float32]:
-        """Return log-probabilities, shape (batch, 589, 7), of windows, shape (batch, 160000)."""
+        """Return log-probabilities, shape (windows, 589, 7), of consecutive windows.
+
+        Args:
+            samples: of all windows, shape (`WINDOW` + `STEP` * (windows - 1),).
+        """
         ...
 
 
@@ -110,35 +115,54 @@ class _Scored:
     counts: npt.NDArray[np.float32]
 
 
-def windows(blocks: Iterable[Samples], network: SegmentationNetwork) -> Iterator[Window]:
-    """Yield the windows of a recording. The last is padded with zeros.
+def windows(blocks: Iterable[Samples], network: SegmentationNetwork) -> Iterator[list[Window]]:
+    """Yield the windows of a recording in order, several at a time. The last is padded with zeros.
 
     A window is yielded when the network has seen all windows that contain frames of it.
 
     Args:
         blocks: consecutive, of any length.
         network: finds the tracks.
+
+    Yields:
+        The windows that a call of the network completes: one to `BATCH`, or, after the last call,
+        at most `NEIGHBOURS` more.
     """
     near: deque[_Scored] = deque(maxlen=2 * NEIGHBOURS + 1)
     waiting = 0  # windows at the end of `near` that were not yielded yet
-    for scored in _scored(blocks, network):
-        near.append(scored)
-        waiting += 1
-        if waiting > NEIGHBOURS:
-            yield _window(near[-waiting], near)
-            waiting -= 1
-    while waiting:
-        yield _window(near[-waiting], near)
-        waiting -= 1
+    for batch in _scored(blocks, network):
+        ready = []
+        for scored in batch:
+            near.append(scored)
+            waiting += 1
+            if waiting > NEIGHBOURS:
+                ready.append(_window(near[-waiting], near))
+                waiting -= 1
+        if ready:
+            yield ready
+    if waiting:
+        yield [_window(near[number], near) for number in range(-waiting, 0)]
 
 
-def _scored(blocks: Iterable[Samples], network: SegmentationNetwork) -> Iterator[_Scored]:
-    for batch in _batches(blocks):
-        scores = network(np.stack([samples for _, samples, _ in batch]))
-        for (start, samples, length), row in zip(batch, scores, strict=True):
-            frames = min(max((length - FIRST_SAMPLE) // FRAME, 0), FRAMES)
-            counts = _counts(row, frames)
-            yield _Scored(start, samples, frames, length < WINDOW, row, counts)
+def _scored(blocks: Iterable[Samples], network: SegmentationNetwork) -> Iterator[list[_Scored]]:
+    """Yield the results of each call of the network."""
+    for first, samples, length in _batches(blocks):
+        batch = []
+        for number, scores in enumerate(network(samples)):
+            start = number * STEP
+            rest = length - start  # samples of the recording from the window's start
+            frames = min(max((rest - FIRST_SAMPLE) // FRAME, 0), FRAMES)
+            batch.append(
+                _Scored(
+                    first + number * HOP,
+                    samples[start : start + WINDOW],
+                    frames,
+                    rest <= WINDOW,
+                    scores,
+                    _counts(scores, frames),
+                )
+            )
+        yield batch
 
 
 def _counts(scores: npt.NDArray[np.float32], frames: int) -> npt.NDArray[np.float32]:
@@ -168,34 +192,36 @@ def _window(window: _Scored, near: Iterable[_Scored]) -> Window:
     return Window(window.start, activity, alone, (low, high), window.samples)
 
 
-def _batches(blocks: Iterable[Samples]) -> Iterator[list[tuple[int, Samples, int]]]:
-    """Yield (first frame, samples, number of samples of the recording) of several windows."""
-    batch: list[tuple[int, Samples, int]] = []
+def _batches(blocks: Iterable[Samples]) -> Iterator[tuple[int, Samples, int]]:
+    """Yield the samples of consecutive windows.
+
+    Yields:
+        The first frame, counted in the recording; the samples of one to `BATCH` windows; the number
+        of those samples that belong to the recording, or more if the recording goes on.
+    """
+    size = WINDOW + (BATCH - 1) * STEP  # of a full batch
     held = np.empty(0, np.float32)
     start = 0
-    covered = 0  # samples of the recording in regions of complete windows
     parts: list[Samples] = []
-    size = 0
+    length = 0  # of `held` and `parts`
     for block in blocks:
         parts.append(block)
-        size += len(block)
-        if len(held) + size <= WINDOW:
+        length += len(block)
+        if length <= size:
             continue
-        held, parts, size = np.concatenate((held, *parts)), [], 0
-        while len(held) > WINDOW:
-            batch.append((start, held[:WINDOW], WINDOW))
-            covered = (start + MARGIN + HOP) * FRAME
-            held = held[HOP * FRAME :]
-            start += HOP
-            if len(batch) == BATCH:
-                yield batch
-                batch = []
+        held, parts = np.concatenate((held, *parts)), []
+        while len(held) > size:
+            yield start, held[:size], len(held)
+            held = held[BATCH * STEP :]
+            start += BATCH * HOP
+        length = len(held)
     held = np.concatenate((held, *parts))
-    if len(held) and start * FRAME + len(held) > covered:
-        padded = np.pad(held, (0, WINDOW - len(held)))
-        batch.append((start, padded, min(len(held), WINDOW - 1)))
-    if batch:
-        yield batch
+    complete = max(-(-(len(held) - WINDOW) // STEP), 0)  # windows before the last
+    covered = (complete - 1) * STEP + (MARGIN + HOP) * FRAME if start or complete else 0
+    count = complete + (len(held) > covered)
+    if count:
+        needed = WINDOW + (count - 1) * STEP
+        yield start, np.pad(held[:needed], (0, max(needed - len(held), 0))), len(held)
 
 
 def runs(window: Window) -> list[Run]:

@@ -1,6 +1,6 @@
 """The built-in diarizer with networks whose answers are known."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from unittest.mock import Mock
 
@@ -9,8 +9,18 @@ import numpy.typing as npt
 import pytest
 
 from whisperbatch.diarization.builtin import BuiltInDiarizer
+from whisperbatch.diarization.pieces import Piece
 from whisperbatch.diarization.protocol import Progress, SpeakerLimits
-from whisperbatch.diarization.windows import CLASSES, FIRST_SAMPLE, FRAME, FRAMES, WINDOW
+from whisperbatch.diarization.recorder import Memory
+from whisperbatch.diarization.windows import (
+    CLASSES,
+    FIRST_SAMPLE,
+    FRAME,
+    FRAMES,
+    STEP,
+    WINDOW,
+    Window,
+)
 from whisperbatch.types import SAMPLING_RATE, Diarization, Samples
 
 Floats = npt.NDArray[np.float32]
@@ -27,7 +37,7 @@ def recording(*stretches: tuple[int, float]) -> Samples:
 def segmentation(samples: Samples, /) -> Floats:
     """Find the speaker of each frame in its middle sample; tracks change places in each window."""
     rows = []
-    for row in samples:
+    for row in np.lib.stride_tricks.sliding_window_view(samples, WINDOW)[::STEP]:
         at = np.minimum(np.arange(FRAMES) * FRAME + FIRST_SAMPLE + FRAME // 2, WINDOW - 1)
         who = row[at].astype(int)
         swap = int(row.sum()) % 2
@@ -54,12 +64,16 @@ class FakeDiarizer(BuiltInDiarizer):
         super().__init__(segmentation, embedding, fbank, "fake")
         self.noise = np.random.default_rng(1)
 
-    def _embeddings(self, window, pieces):  # type: ignore[no-untyped-def] # noqa: ANN001, ANN202
-        result = np.empty((len(pieces), VOICES.shape[1]), np.float32)
-        for row, piece in zip(result, pieces, strict=True):
+    def _embeddings(self, ready, pieces):  # type: ignore[no-untyped-def] # noqa: ANN001, ANN202
+        return [self._voices(*each) for each in zip(ready, pieces, strict=True)]
+
+    def _voices(self, window: Window, pieces: Sequence[Piece]) -> Floats:
+        vectors: Floats = np.empty((len(pieces), VOICES.shape[1]), np.float32)
+        for row, piece in zip(vectors, pieces, strict=True):
             who = np.bincount(window.samples[piece.start : piece.end].astype(int)).argmax()
             row[:] = VOICES[who] + 0.7 * self.noise.standard_normal(VOICES.shape[1])
-        return result / np.linalg.norm(result, axis=1, keepdims=True)
+        vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+        return vectors
 
 
 def result(
@@ -134,6 +148,32 @@ def test_progress_covers_the_recording_in_order() -> None:
     assert ends == sorted(ends)
     assert isinstance(last, Diarization)
     assert last.embeddings.keys() == set(last.speakers)
+
+
+def test_pieces_of_several_windows_share_a_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each embedding still belongs to its piece: it is the largest rise of the features."""
+    calls: list[int] = []
+    added: list[tuple[Window, Sequence[Piece], Floats]] = []
+
+    def rise(features: Floats, /) -> Floats:
+        calls.append(len(features))
+        return np.stack([np.ones(len(features)), np.ptp(features[:, :, 0], axis=1)], axis=1)
+
+    def add(_: Memory, window: Window, __: object, pieces: list[Piece], found: Floats) -> None:
+        added.append((window, pieces, found))
+
+    monkeypatch.setattr(Memory, "add", add)
+    monkeypatch.setattr("whisperbatch.diarization.builtin.OnlineSpeakers", Mock())
+    samples = recording((1, 60.0)) + np.random.default_rng(0).uniform(0, 0.3, 960_000)
+    diarizer = BuiltInDiarizer(segmentation, rise, fbank, "fake")
+    list(diarizer([samples.astype(np.float32)], SpeakerLimits()))
+    assert max(calls) > max(len(pieces) for _, pieces, _ in added) > 1
+    for window, pieces, found in added:
+        assert len(found) == len(pieces)
+        for piece, vector in zip(pieces, found, strict=True):
+            start = -(-piece.start // 160) * 160
+            own = window.samples[start : piece.end : 160]
+            assert vector[1] / vector[0] == pytest.approx(np.ptp(own), abs=0.02)
 
 
 @pytest.mark.parametrize("order", [[1, 2], [2, 1]])

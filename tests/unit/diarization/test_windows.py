@@ -1,6 +1,6 @@
 """Windows: each frame of a recording belongs to one region, whatever the sizes of the blocks."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 import pytest
@@ -16,6 +16,7 @@ from whisperbatch.diarization.windows import (
     FRAMES,
     HOP,
     NEIGHBOURS,
+    STEP,
     WINDOW,
     Run,
     Window,
@@ -27,7 +28,7 @@ from whisperbatch.types import Samples
 lengths = st.one_of(
     st.integers(0, 900),
     st.integers(WINDOW - 600, WINDOW + 600),
-    st.integers(WINDOW + HOP * FRAME - 600, WINDOW + HOP * FRAME + 600),
+    st.integers(WINDOW + STEP - 600, WINDOW + STEP + 600),
     st.integers(0, 8 * WINDOW),
 )
 sizes = st.lists(st.integers(0, 70_000), min_size=1, max_size=6).filter(any)
@@ -40,9 +41,10 @@ class Network:
         self.calls: list[int] = []
 
     def __call__(self, samples: Samples, /) -> Floats:
-        self.calls.append(len(samples))
+        every = np.lib.stride_tricks.sliding_window_view(samples, WINDOW)[::STEP]
+        self.calls.append(len(every))
         at = np.minimum(np.arange(FRAMES) * FRAME + FIRST_SAMPLE, WINDOW - 1)
-        classes = (samples[:, at].astype(np.int64) // (40 * FRAME)) % len(CLASSES)
+        classes = (every[:, at].astype(np.int64) // (40 * FRAME)) % len(CLASSES)
         return np.eye(len(CLASSES), dtype=np.float32)[classes]
 
 
@@ -60,8 +62,12 @@ def blocks_of(samples: Samples, sizes: Sequence[int]) -> Iterator[Samples]:
         start, number = start + size, number + 1
 
 
+def joined(groups: Iterable[list[Window]]) -> list[Window]:
+    return [each for group in groups for each in group]
+
+
 def found(samples: Samples, sizes: Sequence[int]) -> list[Window]:
-    return list(windows(blocks_of(samples, sizes), Network()))
+    return joined(windows(blocks_of(samples, sizes), Network()))
 
 
 @settings(max_examples=60)
@@ -148,7 +154,8 @@ class Hesitant:
         self._rows = iter([likely(best, probability) for best, probability in classes])
 
     def __call__(self, samples: Samples, /) -> Floats:
-        return np.stack([np.tile(np.log(next(self._rows)), (FRAMES, 1)) for _ in samples])
+        count = (len(samples) - WINDOW) // STEP + 1
+        return np.stack([np.tile(np.log(next(self._rows)), (FRAMES, 1)) for _ in range(count)])
 
 
 def likely(best: int, probability: float) -> Floats:
@@ -161,7 +168,7 @@ def likely(best: int, probability: float) -> Floats:
 def test_all_windows_of_a_frame_say_how_many_speak() -> None:
     """The window of a frame says who speaks."""
     network = Hesitant([(1, 0.9), (0, 0.6), (6, 0.99)])
-    first, second, third = windows([recording(WINDOW + 2 * HOP * FRAME)], network)
+    first, second, third = joined(windows([recording(WINDOW + 2 * STEP)], network))
     # two windows see one speaker, although the second window alone sees none
     assert (first.activity[: 2 * HOP] == CLASSES[1]).all()
     assert (second.activity[:HOP].sum(axis=1) == 1).all()
@@ -174,13 +181,13 @@ def test_all_windows_of_a_frame_say_how_many_speak() -> None:
 @settings(max_examples=40)
 @given(
     st.lists(st.tuples(st.integers(0, 6), st.floats(0.15, 0.99)), min_size=1, max_size=9),
-    st.integers(0, HOP * FRAME - 1),
+    st.integers(0, STEP - 1),
 )
 def test_the_number_of_speakers_has_the_highest_mean_probability(
     classes: list[tuple[int, float]], missing: int
 ) -> None:
-    samples = recording(WINDOW + (len(classes) - 1) * HOP * FRAME - missing)
-    every = list(windows([samples], Hesitant([*classes, *classes])))
+    samples = recording(WINDOW + (len(classes) - 1) * STEP - missing)
+    every = joined(windows([samples], Hesitant([*classes, *classes])))
     rows = np.stack([likely(*each) for each in classes])
     means = np.zeros((len(classes) * HOP + FRAMES, 3))
     complete = (len(samples) - FIRST_SAMPLE) // FRAME

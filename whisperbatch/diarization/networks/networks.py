@@ -8,18 +8,19 @@ import numpy as np
 import numpy.typing as npt
 
 from whisperbatch.diarization.networks.embedding_graph import BANDS, EMBEDDING
-from whisperbatch.diarization.networks.segmentation_graph import CLASSES, FRAMES, WINDOW
+from whisperbatch.diarization.networks.segmentation_graph import BLOCK, CLASSES, SHARED
+from whisperbatch.diarization.windows import FRAMES, STEP, WINDOW
 from whisperbatch.errors import EngineError, ModelError
 from whisperbatch.onnx_sessions import open_session
 
 Array: TypeAlias = npt.NDArray[np.float32]
 Shape: TypeAlias = tuple[int | None, ...]
 
-ROWS_PER_CALL: Final = 2
-"""Rows that a network computes at a time. More rows are slower, as their intermediate results leave
-the processor's cache: on one core of a Xeon at 2.8 GHz, 1, 2, 4, 8 and 32 rows take 20, 17, 19, 18
-and 24 ms for each embedding of 1.5 s, and 42, 38, 45, 50 and 52 ms for each segmentation of 10 s.
-They also take more memory: 15 MB for each row of the segmentation."""
+ROWS_PER_CALL: Final = 4
+"""Results that a network computes at a time. More are slower, as their intermediate values leave
+the processor's cache: on one core of a Zen 3, 1, 2, 4 and 8 rows take 17.9, 15.9, 14.3 and 14.7 ms
+for each embedding of 1.5 s, and 2, 4, 6 and 8 windows 41, 34, 37 and 40 ms for each segmentation of
+10 s. They also take more memory: 15 MB for each window of the segmentation."""
 
 PRODUCER: Final = "whisperbatch"
 """Of the graphs in which the rows of a batch do not depend on each other; see embedding_graph.py.
@@ -36,42 +37,64 @@ class _Network:
     Args:
         path: .onnx file.
         threads: number of threads that compute one call.
-        source: shape of one row of the input; None for any size.
+        sources: shapes that one row of the input may have; None for any size. The first that the
+            file allows is used.
         result: shape of one row of the output.
+        keep_memory: see `open_session`.
+
+    Attributes:
+        source: the shape of one row of the input: one of `sources`.
+        is_ours: whether the rows of a batch do not depend on each other.
 
     Raises:
         ModelError: the file is damaged or another network.
     """
 
-    def __init__(self, path: Path, threads: int, source: Shape, result: tuple[int, ...]) -> None:
+    def __init__(
+        self,
+        path: Path,
+        threads: int,
+        sources: Sequence[Shape],
+        result: tuple[int, ...],
+        *,
+        keep_memory: bool = False,
+    ) -> None:
         try:
-            self._session: Any = open_session(path, threads)
+            self._session: Any = open_session(path, threads, keep_memory=keep_memory)
         except Exception as error:  # see `open_session`
             reason = " ".join(str(error).split())[:300]
             raise ModelError(f"{path}: does not load as a network ({reason})") from error
         self._path, self._shape = path, result
-        sources, results = self._session.get_inputs(), self._session.get_outputs()
-        if len(sources) != 1 or not results or not _fits(sources[0].shape[1:], source):
+        inputs, results = self._session.get_inputs(), self._session.get_outputs()
+        declared = inputs[0].shape[1:] if len(inputs) == 1 and results else ()
+        source = next((shape for shape in sources if _fits(declared, shape)), None)
+        if source is None:
             raise ModelError(f"{path}: is another network (its inputs have other shapes)")
-        self._source, self._result = sources[0].name, results[0].name
+        self.source = source
+        self._source, self._result = inputs[0].name, results[0].name
         self.is_ours = self._session.get_modelmeta().producer_name == PRODUCER
-        self._rows = ROWS_PER_CALL if self.is_ours else 1
 
-    def run(self, batch: Array) -> Array:
-        """Compute the rows, a few at a time."""
+    def run(self, batch: Array, shared: int = 0) -> Array:
+        """Compute the rows, a few at a time.
+
+        Args:
+            batch: rows.
+            shared: rows that one result needs in addition to its own row.
+        """
+        count = ROWS_PER_CALL if self.is_ours else 1
         parts = [
-            self._run_rows(batch[start : start + self._rows])
-            for start in range(0, len(batch), self._rows)
+            self._run_rows(batch[start : start + count + shared], shared)
+            for start in range(0, len(batch) - shared, count)
         ]
         return np.concatenate(parts) if parts else np.empty((0, *self._shape), np.float32)
 
-    def _run_rows(self, rows: Array) -> Array:
+    def _run_rows(self, rows: Array, shared: int) -> Array:
         try:
             (result,) = self._session.run([self._result], {self._source: rows})
         except Exception as error:  # see above
             reason = " ".join(str(error).split())[:300]
             raise EngineError(f"{self._path}: onnxruntime failed: {reason}") from error
-        if result.shape != (len(rows), *self._shape):
+        if result.shape != (len(rows) - shared, *self._shape):
             raise ModelError(
                 f"{self._path}: is another network: its results have shape {result.shape[1:]} "
                 f"instead of {self._shape}"
@@ -92,7 +115,8 @@ class SegmentationNetwork:
     """Finds out which of up to three local speakers speak in windows of 10 s. Thread-safe.
 
     Args:
-        path: .onnx file of pyannote's segmentation-3.0.
+        path: .onnx file of pyannote's segmentation-3.0: our graph, which shares the filters of
+            windows (`segmentation_graph.py`), or a graph of single windows.
         threads: number of threads that compute one call.
 
     Raises:
@@ -100,27 +124,36 @@ class SegmentationNetwork:
     """
 
     def __init__(self, path: Path, threads: int = 1) -> None:
-        self._network = _Network(path, threads, (1, WINDOW), (FRAMES, CLASSES))
+        # 50 MB, as all calls have the same shape; new memory in each call takes 8 % of the time
+        self._network = _Network(
+            path, threads, [(1, WINDOW), (1, BLOCK)], (FRAMES, CLASSES), keep_memory=True
+        )
+        has_blocks = self._network.source == (1, BLOCK)
+        self._row, self._shared = (BLOCK, SHARED) if has_blocks else (WINDOW, 0)
 
-    def __call__(self, windows: Array) -> Array:
+    def __call__(self, samples: Array) -> Array:
         """Return the logarithms of the probabilities of the classes of each frame.
 
-        A result does not depend on the other rows of the batch.
+        The result for a window does not depend on the other windows.
 
         Args:
-            windows: samples at 16 kHz, float32, shape (batch, 160000).
+            samples: consecutive windows at 16 kHz, each 53190 samples after the last; float32,
+                shape (160000 + 53190 * (windows - 1),).
 
         Returns:
-            float32, shape (batch, 589, 7). Frame t is centred on sample 270 t + 495; the classes
-            are in `segmentation_graph.py`.
+            float32, shape (windows, 589, 7). Frame t is centred on sample 270 t + 495 of the
+            window; the classes are in `segmentation_graph.py`.
 
         Raises:
-            ValueError: the windows have another shape.
+            ValueError: the samples have another shape.
             EngineError: onnxruntime failed.
         """
-        if windows.ndim != 2 or windows.shape[1] != WINDOW:  # noqa: PLR2004 - a matrix
-            raise ValueError(f"windows have shape {windows.shape} instead of (batch, {WINDOW})")
-        return self._network.run(np.ascontiguousarray(windows[:, None], np.float32))
+        if samples.ndim != 1 or len(samples) < WINDOW or (len(samples) - WINDOW) % STEP:
+            raise ValueError(
+                f"samples have shape {samples.shape} instead of ({WINDOW} + {STEP} * n,)"
+            )
+        rows = np.lib.stride_tricks.sliding_window_view(samples, self._row)[::STEP]
+        return self._network.run(np.ascontiguousarray(rows[:, None], np.float32), self._shared)
 
 
 class EmbeddingNetwork:
@@ -135,7 +168,7 @@ class EmbeddingNetwork:
     """
 
     def __init__(self, path: Path, threads: int = 1) -> None:
-        self._network = _Network(path, threads, (None, BANDS), (EMBEDDING,))
+        self._network = _Network(path, threads, [(None, BANDS)], (EMBEDDING,))
         if not self._network.is_ours:
             features = np.random.default_rng(0).normal(0, 3, (1, PROBE_FRAMES, BANDS))
             if (self(features.astype(np.float32)) >= 0).all():

@@ -1,12 +1,24 @@
 """The segmentation network as an ONNX graph: pyannote's segmentation-3.0.
 
-    (batch, 1, 160000) samples
+    (windows + 2, 1, 53620) samples: blocks of consecutive windows
       -> SincNet    80 band-pass filters, every 10 samples; two convolutions; each followed by
-                    max-pooling by 3 and instance normalisation: (batch, 60, 589)
-      -> LSTM       4 bidirectional layers of 2 x 128: (589, batch, 256)
+                    max-pooling by 3 and instance normalisation: (windows, 60, 589)
+      -> LSTM       4 bidirectional layers of 2 x 128: (589, windows, 256)
       -> linear     2 layers of 128, and one of 7
-      -> (batch, 589, 7) logarithms of the probabilities of the classes {}, {1}, {2}, {3}, {1, 2},
+      -> (windows, 589, 7) logarithms of the probabilities of the classes {}, {1}, {2}, {3}, {1, 2},
                     {1, 3}, {2, 3}: which of up to three local speakers speak
+
+A window of 10 s begins 3.3 s after the last, so three windows contain most samples. The filters are
+a third of the work and see each block once:
+
+    window 0   [block 0 |block 1 |block 2]
+    window 1            [block 1 |block 2 |block 3]
+
+The network normalises the samples of a window before the filters: z = factor * (x - mean) + bias.
+Filtering is linear, so the normalisation can follow: a filter w gives
+factor * (w * x + shift) with shift = sum(w) * (bias / factor - mean). The largest magnitude of
+three neighbouring results is factor * max(high + shift, low - shift), where high and low are the
+largest values of w * x and of -w * x.
 
 Sources: Ravanelli and Bengio, Speaker recognition from raw waveform with SincNet
 (https://arxiv.org/abs/1808.00158); its odd filters: Pariente et al., Filterbank design for
@@ -21,12 +33,14 @@ import numpy as np
 import numpy.typing as npt
 
 from whisperbatch.diarization.networks.graph import Arrays, GraphBuilder
+from whisperbatch.diarization.windows import FRAMES, STEP, WINDOW
 from whisperbatch.onnx_graph import Port
 from whisperbatch.types import SAMPLING_RATE
 
-WINDOW: Final = 160_000  # samples: 10 s
-FRAMES: Final = 589  # of the output; one every 270 samples (10 x 3 x 3 x 3)
 CLASSES: Final = 7
+
+SHARED: Final = WINDOW // STEP - 1  # blocks that a window shares with the next
+BLOCK: Final = WINDOW - SHARED * STEP  # samples; a block begins `STEP` samples after the last
 
 FILTERS: Final = 40  # bands; each has an even and an odd filter
 FILTER_LENGTH: Final = 251  # samples
@@ -45,6 +59,7 @@ GATES: Final = (0, 3, 1, 2)
 
 EPSILON: Final = 1e-5  # of the instance normalisation; PyTorch's default
 SLOPE: Final = 0.01  # of the leaky ReLU; PyTorch's default
+END: Final = np.iinfo(np.int64).max  # of an axis
 
 
 def segmentation_graph(arrays: Arrays) -> bytes:
@@ -58,8 +73,8 @@ def segmentation_graph(arrays: Arrays) -> bytes:
         ModelError: an array is missing or has another shape.
     """
     graph = GraphBuilder(arrays)
-    x = _sincnet(graph, "waveforms")
-    x = graph.add("Transpose", x, perm=[2, 0, 1])  # (589, batch, 60)
+    x = _sincnet(graph, "blocks")
+    x = graph.add("Transpose", x, perm=[2, 0, 1])  # (589, windows, 60)
     for layer in range(LAYERS):
         x = _lstm(graph, x, layer)
     for name, inputs in (("linear.0", 2 * HIDDEN), ("linear.1", HIDDEN)):
@@ -70,8 +85,8 @@ def segmentation_graph(arrays: Arrays) -> bytes:
     x = graph.add("LogSoftmax", x, axis=-1)
     return graph.finish(
         "segmentation",
-        [Port("waveforms", ("batch", 1, WINDOW))],
-        [Port(x, ("batch", FRAMES, CLASSES))],
+        [Port("blocks", ("blocks", 1, BLOCK))],
+        [Port(x, ("windows", FRAMES, CLASSES))],
     )
 
 
@@ -108,29 +123,78 @@ def sinc_filters(
     )
 
 
-def _sincnet(graph: GraphBuilder, x: str) -> str:
-    """Samples (batch, 1, 160000) -> (batch, 60, 589)."""
-    x = _normalise(graph, x, "sincnet.wav_norm1d", 1)
+def _sincnet(graph: GraphBuilder, blocks: str) -> str:
+    """Samples (windows + 2, 1, 53620) -> (windows, 60, 589)."""
+    x = _filtered(graph, blocks)
+    channels = 2 * FILTERS
+    for layer in range(3):
+        if layer:
+            name = f"sincnet.conv1d.{layer}"
+            kernel = graph.constant(graph.weights(f"{name}.weight", CHANNELS, channels, KERNEL))
+            bias = graph.constant(graph.weights(f"{name}.bias", CHANNELS))
+            x = _pooled(graph, graph.add("Conv", x, kernel, bias))
+            channels = CHANNELS
+        x = _normalise(graph, x, f"sincnet.norm1d.{layer}", channels)
+        x = graph.add("LeakyRelu", x, alpha=SLOPE)
+    return x
+
+
+def _filtered(graph: GraphBuilder, blocks: str) -> str:
+    """Samples (windows + 2, 1, 53620) -> pooled magnitudes of the filters (windows, 80, 5325)."""
     bank = "sincnet.conv1d.0.filterbank"
     filters = sinc_filters(
         graph.weights(f"{bank}.low_hz_", FILTERS, 1)[:, 0],
         graph.weights(f"{bank}.band_hz_", FILTERS, 1)[:, 0],
         graph.weights(f"{bank}.window_", FILTER_LENGTH // 2),
     )
-    x = graph.add("Conv", x, graph.constant(filters[:, None]), strides=[FILTER_STEP])
-    x = graph.add("Abs", x)
-    channels = len(filters)
-    for layer in range(3):
-        if layer:
-            name = f"sincnet.conv1d.{layer}"
-            kernel = graph.constant(graph.weights(f"{name}.weight", CHANNELS, channels, KERNEL))
-            bias = graph.constant(graph.weights(f"{name}.bias", CHANNELS))
-            x = graph.add("Conv", x, kernel, bias)
-            channels = CHANNELS
-        x = graph.add("MaxPool", x, kernel_shape=[POOL], strides=[POOL])
-        x = _normalise(graph, x, f"sincnet.norm1d.{layer}", channels)
-        x = graph.add("LeakyRelu", x, alpha=SLOPE)
-    return x
+    x = graph.add("Conv", blocks, graph.constant(filters[:, None]), strides=[FILTER_STEP])
+    pooled = STEP // (FILTER_STEP * POOL)
+    high = _windows(graph, _pooled(graph, x), pooled)
+    low = _windows(graph, _pooled(graph, graph.add("Neg", x)), pooled)
+    mean, factor, bias = _normalisation(graph, _windows(graph, blocks, STEP))
+    shift = graph.add("Sub", graph.add("Div", bias, factor), mean)
+    shift = graph.add("Mul", shift, graph.constant(filters.sum(1, keepdims=True)))
+    x = graph.add("Max", graph.add("Add", high, shift), graph.add("Sub", low, shift))
+    return graph.add("Mul", x, factor)
+
+
+def _normalisation(graph: GraphBuilder, samples: str) -> tuple[str, str, str]:
+    """Return mean, factor and bias of the normalisation of samples, (windows, 1, 160000).
+
+    The factor is positive: magnitudes do not depend on the sign of the normalised samples.
+    """
+    weight, bias = (graph.weights(f"sincnet.wav_norm1d.{part}", 1) for part in ("weight", "bias"))
+    mean = graph.add("ReduceMean", samples, axes=[2])
+    centred = graph.add("Sub", samples, mean)
+    variance = graph.add("ReduceMean", graph.add("Mul", centred, centred), axes=[2])
+    deviation = graph.add("Sqrt", graph.add("Add", variance, graph.constant(np.float32(EPSILON))))
+    factor = graph.add("Div", graph.constant(np.abs(weight)), deviation)
+    return mean, factor, graph.constant(bias * np.sign(weight))
+
+
+def _windows(graph: GraphBuilder, x: str, step: int) -> str:
+    """Join the blocks of each window: (windows + 2, channels, size) -> (windows, channels, ...).
+
+    Args:
+        graph: contains `x`.
+        x: of the blocks.
+        step: length of a block up to the first value of the next.
+    """
+    parts = [
+        graph.add(
+            "Slice",
+            x,
+            graph.integers(number, 0),
+            graph.integers(number - SHARED or END, END if number == SHARED else step),
+            graph.integers(0, 2),
+        )
+        for number in range(SHARED + 1)
+    ]
+    return graph.add("Concat", *parts, axis=2)
+
+
+def _pooled(graph: GraphBuilder, x: str) -> str:
+    return graph.add("MaxPool", x, kernel_shape=[POOL], strides=[POOL])
 
 
 def _normalise(graph: GraphBuilder, x: str, name: str, channels: int) -> str:

@@ -11,7 +11,8 @@ from tests.unit.diarization.networks.checkpoints import random_embedding, random
 from tests.unit.diarization.networks.signals import voice
 from whisperbatch.diarization.networks import EmbeddingNetwork, SegmentationNetwork
 from whisperbatch.diarization.networks.embedding_graph import embedding_graph
-from whisperbatch.diarization.networks.segmentation_graph import segmentation_graph
+from whisperbatch.diarization.networks.segmentation_graph import BLOCK, segmentation_graph
+from whisperbatch.diarization.windows import STEP, WINDOW
 from whisperbatch.errors import ModelError
 
 pytest.importorskip("onnx")
@@ -37,14 +38,41 @@ def test_embeddings_do_not_depend_on_the_batch(files: Path, frames: int, threads
         np.testing.assert_array_equal(np.concatenate(parts), together)
 
 
-def test_segmentation_does_not_depend_on_the_batch(files: Path) -> None:
+def test_segmentation_does_not_depend_on_the_other_windows(files: Path) -> None:
     network = SegmentationNetwork(files / "segmentation.onnx")
-    batch = np.stack([np.roll(voice(160_000), 9000 * row) for row in range(3)])
-    together = network(batch)
-    assert together.shape == (3, 589, 7)
+    samples = voice(WINDOW + 5 * STEP)
+    together = network(samples)
+    assert together.shape == (6, 589, 7)
     np.testing.assert_allclose(np.exp(together).sum(2), 1, atol=1e-5)
-    for row in range(3):
-        np.testing.assert_array_equal(network(batch[row : row + 1])[0], together[row])
+    for row in range(6):
+        (alone,) = network(samples[row * STEP : row * STEP + WINDOW])
+        np.testing.assert_array_equal(alone, together[row])
+
+
+def test_a_network_of_single_windows(files: Path, tmp_path: Path) -> None:
+    """As other projects export it: a row of the input is a window, and a call has one row."""
+    onnx: Any = pytest.importorskip("onnx")
+    model = onnx.load(files / "segmentation.onnx")
+    model.producer_name = "pytorch"
+    make_node = onnx.helper.make_node
+    blocks = []
+    for start in range(0, WINDOW - BLOCK + 1, STEP):
+        bounds = [
+            make_node("Constant", [], [f"bound_{at}_{start}"], value_ints=[at])
+            for at in (start, start + BLOCK, 2)
+        ]
+        names = [node.output[0] for node in bounds]
+        blocks += [*bounds, make_node("Slice", ["window", *names], [f"block_{start}"])]
+    parts = [node.output[0] for node in blocks if node.op_type == "Slice"]
+    nodes = [*blocks, make_node("Concat", parts, ["blocks"], axis=0), *model.graph.node]
+    del model.graph.node[:], model.graph.input[:]
+    model.graph.node.extend(nodes)
+    shape = ["batch", 1, "samples"]
+    model.graph.input.append(onnx.helper.make_tensor_value_info("window", 1, shape))
+    onnx.save(model, tmp_path / "single.onnx")
+    samples = voice(WINDOW + 2 * STEP)
+    single = SegmentationNetwork(tmp_path / "single.onnx")(samples)
+    np.testing.assert_array_equal(single, SegmentationNetwork(files / "segmentation.onnx")(samples))
 
 
 def test_threads_share_a_network(files: Path) -> None:
@@ -59,8 +87,6 @@ def test_threads_share_a_network(files: Path) -> None:
 def test_no_rows(files: Path) -> None:
     embed = EmbeddingNetwork(files / "embedding.onnx")
     assert embed(np.empty((0, 148, 80), np.float32)).shape == (0, 192)
-    segment = SegmentationNetwork(files / "segmentation.onnx")
-    assert segment(np.empty((0, 160_000), np.float32)).shape == (0, 589, 7)
 
 
 def test_other_shapes_are_refused(files: Path) -> None:
@@ -71,8 +97,8 @@ def test_other_shapes_are_refused(files: Path) -> None:
             embed(np.zeros(shape, np.float32))
     segment = SegmentationNetwork(files / "segmentation.onnx")
     wrong: tuple[int, ...]
-    for wrong in ((160_000,), (1, 1, 160_000), (1, 1000)):
-        with pytest.raises(ValueError, match="windows have shape"):
+    for wrong in ((1, WINDOW), (0,), (1000,), (WINDOW + 1,), (WINDOW + STEP - 1,)):
+        with pytest.raises(ValueError, match="samples have shape"):
             segment(np.zeros(wrong, np.float32))
 
 

@@ -6,10 +6,11 @@ import pytest
 
 from tests.unit.diarization.networks.checkpoints import Arrays, random_segmentation
 from whisperbatch.diarization.networks.segmentation_graph import (
-    WINDOW,
+    BLOCK,
     segmentation_graph,
     sinc_filters,
 )
+from whisperbatch.diarization.windows import STEP, WINDOW
 from whisperbatch.errors import ModelError
 
 onnxruntime = pytest.importorskip("onnxruntime")
@@ -74,15 +75,23 @@ def reference(samples: Array, arrays: Arrays) -> Array:
     return logarithms
 
 
-def test_equals_the_reference() -> None:
+@pytest.mark.parametrize("sign", [1, -1])
+def test_equals_the_reference(sign: int) -> None:
+    """Two windows with an offset, the second louder; a negative weight turns the samples around."""
     arrays = random_segmentation()
+    arrays["sincnet.wav_norm1d.weight"] *= sign
     session = onnxruntime.InferenceSession(
         segmentation_graph(arrays), providers=["CPUExecutionProvider"]
     )
-    samples = np.random.default_rng(1).normal(0, 0.1, WINDOW).astype(np.float32)
-    (result,) = session.run(None, {"waveforms": samples[None, None]})
-    assert result.shape == (1, 589, 7)
-    np.testing.assert_allclose(result[0], reference(samples.astype(np.float64), arrays), atol=1e-4)
+    samples = np.random.default_rng(1).normal(0, 0.1, WINDOW + STEP).astype(np.float32)
+    samples[WINDOW:] *= 5
+    samples += 0.2
+    blocks = np.lib.stride_tricks.sliding_window_view(samples, BLOCK)[::STEP]
+    (result,) = session.run(None, {"blocks": blocks[:, None]})
+    assert result.shape == (2, 589, 7)
+    for row, start in zip(result, (0, STEP), strict=True):
+        window = samples[start : start + WINDOW].astype(np.float64)
+        np.testing.assert_allclose(row, reference(window, arrays), atol=1e-4)
 
 
 def test_filters_pass_their_band() -> None:
