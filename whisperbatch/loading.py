@@ -50,8 +50,10 @@ def load(
             supports bfloat16, otherwise in float32. "int8_float32" and "float32" always compute in
             float32. "auto": int8. For torch: "float32", "bfloat16" or "float16". "auto": float16 on
             CUDA, bfloat16 on a CPU that supports bfloat16, otherwise float32.
-        inter_threads: For ctranslate2: number of batches computed at a time on each device, from 1
-            to 64. For onnxruntime and openvino: number of batches computed at a time, from 1 to 64.
+        inter_threads: For ctranslate2: number of batches computed at a time on each device, from 0
+            to 64; 0: one. For onnxruntime: number of batches computed at a time, from 0 to 64; 0:
+            two, each on half of the cores, or one if there is one core or `intra_threads` is given.
+            For openvino: number of batches computed at a time, from 0 to 64; 0: one.
         intra_threads: For ctranslate2: CPU threads for each batch, from 0 to 1024; 0 divides the
             cores between the batches. Refused on CUDA. For onnxruntime and openvino: CPU threads
             for each batch, from 0 to 1024; 0 divides the cores between the batches.

@@ -64,7 +64,8 @@ log = logging.getLogger(__name__)
 Opener = Callable[[], AudioReader]
 
 FEATURE_WORKERS: Final = min(available_cpus(), 4)
-BATCHES_AHEAD: Final = 2  # batches of 30 s chunks that are read, but not decoded
+# 30 s chunks that are read, but not decoded: relative to the rows of full calls of all workers
+BATCHES_AHEAD: Final = 2
 FIRST_AHEAD: Final = 3  # 30 s chunks that are read before the first is decoded
 # Rows of a recording that are decoded before their turn, in batches. Long pauses make short rows of
 # several window lengths; with this many rows, one of the lengths usually fills a batch.
@@ -135,7 +136,7 @@ class Pipeline:
         AudioError: the recording of a known speaker cannot be used.
 
     Attributes:
-        batch_size: number of rows of a full call.
+        rows_at_a_time: number of rows of full calls of all workers.
         given_language: the language if it is given; None if it is to be detected.
         limit: of the audio that is read, but not decoded.
         stopped: whether `stop` was called.
@@ -144,9 +145,10 @@ class Pipeline:
     def __init__(self, scheduler: Scheduler, options: Options, weight: float = 1.0) -> None:
         options = options_for(scheduler.engine, options)
         scheduler.engine.check(options.search)
-        self.batch_size = options.chosen_batch_size
+        self.rows_at_a_time = options.chosen_batch_size * scheduler.engine.workers
         self.given_language = Decision(options.language, 1.0) if options.language else None
-        self.limit = ReadingLimit(BATCHES_AHEAD * self.batch_size * WINDOW, FIRST_AHEAD * WINDOW)
+        ahead = BATCHES_AHEAD * self.rows_at_a_time
+        self.limit = ReadingLimit(ahead * WINDOW, FIRST_AHEAD * WINDOW)
         self.stopped = False
         self._speaker_stage = SpeakerStage(options) if options.diarize else None
         self._options = options
@@ -221,7 +223,7 @@ class Pipeline:
         self, recording: RecordingState, reader: AudioReader, speakers: Speakers | None
     ) -> Generator[tuple[RecordingState, RowResult] | End, None, None]:
         """Yield the text of each row, decoded ahead of the consumer, and the end."""
-        rows_ahead = ROWS_AHEAD * self.batch_size
+        rows_ahead = ROWS_AHEAD * self.rows_at_a_time
         with (
             closing(self._chunks(recording, reader, speakers)) as chunks,
             closing(self._rows(chunks, recording)) as rows,
@@ -319,7 +321,7 @@ class Pipeline:
             yield from decide_languages(items, options)
             return
         score = partial(with_language_scores, self._engine, options=options)
-        size = self.batch_size
+        size = self.rows_at_a_time
         with closing(map_ordered(score, items, workers=size, depth=size)) as scored:
             if options.multilingual:
                 yield from self._code_switching(scored)

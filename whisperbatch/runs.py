@@ -64,7 +64,7 @@ class PipelineRun:
         self.given_language = self._pipeline.given_language
         self._openers = openers
         self._ahead, self._ordered = ahead, ordered
-        self._at_once = max(MIN_RECORDINGS, BATCHES_AHEAD * self._pipeline.batch_size)
+        self._at_once = max(MIN_RECORDINGS, BATCHES_AHEAD * self._pipeline.rows_at_a_time)
         self._recordings: dict[int, RecordingState] = {}  # that began and have not ended
 
     def __iter__(self) -> Generator[Result, None, None]:

@@ -119,10 +119,14 @@ def test_the_smallest_limit_of_memory_counts(
 
 def test_engines_share_the_available_processors(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("whisperbatch.engines.devices.available_cpus", lambda: 3)
-    assert share_cores(1, 0) == 3
-    assert share_cores(2, 0) == 1
-    assert share_cores(4, 0) == 1
-    assert share_cores(1, 7) == 7
+    assert share_cores(0, 0) == share_cores(1, 0) == (1, 3)
+    assert share_cores(2, 0) == (2, 1)
+    assert share_cores(4, 0) == (4, 1)
+    assert share_cores(1, 7) == (1, 7)
+    assert share_cores(0, 0, most=2) == (2, 1)
+    assert share_cores(0, 0, most=5) == (3, 1)
+    assert share_cores(0, 3, most=2) == (1, 3)
+    assert share_cores(4, 0, most=2) == (4, 1)
 
 
 @pytest.mark.parametrize(

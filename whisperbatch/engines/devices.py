@@ -90,6 +90,15 @@ def describe_devices() -> Iterator[tuple[str, str]]:
         )
 
 
-def share_cores(inter_threads: int, intra_threads: int) -> int:
-    """Return `intra_threads`; 0 becomes an equal share of the CPUs for each batch in progress."""
-    return intra_threads or max(available_cpus() // inter_threads, 1)
+def share_cores(inter_threads: int, intra_threads: int, *, most: int = 1) -> tuple[int, int]:
+    """Return the number of batches computed at a time, and the CPU threads for each.
+
+    Args:
+        inter_threads: number of batches; 0 lets the engine choose.
+        intra_threads: threads for each batch; 0 divides the cores equally.
+        most: the number of batches that the engine chooses, if each has a core and the number of
+            threads is not given. Otherwise it computes one batch at a time.
+    """
+    cores = available_cpus()
+    batches = inter_threads or (1 if intra_threads else min(most, cores))
+    return batches, intra_threads or max(cores // batches, 1)

@@ -58,7 +58,7 @@ class CTranslate2Settings(EngineSettings):
         compute_type: type of the weights and of the arithmetic: "int8", "float16", "float32", or
             another type of CTranslate2. "auto": float16 on CUDA and int8 on a CPU, if the device
             supports the type.
-        inter_threads: number of batches computed at a time on each device, from 1 to 64.
+        inter_threads: number of batches computed at a time on each device, from 0 to 64; 0: one.
         intra_threads: CPU threads for each batch, from 0 to 1024; 0 divides the cores between the
             batches. Refused on CUDA.
         flash_attention: compute attention with the Flash Attention 2 kernels, on CUDA only.
@@ -70,7 +70,7 @@ class CTranslate2Settings(EngineSettings):
 
     device_index: int | tuple[int, ...] = 0
     compute_type: str = "auto"
-    inter_threads: int = 1
+    inter_threads: int = 0
     intra_threads: int = 0
     flash_attention: bool = False
     kept_frames: float | None = None
@@ -108,7 +108,8 @@ class OnnxRuntimeSettings(EngineSettings):
 
     Attributes:
         compute_type: "int8" or "auto": large products are computed with numbers of 8 bits.
-        inter_threads: number of batches computed at a time, from 1 to 64.
+        inter_threads: number of batches computed at a time, from 0 to 64; 0: two, each on half of
+            the cores, or one if there is one core or `intra_threads` is given.
         intra_threads: CPU threads for each batch, from 0 to 1024; 0 divides the cores between the
             batches.
         kept_frames: the share of the encoder's frames that is left after similar neighbours are
@@ -119,7 +120,7 @@ class OnnxRuntimeSettings(EngineSettings):
     """
 
     compute_type: OnnxRuntimeComputeType = "auto"
-    inter_threads: int = 1
+    inter_threads: int = 0
     intra_threads: int = 0
     kept_frames: float | None = None
 
@@ -138,7 +139,7 @@ class OpenVinoSettings(EngineSettings):
         compute_type: "int8" stores the weights in 8 bits; "bfloat16" stores the weights as they
             are. Both compute in bfloat16 if the processor supports bfloat16, otherwise in float32.
             "int8_float32" and "float32" always compute in float32. "auto": int8.
-        inter_threads: number of batches computed at a time, from 1 to 64.
+        inter_threads: number of batches computed at a time, from 0 to 64; 0: one.
         intra_threads: CPU threads for each batch, from 0 to 1024; 0 divides the cores between the
             batches.
         kept_frames: the share of the encoder's frames that is left after similar neighbours are
@@ -151,7 +152,7 @@ class OpenVinoSettings(EngineSettings):
     """
 
     compute_type: OpenVinoComputeType = "auto"
-    inter_threads: int = 1
+    inter_threads: int = 0
     intra_threads: int = 0
     kept_frames: float | None = None
 
@@ -243,7 +244,7 @@ If several engines have a setting, the type in the first of them includes the ty
 
 
 def _check_threads(inter_threads: object, intra_threads: object) -> None:
-    checks.integer("inter_threads", inter_threads, minimum=1, maximum=MAX_INTER_THREADS)
+    checks.integer("inter_threads", inter_threads, minimum=0, maximum=MAX_INTER_THREADS)
     checks.integer("intra_threads", intra_threads, minimum=0, maximum=MAX_INTRA_THREADS)
 
 

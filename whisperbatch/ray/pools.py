@@ -91,7 +91,7 @@ class Pool:
             engine in {"auto", "ctranslate2", "onnxruntime", "openvino"}
             and "intra_threads" not in keywords
         ):
-            batches = keywords.get("inter_threads", 1)
+            batches = keywords.get("inter_threads") or 1
             keywords["intra_threads"] = max(math.floor(self.num_cpus) // batches, 1)
         return keywords
 

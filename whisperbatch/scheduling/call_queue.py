@@ -52,15 +52,21 @@ class CallQueue:
         """Remove and return the waiting rows of a run."""
         return self._waiting.pop(flow, [])
 
-    def take(self, max_rows: int | None = None) -> list[RowCall]:
+    def take(self, max_rows: int | None = None, *, free: int = 1) -> list[RowCall]:
         """Remove and return the rows of the next call: at least one.
 
         Args:
             max_rows: limit for all calls, beside the limit of each row.
+            free: number of workers without a call. If there are fewer full calls, they share the
+                rows.
         """
         flow = min(self._waiting, key=_virtual_time)
         self._clock = max(self._clock, flow.virtual_time)
-        return self._fill(flow, self._choose_key(flow, max_rows), self._waiting, max_rows)
+        key = self._choose_key(flow, max_rows)
+        if free > 1:
+            share = self._share(key, self._waiting[flow][0].max_rows, free)
+            max_rows = min(share, max_rows or share)
+        return self._fill(flow, key, self._waiting, max_rows)
 
     def take_urgent(self, calls: Iterable[RowCall], max_rows: int | None = None) -> list[RowCall]:
         """Remove and return rows that come before the rows of a call that is being prepared.
@@ -118,6 +124,18 @@ class CallQueue:
             leader.passed_over += 1
             return fullest.key
         return leader.key
+
+    def _share(self, key: Hashable, limit: int, free: int) -> int:
+        """Return how many rows with this key a worker gets, if each free worker gets a call.
+
+        Args:
+            key: of the next call.
+            limit: rows of a full call.
+            free: number of workers without a call.
+        """
+        rows = Counter(call.key for calls in self._waiting.values() for call in calls)
+        others = sum(-(-count // limit) for other, count in rows.items() if other != key)
+        return -(-rows[key] // max(free - others, 1))
 
     def _fill(
         self,

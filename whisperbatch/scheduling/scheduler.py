@@ -60,6 +60,7 @@ class Scheduler:
         self._flows: set[Flow] = set()
         self._max_rows: int | None = None  # after memory ran out
         self._rows = self._calls = 0
+        self._idle = 0  # workers that wait for rows
         self._changed = threading.Condition()
         self._workers = Workers(self._changed, self._next_task, engine.workers)
 
@@ -123,8 +124,12 @@ class Scheduler:
         while not self._queue:
             if not self._flows or not threading.main_thread().is_alive():
                 return None
-            self._changed.wait(CHECK_INTERVAL)
-        return partial(self._run, self._queue.take(self._max_rows))
+            self._idle += 1
+            try:
+                self._changed.wait(CHECK_INTERVAL)
+            finally:
+                self._idle -= 1
+        return partial(self._run, self._queue.take(self._max_rows, free=self._idle + 1))
 
     def _run(self, calls: Sequence[RowCall]) -> None:
         try:

@@ -112,6 +112,12 @@ def test_model_arguments_are_passed_to_load(load_calls: list[Any]) -> None:
     assert load_calls.pop()[0] == "base"
 
 
+@pytest.mark.parametrize("number", [0, 65, True, "2"])
+def test_wrong_numbers_of_workers_are_refused(number: Any) -> None:
+    with pytest.raises(OptionError, match="num_workers"):
+        WhisperModel("base", num_workers=number)
+
+
 def test_files_are_loaded_from_a_directory_that_lives_as_long_as_the_model(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -187,7 +187,7 @@ def test_a_settings_object_is_used_as_it_is() -> None:
         (CTranslate2Settings, {"device_index": (0, 0)}, "must be a device number, or several"),
         (CTranslate2Settings, {"compute_type": ["int8"]}, "must be a name such as 'int8'"),
         (TorchSettings, {"draft_model": 5}, "draft_model=5 must be a name or a path"),
-        (CTranslate2Settings, {"inter_threads": 0}, "inter_threads=0 is out of range"),
+        (CTranslate2Settings, {"inter_threads": -1}, "inter_threads=-1 is out of range"),
         (
             CTranslate2Settings,
             {"intra_threads": True},
@@ -276,7 +276,7 @@ def test_settings_that_pytorch_cannot_honour_are_refused(given: Any, message: st
     ("engine", "given", "expected"),
     [
         ("auto", {"device_index": 0, "quantization": None}, OpenVinoSettings()),
-        ("torch", {"inter_threads": 1}, TorchSettings()),
+        ("torch", {"inter_threads": 0}, TorchSettings()),
         ("ctranslate2", {"device_index": [1, 0]}, CTranslate2Settings(device_index=(1, 0))),
     ],
 )

@@ -154,5 +154,5 @@ def test_a_number_is_not_a_switch(name: str) -> None:
 
 
 def test_threads_have_a_limit() -> None:
-    with pytest.raises(OptionError, match=r"inter_threads=10{29} is out of range: from 1 to 64"):
+    with pytest.raises(OptionError, match=r"inter_threads=10{29} is out of range: from 0 to 64"):
         wb.load("tiny.en", inter_threads=10**29)

@@ -302,3 +302,32 @@ def test_a_queue_is_true_while_rows_wait() -> None:
     queue.add([row_call(flow)])
     queue.remove(flow)
     assert not queue
+
+
+@pytest.mark.parametrize(
+    ("rows", "free", "expected"),
+    [
+        ("a", 2, ["a"]),
+        ("aaa", 2, ["aa", "a"]),
+        ("aaaaa", 2, ["aaa", "aa"]),
+        ("aaaaaaaa", 2, ["aaaa", "aaaa"]),
+        ("aaaaaaaaa", 2, ["aaaa", "aaaa", "a"]),
+        ("aaaab", 2, ["aaaa", "b"]),
+        ("aaaab", 3, ["aa", "aa", "b"]),
+        ("aaabbb", 3, ["aa", "a", "bbb"]),
+    ],
+)
+def test_free_workers_share_the_rows(rows: str, free: int, expected: list[str]) -> None:
+    queue, flow = CallQueue(), Flow()
+    queue.add(row_call(flow, start, key, max_rows=4) for start, key in enumerate(rows))
+    taken = []
+    while queue:
+        taken.append("".join(str(call.key) for call in queue.take(free=max(free, 1))))
+        free -= 1
+    assert taken == expected
+
+
+def test_the_share_of_a_free_worker_respects_the_limit_of_all_calls() -> None:
+    queue, flow = CallQueue(), Flow()
+    queue.add(row_call(flow, start, max_rows=8) for start in range(12))
+    assert [len(queue.take(2, free=2)), len(queue.take(8, free=2))] == [2, 5]

@@ -164,6 +164,21 @@ def test_two_workers_compute_two_calls_of_one_thread_at_the_same_time() -> None:
         assert caller.result() == [1, 2]
 
 
+def test_free_workers_share_the_rows_of_one_thread() -> None:
+    engine, flow = GatedEngine(workers=2), Flow()
+    scheduler = CountedScheduler(engine)
+    with scheduler.running(flow):
+        scheduler.wait_for_idle()
+        caller = scheduler.start(flow, 1.0, 2.0, 3.0, max_rows=4)
+        engine.wait_for_call()
+        try:
+            engine.wait_for_call()
+        finally:
+            engine.gate.set()
+        assert caller.result() == [1, 2, 3]
+    assert scheduler.activity.calls == 2
+
+
 def test_abandoned_threads_get_an_error_and_other_flows_go_on() -> None:
     engine, flow, other = GatedEngine(), Flow(), Flow()
     scheduler = CountedScheduler(engine)

@@ -94,7 +94,7 @@ class WhisperModel(DetectionMethods, WindowMethods):
         device_index: the CUDA device, or a list of several.
         compute_type: as in CTranslate2; "default" and "auto": the best type for the device.
         cpu_threads: threads of each worker on a CPU; 0 divides the cores among the workers.
-        num_workers: number of batches decoded at a time on each device.
+        num_workers: number of batches decoded at a time on each device. With 1, the engine chooses.
         download_root: the directory of the hub's cache, instead of the default directory.
         local_files_only: do not download anything.
         files: contents of the model's files by name, as bytes or open binary files. They are
@@ -143,7 +143,7 @@ class WhisperModel(DetectionMethods, WindowMethods):
         with faster_whisper_names():
             settings = engine_settings(
                 *(device, device_index, compute_type),
-                inter_threads=num_workers,
+                num_workers=num_workers,
                 intra_threads=cpu_threads,
                 flash_attention=flash_attention,
             )

@@ -88,14 +88,16 @@ class CTranslate2Engine:
         self.can_translate = model.can_translate
         in_float16 = device == "cuda" and self._compute_type in FLOAT16
         self.feature_type: FeatureType = np.float16 if in_float16 else np.float32
-        self.workers: int = settings.inter_threads * len(settings.devices)
+        batches, threads = share_cores(settings.inter_threads, settings.intra_threads)
+        self._batches = batches  # of each device
+        self.workers: int = batches * len(settings.devices)
         self._weights = CTranslate2Weights(
             model,
             device=device,
             device_index=list(settings.devices),
             compute_type=self._compute_type,
-            inter_threads=settings.inter_threads,
-            intra_threads=share_cores(settings.inter_threads, settings.intra_threads),
+            inter_threads=batches,
+            intra_threads=threads,
             flash_attention=settings.flash_attention,
         )
         # with several devices, any of them may decode a batch, so encoder output goes to the CPU
@@ -128,7 +130,7 @@ class CTranslate2Engine:
             map(total_memory, self._settings.devices),
             memory_use(self._model.architecture, self._compute_type),
             hypotheses=hypotheses,
-            batches=self._settings.inter_threads,
+            batches=self._batches,
         )
 
     def check(self, options: SearchOptions) -> None:

@@ -41,11 +41,12 @@ class OpenVinoEngine(CpuEngine):
             ) from error
         kept_frames = model.frames_to_keep(settings.kept_frames)
         parts = ["cpu", *(["8-bit weights"] * int8_weights), precision]
+        workers, threads = share_cores(settings.inter_threads, settings.intra_threads)
         compiler = GraphCompiler(
             core=core,
             origin=f"{model.fingerprint} {int8_weights}",
-            workers=settings.inter_threads,
-            threads=share_cores(settings.inter_threads, settings.intra_threads),
+            workers=workers,
+            threads=threads,
             folder=_cache_folder(),
         )
         path = model.directory / "model.bin"

@@ -143,6 +143,7 @@ class WorkerJob:
             self.files.work, self.name, duration=LANGUAGE_DURATION, has_ended=has_ended
         )
         batch = self.options.batch_size or default_batch_size(asr.engine, self.options.hypotheses)
+        rows = batch * asr.engine.workers
         self.worker = Worker(
             TaskQueue(self.tasks, self.leases, results, lists=self.lists),
             self.leases,
@@ -151,8 +152,8 @@ class WorkerJob:
             spans,
             name=self.name,
             engine=asr.engine.fingerprint,
-            at_once=max(MIN_AT_ONCE, BATCHES_AHEAD * batch),
-            audio_ahead=BATCHES_AHEAD * batch * WINDOW_SECONDS,
+            at_once=max(MIN_AT_ONCE, BATCHES_AHEAD * rows),
+            audio_ahead=BATCHES_AHEAD * rows * WINDOW_SECONDS,
             wait=self.wait,
             engine_failures=self.engine_failures,
         )

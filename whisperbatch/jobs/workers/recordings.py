@@ -37,7 +37,8 @@ class RecordingWorker:
         self._spans = ModelSpans(asr, options)
         self._options = options
         batch = options.batch_size or default_batch_size(asr.engine, options.hypotheses)
-        self._at_once = max(MIN_AT_ONCE, BATCHES_AHEAD * batch)
+        rows = batch * asr.engine.workers
+        self._at_once = max(MIN_AT_ONCE, BATCHES_AHEAD * rows)
         self._running: set[Running] = set()
         self._engine_failures = EngineFailures()
 
