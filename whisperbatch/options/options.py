@@ -138,8 +138,9 @@ class Options(
         task: "transcribe" writes the spoken language; "translate" writes English.
         batch_size: number of chunks that are decoded together, from 1 to 1024. A larger batch needs
             more memory. On a CPU, the text does not depend on the batch size. None chooses the
-            batch size: 8 on a CPU; on a GPU a power of two up to 64, from the total memory of the
-            GPU, the size of the model and the number of hypotheses (`beam_size`, or `best_of`).
+            batch size: 8 on a CPU (4 if "onnxruntime" has one thread for each batch); on a GPU a
+            power of two up to 64, from the total memory of the GPU, the size of the model and the
+            number of hypotheses (`beam_size`, or `best_of`).
         temperature: 0 selects beam search or greedy search; a value above 0 (up to 2) selects
             sampling. Several ascending values (up to 20) are a fallback: all chunks are decoded
             with the first value; a chunk whose text is still repetitive or improbable after all
