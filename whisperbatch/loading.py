@@ -53,7 +53,8 @@ def load(
         inter_threads: For ctranslate2: number of batches computed at a time on each device, from 0
             to 64; 0: one. For onnxruntime: number of batches computed at a time, from 0 to 64; 0:
             two, each on half of the cores, or one if there is one core or `intra_threads` is given.
-            For openvino: number of batches computed at a time, from 0 to 64; 0: one.
+            For openvino: number of batches computed at a time, from 0 to 64; 0: one. For torch: 0
+            or 1: this engine computes one batch at a time.
         intra_threads: For ctranslate2: CPU threads for each batch, from 0 to 1024; 0 divides the
             cores between the batches. Refused on CUDA. For onnxruntime and openvino: CPU threads
             for each batch, from 0 to 1024; 0 divides the cores between the batches.

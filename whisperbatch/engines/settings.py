@@ -171,6 +171,7 @@ class TorchSettings(EngineSettings):
         device_index: number of the CUDA device.
         compute_type: "float32", "bfloat16" or "float16". "auto": float16 on CUDA, bfloat16 on a CPU
             that supports bfloat16, otherwise float32.
+        inter_threads: 0 or 1: this engine computes one batch at a time.
         quantization: store the decoder's weights in 4 bits ("hqq4") or 8 bits ("int8").
         group_size: for "hqq4": number of weights that share a scale: 32, 64 or 128. Smaller groups
             are more accurate and need more memory.
@@ -187,6 +188,7 @@ class TorchSettings(EngineSettings):
 
     device_index: int = 0
     compute_type: TorchComputeType = "auto"
+    inter_threads: int = 0
     quantization: Quantization | None = None
     group_size: GroupSize = GROUP_SIZE
     draft_model: str | PathLike[str] | None = None
@@ -202,6 +204,13 @@ class TorchSettings(EngineSettings):
             )
         checks.integer("device_index", self.device_index, minimum=0, maximum=MAX_DEVICE)
         checks.choice("compute_type", self.compute_type, get_args(TorchComputeType))
+        checks.integer("inter_threads", self.inter_threads, minimum=0, maximum=MAX_INTER_THREADS)
+        if self.inter_threads > 1:
+            raise OptionError(
+                f"inter_threads={self.inter_threads} has no effect with engine='torch', which "
+                "computes one batch at a time; give engine='ctranslate2' or 'onnxruntime' or "
+                "'openvino'"
+            )
         if self.quantization is not None:
             checks.choice("quantization", self.quantization, get_args(Quantization))
         checks.choice("group_size", self.group_size, get_args(GroupSize))

@@ -277,6 +277,7 @@ def test_settings_that_pytorch_cannot_honour_are_refused(given: Any, message: st
     [
         ("auto", {"device_index": 0, "quantization": None}, OpenVinoSettings()),
         ("torch", {"inter_threads": 0}, TorchSettings()),
+        ("torch", {"inter_threads": 1}, TorchSettings(inter_threads=1)),
         ("ctranslate2", {"device_index": [1, 0]}, CTranslate2Settings(device_index=(1, 0))),
     ],
 )
