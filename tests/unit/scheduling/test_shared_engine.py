@@ -141,7 +141,10 @@ def test_results_are_in_order_if_a_call_is_divided(workers: int) -> None:
         texts = [run.engine.tokenizer.decode(row.hypothesis.tokens) for row in decoded]
         assert [text.strip(" .") for text in texts] == expected
         assert levels(run.shared.detect_language(rows)) == list(range(11))
-    assert sorted(run.engine.batches) == [1, 2, 2, 2, 2, 2]
+    if workers == 1:  # several free workers may share two rows
+        assert sorted(run.engine.batches) == [1, 2, 2, 2, 2, 2]
+    assert sum(run.engine.batches) == 11
+    assert max(run.engine.batches) == 2
 
 
 def test_several_calls_of_decode_are_computed_together() -> None:

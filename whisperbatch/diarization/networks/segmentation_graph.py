@@ -167,7 +167,10 @@ def _normalisation(graph: GraphBuilder, samples: str) -> tuple[str, str, str]:
     mean = graph.add("ReduceMean", samples, axes=[2])
     centred = graph.add("Sub", samples, mean)
     variance = graph.add("ReduceMean", graph.add("Mul", centred, centred), axes=[2])
-    deviation = graph.add("Sqrt", graph.add("Add", variance, graph.constant(np.float32(EPSILON))))
+    # One value for each filter: old versions of onnxruntime round single values otherwise than
+    # values that fill a register. The result for a window would depend on the number of windows.
+    epsilons = graph.constant(np.full((2 * FILTERS, 1), EPSILON))
+    deviation = graph.add("Sqrt", graph.add("Add", variance, epsilons))
     factor = graph.add("Div", graph.constant(np.abs(weight)), deviation)
     return mean, factor, graph.constant(bias * np.sign(weight))
 

