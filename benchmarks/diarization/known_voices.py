@@ -4,8 +4,8 @@
     python -m benchmarks.diarization.known_voices --write    also writes the values
 
 Each voice is embedded in five sounds: a clean recording, a telephone, a distant microphone, a quiet
-room, and noise. A reference (2 to 20 pieces of 1.5 s) is then compared with a speaker (5 to 40
-pieces), in equal and in different sounds.
+room, and noise. The program compares references of 2 to 20 pieces with speakers of 5 to 40 pieces,
+in equal and in different sounds. A piece has 1.5 s.
 
 `directions.py` gets the values of the development voices: the mean embedding, the directions in
 which an embedding changes with the sound, and the similarity that at most `FALSE` of the pairs of

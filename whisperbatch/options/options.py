@@ -175,10 +175,10 @@ class Options(
             chunk.
         prefix: text that the first chunk of the recording must begin with, if there is speech in
             the first 5 minutes.
-        condition_on_previous_text: decode each chunk a second time, with the text of the preceding
-            chunks (up to 64 tokens) as context; about every 5 minutes, the context begins anew. The
-            second text is used only if it differs in a few words here and there. Cannot be combined
-            with `multilingual`.
+        condition_on_previous_text: decode each chunk again, with the text of the preceding chunks
+            (up to 64 tokens) as context. The text with context is used only if a few words differ
+            from the text without context. About every 5 minutes, a chunk has no context. Cannot be
+            combined with `multilingual`.
         timestamps: "alignment" decodes text without timestamps and finds the time of each word from
             the cross-attention; "tokens" lets Whisper predict timestamp tokens.
         segments: "sentence" ends a segment where a sentence ends, or at a pause of 2 s. A sentence

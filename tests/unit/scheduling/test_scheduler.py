@@ -51,8 +51,8 @@ def test_results_are_in_order_if_the_rows_need_several_calls() -> None:
             for index, level in enumerate(rows)
         ]
         assert levels(scheduler.compute(calls)) == rows
-    assert sum(engine.attempts) == 11
-    assert sorted(engine.attempts)[-3:] == [3, 3, 3]  # two free workers may share the last two rows
+    # two free workers may share the last two rows
+    assert sorted(engine.attempts) in ([2, 3, 3, 3], [1, 1, 3, 3, 3])
 
 
 def test_only_the_threads_whose_rows_fail_again_get_the_error() -> None:

@@ -141,10 +141,8 @@ def test_results_are_in_order_if_a_call_is_divided(workers: int) -> None:
         texts = [run.engine.tokenizer.decode(row.hypothesis.tokens) for row in decoded]
         assert [text.strip(" .") for text in texts] == expected
         assert levels(run.shared.detect_language(rows)) == list(range(11))
-    if workers == 1:  # several free workers may share two rows
-        assert sorted(run.engine.batches) == [1, 2, 2, 2, 2, 2]
-    assert sum(run.engine.batches) == 11
-    assert max(run.engine.batches) == 2
+    full, shared = [1, 2, 2, 2, 2, 2], [1, 1, 1, 2, 2, 2, 2]  # free workers may share two rows
+    assert sorted(run.engine.batches) in ([full] if workers == 1 else [full, shared])
 
 
 def test_several_calls_of_decode_are_computed_together() -> None:

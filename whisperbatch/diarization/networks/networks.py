@@ -71,7 +71,7 @@ class _Network:
         if source is None:
             raise ModelError(f"{path}: is another network (its inputs have other shapes)")
         self.source = source
-        self._source, self._result = inputs[0].name, results[0].name
+        self._input, self._output = inputs[0].name, results[0].name
         self.is_ours = self._session.get_modelmeta().producer_name == PRODUCER
 
     def run(self, batch: Array, shared: int = 0) -> Array:
@@ -90,7 +90,7 @@ class _Network:
 
     def _run_rows(self, rows: Array, shared: int) -> Array:
         try:
-            (result,) = self._session.run([self._result], {self._source: rows})
+            (result,) = self._session.run([self._output], {self._input: rows})
         except Exception as error:  # see above
             reason = " ".join(str(error).split())[:300]
             raise EngineError(f"{self._path}: onnxruntime failed: {reason}") from error
