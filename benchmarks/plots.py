@@ -17,7 +17,10 @@ from typing import Any
 
 from benchmarks.rivals import SYSTEMS
 
-PALETTE = (*(f"C{number}" for number in range(10)), "black", "navy", "gold")  # "C10" is "C0"
+PALETTE = (
+    *(f"C{number}" for number in range(10)),  # "C10" is "C0"
+    *("black", "navy", "gold", "lime"),
+)
 COLORS = dict(zip(SYSTEMS, PALETTE, strict=True))  # the same color in every picture
 TIMES = ("times", "times real time")
 PANELS = (TIMES, ("peak", "peak memory, MB"), ("first", "first segment after, s"))

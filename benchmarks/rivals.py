@@ -5,19 +5,20 @@
     whisperbatch-onnxruntime   on ONNX Runtime; measured only if it is named
     whisperbatch-ctranslate2   on CTranslate2
     whisperbatch-torch         on PyTorch, with the defaults of its engine
+    whisperbatch-compiled      on PyTorch, with `compile=True`; GPU only, measured only if named
     whisperbatch-diarization   with `diarize=True`; measured only if it is named
     faster-whisper             sequential windows
-    faster-whisper-batched     chunks, 8 at a time
-    openai-whisper             sequential windows, float32
-    transformers-bfloat16      the pipeline over chunks of 30 s, 8 at a time
+    faster-whisper-batched     chunks, `batch_size` at a time
+    openai-whisper             sequential windows; on the CPU in float32
+    transformers-bfloat16      the pipeline over chunks of 30 s, `batch_size` at a time
     transformers-float32       the same pipeline in float32
     whisper.cpp-float16        sequential windows, with pywhispercpp
     whisper.cpp-q8_0           sequential windows, with 8-bit matrices
 
-All systems run the same weights on the CPU (`conversions`, `ggml`), in int8 unless the list says
-otherwise. The language is set to English; other options have each program's defaults, except that
-transformers decodes timestamps: without timestamps, 35 % of the words of one minute were wrong,
-with timestamps 5 %.
+All systems run the same weights (`conversions`, `ggml`): on the CPU in int8, and on a GPU in
+float16, unless the list says otherwise. The language is set to English; other options have each
+program's defaults, except that transformers decodes timestamps: without timestamps, 35 % of the
+words of one minute were wrong, with timestamps 5 %.
 
 openai-whisper and transformers return their text only at the end. Both would start the FFmpeg
 program to read a file; they and whisper.cpp receive the file's samples instead (`read`).
@@ -38,16 +39,36 @@ import numpy.typing as npt
 
 import whisperbatch as wb
 from benchmarks import conversions, ggml
-from whisperbatch.engines.keywords import LoadKeywords
+from whisperbatch.engines.keywords import Device, LoadKeywords
 from whisperbatch.engines.model_info import MIN_MULTILINGUAL_VOCABULARY
 from whisperbatch.models.registry import find_model
 
-BATCH_SIZE: Final = 8  # of the other programs; whisperbatch uses its default
+CPU: Final = "cpu"
+CUDA: Final = "cuda"
 END_OF_TEXT: Final = "<|endoftext|>"
 
 OnSegment: TypeAlias = Callable[[str], None]  # called with the text of each segment, at once
 Run: TypeAlias = Callable[[list[str], OnSegment], None]  # transcribes files
-Open: TypeAlias = Callable[[str, int, ExitStack], Run]  # (model, beam, closes the model)
+
+
+@dataclass(frozen=True, slots=True)
+class Setup:
+    """How a program is run.
+
+    Attributes:
+        model: name of the model.
+        beam: number of beams.
+        device: "cpu" or "cuda".
+        batch_size: of the other programs; whisperbatch uses its default.
+    """
+
+    model: str
+    beam: int
+    device: Device
+    batch_size: int
+
+
+Open: TypeAlias = Callable[[Setup, ExitStack], Run]  # (setup, closes the model)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,11 +80,13 @@ class System:
         package: the distribution that must be installed.
         prepare: converts a model's weights before the measurement, if the program needs its own
             files.
+        devices: the devices that the program can use.
     """
 
     open: Open
     package: str
     prepare: Callable[[str], object] | None = None
+    devices: tuple[Device, ...] = (CPU, CUDA)
 
     @property
     def installed(self) -> bool:
@@ -76,10 +99,14 @@ class System:
 
 
 def _whisperbatch(
-    settings: LoadKeywords, model: str, beam: int, stack: ExitStack, *, diarize: bool = False
+    keywords: LoadKeywords, setup: Setup, stack: ExitStack, *, diarize: bool = False
 ) -> Run:
     """Open whisperbatch, which streams one file, or fills batches from several files."""
-    asr = stack.enter_context(wb.load(model, **settings))
+    keywords = {**keywords, "device": setup.device}
+    if setup.device == CPU and keywords.get("engine") != "torch":
+        keywords["compute_type"] = "int8"
+    asr = stack.enter_context(wb.load(setup.model, **keywords))
+    beam = setup.beam
 
     def run(paths: list[str], on_segment: OnSegment) -> None:
         if len(paths) == 1:
@@ -95,40 +122,42 @@ def _whisperbatch(
     return run
 
 
-def _faster_whisper(model: str, beam: int, _: ExitStack, *, batched: bool) -> Run:
+def _faster_whisper(setup: Setup, _: ExitStack, *, batched: bool) -> Run:
     from faster_whisper import BatchedInferencePipeline, WhisperModel  # noqa: PLC0415 - only for this system
 
-    asr = WhisperModel(str(find_model(model)), device="cpu", compute_type="int8")
+    compute_type = "float16" if setup.device == CUDA else "int8"
+    asr = WhisperModel(str(find_model(setup.model)), device=setup.device, compute_type=compute_type)
     pipeline = BatchedInferencePipeline(asr)
 
     def run(paths: list[str], on_segment: OnSegment) -> None:
         for path in paths:
             if batched:
                 segments, _ = pipeline.transcribe(
-                    path, language="en", beam_size=beam, batch_size=BATCH_SIZE
+                    path, language="en", beam_size=setup.beam, batch_size=setup.batch_size
                 )
             else:
-                segments, _ = asr.transcribe(path, language="en", beam_size=beam)
+                segments, _ = asr.transcribe(path, language="en", beam_size=setup.beam)
             for segment in segments:
                 on_segment(segment.text)
 
     return run
 
 
-def _openai(model: str, beam: int, _: ExitStack) -> Run:
+def _openai(setup: Setup, _: ExitStack) -> Run:
     from whisper.model import ModelDimensions, Whisper  # noqa: PLC0415 - only for this system
 
-    arrays = conversions.read_openai(find_model(model))
+    arrays = conversions.read_openai(find_model(setup.model))
     asr = Whisper(ModelDimensions(**asdict(conversions.dimensions(arrays))))
     asr.load_state_dict(_tensors(arrays))
+    asr.to(setup.device)
 
     def run(paths: list[str], on_segment: OnSegment) -> None:
         for path in paths:
             result = asr.transcribe(
                 read(path),
                 language="en",
-                beam_size=beam if beam > 1 else None,  # None selects the greedy decoder
-                fp16=False,
+                beam_size=setup.beam if setup.beam > 1 else None,  # None: the greedy decoder
+                fp16=setup.device == CUDA,
             )
             for segment in result["segments"]:
                 on_segment(segment["text"])
@@ -136,11 +165,11 @@ def _openai(model: str, beam: int, _: ExitStack) -> Run:
     return run
 
 
-def _transformers(precision: str, model: str, beam: int, _: ExitStack) -> Run:
+def _transformers(precision: str, setup: Setup, _: ExitStack) -> Run:
     import transformers  # noqa: PLC0415 - only for this system
 
     transformers.logging.set_verbosity_error()
-    directory = find_model(model)
+    directory = find_model(setup.model)
     added = json.loads((directory / "tokenizer.json").read_bytes())["added_tokens"]
     token_ids = {token["content"]: token["id"] for token in added}
     network = _transformers_model(directory, precision, token_ids)
@@ -153,12 +182,12 @@ def _transformers(precision: str, model: str, beam: int, _: ExitStack) -> Run:
             additional_special_tokens=[token["content"] for token in added if token["special"]],
         ),
         feature_extractor=transformers.WhisperFeatureExtractor(network.config.num_mel_bins),
-        device="cpu",
+        device=setup.device,
         chunk_length_s=30,
-        batch_size=BATCH_SIZE,
+        batch_size=setup.batch_size,
         ignore_warning=True,  # a warning that chunks are less accurate than sequential windows
     )
-    options: dict[str, object] = {"num_beams": beam}
+    options: dict[str, object] = {"num_beams": setup.beam}
     if network.generation_config.is_multilingual:
         options |= {"language": "en", "task": "transcribe"}
 
@@ -218,13 +247,14 @@ def _transformers_model(directory: Path, precision: str, token_ids: Mapping[str,
     return network.eval()
 
 
-def _whisper_cpp(kind: str, model: str, beam: int, _: ExitStack) -> Run:
+def _whisper_cpp(kind: str, setup: Setup, _: ExitStack) -> Run:
     from pywhispercpp.model import Model  # noqa: PLC0415 - only for this system
 
-    search = {"beam_search": {"beam_size": beam, "patience": -1.0}} if beam > 1 else {}
+    beams = {"beam_size": setup.beam, "patience": -1.0}
+    search = {"beam_search": beams} if setup.beam > 1 else {}
     asr = Model(
-        str(ggml.convert(find_model(model), kind)),
-        params_sampling_strategy=int(beam > 1),
+        str(ggml.convert(find_model(setup.model), kind)),
+        params_sampling_strategy=int(setup.beam > 1),
         redirect_whispercpp_logs_to=None,
         print_progress=False,
         language="en",
@@ -258,29 +288,34 @@ def _ggml_converter(kind: str) -> Callable[[str], Path]:
     return lambda model: ggml.convert(find_model(model), kind)
 
 
-INT8: Final[LoadKeywords] = {"device": "cpu", "compute_type": "int8"}
-OPENVINO: Final[LoadKeywords] = {**INT8, "engine": "openvino"}
-ONNXRUNTIME: Final[LoadKeywords] = {**INT8, "engine": "onnxruntime"}
-CTRANSLATE2: Final[LoadKeywords] = {**INT8, "engine": "ctranslate2"}
-TORCH: Final[LoadKeywords] = {"device": "cpu", "engine": "torch"}
+TORCH: Final[LoadKeywords] = {"engine": "torch"}
 
 SYSTEMS: Final = {
-    "whisperbatch": System(partial(_whisperbatch, INT8), "whisperbatch"),
-    "whisperbatch-openvino": System(partial(_whisperbatch, OPENVINO), "whisperbatch"),
-    "whisperbatch-onnxruntime": System(partial(_whisperbatch, ONNXRUNTIME), "whisperbatch"),
-    "whisperbatch-ctranslate2": System(partial(_whisperbatch, CTRANSLATE2), "whisperbatch"),
+    "whisperbatch": System(partial(_whisperbatch, {}), "whisperbatch"),
+    "whisperbatch-openvino": System(
+        partial(_whisperbatch, {"engine": "openvino"}), "whisperbatch", devices=(CPU,)
+    ),
+    "whisperbatch-onnxruntime": System(
+        partial(_whisperbatch, {"engine": "onnxruntime"}), "whisperbatch", devices=(CPU,)
+    ),
+    "whisperbatch-ctranslate2": System(
+        partial(_whisperbatch, {"engine": "ctranslate2"}), "whisperbatch"
+    ),
     "whisperbatch-torch": System(partial(_whisperbatch, TORCH), "torch"),
-    "whisperbatch-diarization": System(partial(_whisperbatch, INT8, diarize=True), "whisperbatch"),
+    "whisperbatch-compiled": System(
+        partial(_whisperbatch, {**TORCH, "compile": True}), "torch", devices=(CUDA,)
+    ),
+    "whisperbatch-diarization": System(partial(_whisperbatch, {}, diarize=True), "whisperbatch"),
     "faster-whisper": System(partial(_faster_whisper, batched=False), "faster-whisper"),
     "faster-whisper-batched": System(partial(_faster_whisper, batched=True), "faster-whisper"),
     "openai-whisper": System(_openai, "openai-whisper"),
     "transformers-bfloat16": System(partial(_transformers, "bfloat16"), "transformers"),
     "transformers-float32": System(partial(_transformers, "float32"), "transformers"),
     "whisper.cpp-float16": System(
-        partial(_whisper_cpp, "float16"), "pywhispercpp", _ggml_converter("float16")
+        partial(_whisper_cpp, "float16"), "pywhispercpp", _ggml_converter("float16"), (CPU,)
     ),
     "whisper.cpp-q8_0": System(
-        partial(_whisper_cpp, "q8_0"), "pywhispercpp", _ggml_converter("q8_0")
+        partial(_whisper_cpp, "q8_0"), "pywhispercpp", _ggml_converter("q8_0"), (CPU,)
     ),
 }
 
@@ -288,6 +323,7 @@ SYSTEMS: Final = {
 ONLY_IF_NAMED: Final = (
     *("whisperbatch-openvino", "whisperbatch-onnxruntime"),  # "whisperbatch" is one of them
     "whisperbatch-diarization",  # no rival: the price of an option
+    "whisperbatch-compiled",  # compiling takes minutes
 )
 
 

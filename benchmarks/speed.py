@@ -5,6 +5,7 @@ python -m benchmarks.speed --beams 1 5 --rounds 3 --json out.json --plot picture
 python -m benchmarks.speed --recordings prompts:en:600:0 dense:en:600:0
 python -m benchmarks.speed --minutes 1 10 60 180                 # by length
 python -m benchmarks.speed --files 1 10 100                      # by number of 5 s clips
+python -m benchmarks.speed --minutes 60 --device cuda --batch-size 32
 
 Every measurement runs in a separate process (`timing`). A round runs every system once, so that the
 systems are interleaved; the table has the medians of the rounds.
@@ -94,7 +95,14 @@ def compare(options: argparse.Namespace, work: Work) -> list[dict[str, Any]]:
         figures: dict[str, list[timing.Figures]] = {name: [] for name in options.systems}
         for _ in range(options.rounds):
             for name, runs in figures.items():
-                task = timing.Task(system=name, beam=beam, model=options.model, paths=work.paths)
+                task = timing.Task(
+                    system=name,
+                    model=options.model,
+                    beam=beam,
+                    device=options.device,
+                    batch_size=options.batch_size,
+                    paths=work.paths,
+                )
                 runs.append(timing.in_process(task))
         speeds = {
             name: work.seconds / statistics.median(run["took"] for run in runs)
@@ -148,6 +156,10 @@ def arguments() -> argparse.Namespace:
         help=f"one or more of {', '.join(rivals.SYSTEMS)} (default: all installed systems)",
     )
     parser.add_argument("--beams", nargs="+", type=int, default=[1])
+    parser.add_argument("--device", choices=[rivals.CPU, rivals.CUDA], default=rivals.CPU)
+    parser.add_argument(
+        "--batch-size", type=int, default=8, help="of the other programs (default: 8)"
+    )
     parser.add_argument("--rounds", type=int, default=3)
     add_recordings(parser)
     parser.add_argument(
@@ -161,6 +173,9 @@ def arguments() -> argparse.Namespace:
     options = parser.parse_args()
     if options.plot and not find_spec("matplotlib"):
         parser.error("--plot needs matplotlib: install the extra `eval`")
+    for name in options.systems or ():
+        if options.device not in rivals.SYSTEMS[name].devices:
+            parser.error(f"{name} does not run on {options.device}")
     not_installed = rivals.missing(options.systems or rivals.SYSTEMS)
     if not_installed and options.systems:
         packages = ", ".join(dict.fromkeys(not_installed.values()))
@@ -170,7 +185,9 @@ def arguments() -> argparse.Namespace:
     if not_installed:
         print(f"Not installed, left out: {', '.join(not_installed)} (make rivals)")
     options.systems = options.systems or [
-        name for name in rivals.SYSTEMS if name not in {*not_installed, *rivals.ONLY_IF_NAMED}
+        name
+        for name, system in rivals.SYSTEMS.items()
+        if name not in {*not_installed, *rivals.ONLY_IF_NAMED} and options.device in system.devices
     ]
     if not (options.recordings or options.minutes or options.files):
         options.recordings = ["prompts:en:600:0"]
@@ -192,7 +209,8 @@ def main() -> None:
         for work in works(options, Path(directory)):
             rows += compare(options, work)
             if options.json:  # after each measurement: a long run may be stopped
-                value = {**about(), "model": options.model, "rows": rows}
+                setup = {"model": options.model, "device": options.device}
+                value = {**about(), **setup, "rows": rows}
                 options.json.write_text(json.dumps(value, indent=1) + "\n", encoding="utf-8")
     if options.plot:
         plots.draw(rows, options.plot)

@@ -19,14 +19,17 @@ from typing import TypedDict
 import numpy as np
 
 from benchmarks import recordings, rivals
+from whisperbatch.engines.keywords import Device
 
 
 class Task(TypedDict):
-    """The task of a process: a system, a beam, a model and files."""
+    """The task of a process: a system, how it is run (`rivals.Setup`), and files."""
 
     system: str
-    beam: int
     model: str
+    beam: int
+    device: Device
+    batch_size: int
     paths: list[str]
 
 
@@ -54,7 +57,8 @@ def measure(task: Task) -> Figures:
     """Run a task in this process and return its measurements."""
     with ExitStack() as stack, tempfile.TemporaryDirectory() as directory:
         started = time.perf_counter()
-        run = rivals.SYSTEMS[task["system"]].open(task["model"], task["beam"], stack)
+        setup = rivals.Setup(task["model"], task["beam"], task["device"], task["batch_size"])
+        run = rivals.SYSTEMS[task["system"]].open(setup, stack)
         loaded = time.perf_counter() - started
         silence = recordings.Recording("silence", np.zeros(recordings.SAMPLING_RATE, np.int16), ())
         run([str(recordings.write(silence, Path(directory, "silence.wav")))], lambda _: None)

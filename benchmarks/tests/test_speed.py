@@ -46,7 +46,9 @@ def test_each_segment_is_timed(monkeypatch: pytest.MonkeyPatch) -> None:
 
     fake = rivals.System(lambda *_: run, "whisperbatch")
     monkeypatch.setitem(rivals.SYSTEMS, "fake", fake)
-    task = timing.Task(system="fake", beam=1, model="base", paths=["a.b", "c.d"])
+    task = timing.Task(
+        system="fake", model="base", beam=1, device="cpu", batch_size=8, paths=["a.b", "c.d"]
+    )
     figures = timing.measure(task)
     assert figures["text"] == ".b .d"
     assert 0 < figures["first"] <= figures["took"]
