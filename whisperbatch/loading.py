@@ -35,9 +35,9 @@ def load(
         device: "auto" uses CUDA if there is a GPU that works, otherwise the CPU. "openvino" and
             "onnxruntime" always run on the CPU.
         engine: the library that runs the model: "openvino" (extra `openvino`) is the fastest on a
-            CPU with AVX-512, "onnxruntime" on a CPU with AVX2 only, "ctranslate2" runs on CPU and
-            CUDA, and "torch" (extra `torch`) is PyTorch. "auto" is the fastest of the first three
-            that is installed. In Python, `engine` is a name or a settings object
+            CPU with AVX-512 and without AMX, "onnxruntime" on other CPUs with AVX2, "ctranslate2"
+            runs on CPU and CUDA, and "torch" (extra `torch`) is PyTorch. "auto" is the fastest of
+            the first three that is installed. In Python, `engine` is a name or a settings object
             (`CTranslate2Settings`, `OnnxRuntimeSettings`, `OpenVinoSettings`, `TorchSettings`).
         **settings: these keywords, if `engine` is a name:
         device_index: For ctranslate2: number of the CUDA device, or several numbers. Each device

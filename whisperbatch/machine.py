@@ -91,6 +91,15 @@ def has_avx2_only(root: Path = ROOT) -> bool:
     return "avx2" in features and "avx512f" not in features
 
 
+def has_amx(root: Path = ROOT) -> bool:
+    """Return whether the processor is known to multiply matrices of bytes (AMX).
+
+    Args:
+        root: folder that contains `proc`.
+    """
+    return "amx_int8" in processor_features(root)
+
+
 def sums_bytes_exactly(root: Path = ROOT) -> bool:
     """Return whether the processor is known to add products of bytes in 32 bits.
 

@@ -68,11 +68,15 @@ def test_memory_does_not_grow_with_the_recording(
     for hours in (1.0, 3.0):
         path = tmp_path / f"{hours:.1f}.wav"
         recordings.long_wav(path, hours)
-        figures.append(
-            timing.in_process(
-                timing.Task(system="whisperbatch", beam=1, model=tiny_model, paths=[str(path)])
-            )
+        task = timing.Task(
+            system="whisperbatch",
+            model=tiny_model,
+            beam=1,
+            device="cpu",
+            batch_size=8,
+            paths=[str(path)],
         )
+        figures.append(timing.in_process(task))
     short, long = figures
     assert len(long["text"]) > 2.5 * len(short["text"]) > 10_000
     third = len(long["memory"]) // 3

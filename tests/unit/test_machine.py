@@ -9,6 +9,7 @@ from whisperbatch.machine import (
     available_cpus,
     available_memory,
     cpu_quota,
+    has_amx,
     has_avx2_only,
     processor_features,
     sums_bytes_exactly,
@@ -146,14 +147,22 @@ def test_processors_that_sum_bytes_exactly(tmp_path: Path, line: str, exact: boo
 
 
 @pytest.mark.parametrize(
-    ("features", "only"), [("fma avx2", True), ("avx2 avx512f", False), ("sse4_2", False)]
+    ("features", "only", "amx"),
+    [
+        ("fma avx2", True, False),
+        ("avx2 avx512f", False, False),
+        ("avx2 avx512f amx_tile amx_int8", False, True),
+        ("sse4_2", False, False),
+    ],
 )
-def test_processors_with_avx2_only(tmp_path: Path, features: str, only: bool) -> None:
+def test_instruction_sets(tmp_path: Path, features: str, only: bool, amx: bool) -> None:
     root = tree(tmp_path, {"proc/cpuinfo": f"processor\t: 0\nflags\t: {features}\n"})
     assert has_avx2_only(root) == only
+    assert has_amx(root) == amx
 
 
 def test_unknown_features_of_a_processor(tmp_path: Path) -> None:
     assert processor_features(tmp_path) == set()
     assert not has_avx2_only(tmp_path)
+    assert not has_amx(tmp_path)
     assert not sums_bytes_exactly(tmp_path)

@@ -10,7 +10,7 @@ from whisperbatch.doctor.findings import Finding, Level
 from whisperbatch.doctor.processes import ProbeResult, run_probe
 from whisperbatch.doctor.remedies import remedy_for
 from whisperbatch.doctor.weights import Weights
-from whisperbatch.machine import has_avx2_only
+from whisperbatch.engines.keywords import onnxruntime_is_fastest
 
 SHOWN: Final = 60  # characters of a wrong transcript
 CPU: Final = "cpu"
@@ -114,7 +114,7 @@ def find_devices(device: str, time_limit: float) -> tuple[Devices, list[Finding]
     # "auto" prefers a GPU to OpenVINO
     uses_cpu = device == CPU or (device == "auto" and not gpus)
     openvino = uses_cpu and not call("check_openvino", "warning", INSTALL_OPENVINO).failure
-    if has_avx2_only() and find_spec("openvino") is None:  # "auto" is onnxruntime
+    if onnxruntime_is_fastest() and find_spec("openvino") is None:
         findings = [finding for finding in findings if finding.fix != INSTALL_OPENVINO]
     return Devices(types, gpus, torch_gpus, openvino), findings
 

@@ -104,7 +104,7 @@ class CTranslate2Settings(EngineSettings):
 
 @dataclass(frozen=True, kw_only=True)
 class OnnxRuntimeSettings(EngineSettings):
-    """Settings of the engine "onnxruntime", the fastest on a CPU without AVX-512.
+    """Settings of the engine "onnxruntime", the fastest on a CPU with AMX or without AVX-512.
 
     Attributes:
         compute_type: "int8" or "auto": large products are computed with numbers of 8 bits.
@@ -133,7 +133,7 @@ class OnnxRuntimeSettings(EngineSettings):
 
 @dataclass(frozen=True, kw_only=True)
 class OpenVinoSettings(EngineSettings):
-    """Settings of the engine "openvino", the fastest on a CPU with AVX-512, from an extra.
+    """Settings of the engine "openvino" (an extra), the fastest with AVX-512 and without AMX.
 
     Attributes:
         compute_type: "int8" stores the weights in 8 bits; "bfloat16" stores the weights as they

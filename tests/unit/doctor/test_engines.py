@@ -173,7 +173,7 @@ def probes(gpus: int, openvino: ProbeResult) -> dict[str, ProbeResult]:
 
 def test_a_missing_openvino_is_a_warning_without_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     missing = ProbeResult({}, "OpenVINO is not installed: pip install X")
-    monkeypatch.setattr(engines, "has_avx2_only", lambda: False)
+    monkeypatch.setattr(engines, "onnxruntime_is_fastest", lambda: False)
     for gpus, device, levels in ((0, "auto", ["warning"]), (1, "auto", []), (1, "cuda", [])):
         results = probes(gpus, missing)
         monkeypatch.setattr(engines, "run_probe", lambda name, r=results, **_: r[name])
@@ -182,7 +182,7 @@ def test_a_missing_openvino_is_a_warning_without_a_gpu(monkeypatch: pytest.Monke
         assert not devices.openvino
         assert all(finding.message == "OpenVINO is not installed" for finding in found)
         assert all("pip install --upgrade 'whisperbatch[openvino]'" in f.fix for f in found)
-    monkeypatch.setattr(engines, "has_avx2_only", lambda: True)
+    monkeypatch.setattr(engines, "onnxruntime_is_fastest", lambda: True)
     assert [finding.level for finding in find_devices("cpu", 60)[1]] == ["warning"]  # too old
     monkeypatch.setattr(engines, "find_spec", lambda _: None)
     assert find_devices("cpu", 60)[1] == []

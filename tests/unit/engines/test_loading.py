@@ -83,11 +83,12 @@ def test_auto_is_openvino_on_a_cpu_if_it_is_installed_and_has_the_settings(
         ("avx2 fma", {"compute_type": "int8"}, OnnxRuntimeSettings(compute_type="int8")),
         ("avx2 fma", {"compute_type": "float32"}, OpenVinoSettings(compute_type="float32")),
         ("avx2 fma", INT16, CTranslate2Settings(compute_type="int16")),
-        ("avx2 avx512f", {}, OpenVinoSettings()),
+        ("avx2 avx512f amx_int8", {}, OnnxRuntimeSettings()),
+        ("avx2 avx512f avx512_bf16", {}, OpenVinoSettings()),
         ("sse4_2", {}, OpenVinoSettings()),
     ],
 )
-def test_auto_is_onnxruntime_on_a_processor_with_avx2_only(
+def test_auto_is_onnxruntime_on_processors_where_it_was_faster(
     monkeypatch: pytest.MonkeyPatch,
     features: str,
     given: Mapping[str, Any],

@@ -27,6 +27,7 @@ from whisperbatch.engines.ctranslate2.conversion import (
     to_alignment,
     to_hypothesis,
 )
+from whisperbatch.engines.ctranslate2.cuda import FRAMES
 from whisperbatch.engines.ctranslate2.cuda_memory import total_memory
 from whisperbatch.engines.ctranslate2.weights import CTranslate2Weights
 from whisperbatch.engines.devices import choose_compute_type, share_cores
@@ -67,7 +68,8 @@ class CTranslate2Engine:
             13 ms or more.
 
     Raises:
-        OptionError: a setting is not available on this machine.
+        OptionError: a setting is not available on this machine, or Flash Attention is not in this
+            build of CTranslate2.
         ModelError: the weights do not load.
     """
 
@@ -105,6 +107,8 @@ class CTranslate2Engine:
         self._calls = Calls(model.name)
         if load_weights:
             _ = self._weights.model
+            if settings.flash_attention:
+                self._try_flash_attention()
             log.info(
                 "model %s on %s (%s), CTranslate2, %d worker(s)",
                 *(model.name, device, self._compute_type, self.workers),
@@ -260,6 +264,26 @@ class CTranslate2Engine:
     def _free(self) -> None:
         self._weights.free()
         return_freed_memory()
+
+    def _try_flash_attention(self) -> None:
+        """Decode a moment of silence: a build without Flash Attention 2 loads, and fails then.
+
+        Raises:
+            OptionError: CTranslate2 cannot compute Flash Attention 2.
+        """
+        silence = np.zeros((1, self.n_mels, FRAMES), self.feature_type)
+        prompt = [self._model.special.start_of_transcript]
+        try:
+            self._weights.model.generate(
+                ctranslate2.StorageView.from_array(silence), [prompt], max_length=2
+            )
+        except RuntimeError as error:
+            self._weights.free()
+            raise OptionError(
+                f"flash_attention=True: {' '.join(str(error).split())}; CTranslate2's packages "
+                "contain no Flash Attention since version 4.4: leave flash_attention out, or build "
+                "CTranslate2 with it"
+            ) from error
 
 
 def memory_use(model: Architecture, compute_type: str) -> MemoryUse:

@@ -37,6 +37,7 @@ ERROR_NORM: Final = (
 )
 BETA: Final = 10.0  # HQQ's beta: how near to the weights the first iteration stays
 BETA_GROWTH: Final = 1.01  # HQQ's kappa: factor on beta after each iteration
+LEVEL_UNIT: Final = 128  # levels of eight bits that make 1 in a product of floats; a power of 2
 BLOCK_ROWS: Final = 64  # rows of a matrix that are quantized together: they stay in the cache
 EPSILON: Final = 1e-8
 
@@ -179,4 +180,22 @@ def quantize_int8(weight: Tensor) -> tuple[Tensor, Tensor]:
 def _product_int8(flat: Tensor, weight: Tensor, scale: Tensor) -> Tensor:
     if flat.device.type == "cpu":
         return torch._weight_int8pack_mm(flat, weight, scale)  # noqa: SLF001 - no public name
-    return functional.linear(flat, weight.to(flat.dtype)) * scale
+    return product_of_levels(flat, weight, scale)
+
+
+def product_of_levels(flat: Tensor, weight: Tensor, scale: Tensor) -> Tensor:
+    """Return the product with a matrix in eight bits, by a product of floats.
+
+    The levels are divided by `LEVEL_UNIT`, which is exact. Otherwise the sums do not fit in
+    float16, where 65,504 is the largest number: base wrote wrong text on CUDA.
+
+    Args:
+        flat: shape (n, in).
+        weight: levels from -127 to 127, shape (out, in), int8.
+        scale: of each row of `weight`, shape (out,).
+
+    Returns:
+        Shape (n, out), in the type of `flat`.
+    """
+    fractions = weight.to(flat.dtype) / LEVEL_UNIT
+    return functional.linear(flat, fractions) * (scale * LEVEL_UNIT)

@@ -23,7 +23,7 @@ def loaded(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
 
     def load(directory: str, **arguments: Any) -> SimpleNamespace:
         calls.append({"directory": directory, **arguments})
-        return SimpleNamespace(unload_model=lambda: None)
+        return SimpleNamespace(unload_model=lambda: None, generate=lambda *_, **__: [])
 
     monkeypatch.setattr("ctranslate2.models.Whisper", load)
     monkeypatch.setattr(
@@ -44,6 +44,34 @@ def test_flash_attention_is_passed_to_ctranslate2(
     engine = cuda_engine(flash_attention=flash_attention)
     assert loaded[0]["flash_attention"] is flash_attention
     assert ("flash attention" in engine.fingerprint) is flash_attention
+    engine.close()
+
+
+@pytest.mark.usefixtures("loaded")
+def test_flash_attention_that_a_build_lacks_is_refused_at_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The builds of the package index load with the option; CUDA then fails in `generate`."""
+    freed = []
+
+    def generate(*_: Any, **__: Any) -> None:
+        raise RuntimeError("Flash attention 2 is not supported")
+
+    def load(*_: Any, **__: Any) -> SimpleNamespace:
+        return SimpleNamespace(unload_model=lambda: freed.append(True), generate=generate)
+
+    monkeypatch.setattr("ctranslate2.models.Whisper", load)
+    with pytest.raises(OptionError, match="flash_attention=True: Flash attention 2"):
+        cuda_engine(flash_attention=True)
+    assert freed
+    cuda_engine().close()  # without the option, nothing is tried
+
+
+def test_a_moment_of_silence_is_decoded() -> None:
+    """The trial of Flash Attention is a call that works with all builds and devices."""
+    model = ModelInfo.read(find_model("tiny.en"), "tiny.en")
+    engine = CTranslate2Engine(model, device="cpu")
+    engine._try_flash_attention()
     engine.close()
 
 

@@ -98,3 +98,23 @@ def test_quantized_products_are_close(dtype: str) -> None:
         for module_type, max_error in ((Linear8Bit, 0.012), (Linear4Bit, 0.12)):
             product = module_type(weight, bias)(rows).float()
             assert 0 < (product - exact).norm() / exact.norm() < max_error
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32"])
+def test_a_product_of_levels_has_no_sum_beyond_float16(dtype: str) -> None:
+    """CUDA multiplies floats instead of levels; sums of levels would overflow."""
+    import torch  # noqa: PLC0415
+
+    from whisperbatch.engines.torch.quantization import (  # noqa: PLC0415
+        product_of_levels,
+        quantize_int8,
+    )
+
+    weight = random_tensor(512, 384, dtype="float32") / 20
+    rows = 100 * random_tensor(10, 384, dtype="float32")
+    levels, scale = quantize_int8(weight)
+    assert (rows @ levels.float().T).abs().max() > torch.finfo(torch.float16).max
+    kind = getattr(torch, dtype)
+    product = product_of_levels(rows.to(kind), levels, scale.to(kind)).float()
+    exact = rows @ weight.T
+    assert 0 < (product - exact).norm() / exact.norm() < 0.012
