@@ -22,7 +22,8 @@ from whisperbatch.diarization.naming.matching import Names, renamed, with_names
 from whisperbatch.diarization.naming.references import check_references, read_references
 from whisperbatch.diarization.protocol import TurnFinder, VoiceDiarizer, limits_of
 from whisperbatch.errors import OptionError
-from whisperbatch.options import Options
+from whisperbatch.options import Options, SpeakerOptions
+from whisperbatch.options.speakers import BUILTIN
 from whisperbatch.recording import RecordingState
 from whisperbatch.rows import End
 from whisperbatch.types import Diarization, Samples, Segment, Source, Turn, to_seconds
@@ -80,7 +81,7 @@ def open_for(options: Options) -> tuple[TurnFinder, Names | None]:
         MissingExtraError: the weights or the package of the diarizer are not installed.
         ModelError: the weights of the diarizer are damaged.
     """
-    if options.separates_channels:
+    if not compares_voices(options):
         return ChannelDiarizer(options), None
     diarizer = open_diarizer(options.diarizer)
     if not options.known_speakers:
@@ -105,8 +106,18 @@ def prepare(options: Options) -> None:
     if not options.diarize:
         return
     check_references(options)
-    if not options.separates_channels:
+    if compares_voices(options):
         open_diarizer(options.diarizer)
+
+
+def compares_voices(options: SpeakerOptions) -> bool:
+    """Return whether these options need a diarizer that tells voices from each other.
+
+    The VAD alone finds the turns of each channel, and of the only speaker of a recording.
+    """
+    limits = limits_of(options)
+    is_single = limits.maximum == 1 and not limits.needs_voices
+    return options.speaker != "channel" and not (is_single and options.diarizer == BUILTIN)
 
 
 class Speakers:

@@ -50,14 +50,15 @@ class SpeakerOptions:
 
     Attributes:
         diarize: find the speakers: each segment and word has a `speaker`, and the transcript has a
-            `diarization`. Needs the extra `diarization`, except with `speaker="channel"`.
+            `diarization`. Needs the extra `diarization`, except with `speaker="channel"` and with
+            `num_speakers=1`.
         speaker: "voice" finds the speakers by their voices. "channel": each channel of the
             recording is one speaker, as in recordings of calls. SPEAKER_00 is the first (left)
             channel. A recording with one channel, or a `channel` other than "mix", is refused.
             Only with `diarize`.
-        num_speakers: number of speakers, from 1 to 100, if it is known. With 1, the voices are
-            compared with `known_speakers` only. Refused without `diarize`, and with `min_speakers`
-            or `max_speakers`.
+        num_speakers: number of speakers, from 1 to 100, if it is known. With 1, the turns are the
+            speech that the VAD finds, and the voice is compared with `known_speakers` only. Refused
+            without `diarize`, and with `min_speakers` or `max_speakers`.
         min_speakers: smallest number of speakers, from 1 to 100. A recording with less speech has
             fewer. Refused without `diarize`.
         max_speakers: largest number of speakers, from 1 to 100. Refused without `diarize`.

@@ -173,7 +173,7 @@ async def test_diarized_json(monkeypatch: pytest.MonkeyPatch) -> None:
         assert [segment["id"] for segment in value["segments"]] == ["seg_0", "seg_1"]
         assert {segment["type"] for segment in value["segments"]} == {"transcript.text.segment"}
         assert [limits.maximum for limits in diarizer.limits] == [None, 7]
-        await client.post({**DIARIZED, "num_speakers": "1"}, wav(10))
+        await client.post({**DIARIZED, "num_speakers": "2"}, wav(10))
         assert len(diarizer.limits) == 3  # the networks are loaded once
 
 
@@ -296,7 +296,8 @@ async def test_the_form_of_hugging_face(monkeypatch: pytest.MonkeyPatch) -> None
     async with running(monkeypatch, engine()) as client:
         assert await speakers(client, "") == []
         assert await speakers(client, "diarize=true") == ["SPEAKER_00", "SPEAKER_01"]
-        assert await speakers(client, "num_speakers=1") == ["SPEAKER_00", "SPEAKER_00"]
+        assert await speakers(client, "num_speakers=2") == ["SPEAKER_00", "SPEAKER_01"]
+        assert await speakers(client, "num_speakers=1") == []  # silence
     monkeypatch.setenv("DIARIZATION_MODEL", "builtin")
     async with running(monkeypatch, engine()) as client:
         assert await speakers(client, "") == ["SPEAKER_00", "SPEAKER_01"]

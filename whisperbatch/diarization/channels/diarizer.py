@@ -1,4 +1,4 @@
-"""The turns of a recording in which each channel is one speaker."""
+"""The turns of a recording in which each channel is one speaker: the speech that the VAD finds."""
 
 from collections.abc import Iterable, Iterator
 from itertools import tee
@@ -32,6 +32,8 @@ FEWEST: Final = 30  # the same at the end of a short recording
 class ChannelDiarizer:
     """Finds the turns of the speakers of channels. Thread-safe.
 
+    A mono recording has one speaker. This needs no networks but the VAD's.
+
     Args:
         options: how speech is found. Without `vad`, the default options find it.
     """
@@ -45,7 +47,7 @@ class ChannelDiarizer:
         blocks: Iterable[Samples],
         limits: SpeakerLimits,  # noqa: ARG002 - each channel is one speaker
     ) -> Iterator[Progress | Diarization]:
-        """See `protocol.TurnFinder`; blocks have the shape (n_samples, n_channels).
+        """See `protocol.TurnFinder`; blocks may also have the shape (n_samples, n_channels).
 
         Raises:
             AudioError: all channels have the same sound.
@@ -62,7 +64,7 @@ class ChannelDiarizer:
         self, blocks: Iterable[Samples]
     ) -> Iterator[tuple[Samples, npt.NDArray[np.float32]]]:
         """Yield the samples of all channels, and the probability of each frame and channel."""
-        source = iter(blocks)
+        source = (block.reshape(len(block), -1) for block in blocks)
         first = next(source, None)
         if first is None:
             return
