@@ -9,6 +9,7 @@ than the picture.
 """
 
 import logging
+import math
 from collections.abc import Iterator
 from itertools import chain
 from typing import TYPE_CHECKING, Final
@@ -214,9 +215,10 @@ class MediaDecoder:
         Returns:
             The seconds of silence before the frame, and the frame's start in seconds.
         """
-        if frame.pts is None or frame.time_base is None:
+        stamp = frame.time
+        if stamp is None or not math.isfinite(stamp):  # NaN: there is no time base
             return 0.0, decoded
-        time = float(frame.pts * frame.time_base) - self._start
+        time = stamp - self._start
         gap = time - decoded
         tolerance = JITTER_AFTER_DAMAGE if self._doubtful else JITTER
         self._doubtful = False

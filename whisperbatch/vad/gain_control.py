@@ -86,9 +86,25 @@ def _with_gain(held: Iterable[tuple[Samples, Levels]], index: int) -> tuple[Samp
     gains = np.clip(TARGET_LEVEL - loudest, 0.0, MAX_GAIN)
     padded_gains = np.pad(gains, SMOOTHING_FRAMES, mode="edge")
     smooth = window(padded_gains, 2 * SMOOTHING_FRAMES + 1).mean(axis=1)
-    centres = (np.arange(len(smooth)) - first_frame) * FRAME + FRAME / 2
-    decibels = np.interp(np.arange(len(samples)), centres, smooth)
-    return samples, (10 ** (decibels / 20)).astype(np.float32)
+    return samples, _factors(smooth, first_frame, len(samples))
+
+
+def _factors(gains: Levels, first_frame: int, count: int) -> Samples:
+    """Return the factor of each sample: the gain changes linearly between the centres of frames.
+
+    Args:
+        gains: of VAD frames, in decibels.
+        first_frame: the frame in which the samples begin.
+        count: number of samples.
+    """
+    frames = np.arange(first_frame - 1, first_frame + -(-count // FRAME) + 1)
+    own = gains[np.clip(frames, 0, len(gains) - 1)] * (np.log(10) / 20)
+    factors = np.multiply.outer(np.diff(own), np.arange(FRAME) / FRAME)
+    factors += own[:-1, None]
+    np.exp(factors, out=factors)
+    first = FRAME // 2  # sample after the centre of the frame before
+    result: Samples = factors.ravel()[first : first + count].astype(np.float32)
+    return result
 
 
 def _levels(samples: Samples) -> Levels:
