@@ -100,6 +100,18 @@ def has_amx(root: Path = ROOT) -> bool:
     return "amx_int8" in processor_features(root)
 
 
+def onnxruntime_is_fastest(root: Path = ROOT) -> bool:
+    """Return whether "onnxruntime" was measured to be the fastest engine on such a processor.
+
+    With AVX2 and without AVX-512, the other engines compute in float32. With AMX, all engines have
+    fast products of small numbers. Processors with AVX-512 and without AMX were not measured.
+
+    Args:
+        root: folder that contains `proc`.
+    """
+    return has_avx2_only(root) or has_amx(root)
+
+
 def sums_bytes_exactly(root: Path = ROOT) -> bool:
     """Return whether the processor is known to add products of bytes in 32 bits.
 

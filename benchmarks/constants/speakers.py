@@ -48,6 +48,12 @@ STATES: Final = {
     "diarization.turns.GAP": ALONE,
     "diarization.turns.NEAR": ALONE,
     "diarization.windows.HOP": ALONE,
+    "diarization.windows.PAUSE": "measured: DER with four values",
+    "diarization.windows.MIN_PART": "measured: DER with four values",
+    "diarization.windows.QUIET": NOT,
+    "diarization.windows.NOISE": NOT,
+    "diarization.windows.MIN_DROP": NOT,
+    "diarization.windows.MIN_SPEECH": NOT,
 }
 """State of each constant that decides about speakers."""
 
@@ -88,5 +94,6 @@ UNCHECKED: Final = {
     "diarization.windows.NEIGHBOURS": "follows from HOP",
     "diarization.windows.SPEAKERS": "format of segmentation-3.0",
     "diarization.windows.BATCH": "cost and latency",
+    "diarization.windows.MIN_POWER": "floor of a logarithm",
 }
 """Constants of the diarization without a check, as in `inventory.UNCHECKED`."""

@@ -11,6 +11,7 @@ from whisperbatch.machine import (
     cpu_quota,
     has_amx,
     has_avx2_only,
+    onnxruntime_is_fastest,
     processor_features,
     sums_bytes_exactly,
 )
@@ -159,6 +160,7 @@ def test_instruction_sets(tmp_path: Path, features: str, only: bool, amx: bool) 
     root = tree(tmp_path, {"proc/cpuinfo": f"processor\t: 0\nflags\t: {features}\n"})
     assert has_avx2_only(root) == only
     assert has_amx(root) == amx
+    assert onnxruntime_is_fastest(root) == (only or amx)
 
 
 def test_unknown_features_of_a_processor(tmp_path: Path) -> None:

@@ -46,6 +46,8 @@ class Memory:
         weights: length of each piece relative to a complete piece.
         overlaps: runs by two tracks.
         views: (first frame, codes) of each window; bit n of a code is set while track n is active.
+        chains: number of the last chain; see `Stretch`.
+        phrases: number of the last phrase.
     """
 
     stretches: list[Stretch] = field(default_factory=list)
@@ -55,6 +57,7 @@ class Memory:
     overlaps: list[Overlap] = field(default_factory=list)
     views: list[tuple[int, npt.NDArray[np.uint8]]] = field(default_factory=list)
     chains: int = 0
+    phrases: int = 0
 
     def add(
         self, window: Window, all_runs: Sequence[Run], pieces: Sequence[Piece], vectors: Embeddings
@@ -79,9 +82,14 @@ class Memory:
                 parts = _parts(bounds[0], difference)
                 self.overlaps.append(Overlap(*bounds, number, (one, two), parts))
                 continue
-            self.chains += not (start == low and self._continues(run, window, number, low))
+            goes_on = (run.follows_pause and run.start > low) or (
+                start == low and self._continues(run, window, number, low)
+            )
+            self.chains += not goes_on
+            self.phrases += not goes_on or (run.follows_pause and run.start >= low)
             numbers = [first_piece + n for n, piece in enumerate(pieces) if piece.run == index]
-            self.stretches.append(Stretch(*bounds, number, run.tracks[0], self.chains, numbers))
+            track, chain, phrase = run.tracks[0], self.chains, self.phrases
+            self.stretches.append(Stretch(*bounds, number, track, chain, numbers, phrase))
 
     def chain_of_pieces(self) -> npt.NDArray[np.int64]:
         """Return the chain (see `Stretch`) of each piece, shape (pieces,); -1 for no stretch."""

@@ -40,7 +40,16 @@ CLASSES: Final = np.array(  # the speakers of each class of the network
 )
 SPEAKERS: Final = CLASSES.shape[1]  # of a window
 COUNTS: Final = CLASSES.sum(axis=1)  # number of active speakers of each class
+PAUSE: Final = 7  # frames of a pause, 0.12 s: shorter quiet sounds are consonants
+MIN_PART: Final = 12  # frames, 0.2 s, of each part of a run that a pause divides
+QUIET: Final = 25.0  # dB: a pause is so much softer than the loud speech of its window,
+NOISE: Final = 0.25  # or, in noise, at most this share of the way from the noise to that speech,
+MIN_DROP: Final = 12.0  # dB, and always softer by this: vowels and consonants differ by less
+LOUD, SOFT = 90, 3  # percentiles of the levels of speech, and of all frames with noise
+MIN_SPEECH: Final = 20  # frames of speech from which the level of the speech is known
 BATCH: Final = 4  # windows in a call of the network; more are no faster, and turns come later
+
+MIN_POWER: Final = 1e-10  # mean square of a silent frame: -100 dB
 
 Activity = npt.NDArray[np.bool_]
 """Who is active in each frame of a window: shape (`FRAMES`, `SPEAKERS`)."""
@@ -69,6 +78,7 @@ class Window:
         region: first frame, and frame after the last, that belong to this window; counted in the
             window.
         samples: audio of the window, shape (160000,); zeros after the end of the recording.
+        frames: number of frames before the end of the recording.
     """
 
     start: int
@@ -76,21 +86,27 @@ class Window:
     alone: npt.NDArray[np.float32]
     region: tuple[int, int]
     samples: Samples
+    frames: int = FRAMES
 
 
 @dataclass(frozen=True, slots=True)
 class Run:
     """Consecutive frames of a window in which the same tracks are active.
 
+    Where one track is active, a run ends in the middle of a pause: the network often takes two
+    similar voices for one track, and voices change at pauses.
+
     Attributes:
         start: first frame, counted in the window.
         end: the frame after the last.
         tracks: the active tracks: one, or two that overlap.
+        follows_pause: whether the run before has the same track, and a pause is between them.
     """
 
     start: int
     end: int
     tracks: tuple[int, ...]
+    follows_pause: bool = False
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -189,7 +205,7 @@ def _window(window: _Scored, near: Iterable[_Scored]) -> Window:
     low = MARGIN if window.start else 0
     high = window.frames if window.is_last else MARGIN + HOP
     alone = window.scores[:, COUNTS == 1]
-    return Window(window.start, activity, alone, (low, high), window.samples)
+    return Window(window.start, activity, alone, (low, high), window.samples, window.frames)
 
 
 def _batches(blocks: Iterable[Samples]) -> Iterator[tuple[int, Samples, int]]:
@@ -229,8 +245,42 @@ def runs(window: Window) -> list[Run]:
     codes = window.activity @ (1 << np.arange(SPEAKERS))
     edges = np.flatnonzero(np.diff(codes)) + 1
     bounds = [0, *edges.tolist(), len(codes)]
-    return [
-        Run(start, end, tuple(np.flatnonzero(window.activity[start]).tolist()))
-        for start, end in pairwise(bounds)
-        if codes[start]
-    ]
+    quiet = pauses(window)
+    found: list[Run] = []
+    for start, end in pairwise(bounds):
+        if not codes[start]:
+            continue
+        tracks = tuple(np.flatnonzero(window.activity[start]).tolist())
+        inside = quiet if len(tracks) == 1 else []
+        cuts = [cut for cut in inside if start + MIN_PART <= cut <= end - MIN_PART]
+        for first, last in pairwise([start, *cuts, end]):
+            found.append(Run(first, last, tracks, follows_pause=first > start))
+    return found
+
+
+def pauses(window: Window) -> list[int]:
+    """Return the frames in the middle of the pauses of a window, in order.
+
+    The network joins speech over short pauses. In a pause, the level is far below that of loud
+    speech. Where noise is nearly as loud as speech, no pause is found.
+    """
+    levels = _levels(window)
+    speech = levels[window.activity.any(axis=1)]
+    if len(speech) < MIN_SPEECH:
+        return []
+    loud = float(np.percentile(speech, LOUD))
+    noise = float(np.percentile(levels[: window.frames], SOFT))
+    limit = max(loud - QUIET, noise + NOISE * (loud - noise))
+    soft = levels < min(limit, loud - MIN_DROP)
+    edges = np.flatnonzero(np.diff(np.concatenate(([False], soft, [False])))).tolist()
+    parts = zip(edges[::2], edges[1::2], strict=True)
+    return [(start + end) // 2 for start, end in parts if end - start >= PAUSE]
+
+
+def _levels(window: Window) -> npt.NDArray[np.float64]:
+    """Return the level of each frame of a window in dBFS, shape (`FRAMES`,)."""
+    end = FIRST_SAMPLE + FRAMES * FRAME
+    samples = np.pad(window.samples, (0, max(end - len(window.samples), 0)))[FIRST_SAMPLE:end]
+    powers = np.square(samples, dtype=np.float64).reshape(FRAMES, FRAME).mean(axis=1)
+    levels: npt.NDArray[np.float64] = 10 * np.log10(np.maximum(powers, MIN_POWER))
+    return levels

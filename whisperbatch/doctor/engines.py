@@ -10,7 +10,7 @@ from whisperbatch.doctor.findings import Finding, Level
 from whisperbatch.doctor.processes import ProbeResult, run_probe
 from whisperbatch.doctor.remedies import remedy_for
 from whisperbatch.doctor.weights import Weights
-from whisperbatch.engines.keywords import onnxruntime_is_fastest
+from whisperbatch.machine import onnxruntime_is_fastest
 
 SHOWN: Final = 60  # characters of a wrong transcript
 CPU: Final = "cpu"

@@ -20,7 +20,7 @@ from whisperbatch.engines.settings import (
     OpenVinoComputeType,
 )
 from whisperbatch.errors import MissingExtraError, OptionError
-from whisperbatch.machine import has_amx, has_avx2_only
+from whisperbatch.machine import onnxruntime_is_fastest
 from whisperbatch.options import Options, checks, hint_for, is_same, plain
 from whisperbatch.text.messages import one_line, shown
 
@@ -62,8 +62,8 @@ def choose_settings(
     """Return the settings to load with.
 
     "auto" is the fastest engine whose settings the keywords are: on some CPUs "onnxruntime" (see
-    `onnxruntime_is_fastest`), on other CPUs "openvino", if OpenVINO is installed; otherwise, and on
-    CUDA, "ctranslate2".
+    `machine.onnxruntime_is_fastest`), on other CPUs "openvino", if OpenVINO is installed;
+    otherwise, and on CUDA, "ctranslate2".
 
     Raises:
         OptionError: see `load_engine`.
@@ -153,15 +153,6 @@ def _fastest_engine(device: str, keywords: Mapping[str, Any]) -> str:
         log.info("engine: ctranslate2, because %s", error)
         return "ctranslate2"
     return "openvino"
-
-
-def onnxruntime_is_fastest() -> bool:
-    """Return whether "onnxruntime" was measured to be the fastest engine on such a CPU.
-
-    With AVX2 and without AVX-512, the other engines compute in float32. With AMX, all engines have
-    fast products of small numbers. CPUs with AVX-512 and without AMX were not measured.
-    """
-    return has_avx2_only() or has_amx()
 
 
 def _fits(engine: str, keywords: Mapping[str, Any], compute_types: object) -> bool:

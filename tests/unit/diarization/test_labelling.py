@@ -79,6 +79,24 @@ def test_a_short_run_also_trusts_its_track() -> None:
     assert firsts[-1] == pytest.approx(0.2, abs=0.01)
 
 
+def test_a_phrase_between_pauses_has_the_scores_of_its_own_pieces() -> None:
+    """A chain of three phrases, the second by another voice. Short phrases are trusted less."""
+    firsts = []
+    for seconds in (0.4, 1.0):
+        middle = 3 * SECOND + round(seconds * SECOND)
+        parts = [
+            Stretch(0, 3 * SECOND, 0, 0, 1, [0], 1),
+            Stretch(3 * SECOND, middle, 0, 0, 1, [1], 2),
+            Stretch(middle, middle + 3 * SECOND, 0, 0, 1, [2], 3),
+        ]
+        centres = [3 * SECOND // 2, 3 * SECOND + 10, middle + 3 * SECOND // 2]
+        _, values, owners = steps_of(parts, centres, scores((0.8, 0.2), (0.2, 0.8), (0.8, 0.2)))
+        np.testing.assert_allclose(values[owners != 1][:, 0], 0.8, atol=1e-6)
+        firsts.append(float(values[owners == 1][-1, 0]))
+    assert 0.2 < firsts[0] < 0.5
+    assert firsts[1] == pytest.approx(0.2, abs=0.01)
+
+
 def test_a_run_without_pieces_has_the_speaker_of_its_track() -> None:
     first = Stretch(0, 3 * SECOND, 0, 1, 1, [0])
     other = Stretch(3 * SECOND, 6 * SECOND, 0, 2, 2, [1])

@@ -10,7 +10,16 @@ from hypothesis import strategies as st
 from tests.unit.diarization.synthetic import timeline, window
 from whisperbatch.diarization.pieces import plan
 from whisperbatch.diarization.recorder import WORD, Memory, Overlap
-from whisperbatch.diarization.windows import FRAME, FRAMES, HOP, MARGIN, Window, runs
+from whisperbatch.diarization.windows import (
+    FIRST_SAMPLE,
+    FRAME,
+    FRAMES,
+    HOP,
+    MARGIN,
+    WINDOW,
+    Window,
+    runs,
+)
 
 EDGE = MARGIN + HOP  # end of the region of window 0, and start of the region of window 1
 SECOND = EDGE - HOP  # the same frame, counted in window 1
@@ -114,6 +123,21 @@ def test_one_window_that_sees_no_change_is_enough_to_continue() -> None:
 def test_silence_before_the_edge_ends_the_speech() -> None:
     memory = remembered(window((EDGE - 42, EDGE - 4, [0])), window((SECOND, 300, [0]), number=1))
     assert len(set(chains(memory))) == 2
+
+
+def test_a_pause_begins_a_phrase_of_the_same_chain() -> None:
+    """The network sees one track; only the sound has a pause, in frames 100 to 119."""
+    each = window((20, 190, [0]))
+    each.samples[:] = np.random.default_rng(0).standard_normal(WINDOW)
+    each.samples[FIRST_SAMPLE + 100 * FRAME : FIRST_SAMPLE + 120 * FRAME] = 0
+    memory = remembered(each)
+    assert [(s.start, s.end) for s in memory.stretches] == [(20, 110), (110, 190)]
+    first, second = memory.stretches
+    assert (first.chain, first.track) == (second.chain, second.track)
+    assert second.phrase == first.phrase + 1
+    assert first.pieces
+    assert second.pieces
+    assert not {*first.pieces} & {*second.pieces}
 
 
 def test_no_audio_is_kept() -> None:

@@ -1,6 +1,7 @@
 """Windows: each frame of a recording belongs to one region, whatever the sizes of the blocks."""
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -15,11 +16,15 @@ from whisperbatch.diarization.windows import (
     FRAME,
     FRAMES,
     HOP,
+    MIN_PART,
     NEIGHBOURS,
+    PAUSE,
+    SPEAKERS,
     STEP,
     WINDOW,
     Run,
     Window,
+    pauses,
     runs,
     windows,
 )
@@ -202,3 +207,66 @@ def test_the_number_of_speakers_has_the_highest_mean_probability(
         clear = (ordered[:, 2] - ordered[:, 1] > 1e-5)[low:high]
         expected = here.argmax(axis=1)[low:high]
         assert (each.activity.sum(axis=1)[low:high] == expected)[clear].all()
+
+
+def spoken(*sounds: tuple[int, int, float], noise: float = 0.0) -> Window:
+    """A window in which one track is active throughout, with noise of some levels in some frames.
+
+    Args:
+        sounds: (first frame, frame after the last, level in dBFS).
+        noise: amplitude of the noise in all frames.
+    """
+    rng = np.random.default_rng(0)
+    samples = noise * rng.standard_normal(WINDOW).astype(np.float32)
+    for first, last, level in sounds:
+        part = slice(FIRST_SAMPLE + first * FRAME, FIRST_SAMPLE + last * FRAME)
+        values = rng.standard_normal(len(samples[part])).astype(np.float32)
+        samples[part] += np.float32(10 ** (level / 20)) * values
+    activity = np.zeros((FRAMES, SPEAKERS), np.bool_)
+    activity[:, 0] = True
+    alone = np.zeros((FRAMES, SPEAKERS), np.float32)
+    return Window(0, activity, alone, (0, FRAMES), samples.astype(np.float32))
+
+
+def test_a_pause_divides_a_run() -> None:
+    window = spoken((0, 200, -20), (220, FRAMES, -25))
+    assert pauses(window) == [210]
+    assert runs(window) == [
+        Run(0, 210, (0,)),
+        Run(210, FRAMES, (0,), follows_pause=True),
+    ]
+
+
+def test_overlapping_speech_is_not_divided() -> None:
+    window = spoken((0, 200, -20), (220, FRAMES, -25))
+    window.activity[:, 1] = True
+    assert [(run.start, run.end) for run in runs(window)] == [(0, FRAMES)]
+
+
+@pytest.mark.parametrize(
+    ("sounds", "noise", "why"),
+    [
+        (((0, FRAMES, -20.0),), 0.0, "no pause"),
+        (((0, 200, -20.0), (200 + PAUSE - 1, FRAMES, -20.0)), 0.0, "a consonant"),
+        (((0, 200, -20.0), (200, 230, -30.0), (230, FRAMES, -20.0)), 0.0, "soft speech"),
+        (((0, 200, -20.0), (230, FRAMES, -20.0)), 0.05, "noise in the pause"),
+        (((0, MIN_PART // 2, -20.0), (MIN_PART, FRAMES, -20.0)), 0.0, "a short part"),
+        ((), 0.0, "silence"),
+    ],
+)
+def test_runs_that_are_not_divided(
+    sounds: tuple[tuple[int, int, float], ...], noise: float, why: str
+) -> None:
+    assert [(run.start, run.end) for run in runs(spoken(*sounds, noise=noise))] == [(0, FRAMES)], (
+        why
+    )
+
+
+def test_the_silence_after_the_recording_is_no_noise() -> None:
+    """Zeros after the end would make the noise of the recording look loud."""
+    whole = spoken((0, 200, -20), (220, 400, -20), noise=0.002)
+    samples = whole.samples.copy()
+    samples[FIRST_SAMPLE + 400 * FRAME :] = 0
+    whole.activity[400:] = False
+    ended = replace(whole, samples=samples, frames=400)
+    assert pauses(ended)[:1] == [210]
