@@ -24,6 +24,7 @@ from typing import Final, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from whisperbatch.diarization.channels.activity import runs as active_runs
 from whisperbatch.types import Samples
 
 FRAME: Final = 270  # samples: 16.875 ms
@@ -264,23 +265,20 @@ def pauses(window: Window) -> list[int]:
     The network joins speech over short pauses. In a pause, the level is far below that of loud
     speech. Where noise is nearly as loud as speech, no pause is found.
     """
-    levels = _levels(window)
-    speech = levels[window.activity.any(axis=1)]
-    if len(speech) < MIN_SPEECH:
+    speech = window.activity.any(axis=1)
+    if np.count_nonzero(speech) < MIN_SPEECH:
         return []
-    loud = float(np.percentile(speech, LOUD))
+    levels = _levels(window)
+    loud = float(np.percentile(levels[speech], LOUD))
     noise = float(np.percentile(levels[: window.frames], SOFT))
     limit = max(loud - QUIET, noise + NOISE * (loud - noise))
     soft = levels < min(limit, loud - MIN_DROP)
-    edges = np.flatnonzero(np.diff(np.concatenate(([False], soft, [False])))).tolist()
-    parts = zip(edges[::2], edges[1::2], strict=True)
-    return [(start + end) // 2 for start, end in parts if end - start >= PAUSE]
+    return [(start + end) // 2 for start, end in active_runs(soft) if end - start >= PAUSE]
 
 
 def _levels(window: Window) -> npt.NDArray[np.float64]:
     """Return the level of each frame of a window in dBFS, shape (`FRAMES`,)."""
-    end = FIRST_SAMPLE + FRAMES * FRAME
-    samples = np.pad(window.samples, (0, max(end - len(window.samples), 0)))[FIRST_SAMPLE:end]
+    samples = window.samples[FIRST_SAMPLE : FIRST_SAMPLE + FRAMES * FRAME]
     powers = np.square(samples, dtype=np.float64).reshape(FRAMES, FRAME).mean(axis=1)
     levels: npt.NDArray[np.float64] = 10 * np.log10(np.maximum(powers, MIN_POWER))
     return levels

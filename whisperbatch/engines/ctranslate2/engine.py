@@ -37,6 +37,7 @@ from whisperbatch.engines.search.alignment import NO_TOKENS
 from whisperbatch.engines.settings import CTranslate2Settings, check_all_frames_kept
 from whisperbatch.errors import OptionError
 from whisperbatch.models.architecture import Architecture
+from whisperbatch.models.files import one_line
 from whisperbatch.options import DEFAULT_BATCH_SIZE, SearchOptions
 from whisperbatch.protocols import (
     Alignment,
@@ -280,7 +281,7 @@ class CTranslate2Engine:
         except RuntimeError as error:
             self._weights.free()
             raise OptionError(
-                f"flash_attention=True: {' '.join(str(error).split())}; CTranslate2's packages "
+                f"flash_attention=True: {one_line(error)}; CTranslate2's packages "
                 "contain no Flash Attention since version 4.4: leave flash_attention out, or build "
                 "CTranslate2 with it"
             ) from error
