@@ -50,9 +50,11 @@ STATES: Final = {
     "diarization.windows.HOP": ALONE,
     "diarization.windows.PAUSE": "measured: DER with four values",
     "diarization.windows.MIN_PART": "measured: DER with four values",
-    "diarization.windows.QUIET": NOT,
-    "diarization.windows.NOISE": NOT,
-    "diarization.windows.MIN_DROP": NOT,
+    "diarization.windows.QUIET": "measured: three values of the three levels together",
+    "diarization.windows.NOISE": "measured: three values of the three levels together",
+    "diarization.windows.MIN_DROP": "measured: three values of the three levels together",
+    "diarization.windows.LOUD": NOT,
+    "diarization.windows.SOFT": NOT,
     "diarization.windows.MIN_SPEECH": NOT,
 }
 """State of each constant that decides about speakers."""

@@ -43,10 +43,11 @@ SPEAKERS: Final = CLASSES.shape[1]  # of a window
 COUNTS: Final = CLASSES.sum(axis=1)  # number of active speakers of each class
 PAUSE: Final = 7  # frames of a pause, 0.12 s: shorter quiet sounds are consonants
 MIN_PART: Final = 12  # frames, 0.2 s, of each part of a run that a pause divides
-QUIET: Final = 25.0  # dB: a pause is so much softer than the loud speech of its window,
-NOISE: Final = 0.25  # or, in noise, at most this share of the way from the noise to that speech,
-MIN_DROP: Final = 12.0  # dB, and always softer by this: vowels and consonants differ by less
-LOUD, SOFT = 90, 3  # percentiles of the levels of speech, and of all frames with noise
+QUIET: Final = 35.0  # dB: a pause is so much softer than the loud speech of its window,
+NOISE: Final = 0.1  # or, in noise, at most this share of the way from the noise to that speech,
+MIN_DROP: Final = 25.0  # dB, and always softer by this: the sounds of a word differ by less
+LOUD: Final = 90  # percentile of the levels of speech
+SOFT: Final = 3  # percentile of the levels of all frames: noise
 MIN_SPEECH: Final = 20  # frames of speech from which the level of the speech is known
 BATCH: Final = 4  # windows in a call of the network; more are no faster, and turns come later
 

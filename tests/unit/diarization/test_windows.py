@@ -248,7 +248,7 @@ def test_overlapping_speech_is_not_divided() -> None:
     [
         (((0, FRAMES, -20.0),), 0.0, "no pause"),
         (((0, 200, -20.0), (200 + PAUSE - 1, FRAMES, -20.0)), 0.0, "a consonant"),
-        (((0, 200, -20.0), (200, 230, -30.0), (230, FRAMES, -20.0)), 0.0, "soft speech"),
+        (((0, 200, -20.0), (200, 230, -40.0), (230, FRAMES, -20.0)), 0.0, "soft speech"),
         (((0, 200, -20.0), (230, FRAMES, -20.0)), 0.05, "noise in the pause"),
         (((0, MIN_PART // 2, -20.0), (MIN_PART, FRAMES, -20.0)), 0.0, "a short part"),
         ((), 0.0, "silence"),
