@@ -2,6 +2,7 @@
 
 python -m benchmarks.engines                                   # openvino and onnxruntime
 python -m benchmarks.engines ctranslate2 onnxruntime --beam 1
+python -m benchmarks.engines onnxruntime:int8 onnxruntime:int8_bfloat16      # compute types
 python -m benchmarks.engines --recordings prompts:en:120:1 noise_under:fr:120:1
 
 For each recording, the table has the word errors of each engine. The last lines have the error
@@ -12,6 +13,7 @@ interleaved.
 
 import argparse
 from contextlib import ExitStack
+from typing import Any
 
 import whisperbatch as wb
 from benchmarks.arguments import add_recordings
@@ -28,7 +30,7 @@ def main() -> None:
     options = parser.parse_args()
     with ExitStack() as stack:
         models = {
-            name: stack.enter_context(wb.load(options.model, device="cpu", engine=name))
+            name: stack.enter_context(wb.load(options.model, device="cpu", **_settings(name)))
             for name in options.engines
         }
         multilingual = all(asr.engine.is_multilingual for asr in models.values())
@@ -37,6 +39,12 @@ def main() -> None:
             comparison.add(name)
     for name in models:
         print(comparison.line(name))
+
+
+def _settings(name: str) -> dict[str, Any]:
+    """Return the keywords of `load` for ENGINE or ENGINE:COMPUTE_TYPE."""
+    engine, _, compute_type = name.partition(":")
+    return {"engine": engine, "compute_type": compute_type or "auto"}
 
 
 if __name__ == "__main__":

@@ -199,7 +199,7 @@ def main() -> None:
     ):
         engine: Any = asr.engine
         limits = Limits(engine._decoder, engine.n_mels)  # noqa: SLF001 - a measurement
-        graphs = type(engine._decoder._free_graphs.queue[0])  # noqa: SLF001 - a measurement
+        runner = type(engine._decoder._free_runners.queue[0])  # noqa: SLF001 - a measurement
         path = recordings.write(recording, Path(directory, "recording.wav"))
         asr.transcribe(np.zeros(16000, np.float32), language="en")
         with timed_methods(
@@ -207,9 +207,9 @@ def main() -> None:
                 ("reading and VAD", SileroVad, "__call__", None),
                 ("features", WhisperFeatures, "__call__", None),
                 ("encoder", Encoder, "__call__", limits.encoder),
-                ("keys and values", graphs, "begin", limits.cross),
-                ("decoder's layers", graphs, "read", limits.body),
-                ("vocabulary", graphs, "project", limits.words),
+                ("keys and values", runner, "begin", limits.cross),
+                ("decoder's layers", runner, "read", limits.body),
+                ("vocabulary", runner, "project", limits.words),
                 ("alignment", DecodingTrace, "alignment", None),
                 ("all decoding", Decoder, "decode", None),
             ]

@@ -44,12 +44,15 @@ def load(
             gets a copy of the weights. For torch: number of the CUDA device.
         compute_type: For ctranslate2: type of the weights and of the arithmetic: "int8", "float16",
             "float32", or another type of CTranslate2. "auto": float16 on CUDA and int8 on a CPU, if
-            the device supports the type. For onnxruntime: "int8" or "auto": large products are
-            computed with numbers of 8 bits. For openvino: "int8" stores the weights in 8 bits;
-            "bfloat16" stores the weights as they are. Both compute in bfloat16 if the processor
-            supports bfloat16, otherwise in float32. "int8_float32" and "float32" always compute in
-            float32. "auto": int8. For torch: "float32", "bfloat16" or "float16". "auto": float16 on
-            CUDA, bfloat16 on a CPU that supports bfloat16, otherwise float32.
+            the device supports the type. For onnxruntime: "int8": large products are computed with
+            numbers of 8 bits. "int8_bfloat16": OpenVINO (an extra) computes the encoder in
+            bfloat16, or in float32 if the processor does not support bfloat16. "auto":
+            int8_bfloat16 if the processor has AMX and OpenVINO is installed, otherwise int8. For
+            openvino: "int8" stores the weights in 8 bits; "bfloat16" stores the weights as they
+            are. Both compute in bfloat16 if the processor supports bfloat16, otherwise in float32.
+            "int8_float32" and "float32" always compute in float32. "auto": int8. For torch:
+            "float32", "bfloat16" or "float16". "auto": float16 on CUDA, bfloat16 on a CPU that
+            supports bfloat16, otherwise float32.
         inter_threads: For ctranslate2: number of batches computed at a time on each device, from 0
             to 64; 0: one. For onnxruntime: number of batches computed at a time, from 0 to 64; 0:
             two, each on half of the cores, or one if there is one core or `intra_threads` is given.

@@ -18,10 +18,19 @@ def load(model: str, engine: str, **settings: str) -> Engine:
     return load_engine(model, engine=engine, device="cpu", **settings)
 
 
+WITH_OPENVINO = "onnxruntime with OpenVINO's encoder"
+SETTINGS = {
+    "ctranslate2": ("ctranslate2", "auto"),
+    "openvino": ("openvino", "auto"),
+    "onnxruntime": ("onnxruntime", "int8"),
+    WITH_OPENVINO: ("onnxruntime", "int8_bfloat16"),
+}
+"""An engine and a compute type, by the name of both."""
+
 ENGINES: dict[str, Callable[[], Engine]] = {
     **{
-        f"{engine} {model}": partial(load, model, engine)
-        for engine in ("ctranslate2", "openvino", "onnxruntime")
+        f"{name} {model}": partial(load, model, engine, compute_type=compute_type)
+        for name, (engine, compute_type) in SETTINGS.items()
         for model in ("tiny.en", "base")
     },
     "known text": lambda: KnownTextEngine(base_tokenizer()),
@@ -49,6 +58,7 @@ MARKS = (
         pytest.mark.slow,
         (
             *("ctranslate2 base", "openvino tiny.en", "onnxruntime tiny.en"),
+            f"{WITH_OPENVINO} tiny.en",
             *("journaled base", "journaled torch base"),
         ),
     ),

@@ -13,7 +13,12 @@ from whisperbatch.engines.loading import load_engine
 from whisperbatch.features import feature_extractor
 from whisperbatch.protocols import Engine
 
-MAX_ERROR = {"ctranslate2": 0.1, "openvino": 0.05, "onnxruntime": 0.15}
+MAX_ERROR = {
+    ("ctranslate2", "auto"): 0.1,
+    ("openvino", "auto"): 0.05,
+    ("onnxruntime", "int8"): 0.15,
+    ("onnxruntime", "int8_bfloat16"): 0.05,
+}
 """Norm of the difference from float32, relative to the norm in float32, with all frames."""
 
 
@@ -46,20 +51,23 @@ def float32_output(model: tuple[str, int], features: npt.NDArray[np.float32]) ->
     return output
 
 
-@pytest.mark.parametrize("name", MAX_ERROR)
+@pytest.mark.parametrize(("name", "compute_type"), MAX_ERROR)
 def test_an_encoder_is_close_to_float32(
     name: str,
+    compute_type: str,
     model: tuple[str, int],
     features: npt.NDArray[np.float32],
     float32_output: npt.NDArray[Any],
 ) -> None:
-    engine = load_engine(model[0], engine=name, device="cpu", kept_frames=1.0)
+    engine = load_engine(
+        model[0], engine=name, device="cpu", compute_type=compute_type, kept_frames=1.0
+    )
     output = encode_rows(engine, features)
     assert output.shape == float32_output.shape == (2, 1500, model[1])
     assert output.dtype == np.float32
     for row, expected in zip(output, float32_output, strict=True):
         error = np.linalg.norm(row - expected) / np.linalg.norm(expected)
-        assert 0 < error < MAX_ERROR[name]
+        assert 0 < error < MAX_ERROR[name, compute_type]
     assert np.array_equal(encode_rows(engine, features[1:2])[0], output[1])
     windows = np.ascontiguousarray(features[:, :, :1000])
     short = encode_rows(engine, windows)

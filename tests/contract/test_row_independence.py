@@ -70,6 +70,7 @@ def test_some_batches_give_equal_rows() -> None:
     [
         ("openvino", "int8"),
         ("onnxruntime", "int8"),
+        ("onnxruntime", "int8_bfloat16"),
         ("ctranslate2", "int8"),
         pytest.param("torch", TORCH, marks=pytest.mark.torch),
     ],

@@ -16,7 +16,7 @@ from whisperbatch.text.messages import shown
 
 Quantization: TypeAlias = Literal["hqq4", "int8"]
 GroupSize: TypeAlias = Literal[32, 64, 128]
-OnnxRuntimeComputeType: TypeAlias = Literal["auto", "int8"]
+OnnxRuntimeComputeType: TypeAlias = Literal["auto", "int8", "int8_bfloat16"]
 OpenVinoComputeType: TypeAlias = Literal["auto", "int8", "int8_float32", "bfloat16", "float32"]
 TorchComputeType: TypeAlias = Literal["auto", "float32", "bfloat16", "float16"]
 
@@ -107,7 +107,10 @@ class OnnxRuntimeSettings(EngineSettings):
     """Settings of the engine "onnxruntime", the fastest on a CPU with AMX or without AVX-512.
 
     Attributes:
-        compute_type: "int8" or "auto": large products are computed with numbers of 8 bits.
+        compute_type: "int8": large products are computed with numbers of 8 bits. "int8_bfloat16":
+            OpenVINO (an extra) computes the encoder in bfloat16, or in float32 if the processor
+            does not support bfloat16. "auto": int8_bfloat16 if the processor has AMX and OpenVINO
+            is installed, otherwise int8.
         inter_threads: number of batches computed at a time, from 0 to 64; 0: two, each on half of
             the cores, or one if there is one core or `intra_threads` is given.
         intra_threads: CPU threads for each batch, from 0 to 1024; 0 divides the cores between the

@@ -84,6 +84,11 @@ def test_auto_is_openvino_on_a_cpu_if_it_is_installed_and_has_the_settings(
         ("avx2 fma", {"compute_type": "float32"}, OpenVinoSettings(compute_type="float32")),
         ("avx2 fma", INT16, CTranslate2Settings(compute_type="int16")),
         ("avx2 avx512f amx_int8", {}, OnnxRuntimeSettings()),
+        (
+            "avx2 avx512f amx_int8",
+            {"compute_type": "int8_bfloat16"},
+            OnnxRuntimeSettings(compute_type="int8_bfloat16"),
+        ),
         ("avx2 avx512f avx512_bf16", {}, OpenVinoSettings()),
         ("sse4_2", {}, OpenVinoSettings()),
     ],

@@ -56,12 +56,11 @@ class DecoderGraphs:
         builder = self._builder()
         graph, layout = builder.graph, builder.layout
         states = builder.products.rounded(STATES)
-        halves = graph.integers(layout.d_model, layout.d_model)
         by_head = graph.integers(-1, layout.heads, layout.head_size)
         alignment_keys, outputs = [], []
         for layer in range(layout.layers):
-            projected = builder.linear_rounded(states, f"decoder/layer_{layer}/attention/linear_1")
-            keys, values = graph.add_many("Split", 2, projected, halves, axis=1)
+            name = f"decoder/layer_{layer}/attention/linear_1"
+            keys, values = builder.linear_parts(states, name, 2)
             if heads := self._heads_of(layer):
                 split = graph.add("Reshape", keys, by_head)
                 alignment_keys.append(graph.add("Gather", split, graph.integers(*heads), axis=1))

@@ -1,17 +1,26 @@
-"""Whisper on ONNX Runtime, for CPUs, from CTranslate2's weights."""
+"""Whisper on ONNX Runtime, for CPUs, from CTranslate2's weights.
 
+On processors with AMX, OpenVINO computes the encoder: ONNX Runtime uses AMX for products in 8 bits
+only, and computes the convolutions, the attention and GELU in float32.
+"""
+
+import logging
+from importlib.metadata import version
 from typing import Final
 
 import onnxruntime
 
 from whisperbatch.engines.cpu.engine import CpuEngine
 from whisperbatch.engines.devices import share_cores
+from whisperbatch.engines.keywords import check_openvino
 from whisperbatch.engines.model_info import ModelInfo
 from whisperbatch.engines.onnxruntime.decoder import DecoderSessions, OnnxDecoder
 from whisperbatch.engines.onnxruntime.encoder import OnnxEncoder
 from whisperbatch.engines.onnxruntime.products import SHORT_LEVELS, second_levels
-from whisperbatch.engines.settings import OnnxRuntimeSettings
-from whisperbatch.errors import ModelError
+from whisperbatch.engines.openvino.encoder import OpenVinoEncoder, load_encoder
+from whisperbatch.engines.settings import OnnxRuntimeComputeType, OnnxRuntimeSettings
+from whisperbatch.errors import MissingExtraError, ModelError
+from whisperbatch.machine import has_amx
 from whisperbatch.models.files import one_line
 from whisperbatch.models.model_bin import read_arrays
 from whisperbatch.options import DEFAULT_BATCH_SIZE
@@ -23,6 +32,8 @@ threads of each operator: ten minutes take 0.8 of the time on two cores."""
 ROWS_OF_A_THREAD: Final = 4
 """Rows of a call, if the number is not given and a call has one thread: more rows are no faster."""
 
+log = logging.getLogger(__name__)
+
 
 class OnnxRuntimeEngine(CpuEngine):
     """A Whisper model on ONNX Runtime. See `protocols.Engine`.
@@ -32,46 +43,70 @@ class OnnxRuntimeEngine(CpuEngine):
         settings: see `OnnxRuntimeSettings`.
 
     Raises:
-        MissingExtraError: the package onnx is not installed.
-        ModelError: ONNX Runtime cannot use the weights.
+        MissingExtraError: the package onnx is not installed, or OpenVINO is needed and not
+            installed.
+        ModelError: a library cannot use the weights.
     """
 
     def __init__(self, model: ModelInfo, *, settings: OnnxRuntimeSettings | None = None) -> None:
         settings = settings or OnnxRuntimeSettings()
         kept_frames = model.frames_to_keep(settings.kept_frames)
-        parts = ["cpu", "8-bit weights", "8-bit products"]
         levels = second_levels()
-        parts += ["added in 16 bits"] if levels == SHORT_LEVELS else []
         workers, each = share_cores(settings.inter_threads, settings.intra_threads, most=WORKERS)
         self._rows = DEFAULT_BATCH_SIZE if each > 1 else ROWS_OF_A_THREAD
         threads = workers * (each - 1) + 1  # of a graph, with the thread that calls
+        library = f"onnxruntime {onnxruntime.__version__}"
+        parts = ["cpu", "8-bit weights", "8-bit products"]
+        parts += ["added in 16 bits"] if levels == SHORT_LEVELS else []
+        merged = kept_frames < 1
         path = model.directory / "model.bin"
         model.check_projection()
+        encoders: list[OnnxEncoder] | list[OpenVinoEncoder]
         try:
-            encoder = OnnxEncoder(
-                read_arrays(path, "encoder/"),
-                levels=levels,
-                threads=threads,
-                merged=kept_frames < 1,
-            )
+            if uses_openvino(settings.compute_type):
+                encoders, precision = load_encoder(model, workers, each, merged=merged)
+                library += f", openvino {version('openvino')}"
+                parts += [f"encoder in {precision}"]
+            else:
+                arrays = read_arrays(path, "encoder/")
+                encoder = OnnxEncoder(arrays, levels=levels, threads=threads, merged=merged)
+                encoders = [encoder] * workers
             arrays = read_arrays(path, "decoder/")
             sessions = DecoderSessions(arrays, model.config, levels=levels, threads=threads)
             super().__init__(
                 model,
-                [encoder] * workers,
+                encoders,
                 [OnnxDecoder(sessions) for _ in range(workers)],
                 arrays,
                 kept_frames=kept_frames,
-                library=f"onnxruntime {onnxruntime.__version__}",
+                library=library,
                 description=", ".join(parts),
                 threads=settings.intra_threads,
                 int8_weights=True,
             )
         except (RuntimeError, LookupError, ValueError) as error:
             raise ModelError(
-                f"{model.directory}: ONNX Runtime cannot use the weights: {one_line(error)}"
+                f"{model.directory}: {library} cannot use the weights: {one_line(error)}"
             ) from error
 
     def default_batch_size(self, hypotheses: int) -> int:  # noqa: ARG002 - memory does not decide
         """See `protocols.Engine`."""
         return self._rows
+
+
+def uses_openvino(compute_type: OnnxRuntimeComputeType) -> bool:
+    """Return whether OpenVINO computes the encoder.
+
+    Raises:
+        MissingExtraError: OpenVINO is needed, but is missing or too old.
+    """
+    if compute_type == "int8" or (compute_type == "auto" and not has_amx()):
+        return False
+    try:
+        check_openvino()
+    except MissingExtraError as error:
+        if compute_type != "auto":
+            raise
+        log.info("ONNX Runtime computes the encoder, because %s", error)
+        return False
+    return True

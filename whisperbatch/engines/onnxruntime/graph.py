@@ -51,12 +51,18 @@ class NodeBuilder:
 
     def linear(self, hidden: str, name: str) -> str:
         """Apply a linear layer: (n, in) to (n, out)."""
-        return self.linear_rounded(self.products.rounded(hidden), name)
+        return self.linear_parts(self.products.rounded(hidden), name, 1)[0]
 
-    def linear_rounded(self, hidden: Rounded, name: str) -> str:
-        """Apply a linear layer to rounded vectors."""
-        product = self.products.linear(hidden, self.array(f"{name}/weight"))
-        return self.graph.add("Add", product, self.weights(f"{name}/bias"))
+    def linear_parts(self, hidden: Rounded, name: str, count: int) -> list[str]:
+        """Apply a linear layer to rounded vectors; return its output in equal parts.
+
+        A product for each part takes less time than a product that is split afterwards.
+        """
+        weights, biases = self.array(f"{name}/weight"), self.array(f"{name}/bias")
+        return [
+            self.graph.add("Add", self.products.linear(hidden, rows), self.graph.constant(bias))
+            for rows, bias in zip(np.split(weights, count), np.split(biases, count), strict=True)
+        ]
 
     def layer_norm(self, hidden: str, name: str) -> str:
         """Apply layer normalisation."""

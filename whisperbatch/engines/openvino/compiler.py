@@ -21,6 +21,8 @@ from typing import Any, Final
 
 from whisperbatch.engines import layout, quantization
 from whisperbatch.engines.openvino.graph import Node
+from whisperbatch.errors import ModelError
+from whisperbatch.models.packages import default_cache
 
 CHECKSUM_BYTES: Final = 32  # at the start of a file
 MAX_UNUSED_SECONDS: Final = 30 * 86400  # a cached graph that was not read for longer is deleted
@@ -135,6 +137,14 @@ class GraphCompiler:
                 temporary.unlink(missing_ok=True)
         except (OSError, RuntimeError) as error:  # RuntimeError: the graph cannot be exported
             log.info("%s: the compiled graph could not be written to the cache: %s", path, error)
+
+
+def cache_folder() -> Path | None:
+    """Return the folder of compiled graphs; None if the user has no home directory."""
+    try:
+        return default_cache() / "openvino"
+    except ModelError:
+        return None
 
 
 def graph_sources() -> list[Path]:

@@ -1,12 +1,11 @@
 """Whisper on OpenVINO, for CPUs, from CTranslate2's weights. Needs the extra `openvino`."""
 
 from importlib.metadata import version
-from pathlib import Path
 
 from whisperbatch.engines.cpu.engine import CpuEngine
 from whisperbatch.engines.devices import share_cores
 from whisperbatch.engines.model_info import ModelInfo
-from whisperbatch.engines.openvino.compiler import GraphCompiler
+from whisperbatch.engines.openvino.compiler import GraphCompiler, cache_folder
 from whisperbatch.engines.openvino.decoder import compile_decoder
 from whisperbatch.engines.openvino.encoder import compile_encoder
 from whisperbatch.engines.openvino.graph import open_core
@@ -14,7 +13,6 @@ from whisperbatch.engines.settings import OpenVinoSettings
 from whisperbatch.errors import ModelError
 from whisperbatch.models.files import one_line
 from whisperbatch.models.model_bin import read_arrays
-from whisperbatch.models.packages import default_cache
 
 
 class OpenVinoEngine(CpuEngine):
@@ -47,7 +45,7 @@ class OpenVinoEngine(CpuEngine):
             origin=f"{model.fingerprint} {int8_weights}",
             workers=workers,
             threads=threads,
-            folder=_cache_folder(),
+            folder=cache_folder(),
         )
         path = model.directory / "model.bin"
         model.check_projection()
@@ -83,11 +81,3 @@ class OpenVinoEngine(CpuEngine):
             raise ModelError(
                 f"{model.directory}: OpenVINO cannot use the weights: {one_line(error)}"
             ) from error
-
-
-def _cache_folder() -> Path | None:
-    """Return the folder of compiled graphs; None if the user has no home directory."""
-    try:
-        return default_cache() / "openvino"
-    except ModelError:
-        return None
