@@ -20,6 +20,7 @@ ALLOWED: Final = {
     "products": set[str](),
     "onnx_graph": {"errors"},
     "onnx_sessions": set[str](),
+    "openvino_package": {"errors"},
     "text": {"errors"},
     "models": {"errors", "text"},
     "options": {"errors", "text", "types"},
@@ -36,12 +37,12 @@ ALLOWED: Final = {
     "chunking": {"options", "types"},
     "diarization": {
         *("audio", "boundary", "byte_sums", "errors", "machine", "models", "onnx_graph"),
-        *("onnx_sessions", "options", "prefetch", "products", "recording", "rows", "text"),
-        *("types", "vad"),
+        *("onnx_sessions", "openvino_package", "options", "prefetch", "products", "recording"),
+        *("rows", "text", "types", "vad"),
     },
     "engines": {
         *("byte_sums", "errors", "features", "machine", "models", "onnx_graph", "onnx_sessions"),
-        *("options", "products", "protocols", "text"),
+        *("openvino_package", "options", "products", "protocols", "text"),
     },
     "language": {
         *("audio", "chunking", "options", "protocols"),
@@ -98,7 +99,7 @@ PROGRAMS: Final = ("cli", "compat", "doctor", "huggingface", "ray", "server")
 PUBLIC: Final = {
     "boundary",
     *("audio", "errors", "engines.devices", "engines.keyword_types", "engines.keywords"),
-    "engines.memory",
+    *("engines.memory", "openvino_package"),
     *("features", "jobs", "language", "machine", "models", "options", "protocols", "text"),
     *("types", "vad", "writers"),
     # of the doctor only

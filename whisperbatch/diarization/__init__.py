@@ -84,9 +84,11 @@ def _built_in(name: str | None) -> Diarizer:
     )
 
     files = find_networks(name)
+    segmentation = SegmentationNetwork(files.segmentation)
+    precision = segmentation.precision and f", segmentation in {segmentation.precision}"
     return BuiltInDiarizer(
-        SegmentationNetwork(files.segmentation),
+        segmentation,
         EmbeddingNetwork(files.embedding),
         Fbank(),
-        files.fingerprint,
+        files.fingerprint + precision,
     )

@@ -144,7 +144,7 @@ def find_torch_devices() -> dict[str, Any]:
 
 def check_openvino() -> dict[str, Any]:
     """Check that OpenVINO is installed in a usable version; raise MissingExtraError otherwise."""
-    from whisperbatch.engines.keywords import check_openvino
+    from whisperbatch.openvino_package import check_openvino
 
     check_openvino()
     return {}

@@ -6,11 +6,9 @@ Importing this file loads no large package.
 import functools
 import inspect
 import logging
-import re
 from collections.abc import Mapping
 from dataclasses import fields
-from importlib.metadata import PackageNotFoundError, version
-from typing import Any, Final, Literal, TypeAlias, cast, get_args
+from typing import Any, Literal, TypeAlias, cast, get_args
 
 from whisperbatch.engines.keyword_types import EngineKeywords
 from whisperbatch.engines.settings import (
@@ -21,11 +19,9 @@ from whisperbatch.engines.settings import (
 )
 from whisperbatch.errors import MissingExtraError, OptionError
 from whisperbatch.machine import onnxruntime_is_fastest
+from whisperbatch.openvino_package import check_openvino
 from whisperbatch.options import Options, checks, hint_for, is_same, plain
 from whisperbatch.text.messages import one_line, shown
-
-MIN_OPENVINO: Final = (2026, 4)
-"""In older versions, the result of a row depends on the other rows of its batch."""
 
 EngineName: TypeAlias = Literal["auto", "ctranslate2", "onnxruntime", "openvino", "torch"]
 Device: TypeAlias = Literal["auto", "cpu", "cuda"]
@@ -175,27 +171,6 @@ def is_cuda(device: str) -> bool:
     from whisperbatch.engines.ctranslate2.cuda import usable_device  # noqa: PLC0415 - heavy
 
     return bool(ctranslate2.get_cuda_device_count()) and usable_device(device, (0,)) != "cpu"
-
-
-def check_openvino() -> None:
-    """Check that OpenVINO is installed, in a version whose results are reproducible.
-
-    Raises:
-        MissingExtraError: OpenVINO is missing or too old.
-    """
-    try:
-        installed = version("openvino")
-    except PackageNotFoundError:
-        raise MissingExtraError(
-            "OpenVINO is not installed: pip install 'whisperbatch[openvino]'"
-        ) from None
-    numbers = re.match(r"(\d+)\.(\d+)", installed)
-    if numbers and tuple(map(int, numbers.groups())) < MIN_OPENVINO:
-        needed = ".".join(map(str, MIN_OPENVINO))
-        raise MissingExtraError(
-            f"OpenVINO {installed} is older than {needed}: "
-            "pip install --upgrade 'whisperbatch[openvino]'"
-        )
 
 
 def _names(engine: str) -> set[str]:

@@ -7,7 +7,7 @@ from typing import Any, cast
 import ctranslate2
 
 from whisperbatch.engines.devices import choose_device
-from whisperbatch.engines.keywords import check_device, check_openvino, choose_settings
+from whisperbatch.engines.keywords import check_device, choose_settings
 from whisperbatch.engines.model_info import ModelInfo
 from whisperbatch.engines.settings import (
     CTranslate2Settings,
@@ -18,6 +18,7 @@ from whisperbatch.engines.settings import (
 )
 from whisperbatch.errors import MissingExtraError, ModelError, OptionError
 from whisperbatch.models.registry import find_model
+from whisperbatch.openvino_package import check_openvino
 from whisperbatch.protocols import Engine
 from whisperbatch.text.messages import shown
 

@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 
 import whisperbatch as wb
-from whisperbatch import MissingExtraError, OptionError, machine
-from whisperbatch.engines import keywords
+from whisperbatch import MissingExtraError, OptionError, machine, openvino_package
 from whisperbatch.engines.keyword_types import EngineKeywords
 from whisperbatch.engines.keywords import choose_settings, setting_parameters
 from whisperbatch.engines.settings import (
@@ -40,7 +39,7 @@ def use(
             raise PackageNotFoundError(name)
         return openvino
 
-    monkeypatch.setattr(keywords, "version", version)
+    monkeypatch.setattr(openvino_package, "version", version)
     monkeypatch.setattr(machine, "processor_features", lambda _: set(features.split()))
     monkeypatch.setattr("ctranslate2.get_cuda_device_count", lambda: cuda)
     monkeypatch.setattr("whisperbatch.engines.ctranslate2.cuda.cuda_problem", lambda _: None)

@@ -1,6 +1,10 @@
-"""The two networks of the diarizer, run by onnxruntime on the CPU."""
+"""The two networks of the diarizer, run by onnxruntime on the CPU.
 
-from collections.abc import Sequence
+On processors with AMX, OpenVINO runs the segmentation, if it is installed.
+"""
+
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
@@ -8,6 +12,11 @@ import numpy as np
 import numpy.typing as npt
 
 from whisperbatch.diarization.networks.embedding_graph import BANDS, EMBEDDING
+from whisperbatch.diarization.networks.openvino_session import (
+    PRECISION,
+    OpenVinoSession,
+    openvino_is_faster,
+)
 from whisperbatch.diarization.networks.segmentation_graph import BLOCK, CLASSES, SHARED
 from whisperbatch.diarization.windows import FRAMES, STEP, WINDOW
 from whisperbatch.errors import EngineError, ModelError
@@ -41,10 +50,13 @@ class _Network:
             file allows is used.
         result: shape of one row of the output.
         keep_memory: see `open_session`.
+        fixed: the shape of the input with which OpenVINO runs a file of ours, where OpenVINO is
+            faster; empty for onnxruntime.
 
     Attributes:
         source: the shape of one row of the input: one of `sources`.
         is_ours: whether the rows of a batch do not depend on each other.
+        precision: in which OpenVINO computes; empty for onnxruntime, which computes in float32.
 
     Raises:
         ModelError: the file is damaged or another network.
@@ -58,21 +70,27 @@ class _Network:
         result: tuple[int, ...],
         *,
         keep_memory: bool = False,
+        fixed: tuple[int, ...] = (),
     ) -> None:
         try:
-            self._session: Any = open_session(path, threads, keep_memory=keep_memory)
+            session: Any = open_session(path, threads, keep_memory=keep_memory)
         except Exception as error:  # see `open_session`
             reason = " ".join(str(error).split())[:300]
             raise ModelError(f"{path}: does not load as a network ({reason})") from error
         self._path, self._shape = path, result
-        inputs, results = self._session.get_inputs(), self._session.get_outputs()
+        inputs, results = session.get_inputs(), session.get_outputs()
         declared = inputs[0].shape[1:] if len(inputs) == 1 and results else ()
         source = next((shape for shape in sources if _fits(declared, shape)), None)
         if source is None:
             raise ModelError(f"{path}: is another network (its inputs have other shapes)")
         self.source = source
-        self._input, self._output = inputs[0].name, results[0].name
-        self.is_ours = self._session.get_modelmeta().producer_name == PRODUCER
+        self.is_ours = session.get_modelmeta().producer_name == PRODUCER
+        self._compute: Callable[[Array], Array]
+        if fixed and self.is_ours and openvino_is_faster():
+            self._compute, self.precision = _open_openvino(path, fixed), PRECISION
+        else:
+            names = inputs[0].name, results[0].name
+            self._compute, self.precision = partial(_run, session, *names), ""
 
     def run(self, batch: Array, shared: int = 0) -> Array:
         """Compute the rows, a few at a time.
@@ -90,17 +108,31 @@ class _Network:
 
     def _run_rows(self, rows: Array, shared: int) -> Array:
         try:
-            (result,) = self._session.run([self._output], {self._input: rows})
+            result = self._compute(rows)
         except Exception as error:  # see above
             reason = " ".join(str(error).split())[:300]
-            raise EngineError(f"{self._path}: onnxruntime failed: {reason}") from error
+            library = "OpenVINO" if self.precision else "onnxruntime"
+            raise EngineError(f"{self._path}: {library} failed: {reason}") from error
         if result.shape != (len(rows) - shared, *self._shape):
             raise ModelError(
                 f"{self._path}: is another network: its results have shape {result.shape[1:]} "
                 f"instead of {self._shape}"
             )
-        output: Array = result
-        return output
+        return result
+
+
+def _open_openvino(path: Path, shape: tuple[int, ...]) -> OpenVinoSession:
+    try:
+        return OpenVinoSession(path, shape)
+    except RuntimeError as error:
+        reason = " ".join(str(error).split())[:300]
+        raise ModelError(f"{path}: OpenVINO cannot load the network ({reason})") from error
+
+
+def _run(session: Any, name: str, result: str, rows: Array) -> Array:  # noqa: ANN401 - onnxruntime's
+    """Return the output of a session of onnxruntime."""
+    output: Array = session.run([result], {name: rows})[0]
+    return output
 
 
 def _fits(declared: Sequence[object], wanted: Shape) -> bool:
@@ -117,7 +149,10 @@ class SegmentationNetwork:
     Args:
         path: .onnx file of pyannote's segmentation-3.0: our graph, which shares the filters of
             windows (`segmentation_graph.py`), or a graph of single windows.
-        threads: number of threads that compute one call.
+        threads: number of threads that compute one call on onnxruntime; one on OpenVINO.
+
+    Attributes:
+        precision: in which OpenVINO computes; empty for onnxruntime.
 
     Raises:
         ModelError: the file is damaged or another network.
@@ -126,8 +161,14 @@ class SegmentationNetwork:
     def __init__(self, path: Path, threads: int = 1) -> None:
         # 50 MB, as all calls have the same shape; new memory in each call takes 8 % of the time
         self._network = _Network(
-            path, threads, [(1, WINDOW), (1, BLOCK)], (FRAMES, CLASSES), keep_memory=True
+            path,
+            threads,
+            [(1, WINDOW), (1, BLOCK)],
+            (FRAMES, CLASSES),
+            keep_memory=True,
+            fixed=(ROWS_PER_CALL + SHARED, 1, BLOCK),
         )
+        self.precision = self._network.precision
         has_blocks = self._network.source == (1, BLOCK)
         self._row, self._shared = (BLOCK, SHARED) if has_blocks else (WINDOW, 0)
 

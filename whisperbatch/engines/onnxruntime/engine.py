@@ -12,7 +12,6 @@ import onnxruntime
 
 from whisperbatch.engines.cpu.engine import CpuEngine
 from whisperbatch.engines.devices import share_cores
-from whisperbatch.engines.keywords import check_openvino
 from whisperbatch.engines.model_info import ModelInfo
 from whisperbatch.engines.onnxruntime.decoder import DecoderSessions, OnnxDecoder
 from whisperbatch.engines.onnxruntime.encoder import OnnxEncoder
@@ -23,6 +22,7 @@ from whisperbatch.errors import MissingExtraError, ModelError
 from whisperbatch.machine import has_amx
 from whisperbatch.models.files import one_line
 from whisperbatch.models.model_bin import read_arrays
+from whisperbatch.openvino_package import check_openvino
 from whisperbatch.options import DEFAULT_BATCH_SIZE
 
 WORKERS: Final = 2

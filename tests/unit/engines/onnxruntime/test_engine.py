@@ -3,8 +3,7 @@ from typing import Any
 
 import pytest
 
-from whisperbatch import MissingExtraError, machine
-from whisperbatch.engines import keywords
+from whisperbatch import MissingExtraError, machine, openvino_package
 from whisperbatch.engines.onnxruntime.engine import uses_openvino
 
 AMX, NO_AMX = "avx2 avx512f amx_int8", "avx2 avx512f avx512_bf16"
@@ -19,7 +18,7 @@ def use(monkeypatch: pytest.MonkeyPatch, features: str, openvino: str | None) ->
         return openvino
 
     monkeypatch.setattr(machine, "processor_features", lambda _: set(features.split()))
-    monkeypatch.setattr(keywords, "version", version)
+    monkeypatch.setattr(openvino_package, "version", version)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,82 @@
+from concurrent.futures import ThreadPoolExecutor
+from importlib.metadata import PackageNotFoundError
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.unit.diarization.networks.checkpoints import random_segmentation
+from whisperbatch import machine, openvino_package
+from whisperbatch.diarization.networks import SegmentationNetwork, networks
+from whisperbatch.diarization.networks.openvino_session import OpenVinoSession, openvino_is_faster
+from whisperbatch.diarization.networks.segmentation_graph import BLOCK, SHARED, segmentation_graph
+from whisperbatch.diarization.windows import WINDOW
+from whisperbatch.errors import ModelError
+
+AMX, NO_AMX = "avx2 avx512f amx_int8", "avx2 avx512f avx512_bf16"
+
+
+@pytest.mark.parametrize(
+    ("features", "openvino", "expected"),
+    [
+        (AMX, "2026.4.0", True),
+        (AMX, "2026.3.0", False),
+        (AMX, None, False),
+        (NO_AMX, "2026.4.0", False),
+    ],
+)
+def test_openvino_is_used_on_processors_with_amx(
+    monkeypatch: pytest.MonkeyPatch, features: str, openvino: str | None, expected: bool
+) -> None:
+    def version(name: str) -> str:
+        if openvino is None:
+            raise PackageNotFoundError(name)
+        return openvino
+
+    monkeypatch.setattr(machine, "processor_features", lambda _: set(features.split()))
+    monkeypatch.setattr(openvino_package, "version", version)
+    assert openvino_is_faster() == expected
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    pytest.importorskip("onnx")
+    pytest.importorskip("openvino")
+    path = tmp_path_factory.mktemp("networks") / "segmentation.onnx"
+    path.write_bytes(segmentation_graph(random_segmentation()))
+    return path
+
+
+def test_openvino_computes_the_same_function(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On every processor: OpenVINO computes in float32 where it has no bfloat16."""
+    samples = np.random.default_rng(0).normal(0, 0.1, WINDOW).astype(np.float32)
+    monkeypatch.setattr(networks, "openvino_is_faster", lambda: False)
+    expected = SegmentationNetwork(path)(samples)
+    monkeypatch.setattr(networks, "openvino_is_faster", lambda: True)
+    network = SegmentationNetwork(path)
+    assert network.precision == "bf16"
+    np.testing.assert_allclose(np.exp(network(samples)), np.exp(expected), atol=0.02)
+
+
+def test_threads_share_a_session(path: Path) -> None:
+    session = OpenVinoSession(path, (2 + SHARED, 1, BLOCK))
+    shape = (4, 2 + SHARED, 1, BLOCK)
+    calls = list(np.random.default_rng(0).normal(0, 0.1, shape).astype(np.float32))
+    calls[2] = calls[2][:-1]
+    expected = [session(rows) for rows in calls]
+    assert [len(rows) for rows in expected] == [2, 2, 1, 2]
+    with ThreadPoolExecutor(4) as pool:
+        for found, right in zip(pool.map(session, calls), expected, strict=True):
+            np.testing.assert_array_equal(found, right)
+
+
+def test_a_file_that_openvino_cannot_load_is_a_model_error(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise RuntimeError("no such\noperation")
+
+    monkeypatch.setattr(networks, "openvino_is_faster", lambda: True)
+    monkeypatch.setattr(networks, "OpenVinoSession", fail)
+    with pytest.raises(ModelError, match=r"OpenVINO cannot load the network \(no such operation\)"):
+        SegmentationNetwork(path)
