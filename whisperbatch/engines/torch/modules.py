@@ -8,17 +8,12 @@
 Residual sums, layer normalisation and logits are computed in float32, matrix products in the type
 of the weights. Array names are CTranslate2's.
 
-The result of a row must not depend on the other rows of the batch. On AMD processors, MKL computes
-products in groups of four rows. The rows left over after the last full group, and the left-over
-queries of attention, use other code that rounds differently. The rows of full groups are equal to
-the last bit, whatever the number of rows (tests/unit/engines/torch/test_modules.py). Therefore rows
-and queries are padded to a multiple of `ROW_MULTIPLE`. Intel processors need a setting of MKL, too
-(`reproducible`).
+The result of a row does not depend on the other rows of the batch (`reproducible`).
 """
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Final, TypeAlias
+from typing import Final, TypeAlias, cast
 
 import torch
 from torch import nn
@@ -26,8 +21,8 @@ from torch.nn import functional
 
 from whisperbatch.engines.layout import Arrays, Layout
 from whisperbatch.engines.quantization import stored_scales
+from whisperbatch.engines.torch.reproducible import padding, with_padded_rows
 
-ROW_MULTIPLE: Final = 4
 EXACT_LOGITS: Final = 64  # number of most likely tokens whose logits are recomputed in float32
 
 Tensor: TypeAlias = torch.Tensor
@@ -51,20 +46,6 @@ class Linear(nn.Module):
         )
 
 
-def with_padded_rows(product: Callable[[Tensor], Tensor], hidden: Tensor) -> Tensor:
-    """Apply `product`, (n, in) to (n, out), to `hidden`, shape (..., in), with n padded."""
-    flat = hidden.reshape(-1, hidden.shape[-1])
-    count = len(flat)
-    if padding := _padding(flat, count):
-        flat = functional.pad(flat, (0, 0, 0, padding))
-    return product(flat)[:count].reshape(*hidden.shape[:-1], -1)
-
-
-def _padding(tensor: Tensor, count: int) -> int:
-    """Return how many rows to add to `count` rows: only on a CPU, see the module."""
-    return -count % ROW_MULTIPLE if tensor.device.type == "cpu" else 0
-
-
 def attention(queries: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None = None) -> Tensor:
     """Return scaled dot-product attention, shape (n, heads, length, size).
 
@@ -76,9 +57,9 @@ def attention(queries: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None
             if it may attend to all positions.
     """
     count = queries.shape[2]
-    if padding := _padding(queries, count):
-        queries = functional.pad(queries, (0, 0, 0, padding))
-        mask = None if mask is None else functional.pad(mask, (0, 0, 0, padding), value=True)
+    if added := padding(queries, count):
+        queries = functional.pad(queries, (0, 0, 0, added))
+        mask = None if mask is None else functional.pad(mask, (0, 0, 0, added), value=True)
     output = functional.scaled_dot_product_attention(queries, keys, values, attn_mask=mask)
     return output[:, :, :count]
 
@@ -331,9 +312,14 @@ class TokenEmbedding(nn.Module):
         """Return embeddings (..., d_model), float32, of tokens (...)."""
         return self.weight[tokens].float()
 
+    @property
+    def dtype(self) -> torch.dtype:
+        """The type in which products are computed."""
+        return cast("torch.dtype", self.weight.dtype)
+
     def project(self, hidden: Tensor) -> Tensor:
-        """Return logits (n, vocabulary) of (n, d_model), as exact as the type of the weights."""
-        return functional.linear(hidden.to(self.weight.dtype), self.weight).float()
+        """Return logits (n, vocabulary) of hidden states (n, d_model) in the type `dtype`."""
+        return functional.linear(hidden, self.weight).float()
 
     def logits(self, hidden: Tensor) -> Tensor:
         """Return logits (n, vocabulary), float32, of hidden states (n, d_model).
@@ -341,7 +327,7 @@ class TokenEmbedding(nn.Module):
         bfloat16 rounds a logit of 20 to an eighth, so two tokens often tie. Therefore the logits
         of the `EXACT_LOGITS` most likely tokens are computed again in float32.
         """
-        logits = with_padded_rows(self.project, hidden)
+        logits = with_padded_rows(self.project, hidden.to(self.dtype))
         if self.weight.dtype == torch.float32:
             return logits
         top_tokens = logits.topk(EXACT_LOGITS, dim=-1).indices

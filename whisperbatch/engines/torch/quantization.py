@@ -12,7 +12,7 @@ dequantized for each product, which saves memory but no time.
 """
 
 import functools
-from typing import Final, TypeAlias
+from typing import Final, TypeAlias, cast
 
 import torch
 from torch import nn
@@ -24,8 +24,8 @@ from whisperbatch.engines.torch.modules import (
     Linear,
     LinearChooser,
     TokenEmbedding,
-    with_padded_rows,
 )
+from whisperbatch.engines.torch.reproducible import with_padded_rows
 
 Tensor: TypeAlias = torch.Tensor
 
@@ -161,9 +161,14 @@ class TokenEmbedding8Bit(TokenEmbedding):
         """See `TokenEmbedding`."""
         return self.weight[tokens].float() * self.scale[tokens][..., None].float()
 
+    @property
+    def dtype(self) -> torch.dtype:
+        """See `TokenEmbedding`."""
+        return cast("torch.dtype", self.scale.dtype)
+
     def project(self, hidden: Tensor) -> Tensor:
         """See `TokenEmbedding`."""
-        return _product_int8(hidden.to(self.scale.dtype), self.weight, self.scale).float()
+        return _product_int8(hidden, self.weight, self.scale).float()
 
 
 def quantize_int8(weight: Tensor) -> tuple[Tensor, Tensor]:

@@ -4,21 +4,38 @@ PyTorch computes products in float32 with Intel's MKL. MKL chooses between kerne
 rows and of threads, and the kernels round differently. On Intel processors, MKL has a setting that
 makes all kernels round alike ("STRICT": Intel, oneMKL Developer Guide, Conditional Numerical
 Reproducibility). The product of a full batch then takes about 1.4 times as long. Other processors
-do not have the setting; on AMD processors, rows in full groups of `modules.ROW_MULTIPLE` are equal.
+do not have the setting. On AMD processors, MKL computes products in groups of four rows. The rows
+left over after the last full group, and the left-over queries of attention, use other code that
+rounds differently. The rows of full groups are equal to the last bit, whatever the number of rows
+(tests/unit/engines/torch/test_modules.py). Therefore rows and queries are padded to a multiple of
+`ROW_MULTIPLE`.
+
+Products in bfloat16 are computed with oneDNN. With AMX, the rows of products of at most `AMX_ROWS`
+rows are equal, but products of more rows are rounded otherwise. Therefore no product has more rows
+because of other rows of the batch.
 """
 
 import logging
 import os
 import sys
+from collections.abc import Callable
+from functools import cache
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeAlias
 
 import torch
+from torch.nn import functional
 
+from whisperbatch.machine import has_amx
+
+ROW_MULTIPLE: Final = 4
+AMX_ROWS: Final = 32
 VARIABLE: Final = "MKL_CBWR"
 STRICT: Final = "AUTO,STRICT"
 ROWS: Final = 64  # of the product that `check_rows` computes
 WIDTH: Final = 2048  # its inner size: long sums show the order of their terms
+
+Tensor: TypeAlias = torch.Tensor
 
 log = logging.getLogger(__name__)
 
@@ -54,3 +71,38 @@ def check_rows() -> None:
             VARIABLE,
             STRICT,
         )
+
+
+def with_padded_rows(product: Callable[[Tensor], Tensor], hidden: Tensor) -> Tensor:
+    """Apply `product`, (n, in) to (n, out), so that no row depends on the other rows of the batch.
+
+    Args:
+        product: of a matrix.
+        hidden: shape (rows, in) or (rows, length, in).
+    """
+    flat = hidden.reshape(-1, hidden.shape[-1])
+    if len(flat) > AMX_ROWS and hidden.device.type == "cpu" and _rounds_by_rows(hidden.dtype):
+        length = hidden.shape[1] if hidden.ndim > 2 else 1  # noqa: PLR2004 - see above
+        parts = flat.split(max(AMX_ROWS, length))
+        products = torch.cat([_padded(product, part) for part in parts])
+    else:
+        products = _padded(product, flat)
+    return products.reshape(*hidden.shape[:-1], -1)
+
+
+def padding(tensor: Tensor, count: int) -> int:
+    """Return how many rows to add to `count` rows of a tensor on a CPU; 0 on a GPU."""
+    return -count % ROW_MULTIPLE if tensor.device.type == "cpu" else 0
+
+
+def _padded(product: Callable[[Tensor], Tensor], flat: Tensor) -> Tensor:
+    count = len(flat)
+    if added := padding(flat, count):
+        flat = functional.pad(flat, (0, 0, 0, added))
+    return product(flat)[:count]
+
+
+@cache
+def _rounds_by_rows(dtype: torch.dtype) -> bool:
+    """Return whether a product of this type with more than `AMX_ROWS` rows is rounded otherwise."""
+    return dtype == torch.bfloat16 and has_amx()

@@ -43,6 +43,24 @@ def test_a_product_of_a_row_does_not_depend_on_other_rows(kind: str, dtype: str)
             assert torch.equal(product(rows[-count:]), alone[-count:])
 
 
+@pytest.mark.parametrize(("rows", "length"), [(120, 1), (12, 7), (8, 40), (3, 1500)])
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_long_products_of_a_row_do_not_depend_on_other_rows(
+    dtype: str, rows: int, length: int
+) -> None:
+    """More rows together than a product with AMX may have."""
+    import torch  # noqa: PLC0415
+
+    from whisperbatch.engines.torch.modules import Linear  # noqa: PLC0415
+
+    linear = Linear(random_tensor(512, 2048, dtype=dtype) / 50, random_tensor(512, dtype=dtype))
+    hidden = random_tensor(rows, length, 2048, dtype="float32")
+    with torch.inference_mode():
+        together = linear(hidden)
+        for row in range(rows):
+            assert torch.equal(linear(hidden[row : row + 1])[0], together[row])
+
+
 @pytest.mark.parametrize("positions", [64, 448, 1000, 1500])
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_attention_of_a_row_does_not_depend_on_other_rows(dtype: str, positions: int) -> None:
