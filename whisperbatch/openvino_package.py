@@ -1,13 +1,22 @@
-"""Checks the installed version of OpenVINO, without importing it."""
+"""The installed version of OpenVINO, and where OpenVINO is used beside onnxruntime.
 
+Importing this file does not import OpenVINO.
+"""
+
+import logging
 import re
 from importlib.metadata import PackageNotFoundError, version
-from typing import Final
+from typing import Any, Final, Literal, TypeAlias
 
 from whisperbatch.errors import MissingExtraError
+from whisperbatch.machine import has_amx
 
 MIN_OPENVINO: Final = (2026, 4)
 """In older versions, the result of a row depends on the other rows of its batch."""
+
+Precision: TypeAlias = Literal["bf16", "f32"]
+
+log = logging.getLogger(__name__)
 
 
 def check_openvino() -> None:
@@ -29,3 +38,29 @@ def check_openvino() -> None:
             f"OpenVINO {installed} is older than {needed}: "
             "pip install --upgrade 'whisperbatch[openvino]'"
         )
+
+
+def openvino_is_faster(part: str) -> bool:
+    """Return whether the processor has AMX, and OpenVINO is installed.
+
+    Args:
+        part: of a model that OpenVINO then computes instead of onnxruntime, for the log.
+    """
+    if not has_amx():
+        return False
+    try:
+        check_openvino()
+    except MissingExtraError as error:
+        log.info("onnxruntime computes %s, because %s", part, error)
+        return False
+    return True
+
+
+def fastest_precision(core: Any) -> Precision:  # noqa: ANN401 - OpenVINO is not imported here
+    """Return bfloat16 if the processor supports it, otherwise float32.
+
+    Args:
+        core: OpenVINO's `Core`.
+    """
+    capabilities = core.get_property("CPU", "OPTIMIZATION_CAPABILITIES")
+    return "bf16" if "BF16" in capabilities else "f32"

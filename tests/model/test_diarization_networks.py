@@ -56,7 +56,7 @@ def files() -> NetworkFiles:
 
 
 def test_segmentation_equals_pytorch(files: NetworkFiles, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(networks, "openvino_is_faster", lambda: False)
+    monkeypatch.setattr(networks, "openvino_is_faster", lambda _: False)
     (result,) = SegmentationNetwork(files.segmentation)(voice(160_000))
     for frame, expected in PROBABILITIES.items():
         np.testing.assert_allclose(np.exp(result[frame]), expected, atol=1e-4)

@@ -20,7 +20,7 @@ ALLOWED: Final = {
     "products": set[str](),
     "onnx_graph": {"errors"},
     "onnx_sessions": set[str](),
-    "openvino_package": {"errors"},
+    "openvino_package": {"errors", "machine"},
     "text": {"errors"},
     "models": {"errors", "text"},
     "options": {"errors", "text", "types"},

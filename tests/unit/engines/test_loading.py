@@ -1,7 +1,6 @@
 import sys
 from collections.abc import Mapping
 from dataclasses import fields
-from importlib.metadata import PackageNotFoundError
 from types import UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
@@ -9,7 +8,8 @@ import numpy as np
 import pytest
 
 import whisperbatch as wb
-from whisperbatch import MissingExtraError, OptionError, machine, openvino_package
+from tests.unit.machines import use_machine
+from whisperbatch import MissingExtraError, OptionError
 from whisperbatch.engines.keyword_types import EngineKeywords
 from whisperbatch.engines.keywords import choose_settings, setting_parameters
 from whisperbatch.engines.settings import (
@@ -33,14 +33,7 @@ def use(
 
     The machine has a number of CUDA devices, and a processor with some features.
     """
-
-    def version(name: str) -> str:
-        if openvino is None:
-            raise PackageNotFoundError(name)
-        return openvino
-
-    monkeypatch.setattr(openvino_package, "version", version)
-    monkeypatch.setattr(machine, "processor_features", lambda _: set(features.split()))
+    use_machine(monkeypatch, features, openvino)
     monkeypatch.setattr("ctranslate2.get_cuda_device_count", lambda: cuda)
     monkeypatch.setattr("whisperbatch.engines.ctranslate2.cuda.cuda_problem", lambda _: None)
 

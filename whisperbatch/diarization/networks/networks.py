@@ -12,15 +12,12 @@ import numpy as np
 import numpy.typing as npt
 
 from whisperbatch.diarization.networks.embedding_graph import BANDS, EMBEDDING
-from whisperbatch.diarization.networks.openvino_session import (
-    PRECISION,
-    OpenVinoSession,
-    openvino_is_faster,
-)
+from whisperbatch.diarization.networks.openvino_session import OpenVinoSession
 from whisperbatch.diarization.networks.segmentation_graph import BLOCK, CLASSES, SHARED
 from whisperbatch.diarization.windows import FRAMES, STEP, WINDOW
 from whisperbatch.errors import EngineError, ModelError
 from whisperbatch.onnx_sessions import open_session
+from whisperbatch.openvino_package import openvino_is_faster
 
 Array: TypeAlias = npt.NDArray[np.float32]
 Shape: TypeAlias = tuple[int | None, ...]
@@ -75,8 +72,7 @@ class _Network:
         try:
             session: Any = open_session(path, threads, keep_memory=keep_memory)
         except Exception as error:  # see `open_session`
-            reason = " ".join(str(error).split())[:300]
-            raise ModelError(f"{path}: does not load as a network ({reason})") from error
+            raise ModelError(f"{path}: does not load as a network ({_reason(error)})") from error
         self._path, self._shape = path, result
         inputs, results = session.get_inputs(), session.get_outputs()
         declared = inputs[0].shape[1:] if len(inputs) == 1 and results else ()
@@ -86,8 +82,9 @@ class _Network:
         self.source = source
         self.is_ours = session.get_modelmeta().producer_name == PRODUCER
         self._compute: Callable[[Array], Array]
-        if fixed and self.is_ours and openvino_is_faster():
-            self._compute, self.precision = _open_openvino(path, fixed), PRECISION
+        if fixed and self.is_ours and openvino_is_faster("the segmentation in float32"):
+            openvino = _open_openvino(path, fixed)
+            self._compute, self.precision = openvino, str(openvino.precision)
         else:
             names = inputs[0].name, results[0].name
             self._compute, self.precision = partial(_run, session, *names), ""
@@ -110,9 +107,8 @@ class _Network:
         try:
             result = self._compute(rows)
         except Exception as error:  # see above
-            reason = " ".join(str(error).split())[:300]
             library = "OpenVINO" if self.precision else "onnxruntime"
-            raise EngineError(f"{self._path}: {library} failed: {reason}") from error
+            raise EngineError(f"{self._path}: {library} failed: {_reason(error)}") from error
         if result.shape != (len(rows) - shared, *self._shape):
             raise ModelError(
                 f"{self._path}: is another network: its results have shape {result.shape[1:]} "
@@ -125,8 +121,12 @@ def _open_openvino(path: Path, shape: tuple[int, ...]) -> OpenVinoSession:
     try:
         return OpenVinoSession(path, shape)
     except RuntimeError as error:
-        reason = " ".join(str(error).split())[:300]
-        raise ModelError(f"{path}: OpenVINO cannot load the network ({reason})") from error
+        message = f"{path}: OpenVINO cannot load the network ({_reason(error)})"
+        raise ModelError(message) from error
+
+
+def _reason(error: Exception) -> str:
+    return " ".join(str(error).split())[:300]
 
 
 def _run(session: Any, name: str, result: str, rows: Array) -> Array:  # noqa: ANN401 - onnxruntime's

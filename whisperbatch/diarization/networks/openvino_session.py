@@ -5,34 +5,16 @@ time. Each call has the same number of rows, as OpenVINO rounds a single row oth
 rows. So the result of a row does not depend on the other rows of a call.
 """
 
-import logging
 from collections.abc import Sequence
 from pathlib import Path
 from queue import Empty, LifoQueue
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from whisperbatch.errors import MissingExtraError
-from whisperbatch.machine import available_cpus, has_amx
-from whisperbatch.openvino_package import check_openvino
-
-PRECISION: Final = "bf16"
-
-log = logging.getLogger(__name__)
-
-
-def openvino_is_faster() -> bool:
-    """Return whether the processor has AMX, and OpenVINO is installed."""
-    if not has_amx():
-        return False
-    try:
-        check_openvino()
-    except MissingExtraError as error:
-        log.info("onnxruntime computes the segmentation in float32, because %s", error)
-        return False
-    return True
+from whisperbatch.machine import available_cpus
+from whisperbatch.openvino_package import fastest_precision
 
 
 class OpenVinoSession:
@@ -42,6 +24,9 @@ class OpenVinoSession:
         path: .onnx file.
         shape: of the input of a call.
 
+    Attributes:
+        precision: in which OpenVINO computes.
+
     Raises:
         RuntimeError: OpenVINO cannot load the file.
     """
@@ -50,9 +35,10 @@ class OpenVinoSession:
         import openvino  # noqa: PLC0415 - an extra
 
         core = openvino.Core()
+        self.precision = fastest_precision(core)
         streams = available_cpus()
         settings = {
-            "INFERENCE_PRECISION_HINT": PRECISION,
+            "INFERENCE_PRECISION_HINT": self.precision,
             "INFERENCE_NUM_THREADS": streams,  # one for each call
             "NUM_STREAMS": streams,
             "ENABLE_CPU_PINNING": False,  # the model's threads would wait for the same core

@@ -4,7 +4,6 @@ On processors with AMX, OpenVINO computes the encoder: ONNX Runtime uses AMX for
 only, and computes the convolutions, the attention and GELU in float32.
 """
 
-import logging
 from importlib.metadata import version
 from typing import Final
 
@@ -18,11 +17,10 @@ from whisperbatch.engines.onnxruntime.encoder import OnnxEncoder
 from whisperbatch.engines.onnxruntime.products import SHORT_LEVELS, second_levels
 from whisperbatch.engines.openvino.encoder import OpenVinoEncoder, load_encoder
 from whisperbatch.engines.settings import OnnxRuntimeComputeType, OnnxRuntimeSettings
-from whisperbatch.errors import MissingExtraError, ModelError
-from whisperbatch.machine import has_amx
+from whisperbatch.errors import ModelError
 from whisperbatch.models.files import one_line
 from whisperbatch.models.model_bin import read_arrays
-from whisperbatch.openvino_package import check_openvino
+from whisperbatch.openvino_package import check_openvino, openvino_is_faster
 from whisperbatch.options import DEFAULT_BATCH_SIZE
 
 WORKERS: Final = 2
@@ -31,8 +29,6 @@ threads of each operator: ten minutes take 0.8 of the time on two cores."""
 
 ROWS_OF_A_THREAD: Final = 4
 """Rows of a call, if the number is not given and a call has one thread: more rows are no faster."""
-
-log = logging.getLogger(__name__)
 
 
 class OnnxRuntimeEngine(CpuEngine):
@@ -100,13 +96,8 @@ def uses_openvino(compute_type: OnnxRuntimeComputeType) -> bool:
     Raises:
         MissingExtraError: OpenVINO is needed, but is missing or too old.
     """
-    if compute_type == "int8" or (compute_type == "auto" and not has_amx()):
-        return False
-    try:
+    if compute_type == "auto":
+        return openvino_is_faster("the encoder")
+    if compute_type == "int8_bfloat16":
         check_openvino()
-    except MissingExtraError as error:
-        if compute_type != "auto":
-            raise
-        log.info("ONNX Runtime computes the encoder, because %s", error)
-        return False
-    return True
+    return compute_type == "int8_bfloat16"

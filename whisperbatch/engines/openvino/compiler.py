@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from whisperbatch.engines import layout, quantization
+from whisperbatch.engines.model_info import ModelInfo
 from whisperbatch.engines.openvino.graph import Node
 from whisperbatch.errors import ModelError
 from whisperbatch.models.packages import default_cache
@@ -139,7 +140,25 @@ class GraphCompiler:
             log.info("%s: the compiled graph could not be written to the cache: %s", path, error)
 
 
-def cache_folder() -> Path | None:
+def model_compiler(
+    core: Any,  # noqa: ANN401 - OpenVINO is not imported here
+    model: ModelInfo,
+    *,
+    int8_weights: bool,
+    workers: int,
+    threads: int,
+) -> GraphCompiler:
+    """Return a compiler of the graphs of a model, with the user's cache. See `GraphCompiler`."""
+    return GraphCompiler(
+        core=core,
+        origin=f"{model.fingerprint} {int8_weights}",
+        workers=workers,
+        threads=threads,
+        folder=_cache_folder(),
+    )
+
+
+def _cache_folder() -> Path | None:
     """Return the folder of compiled graphs; None if the user has no home directory."""
     try:
         return default_cache() / "openvino"

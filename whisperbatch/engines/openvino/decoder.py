@@ -25,10 +25,10 @@ from whisperbatch.engines.frame_merging import log_sizes
 from whisperbatch.engines.layout import Arrays, Layout, alignment_heads
 from whisperbatch.engines.openvino.compiler import GraphCompiler
 from whisperbatch.engines.openvino.decoder_graphs import FIRST_KEY_VALUE_INPUT, DecoderGraphs
-from whisperbatch.engines.openvino.graph import Precision
 from whisperbatch.engines.search.hypotheses import Floats, Integers
 from whisperbatch.machine import processor_features
 from whisperbatch.models.config import ModelConfig
+from whisperbatch.openvino_package import Precision
 
 MIN_PROJECTED: Final = 5
 """Hidden states in one call of the vocabulary projection; fewer are padded with zeros.

@@ -8,11 +8,12 @@ from typing import Any
 
 from whisperbatch.engines.layout import Arrays
 from whisperbatch.engines.model_info import ModelInfo
-from whisperbatch.engines.openvino.compiler import GraphCompiler, cache_folder
+from whisperbatch.engines.openvino.compiler import GraphCompiler, model_compiler
 from whisperbatch.engines.openvino.encoder_graphs import EncoderGraphs
-from whisperbatch.engines.openvino.graph import Precision, open_core
+from whisperbatch.engines.openvino.graph import open_core
 from whisperbatch.engines.search.hypotheses import Floats
 from whisperbatch.models.model_bin import read_arrays
+from whisperbatch.openvino_package import Precision
 
 
 def compile_encoder(
@@ -60,13 +61,7 @@ def load_encoder(
         merged: similar positions are merged.
     """
     core, precision = open_core(exact=False)
-    compiler = GraphCompiler(
-        core=core,
-        origin=f"{model.fingerprint} False",
-        workers=workers,
-        threads=threads,
-        folder=cache_folder(),
-    )
+    compiler = model_compiler(core, model, int8_weights=False, workers=workers, threads=threads)
     arrays = read_arrays(model.directory / "model.bin", "encoder/")
     encoders = compile_encoder(
         compiler, arrays, precision=precision, int8_weights=False, merged=merged

@@ -5,7 +5,7 @@ from importlib.metadata import version
 from whisperbatch.engines.cpu.engine import CpuEngine
 from whisperbatch.engines.devices import share_cores
 from whisperbatch.engines.model_info import ModelInfo
-from whisperbatch.engines.openvino.compiler import GraphCompiler, cache_folder
+from whisperbatch.engines.openvino.compiler import model_compiler
 from whisperbatch.engines.openvino.decoder import compile_decoder
 from whisperbatch.engines.openvino.encoder import compile_encoder
 from whisperbatch.engines.openvino.graph import open_core
@@ -40,12 +40,8 @@ class OpenVinoEngine(CpuEngine):
         kept_frames = model.frames_to_keep(settings.kept_frames)
         parts = ["cpu", *(["8-bit weights"] * int8_weights), precision]
         workers, threads = share_cores(settings.inter_threads, settings.intra_threads)
-        compiler = GraphCompiler(
-            core=core,
-            origin=f"{model.fingerprint} {int8_weights}",
-            workers=workers,
-            threads=threads,
-            folder=cache_folder(),
+        compiler = model_compiler(
+            core, model, int8_weights=int8_weights, workers=workers, threads=threads
         )
         path = model.directory / "model.bin"
         model.check_projection()

@@ -4,7 +4,7 @@ Graphs are built node by node from the arrays of CTranslate2's model.bin, withou
 conversion of the model.
 """
 
-from typing import Any, Final, Literal, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -12,12 +12,12 @@ import numpy.typing as npt
 from whisperbatch.engines.layout import LAYER_NORM_EPSILON, Arrays, Layout
 from whisperbatch.engines.quantization import int8_levels, int8_scales, stored_scales
 from whisperbatch.errors import MissingExtraError
+from whisperbatch.openvino_package import Precision, fastest_precision
 
 MATRIX_NDIM: Final = 2
 GROUP_SIZE: Final = 64  # weights that share a scale: half the error of one scale for a whole row
 ROWS_AT_A_TIME: Final = 4096  # quantised together: a whole matrix is never copied to float32
 
-Precision = Literal["bf16", "f32"]
 Node: TypeAlias = Any  # OpenVINO is imported only when it is used
 
 
@@ -37,8 +37,7 @@ def open_core(*, exact: bool) -> tuple[Any, Precision]:
             "OpenVINO is not installed: pip install 'whisperbatch[openvino]'"
         ) from error
     core = openvino.Core()
-    capabilities = core.get_property("CPU", "OPTIMIZATION_CAPABILITIES")
-    return core, "bf16" if "BF16" in capabilities and not exact else "f32"
+    return core, "f32" if exact else fastest_precision(core)
 
 
 class NodeBuilder:

@@ -44,7 +44,7 @@ def segmentation(
 ) -> SegmentationNetwork:
     """The network as this machine runs it, and on onnxruntime."""
     if not request.param:
-        monkeypatch.setattr(networks, "openvino_is_faster", lambda: False)
+        monkeypatch.setattr(networks, "openvino_is_faster", lambda _: False)
     return SegmentationNetwork(files / "segmentation.onnx")
 
 
@@ -66,7 +66,7 @@ def test_a_network_of_single_windows(
     files: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As other projects export it: a row of the input is a window, and a call has one row."""
-    monkeypatch.setattr(networks, "openvino_is_faster", lambda: False)
+    monkeypatch.setattr(networks, "openvino_is_faster", lambda _: False)
     onnx: Any = pytest.importorskip("onnx")
     model = onnx.load(files / "segmentation.onnx")
     model.producer_name = "pytorch"

@@ -1,19 +1,18 @@
 from concurrent.futures import ThreadPoolExecutor
-from importlib.metadata import PackageNotFoundError
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from tests.unit.diarization.networks.checkpoints import random_segmentation
-from whisperbatch import machine, openvino_package
+from tests.unit.machines import AMX, NO_AMX, use_machine
 from whisperbatch.diarization.networks import SegmentationNetwork, networks
-from whisperbatch.diarization.networks.openvino_session import OpenVinoSession, openvino_is_faster
+from whisperbatch.diarization.networks.openvino_session import OpenVinoSession
 from whisperbatch.diarization.networks.segmentation_graph import BLOCK, SHARED, segmentation_graph
 from whisperbatch.diarization.windows import WINDOW
 from whisperbatch.errors import ModelError
-
-AMX, NO_AMX = "avx2 avx512f amx_int8", "avx2 avx512f avx512_bf16"
+from whisperbatch.openvino_package import fastest_precision, openvino_is_faster
 
 
 @pytest.mark.parametrize(
@@ -28,14 +27,8 @@ AMX, NO_AMX = "avx2 avx512f amx_int8", "avx2 avx512f avx512_bf16"
 def test_openvino_is_used_on_processors_with_amx(
     monkeypatch: pytest.MonkeyPatch, features: str, openvino: str | None, expected: bool
 ) -> None:
-    def version(name: str) -> str:
-        if openvino is None:
-            raise PackageNotFoundError(name)
-        return openvino
-
-    monkeypatch.setattr(machine, "processor_features", lambda _: set(features.split()))
-    monkeypatch.setattr(openvino_package, "version", version)
-    assert openvino_is_faster() == expected
+    use_machine(monkeypatch, features, openvino)
+    assert openvino_is_faster("a part") == expected
 
 
 @pytest.fixture(scope="module")
@@ -48,13 +41,13 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_openvino_computes_the_same_function(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """On every processor: OpenVINO computes in float32 where it has no bfloat16."""
+    openvino: Any = pytest.importorskip("openvino")
     samples = np.random.default_rng(0).normal(0, 0.1, WINDOW).astype(np.float32)
-    monkeypatch.setattr(networks, "openvino_is_faster", lambda: False)
+    monkeypatch.setattr(networks, "openvino_is_faster", lambda _: False)
     expected = SegmentationNetwork(path)(samples)
-    monkeypatch.setattr(networks, "openvino_is_faster", lambda: True)
+    monkeypatch.setattr(networks, "openvino_is_faster", lambda _: True)
     network = SegmentationNetwork(path)
-    assert network.precision == "bf16"
+    assert network.precision == fastest_precision(openvino.Core())
     np.testing.assert_allclose(np.exp(network(samples)), np.exp(expected), atol=0.02)
 
 
@@ -76,7 +69,7 @@ def test_a_file_that_openvino_cannot_load_is_a_model_error(
     def fail(*_: object) -> None:
         raise RuntimeError("no such\noperation")
 
-    monkeypatch.setattr(networks, "openvino_is_faster", lambda: True)
+    monkeypatch.setattr(networks, "openvino_is_faster", lambda _: True)
     monkeypatch.setattr(networks, "OpenVinoSession", fail)
     with pytest.raises(ModelError, match=r"OpenVINO cannot load the network \(no such operation\)"):
         SegmentationNetwork(path)
