@@ -94,7 +94,7 @@ def open_systems(names: Iterable[str], model: str, options: Options) -> Iterator
 def _load_keywords(kind: str) -> LoadKeywords:
     """Return the keywords of `wb.load` for a kind of whisperbatch."""
     if kind == OURS:
-        return {"device": "cpu", "compute_type": "int8"}
+        return {"device": "cpu"}
     keywords: LoadKeywords = {"device": "cpu", "engine": "torch"}
     if kind.endswith("-int8"):
         keywords["quantization"] = "int8"

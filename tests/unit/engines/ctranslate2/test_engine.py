@@ -75,6 +75,14 @@ def test_a_moment_of_silence_is_decoded() -> None:
     engine.close()
 
 
+def test_a_batch_on_cuda_has_one_thread_of_the_cpu(
+    loaded: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("whisperbatch.engines.devices.available_cpus", lambda: 16)
+    cuda_engine().close()
+    assert loaded[0]["intra_threads"] == 1
+
+
 def test_every_device_gets_the_weights_and_its_batches(loaded: list[dict[str, Any]]) -> None:
     engine = cuda_engine(device_index=(0, 1), inter_threads=2)
     assert loaded[0]["device_index"] == [0, 1]
