@@ -47,12 +47,6 @@ def in_background(
     return thread
 
 
-def in_sequence(sources: Iterable[Iterable[T]]) -> Generator[T, None, None]:
-    """Yield the items of each source, and close the source before the next is taken."""
-    for source in sources:
-        yield from source
-
-
 def interleave(
     sources: Iterable[Iterable[T]],
     *,
@@ -113,6 +107,15 @@ def map_ordered(
                 yield future.result()
     finally:
         pool.shutdown(wait=True, cancel_futures=True)
+
+
+def map_ahead(
+    function: Callable[[T], R], items: Iterable[T], *, workers: int
+) -> Generator[R, None, None]:
+    """As `map_ordered`, but a single worker is the consumer's thread, which does not work ahead."""
+    if workers == 1:
+        return (function(item) for item in items)
+    return map_ordered(function, items, workers=workers, depth=workers)
 
 
 def _submit(

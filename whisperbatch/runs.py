@@ -9,11 +9,11 @@ results      0s 0s 0s 0s 0End 1s 1s ...    the caller's thread; in this order wi
 from collections.abc import Generator, Iterable
 from contextlib import closing
 from itertools import takewhile
-from typing import Final
+from typing import Final, TypeVar
 
 from whisperbatch.options import Options
 from whisperbatch.pipeline import BATCHES_AHEAD, Opener, Pipeline
-from whisperbatch.prefetch import in_sequence, interleave
+from whisperbatch.prefetch import interleave
 from whisperbatch.recording import RecordingState
 from whisperbatch.rows import End
 from whisperbatch.scheduling import Scheduler
@@ -24,6 +24,7 @@ OPENING: Final = 1.0  # seconds; a pipe without data does not delay the recordin
 MIN_RECORDINGS: Final = 4  # recordings read at a time
 
 Result = tuple[RecordingState, Segment] | End
+T = TypeVar("T")
 
 
 class PipelineRun:
@@ -116,3 +117,9 @@ class PipelineRun:
             if self._ordered:
                 self._pipeline.limit.wait_while(recording.is_opening, OPENING)
                 self._pipeline.limit.wait_while(recording.is_borrowed)
+
+
+def in_sequence(sources: Iterable[Iterable[T]]) -> Generator[T, None, None]:
+    """Yield the items of each source, and close the source before the next is taken."""
+    for source in sources:
+        yield from source

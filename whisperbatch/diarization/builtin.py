@@ -12,6 +12,9 @@ Only the results for windows are kept, no audio.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import closing
+from functools import partial
+from typing import TypeAlias
 
 import numpy as np
 
@@ -30,9 +33,22 @@ from whisperbatch.diarization.pieces import (
 from whisperbatch.diarization.protocol import Embedding, Progress, SpeakerLimits
 from whisperbatch.diarization.recorder import Memory
 from whisperbatch.diarization.turns import joined, spans
-from whisperbatch.diarization.windows import FRAME, Run, SegmentationNetwork, Window, runs, windows
+from whisperbatch.diarization.windows import (
+    BATCH,
+    FRAME,
+    STEP,
+    Run,
+    SegmentationNetwork,
+    Window,
+    runs,
+    windows,
+)
+from whisperbatch.prefetch import map_ahead
 from whisperbatch.products import product
 from whisperbatch.types import Diarization, Samples, to_seconds
+
+Analysed: TypeAlias = tuple[Window, list[Run], list[Piece], Embeddings]
+"""A window with its runs, its pieces and their embeddings."""
 
 
 class BuiltInDiarizer:
@@ -43,6 +59,11 @@ class BuiltInDiarizer:
         embedding: computes voice embeddings.
         fbank: computes the features of the embedding network, shape (frames, 80), from samples.
         fingerprint: of the weights.
+        workers: calls of each network that are computed at a time, for each recording. The turns do
+            not depend on them.
+
+    Attributes:
+        reads_ahead: seconds of audio that are taken before they are needed: see `Listener`.
     """
 
     same_voice = SAME_VOICE
@@ -53,10 +74,13 @@ class BuiltInDiarizer:
         embedding: EmbeddingNetwork,
         fbank: Callable[[Samples], Embeddings],
         fingerprint: str,
+        workers: int = 1,
     ) -> None:
         self._segmentation, self._embedding = segmentation, embedding
-        self._fbank = fbank
+        self._fbank, self._workers = fbank, workers
         self.fingerprint = fingerprint
+        held = workers + 1 if workers > 1 else 0  # batches in each of the two stages
+        self.reads_ahead = 2 * held * to_seconds(BATCH * STEP)
 
     def __call__(
         self, blocks: Iterable[Samples], limits: SpeakerLimits
@@ -86,22 +110,27 @@ class BuiltInDiarizer:
     def close(self) -> None:
         """Free the networks. Safe to call twice."""
 
-    def _analysed(
-        self, blocks: Iterable[Samples], *, with_voices: bool
-    ) -> Iterator[tuple[Window, list[Run], list[Piece], Embeddings]]:
+    def _analysed(self, blocks: Iterable[Samples], *, with_voices: bool) -> Iterator[Analysed]:
         """Yield the windows of a recording with their runs, pieces and embeddings.
 
         Args:
             blocks: consecutive, of any length.
             with_voices: cut pieces and compute their embeddings.
         """
-        for ready in windows(blocks, self._segmentation):
-            all_runs = [runs(window) for window in ready]
-            pieces: list[list[Piece]] = [
-                list(plan(window, own)) if with_voices else []
-                for window, own in zip(ready, all_runs, strict=True)
-            ]
-            yield from zip(ready, all_runs, pieces, self._embeddings(ready, pieces), strict=True)
+        analyse = partial(self._with_embeddings, with_voices=with_voices)
+        ready = windows(blocks, self._segmentation, self._workers)
+        with closing(map_ahead(analyse, ready, workers=self._workers)) as analysed:
+            for batch in analysed:
+                yield from batch
+
+    def _with_embeddings(self, ready: Sequence[Window], *, with_voices: bool) -> list[Analysed]:
+        """Return windows with their runs, pieces and embeddings. See `_analysed`."""
+        all_runs = [runs(window) for window in ready]
+        pieces: list[list[Piece]] = [
+            list(plan(window, own)) if with_voices else []
+            for window, own in zip(ready, all_runs, strict=True)
+        ]
+        return list(zip(ready, all_runs, pieces, self._embeddings(ready, pieces), strict=True))
 
     def _embeddings(
         self, ready: Sequence[Window], pieces: Sequence[Sequence[Piece]]

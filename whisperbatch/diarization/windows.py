@@ -16,8 +16,10 @@ class is a set of at most two speakers.
 """
 
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable
+from contextlib import closing
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 from typing import Final, Protocol
 
@@ -25,6 +27,7 @@ import numpy as np
 import numpy.typing as npt
 
 from whisperbatch.diarization.channels.activity import runs as active_runs
+from whisperbatch.prefetch import map_ahead
 from whisperbatch.types import Samples
 
 FRAME: Final = 270  # samples: 16.875 ms
@@ -112,6 +115,21 @@ class Run:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class _Batch:
+    """The samples of consecutive windows.
+
+    Attributes:
+        first: frame of the recording.
+        samples: of all windows; zeros after the end of the recording.
+        length: number of the samples that belong to the recording, or more if it goes on.
+    """
+
+    first: int
+    samples: Samples
+    length: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class _Scored:
     """The network's result for a window.
 
@@ -133,7 +151,9 @@ class _Scored:
     counts: npt.NDArray[np.float32]
 
 
-def windows(blocks: Iterable[Samples], network: SegmentationNetwork) -> Iterator[list[Window]]:
+def windows(
+    blocks: Iterable[Samples], network: SegmentationNetwork, workers: int = 1
+) -> Generator[list[Window], None, None]:
     """Yield the windows of a recording in order, several at a time. The last is padded with zeros.
 
     A window is yielded when the network has seen all windows that contain frames of it.
@@ -141,6 +161,7 @@ def windows(blocks: Iterable[Samples], network: SegmentationNetwork) -> Iterator
     Args:
         blocks: consecutive, of any length.
         network: finds the tracks.
+        workers: calls of the network that are computed at a time.
 
     Yields:
         The windows that a call of the network completes: one to `BATCH`, or, after the last call,
@@ -148,39 +169,40 @@ def windows(blocks: Iterable[Samples], network: SegmentationNetwork) -> Iterator
     """
     near: deque[_Scored] = deque(maxlen=2 * NEIGHBOURS + 1)
     waiting = 0  # windows at the end of `near` that were not yielded yet
-    for batch in _scored(blocks, network):
-        ready = []
-        for scored in batch:
-            near.append(scored)
-            waiting += 1
-            if waiting > NEIGHBOURS:
-                ready.append(_window(near[-waiting], near))
-                waiting -= 1
-        if ready:
-            yield ready
+    score = partial(_scored, network)
+    with closing(map_ahead(score, _batches(blocks), workers=workers)) as batches:
+        for batch in batches:
+            ready = []
+            for scored in batch:
+                near.append(scored)
+                waiting += 1
+                if waiting > NEIGHBOURS:
+                    ready.append(_window(near[-waiting], near))
+                    waiting -= 1
+            if ready:
+                yield ready
     if waiting:
         yield [_window(near[number], near) for number in range(-waiting, 0)]
 
 
-def _scored(blocks: Iterable[Samples], network: SegmentationNetwork) -> Iterator[list[_Scored]]:
-    """Yield the results of each call of the network."""
-    for first, samples, length in _batches(blocks):
-        batch = []
-        for number, scores in enumerate(network(samples)):
-            start = number * STEP
-            rest = length - start  # samples of the recording from the window's start
-            frames = min(max((rest - FIRST_SAMPLE) // FRAME, 0), FRAMES)
-            batch.append(
-                _Scored(
-                    first + number * HOP,
-                    samples[start : start + WINDOW],
-                    frames,
-                    rest <= WINDOW,
-                    scores,
-                    _counts(scores, frames),
-                )
+def _scored(network: SegmentationNetwork, batch: _Batch) -> list[_Scored]:
+    """Return the results of a call of the network."""
+    result = []
+    for number, scores in enumerate(network(batch.samples)):
+        start = number * STEP
+        rest = batch.length - start  # samples of the recording from the window's start
+        frames = min(max((rest - FIRST_SAMPLE) // FRAME, 0), FRAMES)
+        result.append(
+            _Scored(
+                batch.first + number * HOP,
+                batch.samples[start : start + WINDOW],
+                frames,
+                rest <= WINDOW,
+                scores,
+                _counts(scores, frames),
             )
-        yield batch
+        )
+    return result
 
 
 def _counts(scores: npt.NDArray[np.float32], frames: int) -> npt.NDArray[np.float32]:
@@ -210,13 +232,8 @@ def _window(window: _Scored, near: Iterable[_Scored]) -> Window:
     return Window(window.start, activity, alone, (low, high), window.samples, window.frames)
 
 
-def _batches(blocks: Iterable[Samples]) -> Iterator[tuple[int, Samples, int]]:
-    """Yield the samples of consecutive windows.
-
-    Yields:
-        The first frame, counted in the recording; the samples of one to `BATCH` windows; the number
-        of those samples that belong to the recording, or more if the recording goes on.
-    """
+def _batches(blocks: Iterable[Samples]) -> Generator[_Batch, None, None]:
+    """Yield the samples of consecutive windows, of one to `BATCH` windows at a time."""
     size = WINDOW + (BATCH - 1) * STEP  # of a full batch
     held = np.empty(0, np.float32)
     start = 0
@@ -229,7 +246,7 @@ def _batches(blocks: Iterable[Samples]) -> Iterator[tuple[int, Samples, int]]:
             continue
         held, parts = np.concatenate((held, *parts)), []
         while len(held) > size:
-            yield start, held[:size], len(held)
+            yield _Batch(start, held[:size], len(held))
             held = held[BATCH * STEP :]
             start += BATCH * HOP
         length = len(held)
@@ -239,7 +256,8 @@ def _batches(blocks: Iterable[Samples]) -> Iterator[tuple[int, Samples, int]]:
     count = complete + (len(held) > covered)
     if count:
         needed = WINDOW + (count - 1) * STEP
-        yield start, np.pad(held[:needed], (0, max(needed - len(held), 0))), len(held)
+        samples = np.pad(held[:needed], (0, max(needed - len(held), 0)))
+        yield _Batch(start, samples, len(held))
 
 
 def runs(window: Window) -> list[Run]:

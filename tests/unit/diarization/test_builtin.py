@@ -1,5 +1,6 @@
 """The built-in diarizer with networks whose answers are known."""
 
+import time
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from unittest.mock import Mock
@@ -10,7 +11,7 @@ import pytest
 
 from whisperbatch.diarization.builtin import BuiltInDiarizer
 from whisperbatch.diarization.pieces import Piece
-from whisperbatch.diarization.protocol import Progress, SpeakerLimits
+from whisperbatch.diarization.protocol import MAX_LAG, Progress, SpeakerLimits
 from whisperbatch.diarization.recorder import Memory
 from whisperbatch.diarization.windows import (
     CLASSES,
@@ -60,18 +61,18 @@ def embedding(features: Floats, /) -> Floats:
 class FakeDiarizer(BuiltInDiarizer):
     """Computes embeddings from the samples: the voice of the speaker, and noise."""
 
-    def __init__(self) -> None:
-        super().__init__(segmentation, embedding, fbank, "fake")
-        self.noise = np.random.default_rng(1)
+    def __init__(self, workers: int = 1) -> None:
+        super().__init__(segmentation, embedding, fbank, "fake", workers)
 
     def _embeddings(self, ready, pieces):  # type: ignore[no-untyped-def] # noqa: ANN001, ANN202
         return [self._voices(*each) for each in zip(ready, pieces, strict=True)]
 
     def _voices(self, window: Window, pieces: Sequence[Piece]) -> Floats:
+        noise = np.random.default_rng(window.start)
         vectors: Floats = np.empty((len(pieces), VOICES.shape[1]), np.float32)
         for row, piece in zip(vectors, pieces, strict=True):
             who = np.bincount(window.samples[piece.start : piece.end].astype(int)).argmax()
-            row[:] = VOICES[who] + 0.7 * self.noise.standard_normal(VOICES.shape[1])
+            row[:] = VOICES[who] + 0.7 * noise.standard_normal(VOICES.shape[1])
         vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
         return vectors
 
@@ -189,3 +190,48 @@ def test_the_order_of_the_speakers_is_the_order_of_their_first_speech(
     assert [turn.speaker for turn in found.turns] == ["SPEAKER_00", "SPEAKER_01", "SPEAKER_00"]
     for name, who in (("SPEAKER_00", 2), ("SPEAKER_01", 1)):
         assert (VOICES / lengths @ found.embeddings[name]).argmax() == who
+
+
+def test_turns_do_not_depend_on_the_workers() -> None:
+    """Several calls of the networks at a time: the same items, and the audio is read ahead."""
+    samples = recording(*[(1 + number % 2, 4.0 + number % 3) for number in range(40)])
+    taken = []
+
+    def blocks() -> Iterator[Samples]:
+        for start in range(0, len(samples), SAMPLING_RATE):
+            taken.append(start)
+            yield samples[start : start + SAMPLING_RATE]
+
+    def items(workers: int) -> list[tuple[float, Progress | Diarization]]:
+        taken.clear()
+        found = [
+            (item.end if isinstance(item, Progress) else np.inf, item)
+            for item in FakeDiarizer(workers)(blocks(), SpeakerLimits())
+        ]
+        assert len(taken) == -(-len(samples) // SAMPLING_RATE)
+        return found
+
+    alone, together = items(1), items(3)
+    assert [end for end, _ in alone] == [end for end, _ in together]
+    for (_, one), (_, other) in zip(alone, together, strict=True):
+        assert one.turns == other.turns
+    assert len(alone[-1][1].turns) > 10
+
+
+def test_audio_that_is_read_ahead_is_bounded() -> None:
+    """The diarizer says how far it reads ahead, so that the listener does not stop it."""
+    heard = [0.0]
+
+    def blocks() -> Iterator[Samples]:
+        for _ in range(400):
+            heard[0] += 1.0
+            yield np.ones(SAMPLING_RATE, np.float32)
+
+    diarizer = FakeDiarizer(4)
+    assert FakeDiarizer().reads_ahead == 0
+    lag = 0.0
+    for item in diarizer(blocks(), SpeakerLimits()):
+        time.sleep(0.01)  # the threads read as far ahead as they may
+        if isinstance(item, Progress):
+            lag = max(lag, heard[0] - item.end)
+    assert MAX_LAG < lag < MAX_LAG + diarizer.reads_ahead
