@@ -53,14 +53,19 @@ def test_nothing_is_made_of_music_and_noise(base: wb.Transcriber, name: str) -> 
 def test_improbable_texts_in_babble_are_compared(
     base: wb.Transcriber, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    made = [corpora.build(f"cafe:fr:120:{seed}") for seed in (0, 1)]
+    made = {language: corpora.build(f"cafe:{language}:120:1") for language in ("en", "fr", "it")}
 
     def transcribe() -> list[wb.Transcript]:
-        return [base.transcribe(r.samples, language="fr", word_timestamps=True) for r in made]
+        return [
+            base.transcribe(recording.samples, language=language, word_timestamps=True)
+            for language, recording in made.items()
+        ]
 
     def errors(found: list[wb.Transcript]) -> int:
-        pairs = zip(made, found, strict=True)
-        scores = [scoring.word_error_rate(truth.text, t.text, "fr") for truth, t in pairs]
+        scores = [
+            scoring.word_error_rate(recording.text, transcript.text, language)
+            for (language, recording), transcript in zip(made.items(), found, strict=True)
+        ]
         return sum(s.substitutions + s.deletions + s.insertions for s in scores)
 
     compared = transcribe()
