@@ -1,12 +1,15 @@
-"""The installed version of OpenVINO, and where OpenVINO is used beside onnxruntime.
+"""The installed version of OpenVINO, its `Core`, and where OpenVINO is used beside onnxruntime.
 
 Importing this file does not import OpenVINO.
 """
 
 import logging
 import re
+import threading
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any, Final, Literal, TypeAlias
+
+import numpy as np
 
 from whisperbatch.errors import MissingExtraError
 from whisperbatch.machine import has_amx
@@ -15,6 +18,8 @@ MIN_OPENVINO: Final = (2026, 4)
 """In older versions, the result of a row depends on the other rows of its batch."""
 
 Precision: TypeAlias = Literal["bf16", "f32"]
+
+_OPENING: Final = threading.Lock()
 
 log = logging.getLogger(__name__)
 
@@ -38,6 +43,20 @@ def check_openvino() -> None:
             f"OpenVINO {installed} is older than {needed}: "
             "pip install --upgrade 'whisperbatch[openvino]'"
         )
+
+
+def open_core() -> Any:  # noqa: ANN401 - OpenVINO is not imported here
+    """Return a new `Core` of OpenVINO. Thread-safe.
+
+    OpenVINO's binding looks for NumPy's functions when the data of a tensor are first read. Two
+    threads that do this at the same time can wait for each other forever (OpenVINO 2026.4: in 9 of
+    60 processes). Therefore the data of a tensor are read here, by one thread.
+    """
+    import openvino  # noqa: PLC0415 - an extra
+
+    with _OPENING:
+        _ = openvino.Tensor(np.zeros(1, np.float32)).data
+        return openvino.Core()
 
 
 def openvino_is_faster(part: str) -> bool:

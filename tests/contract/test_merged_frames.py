@@ -14,7 +14,7 @@ from whisperbatch.engines.frame_merging import log_sizes
 from whisperbatch.engines.loading import load_engine
 from whisperbatch.engines.openvino.encoder_graphs import EncoderGraphs
 from whisperbatch.engines.openvino.engine import OpenVinoEngine
-from whisperbatch.engines.openvino.graph import open_core
+from whisperbatch.engines.openvino.graph import core_and_precision
 from whisperbatch.features.noise import MIN_FRAMES
 from whisperbatch.models import find_model
 from whisperbatch.models.model_bin import read_arrays
@@ -44,7 +44,7 @@ def test_all_frames_are_encoded_as_before_merging_existed(
     features: np.ndarray, compute_type: str
 ) -> None:
     """`kept_frames=1.0` computes the graph of the whole encoder: the same bits."""
-    core, precision = open_core(exact=compute_type == "float32")
+    core, precision = core_and_precision(exact=compute_type == "float32")
     arrays = read_arrays(find_model("tiny.en") / "model.bin", "encoder/")
     graph = EncoderGraphs(arrays, int8_weights=compute_type == "auto").whole()
     hint = {"INFERENCE_PRECISION_HINT": precision, "INFERENCE_NUM_THREADS": share_cores(1, 0)}
@@ -61,7 +61,7 @@ def test_all_frames_are_encoded_as_before_merging_existed(
 def test_the_two_parts_of_the_encoder_compute_what_the_whole_encoder_computes(
     features: np.ndarray,
 ) -> None:
-    core, _ = open_core(exact=True)
+    core, _ = core_and_precision(exact=True)
     arrays = read_arrays(find_model("tiny.en") / "model.bin", "encoder/")
     graphs = EncoderGraphs(arrays, int8_weights=False)
     whole, start, end = (

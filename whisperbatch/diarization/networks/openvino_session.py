@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from whisperbatch.machine import available_cpus
-from whisperbatch.openvino_package import fastest_precision
+from whisperbatch.openvino_package import fastest_precision, open_core
 
 
 class OpenVinoSession:
@@ -32,9 +32,7 @@ class OpenVinoSession:
     """
 
     def __init__(self, path: Path, shape: Sequence[int]) -> None:
-        import openvino  # noqa: PLC0415 - an extra
-
-        core = openvino.Core()
+        core = open_core()
         self.precision = fastest_precision(core)
         streams = available_cpus()
         settings = {

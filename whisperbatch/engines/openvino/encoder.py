@@ -10,7 +10,7 @@ from whisperbatch.engines.layout import Arrays
 from whisperbatch.engines.model_info import ModelInfo
 from whisperbatch.engines.openvino.compiler import GraphCompiler, model_compiler
 from whisperbatch.engines.openvino.encoder_graphs import EncoderGraphs
-from whisperbatch.engines.openvino.graph import open_core
+from whisperbatch.engines.openvino.graph import core_and_precision
 from whisperbatch.engines.search.hypotheses import Floats
 from whisperbatch.models.model_bin import read_arrays
 from whisperbatch.openvino_package import Precision
@@ -60,7 +60,7 @@ def load_encoder(
         threads: number of threads of each worker.
         merged: similar positions are merged.
     """
-    core, precision = open_core(exact=False)
+    core, precision = core_and_precision(exact=False)
     compiler = model_compiler(core, model, int8_weights=False, workers=workers, threads=threads)
     arrays = read_arrays(model.directory / "model.bin", "encoder/")
     encoders = compile_encoder(

@@ -8,7 +8,7 @@ from whisperbatch.engines.model_info import ModelInfo
 from whisperbatch.engines.openvino.compiler import model_compiler
 from whisperbatch.engines.openvino.decoder import compile_decoder
 from whisperbatch.engines.openvino.encoder import compile_encoder
-from whisperbatch.engines.openvino.graph import open_core
+from whisperbatch.engines.openvino.graph import core_and_precision
 from whisperbatch.engines.settings import OpenVinoSettings
 from whisperbatch.errors import ModelError
 from whisperbatch.models.files import one_line
@@ -32,7 +32,7 @@ class OpenVinoEngine(CpuEngine):
         compute_type = "int8" if settings.compute_type == "auto" else settings.compute_type
         int8_weights = compute_type.startswith("int8")
         try:
-            core, precision = open_core(exact=compute_type.endswith("float32"))
+            core, precision = core_and_precision(exact=compute_type.endswith("float32"))
         except RuntimeError as error:
             raise ModelError(
                 f"OpenVINO does not work on this machine: {one_line(error)}"

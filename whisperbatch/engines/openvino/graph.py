@@ -12,7 +12,7 @@ import numpy.typing as npt
 from whisperbatch.engines.layout import LAYER_NORM_EPSILON, Arrays, Layout
 from whisperbatch.engines.quantization import int8_levels, int8_scales, stored_scales
 from whisperbatch.errors import MissingExtraError
-from whisperbatch.openvino_package import Precision, fastest_precision
+from whisperbatch.openvino_package import Precision, fastest_precision, open_core
 
 MATRIX_NDIM: Final = 2
 GROUP_SIZE: Final = 64  # weights that share a scale: half the error of one scale for a whole row
@@ -21,7 +21,7 @@ ROWS_AT_A_TIME: Final = 4096  # quantised together: a whole matrix is never copi
 Node: TypeAlias = Any  # OpenVINO is imported only when it is used
 
 
-def open_core(*, exact: bool) -> tuple[Any, Precision]:
+def core_and_precision(*, exact: bool) -> tuple[Any, Precision]:
     """Return OpenVINO's core, and the precision to compute in.
 
     Args:
@@ -31,12 +31,11 @@ def open_core(*, exact: bool) -> tuple[Any, Precision]:
         MissingExtraError: OpenVINO is not installed.
     """
     try:
-        import openvino  # noqa: PLC0415 - an extra
+        core = open_core()
     except ImportError as error:
         raise MissingExtraError(
             "OpenVINO is not installed: pip install 'whisperbatch[openvino]'"
         ) from error
-    core = openvino.Core()
     return core, "f32" if exact else fastest_precision(core)
 
 
