@@ -60,6 +60,7 @@ STATES: Final = {
 """State of each constant that decides about speakers."""
 
 UNCHECKED: Final = {
+    "diarization.__init__.CORES_PER_CALL": "cost",
     "diarization.adapters.whole_recording.STEP": "latency",
     "diarization.adapters.whole_recording.CONFIDENCE": "in place of an unknown value",
     "diarization.assignment.BLOCK": "cost",
