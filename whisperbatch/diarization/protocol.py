@@ -49,7 +49,7 @@ class Progress:
 
     Attributes:
         end: seconds; the turns up to this time are known. It never decreases, and is at most 30 s
-            behind the audio that was taken.
+            behind the audio that was taken, or `reads_ahead` more (see `Listener`).
         turns: turns after the end of the stretch before. Their speakers may change at the end of
             the recording. A diarizer that knows no turns before the end of the recording gives
             none: the segments of a stream then have no speakers before the end.
