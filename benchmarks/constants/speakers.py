@@ -80,6 +80,7 @@ UNCHECKED: Final = {
     "diarization.online.CONFIDENCE": "in place of an unknown value",
     "diarization.pieces.FBANK_HOP": "format of CAM++",
     "diarization.pieces.FBANK_FRAME": "format of CAM++",
+    "diarization.pieces.PIECE_FRAMES": "follows from PIECE",
     "diarization.protocol.MAX_LAG": "check of the user's diarizer",
     "diarization.stage.NEAR": "cost; changes provisional speakers only",
     "diarization.tracks.MIN_WORD": "resolution",

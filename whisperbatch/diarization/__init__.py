@@ -91,10 +91,11 @@ def _built_in(name: str | None) -> Diarizer:
 
     files = find_networks(name)
     segmentation = SegmentationNetwork(files.segmentation)
-    precision = segmentation.precision and f", segmentation in {segmentation.precision}"
+    embedding = EmbeddingNetwork(files.embedding)
+    precision = segmentation.precision and f", in {segmentation.precision}"
     return BuiltInDiarizer(
         segmentation,
-        EmbeddingNetwork(files.embedding),
+        embedding,
         Fbank(),
         files.fingerprint + precision,
         workers=max(available_cpus() // CORES_PER_CALL, 1),

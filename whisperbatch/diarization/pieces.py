@@ -23,6 +23,7 @@ SHIFT: Final = 16_000  # samples from a piece to the next
 MIN_PIECE: Final = 4_800  # samples: 0.3 s; a shorter run takes the speaker of its track
 FBANK_HOP: Final = 160  # samples
 FBANK_FRAME: Final = 400  # samples
+PIECE_FRAMES: Final = (PIECE - FBANK_FRAME) // FBANK_HOP  # that fit into a piece wherever it starts
 
 Embeddings = npt.NDArray[np.float32]
 
@@ -97,6 +98,10 @@ def _positions(start: int, end: int, offset: int) -> list[int]:
 
 
 def frames_of(piece: Piece) -> tuple[int, int]:
-    """Return the first fbank frame of a piece, and the frame after the last."""
+    """Return the first fbank frame of a piece, and the frame after the last.
+
+    All full pieces have the same number of frames, so they can be computed together.
+    """
     first = -(-piece.start // FBANK_HOP)
-    return first, max(first + 1, (piece.end - FBANK_FRAME) // FBANK_HOP + 1)
+    count = (piece.end - FBANK_FRAME) // FBANK_HOP + 1 - first
+    return first, first + min(max(1, count), PIECE_FRAMES)

@@ -9,7 +9,15 @@ from hypothesis import strategies as st
 
 from tests.unit.diarization.synthetic import window
 from whisperbatch.diarization.networks import Fbank
-from whisperbatch.diarization.pieces import MIN_PIECE, PIECE, SHIFT, Piece, frames_of, plan
+from whisperbatch.diarization.pieces import (
+    MIN_PIECE,
+    PIECE,
+    PIECE_FRAMES,
+    SHIFT,
+    Piece,
+    frames_of,
+    plan,
+)
 from whisperbatch.diarization.windows import FRAME, FRAMES, HOP, MARGIN, WINDOW, Window, runs
 
 stretches = st.lists(
@@ -111,3 +119,5 @@ def test_frames_of_a_piece_exist(start: int, length: int) -> None:
     assert 0 <= first < last <= len(features)
     assert first * 160 >= start
     assert (last - 1) * 160 + 400 <= start + length
+    if length == PIECE:
+        assert last - first == PIECE_FRAMES

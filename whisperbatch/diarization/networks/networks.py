@@ -1,6 +1,7 @@
 """The two networks of the diarizer, run by onnxruntime on the CPU.
 
-On processors with AMX, OpenVINO runs the segmentation, if it is installed.
+On processors with AMX, OpenVINO runs the segmentation and the embeddings of full pieces, if it is
+installed.
 """
 
 from collections.abc import Callable, Sequence
@@ -14,6 +15,7 @@ import numpy.typing as npt
 from whisperbatch.diarization.networks.embedding_graph import BANDS, EMBEDDING
 from whisperbatch.diarization.networks.openvino_session import OpenVinoSession
 from whisperbatch.diarization.networks.segmentation_graph import BLOCK, CLASSES, SHARED
+from whisperbatch.diarization.pieces import PIECE_FRAMES
 from whisperbatch.diarization.windows import FRAMES, STEP, WINDOW
 from whisperbatch.errors import EngineError, ModelError
 from whisperbatch.onnx_sessions import open_session
@@ -27,6 +29,10 @@ ROWS_PER_CALL: Final = 4
 the processor's cache: on one core of a Zen 3, 1, 2, 4 and 8 rows take 17.9, 15.9, 14.3 and 14.7 ms
 for each embedding of 1.5 s, and 2, 4, 6 and 8 windows 41, 34, 37 and 40 ms for each segmentation of
 10 s. They also take more memory: 15 MB for each window of the segmentation."""
+
+PIECES_PER_CALL: Final = 2
+"""Embeddings that OpenVINO computes at a time. Each call has this number of rows, and some of them
+are empty. On a core with AMX, 1, 2 and 4 rows take 4.2, 3.3 and 3.3 ms for each embedding."""
 
 PRODUCER: Final = "whisperbatch"
 """Of the graphs in which the rows of a batch do not depend on each other; see embedding_graph.py.
@@ -47,13 +53,14 @@ class _Network:
             file allows is used.
         result: shape of one row of the output.
         keep_memory: see `open_session`.
+        part: what the network computes, for the log.
         fixed: the shape of the input with which OpenVINO runs a file of ours, where OpenVINO is
-            faster; empty for onnxruntime.
+            faster. onnxruntime computes rows of other shapes.
 
     Attributes:
         source: the shape of one row of the input: one of `sources`.
         is_ours: whether the rows of a batch do not depend on each other.
-        precision: in which OpenVINO computes; empty for onnxruntime, which computes in float32.
+        precision: in which OpenVINO computes; empty if onnxruntime computes all rows.
 
     Raises:
         ModelError: the file is damaged or another network.
@@ -67,7 +74,8 @@ class _Network:
         result: tuple[int, ...],
         *,
         keep_memory: bool = False,
-        fixed: tuple[int, ...] = (),
+        part: str,
+        fixed: tuple[int, ...],
     ) -> None:
         try:
             session: Any = open_session(path, threads, keep_memory=keep_memory)
@@ -81,13 +89,11 @@ class _Network:
             raise ModelError(f"{path}: is another network (its inputs have other shapes)")
         self.source = source
         self.is_ours = session.get_modelmeta().producer_name == PRODUCER
-        self._compute: Callable[[Array], Array]
-        if fixed and self.is_ours and openvino_is_faster("the segmentation in float32"):
-            openvino = _open_openvino(path, fixed)
-            self._compute, self.precision = openvino, str(openvino.precision)
-        else:
-            names = inputs[0].name, results[0].name
-            self._compute, self.precision = partial(_run, session, *names), ""
+        self._onnxruntime = partial(_run, session, inputs[0].name, results[0].name)
+        self._fixed, self._openvino = fixed, None
+        if self.is_ours and openvino_is_faster(part):
+            self._openvino = _open_openvino(path, fixed)
+        self.precision = self._openvino.precision if self._openvino else ""
 
     def run(self, batch: Array, shared: int = 0) -> Array:
         """Compute the rows, a few at a time.
@@ -96,25 +102,26 @@ class _Network:
             batch: rows.
             shared: rows that one result needs in addition to its own row.
         """
-        count = ROWS_PER_CALL if self.is_ours else 1
-        parts = [
-            self._run_rows(batch[start : start + count + shared], shared)
-            for start in range(0, len(batch) - shared, count)
-        ]
+        compute: Callable[[Array], Array] = self._onnxruntime
+        library, count = "onnxruntime", ROWS_PER_CALL if self.is_ours else 1
+        if self._openvino and batch.shape[1:] == self._fixed[1:]:
+            compute, library, count = self._openvino, "OpenVINO", self._fixed[0] - shared
+        parts = []
+        for start in range(0, len(batch) - shared, count):
+            rows = batch[start : start + count + shared]
+            try:
+                parts.append(compute(rows))
+            except Exception as error:  # see above
+                raise EngineError(f"{self._path}: {library} failed: {_reason(error)}") from error
+            self._check(parts[-1], (len(rows) - shared, *self._shape))
         return np.concatenate(parts) if parts else np.empty((0, *self._shape), np.float32)
 
-    def _run_rows(self, rows: Array, shared: int) -> Array:
-        try:
-            result = self._compute(rows)
-        except Exception as error:  # see above
-            library = "OpenVINO" if self.precision else "onnxruntime"
-            raise EngineError(f"{self._path}: {library} failed: {_reason(error)}") from error
-        if result.shape != (len(rows) - shared, *self._shape):
+    def _check(self, result: Array, shape: tuple[int, ...]) -> None:
+        if result.shape != shape:
             raise ModelError(
                 f"{self._path}: is another network: its results have shape {result.shape[1:]} "
                 f"instead of {self._shape}"
             )
-        return result
 
 
 def _open_openvino(path: Path, shape: tuple[int, ...]) -> OpenVinoSession:
@@ -152,7 +159,7 @@ class SegmentationNetwork:
         threads: number of threads that compute one call on onnxruntime; one on OpenVINO.
 
     Attributes:
-        precision: in which OpenVINO computes; empty for onnxruntime.
+        precision: in which OpenVINO computes; empty if onnxruntime computes all windows.
 
     Raises:
         ModelError: the file is damaged or another network.
@@ -166,6 +173,7 @@ class SegmentationNetwork:
             [(1, WINDOW), (1, BLOCK)],
             (FRAMES, CLASSES),
             keep_memory=True,
+            part="the segmentation",
             fixed=(ROWS_PER_CALL + SHARED, 1, BLOCK),
         )
         self.precision = self._network.precision
@@ -202,14 +210,25 @@ class EmbeddingNetwork:
 
     Args:
         path: .onnx file of CAM++.
-        threads: number of threads that compute one call.
+        threads: number of threads that compute one call on onnxruntime; one on OpenVINO.
+
+    Attributes:
+        precision: in which OpenVINO computes full pieces; empty if onnxruntime computes all.
 
     Raises:
         ModelError: the file is damaged or another network, or has a ReLU at its end.
     """
 
     def __init__(self, path: Path, threads: int = 1) -> None:
-        self._network = _Network(path, threads, [(None, BANDS)], (EMBEDDING,))
+        self._network = _Network(
+            path,
+            threads,
+            [(None, BANDS)],
+            (EMBEDDING,),
+            part="the embeddings",
+            fixed=(PIECES_PER_CALL, PIECE_FRAMES, BANDS),
+        )
+        self.precision = self._network.precision
         if not self._network.is_ours:
             features = np.random.default_rng(0).normal(0, 3, (1, PROBE_FRAMES, BANDS))
             if (self(features.astype(np.float32)) >= 0).all():

@@ -1,8 +1,9 @@
 """Runs a network of the diarizer on OpenVINO in bfloat16, on processors with AMX.
 
-onnxruntime computes these networks in float32. In bfloat16, the segmentation takes half of the
-time. Each call has the same number of rows, as OpenVINO rounds a single row otherwise than several
-rows. So the result of a row does not depend on the other rows of a call.
+OpenVINO takes half of the time of onnxruntime, which computes the segmentation in float32 and the
+products of the embeddings with 8-bit numbers. Each call has the same number of rows, as OpenVINO
+rounds a single row otherwise than several rows. So the result of a row does not depend on the other
+rows of a call.
 """
 
 from collections.abc import Sequence

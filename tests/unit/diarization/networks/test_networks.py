@@ -12,6 +12,7 @@ from tests.unit.diarization.networks.signals import voice
 from whisperbatch.diarization.networks import EmbeddingNetwork, SegmentationNetwork, networks
 from whisperbatch.diarization.networks.embedding_graph import embedding_graph
 from whisperbatch.diarization.networks.segmentation_graph import BLOCK, segmentation_graph
+from whisperbatch.diarization.pieces import PIECE_FRAMES
 from whisperbatch.diarization.windows import STEP, WINDOW
 from whisperbatch.errors import ModelError
 
@@ -26,7 +27,17 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.mark.parametrize("frames", [20, 73, 148, pytest.param(300, marks=pytest.mark.slow)])
+@pytest.fixture(params=[True, False], ids=["fastest", "onnxruntime"])
+def choice(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Networks as this machine runs them, and on onnxruntime."""
+    if not request.param:
+        monkeypatch.setattr(networks, "openvino_is_faster", lambda _: False)
+
+
+@pytest.mark.usefixtures("choice")
+@pytest.mark.parametrize(
+    "frames", [20, 73, PIECE_FRAMES, pytest.param(300, marks=pytest.mark.slow)]
+)
 @pytest.mark.parametrize("threads", [1, 2])
 def test_embeddings_do_not_depend_on_the_batch(files: Path, frames: int, threads: int) -> None:
     network = EmbeddingNetwork(files / "embedding.onnx", threads)
@@ -38,20 +49,9 @@ def test_embeddings_do_not_depend_on_the_batch(files: Path, frames: int, threads
         np.testing.assert_array_equal(np.concatenate(parts), together)
 
 
-@pytest.fixture(params=[True, False], ids=["fastest", "float32"])
-def segmentation(
-    request: pytest.FixtureRequest, files: Path, monkeypatch: pytest.MonkeyPatch
-) -> SegmentationNetwork:
-    """The network as this machine runs it, and on onnxruntime."""
-    if not request.param:
-        monkeypatch.setattr(networks, "openvino_is_faster", lambda _: False)
-    return SegmentationNetwork(files / "segmentation.onnx")
-
-
-def test_segmentation_does_not_depend_on_the_other_windows(
-    segmentation: SegmentationNetwork,
-) -> None:
-    network = segmentation
+@pytest.mark.usefixtures("choice")
+def test_segmentation_does_not_depend_on_the_other_windows(files: Path) -> None:
+    network = SegmentationNetwork(files / "segmentation.onnx")
     samples = voice(WINDOW + 5 * STEP)
     together = network(samples)
     assert together.shape == (6, 589, 7)

@@ -5,11 +5,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.unit.diarization.networks.checkpoints import random_segmentation
+from tests.unit.diarization.networks.checkpoints import random_embedding, random_segmentation
 from tests.unit.machines import AMX, NO_AMX, use_machine
-from whisperbatch.diarization.networks import SegmentationNetwork, networks
+from whisperbatch.diarization.clustering import normalised
+from whisperbatch.diarization.networks import EmbeddingNetwork, SegmentationNetwork, networks
+from whisperbatch.diarization.networks.embedding_graph import BANDS, embedding_graph
 from whisperbatch.diarization.networks.openvino_session import OpenVinoSession
 from whisperbatch.diarization.networks.segmentation_graph import BLOCK, SHARED, segmentation_graph
+from whisperbatch.diarization.pieces import PIECE_FRAMES
 from whisperbatch.diarization.windows import WINDOW
 from whisperbatch.errors import ModelError
 from whisperbatch.openvino_package import fastest_precision, openvino_is_faster
@@ -49,6 +52,24 @@ def test_openvino_computes_the_same_function(path: Path, monkeypatch: pytest.Mon
     network = SegmentationNetwork(path)
     assert network.precision == fastest_precision(openvino.Core())
     np.testing.assert_allclose(np.exp(network(samples)), np.exp(expected), atol=0.02)
+
+
+def test_openvino_computes_the_same_embeddings_of_full_pieces(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = path.with_name("embedding.onnx")
+    file.write_bytes(embedding_graph(random_embedding()))
+    monkeypatch.setattr(networks, "openvino_is_faster", lambda _: False)
+    expected = EmbeddingNetwork(file)
+    monkeypatch.setattr(networks, "openvino_is_faster", lambda _: True)
+    network = EmbeddingNetwork(file)
+    assert network.precision
+    noise = np.random.default_rng(0).normal(0, 3, (5, PIECE_FRAMES, BANDS)).astype(np.float32)
+    found, right = (normalised(each(noise)) for each in (network, expected))
+    assert (found != right).any()
+    assert (found * right).sum(axis=1) == pytest.approx(1, abs=0.03)
+    shorter = noise[:, :-1]
+    np.testing.assert_array_equal(network(shorter), expected(shorter))
 
 
 def test_threads_share_a_session(path: Path) -> None:
