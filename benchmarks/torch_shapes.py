@@ -109,7 +109,7 @@ def decode(network: Network, encoder_output: torch.Tensor, beams: int, tokens: i
     step.prefill(np.array([PROMPT] * rows), 0, 0)
     sources = np.zeros((rows, beams), np.int64)
     for number in range(tokens - 1):
-        step(np.full((rows, beams), 1000 + number), sources, range(rows))
+        step(np.full((rows, beams), 1000 + number), sources, range(rows), [beams] * rows)
         sources = np.tile(np.arange(beams), (rows, 1))
 
 

@@ -2,7 +2,7 @@
 
     rows         0        2        3         rows of the batch that are not finished (row 1 is)
     slots        0        1        2         the index of each row's keys and values
-    sequences    0 1 2    3 4 5    6 7 8     beams of each row, in the order of the slots
+    sequences    0 1 2    3 4      5 6 7     beams that are followed, in the order of the slots
 
 When a row is finished, the row in the last slot moves to the free slot.
 """
@@ -55,11 +55,12 @@ class BatchDecoding:
         self._texts: list[list[tuple[int, ...]]] = [[()] for _ in range(rows)]  # of each beam
         self._rows = list(range(rows))  # of the batch, in the order of the search
         self._slots = list(range(rows))  # of `_rows`
+        self._sequences = [np.array([row]) for row in range(rows)]  # of `_rows`, for each beam
         self._length = 0  # tokens read, with the prompt
         # Queries of the alignment heads: of the prompts, (rows, heads, tokens, head_size), and of
-        # each step with its rows, (rows, heads, beams, head_size)
+        # each step with the sequences of its rows, (sequences, heads, 1, head_size)
         self._prompt_queries: Floats = np.empty(0, np.float32)
-        self._step_queries: list[tuple[list[int], Floats]] = []
+        self._step_queries: list[tuple[dict[int, Integers], Floats]] = []
         self._alignment_keys = runner.begin(output)  # of each row, (heads, positions, head_size)
 
     def read_prompts(self, prompts: Integers, start: int) -> Floats:
@@ -72,26 +73,48 @@ class BatchDecoding:
         Returns:
             Hidden states of the tokens, shape (rows, length, d_model).
         """
-        hidden, queries = self._read(prompts, np.arange(len(prompts)))
+        sequences = np.arange(len(prompts))
+        hidden, queries = self._read(prompts, sequences, sequences)
         self._prompt_queries = queries[:, :, start:].copy()
         return hidden.copy()
 
-    def __call__(self, tokens: Integers, sources: Integers, rows: Sequence[int]) -> Candidates:
+    def __call__(
+        self, tokens: Integers, sources: Integers, rows: Sequence[int], active: Sequence[int]
+    ) -> Candidates:
         """See `search.StepFunction`."""
-        beams = tokens.shape[1]
-        previous_beams = self._step_queries[-1][1].shape[2] if self._step_queries else 1
-        slots = np.array([self._slots[row] for row in rows])
-        source_sequences = slots[:, None] * previous_beams + sources
+        row_sources = [
+            self._sequences[row][own[:count]]
+            for row, own, count in zip(rows, sources, active, strict=True)
+        ]
         if len(rows) < len(self._rows):
             self._keep_rows(rows)
         order = np.argsort(self._slots)  # the row in each slot
-        hidden, queries = self._read(tokens[order].reshape(-1, 1), source_sequences[order].ravel())
-        self._step_queries.append((list(self._rows), queries[self._slots]))
+        counts = np.array(active)[order]
+        ends = np.cumsum(counts)
+        self._sequences = [
+            np.arange(ends[slot] - count, ends[slot])
+            for slot, count in zip(self._slots, active, strict=True)
+        ]
+        hidden, queries = self._read(
+            np.concatenate([tokens[row, : active[row]] for row in order])[:, None],
+            np.concatenate([row_sources[row] for row in order]),
+            np.repeat(np.arange(len(rows)), counts),
+        )
+        own_sequences = dict(zip(self._rows, self._sequences, strict=True))
+        self._step_queries.append((own_sequences, queries.copy()))
         biases = self._biases
         if self._no_repeat_ngram_size:
-            biases = self._biases_without_repeats(tokens, sources, rows)
-        hidden = hidden.reshape(len(rows), beams, -1)[self._slots]
-        return self.drawn(hidden, biases) if self._noise else self.most_probable(hidden, biases)
+            biases = self._biases_without_repeats(tokens, sources, rows, active)
+        hidden = hidden[np.concatenate(self._sequences), 0]
+        if self._noise:
+            return self.drawn(hidden.reshape(*tokens.shape, -1), biases)
+        followed = self.most_probable(hidden, biases)
+        is_active = np.arange(tokens.shape[1]) < np.array(active)[:, None]
+        shape = (*tokens.shape, followed.tokens.shape[-1])
+        candidates = Candidates(np.zeros(shape, np.int64), np.full(shape, -np.inf, np.float32))
+        candidates.tokens[is_active] = followed.tokens
+        candidates.logprobs[is_active] = followed.logprobs
+        return candidates
 
     def read_last_tokens(self, results: Sequence[SearchResult]) -> None:
         """Read the last token of each hypothesis that the limit of tokens cut off.
@@ -105,7 +128,8 @@ class BatchDecoding:
         if cut_off:
             tokens = np.array([[results[row].tokens[-1]] for row in cut_off])
             sources = np.array([[(0, *results[row].beams)[-1]] for row in cut_off])
-            self(tokens, sources, [self._rows.index(row) for row in cut_off])
+            rows = [self._rows.index(row) for row in cut_off]
+            self(tokens, sources, rows, [1] * len(rows))
 
     def text_trace(
         self, row: int, tokens: Sequence[int], logprobs: Sequence[float]
@@ -128,8 +152,8 @@ class BatchDecoding:
         """
         beams = (*result.beams, 0)[: len(result.tokens)]
         queries = [
-            step_queries[rows.index(row), :, beam, None]
-            for (rows, step_queries), beam in zip(self._step_queries, beams, strict=False)
+            step_queries[sequences[row][beam]]
+            for (sequences, step_queries), beam in zip(self._step_queries, beams, strict=False)
         ]
         return DecodingTrace(
             (*prefix, *result.tokens),
@@ -205,19 +229,21 @@ class BatchDecoding:
         self._runner.keep(kept)
 
     def _biases_without_repeats(
-        self, tokens: Integers, sources: Integers, rows: Sequence[int]
+        self, tokens: Integers, sources: Integers, rows: Sequence[int], active: Sequence[int]
     ) -> Floats:
-        """Return biases, shape (rows * beams, vocabulary), that prevent repeated n-grams.
+        """Return biases that prevent repeated n-grams, for each beam that is followed.
+
+        The biases have shape (sequences, vocabulary), in the order of the rows.
 
         As in CTranslate2, only decoded tokens count, not the prompt.
         """
         self._texts = [
             [
                 (*self._texts[row][source], token)
-                for token, source in zip(row_tokens, row_sources, strict=True)
+                for token, source in zip(row_tokens[:count], row_sources[:count], strict=True)
             ]
-            for row, row_tokens, row_sources in zip(
-                rows, tokens.tolist(), sources.tolist(), strict=True
+            for row, row_tokens, row_sources, count in zip(
+                rows, tokens.tolist(), sources.tolist(), active, strict=True
             )
         ]
         texts = [text for beams in self._texts for text in beams]
@@ -233,8 +259,8 @@ class BatchDecoding:
         flat = np.ascontiguousarray(hidden.reshape(-1, hidden.shape[-1]))
         return self._runner.project(flat, biases, tokens)
 
-    def _read(self, tokens: Integers, sources: Integers) -> tuple[Floats, Floats]:
+    def _read(self, tokens: Integers, sources: Integers, slots: Integers) -> tuple[Floats, Floats]:
         """See `DecoderRunner.read`."""
         embedded = self._embeddings.with_positions(tokens, self._length)
         self._length += tokens.shape[1]
-        return self._runner.read(embedded, sources)
+        return self._runner.read(embedded, sources, slots)

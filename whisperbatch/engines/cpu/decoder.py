@@ -59,6 +59,7 @@ class Decoder:
         for runner in runners:
             self._free_runners.put(runner)
         self._rows_together = runners[0].rows_together  # the same for all
+        self._prunes = runners[0].beams_vary  # where fewer beams take less time
 
     def decode(
         self, output: EncoderOutput, requests: Sequence[DecodeRequest], options: SearchOptions
@@ -162,6 +163,7 @@ class Decoder:
             max_tokens=max_tokens,
             end_of_text=end_of_text,
             stop_loops=stop_loops,
+            prunes=self._prunes and options.patience == 1,
         )
 
     def align(self, output: EncoderOutput, text: AlignRequest) -> Alignment:

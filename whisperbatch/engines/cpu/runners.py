@@ -36,10 +36,15 @@ class EncoderRunner(Protocol):
 class DecoderRunner(Protocol):
     """Computes the decoder for one batch at a time. One thread at a time uses an object.
 
-    The rows of the batch are in slots, and each has the same number of sequences (beams), in the
-    order of the slots. The keys and values of the encoder output and of the tokens that each
-    sequence has read are kept from call to call. A returned array lasts until the next call.
+    The rows of the batch are in slots. Each has one or more sequences (beams), in the order of the
+    slots. The keys and values of the encoder output and of the tokens that each sequence has read
+    are kept from call to call. A returned array lasts until the next call.
+
+    Attributes:
+        beams_vary: whether the rows of a batch may have different numbers of sequences.
     """
+
+    beams_vary: bool
 
     def rows_together(self, prompt_length: int, beams: int) -> int:
         """Return how many rows may be in a batch, so that no row depends on the others.
@@ -66,7 +71,7 @@ class DecoderRunner(Protocol):
         them go on.
         """
 
-    def read(self, embedded: Floats, sources: Integers) -> tuple[Floats, Floats]:
+    def read(self, embedded: Floats, sources: Integers, slots: Integers) -> tuple[Floats, Floats]:
         """Read tokens.
 
         Args:
@@ -74,10 +79,11 @@ class DecoderRunner(Protocol):
                 d_model).
             sources: the sequence of the call before that each sequence extends, shape
                 (sequences,).
+            slots: the slot of each sequence, in ascending order, shape (sequences,).
 
         Returns:
             Hidden states, shape (sequences, length, d_model), and the queries of the alignment
-            heads, shape (slots, heads, beams * length, head_size).
+            heads, shape (sequences, heads, length, head_size).
         """
 
     def project(

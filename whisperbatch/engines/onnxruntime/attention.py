@@ -18,6 +18,8 @@ from whisperbatch.engines.onnxruntime.products import ZERO, Rounded
 READ_MASK: Final = "read_mask"
 CAUSAL_MASK: Final = "causal_mask"
 LOG_SIZES: Final = "log_sizes"
+BEAMS: Final = "beams"
+TOKENS_OF_BEAMS: Final = "tokens_of_beams"
 
 READ: Final = ("read_keys", "read_values")
 """The arrays of a layer with the keys and values of the tokens that were read before."""
@@ -97,6 +99,7 @@ class DecoderAttention:
 
         self._read_and_new = shape(places, length)
         self._by_sequence = shape(-1, length, 3 * heads, head_size)
+        self._by_token = shape(-1, length, heads, head_size)
         self._by_row = shape(rows, -1, heads, head_size)
         self._queries = shape(rows, heads, -1, head_size)
         self._query_steps = shape(rows, heads, -1, 1)
@@ -147,8 +150,8 @@ class DecoderAttention:
             layer: number of the layer.
 
         Returns:
-            The attended values (sequences * length, d_model), and the queries (rows, heads, beams *
-            length, head_size).
+            The attended values (sequences * length, d_model), and the queries (sequences, length,
+            heads, head_size).
         """
         builder, graph = self._builder, self._graph
         name = f"decoder/layer_{layer}/attention"
@@ -156,9 +159,10 @@ class DecoderAttention:
         normalised = builder.layer_norm(hidden, f"{name}/layer_norm")
         queries = builder.linear(normalised, f"{name}/linear_0")
         scale = graph.constant(np.float32(self._layout.head_size**-0.5))
-        queries = graph.add("Reshape", graph.add("Mul", queries, scale), self._by_row)
-        queries = graph.add("Transpose", queries, perm=[0, 2, 1, 3])
-        vectors = graph.add("Reshape", queries, graph.integers(-1, self._layout.head_size))
+        queries = graph.add("Mul", queries, scale)
+        by_row = graph.add("Reshape", graph.add("Gather", queries, BEAMS, axis=0), self._by_row)
+        by_row = graph.add("Transpose", by_row, perm=[0, 2, 1, 3])
+        vectors = graph.add("Reshape", by_row, graph.integers(-1, self._layout.head_size))
         rounded = builder.products.rounded(vectors, "queries")
         rounded = self._shaped(rounded, self._queries)
         scores = builder.products.product(rounded, keys, zero=ZERO)
@@ -169,7 +173,9 @@ class DecoderAttention:
         rounded = self._shaped(rounded, self._weights)
         attended = builder.products.product(rounded, cross_values, zero=0)
         attended = graph.add("Add", graph.add("Mul", attended, value_steps), means)
-        return builder.linear(self._merged(attended), f"{name}/linear_2"), queries
+        attended = graph.add("Gather", self._merged(attended), TOKENS_OF_BEAMS, axis=0)
+        queries = graph.add("Reshape", queries, self._by_token)
+        return builder.linear(attended, f"{name}/linear_2"), queries
 
     def _shaped(self, vectors: Rounded, shape: str) -> Rounded:
         """Reshape rounded vectors (n, size), one for each query."""

@@ -6,7 +6,7 @@
 
 A step reads the keys and values of every row once, and reading memory takes most of a step's time.
 So keys and values of the encoder output have 8 bits, the beams of a row share them, and finished
-rows leave the batch.
+rows and beams that are not followed leave the batch.
 """
 
 import sys
@@ -21,12 +21,14 @@ from whisperbatch.engines.cpu.runners import PROJECTED
 from whisperbatch.engines.frame_merging import log_sizes
 from whisperbatch.engines.layout import Arrays, Layout, alignment_heads
 from whisperbatch.engines.onnxruntime.attention import (
+    BEAMS,
     CAUSAL_MASK,
     CROSS,
     LOG_SIZES,
     POSITIONS,
     READ,
     READ_MASK,
+    TOKENS_OF_BEAMS,
     cross_kinds,
 )
 from whisperbatch.engines.onnxruntime.decoder_graphs import (
@@ -83,6 +85,8 @@ class OnnxDecoder:
         sessions: the loaded graphs.
     """
 
+    beams_vary = True
+
     def __init__(self, sessions: DecoderSessions) -> None:
         self._sessions, layers = sessions, range(sessions.layout.layers)
         self._cross_names = [f"{kind}_{layer}" for layer in layers for kind in CROSS]
@@ -130,12 +134,17 @@ class OnnxDecoder:
                     array[slot] = array[source]
         self._slots = len(slots)
 
-    def read(self, embedded: Floats, sources: Integers) -> tuple[Floats, Floats]:
+    def read(self, embedded: Floats, sources: Integers, slots: Integers) -> tuple[Floats, Floats]:
         """See `cpu.runners.DecoderRunner`."""
         length = embedded.shape[1]
-        self._tokens.select(sources)
+        places = self._tokens.select(sources)
+        in_place = np.empty_like(embedded)
+        in_place[places] = embedded
+        beams, tokens_of_beams = tokens_by_beam(slots, places, length)
         inputs: dict[str, npt.NDArray[Any]] = {
-            EMBEDDED: embedded,
+            EMBEDDED: in_place,
+            BEAMS: beams,
+            TOKENS_OF_BEAMS: tokens_of_beams,
             READ_MASK: self._tokens.mask()[None, None, None],
             CAUSAL_MASK: np.triu(np.full((1, 1, length, length), -np.inf, np.float32), 1),
             LOG_SIZES: self._log_sizes[: self._slots],
@@ -145,7 +154,7 @@ class OnnxDecoder:
         inputs |= dict(zip(self._read_names, self._tokens.arrays(), strict=True))
         hidden, queries, *new = self._sessions.decoder_layers(inputs)
         self._tokens.append(new[::2], new[1::2])
-        return hidden, queries
+        return hidden[places], queries[places]
 
     def project(
         self, hidden: Floats, biases: Floats, tokens: Integers
@@ -158,3 +167,31 @@ class OnnxDecoder:
         }
         logprobs, top, token_logprobs = self._sessions.vocabulary_projection(inputs)
         return logprobs, top, token_logprobs[:, 0]
+
+
+def tokens_by_beam(slots: Integers, places: Integers, length: int) -> tuple[Integers, Integers]:
+    """Return how the tokens of sequences are arranged by rows and beams, and back.
+
+    All rows get the same number of beams. Where a row has fewer, its first sequence is repeated.
+
+    Args:
+        slots: of each sequence, in ascending order.
+        places: of each sequence in the cache of tokens.
+        length: number of tokens of each sequence.
+
+    Returns:
+        For each row, beam and token, the number of a token of a sequence; and for each token of a
+        sequence, the number of a token of a beam. Sequences are in the order of their places.
+    """
+    first = np.searchsorted(slots, slots)  # sequence of the same row
+    beam = np.arange(len(slots)) - first
+    width = beam.max() + 1
+    sequences = np.repeat(places[np.unique(first)], width)
+    sequences[slots * width + beam] = places
+    beams = np.empty_like(places)
+    beams[places] = slots * width + beam
+    tokens = np.arange(length)
+    by_beam, by_sequence = (
+        (index[:, None] * length + tokens).ravel() for index in (sequences, beams)
+    )
+    return by_beam, by_sequence

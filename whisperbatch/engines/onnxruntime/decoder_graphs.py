@@ -7,11 +7,13 @@ import numpy as np
 
 from whisperbatch.engines.layout import Arrays, Layout
 from whisperbatch.engines.onnxruntime.attention import (
+    BEAMS,
     CAUSAL_MASK,
     CROSS,
     LOG_SIZES,
     READ,
     READ_MASK,
+    TOKENS_OF_BEAMS,
     DecoderAttention,
     cross_arrays,
     cross_kinds,
@@ -75,16 +77,18 @@ class DecoderGraphs:
         return graph.finish("cross_kv", [Port(STATES, ("positions", layout.d_model))], ports)
 
     def decoder_layers(self) -> bytes:
-        """Build the graph of the decoder's layers, for rows * beams sequences.
+        """Build the graph of the decoder's layers, for sequences of tokens.
 
         Inputs: embedded tokens (sequences, length, d_model); a mask for the places of tokens that
         were read before (1, 1, 1, places), because some places are free; a mask for the new tokens
         (1, 1, length, length); the natural log of the number of positions of each group (rows, 1,
-        1, positions), which is added to the scores of the cross-attention; for each layer, the keys
-        and values of the tokens that were read before (`READ`), and the outputs of `cross_kv` for
-        all rows.
+        1, positions), which is added to the scores of the cross-attention; the number of the token
+        of each row, beam and place in the new tokens (rows * beams * length,), where tokens of
+        sequences are numbered in the order of `embedded`; where this array has each of these tokens
+        (sequences * length,); for each layer, the keys and values of the tokens that were read
+        before (`READ`), and the outputs of `cross_kv` for all rows.
         Outputs: hidden states (sequences, length, d_model); the queries of the alignment heads
-        (rows, alignment heads, beams * length, head_size); for each layer, the transposed keys of
+        (sequences, alignment heads, length, head_size); for each layer, the transposed keys of
         the new tokens (sequences, heads, head_size, length), and their values (sequences, heads,
         length, head_size).
         """
@@ -95,6 +99,8 @@ class DecoderGraphs:
             Port(READ_MASK, (1, 1, 1, "places")),
             Port(CAUSAL_MASK, (1, 1, "length", "length")),
             Port(LOG_SIZES, ("rows", 1, 1, "positions")),
+            Port(BEAMS, ("tokens_by_beam",), np.int64),
+            Port(TOKENS_OF_BEAMS, ("tokens",), np.int64),
         ]
         attention = DecoderAttention(builder, graph.size(EMBEDDED, 1))
         hidden = graph.add("Reshape", EMBEDDED, graph.integers(-1, layout.d_model))
@@ -114,16 +120,17 @@ class DecoderGraphs:
             attended, queries = attention.to_positions(hidden, layer)
             hidden = graph.add("Add", hidden, attended)
             if heads := self._heads_of(layer):
-                chosen = graph.add("Gather", queries, graph.integers(*heads), axis=1)
+                chosen = graph.add("Gather", queries, graph.integers(*heads), axis=2)
                 alignment_queries.append(chosen)
             hidden = builder.feed_forward(hidden, f"decoder/layer_{layer}")
         hidden = builder.layer_norm(hidden, "decoder/layer_norm")
         hidden = graph.add("Reshape", hidden, graph.add("Shape", EMBEDDED))
-        queries = graph.add("Concat", *alignment_queries, axis=1)
+        queries = graph.add("Concat", *alignment_queries, axis=2)
+        queries = graph.add("Transpose", queries, perm=[0, 2, 1, 3])
         shapes = _read_shapes(layout, "length") * layout.layers
         outputs = [
             Port(hidden, ("sequences", "length", layout.d_model)),
-            Port(queries, ("rows", len(self._heads), "queries", layout.head_size)),
+            Port(queries, ("sequences", len(self._heads), "length", layout.head_size)),
             *(Port(new, shape) for new, shape in zip(new_key_values, shapes, strict=True)),
         ]
         return graph.finish("decoder_layers", inputs, outputs)

@@ -1,12 +1,12 @@
 """The keys and values of the tokens that the sequences of a batch have read.
 
-    sequence 0    a b c d        after a step with sources 0, 0, 2:    a b c d
-    sequence 1    a b e f                                              a b c d   2 places copied
-    sequence 2    a b g h                                              a b g h
+    place 0    a b c d    after a step with sources 2, 0, 0:    a b c d    sequence 1
+    place 1    a b e f                                          a b c d    sequence 2, 2 copies
+    place 2    a b g h                                          a b g h    sequence 0
 
-The beams of a row often have most of their tokens in common. Each token that was read has a number,
-which its copies share. So a sequence that goes on from another copies only the places whose numbers
-differ.
+The first of the sequences that go on from the same source stays in its place. The others go to free
+places. The beams of a row often have most of their tokens in common. Each token that was read has a
+number, which its copies share. So only tokens whose numbers differ are copied.
 """
 
 from typing import Final
@@ -16,8 +16,8 @@ import numpy as np
 from whisperbatch.engines.layout import Layout
 from whisperbatch.engines.search.hypotheses import Floats, Integers
 
-PLACES: Final = 32
-"""The number of places is a multiple of this, so that the arrays grow seldom."""
+COLUMNS: Final = 32
+"""The arrays have a multiple of this number of columns, one for each token, so they grow seldom."""
 
 
 class TokenCache:
@@ -33,8 +33,9 @@ class TokenCache:
 
     def start(self, sequences: int) -> None:
         """Start with sequences that have read nothing."""
-        self._keys, self._values = self._allocated(sequences, PLACES)
-        self._numbers: Integers = np.empty((sequences, 0), np.int64)  # of tokens
+        self._keys, self._values = self._allocated(sequences, COLUMNS)
+        self._places = np.arange(sequences)  # of each sequence
+        self._numbers: Integers = np.empty((sequences, 0), np.int64)  # of tokens, at each place
         self._next_number = 0
 
     @property
@@ -42,41 +43,66 @@ class TokenCache:
         """Number of tokens that each sequence has read."""
         return int(self._numbers.shape[1])
 
-    def select(self, sources: Integers) -> None:
+    def select(self, sources: Integers) -> Integers:
         """Let each sequence go on from a source.
 
         Args:
             sources: sequences before the call, shape (sequences after the call,).
+
+        Returns:
+            The place of each sequence: the numbers from 0, in another order.
         """
-        numbers = self._numbers[sources]
+        sources = self._places[sources]  # as places
+        self._places = self._free_places(sources)
+        numbers = np.empty((len(sources), self.length), np.int64)
+        numbers[self._places] = self._numbers[sources]
         if len(sources) > self._keys.shape[1]:
-            self._keys = np.ascontiguousarray(self._keys[:, sources])
-            self._values = np.ascontiguousarray(self._values[:, sources])
-        else:
-            present = np.full_like(numbers, -1)
-            known = min(len(sources), len(self._numbers))
-            present[:known] = self._numbers[:known]
-            sequences, places = np.nonzero(present != numbers)
-            if len(sequences):
-                origins = sources[sequences]
-                self._keys[:, sequences, :, :, places] = self._keys[:, origins, :, :, places]
-                self._values[:, sequences, :, places] = self._values[:, origins, :, places]
+            self._grow(len(sources), self.length)
+        present = np.full_like(numbers, -1)
+        known = min(len(sources), len(self._numbers))
+        present[:known] = self._numbers[:known]
+        places, columns = np.nonzero(present != numbers)
+        if len(places):
+            origins = np.empty_like(sources)
+            origins[self._places] = sources
+            origins = origins[places]
+            self._keys[:, places, :, :, columns] = self._keys[:, origins, :, :, columns]
+            self._values[:, places, :, columns] = self._values[:, origins, :, columns]
         self._numbers = numbers
+        return self._places
+
+    def _free_places(self, sources: Integers) -> Integers:
+        """Return a place for each sequence: that of its source, or the most similar that is free.
+
+        Args:
+            sources: places that the sequences go on from.
+        """
+        count = len(sources)
+        stayed, first = np.unique(sources, return_index=True)
+        first = first[stayed < count]
+        result = np.full(count, -1)
+        result[first] = sources[first]
+        free = np.setdiff1d(np.arange(count), result)
+        known = len(self._numbers)
+        for sequence in np.nonzero(result < 0)[0]:
+            used = self._numbers[np.minimum(free, known - 1)]
+            similar = (used == self._numbers[sources[sequence]]).sum(axis=1) * (free < known)
+            choice = int(similar.argmax())
+            result[sequence] = free[choice]
+            free = np.delete(free, choice)
+        return result
 
     def append(self, keys: list[Floats], values: list[Floats]) -> None:
         """Add the tokens of a step.
 
         Args:
-            keys: of each layer, shape (sequences, heads, head_size, length).
-            values: of each layer, shape (sequences, heads, length, head_size).
+            keys: of each layer, shape (places, heads, head_size, length).
+            values: of each layer, shape (places, heads, length, head_size).
         """
         sequences, _, length, _ = values[0].shape
         start, end = self.length, self.length + length
         if end > self._keys.shape[-1]:
-            old_keys, old_values = self._keys, self._values
-            self._keys, self._values = self._allocated(old_keys.shape[1], end)
-            self._keys[..., :start] = old_keys[..., :start]
-            self._values[..., :start, :] = old_values[..., :start, :]
+            self._grow(self._keys.shape[1], end)
         for layer in range(self._layout.layers):
             self._keys[layer, :sequences, ..., start:end] = keys[layer]
             self._values[layer, :sequences, :, start:end] = values[layer]
@@ -87,7 +113,7 @@ class TokenCache:
     def arrays(self) -> list[Floats]:
         """Return keys and values of each layer.
 
-        Their shapes are (sequences, heads, head_size, places), and (sequences, heads, places,
+        Their shapes are (places, heads, head_size, columns), and (places, heads, columns,
         head_size).
         """
         sequences = len(self._numbers)
@@ -95,17 +121,25 @@ class TokenCache:
         return [array[:sequences] for layer in layers for array in layer]
 
     def mask(self) -> Floats:
-        """Return what is added to the scores of the places: 0, or minus infinity if it is free."""
+        """Return what is added to the scores of the columns: 0, or minus infinity for the free."""
         mask = np.full(self._keys.shape[-1], -np.inf, np.float32)
         mask[: self.length] = 0
         return mask
 
-    def _allocated(self, sequences: int, places: int) -> tuple[Floats, Floats]:
+    def _grow(self, places: int, length: int) -> None:
+        """Make room for more places or tokens."""
+        old_keys, old_values = self._keys, self._values
+        self._keys, self._values = self._allocated(places, length)
+        count, columns = old_keys.shape[1], old_keys.shape[-1]
+        self._keys[:, :count, ..., :columns] = old_keys
+        self._values[:, :count, :, :columns] = old_values
+
+    def _allocated(self, places: int, length: int) -> tuple[Floats, Floats]:
         """Return zeros for the keys and values of all layers."""
         layout = self._layout
-        first = (layout.layers, sequences, layout.heads)
-        places = -(-places // PLACES) * PLACES
+        first = (layout.layers, places, layout.heads)
+        columns = -(-length // COLUMNS) * COLUMNS
         return (
-            np.zeros((*first, layout.head_size, places), np.float32),
-            np.zeros((*first, places, layout.head_size), np.float32),
+            np.zeros((*first, layout.head_size, columns), np.float32),
+            np.zeros((*first, columns, layout.head_size), np.float32),
         )

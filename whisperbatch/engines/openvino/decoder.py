@@ -115,6 +115,8 @@ class OpenVinoDecoder:
         precision: of the keys and values.
     """
 
+    beams_vary = False
+
     def __init__(
         self,
         cross_kv: Any,  # noqa: ANN401 - OpenVINO's
@@ -183,7 +185,12 @@ class OpenVinoDecoder:
         self._slots = len(slots)
         self._attach(self._slots + self._repeated)
 
-    def read(self, embedded: Floats, sources: Integers) -> tuple[Floats, Floats]:
+    def read(
+        self,
+        embedded: Floats,
+        sources: Integers,
+        slots: Integers,  # noqa: ARG002 - each slot has the same number of sequences
+    ) -> tuple[Floats, Floats]:
         """See `cpu.runners.DecoderRunner`.
 
         A single vector is computed twice if it would be rounded otherwise: a copy of its row is in
@@ -205,7 +212,10 @@ class OpenVinoDecoder:
         hidden, queries = (
             self._decoder_layers.get_output_tensor(number).data for number in range(2)
         )
-        return hidden[:sequences], queries[: self._slots]
+        heads, head_size = queries.shape[1], queries.shape[3]
+        by_beam = queries[: self._slots].reshape(self._slots, heads, -1, length, head_size)
+        by_sequence = by_beam.transpose(0, 2, 1, 3, 4).reshape(-1, heads, length, head_size)
+        return hidden[:sequences], by_sequence
 
     def project(
         self, hidden: Floats, biases: Floats, tokens: Integers

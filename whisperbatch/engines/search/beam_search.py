@@ -46,7 +46,9 @@ class Candidates:
 class StepFunction(Protocol):
     """A decoder that has already read the prompt of each row."""
 
-    def __call__(self, tokens: Integers, sources: Integers, rows: Sequence[int]) -> Candidates:
+    def __call__(
+        self, tokens: Integers, sources: Integers, rows: Sequence[int], active: Sequence[int]
+    ) -> Candidates:
         """Read one more token of each beam.
 
         Args:
@@ -55,9 +57,12 @@ class StepFunction(Protocol):
                 extends, within the same row; shape (rows, beams). Before the first step, each row
                 has a single beam, 0.
             rows: the rows that continue, as indices into the rows of the previous step.
+            active: for each row, how many of its beams are followed: the first ones. The decoder
+                may leave out the other beams. No later source is one of them.
 
         Returns:
-            The same number of candidates after each token, shape (rows, beams, k).
+            The same number of candidates after each token, shape (rows, beams, k). Those of beams
+            that are not followed do not matter.
         """
         ...
 
@@ -89,6 +94,7 @@ def search(
     end_of_text: int,
     stop_loops: Sequence[bool] | None = None,
     lookahead: Lookahead | None = None,
+    prunes: bool = False,
 ) -> list[SearchResult]:
     """Return the best hypothesis of each row, by greedy or beam search.
 
@@ -103,6 +109,7 @@ def search(
         stop_loops: for each row, whether its hypotheses are cut off when the most probable
             hypothesis is a loop; None for no row.
         lookahead: for a decoder that reads guessed tokens; requires beam_size 1.
+        prunes: see `BeamSearchState`.
 
     Returns:
         One result for each row of `first`, in the same order.
@@ -110,7 +117,12 @@ def search(
     required_endings = max(1, int(beam_size * patience + 0.5))
     rows = [
         BeamSearchState(
-            beam_size, required_endings, end_of_text, length_penalty, stops_loop=stops_loop
+            beam_size,
+            required_endings,
+            end_of_text,
+            length_penalty,
+            stops_loop=stops_loop,
+            prunes=prunes,
         )
         for stops_loop in stop_loops or [False] * len(first.tokens)
     ]
@@ -165,7 +177,7 @@ def _run_search(
         active = [active[number] for number in continuing]
         tokens = np.stack([row.followed[-1].tokens for row in active])
         sources = np.stack([row.followed[-1].sources for row in active])
-        candidates = step(tokens, sources, continuing)
+        candidates = step(tokens, sources, continuing, [row.active for row in active])
 
 
 _Extend: TypeAlias = Callable[[Candidates, Floats], list[Extensions]]

@@ -12,6 +12,10 @@ from whisperbatch.text.loops import LOOP_TOKENS, ends_with_loop
 
 LOOP_CHECK: Final = 16  # tokens from one check for a loop to the next
 
+MARGIN: Final = 1.5
+"""The most that the total natural-log probability of a hypothesis may be below that of the best
+hypothesis of its row, in a search that prunes."""
+
 Integers: TypeAlias = npt.NDArray[np.int64]
 Floats: TypeAlias = npt.NDArray[np.float32]
 
@@ -63,7 +67,8 @@ class RowState(ABC):
     Attributes:
         best: the best hypothesis that has ended; of equally good hypotheses, the first.
         totals: total log-probability of each hypothesis that is followed, shape (beams,).
-        followed: the extensions that were followed, one for each beam, at each step.
+        followed: the extensions of each step, one for each beam; those that are followed first.
+        active: number of hypotheses that are followed.
         done: whether enough hypotheses have ended.
     """
 
@@ -72,6 +77,7 @@ class RowState(ABC):
         self.best = SearchResult((), (), (), -np.inf)
         self.totals: Floats = np.zeros(1, np.float32)  # a single empty hypothesis
         self.followed: list[Extensions] = []
+        self.active = 1
         self.done = False
 
     @abstractmethod
@@ -120,7 +126,16 @@ class RowState(ABC):
 
 
 class BeamSearchState(RowState):
-    """Beam search for one row: the `beam_size` most probable hypotheses are followed."""
+    """Beam search for one row: the `beam_size` most probable hypotheses are followed.
+
+    Args:
+        beam_size: the most hypotheses that are followed.
+        required_endings: number of hypotheses after whose end the row is done.
+        end_of_text: the token that ends a hypothesis.
+        length_penalty: see `search`.
+        stops_loop: see `search`.
+        prunes: do not follow hypotheses that are far below the best: see `MARGIN`.
+    """
 
     def __init__(
         self,
@@ -130,10 +145,11 @@ class BeamSearchState(RowState):
         length_penalty: float,
         *,
         stops_loop: bool,
+        prunes: bool,
     ) -> None:
         super().__init__(end_of_text, length_penalty)
         self._beam_size, self._required_endings = beam_size, required_endings
-        self._stops_loop = stops_loop
+        self._stops_loop, self._prunes = stops_loop, prunes
         self._endings = 0  # hypotheses that have ended
 
     def advance(self, extensions: Extensions, *, last: bool) -> None:
@@ -145,6 +161,8 @@ class BeamSearchState(RowState):
         """
         is_loop = not last and self._has_loop()
         last = last or is_loop
+        if self._prunes and not last:
+            extensions = self._without_improbable_ends(extensions)
         chosen: list[int] = []
         substitutes = iter(range(self._beam_size, len(extensions.tokens)))
         for number in range(self._beam_size):
@@ -156,10 +174,37 @@ class BeamSearchState(RowState):
                     (n for n in substitutes if extensions.tokens[n] != self._end_of_text), number
                 )
             chosen.append(choice)
-        followed = extensions[chosen]
+        kept = self._kept(extensions, chosen) if self._prunes else chosen
+        self.active = len(kept)
+        followed = extensions[kept + [number for number in chosen if number not in kept]]
         self.followed.append(followed)
-        self.totals = followed.totals
-        self.done = last or self._endings >= self._required_endings
+        self.totals = followed.totals.copy()
+        self.totals[self.active :] = -np.inf
+        self.done = last or self._endings >= self._required_endings or self._is_decided()
+
+    def _without_improbable_ends(self, extensions: Extensions) -> Extensions:
+        """Return the extensions without ends of texts that are far below the best extension.
+
+        If few hypotheses are followed, such ends are among the most probable extensions. They would
+        end the search before the text is complete.
+        """
+        improbable = (extensions.tokens == self._end_of_text) & (
+            extensions.totals < extensions.totals[0] - MARGIN
+        )
+        return extensions[np.nonzero(~improbable)[0].tolist()]
+
+    def _is_decided(self) -> bool:
+        """Return whether no hypothesis that is followed has a higher score than the best ended."""
+        if not self._prunes or not np.isfinite(self.best.logprob):
+            return False
+        best = self._score(self.best.logprob, len(self.best.tokens))
+        return best >= self._score(float(self.totals[0]), len(self.followed))
+
+    def _kept(self, extensions: Extensions, chosen: Sequence[int]) -> list[int]:
+        """Return the extensions that are not far below the best, the most probable first."""
+        order = sorted(set(chosen))
+        lowest = extensions.totals[order[0]] - MARGIN
+        return [number for number in order if extensions.totals[number] >= lowest]
 
     def _has_loop(self) -> bool:
         """Return whether the most probable hypothesis is a loop; checked at some lengths only."""
@@ -188,4 +233,5 @@ class SamplingState(RowState):
                 self._unfinished.remove(number)
         self.followed.append(extensions)
         self.totals = extensions.totals
+        self.active = len(self.totals)
         self.done = not self._unfinished

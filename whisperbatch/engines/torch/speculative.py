@@ -109,7 +109,13 @@ class SpeculativeDecoding:
         logits = self._model.processed_logits(hidden[:, -1], self._texts)
         return self._select(logits, (), 0), self._model.logits(hidden[:, start])
 
-    def __call__(self, tokens: Integers, sources: Integers, rows: Sequence[int]) -> Candidates:
+    def __call__(
+        self,
+        tokens: Integers,
+        sources: Integers,
+        rows: Sequence[int],
+        active: Sequence[int],  # noqa: ARG002 - all, because the search does not prune
+    ) -> Candidates:
         """See `beam_search.StepFunction`."""
         numbers = list(rows)
         self._prompts = self._prompts[numbers]

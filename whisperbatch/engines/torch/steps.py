@@ -144,7 +144,13 @@ class DecodingSteps:
         logits_at_start = self._logits(hidden[:, 0, start])
         return Candidates(candidates.tokens[:, 0], candidates.logprobs[:, 0]), logits_at_start
 
-    def __call__(self, tokens: Integers, sources: Integers, rows: Sequence[int]) -> Candidates:
+    def __call__(
+        self,
+        tokens: Integers,
+        sources: Integers,
+        rows: Sequence[int],
+        active: Sequence[int],  # noqa: ARG002 - all, because the search does not prune
+    ) -> Candidates:
         """See `beam_search.StepFunction`."""
         self._rows = [self._rows[row] for row in rows]
         texts = np.take_along_axis(self._texts[list(rows)], sources[..., None], axis=1)

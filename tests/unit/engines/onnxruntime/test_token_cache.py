@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from whisperbatch.engines.layout import Layout
-from whisperbatch.engines.onnxruntime.token_cache import PLACES, TokenCache
-from whisperbatch.engines.search.hypotheses import Floats
+from whisperbatch.engines.onnxruntime.token_cache import COLUMNS, TokenCache
+from whisperbatch.engines.search.hypotheses import Floats, Integers
 
 LAYOUT = Layout(layers=2, heads=2, d_model=6)
 
@@ -17,21 +17,23 @@ def new_tokens(sequences: int, length: int, first: float) -> Floats:
     return (first + np.arange(np.prod(shape), dtype=np.float32)).reshape(shape)
 
 
-def append(cache: TokenCache, tokens: Floats) -> None:
+def append(cache: TokenCache, tokens: Floats, places: Integers) -> None:
+    tokens = tokens[:, np.argsort(places)]
     keys = [array.transpose(0, 1, 3, 2) for array in tokens[::2]]
     cache.append(keys, list(tokens[1::2]))
 
 
-def check(cache: TokenCache, expected: Floats) -> None:
+def check(cache: TokenCache, places: Integers, expected: Floats) -> None:
+    assert sorted(places) == list(range(expected.shape[1]))
     arrays, mask = cache.arrays(), cache.mask()
     assert cache.length == expected.shape[3]
-    assert len(mask) % PLACES == 0
+    assert len(mask) % COLUMNS == 0
     assert np.array_equal(mask == 0, np.arange(len(mask)) < cache.length)
     assert np.isinf(mask[cache.length :]).all()
     for number, array in enumerate(arrays):
         assert array.flags.c_contiguous
         tokens = array if number % 2 else array.transpose(0, 1, 3, 2)
-        assert np.array_equal(tokens[:, :, : cache.length], expected[number])
+        assert np.array_equal(tokens[places, :, : cache.length], expected[number])
         assert not tokens[:, :, cache.length :].any()  # a weight of zero times infinity is not zero
 
 
@@ -45,13 +47,13 @@ def test_sequences_go_on_from_their_sources(rows: int, prompt: int, steps: list[
     for _ in range(2):  # a batch leaves nothing to the next
         cache.start(rows)
         expected = new_tokens(rows, prompt, 1)
-        cache.select(np.arange(rows))
-        append(cache, expected)
-        check(cache, expected)
+        places = cache.select(np.arange(rows))
+        append(cache, expected, places)
+        check(cache, places, expected)
         for number, step in enumerate(steps):
             sources = np.array(step) % expected.shape[1]
             tokens = new_tokens(len(sources), 1, 1000 * (number + 1))
-            cache.select(sources)
-            append(cache, tokens)
+            places = cache.select(sources)
+            append(cache, tokens, places)
             expected = np.concatenate((expected[:, sources], tokens), axis=3)
-            check(cache, expected)
+            check(cache, places, expected)

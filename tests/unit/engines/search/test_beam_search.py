@@ -7,7 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from whisperbatch.engines.search.beam_search import Candidates, search
-from whisperbatch.engines.search.hypotheses import Integers, SearchResult
+from whisperbatch.engines.search.hypotheses import (
+    MARGIN,
+    Integers,
+    SearchResult,
+)
 
 END = 3
 VOCABULARY = 4  # tokens, END included
@@ -31,6 +35,7 @@ class MarkovDecoder:
             self.logprobs.append(table.astype(np.float32))
         self.rows = list(range(len(seeds)))
         self.calls: list[tuple[int, int]] = []  # (rows, beams) of each step
+        self.active: list[list[int]] = []  # beams of each row that are followed, of each step
         self.texts: list[list[list[int]]] = [[[]] for _ in seeds]  # of each row's beams
 
     def first(self) -> Candidates:
@@ -40,9 +45,15 @@ class MarkovDecoder:
             np.stack([tokens for tokens, _ in pairs]), np.stack([logprobs for _, logprobs in pairs])
         )
 
-    def __call__(self, tokens: Integers, sources: Integers, rows: Sequence[int]) -> Candidates:
+    def __call__(
+        self, tokens: Integers, sources: Integers, rows: Sequence[int], active: Sequence[int]
+    ) -> Candidates:
+        before = self.active[-1] if self.active else [1] * len(self.rows)
+        for number, row in enumerate(rows):
+            assert (sources[number, : active[number]] < before[row]).all()
         self.rows = [self.rows[row] for row in rows]
         self.calls.append((len(rows), tokens.shape[1]))
+        self.active.append(list(active))
         for number, row in enumerate(self.rows):
             self.texts[row] = [
                 [*self.texts[row][source], int(token)]
@@ -52,9 +63,11 @@ class MarkovDecoder:
             [self._after(row, int(token)) for token in tokens[number]]
             for number, row in enumerate(self.rows)
         ]
+        logprobs = np.array([[logprobs for _, logprobs in row] for row in pairs])
+        for row_logprobs, count in zip(logprobs, active, strict=True):
+            row_logprobs[count:] = 0  # these candidates must have no effect
         return Candidates(
-            np.array([[next_tokens for next_tokens, _ in row] for row in pairs]),
-            np.array([[logprobs for _, logprobs in row] for row in pairs]),
+            np.array([[next_tokens for next_tokens, _ in row] for row in pairs]), logprobs
         )
 
     def _after(self, row: int, token: int) -> tuple[Integers, np.ndarray]:
@@ -81,6 +94,8 @@ def run(
     max_tokens: int = 5,
     length_penalty: float = 1.0,
     patience: float = 1.0,
+    *,
+    prunes: bool = False,
 ) -> list[SearchResult]:
     return search(
         decoder,
@@ -90,6 +105,7 @@ def run(
         length_penalty=length_penalty,
         max_tokens=max_tokens,
         end_of_text=END,
+        prunes=prunes,
     )
 
 
@@ -129,27 +145,32 @@ def test_the_widest_beam_finds_the_best_hypothesis_of_all(
     assert result_score == pytest.approx(score(max(hypotheses, key=score)), abs=1e-4)
 
 
-@given(st.lists(st.integers(0, 10_000), min_size=1, max_size=5), st.integers(1, 4))
-def test_a_row_does_not_depend_on_the_other_rows(seeds: list[int], beam_size: int) -> None:
-    together = run(MarkovDecoder(seeds), beam_size)
-    assert together == [run(MarkovDecoder([seed]), beam_size)[0] for seed in seeds]
+@given(st.lists(st.integers(0, 10_000), min_size=1, max_size=5), st.integers(1, 4), st.booleans())
+def test_a_row_does_not_depend_on_the_other_rows(
+    seeds: list[int], beam_size: int, prunes: bool
+) -> None:
+    together = run(MarkovDecoder(seeds), beam_size, prunes=prunes)
+    alone = [run(MarkovDecoder([seed]), beam_size, prunes=prunes)[0] for seed in seeds]
+    assert together == alone
 
 
-@given(st.integers(0, 10_000), st.integers(1, 4))
+@given(st.integers(0, 10_000), st.integers(1, 4), st.booleans())
 def test_a_result_names_the_beam_and_log_probability_of_each_token(
-    seed: int, beam_size: int
+    seed: int, beam_size: int, prunes: bool
 ) -> None:
     decoder = MarkovDecoder([seed])
     texts_by_step: list[list[list[int]]] = []
     step = decoder.__call__
 
     class RecordingDecoder(MarkovDecoder):
-        def __call__(self, tokens: Integers, sources: Integers, rows: Sequence[int]) -> Candidates:
-            candidates = step(tokens, sources, rows)
+        def __call__(
+            self, tokens: Integers, sources: Integers, rows: Sequence[int], active: Sequence[int]
+        ) -> Candidates:
+            candidates = step(tokens, sources, rows, active)
             texts_by_step.append(decoder.texts[0])
             return candidates
 
-    [result] = run(RecordingDecoder([seed]), beam_size)
+    [result] = run(RecordingDecoder([seed]), beam_size, prunes=prunes)
     for number, beam in enumerate(result.beams):
         assert tuple(texts_by_step[number][beam]) == result.tokens[: number + 1]
     for previous, token, logprob in zip(
@@ -176,3 +197,51 @@ def test_more_patience_waits_for_more_hypotheses() -> None:
         run(decoder, 3, max_tokens=30, patience=patience)
         steps[patience] = len(decoder.calls)
     assert steps[0.1] <= steps[1.0] < steps[3.0]
+
+
+def decoder_with(logprobs: Sequence[Sequence[float]]) -> MarkovDecoder:
+    """Return a decoder with these log-probabilities of the tokens after each token."""
+    decoder = MarkovDecoder([0])
+    decoder.logprobs = [np.array(logprobs, np.float32)]
+    return decoder
+
+
+@pytest.mark.parametrize(("difference", "followed"), [(MARGIN - 0.1, 2), (MARGIN + 0.1, 1)])
+def test_an_improbable_hypothesis_is_not_followed(difference: float, followed: int) -> None:
+    row = [0.0, -difference, -50.0, -60.0]
+    decoder = decoder_with([row] * VOCABULARY)
+    run(decoder, 3, max_tokens=2, prunes=True)
+    assert decoder.active == [[followed]]
+    decoder = decoder_with([row] * VOCABULARY)
+    run(decoder, 3, max_tokens=2)
+    assert decoder.active == [[3]]
+
+
+def test_an_improbable_end_does_not_end_a_search_with_few_hypotheses() -> None:
+    """With 5 beams, the end of text is among the 5 best extensions, as there are 4 tokens."""
+    row = [0.0, -30.0, -40.0, -(MARGIN + 5)]
+    decoder = decoder_with([row] * VOCABULARY)
+    [result] = run(decoder, 5, max_tokens=30, prunes=True)
+    assert result.tokens == (0,) * 30
+    assert decoder.active == [[1]] * 29
+
+
+def test_a_search_ends_if_no_hypothesis_is_better_than_the_best_that_has_ended() -> None:
+    row = [-4.0, -5.0, -6.0, 0.0]  # the end of text is certain after the first token
+    logprobs = [row] * 3 + [[0.0, -9.0, -9.0, -9.0]]
+    decoder = decoder_with(logprobs)
+    [result] = run(decoder, 3, max_tokens=30, prunes=True)
+    assert result.tokens == (0,)
+    assert len(decoder.calls) == 1
+    unpruned = decoder_with(logprobs)
+    assert run(unpruned, 3, max_tokens=30) == [result]
+    assert len(unpruned.calls) > 1
+
+
+@given(st.integers(0, 10_000), st.floats(-2, 2))
+def test_pruning_changes_nothing_with_one_beam(seed: int, end_bonus: float) -> None:
+    results = [
+        run(MarkovDecoder([seed], end_bonus=end_bonus), 1, prunes=prunes)
+        for prunes in (False, True)
+    ]
+    assert results[0] == results[1]

@@ -63,7 +63,9 @@ class Script:
         tokens, logprobs = self._after(0)
         return Candidates(np.stack([tokens] * rows), np.stack([logprobs] * rows))
 
-    def __call__(self, tokens: Integers, sources: Integers, rows: Sequence[int]) -> Candidates:
+    def __call__(
+        self, tokens: Integers, sources: Integers, rows: Sequence[int], active: Sequence[int]
+    ) -> Candidates:
         self.steps += 1
         next_tokens, logprobs = self._after(self.steps)
         shape = (*tokens.shape, len(next_tokens))
