@@ -90,13 +90,14 @@ def _built_in(name: str | None) -> Diarizer:
     )
 
     files = find_networks(name)
-    segmentation = SegmentationNetwork(files.segmentation)
-    embedding = EmbeddingNetwork(files.embedding)
+    calls = max(available_cpus() // CORES_PER_CALL, 1)
+    segmentation = SegmentationNetwork(files.segmentation, calls=calls)
+    embedding = EmbeddingNetwork(files.embedding, calls=calls)
     precision = segmentation.precision and f", in {segmentation.precision}"
     return BuiltInDiarizer(
         segmentation,
         embedding,
         Fbank(),
         files.fingerprint + precision,
-        workers=max(available_cpus() // CORES_PER_CALL, 1),
+        workers=calls,
     )

@@ -56,6 +56,7 @@ class _Network:
         part: what the network computes, for the log.
         fixed: the shape of the input with which OpenVINO runs a file of ours, where OpenVINO is
             faster. onnxruntime computes rows of other shapes.
+        calls: that OpenVINO computes at a time.
 
     Attributes:
         source: the shape of one row of the input: one of `sources`.
@@ -76,6 +77,7 @@ class _Network:
         keep_memory: bool = False,
         part: str,
         fixed: tuple[int, ...],
+        calls: int,
     ) -> None:
         try:
             session: Any = open_session(path, threads, keep_memory=keep_memory)
@@ -92,7 +94,7 @@ class _Network:
         self._onnxruntime = partial(_run, session, inputs[0].name, results[0].name)
         self._fixed, self._openvino = fixed, None
         if self.is_ours and openvino_is_faster(part):
-            self._openvino = _open_openvino(path, fixed)
+            self._openvino = _open_openvino(path, fixed, calls)
         self.precision = self._openvino.precision if self._openvino else ""
 
     def run(self, batch: Array, shared: int = 0) -> Array:
@@ -124,9 +126,9 @@ class _Network:
             )
 
 
-def _open_openvino(path: Path, shape: tuple[int, ...]) -> OpenVinoSession:
+def _open_openvino(path: Path, shape: tuple[int, ...], calls: int) -> OpenVinoSession:
     try:
-        return OpenVinoSession(path, shape)
+        return OpenVinoSession(path, shape, calls)
     except RuntimeError as error:
         message = f"{path}: OpenVINO cannot load the network ({_reason(error)})"
         raise ModelError(message) from error
@@ -157,6 +159,7 @@ class SegmentationNetwork:
         path: .onnx file of pyannote's segmentation-3.0: our graph, which shares the filters of
             windows (`segmentation_graph.py`), or a graph of single windows.
         threads: number of threads that compute one call on onnxruntime; one on OpenVINO.
+        calls: number of calls that OpenVINO computes at a time.
 
     Attributes:
         precision: in which OpenVINO computes; empty if onnxruntime computes all windows.
@@ -165,7 +168,7 @@ class SegmentationNetwork:
         ModelError: the file is damaged or another network.
     """
 
-    def __init__(self, path: Path, threads: int = 1) -> None:
+    def __init__(self, path: Path, threads: int = 1, *, calls: int = 1) -> None:
         # 50 MB, as all calls have the same shape; new memory in each call takes 8 % of the time
         self._network = _Network(
             path,
@@ -174,6 +177,7 @@ class SegmentationNetwork:
             (FRAMES, CLASSES),
             keep_memory=True,
             part="the segmentation",
+            calls=calls,
             fixed=(ROWS_PER_CALL + SHARED, 1, BLOCK),
         )
         self.precision = self._network.precision
@@ -211,6 +215,7 @@ class EmbeddingNetwork:
     Args:
         path: .onnx file of CAM++.
         threads: number of threads that compute one call on onnxruntime; one on OpenVINO.
+        calls: number of calls that OpenVINO computes at a time.
 
     Attributes:
         precision: in which OpenVINO computes full pieces; empty if onnxruntime computes all.
@@ -219,13 +224,14 @@ class EmbeddingNetwork:
         ModelError: the file is damaged or another network, or has a ReLU at its end.
     """
 
-    def __init__(self, path: Path, threads: int = 1) -> None:
+    def __init__(self, path: Path, threads: int = 1, *, calls: int = 1) -> None:
         self._network = _Network(
             path,
             threads,
             [(None, BANDS)],
             (EMBEDDING,),
             part="the embeddings",
+            calls=calls,
             fixed=(PIECES_PER_CALL, PIECE_FRAMES, BANDS),
         )
         self.precision = self._network.precision

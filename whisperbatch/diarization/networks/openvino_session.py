@@ -14,16 +14,17 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from whisperbatch.machine import available_cpus
 from whisperbatch.openvino_package import fastest_precision, open_core
 
 
 class OpenVinoSession:
-    """A loaded network. Thread-safe: calls of several threads run at the same time.
+    """A loaded network. Thread-safe.
 
     Args:
         path: .onnx file.
         shape: of the input of a call.
+        calls: number of calls that are computed at a time; further calls wait. Each takes memory:
+            60 MB for the embeddings.
 
     Attributes:
         precision: in which OpenVINO computes.
@@ -32,14 +33,13 @@ class OpenVinoSession:
         RuntimeError: OpenVINO cannot load the file.
     """
 
-    def __init__(self, path: Path, shape: Sequence[int]) -> None:
+    def __init__(self, path: Path, shape: Sequence[int], calls: int = 1) -> None:
         core = open_core()
         self.precision = fastest_precision(core)
-        streams = available_cpus()
         settings = {
             "INFERENCE_PRECISION_HINT": self.precision,
-            "INFERENCE_NUM_THREADS": streams,  # one for each call
-            "NUM_STREAMS": streams,
+            "INFERENCE_NUM_THREADS": calls,  # one for each call
+            "NUM_STREAMS": calls,
             "ENABLE_CPU_PINNING": False,  # the model's threads would wait for the same core
         }
         model = core.read_model(str(path))
