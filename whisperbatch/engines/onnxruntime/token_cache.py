@@ -52,10 +52,10 @@ class TokenCache:
         Returns:
             The place of each sequence: the numbers from 0, in another order.
         """
-        sources = self._places[sources]  # as places
-        self._places = self._free_places(sources)
-        numbers = np.empty((len(sources), self.length), np.int64)
-        numbers[self._places] = self._numbers[sources]
+        origins = self._places[sources]
+        self._places = self._free_places(origins)
+        origins = origins[np.argsort(self._places)]  # of each place
+        numbers = self._numbers[origins]
         if len(sources) > self._keys.shape[1]:
             self._grow(len(sources), self.length)
         present = np.full_like(numbers, -1)
@@ -63,8 +63,6 @@ class TokenCache:
         present[:known] = self._numbers[:known]
         places, columns = np.nonzero(present != numbers)
         if len(places):
-            origins = np.empty_like(sources)
-            origins[self._places] = sources
             origins = origins[places]
             self._keys[:, places, :, :, columns] = self._keys[:, origins, :, :, columns]
             self._values[:, places, :, columns] = self._values[:, origins, :, columns]
@@ -121,7 +119,7 @@ class TokenCache:
         return [array[:sequences] for layer in layers for array in layer]
 
     def mask(self) -> Floats:
-        """Return what is added to the scores of the columns: 0, or minus infinity for the free."""
+        """Return what is added to the scores: 0 for a token, minus infinity for a free column."""
         mask = np.full(self._keys.shape[-1], -np.inf, np.float32)
         mask[: self.length] = 0
         return mask

@@ -7,11 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from whisperbatch.engines.search.beam_search import Candidates, search
-from whisperbatch.engines.search.hypotheses import (
-    MARGIN,
-    Integers,
-    SearchResult,
-)
+from whisperbatch.engines.search.hypotheses import MARGIN, Integers, SearchResult
 
 END = 3
 VOCABULARY = 4  # tokens, END included
