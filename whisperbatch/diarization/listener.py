@@ -21,7 +21,7 @@ from whisperbatch.types import SAMPLING_RATE, Diarization, Samples, Turn
 # Samples of all channels that wait for the diarizer: 31 MB. While the reader waits for the
 # diarizer, the model gets its rows late, and computes calls with fewer rows: with 120 s, ten
 # minutes had 839 instead of 626 decoding steps.
-AHEAD: Final = 480 * SAMPLING_RATE
+AHEAD: Final = 240 * SAMPLING_RATE
 
 log = logging.getLogger(__name__)
 

@@ -80,7 +80,7 @@ def embedding_graph(arrays: Arrays, *, eight_bits: bool = True, exact_sums: bool
         ModelError: an array is missing or has another shape.
     """
     graph = EightBitGraph(arrays, enabled=eight_bits, exact_sums=exact_sums)
-    x = _tdnn(graph, _head(graph, "feats"))
+    x = _tdnn(graph, head(graph, "feats"))
     segments = _segments(graph, x)
     channels = TDNN_CHANNELS
     for number, (layers, dilation) in enumerate(BLOCKS, 1):
@@ -104,7 +104,7 @@ def embedding_graph(arrays: Arrays, *, eight_bits: bool = True, exact_sums: bool
     )
 
 
-def _head(graph: EightBitGraph, x: str) -> str:
+def head(graph: EightBitGraph, x: str) -> str:
     """(batch, frames, 80) -> (batch, 320, frames): residual blocks over frequency and time."""
     x = graph.add("Transpose", x, perm=[0, 2, 1])
     x = graph.add("Unsqueeze", x, graph.integers(1))

@@ -53,9 +53,10 @@ class _Network:
             file allows is used.
         result: shape of one row of the output.
         keep_memory: see `open_session`.
-        part: what the network computes, for the log.
-        fixed: the shape of the input with which OpenVINO runs a file of ours, where OpenVINO is
-            faster. onnxruntime computes rows of other shapes.
+        openvino: file of the same function for OpenVINO, where OpenVINO is faster. Only used if
+            the file at `path` is ours.
+        fixed: the shape of the input with which OpenVINO runs its file. onnxruntime computes rows
+            of other shapes.
         calls: that OpenVINO computes at a time.
 
     Attributes:
@@ -75,7 +76,7 @@ class _Network:
         result: tuple[int, ...],
         *,
         keep_memory: bool = False,
-        part: str,
+        openvino: Path | None,
         fixed: tuple[int, ...],
         calls: int,
     ) -> None:
@@ -91,10 +92,14 @@ class _Network:
             raise ModelError(f"{path}: is another network (its inputs have other shapes)")
         self.source = source
         self.is_ours = session.get_modelmeta().producer_name == PRODUCER
-        self._onnxruntime = partial(_run, session, inputs[0].name, results[0].name)
         self._fixed, self._openvino = fixed, None
-        if self.is_ours and openvino_is_faster(part):
-            self._openvino = _open_openvino(path, fixed, calls)
+        if self.is_ours and openvino:
+            self._openvino = _open_openvino(openvino, fixed, calls)
+        self._others: Callable[[Array], Array] = partial(
+            _run, session, inputs[0].name, results[0].name
+        )
+        if self._openvino and source == fixed[1:]:  # there are no others: free onnxruntime's memory
+            self._others = self._openvino
         self.precision = self._openvino.precision if self._openvino else ""
 
     def run(self, batch: Array, shared: int = 0) -> Array:
@@ -104,8 +109,8 @@ class _Network:
             batch: rows.
             shared: rows that one result needs in addition to its own row.
         """
-        compute: Callable[[Array], Array] = self._onnxruntime
-        library, count = "onnxruntime", ROWS_PER_CALL if self.is_ours else 1
+        compute, library = self._others, "onnxruntime"
+        count = ROWS_PER_CALL if self.is_ours else 1
         if self._openvino and batch.shape[1:] == self._fixed[1:]:
             compute, library, count = self._openvino, "OpenVINO", self._fixed[0] - shared
         parts = []
@@ -176,7 +181,7 @@ class SegmentationNetwork:
             [(1, WINDOW), (1, BLOCK)],
             (FRAMES, CLASSES),
             keep_memory=True,
-            part="the segmentation",
+            openvino=path if openvino_is_faster("the segmentation") else None,
             calls=calls,
             fixed=(ROWS_PER_CALL + SHARED, 1, BLOCK),
         )
@@ -215,6 +220,7 @@ class EmbeddingNetwork:
     Args:
         path: .onnx file of CAM++.
         threads: number of threads that compute one call on onnxruntime; one on OpenVINO.
+        pieces: .onnx file of the same network for full pieces on OpenVINO (`piece_graph.py`).
         calls: number of calls that OpenVINO computes at a time.
 
     Attributes:
@@ -224,13 +230,15 @@ class EmbeddingNetwork:
         ModelError: the file is damaged or another network, or has a ReLU at its end.
     """
 
-    def __init__(self, path: Path, threads: int = 1, *, calls: int = 1) -> None:
+    def __init__(
+        self, path: Path, threads: int = 1, *, pieces: Path | None = None, calls: int = 1
+    ) -> None:
         self._network = _Network(
             path,
             threads,
             [(None, BANDS)],
             (EMBEDDING,),
-            part="the embeddings",
+            openvino=pieces,
             calls=calls,
             fixed=(PIECES_PER_CALL, PIECE_FRAMES, BANDS),
         )

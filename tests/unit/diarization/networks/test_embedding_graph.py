@@ -9,6 +9,7 @@ import pytest
 
 from tests.unit.diarization.networks.checkpoints import Arrays, random_embedding
 from whisperbatch.diarization.networks.embedding_graph import embedding_graph
+from whisperbatch.diarization.networks.piece_graph import piece_graph
 from whisperbatch.errors import ModelError
 
 onnxruntime = pytest.importorskip("onnxruntime")
@@ -128,6 +129,23 @@ def test_equals_the_reference(arrays: Arrays, session: Any, frames: int) -> None
     expected = Reference(arrays)(features[0].astype(np.float64))
     assert embedding.shape == (1, 192)
     np.testing.assert_allclose(embedding[0], expected, atol=1e-4 * np.abs(expected).max())
+
+
+@pytest.mark.parametrize("frames", [3, 147, pytest.param(200, marks=pytest.mark.slow)])
+def test_the_graph_of_pieces_equals_the_reference(arrays: Arrays, frames: int) -> None:
+    content = piece_graph(arrays, frames, eight_bits=False)
+    session = onnxruntime.InferenceSession(content, providers=["CPUExecutionProvider"])
+    features = np.random.default_rng(frames).normal(0, 2, (2, frames, 80)).astype(np.float32)
+    (embeddings,) = session.run(None, {"feats": features})
+    assert embeddings.shape == (2, 192)
+    for row, embedding in zip(features, embeddings, strict=True):
+        expected = Reference(arrays)(row.astype(np.float64))
+        np.testing.assert_allclose(embedding, expected, atol=1e-4 * np.abs(expected).max())
+
+
+def test_pieces_are_at_most_one_segment(arrays: Arrays) -> None:
+    with pytest.raises(ValueError, match="201 frames are more than a segment of 200 frames"):
+        piece_graph(arrays, 201)
 
 
 @pytest.mark.parametrize("exact_sums", [True, False])

@@ -11,6 +11,7 @@ from tests.unit.diarization.networks.checkpoints import random_embedding, random
 from tests.unit.diarization.networks.signals import voice
 from whisperbatch.diarization.networks import EmbeddingNetwork, SegmentationNetwork, networks
 from whisperbatch.diarization.networks.embedding_graph import embedding_graph
+from whisperbatch.diarization.networks.piece_graph import piece_graph
 from whisperbatch.diarization.networks.segmentation_graph import BLOCK, segmentation_graph
 from whisperbatch.diarization.pieces import PIECE_FRAMES
 from whisperbatch.diarization.windows import STEP, WINDOW
@@ -23,6 +24,7 @@ pytest.importorskip("onnx")
 def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("networks")
     (folder / "embedding.onnx").write_bytes(embedding_graph(random_embedding()))
+    (folder / "pieces.onnx").write_bytes(piece_graph(random_embedding(), PIECE_FRAMES))
     (folder / "segmentation.onnx").write_bytes(segmentation_graph(random_segmentation()))
     return folder
 
@@ -34,13 +36,19 @@ def choice(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> N
         monkeypatch.setattr(networks, "openvino_is_faster", lambda _: False)
 
 
-@pytest.mark.usefixtures("choice")
+@pytest.mark.parametrize("openvino", [True, False])
 @pytest.mark.parametrize(
     "frames", [20, 73, PIECE_FRAMES, pytest.param(300, marks=pytest.mark.slow)]
 )
 @pytest.mark.parametrize("threads", [1, 2])
-def test_embeddings_do_not_depend_on_the_batch(files: Path, frames: int, threads: int) -> None:
-    network = EmbeddingNetwork(files / "embedding.onnx", threads)
+def test_embeddings_do_not_depend_on_the_batch(
+    files: Path, frames: int, threads: int, *, openvino: bool
+) -> None:
+    pieces = None
+    if openvino:
+        pytest.importorskip("openvino")
+        pieces = files / "pieces.onnx"
+    network = EmbeddingNetwork(files / "embedding.onnx", threads, pieces=pieces)
     batch = np.random.default_rng(0).normal(0, 3, (7, frames, 80)).astype(np.float32)
     together = network(batch)
     assert together.shape == (7, 192)

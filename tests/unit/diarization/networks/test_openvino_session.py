@@ -8,9 +8,16 @@ import pytest
 from tests.unit.diarization.networks.checkpoints import random_embedding, random_segmentation
 from tests.unit.machines import AMX, NO_AMX, use_machine
 from whisperbatch.diarization.clustering import normalised
-from whisperbatch.diarization.networks import EmbeddingNetwork, SegmentationNetwork, networks
+from whisperbatch.diarization.networks import (
+    EmbeddingNetwork,
+    SegmentationNetwork,
+    networks,
+    openvino_session,
+)
+from whisperbatch.diarization.networks.copies import write_copy
 from whisperbatch.diarization.networks.embedding_graph import BANDS, embedding_graph
 from whisperbatch.diarization.networks.openvino_session import OpenVinoSession
+from whisperbatch.diarization.networks.piece_graph import piece_graph
 from whisperbatch.diarization.networks.segmentation_graph import BLOCK, SHARED, segmentation_graph
 from whisperbatch.diarization.pieces import PIECE_FRAMES
 from whisperbatch.diarization.windows import WINDOW
@@ -54,15 +61,14 @@ def test_openvino_computes_the_same_function(path: Path, monkeypatch: pytest.Mon
     np.testing.assert_allclose(np.exp(network(samples)), np.exp(expected), atol=0.02)
 
 
-def test_openvino_computes_the_same_embeddings_of_full_pieces(
-    path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    file = path.with_name("embedding.onnx")
-    file.write_bytes(embedding_graph(random_embedding()))
-    monkeypatch.setattr(networks, "openvino_is_faster", lambda _: False)
+def test_openvino_computes_the_same_embeddings_of_full_pieces(path: Path) -> None:
+    arrays = random_embedding()
+    file, pieces = path.with_name("embedding.onnx"), path.with_name("pieces.onnx")
+    file.write_bytes(embedding_graph(arrays))
+    pieces.write_bytes(piece_graph(arrays, PIECE_FRAMES))
     expected = EmbeddingNetwork(file)
-    monkeypatch.setattr(networks, "openvino_is_faster", lambda _: True)
-    network = EmbeddingNetwork(file)
+    assert not expected.precision
+    network = EmbeddingNetwork(file, pieces=pieces)
     assert network.precision
     noise = np.random.default_rng(0).normal(0, 3, (5, PIECE_FRAMES, BANDS)).astype(np.float32)
     found, right = (normalised(each(noise)) for each in (network, expected))
@@ -70,6 +76,59 @@ def test_openvino_computes_the_same_embeddings_of_full_pieces(
     assert (found * right).sum(axis=1) == pytest.approx(1, abs=0.03)
     shorter = noise[:, :-1]
     np.testing.assert_array_equal(network(shorter), expected(shorter))
+
+
+def test_compiled_networks_are_kept(
+    path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setenv("WHISPERBATCH_CACHE", str(tmp_path))
+    shape = (1 + SHARED, 1, BLOCK)
+    rows = np.random.default_rng(0).normal(0, 0.1, shape).astype(np.float32)
+    expected = OpenVinoSession(path, shape)(rows)
+    (copy,) = (tmp_path / "openvino").iterdir()
+    content = copy.read_bytes()
+    compilations = []
+
+    def compile_again(*arguments: Any) -> Any:
+        compilations.append(arguments)
+        return original(*arguments)
+
+    original = openvino_session._compile
+    monkeypatch.setattr(openvino_session, "_compile", compile_again)
+    np.testing.assert_array_equal(OpenVinoSession(path, shape)(rows), expected)
+    assert not compilations
+    for damaged in (content[:-9], b""):
+        copy.write_bytes(damaged)
+        np.testing.assert_array_equal(OpenVinoSession(path, shape)(rows), expected)
+        (copy,) = (tmp_path / "openvino").iterdir()
+        assert copy.stat().st_size == pytest.approx(len(content), rel=0.1)
+    assert len(compilations) == caplog.text.count("is damaged; it is made again") == 2
+    OpenVinoSession(path, (2 + SHARED, 1, BLOCK))
+    assert len(compilations) == 3
+    assert len(list(copy.parent.iterdir())) == 2
+
+
+def test_a_compiled_network_of_another_kind_is_compiled_again(
+    path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("WHISPERBATCH_CACHE", str(tmp_path))
+    shape = (1 + SHARED, 1, BLOCK)
+    rows = np.random.default_rng(0).normal(0, 0.1, shape).astype(np.float32)
+    expected = OpenVinoSession(path, shape)(rows)
+    (copy,) = (tmp_path / "openvino").iterdir()
+    name = copy.name.rpartition("-")[0]
+    copy.unlink()
+    write_copy(copy.parent, name, copy.suffix, b"another program's file")
+    np.testing.assert_array_equal(OpenVinoSession(path, shape)(rows), expected)
+
+
+def test_a_cache_that_is_not_writable_is_no_error(
+    path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("WHISPERBATCH_CACHE", str(tmp_path / "file"))
+    shape = (1 + SHARED, 1, BLOCK)
+    assert OpenVinoSession(path, shape)(np.zeros(shape, np.float32)).shape[0] == 1
 
 
 def test_threads_share_a_session(path: Path) -> None:

