@@ -21,6 +21,7 @@ ALLOWED: Final = {
     "onnx_graph": {"errors"},
     "onnx_sessions": set[str](),
     "openvino_package": {"errors", "machine"},
+    "openvino_cache": {"errors", "models"},
     "text": {"errors"},
     "models": {"errors", "text"},
     "options": {"errors", "text", "types"},
@@ -37,12 +38,12 @@ ALLOWED: Final = {
     "chunking": {"options", "types"},
     "diarization": {
         *("audio", "boundary", "byte_sums", "errors", "machine", "models", "onnx_graph"),
-        *("onnx_sessions", "openvino_package", "options", "prefetch", "products", "recording"),
-        *("rows", "text", "types", "vad"),
+        *("onnx_sessions", "openvino_cache", "openvino_package", "options", "prefetch"),
+        *("products", "recording", "rows", "text", "types", "vad"),
     },
     "engines": {
         *("byte_sums", "errors", "features", "machine", "models", "onnx_graph", "onnx_sessions"),
-        *("openvino_package", "options", "products", "protocols", "text"),
+        *("openvino_cache", "openvino_package", "options", "products", "protocols", "text"),
     },
     "language": {
         *("audio", "chunking", "options", "protocols"),

@@ -46,8 +46,8 @@ def right_copy(folder: Path, name: str, suffix: str) -> Path | None:
 def write_copy(folder: Path, name: str, suffix: str, content: bytes) -> Path:
     """Write a copy under a temporary name, flush it to the disk, and rename it.
 
-    A reader always sees a complete file. If two processes write different files of this name, both
-    files are right.
+    A reader always sees a complete file. Two processes that write the same file write the same
+    content.
 
     Raises:
         OSError: the folder is not writable.

@@ -5,15 +5,11 @@ products of the embeddings with 8-bit numbers. Each call has the same number of 
 rounds a single row otherwise than several rows. So the result of a row does not depend on the other
 rows of a call.
 
-The compiled networks are kept in the cache. Loading them takes a third of the time of compiling
-them (0.5 instead of 1.6 s), and 25 MB less memory.
-
-    cache/openvino/pieces-6f1d20b7c58e93a4.5b2e9c01-0c4f1be6a0d9e7f3.blob
+The compiled networks are kept in the cache (openvino_cache.py). Loading them takes a third of the
+time of compiling them (0.5 instead of 1.6 s), and 25 MB less memory.
 """
 
 import hashlib
-import io
-import logging
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from queue import Empty, LifoQueue
@@ -22,14 +18,10 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from whisperbatch.diarization.networks.copies import right_copy, sha256, write_copy
-from whisperbatch.models.packages import default_cache
+from whisperbatch.openvino_cache import compiled_graphs_folder, load_compiled
 from whisperbatch.openvino_package import fastest_precision, open_core
 
 SUBGRAPHS: Final = "SNIPPETS_MODE"  # of OpenVINO
-SUFFIX: Final = ".blob"  # of a compiled network
-
-log = logging.getLogger(__name__)
 
 
 class OpenVinoSession:
@@ -58,7 +50,14 @@ class OpenVinoSession:
             "ENABLE_CPU_PINNING": False,  # the model's threads would wait for the same core
         }
         self._shape = tuple(shape)
-        self._compiled: Any = _load(core, path, self._shape, settings)
+        digest = hashlib.sha256(path.read_bytes()).hexdigest()
+        self._compiled: Any = load_compiled(
+            core,
+            compiled_graphs_folder(),
+            (digest, self._shape, SUBGRAPHS),
+            settings,
+            lambda: _compile(core, path, self._shape, settings),
+        )
         self._free: LifoQueue[Any] = LifoQueue()
 
     def __call__(self, rows: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
@@ -81,45 +80,19 @@ class OpenVinoSession:
         return output[: len(output) - missing]
 
 
-def _load(core: Any, path: Path, shape: tuple[int, ...], settings: Mapping[str, object]) -> Any:  # noqa: ANN401 - OpenVINO's
-    """Return the compiled network: from the cache, otherwise compile it and write it there."""
-    cache = default_cache() / "openvino"
-    name = f"{path.stem}.{_key(core, sha256(path), shape, sorted(settings.items()))}"
-    try:
-        copy = right_copy(cache, name, SUFFIX)
-        if copy is not None:
-            return core.import_model(io.BytesIO(copy.read_bytes()), "CPU", dict(settings))
-    except (OSError, RuntimeError) as error:
-        log.info("diarization: %s is compiled again: %s", path, error)
-    model = core.read_model(str(path))
-    model.reshape(list(shape))
-    compiled = _compile(core, model, settings)
-    try:
-        write_copy(cache, name, SUFFIX, compiled.export_model().getvalue())
-    except (OSError, RuntimeError) as error:  # such as a cache that is not writable
-        log.info("diarization: %s is compiled at each start: %s", path, error)
-    return compiled
-
-
-def _key(core: Any, *parts: object) -> str:  # noqa: ANN401 - OpenVINO's
-    """Return a text that differs if the compiled network may differ.
-
-    Args:
-        core: OpenVINO's `Core`; its version and the processor are parts of the key.
-        parts: other parts of the key.
-    """
-    properties = ("FULL_DEVICE_NAME", "OPTIMIZATION_CAPABILITIES")
-    device = [core.get_property("CPU", name) for name in properties]
-    version = core.get_versions("CPU")["CPU"].build_number
-    return hashlib.sha256(repr((version, device, parts)).encode()).hexdigest()[:8]
-
-
-def _compile(core: Any, model: Any, settings: Mapping[str, object]) -> Any:  # noqa: ANN401
-    """Compile a model without generated subgraphs, if this OpenVINO can.
+def _compile(
+    core: Any,  # noqa: ANN401 - OpenVINO's
+    path: Path,
+    shape: tuple[int, ...],
+    settings: Mapping[str, object],
+) -> Any:  # noqa: ANN401 - OpenVINO's
+    """Compile a network without generated subgraphs, if this OpenVINO can.
 
     OpenVINO generates code for each group of elementwise operators. In the many small layers of the
     embeddings, this code takes 40 MB for each call, and saves no time.
     """
+    model = core.read_model(str(path))
+    model.reshape(list(shape))
     try:
         return core.compile_model(model, "CPU", {**settings, SUBGRAPHS: "DISABLE"})
     except RuntimeError:  # the setting is not documented

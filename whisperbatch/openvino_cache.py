@@ -1,0 +1,119 @@
+"""Compiled OpenVINO graphs, with a cache on disk.
+
+    cache/openvino/3f9a....blob     a checksum, and the compiled graph as OpenVINO exports it
+
+A cached graph is named after everything that it depends on, also OpenVINO's version and the
+processor. Without a cache folder, or if the folder is not writable, graphs are compiled each time.
+"""
+
+import hashlib
+import logging
+import os
+import secrets
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Final
+
+from whisperbatch.errors import ModelError
+from whisperbatch.models.packages import default_cache
+
+CHECKSUM_BYTES: Final = 32  # at the start of a file
+MAX_UNUSED_SECONDS: Final = 30 * 86400  # a cached graph that was not read for longer is deleted
+MAX_WRITING_SECONDS: Final = 3600  # an unfinished file that is older belongs to a killed process
+
+log = logging.getLogger(__name__)
+
+
+def compiled_graphs_folder() -> Path | None:
+    """Return the user's folder of compiled graphs; None if the user has no home directory."""
+    try:
+        return default_cache() / "openvino"
+    except ModelError:
+        return None
+
+
+def load_compiled(
+    core: Any,  # noqa: ANN401 - OpenVINO is not imported here
+    folder: Path | None,
+    key: object,
+    settings: Mapping[str, Any],
+    compile_graph: Callable[[], Any],
+) -> Any:  # noqa: ANN401 - as above
+    """Return a compiled graph: from the cache, otherwise compile it and write it there.
+
+    Args:
+        core: OpenVINO's `Core`.
+        folder: the cache's folder; None for no cache.
+        key: its text identifies the graph.
+        settings: of OpenVINO; also a part of the key.
+        compile_graph: compiles the graph; called only if the cache does not hold the graph.
+    """
+    if folder is None:
+        return compile_graph()
+    path = _path(core, folder, key, settings)
+    if (cached := _read(core, path, settings)) is not None:
+        return cached
+    log.info("compiling for this processor; later runs start faster", extra={"progress": True})
+    compiled = compile_graph()
+    _write(path, compiled)
+    return compiled
+
+
+def _path(core: Any, folder: Path, key: object, settings: Mapping[str, Any]) -> Path:  # noqa: ANN401
+    """Return the file of a graph in the cache."""
+    import openvino  # noqa: PLC0415 - an extra
+
+    properties = ("FULL_DEVICE_NAME", "OPTIMIZATION_CAPABILITIES")
+    processor = [core.get_property("CPU", name) for name in properties]
+    text = repr((key, dict(settings), processor, openvino.get_version()))
+    return folder / f"{hashlib.blake2b(text.encode(), digest_size=16).hexdigest()}.blob"
+
+
+def _read(core: Any, path: Path, settings: Mapping[str, Any]) -> Any:  # noqa: ANN401 - as above
+    """Return the compiled graph in the cache, or None if it is missing or cannot be used."""
+    try:
+        content = memoryview(path.read_bytes())
+    except OSError:
+        return None
+    blob = content[CHECKSUM_BYTES:]
+    if hashlib.blake2b(blob, digest_size=CHECKSUM_BYTES).digest() != content[:CHECKSUM_BYTES]:
+        log.warning("%s: is damaged; the graph is compiled again", path)
+        return None
+    with suppress(OSError):  # the cache is read-only
+        os.utime(path)
+    try:
+        return core.import_model(bytes(blob), "CPU", dict(settings))
+    except RuntimeError as error:
+        log.info("%s: OpenVINO cannot read it; the graph is compiled again: %s", path, error)
+        return None
+
+
+def _write(path: Path, compiled: Any) -> None:  # noqa: ANN401 - as above
+    """Write a compiled graph to the cache, through a temporary file; log a failure."""
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        _delete_old_files(path.parent)
+        try:
+            with temporary.open("xb") as file:
+                exported = compiled.export_model()
+                blob = exported.getvalue() if hasattr(exported, "getvalue") else exported
+                file.write(hashlib.blake2b(blob, digest_size=CHECKSUM_BYTES).digest())
+                file.write(blob)
+            temporary.replace(path)
+        finally:
+            temporary.unlink(missing_ok=True)
+    except (OSError, RuntimeError) as error:  # RuntimeError: the graph cannot be exported
+        log.info("%s: the compiled graph could not be written to the cache: %s", path, error)
+
+
+def _delete_old_files(folder: Path) -> None:
+    """Delete graphs that were not used for long, and unfinished files of killed processes."""
+    now = time.time()
+    for pattern, max_age in (("*.blob", MAX_UNUSED_SECONDS), (".*.part", MAX_WRITING_SECONDS)):
+        for path in folder.glob(pattern):
+            with suppress(OSError):  # another process has deleted the file
+                if now - path.stat().st_mtime > max_age:
+                    path.unlink()
