@@ -18,10 +18,9 @@ from whisperbatch.errors import ClosedError, EngineError
 from whisperbatch.prefetch import JOIN_TIMEOUT, in_background
 from whisperbatch.types import SAMPLING_RATE, Diarization, Samples, Turn
 
-# Samples of all channels that wait for the diarizer: 31 MB. While the reader waits for the
-# diarizer, the model gets its rows late, and computes calls with fewer rows: with 120 s, ten
-# minutes had 839 instead of 626 decoding steps.
-AHEAD: Final = 240 * SAMPLING_RATE
+# Samples of all channels that wait for the diarizer: 8 MB. While the reader waits for the diarizer,
+# the model gets its rows late, and computes calls with fewer rows.
+AHEAD: Final = 120 * SAMPLING_RATE
 
 log = logging.getLogger(__name__)
 
