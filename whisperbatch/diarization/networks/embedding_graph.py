@@ -201,16 +201,25 @@ def _dense_layer(
     segments: _Segments,
 ) -> str:
     """(batch, frames, channels) -> (batch, frames, 32): the channels that the layer adds."""
-    norm = f"{name}.nonlinear2.batchnorm"
-    factor, summand = graph.weights.affine(norm, BOTTLENECK)
-    matrix = graph.weights(f"{name}.linear1.weight", BOTTLENECK, channels, 1)[:, :, 0]
     x = _rectified_product(
-        graph, x, f"{name}.nonlinear1.batchnorm", matrix * factor[:, None], summand
+        graph, x, f"{name}.nonlinear1.batchnorm", *bottleneck(graph, name, channels)
     )
-    x = graph.rectified(x, graph.peak(norm, BOTTLENECK))
+    x = graph.rectified(x, graph.peak(f"{name}.nonlinear2.batchnorm", BOTTLENECK))
     local = _taps(graph, x, f"{name}.cam_layer.linear_local.weight", dilation)
     mask = _mask(graph, graph.add("MatMul", segments.means, x), f"{name}.cam_layer")
     return graph.add("Mul", local, graph.add("Gather", mask, segments.numbers, axis=1))
+
+
+def bottleneck(
+    graph: GraphBuilder, name: str, channels: int
+) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+    """Return the matrix (128, channels) and the bias of the first product of a dense layer.
+
+    The batch normalisation after the product is part of them.
+    """
+    factor, summand = graph.weights.affine(f"{name}.nonlinear2.batchnorm", BOTTLENECK)
+    matrix = graph.weights(f"{name}.linear1.weight", BOTTLENECK, channels, 1)[:, :, 0]
+    return matrix * factor[:, None], summand
 
 
 def _rectified_product(

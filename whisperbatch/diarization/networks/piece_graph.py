@@ -35,6 +35,7 @@ from whisperbatch.diarization.networks.embedding_graph import (
     TAPS,
     TDNN_CHANNELS,
     TDNN_KERNEL,
+    bottleneck,
     head,
 )
 from whisperbatch.diarization.networks.graph import Arrays, GraphBuilder
@@ -75,9 +76,10 @@ def piece_graph(
         x = _rectified_product(graph, x, f"{name}.nonlinear.batchnorm", matrix)
         x = graph.add("MaxPool", x, kernel_shape=[1, 1])  # see above
         channels //= 2
-    x = graph.add("Relu", _scaled(graph, x, *_affine(graph, "xvector.out_nonlinear", channels)))
+    affine = graph.weights.affine("xvector.out_nonlinear.batchnorm", channels)
+    x = graph.add("Relu", _scaled(graph, x, *affine))
     x = _statistics(graph, x, kept)
-    factor, summand = _affine(graph, "xvector.dense.nonlinear", EMBEDDING)
+    factor, summand = graph.weights.affine("xvector.dense.nonlinear.batchnorm", EMBEDDING)
     matrix = graph.weights("xvector.dense.linear.weight", EMBEDDING, 2 * channels, 1)[:, :, 0]
     x = _float_product(graph, x, matrix * factor[:, None], summand)
     x = graph.add("Squeeze", x, graph.integers(2, TIME))
@@ -86,22 +88,17 @@ def piece_graph(
     )
 
 
-def _affine(
-    graph: GraphBuilder, name: str, size: int
-) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
-    return graph.weights.affine(f"{name}.batchnorm", size)
-
-
 def _tdnn(graph: EightBitGraph, x: str) -> str:
     """(batch, 320, frames) -> (batch, 128, 1, (frames + 1) // 2)."""
     inputs = HEAD_CHANNELS * BANDS // HEAD_STRIDE
     x = graph.add("Unsqueeze", x, graph.integers(2))
-    factor, summand = _affine(graph, "xvector.tdnn.nonlinear", TDNN_CHANNELS)
+    norm = "xvector.tdnn.nonlinear.batchnorm"
+    factor, summand = graph.weights.affine(norm, TDNN_CHANNELS)
     kernel = graph.weights("xvector.tdnn.linear.weight", TDNN_CHANNELS, inputs, TDNN_KERNEL)
     kernel = kernel * factor[:, None, None]
     half = TDNN_KERNEL // 2
     x = _convolution(graph, x, kernel, summand, strides=[1, 2], pads=[0, half, 0, half])
-    return graph.rectified(x, graph.peak("xvector.tdnn.nonlinear.batchnorm", TDNN_CHANNELS))
+    return graph.rectified(x, graph.peak(norm, TDNN_CHANNELS))
 
 
 def _convolution(
@@ -118,10 +115,8 @@ def _convolution(
 
 def _dense_layer(graph: EightBitGraph, x: str, name: str, channels: int, dilation: int) -> str:
     """(batch, channels, 1, frames) -> (batch, 32, 1, frames): the channels that the layer adds."""
-    factor, summand = _affine(graph, f"{name}.nonlinear2", BOTTLENECK)
-    matrix = graph.weights(f"{name}.linear1.weight", BOTTLENECK, channels, 1)[:, :, 0]
     x = _rectified_product(
-        graph, x, f"{name}.nonlinear1.batchnorm", matrix * factor[:, None], summand
+        graph, x, f"{name}.nonlinear1.batchnorm", *bottleneck(graph, name, channels)
     )
     x = graph.rectified(x, graph.peak(f"{name}.nonlinear2.batchnorm", BOTTLENECK))
     kernel = graph.weights(f"{name}.cam_layer.linear_local.weight", GROWTH, BOTTLENECK, TAPS)

@@ -119,7 +119,7 @@ class TokenCache:
         return [array[:sequences] for layer in layers for array in layer]
 
     def mask(self) -> Floats:
-        """Return what is added to the scores: 0 for a token, minus infinity for a free column."""
+        """Return the summands of the scores: 0 for each token, minus infinity for free columns."""
         mask = np.full(self._keys.shape[-1], -np.inf, np.float32)
         mask[: self.length] = 0
         return mask
