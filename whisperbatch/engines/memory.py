@@ -8,15 +8,19 @@ import ctypes
 import sys
 from typing import Any, Final
 
+from whisperbatch.openvino_cache import return_mapped_memory
+
 M_MMAP_THRESHOLD: Final = -3  # parameter of mallopt, from malloc.h
 MMAP_THRESHOLD: Final = 512 << 10  # bytes; the features of a row take 960 KB
 
 
 def return_freed_memory() -> None:
-    """Return the memory that is free now. Settings of malloc do not change.
+    """Return the memory that is free now, and that of OpenVINO's mapped files.
 
-    With the model base in int8, glibc otherwise keeps 190 MB of freed memory.
+    Settings of malloc do not change. With the model base in int8, glibc otherwise keeps 190 MB of
+    freed memory.
     """
+    return_mapped_memory()
     if library := _glibc():
         library.malloc_trim(0)
 

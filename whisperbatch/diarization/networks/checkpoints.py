@@ -12,7 +12,7 @@ from whisperbatch.diarization.pieces import PIECE_FRAMES
 from whisperbatch.machine import sums_bytes_exactly
 from whisperbatch.openvino_package import openvino_is_faster
 
-FORMAT: Final = 5  # of the converted copies: raise it whenever a graph changes
+FORMAT: Final = 6  # of the converted copies: raise it whenever a graph changes
 PIECES: Final = "pieces"  # the network that only OpenVINO computes
 
 
@@ -44,11 +44,7 @@ CHECKPOINTS: Final[Mapping[str, Checkpoint]] = MappingProxyType(
             segmentation_graph,
         ),
         "embedding": _EMBEDDING,
-        PIECES: _EMBEDDING._replace(
-            convert=lambda arrays: piece_graph(
-                arrays, PIECE_FRAMES, exact_sums=sums_bytes_exactly()
-            )
-        ),
+        PIECES: _EMBEDDING._replace(convert=lambda arrays: piece_graph(arrays, PIECE_FRAMES)),
     }
 )
 

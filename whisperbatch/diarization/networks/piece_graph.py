@@ -4,15 +4,12 @@ The same function as embedding_graph.py, in the operators that OpenVINO computes
 
 -   Channels come first, with a height of 1: (batch, channels, 1, frames). OpenVINO has fast
     convolutions for this form, also of three frames that are not adjacent.
--   After each block, a maximum of single frames changes nothing. Without this operator, OpenVINO
-    2026.4 joins the product before it with the rounding after it, although the dense layers need
-    the product, too. The cosine to the right embedding was then 0.57. (Only without generated
-    subgraphs: see openvino_session.py.)
+-   No numbers are rounded to 8 bits: OpenVINO computes in bfloat16, in the same time.
 -   All pieces have the same number of frames, and these are a single segment. So the context of a
     mask, the mean of the segment plus the mean of all frames, is twice the mean.
 
-On a core with AMX, OpenVINO takes three quarters of the time of the other graph for this graph, and
-14 MB less memory. Its rows are independent only if each call has the same number of rows.
+On a core with AMX, OpenVINO takes three quarters of the time of the other graph for this graph. Its
+rows are independent only if each call has the same number of rows.
 """
 
 from collections.abc import Sequence
@@ -44,16 +41,12 @@ from whisperbatch.onnx_graph import Port
 TIME: Final = 3  # axis of the frames
 
 
-def piece_graph(
-    arrays: Arrays, frames: int, *, eight_bits: bool = True, exact_sums: bool = True
-) -> bytes:
+def piece_graph(arrays: Arrays, frames: int) -> bytes:
     """Return the network for pieces of one length as the content of an .onnx file.
 
     Args:
         arrays: by the names of 3D-Speaker's CAMPPlus.
         frames: of a piece.
-        eight_bits: see `embedding_graph`.
-        exact_sums: the processor adds products of bytes in 32 bits (`machine.sums_bytes_exactly`).
 
     Raises:
         MissingExtraError: the package onnx is not installed.
@@ -63,7 +56,7 @@ def piece_graph(
     kept = (frames + 1) // 2
     if kept > SEGMENT:
         raise ValueError(f"{frames} frames are more than a segment of {2 * SEGMENT} frames")
-    graph = EightBitGraph(arrays, enabled=eight_bits, exact_sums=exact_sums)
+    graph = EightBitGraph(arrays, enabled=False)
     x = _tdnn(graph, head(graph, "feats"))
     channels = TDNN_CHANNELS
     for number, (layers, dilation) in enumerate(BLOCKS, 1):
@@ -74,51 +67,49 @@ def piece_graph(
         name = f"xvector.transit{number}"
         matrix = graph.weights(f"{name}.linear.weight", channels // 2, channels, 1)[:, :, 0]
         x = _rectified_product(graph, x, f"{name}.nonlinear.batchnorm", matrix)
-        x = graph.add("MaxPool", x, kernel_shape=[1, 1])  # see above
         channels //= 2
     affine = graph.weights.affine("xvector.out_nonlinear.batchnorm", channels)
     x = graph.add("Relu", _scaled(graph, x, *affine))
     x = _statistics(graph, x, kept)
     factor, summand = graph.weights.affine("xvector.dense.nonlinear.batchnorm", EMBEDDING)
     matrix = graph.weights("xvector.dense.linear.weight", EMBEDDING, 2 * channels, 1)[:, :, 0]
-    x = _float_product(graph, x, matrix * factor[:, None], summand)
+    x = _product(graph, x, matrix * factor[:, None], summand)
     x = graph.add("Squeeze", x, graph.integers(2, TIME))
     return graph.finish(
         "pieces", [Port("feats", ("batch", frames, BANDS))], [Port(x, ("batch", EMBEDDING))]
     )
 
 
-def _tdnn(graph: EightBitGraph, x: str) -> str:
+def _tdnn(graph: GraphBuilder, x: str) -> str:
     """(batch, 320, frames) -> (batch, 128, 1, (frames + 1) // 2)."""
     inputs = HEAD_CHANNELS * BANDS // HEAD_STRIDE
     x = graph.add("Unsqueeze", x, graph.integers(2))
-    norm = "xvector.tdnn.nonlinear.batchnorm"
-    factor, summand = graph.weights.affine(norm, TDNN_CHANNELS)
+    factor, summand = graph.weights.affine("xvector.tdnn.nonlinear.batchnorm", TDNN_CHANNELS)
     kernel = graph.weights("xvector.tdnn.linear.weight", TDNN_CHANNELS, inputs, TDNN_KERNEL)
     kernel = kernel * factor[:, None, None]
     half = TDNN_KERNEL // 2
     x = _convolution(graph, x, kernel, summand, strides=[1, 2], pads=[0, half, 0, half])
-    return graph.rectified(x, graph.peak(norm, TDNN_CHANNELS))
+    return graph.add("Relu", x)
 
 
 def _convolution(
-    graph: EightBitGraph,
+    graph: GraphBuilder,
     x: str,
     kernel: npt.NDArray[np.float64],
     bias: npt.NDArray[np.float64],
     **attributes: Sequence[int],
 ) -> str:
-    """Convolve over the frames with a kernel (outputs, inputs, taps) in 8 bits."""
-    weights = graph.rounded_weights(kernel[:, :, None], 0)
+    """Convolve over the frames with a kernel (outputs, inputs, taps)."""
+    weights = graph.constant(kernel[:, :, None])
     return graph.add("Conv", x, weights, graph.constant(bias), **attributes)
 
 
-def _dense_layer(graph: EightBitGraph, x: str, name: str, channels: int, dilation: int) -> str:
+def _dense_layer(graph: GraphBuilder, x: str, name: str, channels: int, dilation: int) -> str:
     """(batch, channels, 1, frames) -> (batch, 32, 1, frames): the channels that the layer adds."""
     x = _rectified_product(
         graph, x, f"{name}.nonlinear1.batchnorm", *bottleneck(graph, name, channels)
     )
-    x = graph.rectified(x, graph.peak(f"{name}.nonlinear2.batchnorm", BOTTLENECK))
+    x = graph.add("Relu", x)
     kernel = graph.weights(f"{name}.cam_layer.linear_local.weight", GROWTH, BOTTLENECK, TAPS)
     local = _convolution(
         graph,
@@ -132,17 +123,15 @@ def _dense_layer(graph: EightBitGraph, x: str, name: str, channels: int, dilatio
 
 
 def _rectified_product(
-    graph: EightBitGraph,
+    graph: GraphBuilder,
     x: str,
     norm: str,
     matrix: npt.NDArray[np.float64],
     bias: npt.NDArray[np.float64] | float = 0.0,
 ) -> str:
     """Batch normalisation, ReLU and product with a matrix (outputs, channels), plus a bias."""
-    factor, summand = graph.weights.affine(norm, matrix.shape[1])
-    scales, peak = graph.balance(norm, matrix)
-    x = graph.rectified(_scaled(graph, x, factor / scales, summand / scales), peak)
-    return _convolution(graph, x, (matrix * scales)[:, :, None], bias + np.zeros(len(matrix)))
+    x = graph.add("Relu", _scaled(graph, x, *graph.weights.affine(norm, matrix.shape[1])))
+    return _product(graph, x, matrix, bias + np.zeros(len(matrix)))
 
 
 def _scaled(
@@ -162,16 +151,15 @@ def _mask(graph: GraphBuilder, x: str, name: str) -> str:
     ):
         matrix = graph.weights(f"{name}.{layer}.weight", *shape, 1)[:, :, 0]
         bias = graph.weights(f"{name}.{layer}.bias", shape[0])
-        x = graph.add(activation, _float_product(graph, x, matrix * means, bias))
+        x = graph.add(activation, _product(graph, x, matrix * means, bias))
     return x
 
 
-def _float_product(
+def _product(
     graph: GraphBuilder, x: str, matrix: npt.NDArray[np.float64], bias: npt.NDArray[np.float64]
 ) -> str:
     """Product of the channels with a matrix (outputs, channels), plus a bias."""
-    weights = graph.constant(matrix[:, :, None, None])
-    return graph.add("Conv", x, weights, graph.constant(bias))
+    return _convolution(graph, x, matrix[:, :, None], bias)
 
 
 def _statistics(graph: GraphBuilder, x: str, frames: int) -> str:

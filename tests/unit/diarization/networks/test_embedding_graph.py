@@ -133,7 +133,7 @@ def test_equals_the_reference(arrays: Arrays, session: Any, frames: int) -> None
 
 @pytest.mark.parametrize("frames", [3, 147, pytest.param(200, marks=pytest.mark.slow)])
 def test_the_graph_of_pieces_equals_the_reference(arrays: Arrays, frames: int) -> None:
-    content = piece_graph(arrays, frames, eight_bits=False)
+    content = piece_graph(arrays, frames)
     session = onnxruntime.InferenceSession(content, providers=["CPUExecutionProvider"])
     features = np.random.default_rng(frames).normal(0, 2, (2, frames, 80)).astype(np.float32)
     (embeddings,) = session.run(None, {"feats": features})

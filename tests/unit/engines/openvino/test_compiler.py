@@ -9,6 +9,8 @@ import openvino
 import pytest
 
 from tests.unit.test_imports import imports, modules
+from whisperbatch import openvino_cache
+from whisperbatch.engines.memory import return_freed_memory
 from whisperbatch.engines.openvino.compiler import GraphCompiler, graph_sources
 from whisperbatch.openvino_cache import MAX_UNUSED_SECONDS
 
@@ -78,6 +80,33 @@ def test_the_cache_depends_on_all_sources_of_graphs() -> None:
         imported |= new
     assert "engines.quantization" in imported
     assert {files[name] for name in imported} <= set(graph_sources())
+
+
+def test_a_graph_computes_with_a_mapped_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    size = 256
+    matrix = np.random.default_rng(0).normal(0, 1, (size, size)).astype(np.float32)
+    rows = np.random.default_rng(1).normal(0, 1, (2, size)).astype(np.float32)
+
+    def build() -> Any:
+        ops = openvino.opset13
+        parameter = ops.parameter([-1, size], np.float32)
+        product = ops.matmul(parameter, ops.constant(matrix), False, False)  # noqa: FBT003 - OpenVINO's
+        return openvino.Model([ops.result(product)], [parameter], "product")
+
+    mapped_files: dict[bytes, Any] = {}
+    monkeypatch.setattr(openvino_cache, "_MAPPED", mapped_files)
+    requests = [
+        compiler(tmp_path)("product", build, "f32").create_infer_request() for _ in range(3)
+    ]
+    [mapped], [path] = mapped_files.values(), tmp_path.iterdir()
+    for request in requests:
+        for count in (1, 2):
+            found = request.infer({0: rows[:count]})[0]
+            np.testing.assert_allclose(found, rows[:count] @ matrix, atol=1e-3)
+            assert mapped[:] == path.read_bytes()  # otherwise its memory could not be returned
+            return_freed_memory()
 
 
 def test_a_damaged_file_is_replaced(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
