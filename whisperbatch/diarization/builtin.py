@@ -137,7 +137,7 @@ class BuiltInDiarizer:
     ) -> list[Embeddings]:
         """Return the embeddings of the pieces of each window.
 
-        Pieces of the same length are computed together, also of several windows.
+        Pieces of several windows are computed together.
 
         Returns:
             For each window an array of shape (pieces, n_dimensions), with rows of length 1.
@@ -149,16 +149,8 @@ class BuiltInDiarizer:
         ]
         if not cuts:
             return [np.empty((0, 1), np.float32) for _ in ready]
-        by_length: dict[int, list[int]] = {}
-        for number, cut in enumerate(cuts):
-            by_length.setdefault(len(cut), []).append(number)
-        result: list[Embeddings] = [np.empty(0, np.float32)] * len(cuts)
-        for numbers in by_length.values():
-            stacked = np.stack([cuts[number] for number in numbers])
-            for number, vector in zip(numbers, self._embedding(stacked), strict=True):
-                result[number] = vector
         ends = np.cumsum([len(own) for own in pieces])
-        return np.split(normalised(np.stack(result)), ends[:-1])
+        return np.split(normalised(self._embedding(cuts)), ends[:-1])
 
     def _features(self, window: Window, pieces: Sequence[Piece]) -> Iterator[Embeddings]:
         """Yield the features of each piece, less their mean, shape (frames, 80)."""

@@ -31,8 +31,8 @@ Embeddings = npt.NDArray[np.float32]
 class EmbeddingNetwork(Protocol):
     """Computes voice embeddings."""
 
-    def __call__(self, features: npt.NDArray[np.float32], /) -> Embeddings:
-        """Return embeddings, shape (batch, 192), of features, shape (batch, frames, 80)."""
+    def __call__(self, features: Sequence[npt.NDArray[np.float32]], /) -> Embeddings:
+        """Return embeddings, shape (pieces, 192), of features, each of shape (frames, 80)."""
         ...
 
 

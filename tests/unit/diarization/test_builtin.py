@@ -53,7 +53,7 @@ def fbank(samples: Samples) -> Floats:
     return np.concatenate((np.repeat(frames, 4, axis=1), np.cumsum(frames, axis=0)), axis=1)
 
 
-def embedding(features: Floats, /) -> Floats:
+def embedding(features: Sequence[Floats], /) -> Floats:
     """Fail: `FakeEmbedding` knows the speakers."""
     raise NotImplementedError
 
@@ -156,9 +156,10 @@ def test_pieces_of_several_windows_share_a_call(monkeypatch: pytest.MonkeyPatch)
     calls: list[int] = []
     added: list[tuple[Window, Sequence[Piece], Floats]] = []
 
-    def rise(features: Floats, /) -> Floats:
+    def rise(features: Sequence[Floats], /) -> Floats:
         calls.append(len(features))
-        return np.stack([np.ones(len(features)), np.ptp(features[:, :, 0], axis=1)], axis=1)
+        rises = [np.ptp(each[:, 0]) for each in features]
+        return np.stack([np.ones(len(rises)), rises], axis=1)
 
     def add(_: Memory, window: Window, __: object, pieces: list[Piece], found: Floats) -> None:
         added.append((window, pieces, found))

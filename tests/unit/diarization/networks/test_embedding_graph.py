@@ -131,15 +131,20 @@ def test_equals_the_reference(arrays: Arrays, session: Any, frames: int) -> None
     np.testing.assert_allclose(embedding[0], expected, atol=1e-4 * np.abs(expected).max())
 
 
-@pytest.mark.parametrize("frames", [3, 147, pytest.param(200, marks=pytest.mark.slow)])
-def test_the_graph_of_pieces_equals_the_reference(arrays: Arrays, frames: int) -> None:
-    content = piece_graph(arrays, frames)
+@pytest.mark.parametrize("longest", [147, pytest.param(200, marks=pytest.mark.slow)])
+def test_the_graph_of_pieces_equals_the_reference(arrays: Arrays, longest: int) -> None:
+    """The frames after the end of a shorter piece do not change its embedding."""
+    content = piece_graph(arrays, longest)
     session = onnxruntime.InferenceSession(content, providers=["CPUExecutionProvider"])
-    features = np.random.default_rng(frames).normal(0, 2, (2, frames, 80)).astype(np.float32)
-    (embeddings,) = session.run(None, {"feats": features})
-    assert embeddings.shape == (2, 192)
-    for row, embedding in zip(features, embeddings, strict=True):
-        expected = Reference(arrays)(row.astype(np.float64))
+    lengths = (3, 4, 60, 101, longest - 1, longest)
+    filled = np.zeros((len(lengths), longest, 81), np.float32)
+    for row, frames in zip(filled, lengths, strict=True):
+        row[:frames, :80] = np.random.default_rng(frames).normal(0, 2, (frames, 80))
+        row[:frames, 80] = 1
+    (embeddings,) = session.run(None, {"feats": filled})
+    assert embeddings.shape == (len(lengths), 192)
+    for row, frames, embedding in zip(filled, lengths, embeddings, strict=True):
+        expected = Reference(arrays)(row[:frames, :80].astype(np.float64))
         np.testing.assert_allclose(embedding, expected, atol=1e-4 * np.abs(expected).max())
 
 
