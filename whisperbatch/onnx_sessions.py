@@ -23,8 +23,12 @@ def open_session(
     settings.log_severity_level = 4
     # waiting threads would take processor time from the other stages
     settings.add_session_config_entry("session.intra_op.allow_spinning", "0")
-    return onnxruntime.InferenceSession(
+    session = onnxruntime.InferenceSession(
         model if isinstance(model, bytes) else str(model),
         sess_options=settings,
         providers=["CPUExecutionProvider"],
     )
+    # onnxruntime keeps the content to open the session again with other providers: 49 MB for the
+    # decoder of base
+    session._model_bytes = None  # noqa: SLF001 - there is no setting
+    return session
