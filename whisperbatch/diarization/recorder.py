@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -13,33 +13,6 @@ from whisperbatch.diarization.pieces import PIECE, Embeddings, Piece
 from whisperbatch.diarization.windows import FRAME, SPEAKERS, Run, Window
 
 WORD: Final = 21  # frames, 0.35 s: in overlapping speech, the dominant track changes more slowly
-
-
-BLOCK: Final = 1 << 20  # bytes of memory in which small arrays are kept
-ALIGNMENT: Final = 64  # bytes
-
-
-class SmallArrays:
-    """Keeps copies of small arrays side by side.
-
-    malloc places each small array between larger arrays, and cannot return the memory around it
-    when the larger arrays are freed.
-    """
-
-    def __init__(self) -> None:
-        self._block: npt.NDArray[np.uint8] = np.empty(0, np.uint8)
-        self._used = 0
-
-    def keep(self, array: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        """Return a copy of an array."""
-        size = array.nbytes
-        if self._used + size > len(self._block):
-            self._block, self._used = np.empty(max(BLOCK, size), np.uint8), 0
-        place = self._block[self._used : self._used + size]
-        self._used += -(-size // ALIGNMENT) * ALIGNMENT
-        copy = place.view(array.dtype).reshape(array.shape)
-        copy[...] = array
-        return copy
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +58,6 @@ class Memory:
     views: list[tuple[int, npt.NDArray[np.uint8]]] = field(default_factory=list)
     chains: int = 0
     phrases: int = 0
-    _arrays: SmallArrays = field(default_factory=SmallArrays)
 
     def add(
         self, window: Window, all_runs: Sequence[Run], pieces: Sequence[Piece], vectors: Embeddings
@@ -93,9 +65,9 @@ class Memory:
         """Add a window with its runs, its pieces and their embeddings."""
         number = len(self.views)
         codes = (window.activity @ (1 << np.arange(SPEAKERS))).astype(np.uint8)
-        self.views.append((window.start, self._arrays.keep(codes)))
+        self.views.append((window.start, codes))
         first_piece = len(self.centres)
-        self.embeddings.append(self._arrays.keep(vectors))
+        self.embeddings.append(vectors)
         self.centres += [window.start + piece.centre // FRAME for piece in pieces]
         self.weights += [min((piece.end - piece.start) / PIECE, 1.0) for piece in pieces]
         low, high = window.region
