@@ -93,6 +93,8 @@ def _read(core: Any, path: Path, settings: Mapping[str, Any]) -> Any:  # noqa: A
         return None
     if mapped is None:
         log.warning("%s: is damaged; the graph is compiled again", path)
+        with suppress(OSError):  # as below
+            path.unlink()
         return None
     with suppress(OSError):  # the cache is read-only
         os.utime(path)
@@ -153,13 +155,27 @@ def _write(path: Path, compiled: Any) -> bool:  # noqa: ANN401 - as above
                 blob = exported.getvalue() if hasattr(exported, "getvalue") else exported
                 file.write(blob)
                 file.write(_checksum(blob))
-            temporary.replace(path)
+            _publish(temporary, path)
         finally:
             temporary.unlink(missing_ok=True)
     except (OSError, RuntimeError) as error:  # RuntimeError: the graph cannot be exported
         log.info("%s: the compiled graph could not be written to the cache: %s", path, error)
         return False
     return True
+
+
+def _publish(temporary: Path, path: Path) -> None:
+    """Give a complete file its name, unless another process was faster.
+
+    The other file may be mapped. On network file systems, a mapped file must not be replaced by
+    another machine.
+    """
+    try:
+        path.hardlink_to(temporary)
+    except FileExistsError:
+        return
+    except OSError:  # the file system has no links
+        temporary.replace(path)
 
 
 def _delete_old_files(folder: Path) -> None:

@@ -124,6 +124,33 @@ def test_a_damaged_file_is_replaced(tmp_path: Path, caplog: pytest.LogCaptureFix
     assert build.calls == 4
 
 
+def test_a_file_of_another_process_is_not_replaced(tmp_path: Path) -> None:
+    """It may be mapped there."""
+
+    class Slow(DoubleBuilder):
+        def __call__(self) -> Any:
+            compiler(tmp_path)("double", DoubleBuilder(), "f32")
+            [self.file] = [each.stat() for each in tmp_path.iterdir()]
+            return super().__call__()
+
+    build = Slow()
+    assert run(compiler(tmp_path)("double", build, "f32")) == [2, 6]
+    [path] = tmp_path.iterdir()
+    assert path.stat().st_ino == build.file.st_ino
+
+
+def test_without_links_a_graph_is_cached(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> None:
+        raise PermissionError("no links here")
+
+    monkeypatch.setattr(Path, "hardlink_to", fail)
+    build = DoubleBuilder()
+    for _ in range(2):
+        assert run(compiler(tmp_path)("double", build, "f32")) == [2, 6]
+    assert build.calls == 1
+    assert len(list(tmp_path.iterdir())) == 1
+
+
 def test_without_a_writable_cache_a_graph_is_built_each_time(tmp_path: Path) -> None:
     not_a_folder = tmp_path / "file"
     not_a_folder.write_text("")
