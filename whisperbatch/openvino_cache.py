@@ -8,6 +8,9 @@ processor. Without a cache folder, or if the folder is not writable, graphs are 
 A cached graph is mapped into memory, not read. OpenVINO copies the weights into the order in which
 it computes, and also keeps the weights of the file. With a mapped file, the latter take no memory
 unless OpenVINO computes with them: the operating system reads them again when they are needed.
+
+Do not delete the files of a cache on a network file system while a process of another machine uses
+them: the other process would end at its next read.
 """
 
 import hashlib
@@ -20,7 +23,7 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, BinaryIO, Final, NamedTuple
 
 import numpy as np
 
@@ -31,12 +34,22 @@ FORMAT: Final = 2  # of the files
 CHECKSUM_BYTES: Final = 32  # at the end of a file
 MAX_UNUSED_SECONDS: Final = 30 * 86400  # a cached graph that was not read for longer is deleted
 MAX_WRITING_SECONDS: Final = 3600  # an unfinished file that is older belongs to a killed process
-
-_MAPPED: Final[dict[bytes, mmap.mmap]] = {}
-"""Files in use, by checksum. They stay mapped until the process ends: OpenVINO does not say until
-when it reads them. They take address space, but no memory."""
+TOUCH_SECONDS: Final = 86400  # after which a file in use is marked as used again
 
 log = logging.getLogger(__name__)
+
+
+class _Mapped(NamedTuple):
+    """A file in use, and the time when it was last marked as used."""
+
+    path: Path
+    content: mmap.mmap
+    touched: float
+
+
+_MAPPED: Final[dict[tuple[int, int], _Mapped]] = {}
+"""Files in use, by device and inode. They stay mapped until the process ends: OpenVINO does not say
+until when it reads them. They take address space, but no memory."""
 
 
 def compiled_graphs_folder() -> Path | None:
@@ -56,6 +69,8 @@ def load_compiled(
 ) -> Any:  # noqa: ANN401 - as above
     """Return a compiled graph: from the cache, otherwise compile it and write it there.
 
+    A graph that was compiled is read from the cache at once, which takes less memory from then on.
+
     Args:
         core: OpenVINO's `Core`.
         folder: the cache's folder; None for no cache.
@@ -71,7 +86,7 @@ def load_compiled(
     log.info("compiling for this processor; later runs start faster", extra={"progress": True})
     compiled = compile_graph()
     if _write(path, compiled) and (cached := _read(core, path, settings)) is not None:
-        return cached  # which takes less memory
+        return cached
     return compiled
 
 
@@ -88,51 +103,75 @@ def _path(core: Any, folder: Path, key: object, settings: Mapping[str, Any]) -> 
 def _read(core: Any, path: Path, settings: Mapping[str, Any]) -> Any:  # noqa: ANN401 - as above
     """Return the compiled graph in the cache, or None if it is missing or cannot be used."""
     try:
-        mapped = _map(path)
-    except OSError:
+        with path.open("rb") as file:
+            status = os.fstat(file.fileno())
+            key = status.st_dev, status.st_ino
+            mapped = _MAPPED.get(key) or _map(path, file)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        log.info("%s: cannot be mapped; the graph is compiled again: %s", path, error)
         return None
     if mapped is None:
         log.warning("%s: is damaged; the graph is compiled again", path)
-        with suppress(OSError):  # as below
-            path.unlink()
+        _delete(path, status.st_ino)
         return None
-    with suppress(OSError):  # the cache is read-only
-        os.utime(path)
     import openvino  # noqa: PLC0415 - an extra
 
-    blob = np.frombuffer(mapped, np.uint8, len(mapped) - CHECKSUM_BYTES)
+    blob = np.frombuffer(mapped.content, np.uint8, len(mapped.content) - CHECKSUM_BYTES)
     try:
-        return core.import_model(openvino.Tensor(blob, shared_memory=True), "CPU", dict(settings))
+        # this form of `Tensor` shares the memory of a read-only array
+        tensor = openvino.Tensor(blob, list(blob.shape), openvino.Type.u8)
+        compiled = core.import_model(tensor, "CPU", dict(settings))
     except RuntimeError as error:
         log.info("%s: OpenVINO cannot read it; the graph is compiled again: %s", path, error)
+        _delete(path, status.st_ino)
         return None
-    finally:
-        return_mapped_memory()
+    _MAPPED.setdefault(key, mapped)
+    _touch(path)
+    return_mapped_memory()
+    return compiled
 
 
 def return_mapped_memory() -> None:
-    """Return the memory of mapped files. OpenVINO's later reads get it from the files again."""
-    if sys.platform == "linux":
-        for mapped in list(_MAPPED.values()):
-            mapped.madvise(mmap.MADV_DONTNEED)
+    """Return the memory of mapped files (Linux). OpenVINO's later reads read the files again."""
+    now = time.time()
+    for key, mapped in list(_MAPPED.items()):
+        if sys.platform == "linux":
+            with suppress(OSError):  # the process has locked its memory
+                mapped.content.madvise(mmap.MADV_DONTNEED)
+        if now - mapped.touched > TOUCH_SECONDS:
+            _touch(mapped.path)
+            _MAPPED[key] = mapped._replace(touched=now)
 
 
-def _map(path: Path) -> mmap.mmap | None:
+def _map(path: Path, file: BinaryIO) -> _Mapped | None:
     """Return a mapped file, or None if it is damaged.
 
     Raises:
-        OSError: the file is missing or cannot be read.
+        OSError: the file cannot be mapped.
     """
-    with path.open("rb") as file:
-        try:
-            mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY)
-        except ValueError:  # the file is empty
+    try:
+        content = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+    except ValueError:  # the file is empty
+        return None
+    with memoryview(content) as view:
+        if _checksum(view[:-CHECKSUM_BYTES]) != view[-CHECKSUM_BYTES:]:
             return None
-    with memoryview(mapped) as content:
-        checksum = bytes(content[-CHECKSUM_BYTES:])
-        if _checksum(content[:-CHECKSUM_BYTES]) != checksum:
-            return None
-    return _MAPPED.setdefault(checksum, mapped)
+    return _Mapped(path, content, time.time())
+
+
+def _touch(path: Path) -> None:
+    """Mark a file as used: see MAX_UNUSED_SECONDS."""
+    with suppress(OSError):  # the cache is read-only
+        os.utime(path)
+
+
+def _delete(path: Path, inode: int) -> None:
+    """Delete a file that cannot be used, unless another process has replaced it."""
+    with suppress(OSError):  # as above
+        if path.stat().st_ino == inode:
+            path.unlink()
 
 
 def _checksum(blob: bytes | memoryview) -> bytes:
@@ -175,7 +214,8 @@ def _publish(temporary: Path, path: Path) -> None:
     except FileExistsError:
         return
     except OSError:  # the file system has no links
-        temporary.replace(path)
+        if not path.exists():
+            temporary.replace(path)
 
 
 def _delete_old_files(folder: Path) -> None:

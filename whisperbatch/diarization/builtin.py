@@ -52,7 +52,7 @@ Analysed: TypeAlias = tuple[Window, list[Run], list[Piece], Embeddings]
 
 
 class BuiltInDiarizer:
-    """A Diarizer that runs two networks on onnxruntime. Thread-safe.
+    """A Diarizer that runs two networks. Thread-safe.
 
     Args:
         segmentation: finds the tracks of windows.

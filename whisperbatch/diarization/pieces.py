@@ -100,7 +100,7 @@ def _positions(start: int, end: int, offset: int) -> list[int]:
 def frames_of(piece: Piece) -> tuple[int, int]:
     """Return the first fbank frame of a piece, and the frame after the last.
 
-    All full pieces have the same number of frames, so they can be computed together.
+    All full pieces have the same number of frames.
     """
     first = -(-piece.start // FBANK_HOP)
     count = (piece.end - FBANK_FRAME) // FBANK_HOP + 1 - first

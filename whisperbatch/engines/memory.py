@@ -1,4 +1,4 @@
-"""Freed memory goes back to the operating system (Linux with glibc; elsewhere nothing is done).
+"""Freed memory goes back to the operating system (Linux with glibc), and that of mapped files.
 
 return_freed_memory            after loading, after a batch and after closing, in every process
 return_large_arrays_at_once    in processes of whisperbatch only: it changes settings of malloc

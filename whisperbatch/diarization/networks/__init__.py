@@ -1,9 +1,9 @@
-"""The networks of the built-in diarizer, on onnxruntime, and their input.
+"""The networks of the built-in diarizer, on onnxruntime or OpenVINO, and their input.
 
-find_networks()        the .onnx files of both networks
+find_networks()        the .onnx files of the networks
 SegmentationNetwork    which local speakers speak in a window of 10 s
 Fbank                  the input of the embeddings, computed once for a long stretch
-EmbeddingNetwork       the voice of each window of 1 to 10 s
+EmbeddingNetwork       the voice of each piece of at most 1.5 s
 """
 
 from whisperbatch.diarization.networks.fbank import Fbank

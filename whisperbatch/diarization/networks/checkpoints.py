@@ -50,7 +50,7 @@ CHECKPOINTS: Final[Mapping[str, Checkpoint]] = MappingProxyType(
 
 
 def needed() -> list[str]:
-    """Return the networks that this machine uses."""
+    """Return the networks that are made on this machine."""
     has_pieces = openvino_is_faster("the embeddings")
     return [network for network in CHECKPOINTS if network != PIECES or has_pieces]
 

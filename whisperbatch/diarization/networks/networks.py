@@ -30,8 +30,8 @@ for each embedding of 1.5 s, and 2, 4, 6 and 8 windows 41, 34, 37 and 40 ms for 
 10 s. They also take more memory: 15 MB for each window of the segmentation."""
 
 PIECES_PER_CALL: Final = 2
-"""Embeddings that OpenVINO computes at a time. Each call has this number of rows, and some of them
-are empty."""
+"""Embeddings that OpenVINO computes at a time. Each call has this number of rows; the last may be
+empty."""
 
 PRODUCER: Final = "whisperbatch"
 """Of the graphs in which the rows of a batch do not depend on each other; see embedding_graph.py.
@@ -154,11 +154,11 @@ def _on_openvino(
         shared: see `_Network.run`.
 
     Raises:
-        ModelError: OpenVINO cannot load the file.
+        ModelError: OpenVINO cannot load the file, or the file cannot be read.
     """
     try:
         session = OpenVinoSession(path, shape, calls)
-    except RuntimeError as error:
+    except (RuntimeError, OSError) as error:
         message = f"{path}: OpenVINO cannot load the network ({_reason(error)})"
         raise ModelError(message) from error
     return _Network(
@@ -200,7 +200,7 @@ class SegmentationNetwork:
         calls: number of calls that OpenVINO computes at a time.
 
     Attributes:
-        precision: in which OpenVINO computes; empty if onnxruntime computes all windows.
+        precision: in which OpenVINO computes; empty if onnxruntime computes.
 
     Raises:
         ModelError: the file is damaged or another network.
@@ -233,7 +233,7 @@ class SegmentationNetwork:
 
         Raises:
             ValueError: the samples have another shape.
-            EngineError: onnxruntime failed.
+            EngineError: onnxruntime or OpenVINO failed.
         """
         if samples.ndim != 1 or len(samples) < WINDOW or (len(samples) - WINDOW) % STEP:
             raise ValueError(
@@ -295,12 +295,13 @@ class EmbeddingNetwork:
             ValueError: the features have another shape.
             EngineError: onnxruntime or OpenVINO failed.
         """
-        longest = PIECE_FRAMES if self.precision else np.inf
         for each in features:
-            if each.shape[1:] != (BANDS,) or not MIN_FRAMES <= len(each) <= longest:
+            is_long = bool(self.precision) and len(each) > PIECE_FRAMES
+            if each.shape[1:] != (BANDS,) or len(each) < MIN_FRAMES or is_long:
+                limits = f"{MIN_FRAMES} to {PIECE_FRAMES}" if is_long else f"at least {MIN_FRAMES}"
                 raise ValueError(
                     f"features have shape {each.shape} instead of (frames, {BANDS}) with "
-                    f"{MIN_FRAMES} to {longest} frames"
+                    f"{limits} frames"
                 )
         if self.precision:
             return self._network.run(_filled(features))

@@ -6,7 +6,7 @@ rounds a single row otherwise than several rows. So the result of a row does not
 rows of a call.
 
 The compiled networks are kept in the cache (openvino_cache.py). Loading them takes a third of the
-time of compiling them (0.5 instead of 1.6 s), and 25 MB less memory.
+time of compiling them (0.5 instead of 1.6 s), and less memory.
 """
 
 import hashlib

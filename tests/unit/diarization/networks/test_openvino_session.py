@@ -124,5 +124,8 @@ def test_a_file_that_openvino_cannot_load_is_a_model_error(
 
     monkeypatch.setattr(networks, "openvino_is_faster", lambda _: True)
     monkeypatch.setattr(networks, "OpenVinoSession", fail)
-    with pytest.raises(ModelError, match=r"OpenVINO cannot load the network \(no such operation\)"):
+    message = r"OpenVINO cannot load the network \(no such operation\)"
+    with pytest.raises(ModelError, match=message):
         SegmentationNetwork(path)
+    with pytest.raises(ModelError, match=message):
+        EmbeddingNetwork(path, pieces=path)

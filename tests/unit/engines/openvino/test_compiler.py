@@ -95,18 +95,43 @@ def test_a_graph_computes_with_a_mapped_file(
         product = ops.matmul(parameter, ops.constant(matrix), False, False)  # noqa: FBT003 - OpenVINO's
         return openvino.Model([ops.result(product)], [parameter], "product")
 
-    mapped_files: dict[bytes, Any] = {}
+    mapped_files: dict[object, Any] = {}
     monkeypatch.setattr(openvino_cache, "_MAPPED", mapped_files)
     requests = [
         compiler(tmp_path)("product", build, "f32").create_infer_request() for _ in range(3)
     ]
-    [mapped], [path] = mapped_files.values(), tmp_path.iterdir()
+    assert [mapped.path for mapped in mapped_files.values()] == list(tmp_path.iterdir())
     for request in requests:
         for count in (1, 2):
             found = request.infer({0: rows[:count]})[0]
             np.testing.assert_allclose(found, rows[:count] @ matrix, atol=1e-3)
-            assert mapped[:] == path.read_bytes()  # otherwise its memory could not be returned
             return_freed_memory()
+
+
+def test_a_file_in_use_is_marked_as_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """So other processes do not delete it."""
+    monkeypatch.setattr(openvino_cache, "_MAPPED", {})
+    compiler(tmp_path)("double", DoubleBuilder(), "f32")
+    [path] = tmp_path.iterdir()
+    used = path.stat().st_mtime
+    os.utime(path, (used - 5, used - 5))
+    return_freed_memory()
+    assert path.stat().st_mtime == pytest.approx(used - 5, abs=0.01)
+    monkeypatch.setattr(openvino_cache, "TOUCH_SECONDS", -1)
+    return_freed_memory()
+    assert path.stat().st_mtime >= used - 1
+
+
+def test_a_file_that_openvino_cannot_read_is_replaced(tmp_path: Path) -> None:
+    build = DoubleBuilder()
+    compiler(tmp_path)("double", build, "f32")
+    [path] = tmp_path.iterdir()
+    garbage = bytes(1000)
+    path.unlink()
+    path.write_bytes(garbage + openvino_cache._checksum(garbage))
+    for _ in range(2):
+        assert run(compiler(tmp_path)("double", build, "f32")) == [2, 6]
+    assert build.calls == 2
 
 
 def test_a_damaged_file_is_replaced(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -115,6 +140,7 @@ def test_a_damaged_file_is_replaced(tmp_path: Path, caplog: pytest.LogCaptureFix
     [path] = tmp_path.iterdir()
     content = path.read_bytes()
     for damaged in (content[:-1], content[:-1] + bytes([content[-1] ^ 1]), b""):
+        path.unlink()  # it is mapped
         path.write_bytes(damaged)
         with caplog.at_level(logging.WARNING):
             assert run(compiler(tmp_path)("double", build, "f32")) == [2, 6]
