@@ -74,6 +74,7 @@ def _row(name: str, system: str, options: argparse.Namespace) -> dict[str, Any]:
             errors, count, rate = words.measure(talk, result.turns, result.exclusive)
             wrong, said = wrong + errors, said + count
             rates += [rate] if rate is not None else []
+            each[-1]["cpwer"] = rate
         total, version = total + measured, result.version
     return {
         "class": name,
