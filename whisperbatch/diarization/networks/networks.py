@@ -207,9 +207,9 @@ class SegmentationNetwork:
     """
 
     def __init__(self, path: Path, threads: int = 1, *, calls: int = 1) -> None:
-        # 50 MB, as all calls have the same shape; new memory in each call takes 8 % of the time
         result = (FRAMES, CLASSES)
         sources: list[Shape] = [(1, WINDOW), (1, BLOCK)]
+        # 50 MB, as all calls have the same shape; new memory in each call takes 8 % of the time
         self._network = _on_onnxruntime(path, threads, sources, result, keep_memory=True)
         has_blocks = self._network.source == (1, BLOCK)
         if self._network.is_ours and has_blocks and openvino_is_faster("the segmentation"):
