@@ -15,10 +15,8 @@ them: the other process would end at its next read.
 
 import hashlib
 import logging
-import mmap
 import os
 import secrets
-import sys
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -26,8 +24,10 @@ from pathlib import Path
 from typing import Any, BinaryIO, Final, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from whisperbatch.errors import ModelError
+from whisperbatch.models.model_bin import release_pages
 from whisperbatch.models.packages import default_cache
 
 FORMAT: Final = 2  # of the files
@@ -43,7 +43,7 @@ class _Mapped(NamedTuple):
     """A file in use, and the time when it was last marked as used."""
 
     path: Path
-    content: mmap.mmap
+    content: npt.NDArray[np.uint8]
     touched: float
 
 
@@ -118,7 +118,7 @@ def _read(core: Any, path: Path, settings: Mapping[str, Any]) -> Any:  # noqa: A
         return None
     import openvino  # noqa: PLC0415 - an extra
 
-    blob = np.frombuffer(mapped.content, np.uint8, len(mapped.content) - CHECKSUM_BYTES)
+    blob = mapped.content[:-CHECKSUM_BYTES]
     try:
         # this form of `Tensor` shares the memory of a read-only array
         tensor = openvino.Tensor(blob, list(blob.shape), openvino.Type.u8)
@@ -134,12 +134,10 @@ def _read(core: Any, path: Path, settings: Mapping[str, Any]) -> Any:  # noqa: A
 
 
 def return_mapped_memory() -> None:
-    """Return the memory of mapped files (Linux). OpenVINO's later reads read the files again."""
+    """Return the memory of mapped files. OpenVINO's later reads read the files again."""
     now = time.time()
     for key, mapped in list(_MAPPED.items()):
-        if sys.platform == "linux":
-            with suppress(OSError):  # the process has locked its memory
-                mapped.content.madvise(mmap.MADV_DONTNEED)
+        release_pages(mapped.content)
         if now - mapped.touched > TOUCH_SECONDS:
             _touch(mapped.path)
             _MAPPED[key] = mapped._replace(touched=now)
@@ -152,12 +150,11 @@ def _map(path: Path, file: BinaryIO) -> _Mapped | None:
         OSError: the file cannot be mapped.
     """
     try:
-        content = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+        content = np.memmap(file, np.uint8, "r")
     except ValueError:  # the file is empty
         return None
-    with memoryview(content) as view:
-        if _checksum(view[:-CHECKSUM_BYTES]) != view[-CHECKSUM_BYTES:]:
-            return None
+    if _checksum(content[:-CHECKSUM_BYTES].data) != content[-CHECKSUM_BYTES:].tobytes():
+        return None
     return _Mapped(path, content, time.time())
 
 

@@ -28,10 +28,10 @@ def return_freed_memory() -> None:
 def return_large_arrays_at_once() -> None:
     """From now on, return arrays of 512 KB and more as soon as they are freed, in this process.
 
-    glibc otherwise raises this size while a program runs, and keeps freed arrays. The peak memory
-    is then 5 % higher. The setting concerns all code of the process, so that only a program may
-    make it, and no library: `whisperbatch transcribe` does. Other programs can set the variable
-    `MALLOC_MMAP_THRESHOLD_=524288` before they start.
+    Without this call, glibc raises this size while a program runs, and keeps freed arrays: the peak
+    memory is 5 % higher. The setting concerns all code of the process. A library must not change
+    settings of the process. So only the program `whisperbatch transcribe` calls this function.
+    Other programs can set the variable `MALLOC_MMAP_THRESHOLD_=524288` before they start.
     """
     if library := _glibc():
         library.mallopt(M_MMAP_THRESHOLD, MMAP_THRESHOLD)

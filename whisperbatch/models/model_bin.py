@@ -18,6 +18,7 @@ import math
 import mmap
 import struct
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, BinaryIO, Final
@@ -175,13 +176,14 @@ def read_variable(path: Path, header: Variable) -> npt.NDArray[Any]:
 
 
 def release_pages(array: npt.NDArray[Any]) -> None:
-    """Free the memory of an array from `read_arrays`; the next access reads the file again.
+    """Free the memory of a mapped array; the next access reads the file again.
 
     The decoder reads a few rows of the vocabulary at a time. Without this call, the memory that
     they occupy grows for hours.
     """
     if isinstance(array.base, mmap.mmap) and hasattr(mmap, "MADV_DONTNEED"):  # not on Windows
-        array.base.madvise(mmap.MADV_DONTNEED)
+        with suppress(OSError):  # the process has locked its memory
+            array.base.madvise(mmap.MADV_DONTNEED)
 
 
 def fingerprint(directory: Path) -> str:

@@ -27,17 +27,8 @@ def copies(folder: Path, name: str) -> list[tuple[Path, bool]]:
     found = []
     for path in sorted(folder.glob(f"{name}-*.onnx")):
         with suppress(FileNotFoundError):  # another process deleted a damaged copy
-            found.append((path, is_copy(path, name)))
+            found.append((path, path.stem == f"{name}-{sha256(path)[:DIGITS]}"))
     return found
-
-
-def is_copy(path: Path, name: str) -> bool:
-    """Return whether a file is a copy of this name, with the SHA-256 of its name.
-
-    Raises:
-        OSError: the file cannot be read.
-    """
-    return path.stem == f"{name}-{sha256(path)[:DIGITS]}"
 
 
 def right_copy(folder: Path, name: str) -> Path | None:

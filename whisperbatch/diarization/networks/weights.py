@@ -46,8 +46,8 @@ from whisperbatch.diarization.networks.checkpoints import (
     needed,
 )
 from whisperbatch.diarization.networks.copies import (
+    DIGITS,
     copies,
-    is_copy,
     right_copy,
     sha256,
     write_copy,
@@ -167,16 +167,19 @@ def _in_folder(folder: Path) -> NetworkFiles:
     for network in needed():
         patterns = PATTERNS[network]
         paths = [path for pattern in patterns for path in sorted(folder.glob(pattern))]
-        if network == PIECES and not (paths and is_copy(found["embedding"], "embedding")):
-            continue  # it computes other embeddings than a network that is not ours
+        if not paths and network == PIECES:
+            continue
         if not paths:
             raise ModelError(
                 f"{folder}: has no file of the {network} network; its name must be "
                 f"{' or '.join(patterns)}"
             )
         found[network] = paths[0]
-    digest = "-".join(sha256(path)[:16] for path in found.values())
-    return NetworkFiles(**found, fingerprint=digest)
+    digests = {network: sha256(path)[:DIGITS] for network, path in found.items()}
+    if found["embedding"].stem != f"embedding-{digests['embedding']}":  # another network than ours
+        for files in (found, digests):
+            files.pop(PIECES, None)
+    return NetworkFiles(**found, fingerprint="-".join(digests.values()))
 
 
 def _from_hub(repository: str) -> NetworkFiles:

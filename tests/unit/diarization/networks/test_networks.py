@@ -36,10 +36,23 @@ def choice(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> N
         monkeypatch.setattr(networks, "openvino_is_faster", lambda _: False)
 
 
-@pytest.mark.parametrize("openvino", [True, False])
+MIXED = (20, PIECE_FRAMES, 73, PIECE_FRAMES, 20, 3, PIECE_FRAMES)
+
+
+@pytest.mark.parametrize(
+    ("lengths", "openvino"),
+    [
+        *(
+            (lengths, openvino)
+            for lengths in ((20,) * 7, (73,) * 7, (PIECE_FRAMES,) * 7, MIXED)
+            for openvino in (True, False)
+        ),
+        pytest.param((300,) * 7, False, marks=pytest.mark.slow),
+    ],
+)
 @pytest.mark.parametrize("threads", [1, 2])
 def test_embeddings_do_not_depend_on_the_other_pieces(
-    files: Path, threads: int, *, openvino: bool
+    files: Path, lengths: tuple[int, ...], threads: int, *, openvino: bool
 ) -> None:
     pieces = None
     if openvino:
@@ -47,7 +60,6 @@ def test_embeddings_do_not_depend_on_the_other_pieces(
         pieces = files / "pieces.onnx"
     network = EmbeddingNetwork(files / "embedding.onnx", threads, pieces=pieces)
     rng = np.random.default_rng(0)
-    lengths = (20, PIECE_FRAMES, 73, PIECE_FRAMES, 20, 3, PIECE_FRAMES)
     features = [rng.normal(0, 3, (frames, 80)).astype(np.float32) for frames in lengths]
     together = network(features)
     assert together.shape == (7, 192)
