@@ -3,7 +3,7 @@
 #   make demo FILE=a.mp3   transcribe your own recording
 #   make test              checks and tests, in at most ten minutes on two cores
 #   make declarations      write the texts that repeat the declarations of options and settings
-#   make test-all          all tests, in at most an hour; 300 cases of the fuzz program
+#   make test-all          all tests, in about an hour and a half; 300 cases of the fuzz program
 #   make fuzz              damaged media and random options: 7,000 cases, in 10 minutes on two cores
 #   make oldest            tests with the oldest supported versions of the dependencies
 #   make beside            check that pip can install whisperbatch beside WhisperX and others
@@ -42,7 +42,7 @@ test: $(VENV)/.test
 
 # All tests: also the slow tests (among them 200 files and 100 sets of options of the fuzz program),
 # the tests that need PyTorch or Ray, the oldest supported versions of the dependencies, and the
-# installation beside other projects. At most an hour on two cores.
+# installation beside other projects. About an hour and a half on two cores.
 test-all: $(VENV)/.test
 	@$(MAKE) --no-print-directory -j 2 lint $(VENV)/.speech
 	$(PYTEST) $(PARALLEL) -m "not kaldi and not torch and not ray"

@@ -66,9 +66,10 @@ def load(
         kept_frames: For ctranslate2 and torch: 1.0 or None: this engine keeps all of the encoder's
             frames. For onnxruntime: the share of the encoder's frames that is left after similar
             neighbours are merged, as for "openvino". For openvino: the share of the encoder's
-            frames that is left after similar neighbours are merged, from 0.25 to 1.0. Fewer frames
-            take less time; 1.0 merges none. Chunks with noise always keep all frames. None: 0.7 for
-            the models base and tiny.en, for which this was measured, and 1.0 for other models.
+            frames that is left after similar neighbours are merged, from 0.25 to 1.0. The number of
+            frames is rounded, by at most 3 %. Fewer frames take less time; 1.0 merges none. Chunks
+            with noise always keep all frames. None: 0.7 for the models base and tiny.en, for which
+            this was measured, and 1.0 for other models.
         quantization: store the decoder's weights in 4 bits ("hqq4") or 8 bits ("int8"). Only for
             torch.
         group_size: for "hqq4": number of weights that share a scale: 32, 64 or 128. Smaller groups

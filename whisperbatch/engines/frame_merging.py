@@ -24,6 +24,13 @@ MIN_SHARE: Final = 2 / MAX_GROUP_SIZE
 """The smallest share of the positions that can be reached in every row: if no two neighbours fit
 into one group, the groups have more than `MAX_GROUP_SIZE` / 2 positions on average."""
 
+FAST_MULTIPLE: Final = 64
+"""With a multiple of this number of groups, a processor with AMX computes an encoder layer in 0.89
+of the time."""
+
+MAX_ROUNDING: Final = 0.03
+"""The largest change of the number of groups for the sake of speed, as a share."""
+
 MIN_VARIANCE: Final = 1e-5  # prevents a division by zero; as in Whisper's layer normalisation
 MAX_DISTANCE: Final = 1e30  # of states that are not numbers, because the weights are damaged
 
@@ -54,8 +61,15 @@ def group_count(positions: int, share: float) -> int:
     Args:
         positions: number of encoder positions of the row.
         share: groups / positions, from `MIN_SHARE` to 1.
+
+    Returns:
+        The number for this share, or the nearest multiple of `FAST_MULTIPLE`, if this differs by at
+        most `MAX_ROUNDING`. All positions for a share of 1.
     """
-    return ceil(positions * share - 1e-6)  # 0.55 * 1500 is 825.0000000000001
+    count = ceil(positions * share - 1e-6)  # 0.55 * 1500 is 825.0000000000001
+    multiple = round(count / FAST_MULTIPLE) * FAST_MULTIPLE
+    is_possible = MIN_SHARE * positions <= multiple <= positions and count < positions
+    return multiple if is_possible and abs(multiple - count) <= MAX_ROUNDING * count else count
 
 
 def merge_positions(states: Floats, count: int) -> Merged:

@@ -146,9 +146,9 @@ class OpenVinoSettings(EngineSettings):
         intra_threads: CPU threads for each batch, from 0 to 1024; 0 divides the cores between the
             batches.
         kept_frames: the share of the encoder's frames that is left after similar neighbours are
-            merged, from 0.25 to 1.0. Fewer frames take less time; 1.0 merges none. Chunks with
-            noise always keep all frames. None: 0.7 for the models base and tiny.en, for which this
-            was measured, and 1.0 for other models.
+            merged, from 0.25 to 1.0. The number of frames is rounded, by at most 3 %. Fewer frames
+            take less time; 1.0 merges none. Chunks with noise always keep all frames. None: 0.7 for
+            the models base and tiny.en, for which this was measured, and 1.0 for other models.
 
     Raises:
         OptionError: a value has the wrong type or is out of range.

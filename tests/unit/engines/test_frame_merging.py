@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from whisperbatch.engines import frame_merging
 from whisperbatch.engines.frame_merging import (
     MAX_GROUP_SIZE,
+    MAX_ROUNDING,
     MIN_SHARE,
     Merged,
     group_count,
@@ -75,10 +76,23 @@ def test_every_share_is_reached_with_groups_of_at_most_160_ms(
 
 
 def test_the_number_of_groups_is_the_share_of_the_positions() -> None:
-    counts = [group_count(1500, share) for share in (0.25, 1 / 3, 0.5, 0.55, 1.0)]
-    assert counts == [375, 500, 750, 825, 1500]
+    counts = [group_count(300, share) for share in (0.25, 1 / 3, 0.5, 0.55, 1.0)]
+    assert counts == [75, 100, 150, 165, 300]
     assert [group_count(positions, 0.25) for positions in (1, 4, 5)] == [1, 1, 2]
     assert MIN_KEPT_FRAMES == MIN_SHARE
+
+
+def test_the_number_of_groups_is_rounded_to_a_near_multiple() -> None:
+    counts = [group_count(positions, 0.7) for positions in (500, 750, 1000, 1250, 1500)]
+    assert counts == [350, 512, 704, 896, 1024]
+    assert [group_count(1500, share) for share in (0.25, 0.55, 1.0)] == [384, 832, 1500]
+
+
+@given(st.integers(1, 1500), st.floats(MIN_SHARE, 1))
+def test_rounding_changes_the_number_of_groups_little(positions: int, share: float) -> None:
+    count, exact = group_count(positions, share), positions * share
+    assert exact * (1 - MAX_ROUNDING) - 1 <= count <= exact * (1 + MAX_ROUNDING) + 1
+    assert MIN_SHARE * positions <= count <= positions
 
 
 @pytest.mark.parametrize("count", [0, 24, 101])

@@ -71,7 +71,7 @@ class CpuEngine:
         int8_weights: bool,
     ) -> None:
         if kept_frames < 1:
-            description += f", {kept_frames:.12g} of the frames of clear rows"
+            description += f", about {kept_frames:.12g} of the frames of clear rows"
         self._encoder = Encoder(encoders, kept_frames)
         self._decoder = Decoder(decoders, arrays, model.config, model.special)
         self._model, self._library, self._description = model, library, description
