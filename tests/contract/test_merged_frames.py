@@ -15,7 +15,6 @@ from whisperbatch.engines.loading import load_engine
 from whisperbatch.engines.openvino.encoder_graphs import EncoderGraphs
 from whisperbatch.engines.openvino.engine import OpenVinoEngine
 from whisperbatch.engines.openvino.graph import core_and_precision
-from whisperbatch.features.noise import MIN_FRAMES
 from whisperbatch.models import find_model
 from whisperbatch.models.model_bin import read_arrays
 from whisperbatch.protocols import AlignRequest, Engine
@@ -134,24 +133,32 @@ def test_the_decoder_attends_to_a_group_as_to_its_positions(features: np.ndarray
 
 
 @pytest.mark.parametrize(
-    ("frames", "kept_frames"),
+    ("frames", "kept_frames", "groups"),
     [
-        *((frames, 0.6) for frames in (2, 6, 66, 3000)),
-        *(pytest.param(frames, 0.6, marks=pytest.mark.slow) for frames in (4, 10, 1000)),
-        *((frames, 0.25) for frames in (4, 10, 1000)),
-        *(pytest.param(frames, 0.25, marks=pytest.mark.slow) for frames in (2, 6, 66, 3000)),
+        (2, 0.6, 1),  # windows that are shorter than 1 s keep all positions
+        (6, 0.6, 3),
+        (66, 0.6, 33),
+        (3000, 0.6, 896),  # 14 * 64; exactly 0.6 are 900
+        pytest.param(4, 0.6, 2, marks=pytest.mark.slow),
+        pytest.param(10, 0.6, 5, marks=pytest.mark.slow),
+        pytest.param(1000, 0.6, 300, marks=pytest.mark.slow),
+        (4, 0.25, 2),
+        (10, 0.25, 5),
+        (1000, 0.25, 128),  # 2 * 64; exactly 0.25 are 125
+        pytest.param(2, 0.25, 1, marks=pytest.mark.slow),
+        pytest.param(6, 0.25, 3, marks=pytest.mark.slow),
+        pytest.param(66, 0.25, 33, marks=pytest.mark.slow),
+        pytest.param(3000, 0.25, 384, marks=pytest.mark.slow),
     ],
 )
 def test_windows_of_every_length_are_merged(
-    tiny_directory: Path, frames: int, kept_frames: float
+    tiny_directory: Path, frames: int, kept_frames: float, groups: int
 ) -> None:
     engine = load(tiny_directory, kept_frames)
     rng = np.random.default_rng(frames)
     encoded = engine.encode(rng.standard_normal((2, 80, frames)).astype(np.float32))
     assert isinstance(encoded, EncoderOutput)
     assert encoded.sizes is not None
-    short = frames < MIN_FRAMES  # keeps all positions
-    groups = frames // 2 if short else int(np.ceil(frames / 2 * kept_frames))
     assert [sizes.shape for sizes in encoded.sizes] == [(groups,)] * 2
     assert [sizes.sum() for sizes in encoded.sizes] == [frames // 2] * 2
     options = Options(beam_size=1, max_new_tokens=3)
