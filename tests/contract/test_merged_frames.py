@@ -103,7 +103,7 @@ def test_the_decoder_attends_to_a_group_as_to_its_positions(features: np.ndarray
     merging, whole = load("base", 0.5), load("base", 1.0)
     encoded = merging.encode(features)
     assert isinstance(encoded, EncoderOutput)
-    assert [states.shape for states in encoded.states] == [(750, 512)] * 2
+    assert [states.shape for states in encoded.states] == [(768, 512)] * 2
     by_position = EncoderOutput(tuple(encoded.by_position()))
     assert [states.shape for states in by_position.states] == [(1500, 512)] * 2
     for beam_size in (1, 5):
@@ -189,7 +189,7 @@ def test_a_noisy_row_keeps_all_frames_and_changes_no_other_row(
     batch = np.stack([features[0], features[0] / 10, features[1]])  # the second: a range of 10 dB
     encoded = engine.encode(batch)
     assert isinstance(encoded, EncoderOutput)
-    assert [len(states) for states in encoded.states] == [750, 1500, 750]
+    assert [len(states) for states in encoded.states] == [768, 1500, 768]
     options = Options(beam_size=beam_size, max_new_tokens=10)
     requests = requests_for(engine, (3000, 2000, 1000), options)
     together = engine.decode(encoded, requests, options.search)
