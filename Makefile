@@ -1,7 +1,7 @@
 # Everything happens in .venv; only Python 3.10 or newer and make are needed.
 #   make demo              transcribe a recording in nine languages, shown as it is decoded
 #   make demo FILE=a.mp3   transcribe your own recording
-#   make test              checks and tests, in 7 to 15 minutes on two cores
+#   make test              checks and tests, in at most ten minutes on two cores
 #   make declarations      write the texts that repeat the declarations of options and settings
 #   make test-all          all tests, in about an hour and a half; 300 cases of the fuzz program
 #   make fuzz              damaged media and random options: 7,000 cases, in 10 minutes on two cores
@@ -35,7 +35,7 @@ SPEECH := en es fr it ru demo music librivox
 demo: $(VENV)/.demo
 	@$(BIN)/python examples/demo.py $(if $(FILE),"$(FILE)")
 
-# The package as it installs, without PyTorch: 7 to 15 minutes on two cores.
+# The package as it installs, without PyTorch: at most ten minutes on two cores.
 test: $(VENV)/.test
 	@$(MAKE) --no-print-directory -j 2 lint $(VENV)/.speech
 	$(PYTEST) $(PARALLEL) -m "not kaldi and not torch and not ray and not slow"
