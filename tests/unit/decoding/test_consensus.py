@@ -1,6 +1,8 @@
 """Improbable rows in noise are decoded again, and the most typical text is used."""
 
 from collections.abc import Sequence
+from itertools import product
+from random import Random
 
 import numpy as np
 import pytest
@@ -8,7 +10,13 @@ import pytest
 from tests.unit.fakes import Call
 from tests.unit.synthetic_speech import DecodedWords, chunk, decode, sentence, text, word_engine
 from whisperbatch import Options
-from whisperbatch.decoding.consensus import IMPROBABLE, most_typical, moved, word_distance
+from whisperbatch.decoding.consensus import (
+    IMPROBABLE,
+    first_stays_typical,
+    most_typical,
+    moved,
+    word_distance,
+)
 from whisperbatch.rows import Row
 from whisperbatch.segmentation import RowResult
 from whisperbatch.types import SAMPLING_RATE
@@ -50,6 +58,41 @@ def test_a_single_different_text_is_not_used() -> None:
     [result] = decode(word_engine(SPOKEN, wrong_once), chunk(SPANS))
     assert text(result) == TRUTH
     assert result.redecoded
+
+
+@pytest.mark.parametrize(
+    "others",
+    [{}, {3.75: ["once", *TRUTH.split()[1:]], 3.5: WRONG.split()}],
+    ids=["equal texts", "texts with different errors"],
+)
+def test_a_text_that_cannot_decide_is_not_decoded(others: dict[float, list[str]]) -> None:
+
+    def moved_text(call: Call, words: Sequence[str]) -> DecodedWords:
+        return DecodedWords(others.get(call.start, words), IMPROBABLE - 0.1)
+
+    engine = word_engine(SPOKEN, moved_text)
+    [result] = decode(engine, chunk(SPANS))
+    assert text(result) == TRUTH
+    assert sorted(call.start for call in engine.calls) == [3.5, 3.75, 4.0]
+
+
+def test_the_first_text_stays_typical_if_no_other_text_can_decide() -> None:
+    random = Random(0)  # noqa: S311 - texts, not secrets
+
+    def some_text() -> list[str]:
+        return random.choices("ab", k=random.randint(0, 3))
+
+    settled = 0
+    for _ in range(300):
+        texts = [some_text() for _ in range(random.randint(1, 3))]
+        others = [list(words) for k in range(4) for words in product("abc", repeat=k)]
+        chosen = {most_typical([*texts, other]) for other in others} | {most_typical(texts)}
+        if first_stays_typical(texts):
+            settled += 1
+            assert chosen == {0}
+        else:
+            assert len(texts) > 1
+    assert 50 < settled < 250
 
 
 def unchanged(result: RowResult) -> bool:

@@ -10,7 +10,7 @@ from difflib import SequenceMatcher
 from itertools import chain, islice
 from typing import Final
 
-from whisperbatch.decoding.audit import doubt_beyond_thresholds, has_low_probability
+from whisperbatch.decoding.audit import audit, doubt_beyond_thresholds, has_low_probability
 from whisperbatch.decoding.decoded_row import DecodedRow, normalize_words
 from whisperbatch.decoding.retries.remedies import AuditedRow
 from whisperbatch.options import Options
@@ -60,6 +60,16 @@ def without_doubtful_text(part: DecodedRow, options: Options) -> DecodedRow:
     if not part.words or not doubtful:
         return part
     return replace(part, hypothesis=replace(part.hypothesis, tokens=()), text="", timed_texts=())
+
+
+def least_cost(part: DecodedRow, options: Options) -> float:
+    """Return the lowest cost that a decoded part can have: with its text, or without doubtful text.
+
+    Only when all parts of a row are decoded is it known whether the text of a part is new.
+    """
+    without = without_doubtful_text(part, options)
+    cost = audit(part, options).cost
+    return cost if without is part else min(cost, audit(without, options).cost)
 
 
 def _spoken_words(decoded: DecodedRow) -> list[str]:

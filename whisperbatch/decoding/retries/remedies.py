@@ -13,7 +13,7 @@ All remedies except the last are deterministic:
     sample            sampling at the next temperature, if Whisper's own thresholds fail
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
@@ -95,6 +95,17 @@ def parts_of(row: AuditedRow, remedy: Remedy) -> tuple[Chunk, ...]:
             return cut_at_pauses(chunk, [SpeechSpan(chunk.start, chunk.end)])
         case _:
             return ()
+
+
+def most_faulty_first(row: AuditedRow, parts: Sequence[Chunk]) -> list[int]:
+    """Return the indices of the parts of a row: parts with most of its faulty speech first."""
+    stretches = _faulty_stretches(row)
+
+    def faulty(index: int) -> int:
+        part = parts[index]
+        return sum(max(0, min(s.end, part.end) - max(s.start, part.start)) for s in stretches)
+
+    return sorted(range(len(parts)), key=faulty, reverse=True)
 
 
 def splits_after(row: AuditedRow, remedy: Remedy) -> int:

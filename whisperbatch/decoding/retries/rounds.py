@@ -6,11 +6,15 @@ remedy. The rows of a round are decoded together.
     round 1    split of the chunk                    two parts
     round 2    beam for part 1, split of part 2      part 1, three parts of part 2
 
+The half of the parts with most of the faulty speech is decoded first. If the faults of these parts
+already cost too much, the new text cannot be better, and the other parts are not decoded.
+
 The work of all retries of a chunk has a limit (work.py), so that no option can make a program stop
 for hours. The best text so far is used then, and the log says so.
 """
 
 import logging
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
@@ -19,12 +23,17 @@ from whisperbatch.chunking.split import shift
 from whisperbatch.decoding.audit import audit
 from whisperbatch.decoding.decoded_row import DecodedRow
 from whisperbatch.decoding.prompts import Context
-from whisperbatch.decoding.retries.evidence import had_no_text, without_doubtful_text
+from whisperbatch.decoding.retries.evidence import (
+    had_no_text,
+    least_cost,
+    without_doubtful_text,
+)
 from whisperbatch.decoding.retries.remedies import (
     AuditedRow,
     Remedy,
     Step,
     changes_of_the_chunk,
+    most_faulty_first,
     parts_of,
     splits_after,
 )
@@ -51,14 +60,32 @@ class _Try:
         step: the remedy.
         search: the search of the remedy.
         requests: the row, or its parts.
-        decoded: the decoded requests.
+        decoded: the decoded requests, by their index.
+        cost: seconds that are wrong, at least, in the decoded requests.
     """
 
     row: AuditedRow
     step: Step
     search: SearchOptions
     requests: list[RowRequest]
-    decoded: list[DecodedRow] = field(default_factory=list)
+    decoded: dict[int, DecodedRow] = field(default_factory=dict)
+    cost: float = 0.0
+
+    def next_indices(self) -> list[int]:
+        """Return the requests to decode next: the most faulty half, then the others.
+
+        If the text can no longer be better, there are none.
+        """
+        if not _is_better(self.cost, self.row):
+            return []
+        order = most_faulty_first(self.row, [request.row.chunk for request in self.requests])
+        half = len(order) - len(order) // 2
+        return order[half:] if self.decoded else order[:half]
+
+    @property
+    def complete(self) -> bool:
+        """Whether all requests are decoded."""
+        return len(self.decoded) == len(self.requests)
 
 
 @dataclass(eq=False)
@@ -148,28 +175,50 @@ class Retry:
     def _end_round(self, chunk: _RetriedChunk, tries: Sequence[_Try]) -> None:
         """Replace the rows whose new text is better."""
         for attempt in tries:
-            row, (remedy, _) = attempt.row, attempt.step
-            splits = splits_after(row, remedy)
-            shifted = row.shifted or remedy == "shift"
-            new_rows = []
-            for request, part, is_new in zip(
-                attempt.requests, attempt.decoded, had_no_text(attempt.decoded, row), strict=True
-            ):
-                decoded = without_doubtful_text(part, self._options) if is_new else part
-                new_rows.append(
-                    self._audited(
-                        decoded, request.context, splits, shifted=shifted, had_no_text=is_new
-                    )
-                )
-            _replace_if_better(chunk.rows, row, attempt.step, new_rows)
+            new_rows = self._new_rows(attempt) if attempt.complete else []
+            if attempt.complete:
+                attempt.cost = math.fsum(row.audit.cost for row in new_rows)
+            better = attempt.complete and _is_better(attempt.cost, attempt.row)
+            _log(attempt, better=better)
+            if better:
+                index = chunk.rows.index(attempt.row)
+                chunk.rows[index : index + 1] = new_rows
+
+    def _new_rows(self, attempt: _Try) -> list[AuditedRow]:
+        """Return the audited parts of a try whose requests are all decoded."""
+        row, (remedy, _) = attempt.row, attempt.step
+        splits = splits_after(row, remedy)
+        shifted = row.shifted or remedy == "shift"
+        parts = [attempt.decoded[index] for index in range(len(attempt.requests))]
+        new_rows = []
+        for request, part, is_new in zip(
+            attempt.requests, parts, had_no_text(parts, row), strict=True
+        ):
+            decoded = without_doubtful_text(part, self._options) if is_new else part
+            new_rows.append(
+                self._audited(decoded, request.context, splits, shifted=shifted, had_no_text=is_new)
+            )
+        return new_rows
 
     def _decode(self, tries: Sequence[_Try]) -> None:
-        """Decode the requests of a round."""
-        results = self._row_decoder.redecode_all(
-            [Redecoding(attempt.requests, attempt.search, attempt.step[1]) for attempt in tries]
-        )
-        for attempt, decoded in zip(tries, results, strict=True):
-            attempt.decoded = decoded
+        """Decode the requests of a round, in two steps: see `_Try.next_indices`."""
+        for _ in range(2):
+            parts = [(attempt, indices) for attempt in tries if (indices := attempt.next_indices())]
+            results = self._row_decoder.redecode_all(
+                [
+                    Redecoding(
+                        [attempt.requests[index] for index in indices],
+                        attempt.search,
+                        attempt.step[1],
+                    )
+                    for attempt, indices in parts
+                ]
+            )
+            for (attempt, indices), decoded in zip(parts, results, strict=True):
+                attempt.decoded |= dict(zip(indices, decoded, strict=True))
+                attempt.cost = math.fsum(
+                    least_cost(part, self._options) for part in attempt.decoded.values()
+                )
 
     def _work(self, chunks: Sequence[Chunk], step: Step) -> int:
         """Return the work of a remedy on a chunk or on its parts."""
@@ -184,7 +233,7 @@ class Retry:
         The next remedy is requested only while no remedy has replaced the row.
         """
         faults = row.audit
-        if faults.passed:
+        if faults.passed or faults.cost < MIN_GAIN:  # no text can be better
             return
         if faults.foreign:
             yield "own_script", 0.0
@@ -238,24 +287,23 @@ class Retry:
         return search
 
 
-def _replace_if_better(
-    rows: list[AuditedRow], row: AuditedRow, step: Step, new_rows: list[AuditedRow]
-) -> None:
-    """Replace a row in `rows` by the new rows of a remedy, if they cost less by MIN_GAIN."""
-    before, after = row.audit.cost, sum(new_row.audit.cost for new_row in new_rows)
-    better = after <= before - MIN_GAIN
-    remedy, temperature = step
+def _is_better(cost: float, row: AuditedRow) -> bool:
+    """Return whether a text with this cost is better than the text of a row, by MIN_GAIN."""
+    return cost <= row.audit.cost - MIN_GAIN
+
+
+def _log(attempt: _Try, *, better: bool) -> None:
+    chunk, (remedy, temperature) = attempt.row.decoded.chunk, attempt.step
     log.info(
-        "recording %d, %.2f s to %.2f s: decoded again (%s%s), %.2f s wrong instead of %.2f s; %s",
-        row.decoded.chunk.recording,
-        to_seconds(row.decoded.chunk.start),
-        to_seconds(row.decoded.chunk.end),
+        "recording %d, %.2f s to %.2f s: decoded again (%s%s), %s%.2f s wrong instead of %.2f s; "
+        "%s",
+        chunk.recording,
+        to_seconds(chunk.start),
+        to_seconds(chunk.end),
         remedy,
         f", temperature {temperature:g}" if temperature else "",
-        after,
-        before,
+        "" if attempt.complete else "at least ",
+        attempt.cost,
+        attempt.row.audit.cost,
         "new text kept" if better else "old text kept",
     )
-    if better:
-        index = rows.index(row)
-        rows[index : index + 1] = new_rows
