@@ -9,7 +9,7 @@ gets a text with other errors, and mostly with the same right words:
     the purpose of his test is to give       2 + 1 + 2
     the purpose of this test is to live      2 + 1 + 2
 
-The last of the three other texts is decoded only if it can decide.
+The last of the three other texts is decoded only if it can change the choice.
 
 The text with the fewest differences is the choice of minimum Bayes risk, with the word errors as
 the risk (Stolcke, Konig and Weintraub 1997, "Explicit word error minimization in N-best list
@@ -154,10 +154,11 @@ def most_typical(texts: Sequence[Sequence[str]]) -> int:
 
 
 def first_stays_typical(texts: Sequence[Sequence[str]]) -> bool:
-    """Return whether the first text is the most typical one, whatever one more text is.
+    """Return whether the first text is the most typical one, for every possible further text.
 
-    The number of differences obeys the triangle inequality: one more text cannot be nearer to a
-    text than to the first text by more than the difference of these two.
+    The number of differences obeys the triangle inequality. So a further text cannot be nearer to
+    another text than to the first text by more than the difference of these two. Nor can it be the
+    most typical text: its differences from two texts are at least the difference of these two.
 
     Args:
         texts: at most three.

@@ -65,7 +65,7 @@ def without_doubtful_text(part: DecodedRow, options: Options) -> DecodedRow:
 def least_cost(part: DecodedRow, options: Options) -> float:
     """Return the lowest cost that a decoded part can have: with its text, or without doubtful text.
 
-    Only when all parts of a row are decoded is it known whether the text of a part is new.
+    Whether the text of a part is new is known only when all parts of the row are decoded.
     """
     without = without_doubtful_text(part, options)
     cost = audit(part, options).cost

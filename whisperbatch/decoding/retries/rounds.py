@@ -6,8 +6,9 @@ remedy. The rows of a round are decoded together.
     round 1    split of the chunk                    two parts
     round 2    beam for part 1, split of part 2      part 1, three parts of part 2
 
-The half of the parts with most of the faulty speech is decoded first. If the faults of these parts
-already cost too much, the new text cannot be better, and the other parts are not decoded.
+First, half of the parts of a remedy are decoded: those with the most speech that has no text or
+repeated text. If these parts alone have too many wrong seconds, the remedy cannot help, and its
+other parts are not decoded.
 
 The work of all retries of a chunk has a limit (work.py), so that no option can make a program stop
 for hours. The best text so far is used then, and the log says so.
@@ -61,7 +62,7 @@ class _Try:
         search: the search of the remedy.
         requests: the row, or its parts.
         decoded: the decoded requests, by their index.
-        cost: seconds that are wrong, at least, in the decoded requests.
+        cost: lower bound of the wrong seconds; exact when all requests are decoded.
     """
 
     row: AuditedRow
@@ -74,7 +75,7 @@ class _Try:
     def next_indices(self) -> list[int]:
         """Return the requests to decode next: the most faulty half, then the others.
 
-        If the text can no longer be better, there are none.
+        If the remedy can no longer help, there are none.
         """
         if not _is_better(self.cost, self.row):
             return []
@@ -160,6 +161,8 @@ class Retry:
         """
         tries: list[_Try] = []
         for row in chunk.rows:
+            if row.audit.cost < MIN_GAIN:  # no remedy can gain as much
+                continue
             step = next(row.remedies, None)
             if step is None:
                 continue
@@ -204,6 +207,8 @@ class Retry:
         """Decode the requests of a round, in two steps: see `_Try.next_indices`."""
         for _ in range(2):
             parts = [(attempt, indices) for attempt in tries if (indices := attempt.next_indices())]
+            if not parts:
+                break
             results = self._row_decoder.redecode_all(
                 [
                     Redecoding(
@@ -216,9 +221,8 @@ class Retry:
             )
             for (attempt, indices), decoded in zip(parts, results, strict=True):
                 attempt.decoded |= dict(zip(indices, decoded, strict=True))
-                attempt.cost = math.fsum(
-                    least_cost(part, self._options) for part in attempt.decoded.values()
-                )
+                if not attempt.complete:
+                    attempt.cost = math.fsum(least_cost(part, self._options) for part in decoded)
 
     def _work(self, chunks: Sequence[Chunk], step: Step) -> int:
         """Return the work of a remedy on a chunk or on its parts."""
@@ -233,7 +237,7 @@ class Retry:
         The next remedy is requested only while no remedy has replaced the row.
         """
         faults = row.audit
-        if faults.passed or faults.cost < MIN_GAIN:  # no text can be better
+        if faults.passed:
             return
         if faults.foreign:
             yield "own_script", 0.0

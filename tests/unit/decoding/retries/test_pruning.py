@@ -81,5 +81,6 @@ def test_the_result_is_the_same_as_if_all_parts_were_decoded(
     for (result, calls), (expected, all_calls) in zip(pruned, complete, strict=True):
         assert segments(result) == segments(expected)
         assert result.omissions == expected.omissions
+        assert result.redecoded == expected.redecoded
         assert calls <= all_calls
     assert sum(calls for _, calls in pruned) < 0.95 * sum(calls for _, calls in complete)

@@ -302,7 +302,7 @@ def test_chunks_with_different_remedies_are_retried_at_the_same_time() -> None:
     results = decode(engine, chunk(SPANS), chunk(SECOND_SPANS), beam_size=1)
     assert [result.omissions for result in results] == [(), ()]
     assert [result.redecoded for result in results] == [True, True]
-    assert engine.batch_sizes["decode"] == [2, 1, 1, 1, 1, 1]  # both; the beam; parts
+    assert engine.batch_sizes["decode"] == [2, 1, 1, 2, 1]  # both; the beam; parts
 
 
 def test_the_retries_of_a_chunk_do_not_depend_on_other_chunks() -> None:

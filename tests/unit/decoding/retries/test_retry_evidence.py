@@ -1,6 +1,7 @@
 """Text that a retry adds must be probable; loops, short or long, do not hide speech."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -20,6 +21,7 @@ from tests.unit.synthetic_speech import (
 )
 from whisperbatch.decoding.audit import audit
 from whisperbatch.decoding.decoded_row import DecodedRow
+from whisperbatch.decoding.retries.evidence import least_cost, without_doubtful_text
 from whisperbatch.options import Options
 from whisperbatch.protocols import Alignment, Hypothesis
 from whisperbatch.segmentation.timed_text import AlignedWord, join_words
@@ -54,6 +56,26 @@ def test_a_short_loop_in_a_long_text_is_repetitive(words: str, repetitive: bool)
     assert row.compression_ratio < 2.4
     assert audit(row, Options()).repetitive == repetitive
     assert not audit(row, Options(compression_ratio_threshold=None)).repetitive
+
+
+@pytest.mark.parametrize(
+    ("words", "avg_logprob", "text_costs_less"),
+    [
+        (SENTENCE, -0.1, True),
+        (SENTENCE, -1.5, True),  # improbable text costs half of its speech
+        (f"{SENTENCE} {'ten ' * 16}".strip(), -1.5, False),
+    ],
+)
+def test_the_least_cost_is_the_cost_with_or_without_doubtful_text(
+    words: str, avg_logprob: float, text_costs_less: bool
+) -> None:
+    row = decoded_row(words)
+    row = replace(row, hypothesis=replace(row.hypothesis, avg_logprob=avg_logprob))
+    silent = without_doubtful_text(row, Options())
+    assert bool(silent.words) == (avg_logprob == -0.1)
+    costs = [audit(each, Options()).cost for each in (row, silent)]
+    assert least_cost(row, Options()) == min(costs)
+    assert (costs[0] <= costs[1]) == text_costs_less
 
 
 @pytest.mark.parametrize(("doubt", "used"), [(1.05, True), (1.2, False)])
