@@ -63,7 +63,7 @@ def test_a_short_loop_in_a_long_text_is_repetitive(words: str, repetitive: bool)
     [
         (SENTENCE, -0.1, True),
         (SENTENCE, -1.5, True),  # improbable text costs half of its speech
-        (f"{SENTENCE} {'ten ' * 16}".strip(), -1.5, False),
+        (f"{SENTENCE} {'ten ' * 40}".strip(), -1.5, False),
     ],
 )
 def test_the_least_cost_is_the_cost_with_or_without_doubtful_text(
