@@ -66,7 +66,6 @@ def test_a_single_different_text_is_not_used() -> None:
     ids=["equal texts", "texts with different errors"],
 )
 def test_a_text_that_cannot_decide_is_not_decoded(others: dict[float, list[str]]) -> None:
-
     def moved_text(call: Call, words: Sequence[str]) -> DecodedWords:
         return DecodedWords(others.get(call.start, words), IMPROBABLE - 0.1)
 

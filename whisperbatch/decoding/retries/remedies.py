@@ -102,8 +102,8 @@ def most_faulty_first(row: AuditedRow, parts: Sequence[Chunk]) -> list[int]:
     stretches = _faulty_stretches(row)
 
     def faulty(index: int) -> int:
-        part = parts[index]
-        return sum(max(0, min(s.end, part.end) - max(s.start, part.start)) for s in stretches)
+        start, end = parts[index].start, parts[index].end
+        return sum(stretch.within(start, end).length for stretch in stretches)
 
     return sorted(range(len(parts)), key=faulty, reverse=True)
 

@@ -24,11 +24,7 @@ from whisperbatch.chunking.split import shift
 from whisperbatch.decoding.audit import audit
 from whisperbatch.decoding.decoded_row import DecodedRow
 from whisperbatch.decoding.prompts import Context
-from whisperbatch.decoding.retries.evidence import (
-    had_no_text,
-    least_cost,
-    without_doubtful_text,
-)
+from whisperbatch.decoding.retries.evidence import had_no_text, least_cost, without_doubtful_text
 from whisperbatch.decoding.retries.remedies import (
     AuditedRow,
     Remedy,
@@ -80,8 +76,9 @@ class _Try:
         if not _is_better(self.cost, self.row):
             return []
         order = most_faulty_first(self.row, [request.row.chunk for request in self.requests])
-        half = len(order) - len(order) // 2
-        return order[half:] if self.decoded else order[:half]
+        if self.decoded:
+            return [index for index in order if index not in self.decoded]
+        return order[: len(order) - len(order) // 2]
 
     @property
     def complete(self) -> bool:
@@ -161,7 +158,7 @@ class Retry:
         """
         tries: list[_Try] = []
         for row in chunk.rows:
-            if row.audit.cost < MIN_GAIN:  # no remedy can gain as much
+            if not _is_better(0.0, row):  # not even a text without faults
                 continue
             step = next(row.remedies, None)
             if step is None:
@@ -178,10 +175,11 @@ class Retry:
     def _end_round(self, chunk: _RetriedChunk, tries: Sequence[_Try]) -> None:
         """Replace the rows whose new text is better."""
         for attempt in tries:
-            new_rows = self._new_rows(attempt) if attempt.complete else []
+            new_rows: list[AuditedRow] = []
             if attempt.complete:
+                new_rows = self._new_rows(attempt)
                 attempt.cost = math.fsum(row.audit.cost for row in new_rows)
-            better = attempt.complete and _is_better(attempt.cost, attempt.row)
+            better = _is_better(attempt.cost, attempt.row)  # never if parts are not decoded
             _log(attempt, better=better)
             if better:
                 index = chunk.rows.index(attempt.row)
@@ -204,11 +202,8 @@ class Retry:
         return new_rows
 
     def _decode(self, tries: Sequence[_Try]) -> None:
-        """Decode the requests of a round, in two steps: see `_Try.next_indices`."""
-        for _ in range(2):
-            parts = [(attempt, indices) for attempt in tries if (indices := attempt.next_indices())]
-            if not parts:
-                break
+        """Decode the requests of a round, in at most two steps: see `_Try.next_indices`."""
+        while parts := [(each, indices) for each in tries if (indices := each.next_indices())]:
             results = self._row_decoder.redecode_all(
                 [
                     Redecoding(

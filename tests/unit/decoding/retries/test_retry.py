@@ -55,12 +55,8 @@ def test_all_failed_rows_and_no_others_are_decoded_again_together() -> None:
     results = decode(engine, chunk(SPANS), short, chunk(SPANS), short)
     assert [result.redecoded for result in results] == [True, False, True, False]
     assert [text(result) for result in results] == [TEXT, TEXT[: TEXT.index(" alpha")]] * 2
-    assert engine.batch_sizes["encode"] == [
-        2,
-        2,
-        2,
-        2,
-    ]  # two window lengths; the later parts; the others
+    # two window lengths; the later parts; the others
+    assert engine.batch_sizes["encode"] == [2, 2, 2, 2]
 
 
 def test_a_retry_without_improvement_is_not_used() -> None:
