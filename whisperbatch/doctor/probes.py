@@ -31,10 +31,12 @@ MAX_FIRST_SECONDS: Final = 5.0
 
 def import_modules(modules: Sequence[str]) -> dict[str, Any]:
     """Import modules; return the message of each module's exception."""
+    from whisperbatch.openvino_package import import_openvino
+
     failures: dict[str, str] = {}
     for module in modules:
         try:
-            import_module(module)
+            import_openvino() if module == "openvino" else import_module(module)
         except Exception as error:  # noqa: BLE001 - a damaged package can raise anything
             failures[module] = _line(error)
     return {"failures": failures}
