@@ -13,8 +13,9 @@ ROOT: Final = Path(__file__).parents[2]
 PACKAGE: Final = ROOT / "whisperbatch"
 
 ALLOWED: Final = {
-    "errors": set[str](),
-    "boundary": {"errors"},
+    "addresses": set[str](),
+    "errors": {"addresses"},
+    "boundary": {"addresses", "errors"},
     "machine": set[str](),
     "byte_sums": set[str](),
     "products": set[str](),
@@ -23,8 +24,8 @@ ALLOWED: Final = {
     "telemetry": set[str](),
     "openvino_package": {"errors", "machine", "telemetry"},
     "openvino_cache": {"errors", "models", "openvino_package"},
-    "text": {"errors"},
-    "models": {"errors", "text"},
+    "text": {"addresses", "errors"},
+    "models": {"addresses", "errors", "text"},
     "options": {"errors", "text", "types"},
     "types": {"text"},
     "protocols": {"options", "types"},
@@ -32,7 +33,7 @@ ALLOWED: Final = {
     "rows": {"errors", "features", "protocols", "recording", "types"},
     "segmentation": {"options", "recording", "rows", "text", "types"},
     "prefetch": set[str](),
-    "audio": {"boundary", "errors", "options", "text", "types"},
+    "audio": {"addresses", "boundary", "errors", "options", "text", "types"},
     "vad": {"errors", "onnx_graph", "onnx_sessions", "options", "protocols", "types"},
     "sections": {"audio", "chunking", "options", "protocols", "types", "vad"},
     "features": {"errors", "options", "protocols", "types"},
@@ -85,9 +86,9 @@ ALLOWED: Final = {
         *("audio", "boundary", "diarization", "engines", "errors", "loading", "options"),
         *("sections", "streams", "text", "transcriber", "types"),
     },
-    "writers": {"errors", "options", "text", "types"},
+    "writers": {"addresses", "errors", "options", "text", "types"},
     "jobs": {
-        *("audio", "boundary", "engines", "errors", "loading", "models", "options", "prefetch"),
+        *("addresses", "audio", "boundary", "engines", "errors", "loading", "models", "options", "prefetch"),
         *("protocols", "sections", "text", "transcriber", "types", "vad", "writers"),
     },
 }
@@ -99,7 +100,7 @@ The `PROGRAMS` have a rule below.
 PROGRAMS: Final = ("cli", "compat", "doctor", "huggingface", "ray", "server")
 
 PUBLIC: Final = {
-    "boundary",
+    *("addresses", "boundary"),
     *("audio", "errors", "engines.devices", "engines.keyword_types", "engines.keywords"),
     *("engines.memory", "openvino_package"),
     *("features", "jobs", "language", "machine", "models", "options", "protocols", "text"),

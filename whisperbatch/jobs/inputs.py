@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Final, TypeAlias
 
+from whisperbatch.addresses import identity_of, without_secrets
 from whisperbatch.errors import AudioError, OptionError
 from whisperbatch.jobs.file_names import name_of_url, output_name
 
@@ -58,18 +59,28 @@ class InputFile:
     subfolder: PurePosixPath
     directory: Path | None
 
+    @property
+    def name(self) -> str:
+        """The source without the secrets of a URL."""
+        return without_secrets(self.source, whole=True)
+
 
 @dataclass(frozen=True, slots=True)
 class WorkItem:
     """A recording and the files to write for it.
 
     Attributes:
-        source: the recording's path, its URL, or "-" for standard input.
+        source: the recording's path, its URL, or "-" for standard input. For messages, see `name`.
         outputs: one path for each format.
     """
 
     source: str
     outputs: tuple[Path, ...]
+
+    @property
+    def name(self) -> str:
+        """The source without the secrets of a URL."""
+        return without_secrets(self.source, whole=True)
 
     @property
     def path(self) -> Path | None:
@@ -220,7 +231,7 @@ def _is_recording(name: str) -> bool:
 
 def _identity(source: str) -> str:
     """Return the same text for all spellings of a path. Symbolic links are not resolved."""
-    return source if _has_no_path(source) else os.path.abspath(source)  # noqa: PTH100 - links stay
+    return identity_of(source) if _has_no_path(source) else os.path.abspath(source)  # noqa: PTH100 - links stay
 
 
 def _output_identity(source: str, suffix: str) -> str:

@@ -17,6 +17,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Final, Literal
 
+from whisperbatch.addresses import without_secrets
 from whisperbatch.errors import ModelError
 from whisperbatch.models.files import read_json, read_text
 from whisperbatch.models.model_bin import read_headers
@@ -275,4 +276,5 @@ def _extra_hint(name: str) -> str | None:
 
 def _reason(error: Exception) -> str:
     """Return the first line of the message of a dependency."""
-    return next(iter(str(error).strip().splitlines()), type(error).__name__)
+    text = without_secrets(str(error))
+    return next(iter(text.strip().splitlines()), type(error).__name__)

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, fields
 from typing import Any, Final, TypeVar
 
+from whisperbatch.addresses import has_secrets, without_secrets
 from whisperbatch.errors import OptionError
 
 T = TypeVar("T")
@@ -39,7 +40,7 @@ class Recording:
     """A recording of a plan.
 
     Attributes:
-        id: derives from the URI, the version and the fingerprint of the plan.
+        id: derives from the URI without its signature, the version and the fingerprint of the plan.
         uri: an absolute path or a URL.
         version: its ETag, or its size and time.
         duration: in seconds, as its header states it.
@@ -59,6 +60,11 @@ class Recording:
     spans: tuple[str, ...] = ()
     language_task: str | None = None
     failure: Failure | None = None
+
+    @property
+    def name(self) -> str:
+        """The URI without passwords and signatures, for messages and results."""
+        return without_secrets(self.uri, whole=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +92,11 @@ class PlannedSpan:
     duration: float
     language: str | None = None
     language_task: str | None = None
+
+    @property
+    def name(self) -> str:
+        """The URI without passwords and signatures, for messages and results."""
+        return without_secrets(self.uri, whole=True)
 
     @property
     def is_whole(self) -> bool:
@@ -158,6 +169,11 @@ class Plan:
     header: Header
     recordings: tuple[Recording, ...]
     tasks: tuple[Task, ...]
+
+    @property
+    def with_secrets(self) -> int:
+        """Number of recordings whose URLs contain passwords or signatures, which reading needs."""
+        return sum(has_secrets(recording.uri) for recording in self.recordings)
 
     @property
     def failures(self) -> tuple[Recording, ...]:

@@ -106,7 +106,7 @@ class Joiner:
         transcript = joined([result.transcript for result in found if result.transcript])
         for suffix, name in zip(self._formats, files, strict=True):
             self._output.write(name, self._render(transcript, suffix).encode())
-        value = {"uri": recording.uri, "files": files, "work": work, "engines": engines}
+        value = {"uri": recording.name, "files": files, "work": work, "engines": engines}
         self._output.write(marker, json.dumps(value).encode())
         return JoinedRecording(recording, "joined", work=work, engines=engines)
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any, Final
 
+from whisperbatch.addresses import identity_of
 from whisperbatch.boundary import describe
 from whisperbatch.errors import AudioError, OptionError, WhisperBatchError
 from whisperbatch.jobs.file_names import name_of_url
@@ -54,7 +55,7 @@ def find_recordings(sources: Iterable[str]) -> list[FoundRecording]:
     found: dict[str, FoundRecording] = {}
     for name in names:
         for recording in _find(name):
-            found.setdefault(recording.uri, recording)
+            found.setdefault(identity_of(recording.uri), recording)
     if not found:
         raise OptionError(f"no recordings in {', '.join(names) or 'the sources'}")
     return list(found.values())
@@ -72,7 +73,9 @@ def output_names(recordings: Iterable[FoundRecording]) -> list[str]:
         str(file.parent / (file.stem if file.stem.strip(".") else file.name)) for file in files
     ]
     stems = _unless_unique(stems, [str(file) for file in files])
-    hashes = [f"{stem}~{hashed(r.uri)[:16]}" for stem, r in zip(stems, listed, strict=True)]
+    hashes = [
+        f"{stem}~{hashed(identity_of(r.uri))[:16]}" for stem, r in zip(stems, listed, strict=True)
+    ]
     return _unless_unique(stems, hashes)
 
 
