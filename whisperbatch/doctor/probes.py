@@ -96,7 +96,7 @@ def diarize_clip() -> dict[str, Any]:
     return {"speakers": speakers, "seconds": seconds, "place": built_in_state()[1]}
 
 
-def find_weights(model: str) -> dict[str, Any]:
+def find_weights(model: str, revision: str | None = None) -> dict[str, Any]:
     """Find and check a model's weights, or download them; return their directory and size.
 
     An empty `model` is the default model, or another model that needs no download.
@@ -106,7 +106,8 @@ def find_weights(model: str) -> dict[str, Any]:
     if not model:
         names = [DEFAULT_MODEL, *available_models()]
         model = next((name for name in names if locate_model(name)[0] != "hub"), DEFAULT_MODEL)
-    directory = find_model(model, transformers=find_spec("torch") is not None)
+    transformers = find_spec("torch") is not None
+    directory = find_model(model, transformers=transformers, revision=revision)
     patterns = ("model.bin", "*.safetensors")
     size = sum(path.stat().st_size for pattern in patterns for path in directory.glob(pattern))
     return {

@@ -137,6 +137,8 @@ class Header:
         fingerprint: hash of everything in this line that changes the text.
         chunk_rules: version of the rules by which audio becomes chunks (`CHUNK_RULES`); 0 in plans
             that do not state it.
+        revision: commit of the model on the Hugging Face hub; None if it came from somewhere else.
+            Workers load this commit, unless they have the model as a package.
         recordings: number of recordings.
         tasks: number of tasks.
         duration: seconds of audio of all recordings.
@@ -151,6 +153,7 @@ class Header:
     task_duration: float
     fingerprint: str
     chunk_rules: int = 0
+    revision: str | None = None
     recordings: int = 0
     tasks: int = 0
     duration: float = 0.0
