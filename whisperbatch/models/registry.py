@@ -22,8 +22,9 @@ from whisperbatch.errors import ModelError
 from whisperbatch.models.files import read_json, read_text
 from whisperbatch.models.model_bin import read_headers
 from whisperbatch.models.packages import PACKAGES, package_folders, packaged_model
-from whisperbatch.models.revisions import check_revision, refuse_revision
+from whisperbatch.models.revisions import refuse_revision
 from whisperbatch.text.messages import shown
+from whisperbatch.text.revisions import check_revision
 
 __all__ = ["available_models", "find_model"]
 
