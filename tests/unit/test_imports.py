@@ -25,7 +25,7 @@ ALLOWED: Final = {
     "openvino_package": {"errors", "machine", "telemetry"},
     "openvino_cache": {"errors", "models", "openvino_package"},
     "text": {"addresses", "errors"},
-    "models": {"addresses", "errors", "text"},
+    "models": {"addresses", "boundary", "errors", "text"},
     "options": {"errors", "text", "types"},
     "types": {"text"},
     "protocols": {"options", "types"},
@@ -88,8 +88,8 @@ ALLOWED: Final = {
     },
     "writers": {"addresses", "errors", "options", "text", "types"},
     "jobs": {
-        *("addresses", "audio", "boundary", "engines", "errors", "loading", "models", "options", "prefetch"),
-        *("protocols", "sections", "text", "transcriber", "types", "vad", "writers"),
+        *("addresses", "audio", "boundary", "engines", "errors", "loading", "models", "options"),
+        *("prefetch", "protocols", "sections", "text", "transcriber", "types", "vad", "writers"),
     },
 }
 """The packages and root modules that each may import.
