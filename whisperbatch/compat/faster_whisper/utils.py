@@ -4,8 +4,8 @@ import logging
 import os
 from typing import Any, Final
 
-from whisperbatch.compat.faster_whisper._reexports import reexported
 from whisperbatch.boundary import hide_secrets
+from whisperbatch.compat.faster_whisper._reexports import reexported
 from whisperbatch.errors import ModelError, OptionError
 from whisperbatch.models import HUB_FILES, REPOSITORIES, packaged_model
 from whisperbatch.options import checks, plain
