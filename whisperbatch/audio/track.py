@@ -12,6 +12,7 @@ from av.audio.frame import AudioFrame
 from av.container import InputContainer
 
 from whisperbatch.audio.file_objects import FileObject
+from whisperbatch.audio.pyav import open_ignoring_metadata
 from whisperbatch.boundary import describe
 from whisperbatch.errors import AudioError
 
@@ -166,7 +167,7 @@ def _open_container(name: str, file: str | FileObject) -> InputContainer:
         # "file:", because FFmpeg takes the text before a colon for a protocol: "12:30 notes.mp3"
         url = f"file:{file}" if isinstance(file, str) and "://" not in file else file
         rules = {} if isinstance(file, str) else NOTHING_ELSE
-        container = av.open(url, mode="r", metadata_errors="ignore", container_options=rules)
+        container = open_ignoring_metadata(url, rules)
     except Exception as error:
         if isinstance(file, FileObject):
             file.check()
