@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
 
+from whisperbatch.dependencies import interface_note
 from whisperbatch.errors import EngineError, InternalError, WhisperBatchError
 
 log = logging.getLogger(__name__)
@@ -53,10 +54,12 @@ def as_error(error: Exception, source: str | None) -> WhisperBatchError:
             f"{place}there is not enough memory; use a smaller batch_size or a smaller model"
         )
     else:
-        result = InternalError(
-            f"{place}unexpected {with_type(error)}; this is a bug in whisperbatch: please report "
-            "it with the logged traceback (on the command line: --verbose)"
+        report = (
+            "; this is a bug in whisperbatch: please report it with the logged traceback "
+            "(on the command line: --verbose)"
         )
+        note = "" if interface_note(error) else report  # with_type ends with the former
+        result = InternalError(f"{place}unexpected {with_type(error)}{note}")
         log.error("%sunexpected %s", place, type(error).__name__, exc_info=error)
     result.__cause__ = error
     result.source = source
@@ -66,15 +69,19 @@ def as_error(error: Exception, source: str | None) -> WhisperBatchError:
 def with_type(error: BaseException) -> str:
     """Return the type of an exception and its text, on one line."""
     kind, text = type(error).__name__, describe(error)
-    return kind if text == kind else f"{kind}: {text}"
+    return text if text == kind or text.startswith(f"{kind};") else f"{kind}: {text}"
 
 
 def describe(error: BaseException) -> str:
-    """Return the text of an exception on one line; its type's name if it has no text."""
+    """Return the text of an exception on one line; its type's name if it has no text.
+
+    If the exception shows that a package has another interface than expected, the text ends with
+    the package and the versions that work.
+    """
     try:
         text = " ".join(str(getattr(error, "strerror", None) or error).split())
     except Exception:  # noqa: BLE001 - the exception may come from the caller's own class
         text = ""
     if len(text) > MAX_REASON:
         text = f"{text[:MAX_REASON]}..."
-    return text or type(error).__name__
+    return (text or type(error).__name__) + interface_note(error)

@@ -14,7 +14,8 @@ PACKAGE: Final = ROOT / "whisperbatch"
 
 ALLOWED: Final = {
     "errors": set[str](),
-    "boundary": {"errors"},
+    "dependencies": set[str](),
+    "boundary": {"dependencies", "errors"},
     "machine": set[str](),
     "byte_sums": set[str](),
     "products": set[str](),
@@ -23,7 +24,7 @@ ALLOWED: Final = {
     "openvino_package": {"errors", "machine"},
     "openvino_cache": {"errors", "models"},
     "text": {"errors"},
-    "models": {"errors", "text"},
+    "models": {"dependencies", "errors", "text"},
     "options": {"errors", "text", "types"},
     "types": {"text"},
     "protocols": {"options", "types"},
@@ -32,17 +33,28 @@ ALLOWED: Final = {
     "segmentation": {"options", "recording", "rows", "text", "types"},
     "prefetch": set[str](),
     "audio": {"boundary", "errors", "options", "text", "types"},
-    "vad": {"errors", "onnx_graph", "onnx_sessions", "options", "protocols", "types"},
+    "vad": {
+        *("dependencies", "errors", "onnx_graph", "onnx_sessions", "options", "protocols"),
+        "types",
+    },
     "sections": {"audio", "chunking", "options", "protocols", "types", "vad"},
     "features": {"errors", "options", "protocols", "types"},
     "chunking": {"options", "types"},
     "diarization": {
-        *("audio", "boundary", "byte_sums", "errors", "machine", "models", "onnx_graph"),
-        *("onnx_sessions", "openvino_cache", "openvino_package", "options", "prefetch"),
+        *("audio", "boundary", "byte_sums", "dependencies", "errors", "machine", "models"),
+        *(
+            "onnx_graph",
+            "onnx_sessions",
+            "openvino_cache",
+            "openvino_package",
+            "options",
+            "prefetch",
+        ),
         *("products", "recording", "rows", "text", "types", "vad"),
     },
     "engines": {
-        *("byte_sums", "errors", "features", "machine", "models", "onnx_graph", "onnx_sessions"),
+        *("byte_sums", "dependencies", "errors", "features", "machine", "models", "onnx_graph"),
+        "onnx_sessions",
         *("openvino_cache", "openvino_package", "options", "products", "protocols", "text"),
     },
     "language": {
@@ -99,6 +111,7 @@ PROGRAMS: Final = ("cli", "compat", "doctor", "huggingface", "ray", "server")
 
 PUBLIC: Final = {
     "boundary",
+    "dependencies",
     *("audio", "errors", "engines.devices", "engines.keyword_types", "engines.keywords"),
     *("engines.memory", "openvino_package"),
     *("features", "jobs", "language", "machine", "models", "options", "protocols", "text"),

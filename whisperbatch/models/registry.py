@@ -17,6 +17,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Final, Literal
 
+from whisperbatch.dependencies import interface_note
 from whisperbatch.errors import ModelError
 from whisperbatch.models.files import read_json, read_text
 from whisperbatch.models.model_bin import read_headers
@@ -234,9 +235,11 @@ def _from_hub(name: str, *, transformers: bool) -> Path:
     try:
         snapshot = _snapshot(repository, transformers=transformers, local=False)
     except Exception as error:
-        remedy = _extra_hint(name) or "check the name and the network"
+        remedy = f"; {_extra_hint(name) or 'check the name and the network'}"
+        if interface_note(error):
+            remedy = ""  # the reason ends with it
         raise ModelError(
-            f"model {name}: {repository} cannot be downloaded: {_reason(error)}; {remedy}"
+            f"model {name}: {repository} cannot be downloaded: {_reason(error)}{remedy}"
         ) from error
     return _check_snapshot(snapshot, transformers=transformers)
 
@@ -275,4 +278,5 @@ def _extra_hint(name: str) -> str | None:
 
 def _reason(error: Exception) -> str:
     """Return the first line of the message of a dependency."""
-    return next(iter(str(error).strip().splitlines()), type(error).__name__)
+    reason = next(iter(str(error).strip().splitlines()), type(error).__name__)
+    return reason + interface_note(error)
