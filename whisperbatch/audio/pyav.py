@@ -20,11 +20,12 @@ def open_ignoring_metadata(file: object, options: Mapping[str, str]) -> InputCon
         file: a URL or a file object with `read`.
         options: options of FFmpeg for the container.
     """
-    arguments: dict[str, Any] = {"file": file, "mode": "r", "container_options": dict(options)}
+    open_container: Any = av.open  # the types of each version know its own parameters only
+    arguments = {"mode": "r", "container_options": dict(options)}
     try:
-        container = av.open(**arguments, **{IGNORED: "ignore"})
+        container: InputContainer = open_container(file, **arguments, **{IGNORED: "ignore"})
     except TypeError as error:  # raised before the file is read
         if IGNORED not in str(error):
             raise
-        container = av.open(**arguments)
+        container = open_container(file, **arguments)
     return container
