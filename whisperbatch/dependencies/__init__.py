@@ -7,16 +7,23 @@
 Nothing here imports another part of whisperbatch, and only `names.py` imports the packages.
 """
 
-from whisperbatch.dependencies.changes import changed_package, import_failure, interface_note
+from whisperbatch.dependencies.changes import (
+    changed_package,
+    import_failure,
+    interface_note,
+    interface_text,
+)
 from whisperbatch.dependencies.names import missing_names
-from whisperbatch.dependencies.tested import NEWEST, PACKAGES, tested_bounds
+from whisperbatch.dependencies.tested import NEWEST, PACKAGES, installed_version, tested_bounds
 
 __all__ = [
     "NEWEST",
     "PACKAGES",
     "changed_package",
     "import_failure",
+    "installed_version",
     "interface_note",
+    "interface_text",
     "missing_names",
     "tested_bounds",
 ]

@@ -36,8 +36,16 @@ def interface_note(error: BaseException) -> str:
         error: the exception that a call of a package raised.
     """
     package = changed_package(error)
-    if package is None:
-        return ""
+    return "" if package is None else f"; {interface_text(package)}"
+
+
+def interface_text(package: str) -> str:
+    """Return that a package has another interface than expected; a semicolon; the fix.
+
+    Args:
+        package: its name on the package index, or the name of its module.
+    """
+    package = PACKAGES.get(package, package)
     installed = installed_version(package)
     oldest, newest = tested_bounds(package)
     limits = ((">=", oldest), ("<=", newest))
@@ -46,7 +54,7 @@ def interface_note(error: BaseException) -> str:
     known = f" (tested: {tested})" if tested else ""
     # a tested version that lacks a name is damaged, or files of another version are beside it
     return (
-        f"; {package}{installed and ' '}{installed} has another interface than expected{known}; "
+        f"{package}{installed and ' '}{installed} has another interface than expected{known}; "
         f"pip install --force-reinstall '{package}{bounds}'"
     )
 
