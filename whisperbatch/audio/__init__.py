@@ -1,8 +1,16 @@
 """Recordings as blocks of mono samples at 16 kHz."""
 
 from whisperbatch.audio.decode import decode_audio
+from whisperbatch.audio.probing import is_recording
 from whisperbatch.audio.reader import AudioReader, open_audio
 from whisperbatch.audio.sources import check_path
 from whisperbatch.audio.track import stated_duration
 
-__all__ = ["AudioReader", "check_path", "decode_audio", "open_audio", "stated_duration"]
+__all__ = [
+    "AudioReader",
+    "check_path",
+    "decode_audio",
+    "is_recording",
+    "open_audio",
+    "stated_duration",
+]

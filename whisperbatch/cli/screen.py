@@ -139,6 +139,7 @@ class JsonLines(_WithoutTerminal):
         elif isinstance(event, Finished):
             transcript = asdict(replace(event.transcript, segments=(), diarization=None))
             del transcript["segments"], transcript["source"], transcript["diarization"]
+            transcript["missing_duration"] = event.transcript.missing_duration
             record |= {"type": "transcript", **transcript, **speaker_values(event.transcript)}
             if event.transcript.diarization:  # the printed segments had provisional speakers
                 record["segments"] = [segment_values(s) for s in event.transcript.segments]
@@ -316,6 +317,7 @@ def _finished_line(event: Finished) -> Text:
         paths += f" and {len(outputs) - 1} more"
     recovered = transcript.recovered_duration
     found = f", {recovered:.1f} s of speech found that the VAD rejected" if recovered else ""
+    missing = transcript.missing_duration
     count = len(transcript.omissions)
     omissions = f", {count} omission{'s' if count > 1 else ''}" if count else ""
     return Text.assemble(
@@ -323,6 +325,7 @@ def _finished_line(event: Finished) -> Text:
         escape_controls(f"{_name(event.item.source)} "),
         (f"{clock(transcript.duration)} {transcript.language or 'no speech'}", "dim"),
         (found, "dim"),
+        (f", {missing:.1f} s missing" if missing else "", "yellow"),
         (omissions, "yellow"),
         (escape_controls(f" -> {paths}") if paths else "", "dim"),
     )

@@ -128,14 +128,18 @@ def join_results(arguments: JoinArguments) -> int:
         print_note(f"failed: {message}")
     for uri, spans in report.missing.items():
         print_note(f"missing: {uri}: {spans} of its parts have no result yet")
+    for uri, seconds in report.incomplete.items():
+        print_note(f"incomplete: {uri}: {seconds:.1f} s that the file states are missing")
     if not arguments.quiet:
         failed = sum(report.failures.values())
         kinds = ", ".join(f"{count} {kind}" for kind, count in report.failures.items())
+        count = report.incomplete_recordings
+        incomplete = f", {count} incomplete" if count else ""
         speed = f", {report.rtfx:g} times real time for each worker" if report.rtfx else ""
         print_note(
             f"{report.joined} of {report.recordings} recordings joined "
             f"({_hours(report.hours)}{speed}), {failed} failed{f' ({kinds})' if kinds else ''}, "
-            f"{report.missing_recordings} missing"
+            f"{report.missing_recordings} missing{incomplete}"
         )
     return 1 if report.joined < report.recordings else 0
 

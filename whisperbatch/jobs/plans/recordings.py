@@ -17,13 +17,13 @@ from whisperbatch.audio.file_objects import FileObject
 from whisperbatch.audio.track import Track
 from whisperbatch.boundary import describe
 from whisperbatch.errors import AudioError
+from whisperbatch.jobs.media_files import PROBE_RANGE
 from whisperbatch.jobs.plans.stores import MEMORY_LOCK, file_system, is_local
 
 ETAGS: Final = ("ETag", "etag")
 TIMES: Final = ("mtime", "LastModified", "last_modified", "Last-Modified", "updated", "created")
 """Names that file systems have for the time of the last change. The first that is there is used."""
 
-PROBE_RANGE: Final = 2**18  # bytes of a request: most headers are shorter
 READ_RANGE: Final = 2**22  # about ten minutes of speech at 64 kbit/s
 
 

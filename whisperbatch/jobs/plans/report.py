@@ -27,6 +27,8 @@ class JoinReport:
         missing_recordings: number of these recordings.
         missing_spans: number of spans without a result.
         engines: fingerprints of the engines; more than one may give slightly different text.
+        incomplete_recordings: number of joined recordings that end before the end that they state.
+        incomplete: these recordings, at most 1,000: URI and missing seconds.
     """
 
     recordings: int
@@ -40,6 +42,8 @@ class JoinReport:
     missing_recordings: int
     missing_spans: int
     engines: tuple[str, ...]
+    incomplete_recordings: int = 0
+    incomplete: dict[str, float] = field(default_factory=dict)
 
     def to_json(self) -> str:
         """Return the report as a file."""
@@ -59,6 +63,8 @@ class ReportBuilder:
     failed: dict[str, str] = field(default_factory=dict)
     missing: dict[str, int] = field(default_factory=dict)
     engines: set[str] = field(default_factory=set)
+    incomplete_recordings: int = 0
+    incomplete: dict[str, float] = field(default_factory=dict)
     work: dict[str, list[tuple[float, float]]] = field(default_factory=dict)
 
     def add(self, item: JoinedRecording) -> None:
@@ -69,6 +75,10 @@ class ReportBuilder:
             self.joined += 1
             self.seconds += item.recording.duration
             self.engines.update(item.engines)
+            if item.missing_duration:
+                self.incomplete_recordings += 1
+                if len(self.incomplete) < MAX_LISTED:
+                    self.incomplete[uri] = item.missing_duration
             for worker, start, end in item.work:
                 self.work.setdefault(worker, []).append((start, end))
         elif item.state == "missing":
@@ -96,6 +106,8 @@ class ReportBuilder:
             missing_recordings=self.missing_recordings,
             missing_spans=self.missing_spans,
             engines=tuple(sorted(self.engines)),
+            incomplete_recordings=self.incomplete_recordings,
+            incomplete=self.incomplete,
         )
 
 
