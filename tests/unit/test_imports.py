@@ -31,7 +31,7 @@ ALLOWED: Final = {
     "rows": {"errors", "features", "protocols", "recording", "types"},
     "segmentation": {"options", "recording", "rows", "text", "types"},
     "prefetch": set[str](),
-    "audio": {"boundary", "errors", "options", "text", "types"},
+    "audio": {"boundary", "errors", "options", "text", "types", "vad"},
     "vad": {"errors", "onnx_graph", "onnx_sessions", "options", "protocols", "types"},
     "sections": {"audio", "chunking", "options", "protocols", "types", "vad"},
     "features": {"errors", "options", "protocols", "types"},

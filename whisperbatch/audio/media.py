@@ -20,6 +20,8 @@ from whisperbatch.audio import elementary_streams
 from whisperbatch.audio.channels import check_separate, with_channels
 from whisperbatch.audio.elementary_streams import LostTime
 from whisperbatch.audio.file_objects import FileObject
+from whisperbatch.audio.mixing.blocks import ChannelBlock, ChannelResampler
+from whisperbatch.audio.mixing.mixer import Mixer
 from whisperbatch.audio.resampling import BLOCK, Resampler
 from whisperbatch.audio.seeking import frames_after, seeks_exactly, whole_second
 from whisperbatch.audio.track import Track, frames_of
@@ -77,7 +79,12 @@ class MediaDecoder:
         self._doubtful = False  # frames may be missing before the next frame
         self._track = Track(name, file, options.track)
         self._start = self._track.start
-        self._resampler = Resampler(name, "each" if options.separates_channels else options.channel)
+        self._resampler: ChannelResampler | Resampler
+        if options.separates_channels or options.channel != "mix":
+            each = "each" if options.separates_channels else options.channel
+            self._resampler = Resampler(name, each)
+        else:
+            self._resampler = ChannelResampler(name)
         self._shape: tuple[int, ...] = ()  # of a sample: its channels, if they are separate
         try:
             self._frames = self._from_second(whole_second(start), file)
@@ -95,7 +102,7 @@ class MediaDecoder:
         Damaged frames become silence. One warning at the end states how many frames are
         damaged, and the time of the first.
         """
-        for block in self._blocks():
+        for block in self._mixed_blocks():
             if self._shape and block.shape[1:] != self._shape:
                 block = with_channels(block, *self._shape)  # noqa: PLW2901 - the track changed
             # A burst of 1e37 would hide the speech next to it, so the level is limited. NaN and
@@ -106,7 +113,11 @@ class MediaDecoder:
         """Close the container. Safe to call twice."""
         self._track.close()
 
-    def _blocks(self) -> Iterator[Samples]:
+    def _mixed_blocks(self) -> Iterator[Samples]:
+        """Yield the samples, of the mix unless a channel was chosen or all are separate."""
+        return Mixer(self._notices, self.position)(self._blocks())
+
+    def _blocks(self) -> Iterator[ChannelBlock | Samples]:
         yielded = self.position  # samples, and those that were left out
         for frame in chain((self._first,), self._frames):
             gap, self._decoded = self._gap(frame, self._decoded)

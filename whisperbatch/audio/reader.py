@@ -24,7 +24,8 @@ from whisperbatch.audio.random_access import (
     RandomAccess,
     SharedFileRandomAccess,
 )
-from whisperbatch.audio.resampling import mixed, to_blocks
+from whisperbatch.audio.mixing import mix
+from whisperbatch.audio.resampling import to_blocks
 from whisperbatch.audio.seeking import whole_second
 from whisperbatch.audio.sources import ARRAY_NAME, BYTES, file_of, name_of
 from whisperbatch.boundary import boundary
@@ -116,7 +117,11 @@ class AudioReader:
             AudioError: reading fails, the recording contains NaN or infinite samples, or the
                 recording is longer than the option `max_duration`.
         """
-        yield from map(mixed, self._checked_blocks())
+        yield from self.mix(self._checked_blocks())
+
+    def mix(self, blocks: Iterable[Samples]) -> Iterator[Samples]:
+        """Yield the mix of blocks that `channels` yielded, from `start` on; see `blocks`."""
+        return mix(blocks, self.notices, self.start)
 
     def channels(self) -> Iterator[Samples]:
         """Yield the recording as `blocks` does, but with each of its channels.
