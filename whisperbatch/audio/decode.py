@@ -29,8 +29,8 @@ def decode_audio(
     Args:
         file: a path, or an open binary file; the file stays open.
         channels: the channels to return. At 16 kHz, "mix" keeps the speech of all channels as
-            `AudioReader.blocks` does; at other rates, it is the plain mix. If the recording has only one channel, "left" and
-            "right" both return this channel.
+            `AudioReader.blocks` does; at other rates, it is the plain mix. If the
+            recording has only one channel, "left" and "right" both return this channel.
         sampling_rate: sampling rate of the returned samples, in Hz.
 
     Returns:

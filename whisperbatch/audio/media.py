@@ -121,9 +121,9 @@ class MediaDecoder:
         yielded = self.position  # samples, and those that were left out
         for frame in chain((self._first,), self._frames):
             gap, self._decoded = self._gap(frame, self._decoded)
-            for block in self._silence(self._decoded, yielded) if gap else ():
-                yielded += len(block)
-                yield block
+            for silence in self._silence(self._decoded, yielded) if gap else ():
+                yielded += len(silence)
+                yield silence
             self._decoded += frame.samples / frame.sample_rate
             for block in self._resampler.push(frame):
                 yielded += len(block)
@@ -160,7 +160,7 @@ class MediaDecoder:
                 self._doubtful = True
             yield from frames or ()
 
-    def _silence(self, end: float, yielded: int) -> Iterator[Samples]:
+    def _silence(self, end: float, yielded: int) -> Iterator[ChannelBlock | Samples]:
         """Yield the samples left in the resampler, then silence up to `end` (in seconds)."""
         for block in self._resampler.flush():
             yielded += len(block)

@@ -18,13 +18,13 @@ from typing_extensions import Self
 from whisperbatch.audio.arrays import check_array, not_finite
 from whisperbatch.audio.file_objects import FileObject
 from whisperbatch.audio.media import MediaDecoder
+from whisperbatch.audio.mixing import mix
 from whisperbatch.audio.random_access import (
     ArrayRandomAccess,
     MediaRandomAccess,
     RandomAccess,
     SharedFileRandomAccess,
 )
-from whisperbatch.audio.mixing import mix
 from whisperbatch.audio.resampling import to_blocks
 from whisperbatch.audio.seeking import whole_second
 from whisperbatch.audio.sources import ARRAY_NAME, BYTES, file_of, name_of

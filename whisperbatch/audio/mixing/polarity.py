@@ -11,7 +11,7 @@ from whisperbatch.audio.mixing.evidence import SILENCE, Products
 BLOCK: Final = 8  # frames, 0.4 s: the sign of a correlation is found in each such block
 # Correlation from which channels belong together. Those of independent voices or noises were below
 # 0.1 in 4 s.
-RELATED: Final = 0.25
+RELATED: Final = 0.2
 COPIES: Final = 0.6  # mean absolute correlation of the blocks of copies whose sign may change
 CERTAIN: Final = -0.8  # correlation of inverted copies: the mix loses 10 dB and more
 MIN_SHARE: Final = 0.1  # of the sound that must be inverted, or not inverted, to count
@@ -24,7 +24,8 @@ class Group:
 
     Attributes:
         channels: the loudest first.
-        signs: 1 or -1 for each channel: relative to the first; 0 if the sign changes.
+        signs: 1 or -1 for each channel, 0 if the sign changes. The first channel of the recording
+            that is in the group, and has a sign, has 1.
         is_certain: whether all inverted channels certainly are; True without inverted channels.
     """
 
@@ -48,16 +49,17 @@ class Group:
         return row / np.count_nonzero(row)
 
 
-def find_groups(products: Products) -> list[Group]:
+def find_groups(products: Products, powers: npt.NDArray[np.float64]) -> list[Group]:
     """Return the groups of the channels that are not silent, the loudest group first.
 
     Args:
-        products: of the channels alone, without the plain mix.
+        products: of the channels alone, without the plain mix, in the speech band.
+        powers: mean squares of the channels, shape (n_channels,).
     """
     blocks = np.add.reduceat(products, range(0, len(products), BLOCK))
     totals = blocks.sum(axis=0)
-    powers = np.diag(totals) / len(products)
-    order = [int(i) for i in np.argsort(-powers, kind="stable") if powers[i] > SILENCE]
+    loudest = np.argsort(-np.diag(totals), kind="stable")
+    order = [int(channel) for channel in loudest if powers[channel] > SILENCE]
     found: list[list[tuple[int, int, bool]]] = []
     for channel in order:
         for members in found:
@@ -67,12 +69,13 @@ def find_groups(products: Products) -> list[Group]:
                 break
         else:
             found.append([(channel, 1, True)])
-    return [
-        Group(
-            tuple(m[0] for m in members), tuple(m[1] for m in members), all(m[2] for m in members)
-        )
-        for members in found
-    ]
+    return [_group(members) for members in found]
+
+
+def _group(members: list[tuple[int, int, bool]]) -> Group:
+    channels, signs, certain = zip(*members, strict=True)
+    first = next(sign for _, sign, _ in sorted(members) if sign)
+    return Group(channels, tuple(sign * first for sign in signs), all(certain))
 
 
 def _sign(blocks: Products, totals: Products, first: int, second: int) -> tuple[int, bool] | None:
@@ -89,7 +92,8 @@ def _sign(blocks: Products, totals: Products, first: int, second: int) -> tuple[
     upright = float(shares[correlations >= RELATED].sum())
     inverted = float(shares[correlations <= -RELATED].sum())
     coherence = float((shares * np.abs(correlations)).sum())
-    total = float(totals[first, second] / np.sqrt(totals[first, first] * totals[second, second]))
+    both = max(totals[first, first] * totals[second, second], SILENCE**4)
+    total = float(totals[first, second] / np.sqrt(both))
     if coherence >= COPIES and min(upright, inverted) >= MIN_SHARE:
         return 0, True
     if abs(total) < RELATED:
