@@ -25,6 +25,7 @@ from whisperbatch.audio.mixing.mixer import Mixer
 from whisperbatch.audio.resampling import BLOCK, Resampler
 from whisperbatch.audio.seeking import frames_after, seeks_exactly, whole_second
 from whisperbatch.audio.track import Track, frames_of
+from whisperbatch.audio.tracks import listed, name_others
 from whisperbatch.errors import AudioError, OptionError
 from whisperbatch.options import MAX_SAMPLING_RATE, MIN_SAMPLING_RATE, AudioOptions
 from whisperbatch.types import Notices, Samples, to_samples
@@ -56,6 +57,7 @@ class MediaDecoder:
 
     Attributes:
         position: the first sample of `blocks`, counted in the recording; at most `start`.
+        track: number of the audio track.
 
     Raises:
         AudioError: the file cannot be read, or lacks the track, or no frame can be decoded.
@@ -78,6 +80,10 @@ class MediaDecoder:
         self._damaged_at: float | None = None  # time of the first damaged or missing frame
         self._doubtful = False  # frames may be missing before the next frame
         self._track = Track(name, file, options.track)
+        if options.track is None:  # there is only one, or they cannot be probed
+            tracks = self._track.all_tracks
+            name_others(tracks[self._track.number], tracks, notices, certain=False)
+        self.track = self._track.number
         self._start = self._track.start
         self._resampler: ChannelResampler | Resampler
         if options.separates_channels or options.channel != "mix":
@@ -176,9 +182,15 @@ class MediaDecoder:
                 "the index is missing or, in a pipe, comes too late; give the path of the "
                 "complete file, or write the file with the index first (faststart)"
             )
-        return (
+        message = (
             "contains no sound that can be decoded; check whether the file is damaged or its "
             "name has the wrong extension"
+        )
+        names = listed(self._track.all_tracks)
+        return (
+            f"{message}. Track {self._track.number} of several was read: {names}"
+            if names
+            else message
         )
 
     def _warn(self) -> None:

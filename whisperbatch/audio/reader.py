@@ -28,6 +28,7 @@ from whisperbatch.audio.random_access import (
 from whisperbatch.audio.resampling import to_blocks
 from whisperbatch.audio.seeking import whole_second
 from whisperbatch.audio.sources import ARRAY_NAME, BYTES, file_of, name_of
+from whisperbatch.audio.track_choice import chosen_track
 from whisperbatch.boundary import boundary
 from whisperbatch.errors import AudioError, OptionError
 from whisperbatch.options import AudioOptions, checks
@@ -61,6 +62,7 @@ class AudioReader:
         span: the sections that are to be transcribed. `blocks` and `channels` begin at `start`.
         start: the first sample of `blocks` and `channels`, counted in the recording.
         notices: facts about the recording that its user must know.
+        track: number of the audio track that is read.
     """
 
     def __init__(
@@ -75,6 +77,7 @@ class AudioReader:
         span: Span = WHOLE,
         position: int = 0,
         notices: Notices | None = None,
+        track: int = 0,
     ) -> None:
         """Create a reader.
 
@@ -92,6 +95,7 @@ class AudioReader:
         self._open_random_access = open_random_access
         self.options = options or AudioOptions()
         self.notices = Notices(name) if notices is None else notices
+        self.track = track
         self._reading = threading.Lock()
 
     def __enter__(self) -> Self:
@@ -257,17 +261,19 @@ def _open_media(name: str, source: object, options: AudioOptions, span: Span) ->
             f"sampling_rate is only for arrays, and {name} states its own rate; leave it out"
         )
     notices = Notices(name)
-    decoder = MediaDecoder(name, file, options, notices, span.start)
+    chosen = chosen_track(name, file, options, notices)
+    decoder = MediaDecoder(name, file, chosen, notices, span.start)
     return AudioReader(
         name,
         decoder.blocks(),
         decoder.close,
-        lambda: _media_random_access(name, file, options),
+        lambda: _media_random_access(name, file, chosen),
         options,
         is_borrowed=isinstance(file, FileObject) and not isinstance(source, BYTES),
         span=span,
         position=decoder.position,
         notices=notices,
+        track=decoder.track,
     )
 
 
