@@ -34,7 +34,7 @@ ALLOWED: Final = {
     "rows": {"errors", "features", "protocols", "recording", "types"},
     "segmentation": {"options", "recording", "rows", "text", "types"},
     "prefetch": set[str](),
-    "audio": {"addresses", "boundary", "errors", "options", "text", "types"},
+    "audio": {"addresses", "boundary", "errors", "options", "text", "types", "vad"},
     "vad": {
         *("dependencies", "errors", "onnx_graph", "onnx_sessions", "options", "protocols"),
         "types",

@@ -5,6 +5,7 @@ or mark a damaged packet.
 """
 
 from collections.abc import Iterator
+from itertools import starmap
 from typing import TYPE_CHECKING, Final
 
 import av
@@ -16,6 +17,7 @@ from whisperbatch.audio.clock import OtherTracks
 from whisperbatch.audio.file_objects import FileObject
 from whisperbatch.audio.http_answers import PLAYLISTS, HttpAnswer, is_http
 from whisperbatch.audio.pyav import open_ignoring_metadata
+from whisperbatch.audio.tracks import TrackInfo, info_of, listed, preferred
 from whisperbatch.boundary import describe
 from whisperbatch.errors import AudioError
 
@@ -35,9 +37,11 @@ class Track:
     Args:
         name: name of the recording, for messages.
         file: a path, a URL, or a file object.
-        number: number of the track, counted from 0.
+        number: number of the track, counted from 0; None for the preferred track (`tracks`).
 
     Attributes:
+        all_tracks: the audio tracks of the file.
+        number: number of this track.
         format: FFmpeg's names of the container's format, separated by commas.
         codec: FFmpeg's name of the decoder; empty if there is none.
         start: time stamp at which the container starts, in seconds: players count from it.
@@ -49,11 +53,13 @@ class Track:
         AudioError: the file cannot be opened, is not media, or has no such track.
     """
 
-    def __init__(self, name: str, file: str | FileObject, number: int = 0) -> None:
+    def __init__(self, name: str, file: str | FileObject, number: int | None = None) -> None:
         self._name = name
         self._file = file
         self._container, self._own_file = _open(name, file)
         try:
+            streams = self._container.streams.audio
+            self.all_tracks = tuple(starmap(info_of, enumerate(streams)))
             self._stream = self._find(number)
             self.format: str = self._container.format.name
             context = getattr(self._stream, "codec_context", None)
@@ -171,17 +177,19 @@ class Track:
     def _cannot_be_read(self, error: Exception) -> AudioError:
         return AudioError(f"cannot be read: {describe(error)}", source=self._name)
 
-    def _find(self, number: int) -> "AudioStream":
+    def _find(self, number: int | None) -> "AudioStream":
         tracks = self._container.streams.audio
         if not tracks:
             raise AudioError("has no audio track; give a recording with sound", source=self._name)
-        if number >= len(tracks):
+        self.number = preferred(self.all_tracks)[0].number if number is None else number
+        if self.number >= len(tracks):
+            names = listed(self.all_tracks)
             raise AudioError(
                 f"track={number} does not exist: the file has {len(tracks)} audio track(s), "
-                "counted from 0",
+                f"counted from 0{names and f' ({names})'}",
                 source=self._name,
             )
-        return tracks[number]
+        return tracks[self.number]
 
 
 def frames_of(packet: "Packet[AudioStream]") -> list[AudioFrame] | None:
@@ -243,6 +251,16 @@ def _open(name: str, file: str | FileObject) -> tuple[InputContainer, RifxFile |
         except AudioError:  # FFmpeg uses the type that the server states, too
             answer.close()
     return _open_container(name, file), None
+
+
+def list_tracks(path: str) -> tuple[TrackInfo, ...]:
+    """Return the audio tracks of a file.
+
+    Raises:
+        AudioError: the file cannot be opened or is not media.
+    """
+    with _open_container(path, path) as container:
+        return tuple(starmap(info_of, enumerate(container.streams.audio)))
 
 
 def _open_container(name: str, file: str | FileObject) -> InputContainer:
