@@ -16,6 +16,7 @@ from contextlib import contextmanager, suppress
 from typing import Final
 
 from whisperbatch.addresses import without_secrets
+from whisperbatch.dependencies import interface_note
 from whisperbatch.errors import EngineError, InternalError, WhisperBatchError
 
 log = logging.getLogger(__name__)
@@ -57,10 +58,12 @@ def as_error(error: Exception, source: str | None) -> WhisperBatchError:
             f"{place}there is not enough memory; use a smaller batch_size or a smaller model"
         )
     else:
-        result = InternalError(
-            f"{place}unexpected {with_type(error)}; this is a bug in whisperbatch: please report "
-            "it with the logged traceback (on the command line: --verbose)"
+        report = (
+            "; this is a bug in whisperbatch: please report it with the logged traceback "
+            "(on the command line: --verbose)"
         )
+        note = "" if interface_note(error) else report  # with_type ends with the former
+        result = InternalError(f"{place}unexpected {with_type(error)}{note}")
         log.error("%sunexpected %s", place, type(error).__name__, exc_info=error)
     result.__cause__ = error
     result.source = source
@@ -120,11 +123,15 @@ def _shows_secrets(error: BaseException) -> bool:
 def with_type(error: BaseException) -> str:
     """Return the type of an exception and its text, on one line."""
     kind, text = type(error).__name__, describe(error)
-    return kind if text == kind else f"{kind}: {text}"
+    return text if text == kind or text.startswith(f"{kind};") else f"{kind}: {text}"
 
 
 def describe(error: BaseException) -> str:
-    """Return the text of an exception on one line; its type's name if it has no text."""
+    """Return the text of an exception on one line; its type's name if it has no text.
+
+    If the exception shows that a package has another interface than expected, the text ends with
+    the package and the versions that work.
+    """
     try:
         text = str(getattr(error, "strerror", None) or error)
         text = " ".join(without_secrets(text).split())
@@ -132,4 +139,4 @@ def describe(error: BaseException) -> str:
         text = ""
     if len(text) > MAX_REASON:
         text = f"{text[:MAX_REASON]}..."
-    return text or type(error).__name__
+    return (text or type(error).__name__) + interface_note(error)

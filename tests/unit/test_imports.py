@@ -15,7 +15,8 @@ PACKAGE: Final = ROOT / "whisperbatch"
 ALLOWED: Final = {
     "addresses": set[str](),
     "errors": {"addresses"},
-    "boundary": {"addresses", "errors"},
+    "dependencies": set[str](),
+    "boundary": {"addresses", "dependencies", "errors"},
     "machine": set[str](),
     "byte_sums": set[str](),
     "products": set[str](),
@@ -25,7 +26,7 @@ ALLOWED: Final = {
     "openvino_package": {"errors", "machine", "telemetry"},
     "openvino_cache": {"errors", "models", "openvino_package"},
     "text": {"addresses", "errors"},
-    "models": {"addresses", "boundary", "errors", "text"},
+    "models": {"addresses", "boundary", "dependencies", "errors", "text"},
     "options": {"errors", "text", "types"},
     "types": {"text"},
     "protocols": {"options", "types"},
@@ -33,18 +34,29 @@ ALLOWED: Final = {
     "rows": {"errors", "features", "protocols", "recording", "types"},
     "segmentation": {"options", "recording", "rows", "text", "types"},
     "prefetch": set[str](),
-    "audio": {"addresses", "boundary", "errors", "options", "text", "types"},
-    "vad": {"errors", "onnx_graph", "onnx_sessions", "options", "protocols", "types"},
+    "audio": {"addresses", "boundary", "errors", "options", "text", "types", "vad"},
+    "vad": {
+        *("dependencies", "errors", "onnx_graph", "onnx_sessions", "options", "protocols"),
+        "types",
+    },
     "sections": {"audio", "chunking", "options", "protocols", "types", "vad"},
     "features": {"errors", "options", "protocols", "types"},
     "chunking": {"options", "types"},
     "diarization": {
-        *("audio", "boundary", "byte_sums", "errors", "machine", "models", "onnx_graph"),
-        *("onnx_sessions", "openvino_cache", "openvino_package", "options", "prefetch"),
+        *("audio", "boundary", "byte_sums", "dependencies", "errors", "machine", "models"),
+        *(
+            "onnx_graph",
+            "onnx_sessions",
+            "openvino_cache",
+            "openvino_package",
+            "options",
+            "prefetch",
+        ),
         *("products", "recording", "rows", "text", "types", "vad"),
     },
     "engines": {
-        *("byte_sums", "errors", "features", "machine", "models", "onnx_graph", "onnx_sessions"),
+        *("byte_sums", "dependencies", "errors", "features", "machine", "models", "onnx_graph"),
+        "onnx_sessions",
         *("openvino_cache", "openvino_package", "options", "products", "protocols", "text"),
     },
     "language": {
@@ -100,7 +112,7 @@ The `PROGRAMS` have a rule below.
 PROGRAMS: Final = ("cli", "compat", "doctor", "huggingface", "ray", "server")
 
 PUBLIC: Final = {
-    *("addresses", "boundary"),
+    *("addresses", "boundary", "dependencies"),
     *("audio", "errors", "engines.devices", "engines.keyword_types", "engines.keywords"),
     *("engines.memory", "openvino_package"),
     *("features", "jobs", "language", "machine", "models", "options", "protocols", "text"),

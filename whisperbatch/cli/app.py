@@ -27,7 +27,7 @@ from whisperbatch.cli.doctor import run_doctor
 from whisperbatch.cli.flags import DEFAULT_MODEL, Model, Revision, Verbose
 from whisperbatch.cli.help_page import ListedCommand
 from whisperbatch.cli.interrupts import exit_now
-from whisperbatch.cli.inventory import fetch_model, show_info, show_models
+from whisperbatch.cli.inventory import fetch_model, show_info, show_models, show_tracks
 from whisperbatch.cli.logs import configure_logging
 from whisperbatch.cli.plans.commands import app as plan_commands
 from whisperbatch.cli.printing import print_note, print_result, reason_of
@@ -238,10 +238,21 @@ def models(
 
 
 @app.command("info")
-def info(model: Model = DEFAULT_MODEL, *, revision: Revision = None) -> None:
-    """Print versions, devices and automatic choices."""
+def info(
+    recording: Annotated[
+        str,
+        typer.Argument(metavar="[RECORDING]", help="List the audio tracks of this file instead."),
+    ] = "",
+    model: Model = DEFAULT_MODEL,
+    *,
+    revision: Revision = None,
+) -> None:
+    """Print versions, devices and automatic choices, or the audio tracks of a recording."""
     configure_logging(verbose=False)
-    show_info(model, revision)
+    if recording:
+        show_tracks(recording)
+    else:
+        show_info(model, revision)
 
 
 @app.command("doctor", add_help_option=False, context_settings=PASS_FLAGS)

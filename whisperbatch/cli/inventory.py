@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.table import Table
 
 import whisperbatch as wb
+from whisperbatch.audio import list_tracks, open_audio
 from whisperbatch.cli.loading import loading_status
 from whisperbatch.cli.printing import print_note_on_terminal, print_result
 from whisperbatch.engines.devices import describe_devices
@@ -93,6 +94,18 @@ def show_info(model: str, revision: str | None) -> None:
     """
     for name, value in _facts(model, revision):
         print_result(f"{name + ':':<16}{value}")
+
+
+def show_tracks(recording: str) -> None:
+    """Print the audio tracks of a file, one line each, and the track that is read.
+
+    Raises:
+        AudioError: the file cannot be read, or has no audio track.
+    """
+    for track in list_tracks(recording):
+        print_result(str(track))
+    with open_audio(recording) as reader:
+        print_result(f"Without --track, track {reader.track} is read.")
 
 
 def _facts(model: str, revision: str | None) -> Iterator[tuple[str, str]]:

@@ -12,7 +12,12 @@ from whisperbatch.doctor.diarization import check_diarizer
 from whisperbatch.doctor.engines import Devices, check_engines, find_devices, trials
 from whisperbatch.doctor.findings import Finding
 from whisperbatch.doctor.machine import check_machine
-from whisperbatch.doctor.packages import check_conflicts, check_imports, check_versions
+from whisperbatch.doctor.packages import (
+    check_conflicts,
+    check_imports,
+    check_interfaces,
+    check_versions,
+)
 from whisperbatch.doctor.storage import check_storage
 from whisperbatch.doctor.weights import Weights, check_weights
 
@@ -63,6 +68,7 @@ class Diagnosis:
             )
             return
         for name, check in (
+            ("interfaces", check_interfaces),
             ("storage", check_storage),
             ("audio", check_decoder),
             ("speech detection", check_speech_detection),
@@ -96,11 +102,14 @@ class Diagnosis:
     def _check_engines(self, weights: Weights, devices: Devices) -> Iterator[Finding]:
         groups = trials(devices, self._device, ctranslate2=weights.ctranslate2)
         if not groups:
+            needs_torch = not weights.ctranslate2 and devices.torch_gpus is None
             yield Finding(
                 "problem",
                 "engines",
                 f"no engine can run {weights.name} with device {self._device}",
-                "use --device cpu",
+                "pip install 'whisperbatch[torch]': only PyTorch reads the format of these weights"
+                if needs_torch
+                else "use --device cpu",
             )
         yield from check_engines(
             groups, weights, time_limit=self._time_limit, show_status=self._show_status

@@ -6,6 +6,7 @@ from typing import Any, cast
 
 import ctranslate2
 
+from whisperbatch.dependencies import import_failure
 from whisperbatch.engines.devices import choose_device
 from whisperbatch.engines.keywords import check_device, choose_settings
 from whisperbatch.engines.model_info import ModelInfo
@@ -104,9 +105,8 @@ def _load_torch(model: str | PathLike[str], device: str, settings: TorchSettings
     try:
         from whisperbatch.engines.torch.engine import TorchEngine  # noqa: PLC0415 - an extra
     except ImportError as error:
-        raise MissingExtraError(
-            f'engine="torch": {error.name} is not installed: pip install "whisperbatch[torch]"'
-        ) from error
+        failure = import_failure(error, 'pip install "whisperbatch[torch]"')
+        raise MissingExtraError(f'engine="torch": {failure}') from error
     draft_model = settings.draft_model
     return TorchEngine(
         find_model(model, transformers=True, revision=settings.revision),

@@ -18,6 +18,7 @@ from types import MappingProxyType
 from typing import Any, Final, Literal
 
 from whisperbatch.boundary import hide_secrets
+from whisperbatch.dependencies import interface_note
 from whisperbatch.errors import ModelError
 from whisperbatch.models.files import read_json, read_text
 from whisperbatch.models.model_bin import read_headers
@@ -267,9 +268,11 @@ def _from_hub(name: str, *, transformers: bool, revision: str | None) -> Path:
     except Exception as error:
         hide_secrets(error)  # the hub redirects to signed URLs
         remedy = "check the name, the revision and the network" if revision else None
-        remedy = remedy or _extra_hint(name) or "check the name and the network"
+        remedy = f"; {remedy or _extra_hint(name) or 'check the name and the network'}"
+        if interface_note(error):
+            remedy = ""  # the reason ends with it
         raise ModelError(
-            f"model {name}: {repository}{version} cannot be downloaded: {_reason(error)}; {remedy}"
+            f"model {name}: {repository}{version} cannot be downloaded: {_reason(error)}{remedy}"
         ) from error
     return _check_snapshot(snapshot, transformers=transformers)
 
@@ -309,4 +312,5 @@ def _extra_hint(name: str) -> str | None:
 
 def _reason(error: Exception) -> str:
     """Return the first line of the message of a dependency."""
-    return next(iter(str(error).strip().splitlines()), type(error).__name__)
+    reason = next(iter(str(error).strip().splitlines()), type(error).__name__)
+    return reason + interface_note(error)

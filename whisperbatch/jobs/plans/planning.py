@@ -75,7 +75,7 @@ def make_plan(sources: Sequence[str], header: Header) -> Plan:
     return Plan(counted, tuple(recordings), tuple(tasks))
 
 
-def _probed(found: FoundRecording, track: int) -> _Probed:
+def _probed(found: FoundRecording, track: int | None) -> _Probed:
     """Return the version and the duration of a recording, or why they are unknown."""
     row = found.row
     if found.failure:

@@ -129,7 +129,7 @@ def opened(uri: str, version: str | None, *, read_range: int) -> Iterator[str | 
             file.close()
 
 
-def probed_duration(uri: str, track: int) -> float:
+def probed_duration(uri: str, track: int | None) -> float:
     """Return the duration of a recording in seconds, from its header if it states a duration.
 
     Raises:
