@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from types import FrameType, ModuleType
 from typing import Any, Final
 
-from whisperbatch.dependencies.tested import PACKAGES, installed_version, tested_bounds
+from whisperbatch.dependencies.tested import PACKAGES, installed_version, version_bounds
 
 _ARGUMENTS: Final = re.compile(
     r"keyword argument|positional argument|required argument|keyword-only argument"
@@ -47,7 +47,7 @@ def interface_text(package: str) -> str:
     """
     package = PACKAGES.get(package, package)
     installed = installed_version(package)
-    oldest, newest = tested_bounds(package)
+    oldest, newest = version_bounds(package)
     limits = ((">=", oldest), ("<=", newest))
     bounds = ",".join(f"{sign}{number}" for sign, number in limits if number)
     tested = " to ".join(dict.fromkeys(number for number in (oldest, newest) if number))
@@ -180,7 +180,8 @@ def _is_called(value: Any, name: str) -> bool:  # noqa: ANN401 - any object
         return isinstance(value, type)
     if isinstance(value, ModuleType):
         return name in vars(value)
-    return getattr(value, "__name__", None) == name or hasattr(type(value), name)
+    owner = value if isinstance(value, type) else type(value)
+    return getattr(value, "__name__", None) == name or hasattr(owner, name)
 
 
 def _root(value: Any) -> str:  # noqa: ANN401 - any object
