@@ -88,7 +88,7 @@ class RifxFile:
         self._file.close()
 
     def _swapped(self, start: int, size: int) -> bytes:
-        """Return bytes from the first byte of a sample on, with the bytes of each sample swapped."""
+        """Return bytes from the first byte of a sample on, each sample with its bytes swapped."""
         data = self._bytes(start, -(-size // self._width) * self._width)
         whole = len(data) // self._width * self._width
         samples = np.frombuffer(data[:whole], np.uint8).reshape(-1, self._width)

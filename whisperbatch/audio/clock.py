@@ -37,8 +37,8 @@ RESETTING: Final = frozenset({"mpegts", "mpegtsraw", "mpeg", "hls", "hls,appleht
 """FFmpeg's names of formats in which recorders and editors reset the clock."""
 
 JUMP_BACK: Final = (
-    "the time stamps jump back, and the sound goes on: times after the jump are counted on from the "
-    "sound before; they differ from the times of a player that follows the stamps"
+    "the time stamps jump back, and the sound goes on: times after the jump are counted on from "
+    "the sound before; they differ from the times of a player that follows the stamps"
 )
 JUMP_AHEAD: Final = (
     "the time stamps jump ahead without a gap in the sound: times after the jump are counted on "

@@ -135,7 +135,7 @@ class Track:
             if packet is None:
                 return
             restarts = 0
-            if packet.stream_index == self._stream.index:
+            if packet.stream.index == self._stream.index:  # `stream_index` of the last one is 0
                 yield packet
             elif packet.pts is not None and packet.time_base:
                 length = (packet.duration or 0) * packet.time_base

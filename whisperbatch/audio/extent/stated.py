@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING, Final
 
-from whisperbatch.audio.extent import ogg_pages, riff, xing
+from whisperbatch.audio.extent import asf, ogg_pages, riff, xing
 from whisperbatch.audio.extent.parts import Parts
 from whisperbatch.types import Notices
 
@@ -16,7 +16,8 @@ TRACK_FORMATS: Final = frozenset(
 )
 """FFmpeg's names of formats in which FFmpeg reads the duration of the track from a header."""
 FILE_FORMATS: Final = frozenset({"matroska,webm", "flv"})  # the duration is that of all tracks
-ESTIMATES: Final = frozenset({"avi", "w64", "wav"})  # the size of the sound is stated
+SIZED_FORMATS: Final = frozenset({"avi", "w64", "wav"})  # the size of the sound is stated
+ENDS_WITH_ERROR: Final = frozenset({"wv"})  # FFmpeg searches for tags after the end of a pipe
 
 CUT: Final = (
     "the recording ends before the end that it states: it was cut off, or is still being written; "
@@ -46,12 +47,20 @@ def report_missing(
         last: the last packet of the track.
     """
     end = stated_end(track, parts, decoded, last)
-    if end is not None and end - decoded > max(TOLERANCE, SHARE * end):
-        notices.add("incomplete", decoded, end, CONNECTION if track.broken else CUT)
-    elif track.broken:
-        notices.add("incomplete", decoded, decoded, CONNECTION)
-    elif track.cut_off or (track.format == "ogg" and ogg_pages.ends_within_page(parts.tail())):
+    is_short = end is not None and end - decoded > max(TOLERANCE, SHARE * end)
+    if track.broken:
+        notices.add("incomplete", decoded, end if end and is_short else decoded, CONNECTION)
+    elif end and is_short:
+        notices.add("incomplete", decoded, end, CUT)
+    elif end is None and _breaks_off(track, parts):
         notices.add("incomplete", decoded, decoded, BROKEN_OFF)
+
+
+def _breaks_off(track: "Track", parts: Parts) -> bool:
+    """Return whether a recording without a stated end ends within a piece of its format."""
+    if track.format == "ogg":
+        return track.cut_off is not None or ogg_pages.ends_within_page(parts.tail())
+    return track.cut_off is not None and track.format not in ENDS_WITH_ERROR
 
 
 def stated_end(track: "Track", parts: Parts, decoded: float, last: bytes) -> float | None:
@@ -66,17 +75,21 @@ def stated_end(track: "Track", parts: Parts, decoded: float, last: bytes) -> flo
     Returns:
         None if no end is stated, or if the recording is complete although its sound ends earlier.
     """
-    if track.format in ESTIMATES:
-        return _by_bytes(parts, decoded)
-    if track.format == "mp3":
-        return xing.stated_seconds(parts) if xing.ends_within_frame(last) else None
-    if track.format in TRACK_FORMATS:
-        return _of_track(track)
-    if track.format in FILE_FORMATS:
-        return _of_file(track)
-    if track.format == "caf":
-        return track.frame_count / track.rate if track.frame_count and track.rate else None
-    return None
+    if track.format in SIZED_FORMATS:
+        end = _by_bytes(parts, decoded)
+    elif track.format == "mp3":
+        end = xing.stated_seconds(parts) if xing.ends_within_frame(last) else None
+    elif track.format in TRACK_FORMATS:
+        end = _of_track(track)
+    elif track.format in FILE_FORMATS:
+        end = _of_file(track)
+    elif track.format == "asf":
+        end = _of_asf(track, parts)
+    elif track.format == "caf" and track.frame_count and track.rate:
+        end = track.frame_count / track.rate
+    else:
+        end = None
+    return end
 
 
 def _by_bytes(parts: Parts, decoded: float) -> float | None:
@@ -102,9 +115,18 @@ def _of_file(track: "Track") -> float | None:
 
     The duration is that of the longest track. If another track is complete, then so is the file.
     """
-    duration = track.duration
     if track.tagged_end is not None:
-        return min(duration, track.tagged_end) if duration else None
-    if track.others.end >= duration - TOLERANCE:
+        return min(track.duration, track.tagged_end) if track.duration else None
+    return _unless_reached(track, track.duration)
+
+
+def _of_asf(track: "Track", parts: Parts) -> float | None:
+    """Return the end of the track by the header; FFmpeg's duration is that of a cut file."""
+    stated, size = asf.stated(parts), parts.size()
+    if stated is None or size is None or size >= stated.size:
         return None
-    return duration or None
+    return _unless_reached(track, stated.seconds)
+
+
+def _unless_reached(track: "Track", end: float) -> float | None:
+    return end if end and track.others.end < end - TOLERANCE else None
