@@ -5,6 +5,7 @@ or mark a damaged packet.
 """
 
 from collections.abc import Iterator
+from contextlib import closing, nullcontext
 from typing import TYPE_CHECKING, Final
 
 import av
@@ -199,18 +200,14 @@ def frames_of(packet: "Packet[AudioStream]") -> list[AudioFrame] | None:
     ]
 
 
-def begins_stream(packet: "Packet[AudioStream]") -> bool:
-    """Return whether a packet holds the header of the next stream in a chained Ogg file."""
-    return packet.size > 0 and bytes(memoryview(packet)[:8]).startswith(OGG_HEADERS)
-
-
 def stated_duration(path: str) -> float | None:
     """Return the duration that a file states, in seconds; None if it is unknown or unreadable."""
     try:
-        with _open_container(path, path) as container:
-            return container.duration / av.time_base if container.duration else None
+        container, own_file = _open(path, path)
     except AudioError:
         return None
+    with closing(own_file) if own_file else nullcontext(), container:
+        return container.duration / av.time_base if container.duration else None
 
 
 def _seconds(text: str) -> float | None:

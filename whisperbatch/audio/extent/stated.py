@@ -1,5 +1,6 @@
 """The end that a recording states, compared with the end of what was read."""
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from whisperbatch.audio.extent import asf, ogg_pages, riff, xing
@@ -23,6 +24,9 @@ CUT: Final = (
     "the recording ends before the end that it states: it was cut off, or is still being written; "
     "copy or download it again"
 )
+SECOND: Final = (
+    "the file has a second part of sound, which is not read; give it through a pipe, or convert it"
+)
 BROKEN_OFF: Final = (
     "the recording breaks off, and an unknown part is missing; copy or download it again"
 )
@@ -32,9 +36,22 @@ CONNECTION: Final = (
 )
 
 
-def report_missing(
-    track: "Track", parts: Parts, notices: Notices, decoded: float, last: bytes
-) -> None:
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """Where the reading of a recording ended.
+
+    Attributes:
+        time: in seconds of the recording.
+        stamp: the same by the time stamps of the file, which may have jumped.
+        last: the last packet of the track.
+    """
+
+    time: float
+    stamp: float
+    last: bytes
+
+
+def report_missing(track: "Track", parts: Parts, notices: Notices, ended: Ended) -> None:
     """Add a notice if the recording ends before its stated end, or breaks off.
 
     Call this at the end of the recording.
@@ -43,17 +60,22 @@ def report_missing(
         track: the open track.
         parts: the bytes of the recording.
         notices: of the recording.
-        decoded: seconds of the recording up to the end of the sound.
-        last: the last packet of the track.
+        ended: where the recording ended.
     """
-    end = stated_end(track, parts, decoded, last)
-    is_short = end is not None and end - decoded > max(TOLERANCE, SHARE * end)
+    end = stated_end(track, parts, ended)
+    missing = 0.0 if end is None else end - ended.stamp
+    if missing <= max(TOLERANCE, SHARE * ended.stamp):
+        missing = 0.0
+    second = riff.second_sound(parts) if track.format == "wav" and not missing else 0
+    if second and parts.size() and track.byte_rate and parts.can_seek():
+        length = second / track.byte_rate
+        notices.add("incomplete", ended.time, ended.time + length, SECOND)
     if track.broken:
-        notices.add("incomplete", decoded, end if end and is_short else decoded, CONNECTION)
-    elif end and is_short:
-        notices.add("incomplete", decoded, end, CUT)
+        notices.add("incomplete", ended.time, ended.time + missing, CONNECTION)
+    elif missing:
+        notices.add("incomplete", ended.time, ended.time + missing, CUT)
     elif end is None and _breaks_off(track, parts):
-        notices.add("incomplete", decoded, decoded, BROKEN_OFF)
+        notices.add("incomplete", ended.time, ended.time, BROKEN_OFF)
 
 
 def _breaks_off(track: "Track", parts: Parts) -> bool:
@@ -63,22 +85,21 @@ def _breaks_off(track: "Track", parts: Parts) -> bool:
     return track.cut_off is not None and track.format not in ENDS_WITH_ERROR
 
 
-def stated_end(track: "Track", parts: Parts, decoded: float, last: bytes) -> float | None:
-    """Return the end of the sound that a recording states, in seconds.
+def stated_end(track: "Track", parts: Parts, ended: Ended) -> float | None:
+    """Return the end of the sound that a recording states, in seconds, by its time stamps.
 
     Args:
         track: see `report_missing`.
         parts: see `report_missing`.
-        decoded: see `report_missing`.
-        last: see `report_missing`.
+        ended: see `report_missing`.
 
     Returns:
         None if no end is stated, or if the recording is complete although its sound ends earlier.
     """
     if track.format in SIZED_FORMATS:
-        end = _by_bytes(parts, decoded)
+        end = _by_bytes(parts, ended.stamp)
     elif track.format == "mp3":
-        end = xing.stated_seconds(parts) if xing.ends_within_frame(last) else None
+        end = xing.stated_seconds(parts) if xing.ends_within_frame(ended.last) else None
     elif track.format in TRACK_FORMATS:
         end = _of_track(track)
     elif track.format in FILE_FORMATS:
@@ -115,9 +136,10 @@ def _of_file(track: "Track") -> float | None:
 
     The duration is that of the longest track. If another track is complete, then so is the file.
     """
-    if track.tagged_end is not None:
-        return min(track.duration, track.tagged_end) if track.duration else None
-    return _unless_reached(track, track.duration)
+    # the duration may count from zero, although the stamps of a live recording start later
+    if track.tagged_end is not None and track.duration:
+        return min(track.duration, track.tagged_end) - max(track.start, 0.0)
+    return _unless_reached(track, track.duration - max(track.start, 0.0))
 
 
 def _of_asf(track: "Track", parts: Parts) -> float | None:
@@ -129,4 +151,4 @@ def _of_asf(track: "Track", parts: Parts) -> float | None:
 
 
 def _unless_reached(track: "Track", end: float) -> float | None:
-    return end if end and track.others.end < end - TOLERANCE else None
+    return end if end > 0 and track.others.end < end - TOLERANCE else None
