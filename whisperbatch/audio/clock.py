@@ -108,7 +108,7 @@ class Clock:
         self.decoded = 0.0
         self._track = track
         self._parts = parts
-        self._position: int | None = None  # of the last packet
+        self._positions: deque[int] = deque(maxlen=2)  # of the last two pages or packets
         self._notices = notices
         self._shift = 0.0  # seconds that are added to stamps
         self._origin: float | None = None  # the first stamp
@@ -127,7 +127,7 @@ class Clock:
             gap = self._gap(stamped, ahead)
             start = self.decoded + gap
             self.decoded = start + stamped.length
-            self._position = stamped.position
+            self._note_position(stamped.position)
             yield Placed(stamped.frame, start, gap)
         for text, start in self._doubts.items():
             self._notices.add("time", start, self.decoded, text)
@@ -191,10 +191,16 @@ class Clock:
 
     def _is_chained(self, stamped: Stamped) -> bool:
         """Return whether a frame of an Ogg file belongs to another stream than the last frame."""
-        if self._track.format != "ogg" or self._position is None or stamped.position is None:
+        this = stamped.position
+        # FFmpeg gives the last packet of a stream the position of the next page that it reads
+        last = next((position for position in reversed(self._positions) if position != this), None)
+        if self._track.format != "ogg" or this is None or last is None:
             return False
-        length = min(stamped.position - self._position, TAIL)
-        return length > 0 and begins_stream(self._parts.at(self._position, length))
+        return this > last and begins_stream(self._parts.at(last, min(this - last, TAIL)))
+
+    def _note_position(self, position: int | None) -> None:
+        if position is not None and position not in self._positions:
+            self._positions.append(position)
 
     def _report(self, jump: Jump, time: float, gap: float) -> None:
         """Note that times are doubtful from here on; parts of a joined recording are no doubt."""
