@@ -25,7 +25,7 @@ from whisperbatch.audio.mixing.mixer import Mixer
 from whisperbatch.audio.resampling import BLOCK, Resampler
 from whisperbatch.audio.seeking import frames_after, seeks_exactly, whole_second
 from whisperbatch.audio.track import Track, frames_of
-from whisperbatch.audio.tracks import listed, name_others
+from whisperbatch.audio.tracks.info import listed, name_others
 from whisperbatch.errors import AudioError, OptionError
 from whisperbatch.options import MAX_SAMPLING_RATE, MIN_SAMPLING_RATE, AudioOptions
 from whisperbatch.types import Notices, Samples, to_samples

@@ -28,7 +28,7 @@ from whisperbatch.audio.random_access import (
 from whisperbatch.audio.resampling import to_blocks
 from whisperbatch.audio.seeking import whole_second
 from whisperbatch.audio.sources import ARRAY_NAME, BYTES, file_of, name_of
-from whisperbatch.audio.track_choice import chosen_track
+from whisperbatch.audio.tracks.choice import chosen_track
 from whisperbatch.boundary import boundary
 from whisperbatch.errors import AudioError, OptionError
 from whisperbatch.options import AudioOptions, checks

@@ -13,7 +13,7 @@ from av.audio.frame import AudioFrame
 from av.container import InputContainer
 
 from whisperbatch.audio.file_objects import FileObject
-from whisperbatch.audio.tracks import TrackInfo, info_of, listed, preferred
+from whisperbatch.audio.tracks.info import TrackInfo, info_of, listed, preferred
 from whisperbatch.boundary import describe
 from whisperbatch.errors import AudioError
 
@@ -33,7 +33,7 @@ class Track:
     Args:
         name: name of the recording, for messages.
         file: a path, a URL, or a file object.
-        number: number of the track, counted from 0; None for the preferred track (`tracks`).
+        number: number of the track, counted from 0; None for the preferred track (`tracks.info`).
 
     Attributes:
         all_tracks: the audio tracks of the file.

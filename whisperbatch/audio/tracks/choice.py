@@ -1,6 +1,6 @@
 """The choice of the track that is read, if the user names none.
 
-The container's preference (`tracks.preferred`) decides, unless that track has no speech and another
+The container's preference (`info.preferred`) decides, unless that track has no speech and another
 has. Speech is looked for at fixed places, so that every span of a recording reads the same track:
 
     file        |--------------------------------------------------|
@@ -22,7 +22,7 @@ from whisperbatch.audio.file_objects import FileObject
 from whisperbatch.audio.mixing.speech import count_speech
 from whisperbatch.audio.random_access import MediaRandomAccess, SharedFileRandomAccess
 from whisperbatch.audio.track import Track
-from whisperbatch.audio.tracks import TrackInfo, name_others, preferred
+from whisperbatch.audio.tracks.info import TrackInfo, name_others, preferred
 from whisperbatch.errors import AudioError
 from whisperbatch.options import AudioOptions
 from whisperbatch.types import Notices

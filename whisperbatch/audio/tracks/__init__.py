@@ -1,0 +1,5 @@
+"""The audio tracks of a file.
+
+info.py      what the container states about each track, and which track it prefers
+choice.py    the track that is read if the user names none: it has speech
+"""
