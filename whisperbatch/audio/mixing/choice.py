@@ -41,9 +41,11 @@ LOST: Final = 0.05  # share of a channel in FFmpeg's mix, which leaves out the L
 CANCELLED: Final = 0.25  # of the share that a channel has in the mean of all channels
 COPY: Final = 0.2  # correlation: a noisy copy of a group may be this similar
 CROSSTALK: Final = 0.6  # correlation of levels: the group hears what another one hears
+SAME_RANGE: Final = 0.6  # of the deviation of levels: with less, the other has much noise
 # dB below the speech. A lowered channel is still heard where the others are silent: the gain
 # control of the VAD raises by 30 dB.
 LOWERED: Final = -24.0
+LOUD: Final = 20.0  # dB below the speech, from which a lowered channel is named
 MAX_STEADY: Final = 4  # groups: of more, only those with syllables are examined by the VAD
 MAX_RAISE: Final = 10.0  # dB by which the softer of two groups with speech is raised
 
@@ -210,7 +212,8 @@ class _Chooser:
         for k in others:
             gain = 10 ** (LOWERED / 20) * np.sqrt(loudest / max(powers[k], SILENCE))
             total += min(gain, 1 / len(rows)) * rows[k]
-            lowered += self._groups[k].channels if gain < 1 / len(rows) else ()
+            if powers[k] > loudest * 10 ** (-LOUD / 10):
+                lowered += self._groups[k].channels
         return self._described(total, lowered)
 
     def _with_own_speech(
@@ -298,7 +301,7 @@ def _is_crosstalk(levels: npt.NDArray[np.float64], k: int, active: npt.NDArray[n
     if not others:
         return False
     loudest = max(others, key=lambda j: float(levels[j][active].mean()))
-    if levels[loudest].std() < 1.0:  # dB: steady
+    if levels[loudest].std() < SAME_RANGE * levels[k].std():  # steady, or with much noise
         return False
     return float(np.corrcoef(levels[k], levels[loudest])[0, 1]) >= CROSSTALK
 

@@ -59,7 +59,9 @@ def find_groups(products: Products, powers: npt.NDArray[np.float64]) -> list[Gro
     """
     blocks = np.add.reduceat(products, range(0, len(products), BLOCK))
     totals = blocks.sum(axis=0)
-    loudest = np.argsort(-np.diag(totals), kind="stable")
+    # in steps of 1 dB: of channels that are as loud, the first comes first
+    levels = np.round(10 * np.log10(np.maximum(np.diag(totals), SILENCE)))
+    loudest = np.argsort(-levels, kind="stable")
     order = [int(channel) for channel in loudest if powers[channel] > SILENCE]
     found: list[list[tuple[int, int, bool]]] = []
     for channel in order:
