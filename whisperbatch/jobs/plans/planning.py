@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final
 
+from whisperbatch.addresses import identity_of
 from whisperbatch.boundary import as_error
 from whisperbatch.errors import MissingExtraError, WhisperBatchError
 from whisperbatch.jobs.plans.format import (
@@ -98,7 +99,7 @@ def _planned(
     """Return a recording of the plan, and its spans."""
     uri, duration = probed.found.uri, probed.duration
     language = options.language or (probed.found.row.language if probed.found.row else None)
-    id_ = hashed(uri, probed.version, language, header.fingerprint)
+    id_ = hashed(identity_of(uri), probed.version, language, header.fingerprint)
     recording = Recording(
         id_, uri, probed.version, duration, language, output, failure=probed.failure
     )
