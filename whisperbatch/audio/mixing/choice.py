@@ -265,9 +265,7 @@ class _Chooser:
             facts.append("the polarity of the channels changes: one of them was read")
         if lowered:
             which = _names(names[sorted(lowered)], self._evidence.n_channels)
-            facts.append(
-                f"{which} loud, without speech of its own: lowered, so that the others are heard"
-            )
+            facts.append(f"{which} loud without own speech: lowered")
         text = (
             "; ".join(facts)
             or "the mix of all channels lacks speech: the channels with speech were averaged"

@@ -144,7 +144,7 @@ def test_hidden_speech_is_heard(case: Case) -> None:
     assert np.sqrt(np.mean(np.square(mix))) > 0.3 * np.sqrt(np.mean(np.square(A)))
 
 
-ORDINARY = {
+ORDINARY: dict[str, Callable[[], Sequence[Samples]]] = {
     "equal channels": lambda: [A, A],
     "different gains": lambda: [A, 0.3 * A],
     "nearly equal channels": lambda: [A + quiet(1), 0.8 * A + quiet(2)],

@@ -25,7 +25,8 @@ def voice(seed: int, seconds: float = SECONDS, level: float = 0.05) -> Samples:
         envelope[start : start + length] = 1
         start += length + pause
     shaped = sound * np.convolve(envelope, np.hanning(400) / 200, "same")
-    return (level * shaped / np.sqrt(np.mean(np.square(shaped)))).astype(np.float32)
+    samples: Samples = (level * shaped / np.sqrt(np.mean(np.square(shaped)))).astype(np.float32)
+    return samples
 
 
 def timecode(seconds: float = SECONDS, level: float = 0.05) -> Samples:
