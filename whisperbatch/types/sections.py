@@ -19,8 +19,8 @@ from whisperbatch.types.time import to_samples
 
 CHUNK_RULES: Final = 3
 """Version of the rules by which audio becomes chunks. It changes whenever recordings get
-other chunks; version 1 had no sections, version 2 always the plain mix of channels. Parts with different versions must not
-be joined."""
+other chunks; version 1 had no sections, version 2 always had the plain mix of channels. Parts with
+different versions must not be joined."""
 
 # Samples between two nominal points. A multiple of the VAD frame (512 samples), as are the lengths
 # below: the VAD frames of all sections are then frames of one grid.
