@@ -26,8 +26,9 @@ from whisperbatch.audio.mixing.blocks import ChannelBlock, ChannelResampler
 from whisperbatch.audio.mixing.mixer import Mixer
 from whisperbatch.audio.resampling import BLOCK, Resampler
 from whisperbatch.audio.seeking import frames_after, seeks_exactly, whole_second
-from whisperbatch.audio.track import Track, frames_of
-from whisperbatch.audio.tracks import listed, name_others
+from whisperbatch.audio.track import frames_of
+from whisperbatch.audio.tracks.info import ChooseTrack, listed
+from whisperbatch.audio.tracks.opening import open_track
 from whisperbatch.errors import AudioError, OptionError
 from whisperbatch.options import MAX_SAMPLING_RATE, MIN_SAMPLING_RATE, AudioOptions
 from whisperbatch.types import Notices, Samples, to_samples
@@ -51,6 +52,7 @@ class MediaDecoder:
         notices: of the recording; facts that its user must know are added.
         start: sample of the recording that is needed first. If possible, decoding begins a little
             before this sample (`seeking`), and otherwise at the start of the file.
+        choose: chooses the track if the options name none; None takes the preferred track.
 
     Attributes:
         position: the first sample of `blocks`, counted in the recording; at most `start`.
@@ -68,6 +70,8 @@ class MediaDecoder:
         options: AudioOptions,
         notices: Notices,
         start: int = 0,
+        *,
+        choose: ChooseTrack | None = None,
     ) -> None:
         self._name = name
         self._notices = notices
@@ -77,10 +81,7 @@ class MediaDecoder:
         self._last: Packet[AudioStream] | None = None
         self._file = file
         self._parts = Parts(file)
-        self._track = Track(name, file, options.track)
-        if options.track is None:  # there is only one, or they cannot be probed
-            tracks = self._track.all_tracks
-            name_others(tracks[self._track.number], tracks, notices, certain=False)
+        self._track = open_track(name, file, options.track, notices, choose)
         self.track = self._track.number
         self._clock = Clock(self._track, self._parts, notices)
         self._resampler: ChannelResampler | Resampler

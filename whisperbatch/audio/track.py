@@ -18,7 +18,7 @@ from whisperbatch.audio.clock import OtherTracks
 from whisperbatch.audio.file_objects import FileObject
 from whisperbatch.audio.http_answers import PLAYLISTS, HttpAnswer, is_http
 from whisperbatch.audio.pyav import open_ignoring_metadata
-from whisperbatch.audio.tracks import TrackInfo, info_of, listed, preferred
+from whisperbatch.audio.tracks.info import TrackInfo, info_of, listed, preferred
 from whisperbatch.boundary import describe
 from whisperbatch.errors import AudioError
 
@@ -38,7 +38,7 @@ class Track:
     Args:
         name: name of the recording, for messages.
         file: a path, a URL, or a file object.
-        number: number of the track, counted from 0; None for the preferred track (`tracks`).
+        number: number of the track, counted from 0; None for the preferred track (`tracks.info`).
 
     Attributes:
         all_tracks: the audio tracks of the file.
