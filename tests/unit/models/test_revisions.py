@@ -150,7 +150,8 @@ def test_the_server_passes_the_setting_on(monkeypatch: pytest.MonkeyPatch) -> No
 
     given: list[dict[str, Any]] = []
     monkeypatch.setattr(wb, "load", lambda _, **keywords: given.append(keywords))
-    ServerSettings(engine_settings='{"revision": "v1"}').load("small")
+    settings = ServerSettings.model_validate({"engine_settings": '{"revision": "v1"}'})
+    settings.load("small")
     assert given[0]["revision"] == "v1"
 
 
