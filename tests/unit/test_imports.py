@@ -13,18 +13,20 @@ ROOT: Final = Path(__file__).parents[2]
 PACKAGE: Final = ROOT / "whisperbatch"
 
 ALLOWED: Final = {
-    "errors": set[str](),
+    "addresses": set[str](),
+    "errors": {"addresses"},
     "dependencies": set[str](),
-    "boundary": {"dependencies", "errors"},
+    "boundary": {"addresses", "dependencies", "errors"},
     "machine": set[str](),
     "byte_sums": set[str](),
     "products": set[str](),
     "onnx_graph": {"errors"},
     "onnx_sessions": set[str](),
-    "openvino_package": {"errors", "machine"},
-    "openvino_cache": {"errors", "models"},
-    "text": {"errors"},
-    "models": {"dependencies", "errors", "text"},
+    "telemetry": set[str](),
+    "openvino_package": {"errors", "machine", "telemetry"},
+    "openvino_cache": {"errors", "models", "openvino_package"},
+    "text": {"addresses", "errors"},
+    "models": {"addresses", "boundary", "dependencies", "errors", "text"},
     "options": {"errors", "text", "types"},
     "types": {"text"},
     "protocols": {"options", "types"},
@@ -32,7 +34,7 @@ ALLOWED: Final = {
     "rows": {"errors", "features", "protocols", "recording", "types"},
     "segmentation": {"options", "recording", "rows", "text", "types"},
     "prefetch": set[str](),
-    "audio": {"boundary", "errors", "options", "text", "types"},
+    "audio": {"addresses", "boundary", "errors", "options", "text", "types", "vad"},
     "vad": {
         *("dependencies", "errors", "onnx_graph", "onnx_sessions", "options", "protocols"),
         "types",
@@ -96,10 +98,10 @@ ALLOWED: Final = {
         *("audio", "boundary", "diarization", "engines", "errors", "loading", "options"),
         *("sections", "streams", "text", "transcriber", "types"),
     },
-    "writers": {"errors", "options", "text", "types"},
+    "writers": {"addresses", "errors", "options", "text", "types"},
     "jobs": {
-        *("audio", "boundary", "engines", "errors", "loading", "models", "options", "prefetch"),
-        *("protocols", "sections", "text", "transcriber", "types", "vad", "writers"),
+        *("addresses", "audio", "boundary", "engines", "errors", "loading", "models", "options"),
+        *("prefetch", "protocols", "sections", "text", "transcriber", "types", "vad", "writers"),
     },
 }
 """The packages and root modules that each may import.
@@ -110,8 +112,7 @@ The `PROGRAMS` have a rule below.
 PROGRAMS: Final = ("cli", "compat", "doctor", "huggingface", "ray", "server")
 
 PUBLIC: Final = {
-    "boundary",
-    "dependencies",
+    *("addresses", "boundary", "dependencies"),
     *("audio", "errors", "engines.devices", "engines.keyword_types", "engines.keywords"),
     *("engines.memory", "openvino_package"),
     *("features", "jobs", "language", "machine", "models", "options", "protocols", "text"),

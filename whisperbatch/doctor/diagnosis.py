@@ -30,6 +30,7 @@ class Diagnosis:
 
     Args:
         model: the model to transcribe with; "" is the default model or another local model.
+        revision: of the model on the hub; None for the cached or the newest one.
         device: "auto", "cpu" or "cuda": the devices to check.
         time_limit: seconds for each check that runs in a separate process.
         root: folder that contains `dev`, `proc`, `sys` and `usr`.
@@ -40,12 +41,13 @@ class Diagnosis:
         self,
         *,
         model: str = "",
+        revision: str | None = None,
         device: str = "auto",
         time_limit: float = TIME_LIMIT,
         root: Path = Path("/"),
         show_status: Callable[[str], None] = lambda _: None,
     ) -> None:
-        self._model, self._device = model, device
+        self._model, self._revision, self._device = model, revision, device
         self._time_limit, self._root = time_limit, root
         self._show_status = show_status
 
@@ -77,7 +79,12 @@ class Diagnosis:
 
     def _check_model(self) -> Iterator[Finding]:
         """Check the weights, the devices and the engines."""
-        weights, findings = check_weights(self._model, root=self._root, time_limit=self._time_limit)
+        weights, findings = check_weights(
+            self._model,
+            revision=self._revision,
+            root=self._root,
+            time_limit=self._time_limit,
+        )
         yield from findings
         self._show_status("devices")
         devices, findings = find_devices(self._device, self._time_limit)

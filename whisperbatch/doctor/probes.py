@@ -32,10 +32,12 @@ MAX_FIRST_SECONDS: Final = 5.0
 
 def import_modules(modules: Sequence[str]) -> dict[str, Any]:
     """Import modules; return the message of each module's exception."""
+    from whisperbatch.openvino_package import import_openvino
+
     failures: dict[str, str] = {}
     for module in modules:
         try:
-            import_module(module)
+            import_openvino() if module == "openvino" else import_module(module)
         except Exception as error:  # noqa: BLE001 - a damaged package can raise anything
             failures[module] = _line(error)
     return {"failures": failures}
@@ -105,7 +107,7 @@ def diarize_clip() -> dict[str, Any]:
     return {"speakers": speakers, "seconds": seconds, "place": built_in_state()[1]}
 
 
-def find_weights(model: str) -> dict[str, Any]:
+def find_weights(model: str, revision: str | None = None) -> dict[str, Any]:
     """Find and check a model's weights, or download them; return their directory and size.
 
     An empty `model` is the default model, or another model that needs no download.
@@ -115,7 +117,7 @@ def find_weights(model: str) -> dict[str, Any]:
     if not model:
         names = [DEFAULT_MODEL, *available_models()]
         model = next((name for name in names if locate_model(name)[0] != "hub"), DEFAULT_MODEL)
-    directory = find_model(model, transformers=is_complete("torch"))
+    directory = find_model(model, transformers=is_complete("torch"), revision=revision)
     patterns = ("model.bin", "*.safetensors")
     size = sum(path.stat().st_size for pattern in patterns for path in directory.glob(pattern))
     return {

@@ -51,7 +51,7 @@ def load_engine(
     settings = choose_settings(engine, device, keywords)
     if isinstance(settings, TorchSettings):
         return _load_torch(model, device, settings)
-    info = ModelInfo.read(find_model(model), str(model))
+    info = ModelInfo.read(find_model(model, revision=settings.revision), str(model))
     if isinstance(settings, CTranslate2Settings):
         return _load_ctranslate2(info, device, settings)
     if not isinstance(settings, OnnxRuntimeSettings | OpenVinoSettings):
@@ -109,7 +109,7 @@ def _load_torch(model: str | PathLike[str], device: str, settings: TorchSettings
         raise MissingExtraError(f'engine="torch": {failure}') from error
     draft_model = settings.draft_model
     return TorchEngine(
-        find_model(model, transformers=True),
+        find_model(model, transformers=True, revision=settings.revision),
         name=str(model),
         device=device,
         settings=settings,

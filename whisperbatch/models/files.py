@@ -9,6 +9,7 @@ import stat
 from pathlib import Path
 from typing import Any, BinaryIO, Final, NoReturn
 
+from whisperbatch.addresses import without_secrets
 from whisperbatch.dependencies import interface_note
 from whisperbatch.errors import ModelError
 
@@ -76,7 +77,7 @@ def one_line(error: BaseException) -> str:
 
     If the library has another interface than expected, the versions that work follow.
     """
-    text = " ".join(str(error).split()) or type(error).__name__
+    text = " ".join(without_secrets(str(error)).split()) or type(error).__name__
     if len(text) > MAX_REASON:
         text = f"{text[: MAX_REASON - 3]}..."
     return text + interface_note(error)
