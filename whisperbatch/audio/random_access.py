@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from av.audio.frame import AudioFrame
 
 PREROLL: Final = 0.1
-"""Seconds. From the first AAC packet after a seek, the FFmpeg of PyAV 19 returns no samples. A packet
-has 23 ms at 44.1 kHz, and 64 ms at 16 kHz."""
+"""Seconds. From the first AAC packet after a seek, the FFmpeg of PyAV 19 returns no samples; one
+packet has 23 ms at 44.1 kHz, and 64 ms at 16 kHz."""
 
 log = logging.getLogger(__name__)
 
