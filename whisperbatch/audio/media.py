@@ -71,9 +71,8 @@ class MediaDecoder:
         self._missing = 0.0  # seconds of silence that replace damaged and missing frames
         self._damaged_at: float | None = None  # time of the first damaged or missing frame
         self._last: Packet[AudioStream] | None = None
-        self._file = file
-        self._parts = Parts(file)
         self._track = Track(name, file, options.track)
+        self._parts = Parts(self._track.file)
         self._clock = Clock(self._track, self._parts, notices)
         self._resampler = Resampler(name, "each" if options.separates_channels else options.channel)
         self._shape: tuple[int, ...] = ()  # of a sample: its channels, if they are separate
@@ -123,7 +122,7 @@ class MediaDecoder:
 
     def _from_second(self, second: int) -> Iterator[Stamped]:
         """Return the frames from a second on, or all frames if a seek would change samples."""
-        if second and seeks_exactly(self._track, self._file):
+        if second and seeks_exactly(self._track):
             found = self._track.seek(second)
             frames = frames_after(self._decode(), second) if found else None
             if frames:
