@@ -105,6 +105,10 @@ class _Chooser:
         if not self._groups:
             return self._previous
         inverted = self._with_certain_signs()
+        same = len(self._groups) == 1 and not inverted  # on all channels that are not silent
+        whole = self._block.is_averaged and self._size == self._evidence.n_channels
+        if same and whole and self._previous == PLAIN:
+            return PLAIN
         base = self._base() if inverted else self._plain()
         turned = self._described(base, ()) if inverted else PLAIN
         rows = [self._row(group) for group in self._groups]
