@@ -95,6 +95,8 @@ def without_secrets(text: str, *, whole: bool = False) -> str:
     """
     if ":/" not in text and ":\\" not in text:
         return text
+    if whole and "://" not in text and not _URL.match(text):
+        return text  # a path with such a folder
     if whole:
         return _URL.sub(_shown, text.translate(_INNER)).translate(_OUTER)
     return _URL.sub(_shown, text)

@@ -26,7 +26,7 @@ ALLOWED: Final = {
     "openvino_package": {"errors", "machine", "telemetry"},
     "openvino_cache": {"errors", "models", "openvino_package"},
     "text": {"addresses", "errors"},
-    "models": {"addresses", "dependencies", "errors", "text"},
+    "models": {"addresses", "boundary", "dependencies", "errors", "text"},
     "options": {"errors", "text", "types"},
     "types": {"text"},
     "protocols": {"options", "types"},
@@ -100,18 +100,8 @@ ALLOWED: Final = {
     },
     "writers": {"addresses", "errors", "options", "text", "types"},
     "jobs": {
-        *(
-            "addresses",
-            "audio",
-            "boundary",
-            "engines",
-            "errors",
-            "loading",
-            "models",
-            "options",
-            "prefetch",
-        ),
-        *("protocols", "sections", "text", "transcriber", "types", "vad", "writers"),
+        *("addresses", "audio", "boundary", "engines", "errors", "loading", "models", "options"),
+        *("prefetch", "protocols", "sections", "text", "transcriber", "types", "vad", "writers"),
     },
 }
 """The packages and root modules that each may import.

@@ -5,6 +5,7 @@ or mark a damaged packet.
 """
 
 from collections.abc import Iterator
+from contextlib import closing, nullcontext
 from itertools import starmap
 from typing import TYPE_CHECKING, Final
 
@@ -142,7 +143,7 @@ class Track:
             if packet is None:
                 return
             restarts = 0
-            if packet.stream_index == self._stream.index:
+            if packet.stream.index == self._stream.index:  # `stream_index` of the last one is 0
                 yield packet
             elif packet.pts is not None and packet.time_base:
                 length = (packet.duration or 0) * packet.time_base
@@ -208,18 +209,14 @@ def frames_of(packet: "Packet[AudioStream]") -> list[AudioFrame] | None:
     ]
 
 
-def begins_stream(packet: "Packet[AudioStream]") -> bool:
-    """Return whether a packet holds the header of the next stream in a chained Ogg file."""
-    return packet.size > 0 and bytes(memoryview(packet)[:8]).startswith(OGG_HEADERS)
-
-
 def stated_duration(path: str) -> float | None:
     """Return the duration that a file states, in seconds; None if it is unknown or unreadable."""
     try:
-        with _open_container(path, path) as container:
-            return container.duration / av.time_base if container.duration else None
+        container, own_file = _open(path, path)
     except AudioError:
         return None
+    with closing(own_file) if own_file else nullcontext(), container:
+        return container.duration / av.time_base if container.duration else None
 
 
 def _seconds(text: str) -> float | None:
