@@ -23,7 +23,7 @@ def decoded(data: bytes) -> tuple[ChannelBlock, Samples]:
     resampler, plain = ChannelResampler("memory"), Resampler("memory", "mix")
     blocks: list[ChannelBlock] = []
     mixes: list[Samples] = []
-    with av.open(io.BytesIO(data)) as container:
+    with av.open(io.BytesIO(data), "r") as container:
         for frame in container.decode(audio=0):
             blocks += resampler.push(frame)
             mixes += plain.push(frame)
