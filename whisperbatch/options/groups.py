@@ -6,7 +6,7 @@ from typing import Final, Literal, get_args
 from whisperbatch.errors import OptionError
 from whisperbatch.options import checks
 from whisperbatch.options.values import convert_fields
-from whisperbatch.text.languages import check_language
+from whisperbatch.text.language_names import given_language
 
 LANGUAGE_DETECTION_OPTIONS: Final = (
     "language_detection_segments",
@@ -215,7 +215,7 @@ class LanguageOptions:
     def __post_init__(self) -> None:
         convert_fields(self, LanguageOptions)
         if self.language is not None:
-            object.__setattr__(self, "language", check_language(self.language))
+            object.__setattr__(self, "language", given_language(self.language))
         object.__setattr__(self, "languages", checks.languages(self.languages))
         checks.integer(
             "language_detection_segments", self.language_detection_segments, minimum=1, maximum=1000
