@@ -25,7 +25,7 @@ from whisperbatch.audio.seeking import frames_after, seeks_exactly, whole_second
 from whisperbatch.audio.track import Track, frames_of
 from whisperbatch.errors import AudioError, OptionError
 from whisperbatch.options import MAX_SAMPLING_RATE, MIN_SAMPLING_RATE, AudioOptions
-from whisperbatch.types import Samples, to_samples
+from whisperbatch.types import Notices, Samples, to_samples
 
 JITTER: Final = 0.1  # seconds: a smaller deviation of a frame's time is not a gap
 JITTER_AFTER_DAMAGE: Final = 0.01  # seconds: less than a frame, which lasts 20 ms in most codecs
@@ -48,6 +48,7 @@ class MediaDecoder:
         name: name of the recording, for messages.
         file: a path, a URL, or a file object, which stays open.
         options: the track and the channel.
+        notices: of the recording; facts that its user must know are added.
         start: sample of the recording that is needed first. If possible, decoding begins a little
             before this sample (`seeking`), and otherwise at the start of the file.
 
@@ -60,9 +61,15 @@ class MediaDecoder:
     """
 
     def __init__(
-        self, name: str, file: str | FileObject, options: AudioOptions, start: int = 0
+        self,
+        name: str,
+        file: str | FileObject,
+        options: AudioOptions,
+        notices: Notices,
+        start: int = 0,
     ) -> None:
         self._name = name
+        self._notices = notices
         self._decoded = 0.0  # seconds of the recording that frames and gaps have filled
         self._damaged = 0  # number of packets that could not be decoded
         self._missing = 0.0  # seconds of silence that replace damaged and missing frames

@@ -35,6 +35,7 @@ from whisperbatch.types import (
     WHOLE,
     Audio,
     DeferredSource,
+    Notices,
     Samples,
     Source,
     Span,
@@ -58,6 +59,7 @@ class AudioReader:
         is_borrowed: whether the recording is read from a file object that belongs to the caller.
         span: the sections that are to be transcribed. `blocks` and `channels` begin at `start`.
         start: the first sample of `blocks` and `channels`, counted in the recording.
+        notices: facts about the recording that its user must know.
     """
 
     def __init__(
@@ -71,10 +73,12 @@ class AudioReader:
         is_borrowed: bool = False,
         span: Span = WHOLE,
         position: int = 0,
+        notices: Notices | None = None,
     ) -> None:
         """Create a reader.
 
         `position` is the first sample of `blocks`, counted in the recording; at most `span.start`.
+        `notices` is None if `blocks` adds none.
         """
         self.name = name
         self.is_borrowed = is_borrowed
@@ -86,6 +90,7 @@ class AudioReader:
         self._close = close
         self._open_random_access = open_random_access
         self.options = options or AudioOptions()
+        self.notices = Notices(name) if notices is None else notices
         self._reading = threading.Lock()
 
     def __enter__(self) -> Self:
@@ -246,7 +251,8 @@ def _open_media(name: str, source: object, options: AudioOptions, span: Span) ->
         raise OptionError(
             f"sampling_rate is only for arrays, and {name} states its own rate; leave it out"
         )
-    decoder = MediaDecoder(name, file, options, span.start)
+    notices = Notices(name)
+    decoder = MediaDecoder(name, file, options, notices, span.start)
     return AudioReader(
         name,
         decoder.blocks(),
@@ -256,6 +262,7 @@ def _open_media(name: str, source: object, options: AudioOptions, span: Span) ->
         is_borrowed=isinstance(file, FileObject) and not isinstance(source, BYTES),
         span=span,
         position=decoder.position,
+        notices=notices,
     )
 
 

@@ -40,6 +40,8 @@ def verbose_json(transcript: Transcript) -> str:
         "language_probability": transcript.language_probability,
         "source": transcript.source,
         "omissions": [asdict(omission) for omission in transcript.omissions],
+        "notices": [asdict(notice) for notice in transcript.notices],
+        "missing_duration": transcript.missing_duration,
         "chunks": transcript.chunks,
         "redecoded": transcript.redecoded,
         "checked_duration": transcript.checked_duration,
