@@ -30,7 +30,7 @@ from whisperbatch.types import speech_seconds, to_samples
 
 SAMPLE_INTERVAL: Final = to_samples(120.0)
 FIRST_SAMPLE: Final = to_samples(10.0)
-IMPROBABLE: Final = -0.55  # average log-probability: rows that straddle a change are often below
+IMPROBABLE: Final = -0.5  # average log-probability: rows that straddle a change are often below
 MIN_FOREIGN: Final = 0.1  # fraction of the letters of a text; names are a smaller fraction
 
 # Probability of a language in a row. A row that straddles a change can have any probability; a row
@@ -76,8 +76,10 @@ class LanguageDoubts:
 
     def is_sample(self, row: Row) -> bool:
         """Whether a row is examined whatever its text is: it contains a sample point."""
+        if not self._enabled or speech_seconds(row.chunk.speech) < MIN_SPEECH:
+            return False
         start, end = row.chunk.start - FIRST_SAMPLE, row.chunk.end - FIRST_SAMPLE
-        return self._enabled and -(-start // SAMPLE_INTERVAL) * SAMPLE_INTERVAL < end
+        return -(-start // SAMPLE_INTERVAL) * SAMPLE_INTERVAL < end
 
     def __call__(self, decoded: DecodedRow) -> tuple[LanguageDoubt, ...]:
         """Return the stretches of a row that sound like another language, in order."""
