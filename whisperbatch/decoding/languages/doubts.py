@@ -15,6 +15,8 @@ So a recording in one language takes hardly longer, and speech that is only hard
 gives no notice. The decision depends on the row alone.
 """
 
+from collections.abc import Mapping
+from dataclasses import replace
 from typing import Final
 
 from whisperbatch.decoding.decoded_row import DecodedRow
@@ -83,9 +85,16 @@ class LanguageDoubts:
 
     def __call__(self, decoded: DecodedRow) -> tuple[LanguageDoubt, ...]:
         """Return the stretches of a row that sound like another language, in order."""
-        if not (self._enabled and self._is_examined(decoded) and self._may_be_another(decoded)):
+        if not (self._enabled and self._is_examined(decoded)):
+            return ()
+        probabilities = self._probabilities(decoded.row)
+        if not _may_be_another(decoded, probabilities):
             return ()
         stretches = find_stretches(self._engine, self._extractor, decoded, self._threshold)
+        if len(stretches) == 1:  # more speech than a window has gives a better probability
+            [whole] = stretches
+            of_row = probabilities.get(whole.language, 0.0)
+            stretches = [replace(whole, probability=max(whole.probability, of_row))]
         suspicious = [
             stretch
             for stretch in stretches
@@ -118,16 +127,12 @@ class LanguageDoubts:
         foreign = len(foreign_letters(decoded.text, decoded.language))
         return foreign > MIN_FOREIGN * letters
 
-    def _may_be_another(self, decoded: DecodedRow) -> bool:
-        """Whether the language scores of the row, or its text, suggest another language."""
-        row = decoded.row
+    def _probabilities(self, row: Row) -> Mapping[str, float]:
+        """Return the probability of each language in a row."""
         scores = row.language_scores
         if scores is None:
             [scores] = score_languages(self._engine, [row], self._row_decoder.encode([row]))
-        probability = scores.probabilities.get(decoded.language, 0.0)
-        if probability > MIN_MIXED:
-            return probability < SURE or decoded.hypothesis.avg_logprob < IMPROBABLE
-        return max(scores.probabilities.values()) > SURE  # otherwise the speech is unclear
+        return scores.probabilities
 
     def _gains(self, stretches: list[Stretch], decoded: DecodedRow) -> list[float]:
         """Return by how much the text of each stretch is more probable in its own language."""
@@ -140,3 +145,11 @@ class LanguageDoubts:
         ]
         logprobs = [row.hypothesis.avg_logprob for row in self._row_decoder.redecode(requests)]
         return [own - decided for own, decided in zip(logprobs[::2], logprobs[1::2], strict=True)]
+
+
+def _may_be_another(decoded: DecodedRow, probabilities: Mapping[str, float]) -> bool:
+    """Whether a row, or a part of the row, may be in another language than its text."""
+    probability = probabilities.get(decoded.language, 0.0)
+    if probability > MIN_MIXED:
+        return probability < SURE or decoded.hypothesis.avg_logprob < IMPROBABLE
+    return max(probabilities.values()) > SURE  # otherwise the speech is unclear

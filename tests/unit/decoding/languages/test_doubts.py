@@ -138,7 +138,7 @@ def test_ordinary_rows_cost_a_step_of_the_decoder_every_two_minutes() -> None:
 
 
 def test_the_step_of_the_decoder_uses_the_encoder_output_of_the_row() -> None:
-    engine = speech_engine("en en")
-    transcribed(engine, "en en", "en", language="en")
+    engine = speech_engine("en en en")
+    transcribed(engine, "en en en", "en", language="en")
     assert [len(engine.calls), len(engine.scored)] == [1, 1]
     assert engine.batch_sizes["encode"] == [1]
