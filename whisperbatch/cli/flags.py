@@ -207,6 +207,8 @@ def pop_keywords(keywords: dict[str, Any], names: Iterable[str]) -> dict[str, An
 def given_flags(keywords: dict[str, Any]) -> dict[str, Any]:
     """Return the flags that were given on the command line; the value "none" becomes None."""
     flags = {name: value for name, value in keywords.items() if value is not None}
+    if str(flags.get("language", "")).lower() == "none":
+        del flags["language"]
     return {name: None if value is NONE else value for name, value in flags.items()}
 
 

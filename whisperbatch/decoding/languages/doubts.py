@@ -42,8 +42,11 @@ MIN_MIXED: Final = 0.1
 
 # Both the sound and the text must speak for the other language:
 MIN_SPEECH: Final = 3.0  # seconds: the language of less speech is often detected wrongly
-EVIDENCE: Final = ((0.8, 0.2), (0.95, 0.03))
-"""Probability of the other language, and the gain in average log-probability of its text."""
+EVIDENCE: Final = ((0.8, 0.2), (0.95, 0.0))
+"""Lower limits: probability of the other language, and gain in average log-probability of its text.
+
+Base writes Spanish text with language="en", too, and gains only 0.015 with "es".
+"""
 
 
 class LanguageDoubts:
@@ -100,7 +103,7 @@ class LanguageDoubts:
             for stretch in stretches
             if stretch.language != decoded.language
             and stretch.speech >= MIN_SPEECH
-            and stretch.probability >= EVIDENCE[0][0]
+            and stretch.probability > EVIDENCE[0][0]
         ]
         return tuple(
             LanguageDoubt(
@@ -113,7 +116,7 @@ class LanguageDoubts:
             )
             for stretch, gain in zip(suspicious, self._gains(suspicious, decoded), strict=True)
             if any(
-                stretch.probability >= probability and gain >= least
+                stretch.probability > probability and gain > least
                 for probability, least in EVIDENCE
             )
         )
