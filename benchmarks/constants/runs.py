@@ -74,7 +74,7 @@ CHECKS: Final = (
     Check("segmentation.phrases.MAX_PHRASE", "phrases", (to_samples(7.5), to_samples(30.0))),
     Check("segmentation.phrases.COMMA_PAUSE", "phrases", (to_samples(0.25), to_samples(1.0))),
     Check("decoding.languages.choice.MARGIN", "switching", (0.0, 0.3)),
-    Check("decoding.languages.choice.SURE", "switching", (0.9, 0.98)),
+    Check("decoding.languages.choice.SURE", "switching", (0.8, 0.95)),
     Check("decoding.languages.stretches.DOUBTFUL", "switching", (-0.5, -0.2)),
     Check("language.code_switching.SURE_PROBABILITY", "switching", (0.6, 0.95)),
     Check("language.code_switching.MAX_WINDOW", "switching", (to_samples(2.5), to_samples(10.0))),

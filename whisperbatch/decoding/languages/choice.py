@@ -32,7 +32,7 @@ from whisperbatch.types import Chunk, to_seconds
 
 log = logging.getLogger(__name__)
 
-SURE: Final = 0.95  # probability of a row's language above which only its text can be doubtful
+SURE: Final = 0.9  # probability of a row's language above which only its text can be doubtful
 MARGIN: Final = 0.1  # average log-probability by which the row's own language must be better
 
 

@@ -31,7 +31,7 @@ from whisperbatch.text.scripts import foreign_letters
 from whisperbatch.types import speech_seconds, to_samples
 
 SAMPLE_INTERVAL: Final = to_samples(120.0)
-FIRST_SAMPLE: Final = to_samples(10.0)
+FIRST_SAMPLE: Final = to_samples(20.0)
 IMPROBABLE: Final = -0.5  # average log-probability: rows that straddle a change are often below
 MIN_FOREIGN: Final = 0.1  # fraction of the letters of a text; names are a smaller fraction
 

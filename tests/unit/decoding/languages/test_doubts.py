@@ -65,7 +65,7 @@ CASES = (
     (
         "probable text in the given language, as in a translation",
         "chidiwilliams/buzz#493",
-        ("de de de de", "en", fluent, [(0, 3, "de")]),
+        ("de de de de de", "en", fluent, [(0, 4, "de")]),
     ),
     (
         "speech in one language that is hard to understand",
@@ -134,11 +134,11 @@ def test_ordinary_rows_cost_a_step_of_the_decoder_every_two_minutes() -> None:
     chunks = [chunk(spans[n : n + 6], n // 6) for n in range(0, 60, 6)]
     decode(engine, *chunks, beam_size=1)
     scored = sorted(round(row.start) for row in engine.scored)
-    assert scored == [0, 108, 243]  # the rows with 10 s, 130 s and 250 s
+    assert scored == [0, 135, 243]  # the rows with 20 s, 140 s and 260 s
 
 
 def test_the_step_of_the_decoder_uses_the_encoder_output_of_the_row() -> None:
-    engine = speech_engine("en en en")
-    transcribed(engine, "en en en", "en", language="en")
+    engine = speech_engine("en en en en en")
+    transcribed(engine, "en en en en en", "en", language="en")
     assert [len(engine.calls), len(engine.scored)] == [1, 1]
     assert engine.batch_sizes["encode"] == [1]
