@@ -79,7 +79,7 @@ def speech_engine(
         return dict((unsure or {}).get(best, probabilities))
 
     def decoded(call: Call, spoken_words: Sequence[str]) -> DecodedWords:
-        written = tokenizer.id_to_token(call.prompt[1])[2:-2]
+        written = (tokenizer.id_to_token(call.prompt[1]) or "")[2:-2]
         logprob = sum(share * probable(code, written) for code, share in shares(call.row).items())
         return DecodedWords(spoken_words, logprob)
 

@@ -1,6 +1,6 @@
 """Speech that sounds like another language than its text is reported, and nothing else."""
 
-from typing import Any
+from typing import Any, TypeAlias
 
 import pytest
 
@@ -15,6 +15,9 @@ from tests.unit.decoding.languages.spoken import (
 from tests.unit.synthetic_speech import chunk, decode
 from whisperbatch.segmentation import RowResult
 
+Case: TypeAlias = tuple[str, str, Probable, list[tuple[int, int, str]]]
+"""Spoken languages, decided language, log-probability of texts, expected phrases."""
+
 
 def fluent(spoken: str, written: str) -> float:
     """Text in another language than the spoken one is nearly as probable: a translation."""
@@ -25,7 +28,7 @@ def unclear(_: str, __: str) -> float:
     return -0.6
 
 
-CASES = (
+CASES: tuple[tuple[str, str, Case], ...] = (
     # situation, source; spoken, decided, log-probability, [(first phrase, last, language)]
     (
         "the recording starts in French, and is mostly German",
@@ -76,9 +79,7 @@ CASES = (
 
 
 @pytest.mark.parametrize(("situation", "source", "case"), CASES)
-def test_stretches_in_another_language_are_found(
-    situation: str, source: str, case: tuple[str, str, Probable, list[tuple[int, int, str]]]
-) -> None:
+def test_stretches_in_another_language_are_found(situation: str, source: str, case: Case) -> None:
     spoken, decided, probable, expected = case
     engine = speech_engine(spoken, probable)
     result = transcribed(engine, spoken, decided, language=decided)
