@@ -64,7 +64,7 @@ ALLOWED: Final = {
         *("recording", "rows", "types"),
     },
     "decoding": {
-        *("chunking", "errors", "options", "protocols", "recording"),
+        *("chunking", "errors", "language", "options", "protocols", "recording"),
         *("rows", "segmentation", "text", "types"),
     },
     "scheduling": {"errors", "machine", "options", "prefetch", "protocols"},

@@ -7,6 +7,7 @@ from itertools import groupby
 from whisperbatch.options import Options
 from whisperbatch.recording import RecordingState
 from whisperbatch.rows import End
+from whisperbatch.segmentation.doubts import add_doubts
 from whisperbatch.segmentation.phrases import phrases
 from whisperbatch.segmentation.sentences import Sentence, joined_texts, next_row
 from whisperbatch.segmentation.timed_text import (
@@ -74,6 +75,7 @@ class Segmentation:
     ) -> Iterator[tuple[RecordingState, Segment]]:
         """Yield the segments that a row completes: segments of earlier rows, then its own."""
         if row.section != recording.section:  # a sentence ends at the point between two sections
+            recording.doubt_until = None
             yield from self._finish(recording, held)
         first = not recording.segments and row.section == self._first_section
         done = self._row_segments(row.texts, held.get(recording), first=first)
@@ -161,6 +163,7 @@ def _publish(recording: RecordingState, row: RowResult) -> None:
     recording.omissions += row.omissions
     recording.chunks += 1
     recording.redecoded += row.redecoded
+    add_doubts(recording, row.doubts)
 
 
 def _numbered(
