@@ -37,9 +37,9 @@ ALLOWED: Final = {
     "features": {"errors", "options", "protocols", "types"},
     "chunking": {"options", "types"},
     "diarization": {
-        *("audio", "boundary", "byte_sums", "errors", "machine", "models", "onnx_graph"),
-        *("onnx_sessions", "openvino_cache", "openvino_package", "options", "prefetch"),
-        *("products", "recording", "rows", "text", "types", "vad"),
+        *("audio", "boundary", "byte_sums", "chunking", "errors", "machine", "models"),
+        *("onnx_graph", "onnx_sessions", "openvino_cache", "openvino_package", "options"),
+        *("prefetch", "products", "protocols", "recording", "rows", "text", "types", "vad"),
     },
     "engines": {
         *("byte_sums", "errors", "features", "machine", "models", "onnx_graph", "onnx_sessions"),

@@ -123,7 +123,15 @@ class ChunkDecoder:
             omissions += [*leaked, *filtered.omissions]
             texts.append(_scored_text(decoded, filtered.timed_texts))
         omissions.sort(key=lambda omission: (omission.start, omission.end))
-        return RowResult(tuple(texts), tuple(omissions), redecoded, row.decision, row.chunk.section)
+        return RowResult(
+            tuple(texts),
+            tuple(omissions),
+            redecoded,
+            row.decision,
+            row.chunk.section,
+            row.chunk.channel,
+            row.chunk.completes,
+        )
 
     def _remove_prompt_leakage(
         self, decoded: DecodedRow, context: Context

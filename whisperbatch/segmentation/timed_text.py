@@ -94,6 +94,8 @@ class RowResult:
             improbable in noise.
         decision: the language decision for the recording as of this row.
         section: number of the section of the row.
+        channel: the only channel of the row; None for all channels (`types.Chunk`).
+        completes: whether no row of another channel follows with speech of the same time.
     """
 
     texts: tuple[ScoredText, ...]
@@ -101,3 +103,5 @@ class RowResult:
     redecoded: bool
     decision: Decision | None
     section: int = 0
+    channel: int | None = None
+    completes: bool = True
