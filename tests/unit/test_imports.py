@@ -39,7 +39,7 @@ ALLOWED: Final = {
     "diarization": {
         *("audio", "boundary", "byte_sums", "chunking", "errors", "machine", "models"),
         *("onnx_graph", "onnx_sessions", "openvino_cache", "openvino_package", "options"),
-        *("prefetch", "products", "protocols", "recording", "rows", "text", "types", "vad"),
+        *("prefetch", "products", "recording", "rows", "text", "types", "vad"),
     },
     "engines": {
         *("byte_sums", "errors", "features", "machine", "models", "onnx_graph", "onnx_sessions"),

@@ -131,7 +131,8 @@ class Segmentation:
             yield from self._finish(recording, open_texts)
         text = open_texts.setdefault(recording, OpenText(is_mixed))
         first = not (recording.segments or text.waiting) and row.section == self._first_section
-        done = self._row_segments(row.texts, text.held.pop(row.channel, None), first=first)
+        done = self._row_segments(row.texts, text.held.get(row.channel), first=first)
+        text.held.pop(row.channel, None)
         if done.held:
             text.held[row.channel] = done.held
         if is_mixed:

@@ -13,8 +13,9 @@ time stays the chunk of the mix, so a call without interruptions costs and reads
 import logging
 from collections import deque
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
-from typing import Final
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import Final, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -34,10 +35,12 @@ from whisperbatch.diarization.channels.activity import (
 )
 from whisperbatch.diarization.channels.tape import ChannelTape
 from whisperbatch.options import VadOptions
-from whisperbatch.protocols import Vad
 from whisperbatch.types import Chunk, Samples, SpeechSpan, to_samples, to_seconds
 from whisperbatch.vad import open_vad
 from whisperbatch.vad.framing import FRAME
+
+Frames: TypeAlias = npt.NDArray[np.bool_]
+"""A flag for each VAD frame, shape (n_frames,)."""
 
 log = logging.getLogger(__name__)
 
@@ -62,7 +65,7 @@ class SimultaneousSpeech:
     def __init__(self, options: VadOptions, tape: ChannelTape) -> None:
         self._options = options if options.vad else VadOptions()
         self._pad = to_samples(options.speech_pad)
-        self._vad: Vad = open_vad(self._options)
+        self._vad = open_vad(self._options)
         self._tape = tape
         self._section = -1
         self._recent: deque[tuple[Probabilities, Levels]] = deque(maxlen=RECENT)
@@ -87,31 +90,28 @@ class SimultaneousSpeech:
         smoothed = smooth(np.stack([levels(channel) for channel in audio.T], axis=1))
         if not _may_overlap(smoothed):
             return [chunk]
-        activity = self._activity(audio, smoothed)
-        begin, end = chunk.start // FRAME - first, -(-chunk.end // FRAME) - first
-        together = activity.sum(axis=1) > 1
-        if np.count_nonzero(together[begin:end]) < MIN_TOGETHER:
+        window = _Window(first, audio, smoothed, self._activity(audio, smoothed))
+        if window.frames_together(chunk) < MIN_TOGETHER:
             return [chunk]
-        speech = _own_speech(chunk, activity, smoothed, first)
         parts = [
-            self._part(chunk, audio, activity, speech, channel, first)
-            for channel in range(activity.shape[1])
+            window.part(chunk, channel, spans)
+            for channel, spans in enumerate(window.speech(chunk, self._pad))
+            if spans
         ]
-        found = sorted((part for part in parts if part), key=lambda part: part.start)
+        parts.sort(key=lambda part: part.start)
         log.info(
             "recording %d, %.2f s to %.2f s: %d channels speak at the same time",
-            *(chunk.recording, to_seconds(chunk.start), to_seconds(chunk.end), len(found)),
+            *(chunk.recording, to_seconds(chunk.start), to_seconds(chunk.end), len(parts)),
         )
-        return [replace(part, completes=part is found[-1]) for part in found] or [chunk]
+        return [replace(part, completes=part is parts[-1]) for part in parts] or [chunk]
 
     def _activity(self, audio: Samples, smoothed: Levels) -> Activity:
         """Return who speaks in each VAD frame; earlier chunks tell how loud crosstalk is."""
-        heard = smoothed.max(axis=0) > QUIET
         probabilities: Probabilities = np.zeros(smoothed.shape, np.float32)
-        for channel in np.flatnonzero(heard).tolist():
-            samples = np.ascontiguousarray(audio[:, channel])
-            found = [block.probabilities for block in self._vad([samples])]
-            probabilities[:, channel] = np.concatenate(found)
+        for channel in np.flatnonzero(smoothed.max(axis=0) > QUIET).tolist():
+            blocks = self._vad([np.ascontiguousarray(audio[:, channel])])
+            found = np.concatenate([block.probabilities for block in blocks])
+            probabilities[:, channel] = found
         self._recent.append((probabilities, smoothed))
         softest = softest_speech(
             np.concatenate([part for part, _ in self._recent]),
@@ -120,79 +120,95 @@ class SimultaneousSpeech:
         )
         return active(probabilities, smoothed, softest, self._options)
 
-    def _part(
-        self,
-        chunk: Chunk,
-        audio: Samples,
-        activity: Activity,
-        speech: Activity,
-        channel: int,
-        first: int,
-    ) -> Chunk | None:
-        """Return the chunk of a channel; None if the channel does not speak in it."""
-        offset = first * FRAME
-        spans = self._spans(chunk, speech[:, channel], offset)
-        if not spans:
-            return None
-        others = np.delete(activity, channel, axis=1).any(axis=1)
-        gain = np.repeat(np.where(_near(others) & ~_near(speech[:, channel]), 0.0, 1.0), FRAME)
-        for span in spans:
-            gain[span.start - offset : span.end - offset] = 1.0
-        gain = np.convolve(gain, np.full(FADE, 1 / FADE), "same")[: len(audio)]
-        own = (audio[:, channel] * gain).astype(np.float32)
-        samples = np.concatenate(
-            [own[piece.start - offset : piece.end - offset] for piece in chunk.pieces]
-        )
-        whole = replace(chunk, speech=spans, samples=samples, channel=channel)
-        return cut_out(whole, spans[0].start, spans[-1].end)
 
-    def _spans(
-        self, chunk: Chunk, speech: npt.NDArray[np.bool_], offset: int
-    ) -> tuple[SpeechSpan, ...]:
-        """Return the speech of a channel within the pieces of a chunk, with margins."""
-        bounds = [(start * FRAME + offset, end * FRAME + offset) for start, end in runs(speech)]
-        spans = []
-        for piece in chunk.pieces:
-            inside = [
-                (max(start, piece.start), min(end, piece.end))
-                for start, end in bounds
-                if min(end, piece.end) > max(start, piece.start)
-            ]
-            for number, (start, end) in enumerate(inside):
-                earliest = piece.start if not number else (inside[number - 1][1] + start) // 2
-                last = number == len(inside) - 1
-                latest = piece.end if last else (end + inside[number + 1][0]) // 2
-                before = min(self._pad, start - earliest)
-                after = min(self._pad, latest - end)
-                spans.append(SpeechSpan(start - before, end + after, before, after))
-        return tuple(spans)
+@dataclass(frozen=True, slots=True, eq=False)
+class _Window:
+    """The audio around a chunk.
+
+    Attributes:
+        first: its first VAD frame, counted in the recording.
+        audio: shape (n_samples, n_channels).
+        smoothed: level of each VAD frame and channel.
+        activity: who speaks in each VAD frame.
+    """
+
+    first: int
+    audio: Samples
+    smoothed: Levels
+    activity: Activity
+
+    @property
+    def offset(self) -> int:
+        """The first sample, counted in the recording."""
+        return self.first * FRAME
+
+    def frames_together(self, chunk: Chunk) -> int:
+        """Return the number of VAD frames of a chunk in which several channels speak."""
+        begin, end = chunk.start // FRAME - self.first, -(-chunk.end // FRAME) - self.first
+        return int(np.count_nonzero(self.activity[begin:end].sum(axis=1) > 1))
+
+    def speech(self, chunk: Chunk, pad: int) -> list[tuple[SpeechSpan, ...]]:
+        """Return the speech of each channel in a chunk, with margins of at most `pad` samples.
+
+        Speech of the mix that is no channel's own belongs to its loudest channel: no speech of the
+        chunk is lost, for example if only the second opinion found it.
+        """
+        speech = self.activity.copy()
+        mixed_speech = np.zeros(len(speech), np.bool_)
+        for span in chunk.speech:
+            start, end = span.start + span.before, span.end - span.after
+            mixed_speech[start // FRAME - self.first : -(-end // FRAME) - self.first] = True
+        for start, end in runs(mixed_speech & ~self.activity.any(axis=1)):
+            if end - start >= MIN_LEFT:
+                power = 10.0 ** (self.smoothed[start:end].astype(np.float64) / 10)
+                speech[start:end, int(power.sum(axis=0).argmax())] = True
+        return [
+            tuple(
+                span
+                for piece in chunk.pieces
+                for span in _spans_within(piece, speech[:, channel], self.offset, pad)
+            )
+            for channel in range(speech.shape[1])
+        ]
+
+    def part(self, chunk: Chunk, channel: int, spans: tuple[SpeechSpan, ...]) -> Chunk:
+        """Return the chunk of a channel with this speech, and silence in place of crosstalk."""
+        others: Frames = np.delete(self.activity, channel, axis=1).any(axis=1)
+        own = self.activity[:, channel]
+        gain = np.repeat(np.where(_with_echo(others) & ~_with_echo(own), 0.0, 1.0), FRAME)
+        for span in spans:
+            gain[span.start - self.offset : span.end - self.offset] = 1.0
+        gain = np.convolve(gain, np.full(FADE, 1 / FADE), "same")[: len(self.audio)]
+        samples = (self.audio[:, channel] * gain).astype(np.float32)
+        kept = [
+            samples[piece.start - self.offset : piece.end - self.offset] for piece in chunk.pieces
+        ]
+        whole = replace(chunk, speech=spans, samples=np.concatenate(kept), channel=channel)
+        return cut_out(whole, spans[0].start, spans[-1].end)
 
 
 def _may_overlap(smoothed: Levels) -> bool:
     """Return whether two channels may speak at the same time, by their levels alone."""
     audible = (smoothed > QUIET) & (smoothed > smoothed.max(axis=1, keepdims=True) + SOFTEST)
-    return np.count_nonzero(audible.sum(axis=1) > 1) >= MIN_TOGETHER
+    return int(np.count_nonzero(audible.sum(axis=1) > 1)) >= MIN_TOGETHER
 
 
-def _own_speech(chunk: Chunk, activity: Activity, smoothed: Levels, first: int) -> Activity:
-    """Return the speech of each channel in each frame.
-
-    Speech of the mix that is no channel's own belongs to its loudest channel: no speech of the
-    chunk is lost, for example if only the second opinion found it.
-    """
-    speech = activity.copy()
-    mixed_speech = np.zeros(len(activity), np.bool_)
-    for span in chunk.speech:
-        start, end = span.start + span.before, span.end - span.after
-        mixed_speech[start // FRAME - first : -(-end // FRAME) - first] = True
-    for start, end in runs(mixed_speech & ~activity.any(axis=1)):
-        if end - start >= MIN_LEFT:
-            power = 10.0 ** (smoothed[start:end].astype(np.float64) / 10)
-            speech[start:end, int(power.sum(axis=0).argmax())] = True
-    return speech
+def _spans_within(piece: SpeechSpan, speech: Frames, offset: int, pad: int) -> Iterator[SpeechSpan]:
+    """Yield the speech within a piece of a chunk; `offset` is the first sample of the frames."""
+    bounds = [
+        (max(start * FRAME + offset, piece.start), min(end * FRAME + offset, piece.end))
+        for start, end in runs(speech)
+    ]
+    bounds = [(start, end) for start, end in bounds if start < end]
+    pauses = [(end + start) // 2 for (_, end), (start, _) in pairwise(bounds)]
+    for (start, end), (earliest, latest) in zip(
+        bounds, pairwise((piece.start, *pauses, piece.end)), strict=False
+    ):
+        before, after = min(pad, start - earliest), min(pad, latest - end)
+        yield SpeechSpan(start - before, end + after, before, after)
 
 
-def _near(frames: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
-    """Return the frames, the frames right after them in which an echo may be, and the next."""
-    result: npt.NDArray[np.bool_] = held(frames[:, None].astype(np.float32), 0.0)[:, 0] > 0
+def _with_echo(frames: Frames) -> Frames:
+    """Return the frames, those right after them in which an echo may be, and the frame before."""
+    result: Frames = held(frames[:, None].astype(np.float32), 0.0)[:, 0] > 0
     return result
