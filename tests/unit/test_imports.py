@@ -37,7 +37,7 @@ ALLOWED: Final = {
     "features": {"errors", "options", "protocols", "types"},
     "chunking": {"options", "types"},
     "diarization": {
-        *("audio", "boundary", "byte_sums", "chunking", "errors", "machine", "models"),
+        *("audio", "boundary", "byte_sums", "chunking", "errors", "features", "machine", "models"),
         *("onnx_graph", "onnx_sessions", "openvino_cache", "openvino_package", "options"),
         *("prefetch", "products", "recording", "rows", "text", "types", "vad"),
     },
@@ -50,7 +50,7 @@ ALLOWED: Final = {
         *("recording", "rows", "types"),
     },
     "decoding": {
-        *("chunking", "errors", "options", "protocols", "recording"),
+        *("chunking", "errors", "features", "options", "protocols", "recording"),
         *("rows", "segmentation", "text", "types"),
     },
     "scheduling": {"errors", "machine", "options", "prefetch", "protocols"},
