@@ -107,9 +107,13 @@ def _verdict(
         return Verdict(frozenset(plausible))
     if np.median([end - start for start, end in ranges]) >= LONG:
         return Verdict(frozenset(plausible & _heard_again(levels, ranges)))
-    heard, certain = _matched(levels, ranges)
-    excess = set(range(len(ranges))) - heard if certain else set()
-    return Verdict(frozenset(plausible & heard), frozenset(excess))
+    before, after = words[: times[0][0]][-1:], words[times[-1][1] :][:1]
+    begin = _frames(before, chunk)[1] if before else 0
+    end = _frames(after, chunk)[0] if after else len(levels)
+    heard, certain = _matched(levels, ranges, begin, end)
+    if not certain:
+        return Verdict(frozenset(plausible & heard))
+    return Verdict(frozenset(heard), frozenset(range(len(ranges))) - heard)
 
 
 def has_room(words: Sequence[AlignedWord], speech: Sequence[SpeechSpan], language: str) -> bool:
@@ -133,37 +137,47 @@ def _frames(words: Sequence[AlignedWord], chunk: Chunk) -> Range:
     return first // HOP, max(-(-last // HOP), first // HOP + MIN_PATTERN)
 
 
-def _matched(levels: BandLevels, ranges: Sequence[Range]) -> tuple[set[int], bool]:
+def _matched(
+    levels: BandLevels, ranges: Sequence[Range], begin: int, end: int
+) -> tuple[set[int], bool]:
     """Return the times that have a sound of their own, and whether the number is certain.
 
     The sounds of some of the times are searched. The sound whose places cover most of the audio is
     the sound of the words: part of a word has shorter places, and a time that is too long has
     fewer.
+
+    Args:
+        levels: of a chunk.
+        ranges: of the times of the repeat.
+        begin: first frame after the word before the repeat.
+        end: first frame of the word after the repeat.
     """
-    begin = max(ranges[0][0] - TOLERANCE, 0)
-    audio = levels[begin : ranges[-1][1] + TOLERANCE]
+    audio = levels[begin:end]
     longest = 1.3 * float(np.median([end - start for start, end in ranges]))
     candidates = [one for one in ranges if one[1] - one[0] <= max(longest, 2 * MIN_PATTERN)]
     candidates.sort(key=lambda one: one[0] - one[1])  # the longest first
     best: list[tuple[int, int, float]] = []
     covered = 0.0
-    for start, end in candidates[:: max(len(candidates) // PATTERNS, 1)][:PATTERNS]:
-        places = list(_places(levels[start:end], audio))
-        total = sum(value * (end - start) for _, _, value in places)
+    for first, last in candidates[:: max(len(candidates) // PATTERNS, 1)][:PATTERNS]:
+        places = list(_places(levels[first:last], audio))
+        total = sum(value * (last - first) for _, _, value in places)
         if len(places) > 1 and total > covered:
             best, covered = places, total
-    owners = _owners(ranges, [(begin + start, begin + end) for start, end, _ in best])
+    owners = _owners(ranges, [(begin + first, begin + last) for first, last, _ in best])
     certain = len(owners) > 1 and float(np.mean([value for _, _, value in best])) >= EQUAL_SOUND
     return owners, certain
 
 
 def _owners(ranges: Sequence[Range], places: Sequence[Range]) -> set[int]:
-    """Return the times that have a place: each place goes to the nearest time that has none."""
+    """Return the times that have a place: each place goes to the nearest time that has none.
+
+    The alignment can give two words to one sound and none to the next, so the nearest time may be
+    elsewhere.
+    """
     pairs = sorted(
         (-_shared(one, *place), number, index)
         for number, one in enumerate(ranges)
         for index, place in enumerate(places)
-        if _shared(one, *place) > -TOLERANCE
     )
     owners: set[int] = set()
     taken: set[int] = set()
