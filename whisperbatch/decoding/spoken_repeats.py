@@ -46,7 +46,7 @@ EQUAL_SOUND: Final = 0.8
 MIN_HEARD: Final = 0.5
 MIN_PATTERN: Final = 8  # feature frames, 0.08 s: the shortest word
 MAX_PATTERN: Final = 60  # frames: longer sounds are compared part by part
-LONG: Final = 90  # frames: repetitions of this length are sentences, and have one text each
+LONG: Final = 90  # frames: longer repetitions are sentences, which may have other pauses
 TOLERANCE: Final = 25  # frames, 0.25 s, by which the alignment errs
 PATTERNS: Final = 6  # repetitions whose sounds are searched
 OVERLAP: Final = 0.25  # share of a pattern by which two of its places may overlap
@@ -111,14 +111,14 @@ def _verdict(
     ranges = [_frames(part, chunk) for part in parts]
     if not has_pattern(levels):  # a steady sound tells nothing about the words
         return Verdict(frozenset(plausible))
-    if np.median([end - start for start, end in ranges]) >= LONG:
-        return Verdict(frozenset(plausible & _heard_again(levels, ranges)))
     before, after = words[: times[0][0]][-1:], words[times[-1][1] :][:1]
     begin = _frames(before, chunk)[1] if before else 0
     end = _frames(after, chunk)[0] if after else len(levels)
     heard, certain = _matched(levels, ranges, begin, end)
     if len(heard) < MIN_HEARD * len(ranges):
-        return Verdict()
+        is_long = np.median([last - first for first, last in ranges]) >= LONG
+        heard = _heard_again(levels, ranges) if is_long else set()
+        return Verdict(frozenset(plausible & heard))
     if not certain:
         return Verdict(frozenset(plausible & heard))
     return Verdict(frozenset(heard), frozenset(range(len(ranges))) - heard)
