@@ -158,7 +158,14 @@ class ChunkDecoder:
             texts.append(_scored_text(decoded, filtered.timed_texts))
         omissions.sort(key=lambda omission: (omission.start, omission.end))
         return RowResult(
-            tuple(texts), tuple(omissions), redecoded, row.decision, row.chunk.section, doubts
+            tuple(texts),
+            tuple(omissions),
+            redecoded,
+            row.decision,
+            row.chunk.section,
+            doubts,
+            row.chunk.channel,
+            row.chunk.completes,
         )
 
     def _remove_prompt_leakage(

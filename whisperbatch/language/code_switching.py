@@ -114,9 +114,10 @@ class CodeSwitching:
         else:
             parts = self._cut(row, label, next_label)
         released = []
-        for part, language in parts:
+        for number, (part, language) in enumerate(parts, 1):
             state.last_language = language
-            chunk = replace(part.chunk, index=state.count)
+            completes = part.chunk.completes and number == len(parts)
+            chunk = replace(part.chunk, index=state.count, completes=completes)
             state.count += 1
             decision = add_speech(recording, language, _language_scores(part), self._options)
             released.append(replace(part, chunk=chunk, language=language, decision=decision))

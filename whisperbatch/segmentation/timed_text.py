@@ -116,6 +116,8 @@ class RowResult:
         decision: the language decision for the recording as of this row.
         section: number of the section of the row.
         doubts: stretches whose language is doubtful, in order.
+        channel: the only channel of the row; None for all channels (`types.Chunk`).
+        completes: whether no row of another channel follows with speech of the same time.
     """
 
     texts: tuple[ScoredText, ...]
@@ -124,3 +126,5 @@ class RowResult:
     decision: Decision | None
     section: int = 0
     doubts: tuple[LanguageDoubt, ...] = ()
+    channel: int | None = None
+    completes: bool = True
