@@ -79,6 +79,7 @@ class MediaDecoder:
         self._missing = 0.0  # seconds of silence that replace damaged and missing frames
         self._damaged_at: float | None = None  # time of the first damaged or missing frame
         self._last: Packet[AudioStream] | None = None
+        self._needed = start
         self._track = open_track(name, file, options.track, notices, choose)
         self.track = self._track.number
         self._parts = Parts(self._track.file)
@@ -119,7 +120,7 @@ class MediaDecoder:
 
     def _mixed_blocks(self) -> Iterator[Samples]:
         """Yield the samples, of the mix unless a channel was chosen or all are separate."""
-        return Mixer(self._notices, self.position)(self._blocks())
+        return Mixer(self._notices, self.position, self._needed)(self._blocks())
 
     def _blocks(self) -> Iterator[ChannelBlock | Samples]:
         yielded = self.position  # samples, and those that were left out

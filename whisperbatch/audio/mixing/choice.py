@@ -33,7 +33,7 @@ RANGE: Final = 25.0  # dB below the peak: softer frames are pauses
 # (median 2), 25 at 3 dB, 41 at 0 dB.
 HEARD: Final = (6.0, 0.0)
 # The same for 5 to 8 channels: music and effects of films stay as they are.
-HEARD_IN_FILMS: Final = (0.0, -12.0)
+HEARD_IN_FILMS: Final = (-6.0, -18.0)
 FILMS: Final = range(5, 9)  # channels
 RETURN: Final = 4.0  # dB more, until the plain mix returns: the mix does not flutter
 HEARD_IN_FULL_BAND: Final = -6.0  # dB: hum and constant offsets are no problem below this level

@@ -13,9 +13,11 @@ BLOCK: Final = 8  # frames, 0.4 s: the sign of a correlation is found in each su
 # channels had -0.25 to -0.5, independent voices or noises were between -0.1 and 0.1 in 4 s.
 SAME: Final = 0.7
 INVERTED: Final = -0.2
-COPIES: Final = 0.6  # mean absolute correlation of the blocks of copies whose sign may change
+# Mean absolute correlation of the blocks of copies whose sign may change. Music with a delay
+# reached 0.7, with either sign.
+COPIES: Final = 0.85
 CERTAIN: Final = -0.8  # correlation of inverted copies: the mix loses 10 dB and more
-MIN_SHARE: Final = 0.1  # of the sound that must be inverted, or not inverted, to count
+MIN_SHARE: Final = 0.03  # of the sound that must be inverted, or not inverted, to count
 SIGNIFICANT: Final = 0.05  # level of a block, relative to the loudest: -13 dB
 
 
@@ -92,8 +94,8 @@ def _sign(blocks: Products, totals: Products, first: int, second: int) -> tuple[
     correlations = blocks[:, first, second] / np.maximum(levels, SILENCE**2)
     correlations[levels == 0] = 0
     shares = levels / max(levels.sum(), SILENCE**2)
-    upright = float(shares[correlations > -INVERTED].sum())
-    inverted = float(shares[correlations < INVERTED].sum())
+    upright = float(shares[correlations >= SAME].sum())
+    inverted = float(shares[correlations <= -SAME].sum())
     coherence = float((shares * np.abs(correlations)).sum())
     both = max(totals[first, first] * totals[second, second], SILENCE**4)
     total = float(totals[first, second] / np.sqrt(both))

@@ -7,6 +7,7 @@ import pytest
 
 from tests.unit.audio.mixing.voices import noise, relative_level, voice
 from whisperbatch.audio.mixing import mix, mixer
+from whisperbatch.audio.mixing.blocks import ChannelBlock
 from whisperbatch.audio.mixing.mixer import CELL, LOOK_AHEAD
 from whisperbatch.types import SAMPLING_RATE, SECTION, WARM_UP, Notices, Samples, Span
 
@@ -115,3 +116,14 @@ def test_the_number_of_channels_changes() -> None:
     assert len(samples) == len(VOICE)
     assert relative_level(samples, VOICE) > 20
     np.testing.assert_array_equal(samples[150_000:], VOICE[150_000:])
+
+
+def test_no_notice_comes_before_the_first_sample_that_is_needed() -> None:
+    channels = np.stack([VOICE, -VOICE], axis=1)
+    notices = Notices("memory")
+    first = SECTION - WARM_UP
+    begin = first - 10 * SAMPLING_RATE - 100
+    list(mixer.Mixer(notices, begin, first)(map(ChannelBlock.of, blocks(channels))))
+    [notice] = notices.all()
+    assert notice.start == first / SAMPLING_RATE
+    assert notice.end == (begin + len(VOICE)) / SAMPLING_RATE
