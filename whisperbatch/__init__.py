@@ -3,6 +3,8 @@
 from importlib import import_module
 from typing import TYPE_CHECKING
 
+from whisperbatch import telemetry
+
 if TYPE_CHECKING:
     from whisperbatch import jobs
     from whisperbatch.api import (
@@ -96,6 +98,8 @@ __all__ = [
     "transcribe_many",
     "write",
 ]
+
+telemetry.switch_off()  # before onnxruntime and others are imported
 
 _MODULES = {
     "api": (

@@ -22,9 +22,13 @@ from whisperbatch.audio.elementary_streams import LostTime
 from whisperbatch.audio.extent.parts import Parts
 from whisperbatch.audio.extent.stated import Ended, report_missing
 from whisperbatch.audio.file_objects import FileObject
+from whisperbatch.audio.mixing.blocks import ChannelBlock, ChannelResampler
+from whisperbatch.audio.mixing.mixer import Mixer
 from whisperbatch.audio.resampling import BLOCK, Resampler
 from whisperbatch.audio.seeking import frames_after, seeks_exactly, whole_second
-from whisperbatch.audio.track import Track, frames_of
+from whisperbatch.audio.track import frames_of
+from whisperbatch.audio.tracks.info import ChooseTrack, listed
+from whisperbatch.audio.tracks.opening import open_track
 from whisperbatch.errors import AudioError, OptionError
 from whisperbatch.options import MAX_SAMPLING_RATE, MIN_SAMPLING_RATE, AudioOptions
 from whisperbatch.types import Notices, Samples, to_samples
@@ -48,9 +52,11 @@ class MediaDecoder:
         notices: of the recording; facts that its user must know are added.
         start: sample of the recording that is needed first. If possible, decoding begins a little
             before this sample (`seeking`), and otherwise at the start of the file.
+        choose: chooses the track if the options name none; None takes the preferred track.
 
     Attributes:
         position: the first sample of `blocks`, counted in the recording; at most `start`.
+        track: number of the audio track.
 
     Raises:
         AudioError: the file cannot be read, or lacks the track, or no frame can be decoded.
@@ -64,6 +70,8 @@ class MediaDecoder:
         options: AudioOptions,
         notices: Notices,
         start: int = 0,
+        *,
+        choose: ChooseTrack | None = None,
     ) -> None:
         self._name = name
         self._notices = notices
@@ -71,10 +79,16 @@ class MediaDecoder:
         self._missing = 0.0  # seconds of silence that replace damaged and missing frames
         self._damaged_at: float | None = None  # time of the first damaged or missing frame
         self._last: Packet[AudioStream] | None = None
-        self._track = Track(name, file, options.track)
+        self._track = open_track(name, file, options.track, notices, choose)
+        self.track = self._track.number
         self._parts = Parts(self._track.file)
         self._clock = Clock(self._track, self._parts, notices)
-        self._resampler = Resampler(name, "each" if options.separates_channels else options.channel)
+        self._resampler: ChannelResampler | Resampler
+        if options.separates_channels or options.channel != "mix":
+            each = "each" if options.separates_channels else options.channel
+            self._resampler = Resampler(name, each)
+        else:
+            self._resampler = ChannelResampler(name)
         self._shape: tuple[int, ...] = ()  # of a sample: its channels, if they are separate
         try:
             self._frames = self._from_second(whole_second(start))
@@ -92,7 +106,7 @@ class MediaDecoder:
         Damaged frames become silence. One warning at the end states how many frames are
         damaged, and the time of the first.
         """
-        for block in self._blocks():
+        for block in self._mixed_blocks():
             if self._shape and block.shape[1:] != self._shape:
                 block = with_channels(block, *self._shape)  # noqa: PLW2901 - the track changed
             # A burst of 1e37 would hide the speech next to it, so the level is limited. NaN and
@@ -103,14 +117,18 @@ class MediaDecoder:
         """Close the container. Safe to call twice."""
         self._track.close()
 
-    def _blocks(self) -> Iterator[Samples]:
+    def _mixed_blocks(self) -> Iterator[Samples]:
+        """Yield the samples, of the mix unless a channel was chosen or all are separate."""
+        return Mixer(self._notices, self.position)(self._blocks())
+
+    def _blocks(self) -> Iterator[ChannelBlock | Samples]:
         yielded = self.position  # samples, and those that were left out
         for placed in self._clock.place(chain((self._first,), self._frames)):
             if placed.gap:
                 self._note_gap(placed)
-                for block in self._silence(placed.start, yielded):
-                    yielded += len(block)
-                    yield block
+                for silence in self._silence(placed.start, yielded):
+                    yielded += len(silence)
+                    yield silence
             for block in self._resampler.push(placed.frame):
                 yielded += len(block)
                 yield block
@@ -156,7 +174,7 @@ class MediaDecoder:
                 yield Stamped(frame, time, doubtful, packet.pos)
                 doubtful = False
 
-    def _silence(self, end: float, yielded: int) -> Iterator[Samples]:
+    def _silence(self, end: float, yielded: int) -> Iterator[ChannelBlock | Samples]:
         """Yield the samples left in the resampler, then silence up to `end` (in seconds)."""
         for block in self._resampler.flush():
             yielded += len(block)
@@ -172,9 +190,15 @@ class MediaDecoder:
                 "the index is missing or, in a pipe, comes too late; give the path of the "
                 "complete file, or write the file with the index first (faststart)"
             )
-        return (
+        message = (
             "contains no sound that can be decoded; check whether the file is damaged or its "
             "name has the wrong extension"
+        )
+        names = listed(self._track.all_tracks)
+        return (
+            f"{message}. Track {self._track.number} of several was read: {names}"
+            if names
+            else message
         )
 
     def _warn(self) -> None:

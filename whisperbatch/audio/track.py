@@ -6,6 +6,7 @@ or mark a damaged packet.
 
 from collections.abc import Iterator
 from contextlib import closing, nullcontext
+from itertools import starmap
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 import av
@@ -16,6 +17,8 @@ from whisperbatch.audio.big_endian import RifxFile, open_rifx
 from whisperbatch.audio.clock import RESETTING, OtherTracks
 from whisperbatch.audio.file_objects import FileObject
 from whisperbatch.audio.http_answers import PLAYLISTS, HttpAnswer, is_http
+from whisperbatch.audio.pyav import open_ignoring_metadata
+from whisperbatch.audio.tracks.info import TrackInfo, info_of, listed, preferred
 from whisperbatch.boundary import describe
 from whisperbatch.errors import AudioError
 
@@ -38,9 +41,11 @@ class Track:
     Args:
         name: name of the recording, for messages.
         file: a path, a URL, or a file object.
-        number: number of the track, counted from 0.
+        number: number of the track, counted from 0; None for the preferred track (`tracks.info`).
 
     Attributes:
+        all_tracks: the audio tracks of the file.
+        number: number of this track.
         format: FFmpeg's names of the container's format, separated by commas.
         codec: FFmpeg's name of the decoder; empty if there is none.
         start: time stamp at which the container starts, in seconds: players count from it.
@@ -53,10 +58,12 @@ class Track:
         AudioError: the file cannot be opened, is not media, or has no such track.
     """
 
-    def __init__(self, name: str, file: str | FileObject, number: int = 0) -> None:
+    def __init__(self, name: str, file: str | FileObject, number: int | None = None) -> None:
         self._name = name
         self._container, self.file, self._own_file = _open(name, file)
         try:
+            streams = self._container.streams.audio
+            self.all_tracks = tuple(starmap(info_of, enumerate(streams)))
             self._stream = self._find(number)
             self.format: str = self._container.format.name
             context = getattr(self._stream, "codec_context", None)
@@ -178,17 +185,19 @@ class Track:
     def _cannot_be_read(self, error: Exception) -> AudioError:
         return AudioError(f"cannot be read: {describe(error)}", source=self._name)
 
-    def _find(self, number: int) -> "AudioStream":
+    def _find(self, number: int | None) -> "AudioStream":
         tracks = self._container.streams.audio
         if not tracks:
             raise AudioError("has no audio track; give a recording with sound", source=self._name)
-        if number >= len(tracks):
+        self.number = preferred(self.all_tracks)[0].number if number is None else number
+        if self.number >= len(tracks):
+            names = listed(self.all_tracks)
             raise AudioError(
                 f"track={number} does not exist: the file has {len(tracks)} audio track(s), "
-                "counted from 0",
+                f"counted from 0{names and f' ({names})'}",
                 source=self._name,
             )
-        return tracks[number]
+        return tracks[self.number]
 
 
 def frames_of(packet: "Packet[AudioStream]") -> list[AudioFrame] | None:
@@ -254,6 +263,16 @@ def _open(name: str, file: str | FileObject) -> tuple[InputContainer, str | File
     return _open_container(name, file), file, None
 
 
+def list_tracks(path: str) -> tuple[TrackInfo, ...]:
+    """Return the audio tracks of a file.
+
+    Raises:
+        AudioError: the file cannot be opened or is not media.
+    """
+    with _open_container(path, path) as container:
+        return tuple(starmap(info_of, enumerate(container.streams.audio)))
+
+
 def _open_container(name: str, file: str | FileObject) -> InputContainer:
     """Open a media file with FFmpeg.
 
@@ -267,7 +286,7 @@ def _open_container(name: str, file: str | FileObject) -> InputContainer:
         # "file:", because FFmpeg takes the text before a colon for a protocol: "12:30 notes.mp3"
         url = f"file:{file}" if isinstance(file, str) and "://" not in file else file
         rules = {} if isinstance(file, str) else NOTHING_ELSE
-        container = av.open(url, mode="r", metadata_errors="ignore", container_options=rules)
+        container = open_ignoring_metadata(url, rules)
     except Exception as error:
         if isinstance(file, FileObject):
             file.check()
