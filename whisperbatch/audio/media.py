@@ -141,7 +141,7 @@ class MediaDecoder:
 
     def _from_second(self, second: int) -> Iterator[Stamped]:
         """Return the frames from a second on, or all frames if a seek would change samples."""
-        if second and seeks_exactly(self._track):
+        if second and seeks_exactly(self._track, self._track.file):
             found = self._track.seek(second)
             frames = frames_after(self._decode(), second) if found else None
             if frames:

@@ -14,7 +14,7 @@ from av.audio.frame import AudioFrame
 from av.container import InputContainer
 
 from whisperbatch.audio.big_endian import RifxFile, open_rifx
-from whisperbatch.audio.clock import OtherTracks
+from whisperbatch.audio.clock import RESETTING, OtherTracks
 from whisperbatch.audio.file_objects import FileObject
 from whisperbatch.audio.http_answers import PLAYLISTS, HttpAnswer, is_http
 from whisperbatch.audio.pyav import open_ignoring_metadata
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from av.packet import Packet
 
 OwnFile: TypeAlias = RifxFile | HttpAnswer | None
+SHARED_CLOCKS: Final = RESETTING | {"asf", "flv", "matroska,webm"}
+"""FFmpeg's names of formats in which the times of other tracks tell a gap or a complete file."""
 MAX_RESTARTS: Final = 1000  # of demuxing, in a row
 NOTHING_ELSE: Final = {"protocol_whitelist": "none"}  # FFmpeg opens only the given file
 # Headers of the next stream in a chained Ogg file; FFmpeg 7 gives them to the decoder.
@@ -74,6 +76,8 @@ class Track:
             raise
         self.cut_off: av.FFmpegError | None = None
         self.others = OtherTracks()
+        # Packets of the picture cost time; in MP4, for example, each track has its own duration.
+        self._sees_others = len(self._container.streams) > 1 and self.format in SHARED_CLOCKS
 
     @property
     def broken(self) -> bool:
@@ -144,14 +148,16 @@ class Track:
             if packet is None:
                 return
             restarts = 0
-            if packet.stream.index == self._stream.index:  # `stream_index` of the last one is 0
+            if not self._sees_others or packet.stream.index == self._stream.index:
                 yield packet
             elif packet.pts is not None and packet.time_base:
-                length = (packet.duration or 0) * packet.time_base
-                self.others.add(float(packet.pts * packet.time_base) - self.start, float(length))
+                base = packet.time_base.numerator / packet.time_base.denominator
+                self.others.add(packet.pts * base - self.start, (packet.duration or 0) * base)
 
     def _demux(self) -> Iterator["Packet[AudioStream]"]:
-        """Return the packets of all tracks, of which only the times of the others are used."""
+        """Return the packets of the track, or of all tracks if the times of the others matter."""
+        if not self._sees_others:
+            return self._container.demux(self._stream)
         packets: Iterator[Packet[AudioStream]] = self._container.demux()  # type: ignore[assignment]
         return packets
 

@@ -150,7 +150,7 @@ def test_clock_of_a_transport_stream_wraps() -> None:
 def test_sound_pauses_while_the_picture_goes_on() -> None:
     film = encode([bursts([2, 15], 60, RATE)], "matroska", "aac", rate=RATE, video="mpeg4")
     file = io.BytesIO()
-    with av.open(io.BytesIO(film)) as source, av.open(file, "w", format="mpegts") as output:
+    with av.open(io.BytesIO(film), "r") as source, av.open(file, "w", format="mpegts") as output:
         copies = [output.add_stream_from_template(stream) for stream in source.streams]
         for packet in source.demux():
             if packet.pts is None or packet.dts is None:

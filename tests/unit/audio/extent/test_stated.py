@@ -9,6 +9,7 @@ from pathlib import Path
 import av
 import numpy as np
 import pytest
+from av.audio.stream import AudioStream
 
 from tests.unit.media_files import bursts, encode, pipe, tone, wav
 from whisperbatch.audio.reader import open_audio
@@ -129,11 +130,10 @@ def test_mp4_with_its_index_first(codec: str, tmp_path: Path, *, fragments: bool
     options = {"movflags": "faststart"}
     if fragments:
         options = {"movflags": "dash+frag_keyframe+global_sidx", "frag_duration": "1000000"}
+    media = encode([bursts([2], SECONDS, RATE)], "matroska", codec, rate=RATE)
     path = tmp_path / "recording.mp4"
     with (
-        av.open(io.BytesIO(encode([bursts([2], SECONDS, RATE)], "matroska", codec, rate=RATE))) as (
-            source
-        ),
+        av.open(io.BytesIO(media), "r") as source,
         av.open(str(path), "w", options=options) as output,
     ):
         copy = output.add_stream_from_template(source.streams.audio[0])
@@ -160,6 +160,7 @@ def unseekable(container: str, codec: str) -> bytes:
     samples = (tone(440, SECONDS) * 32767).astype(np.int16)[None]
     with av.open(output, "w", format=container) as file:
         stream = file.add_stream(codec, rate=SAMPLING_RATE, layout="mono")
+        assert isinstance(stream, AudioStream)
         for start in range(0, samples.shape[1], 1024):
             frame = av.AudioFrame.from_ndarray(samples[:, start : start + 1024], "s16", "mono")
             frame.sample_rate = SAMPLING_RATE
@@ -173,7 +174,7 @@ def short_sound(container: str) -> bytes:
     """A film of 20 s whose sound ends after 10 s."""
     film = encode([bursts([2], SECONDS, RATE)], "matroska", "libopus", rate=RATE, video="libvpx")
     file = io.BytesIO()
-    with av.open(io.BytesIO(film)) as source, av.open(file, "w", format=container) as output:
+    with av.open(io.BytesIO(film), "r") as source, av.open(file, "w", format=container) as output:
         copies = [output.add_stream_from_template(stream) for stream in source.streams]
         for packet in source.demux():
             if packet.dts is None or packet.pts is None:
@@ -187,7 +188,7 @@ def short_sound(container: str) -> bytes:
 def edited_mp3() -> bytes:
     """An MP3 file that an editor cut after a frame, with the header frame of the long file."""
     media = recording("mp3")
-    with av.open(io.BytesIO(media)) as container:
+    with av.open(io.BytesIO(media), "r") as container:
         ends = [p.pos + p.size for p in container.demux() if p.pos is not None and p.size]
     return media[: ends[len(ends) // 2]]
 
@@ -196,7 +197,7 @@ def late_webm() -> bytes:
     """A live recording whose stamps start at 600 s, and its duration counts from zero."""
     file = io.BytesIO()
     with (
-        av.open(io.BytesIO(recording("webm"))) as source,
+        av.open(io.BytesIO(recording("webm")), "r") as source,
         av.open(file, "w", format="webm") as output,
     ):
         copy = output.add_stream_from_template(source.streams.audio[0])
