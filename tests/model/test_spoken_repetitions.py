@@ -22,7 +22,7 @@ CASES: Final = [
 ]
 """Before, "zero", "quatre" and "tre" were removed completely, and half of "one two"."""
 
-DEVIATION: Final = 0.15  # share of the times by which Whisper may be wrong: at most 2 of 15
+DEVIATION: Final = 0.2  # share of the times by which Whisper may be wrong: at most 3 of 15
 
 
 def repeated(

@@ -190,7 +190,8 @@ def _most_places(pattern: BandLevels, audio: BandLevels) -> int:
     half = len(pattern) // 2
     if half < MIN_PATTERN:
         return 0
-    return max(len(list(_places(part, audio))) for part in (pattern[:half], pattern[half:]))
+    halves = (pattern[:half], pattern[half:])
+    return max(len(list(_places(part, audio, EQUAL_SOUND))) for part in halves)
 
 
 def _owners(ranges: Sequence[Range], places: Sequence[Range]) -> set[int]:
@@ -213,11 +214,11 @@ def _owners(ranges: Sequence[Range], places: Sequence[Range]) -> set[int]:
     return owners
 
 
-def _places(pattern: BandLevels, levels: BandLevels) -> Iterator[Place]:
-    """Yield start, end and correlation of the places of a pattern, the best first."""
+def _places(pattern: BandLevels, levels: BandLevels, least: float = SAME_SOUND) -> Iterator[Place]:
+    """Yield the places of a pattern with at least this correlation, the best first."""
     values = correlations(pattern, levels)
     distance = round(len(pattern) * (1 - OVERLAP))
-    while len(values) and (value := float(values.max())) >= SAME_SOUND:
+    while len(values) and (value := float(values.max())) >= least:
         start = int(values.argmax())
         yield start, start + len(pattern), value
         values[max(start - distance, 0) : start + distance] = 0.0
