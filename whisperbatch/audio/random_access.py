@@ -7,14 +7,17 @@ Language detection reads its windows in this way:
 
 import logging
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
 from whisperbatch.audio.file_objects import FileObject
 from whisperbatch.audio.media import MAX_LEVEL
-from whisperbatch.audio.resampling import Resampler, mixed, to_blocks
+from whisperbatch.audio.mixing import mix
+from whisperbatch.audio.mixing.blocks import ChannelBlock, ChannelResampler
+from whisperbatch.audio.mixing.mixer import Mixer
+from whisperbatch.audio.resampling import Resampler, to_blocks
 from whisperbatch.audio.track import Track, frames_of
 from whisperbatch.errors import AudioError
 from whisperbatch.options import AudioOptions, Channel
@@ -22,6 +25,10 @@ from whisperbatch.types import Samples, to_samples
 
 if TYPE_CHECKING:
     from av.audio.frame import AudioFrame
+
+PREROLL: Final = 0.1
+"""Seconds. From the first AAC packet after a seek, the FFmpeg of PyAV 19 returns no samples; one
+packet has 23 ms at 44.1 kHz, and 64 ms at 16 kHz."""
 
 log = logging.getLogger(__name__)
 
@@ -84,8 +91,9 @@ class MediaRandomAccess:
         Raises:
             AudioError: reading from the caller's file object failed.
         """
-        blocks: list[Samples] = []
-        resampler = Resampler(self._name, self._channel)
+        blocks: list[Samples | ChannelBlock] = []
+        mixes = self._channel == "mix"
+        resampler = ChannelResampler(self._name) if mixes else Resampler(self._name, self._channel)
         true_start: float | None = None
         try:
             for time, frame in self._frames(start):
@@ -98,7 +106,7 @@ class MediaRandomAccess:
         except AudioError as error:
             self._track.check()
             log.debug("random access at %.1f s failed: %s", start, error)
-        samples = np.concatenate(blocks) if blocks else np.zeros(0, np.float32)
+        samples = np.concatenate([np.zeros(0, np.float32), *Mixer(None)(blocks)])
         finite = np.where(np.isfinite(samples), samples, 0)
         true_start = start if true_start is None else true_start
         return true_start, np.clip(finite, -MAX_LEVEL, MAX_LEVEL)[: to_samples(length)]
@@ -109,8 +117,19 @@ class MediaRandomAccess:
 
     def _frames(self, start: float) -> Iterator[tuple[float, "AudioFrame"]]:
         """Yield the frames from `start` on that can be decoded, each with its time in seconds."""
-        time = start
-        for packet in self._track.packets() if self._track.seek(start) else ():
+        frames = self._decoded(start, start)
+        first = next(frames, None)
+        if start > 0 and (first is None or first[0] > start):
+            frames = self._decoded(max(start - PREROLL, 0.0), start)
+            first = next(frames, None)
+        if first is not None:
+            yield first
+            yield from frames
+
+    def _decoded(self, position: float, start: float) -> Iterator[tuple[float, "AudioFrame"]]:
+        """Seek to `position` (in seconds), and yield the frames from `start` on; see `_frames`."""
+        time = position
+        for packet in self._track.packets() if self._track.seek(position) else ():
             for frame in frames_of(packet) or ():
                 if frame.pts is not None and frame.time_base is not None:
                     time = float(frame.pts * frame.time_base) - self._track.start
@@ -159,7 +178,7 @@ class ArrayRandomAccess:
         """See `RandomAccess`."""
         first = round(start * self._rate)
         blocks = to_blocks(self._samples[first : first + round(length * self._rate)], self._rate)
-        return start, np.concatenate([np.zeros(0, np.float32), *map(mixed, blocks)])
+        return start, np.concatenate([np.zeros(0, np.float32), *mix(blocks)])
 
     def close(self) -> None:
         """Do nothing: an array needs no cleaning up."""

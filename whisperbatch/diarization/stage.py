@@ -144,7 +144,8 @@ class Speakers:
     def listen(self, reader: AudioReader) -> Iterator[Samples]:
         """Yield the audio of the recording, while the diarizer listens."""
         if self._tape:
-            return self._tape.through(self._listener.through(reader.channels()))
+            channels = self._listener.through(reader.channels())
+            return reader.mix(self._tape.through(channels))
         return self._listener.through(reader.blocks())
 
     def by_channel(self, chunks: Iterable[Chunk]) -> Iterator[Chunk]:

@@ -6,7 +6,7 @@ from typing import Final, Literal, get_args
 from whisperbatch.errors import OptionError
 from whisperbatch.options import checks
 from whisperbatch.options.values import convert_fields
-from whisperbatch.text.languages import check_language
+from whisperbatch.text.language_names import given_language
 
 LANGUAGE_DETECTION_OPTIONS: Final = (
     "language_detection_segments",
@@ -29,10 +29,13 @@ class AudioOptions:
     """Which part of a recording is read.
 
     Attributes:
-        track: number of the audio track to read, from 0 to 999. An array has only track 0.
+        track: number of the audio track to read, from 0 to 999. An array has only track 0. None
+            reads the container's default track, or another if the default track has no speech.
         channel: "mix" mixes all channels: FFmpeg mixes three to eight channels by their positions;
-            two channels, or more than eight, are averaged. "left" reads only the first channel,
-            "right" only the second. An array has one channel, so "right" is refused.
+            two channels, or more than eight, are averaged. Where this mix would hide speech,
+            inverted channels are turned, and loud channels without speech are lowered. "left" reads
+            only the first channel, "right" only the second. An array has one channel, so "right" is
+            refused.
         sampling_rate: sampling rate of an array, in Hz, from 1000 to 768000; None means 16000. A
             media file states its own rate, so a value given with a file is refused.
         clip_timestamps: time ranges (start, end) to transcribe, in seconds, in ascending order and
@@ -42,7 +45,7 @@ class AudioOptions:
             AudioError when this much of the recording has been read. None means no limit.
     """
 
-    track: int = 0
+    track: int | None = None
     channel: Channel = "mix"
     sampling_rate: int | None = None
     clip_timestamps: tuple[tuple[float, float | None], ...] = ()
@@ -50,7 +53,8 @@ class AudioOptions:
 
     def __post_init__(self) -> None:
         convert_fields(self, AudioOptions)
-        checks.integer("track", self.track, minimum=0, maximum=MAX_TRACK)
+        if self.track is not None:
+            checks.integer("track", self.track, minimum=0, maximum=MAX_TRACK)
         checks.choice("channel", self.channel, get_args(Channel))
         if self.sampling_rate is not None:
             checks.integer(
@@ -178,10 +182,10 @@ class LanguageOptions:
     """How the language of a recording is decided.
 
     Attributes:
-        language: the spoken language, as Whisper's code ("en") or English name ("english"). None
-            detects the language.
-        languages: the languages that detection chooses from, as codes or English names. Empty:
-            all languages of the model. Refused with `language`.
+        language: the spoken language, as a code ("en", "eng"), a tag ("en-US", "pt_BR") or an
+            English name ("English"). None and "auto" detect the language.
+        languages: the languages that detection chooses from, named like `language`. Empty: all
+            languages of the model. Refused with `language`.
         language_detection_segments: number of language windows, from 1 to 1000: stretches from all
             parts of the recording, which vote for its language. A recording without random access
             (a pipe), or not longer than four times `chunk_length`, has no windows: its first four
@@ -215,7 +219,7 @@ class LanguageOptions:
     def __post_init__(self) -> None:
         convert_fields(self, LanguageOptions)
         if self.language is not None:
-            object.__setattr__(self, "language", check_language(self.language))
+            object.__setattr__(self, "language", given_language(self.language))
         object.__setattr__(self, "languages", checks.languages(self.languages))
         checks.integer(
             "language_detection_segments", self.language_detection_segments, minimum=1, maximum=1000

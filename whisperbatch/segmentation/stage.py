@@ -9,6 +9,7 @@ from itertools import groupby
 from whisperbatch.options import Options
 from whisperbatch.recording import RecordingState
 from whisperbatch.rows import End
+from whisperbatch.segmentation.doubts import add_doubts
 from whisperbatch.segmentation.phrases import phrases
 from whisperbatch.segmentation.sentences import Sentence, joined_texts, next_row
 from whisperbatch.segmentation.timed_text import (
@@ -126,6 +127,8 @@ class Segmentation:
         """Yield the segments that a row completes: segments of earlier rows, then its own."""
         text = open_texts.get(recording)
         is_mixed = row.channel is None
+        if row.section != recording.section:
+            recording.doubt_until = None
         # a sentence ends at the point between two sections, and where the channels are separated
         if row.section != recording.section or (text and text.is_mixed != is_mixed):
             yield from self._finish(recording, open_texts)
@@ -227,6 +230,7 @@ def _publish(recording: RecordingState, row: RowResult) -> None:
     recording.omissions += row.omissions
     recording.chunks += 1
     recording.redecoded += row.redecoded
+    add_doubts(recording, row.doubts)
 
 
 def _numbered(

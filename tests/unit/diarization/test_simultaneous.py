@@ -48,7 +48,7 @@ def chunk(start: float = 0.5, end: float = LENGTH - 0.5, section: int = 0) -> Ch
 def divided(samples: Samples, *chunks: Chunk, options: VadOptions | None = None) -> list[Chunk]:
     tape = ChannelTape()
     blocks = (samples[n : n + SAMPLING_RATE] for n in range(0, len(samples), SAMPLING_RATE))
-    mix = np.concatenate(list(tape.through(blocks)))
+    mix = np.concatenate([block.mean(axis=1) for block in tape.through(blocks)])
     np.testing.assert_allclose(mix, samples.mean(axis=1), atol=1e-6)
     return list(SimultaneousSpeech(options or VadOptions(), tape)(chunks or [chunk()]))
 

@@ -4,6 +4,7 @@ import logging
 import os
 from typing import Any, Final
 
+from whisperbatch.boundary import hide_secrets
 from whisperbatch.compat.faster_whisper._reexports import reexported
 from whisperbatch.errors import ModelError, OptionError
 from whisperbatch.models import HUB_FILES, REPOSITORIES, packaged_model
@@ -92,6 +93,7 @@ def download_model(
             )
         )
     except Exception as error:  # the hub's client raises many types
+        hide_secrets(error)
         reason = next(iter(str(error).splitlines()), type(error).__name__)
         raise ModelError(f"model {size_or_id}: cannot get {repository}: {reason}") from error
 
@@ -128,6 +130,11 @@ def model_to_load(
         use_auth_token=use_auth_token,
     )
     text = os.fspath(name)
+    if revision and os.path.isdir(text):  # noqa: PTH112 - see below
+        raise OptionError(
+            f"revision={shown(revision)} selects a version on the Hugging Face hub, but {text} is "
+            "a directory; leave revision out"
+        )
     hub_arguments = download_root or local_files_only or revision or use_auth_token
     if os.path.isdir(text) or not hub_arguments:  # noqa: PTH112 - returned unchanged
         return text

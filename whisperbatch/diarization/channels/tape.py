@@ -7,7 +7,6 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from whisperbatch.audio.resampling import mixed
 from whisperbatch.types import Samples, to_samples
 
 # The reader is at most this far ahead of a chunk: 90 s in which the ends of chunks are chosen,
@@ -20,7 +19,7 @@ SCALE: Final = 16.0  # full scale of the stored values: the reader's samples are
 
 
 class ChannelTape:
-    """Stores the latest audio of each channel while the mix of the channels is read.
+    """Stores the latest audio of each channel while the recording is read.
 
     Positions are samples of the recording.
     """
@@ -31,7 +30,7 @@ class ChannelTape:
         self.end = 0
 
     def through(self, blocks: Iterable[Samples]) -> Iterator[Samples]:
-        """Yield the mix of each block, shape (n_samples,), and store the channels of the block.
+        """Yield the blocks, and store their channels.
 
         Args:
             blocks: consecutive, from the start of the recording; shape (n_samples, n_channels).
@@ -46,7 +45,7 @@ class ChannelTape:
             self.end += len(block)
             while self.end - self._start() - self._stored[0][0] >= KEPT:
                 self._stored.popleft()
-            yield mixed(block)
+            yield block
 
     def audio(self, start: int, end: int) -> Samples | None:
         """Return the channels from sample `start` to before sample `end`.
