@@ -60,6 +60,9 @@ MIN_COVERED: Final = 0.5  # share of the time of a repetition that is speech
 Range = tuple[int, int]
 """The first frame of a stretch of a chunk, and the frame after the last."""
 
+Place = tuple[int, int, float]
+"""Where a pattern occurs: its first frame, the frame after the last, and the correlation."""
+
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
@@ -114,14 +117,13 @@ def _verdict(
     before, after = words[: times[0][0]][-1:], words[times[-1][1] :][:1]
     begin = _frames(before, chunk)[1] if before else 0
     end = _frames(after, chunk)[0] if after else len(levels)
-    heard, certain = _matched(levels, ranges, begin, end)
+    heard, excess = _matched(levels, ranges, begin, end)
     if len(heard) < MIN_HEARD * len(ranges):
         is_long = np.median([last - first for first, last in ranges]) >= LONG
         heard = _heard_again(levels, ranges) if is_long else set()
         return Verdict(frozenset(plausible & heard))
-    if not certain:
-        return Verdict(frozenset(plausible & heard))
-    return Verdict(frozenset(heard), frozenset(range(len(ranges))) - heard)
+    # sounds that are counted are a better witness than the alignment, which errs in repetitions
+    return Verdict(frozenset(heard if excess else heard & plausible), frozenset(excess))
 
 
 def has_room(words: Sequence[AlignedWord], speech: Sequence[SpeechSpan], language: str) -> bool:
@@ -147,8 +149,8 @@ def _frames(words: Sequence[AlignedWord], chunk: Chunk) -> Range:
 
 def _matched(
     levels: BandLevels, ranges: Sequence[Range], begin: int, end: int
-) -> tuple[set[int], bool]:
-    """Return the times that have a sound of their own, and whether the number is certain.
+) -> tuple[set[int], set[int]]:
+    """Return the times that have a sound of their own, and those that are certainly too many.
 
     The sounds of some of the times are searched. The sound whose places cover most of the audio is
     the sound of the words: part of a word has shorter places, and a time that is too long has
@@ -164,16 +166,32 @@ def _matched(
     longest = 1.3 * float(np.median([end - start for start, end in ranges]))
     candidates = [one for one in ranges if one[1] - one[0] <= max(longest, 2 * MIN_PATTERN)]
     candidates.sort(key=lambda one: one[0] - one[1])  # the longest first
-    best: list[tuple[int, int, float]] = []
+    best: list[Place] = []
+    pattern = levels[:0]
     covered = 0.0
     for first, last in candidates[:: max(len(candidates) // PATTERNS, 1)][:PATTERNS]:
         places = list(_places(levels[first:last], audio))
         total = sum(value * (last - first) for _, _, value in places)
         if len(places) > 1 and total > covered:
-            best, covered = places, total
+            best, covered, pattern = places, total, levels[first:last]
     owners = _owners(ranges, [(begin + first, begin + last) for first, last, _ in best])
     others = [value for _, _, value in best[1:]]  # the best place is that of the sound itself
-    return owners, bool(others) and float(np.mean(others)) >= EQUAL_SOUND
+    if not others or np.mean(others) < EQUAL_SOUND:
+        return owners, set()
+    rest = sorted(set(range(len(ranges))) - owners, key=lambda n: ranges[n][1] - ranges[n][0])
+    return owners, set(rest[: max(len(ranges) - _most_places(pattern, audio), 0)])
+
+
+def _most_places(pattern: BandLevels, audio: BandLevels) -> int:
+    """Return how often one of the halves of a pattern occurs.
+
+    A sound with the pause after it does not fit where the next pause is shorter.
+    """
+    half = len(pattern) // 2
+    if half < MIN_PATTERN:
+        return 0
+    halves = (pattern[:half], pattern[half:])
+    return max(len(list(_places(part, audio, EQUAL_SOUND))) for part in halves)
 
 
 def _owners(ranges: Sequence[Range], places: Sequence[Range]) -> set[int]:
@@ -196,11 +214,11 @@ def _owners(ranges: Sequence[Range], places: Sequence[Range]) -> set[int]:
     return owners
 
 
-def _places(pattern: BandLevels, levels: BandLevels) -> Iterator[tuple[int, int, float]]:
-    """Yield start, end and correlation of the places of a pattern, the best first."""
+def _places(pattern: BandLevels, levels: BandLevels, least: float = SAME_SOUND) -> Iterator[Place]:
+    """Yield the places of a pattern with at least this correlation, the best first."""
     values = correlations(pattern, levels)
     distance = round(len(pattern) * (1 - OVERLAP))
-    while len(values) and (value := float(values.max())) >= SAME_SOUND:
+    while len(values) and (value := float(values.max())) >= least:
         start = int(values.argmax())
         yield start, start + len(pattern), value
         values[max(start - distance, 0) : start + distance] = 0.0

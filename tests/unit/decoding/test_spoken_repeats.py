@@ -112,7 +112,7 @@ def test_long_sentences_may_have_other_pauses() -> None:
     chunk, places = spoken_chunk(said, pause=0.1)
     words = [aligned(word, *place) for word, place in zip(said, places, strict=True)]
     [(count, verdict)] = verdicts(words, chunk)
-    assert (count, verdict.spoken) == (3, {0, 1, 2})
+    assert (count, verdict.spoken) == (3, frozenset({0, 1, 2}))
 
 
 def test_words_need_time_and_speech() -> None:
