@@ -43,15 +43,9 @@ ALLOWED: Final = {
     "features": {"errors", "options", "protocols", "types"},
     "chunking": {"options", "types"},
     "diarization": {
-        *("audio", "boundary", "byte_sums", "dependencies", "errors", "machine", "models"),
-        *(
-            "onnx_graph",
-            "onnx_sessions",
-            "openvino_cache",
-            "openvino_package",
-            "options",
-            "prefetch",
-        ),
+        *("audio", "boundary", "byte_sums", "chunking", "dependencies", "errors", "features"),
+        *("machine", "models", "onnx_graph", "onnx_sessions", "openvino_cache"),
+        *("openvino_package", "options", "prefetch"),
         *("products", "recording", "rows", "text", "types", "vad"),
     },
     "engines": {
@@ -64,7 +58,7 @@ ALLOWED: Final = {
         *("recording", "rows", "types"),
     },
     "decoding": {
-        *("chunking", "errors", "options", "protocols", "recording"),
+        *("chunking", "errors", "features", "language", "options", "protocols", "recording"),
         *("rows", "segmentation", "text", "types"),
     },
     "scheduling": {"errors", "machine", "options", "prefetch", "protocols"},

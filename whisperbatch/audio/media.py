@@ -79,10 +79,9 @@ class MediaDecoder:
         self._missing = 0.0  # seconds of silence that replace damaged and missing frames
         self._damaged_at: float | None = None  # time of the first damaged or missing frame
         self._last: Packet[AudioStream] | None = None
-        self._file = file
-        self._parts = Parts(file)
         self._track = open_track(name, file, options.track, notices, choose)
         self.track = self._track.number
+        self._parts = Parts(self._track.file)
         self._clock = Clock(self._track, self._parts, notices)
         self._resampler: ChannelResampler | Resampler
         if options.separates_channels or options.channel != "mix":
@@ -141,7 +140,7 @@ class MediaDecoder:
 
     def _from_second(self, second: int) -> Iterator[Stamped]:
         """Return the frames from a second on, or all frames if a seek would change samples."""
-        if second and seeks_exactly(self._track, self._file):
+        if second and seeks_exactly(self._track):
             found = self._track.seek(second)
             frames = frames_after(self._decode(), second) if found else None
             if frames:

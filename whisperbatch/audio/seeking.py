@@ -35,11 +35,12 @@ def whole_second(sample: int) -> int:
     return max(sample // SAMPLING_RATE - LEAD, 0)
 
 
-def seeks_exactly(track: Track, file: str | FileObject) -> bool:
+def seeks_exactly(track: Track) -> bool:
     """Return whether a seek gives exactly the samples of a reading from the start.
 
     True for uncompressed WAV and for FLAC, in a regular file or a file object that can seek.
     """
+    file = track.file
     if isinstance(file, FileObject):
         can_seek = file.seekable() and not file.start
     else:

@@ -7,7 +7,7 @@ or mark a damaged packet.
 from collections.abc import Iterator
 from contextlib import closing, nullcontext
 from itertools import starmap
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 import av
 from av.audio.frame import AudioFrame
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from av.audio.stream import AudioStream
     from av.packet import Packet
 
+OwnFile: TypeAlias = RifxFile | HttpAnswer | None
 MAX_RESTARTS: Final = 1000  # of demuxing, in a row
 NOTHING_ELSE: Final = {"protocol_whitelist": "none"}  # FFmpeg opens only the given file
 # Headers of the next stream in a chained Ogg file; FFmpeg 7 gives them to the decoder.
@@ -47,6 +48,7 @@ class Track:
         codec: FFmpeg's name of the decoder; empty if there is none.
         start: time stamp at which the container starts, in seconds: players count from it.
         duration: duration in seconds that the container states or FFmpeg estimates; 0 if unknown.
+        file: the path, URL or file object that FFmpeg reads.
         cut_off: the error of FFmpeg that ended `packets` early; None before.
         others: the times of the packets of all other tracks.
 
@@ -56,8 +58,7 @@ class Track:
 
     def __init__(self, name: str, file: str | FileObject, number: int | None = None) -> None:
         self._name = name
-        self._file = file
-        self._container, self._own_file = _open(name, file)
+        self._container, self.file, self._own_file = _open(name, file)
         try:
             streams = self._container.streams.audio
             self.all_tracks = tuple(starmap(info_of, enumerate(streams)))
@@ -172,8 +173,8 @@ class Track:
 
     def check(self) -> None:
         """Raise the exception of the file object, if there was one; see `FileObject.check`."""
-        if isinstance(self._file, FileObject):
-            self._file.check()
+        if isinstance(self.file, FileObject):
+            self.file.check()
 
     def _cannot_be_read(self, error: Exception) -> AudioError:
         return AudioError(f"cannot be read: {describe(error)}", source=self._name)
@@ -212,7 +213,7 @@ def frames_of(packet: "Packet[AudioStream]") -> list[AudioFrame] | None:
 def stated_duration(path: str) -> float | None:
     """Return the duration that a file states, in seconds; None if it is unknown or unreadable."""
     try:
-        container, own_file = _open(path, path)
+        container, _, own_file = _open(path, path)
     except AudioError:
         return None
     with closing(own_file) if own_file else nullcontext(), container:
@@ -228,26 +229,32 @@ def _seconds(text: str) -> float | None:
     return hours * 3600 + minutes * 60 + seconds
 
 
-def _open(name: str, file: str | FileObject) -> tuple[InputContainer, RifxFile | HttpAnswer | None]:
-    """Open a media file as `_open_container`, and return a file of our own that must be closed."""
+def _open(name: str, file: str | FileObject) -> tuple[InputContainer, str | FileObject, OwnFile]:
+    """Open a media file as `_open_container`.
+
+    Returns:
+        The container, the file that FFmpeg reads, and a file of our own that must be closed.
+    """
     if isinstance(file, FileObject):
-        return _open_container(name, file), None
+        return _open_container(name, file), file, None
     if rifx := open_rifx(file):
         try:
-            return _open_container(name, FileObject(name, rifx)), rifx
+            converted = FileObject(name, rifx)
+            return _open_container(name, converted), converted, rifx
         except BaseException:
             rifx.close()
             raise
     container = _open_container(name, file)
     if not is_http(file) or container.size > 0 or container.format.name in PLAYLISTS:
-        return container, None
+        return container, file, None
     container.close()  # a server may answer one request at a time only
     if answer := HttpAnswer.get(file):
         try:
-            return _open_container(name, FileObject(name, answer)), answer
+            body = FileObject(name, answer)
+            return _open_container(name, body), body, answer
         except AudioError:  # FFmpeg uses the type that the server states, too
             answer.close()
-    return _open_container(name, file), None
+    return _open_container(name, file), file, None
 
 
 def list_tracks(path: str) -> tuple[TrackInfo, ...]:

@@ -105,6 +105,10 @@ class _Chooser:
         if not self._groups:
             return self._previous
         inverted = self._with_certain_signs()
+        same = len(self._groups) == 1 and not inverted  # on all channels that are not silent
+        whole = self._block.is_averaged and self._size == self._evidence.n_channels
+        if same and whole and self._previous == PLAIN:
+            return PLAIN
         base = self._base() if inverted else self._plain()
         turned = self._described(base, ()) if inverted else PLAIN
         rows = [self._row(group) for group in self._groups]
@@ -113,14 +117,11 @@ class _Chooser:
             lowered = self._lowered(rows, active, masked)
             if lowered is not None:
                 return turned if lowered == PLAIN else lowered
-        if inverted and not active:  # noise that is the same on all channels
-            return self._previous
-        if self._previous == PLAIN or inverted:
-            return turned
-        heard = [k for k in active if k not in masked]
-        if any(self._speech(rows[k]) >= MIN_SPEECH for k in heard):
-            return turned
-        return self._previous
+        if inverted:  # noise that is the same on all channels changes nothing
+            return turned if active else self._previous
+        heard = (k for k in active if k not in masked)
+        ends = self._previous != PLAIN and any(self._speech(rows[k]) >= MIN_SPEECH for k in heard)
+        return PLAIN if ends else self._previous
 
     def _with_certain_signs(self) -> bool:
         """Keep the signs of groups only where they are certain; return whether any is inverted."""
