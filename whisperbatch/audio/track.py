@@ -17,8 +17,8 @@ from whisperbatch.audio.big_endian import RifxFile, open_rifx
 from whisperbatch.audio.clock import RESETTING, OtherTracks
 from whisperbatch.audio.file_objects import FileObject
 from whisperbatch.audio.http_answers import PLAYLISTS, HttpAnswer, is_http
-from whisperbatch.audio.pyav import open_ignoring_metadata
 from whisperbatch.audio.tracks.info import TrackInfo, info_of, listed, preferred
+from whisperbatch.audio.tracks.pyav import open_ignoring_metadata, tags_of
 from whisperbatch.boundary import describe
 from whisperbatch.errors import AudioError
 
@@ -96,8 +96,8 @@ class Track:
     @property
     def tagged_end(self) -> float | None:
         """The end of the track by its tag DURATION (Matroska), in seconds; None if it has none."""
-        for key, value in self._stream.metadata.items():
-            if key.upper().startswith("DURATION"):
+        for key, value in tags_of(self._stream).items():
+            if key.startswith("duration"):
                 return _seconds(value)
         return None
 

@@ -49,7 +49,11 @@ EAC3: Final = Codec("eac3", AC3_RATES, (*TWO, "5.1"))
 FLAC: Final = Codec("flac", layouts=LAYOUTS)
 ALAC: Final = Codec("alac", layouts=TWO)
 VORBIS: Final = Codec("vorbis", (44_100, 48_000), ("stereo",), {"strict": "experimental"})
-AMR: Final = Codec("libopencore_amrnb", (8_000,), ("mono",))
+AMR: Final = tuple(
+    Codec(name, (8_000,), ("mono",))
+    for name in ("libopencore_amrnb",)
+    if name in av.codecs_available  # PyAV 19 decodes AMR, but has no encoder
+)
 ADPCM: Final = (Codec("adpcm_ima_wav"), Codec("adpcm_ms"))
 WMA: Final = tuple(
     Codec(name, (16_000, 22_050, 44_100), options={"b": "64000"}) for name in ("wmav2", "wmav1")
@@ -72,7 +76,7 @@ CONTAINERS: Final[Mapping[str, tuple[Codec, ...]]] = MappingProxyType(
         "caf": (ALAC, *_pcm("pcm_s16be", "pcm_s16le", layouts=TWO)),
         "au": _pcm(*BIG_ENDIAN),
         "asf": WMA,
-        "amr": (AMR,),
+        **({"amr": AMR} if AMR else {}),
         "adts": (AAC,),
         "w64": _pcm(*PCM),
         "ac3": (AC3,),
@@ -83,7 +87,7 @@ CONTAINERS: Final[Mapping[str, tuple[Codec, ...]]] = MappingProxyType(
         "voc": _pcm("pcm_u8", layouts=TWO),
         "flv": (Codec("libmp3lame", (22_050, 44_100)), Codec("aac", (44_100, 48_000))),
         "nut": (FLAC, MP3, OPUS),
-        "3gp": (AMR, AAC),
+        "3gp": (*AMR, AAC),
         "ircam": _pcm("pcm_s16le", layouts=TWO),
         "latm": (AAC,),
         "sox": (Codec("pcm_s32le", layouts=TWO),),

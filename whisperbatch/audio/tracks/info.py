@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, TypeAlias
 
+from whisperbatch.audio.tracks.pyav import tags_of
 from whisperbatch.types import Notices
 
 if TYPE_CHECKING:
@@ -127,5 +128,4 @@ def name_others(
 
 
 def _tag(stream: "AudioStream", name: str) -> str:
-    tags = {key.lower(): value for key, value in stream.metadata.items()}
-    return tags.get(name, "").strip()
+    return tags_of(stream).get(name, "").strip()

@@ -6,7 +6,7 @@ PyAV 19 has no `metadata_errors`; older versions raise UnicodeDecodeError withou
 import io
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import av
 import numpy as np
@@ -14,7 +14,7 @@ import pytest
 
 import whisperbatch as wb
 from tests.unit.media_files import encode, tone
-from whisperbatch.audio.pyav import open_ignoring_metadata
+from whisperbatch.audio.tracks.pyav import open_ignoring_metadata, tags_of
 from whisperbatch.compat.faster_whisper import decode_audio
 
 MARKED = "MARKED--"
@@ -71,6 +71,15 @@ def test_metadata_of_any_encoding_changes_no_sample(
             samples = np.concatenate(list(reader.blocks()))
         np.testing.assert_array_equal(samples, np.round(SAMPLES * 32768) / 32768, strict=False)
     np.testing.assert_array_equal(decode_audio(str(path)), samples)
+
+
+@pytest.mark.parametrize("surrogates", ["\udcff\udcfe caf\udce9", " caf"])
+def test_tags_can_be_written(surrogates: str) -> None:
+    class Stream:
+        metadata: ClassVar = {"LANGUAGE": "fra", "title": surrogates, "duration": "00:00:01"}
+
+    tags = tags_of(Stream())  # type: ignore[arg-type]
+    assert tags == {"language": "fra", "title": " caf", "duration": "00:00:01"}
 
 
 Failing = Callable[..., Any]

@@ -1,10 +1,13 @@
 """Calls of PyAV that differ between its versions: 14.2 to 19 work."""
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import av
 from av.container import InputContainer
+
+if TYPE_CHECKING:
+    from av.audio.stream import AudioStream
 
 IGNORED: Final = "metadata_errors"
 
@@ -29,3 +32,14 @@ def open_ignoring_metadata(file: object, options: Mapping[str, str]) -> InputCon
             raise
         container = open_container(file, **arguments)
     return container
+
+
+def tags_of(stream: "AudioStream") -> dict[str, str]:
+    """Return the metadata of a track by lower-case name, without bytes that are not UTF-8.
+
+    They would be surrogates from PyAV 19 on, which no output can contain.
+    """
+    return {
+        name.lower(): value.encode(errors="ignore").decode()
+        for name, value in stream.metadata.items()
+    }
