@@ -93,7 +93,7 @@ class StretchFinder:
 
         The block is added while the caller iterates. Exhaust the iterator before the next call.
         """
-        powers = _frame_powers(block.samples, len(block.probabilities), self._hop)
+        powers = _frame_powers(block.varying, len(block.probabilities), self._hop)
         for probability, power in zip(block.probabilities.tolist(), powers.tolist(), strict=True):
             yield from self._step(probability, power)
             self.frame += 1

@@ -17,9 +17,9 @@ from typing import Final
 
 from whisperbatch.types.time import to_samples
 
-CHUNK_RULES: Final = 2
+CHUNK_RULES: Final = 3
 """Version of the rules by which audio becomes chunks. It changes whenever recordings get
-other chunks; version 1 had no sections. Parts with different versions must not
+other chunks; version 1 had no sections, version 2 lost speech under steady sound. Parts with different versions must not
 be joined."""
 
 # Samples between two nominal points. A multiple of the VAD frame (512 samples), as are the lengths
@@ -27,9 +27,9 @@ be joined."""
 SECTION: Final = to_samples(300.0)
 SEARCH: Final = 960 * 512  # samples (30.72 s) in which a point is searched
 WARM_UP: Final = 512 * 512  # samples (16.384 s) that the VAD reads before a nominal point
-# Samples after a search that the VAD needs for the probabilities in it: three blocks for gain
+# Samples after a search that the VAD needs for the probabilities in it: one block for steady sound, three for gain
 # control and four for calibration.
-VAD_MARGIN: Final = 7 * 64 * 512
+VAD_MARGIN: Final = 8 * 64 * 512
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,153 @@
+r"""Remove steady sound from audio, where steady sound is most of it: mains hum, tones, fans, rumble.
+
+    spectrum of 4 s     |  |  |  | _..-''-..  |         spectrum of a steady sound with speech
+    lowest quarter      |  |  |  |____________|         the power that is always there
+    filter             ‾\/‾\/‾\/‾‾‾‾‾‾‾‾‾‾‾‾‾‾\/‾       attenuates the peaks of this power
+    suppression         the rest of the steady power is subtracted, from moment to moment
+
+Silero takes speech under a louder steady sound for part of this sound. Whisper reads such speech,
+because its features have bands. The result is input for the speech detector, and a measure of where
+the audio is quiet. Text is decoded from the unchanged audio.
+
+Sources: minimum statistics (Martin 2001, "Noise power spectral density estimation based on optimal
+smoothing and minimum statistics"), with a quantile instead of the minimum (Stahl, Fischer and Bippus
+2000). Spectral subtraction after the filter found more speech under an engine, and less under rumble.
+"""
+
+from collections import deque
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from whisperbatch.types import SAMPLING_RATE, Samples
+
+# Samples (256 ms) of a spectrum: the harmonics of 50 Hz hum are 13 of its bins apart.
+LONG_FRAME: Final = 4096
+LONG_HOP: Final = LONG_FRAME // 2
+GATE_FRAME: Final = 2048  # samples (128 ms): rumble of 20 Hz has several periods in it
+
+QUANTILE: Final = 0.25  # of the powers of a bin: the power that is nearly always there
+NOISE_QUANTILE: Final = 0.288  # this quantile of the power of noise, in units of its mean
+# Steady part of the total power. Speech has 0.02 to 0.2 in most blocks. Silero loses speech from
+# 0.8 on (the buzz of a mobile telephone), or 0.94 (hum, rumble).
+MIN_STEADY: Final = 0.6
+# Lowest quarter of the total powers, in units of their mean: with less, no sound can be that steady,
+# and the spectra are not computed.
+MIN_GATE: Final = 0.35
+# Mean square, -60 dBFS: the noise of pauses, at -64 dBFS and less, is steady in good recordings.
+MIN_POWER: Final = 1e-6
+# Mean power of a part, in units of that of the audio around it: with less, the part is a pause.
+MIN_SHARE: Final = 0.1
+NEIGHBOURS: Final = 40  # bins (156 Hz) on each side, whose quiet bins are the reference of a bin
+REFERENCE_QUANTILE: Final = 0.3
+REFERENCE_STEP: Final = 8  # bins
+PEAK_WIDTH: Final = 3  # bins on each side of a peak: the main lobe of the window, and drift
+LOWEST_SPEECH: Final = 200  # Hz; steady sound below is reduced to its level there
+MIN_GAIN: Final = 1e-3  # of a filter
+
+Spectrum = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CleanedBlock:
+    """A block of audio.
+
+    Attributes:
+        samples: as they were given.
+        cleaned: the samples without steady sound; None if steady sound is not most of the block.
+    """
+
+    samples: Samples
+    cleaned: Samples | None
+
+
+def remove_steady_sound(blocks: Iterable[Samples]) -> Iterator[CleanedBlock]:
+    """Yield each block with its samples without steady sound.
+
+    A block depends on itself, on the block before it and on the block after it. These are held.
+    """
+    held: deque[Samples] = deque(maxlen=3)
+    for samples in blocks:
+        held.append(samples)
+        if len(held) > 1:
+            yield _clean(held, len(held) - 2)
+    if held:
+        yield _clean(held, len(held) - 1)
+
+
+def _clean(held: Iterable[Samples], index: int) -> CleanedBlock:
+    blocks = list(held)[max(index - 1, 0) :]
+    index = min(index, 1)
+    audio = np.concatenate(blocks)
+    start = sum(map(len, blocks[:index]))
+    end = start + len(blocks[index])
+    min_power = max(MIN_POWER, MIN_SHARE * _mean_power(audio))
+    halves = [half for half in (audio[:end], audio[start:]) if _mean_power(half) >= min_power]
+    steady = _steady_spectrum(filter(_may_be_steady, halves))
+    if steady is None:
+        return CleanedBlock(blocks[index], None)
+    filtered = _filter(audio, _filter_gains(steady))
+    return CleanedBlock(blocks[index], filtered[start:end])
+
+
+def _mean_power(samples: Samples) -> float:
+    return float(np.dot(samples, samples)) / len(samples)
+
+
+def _may_be_steady(samples: Samples) -> bool:
+    """Return whether the total power is even enough that steady sound can be most of it."""
+    if len(samples) < LONG_FRAME + LONG_HOP:
+        return False
+    frames = samples[: len(samples) // GATE_FRAME * GATE_FRAME].reshape(-1, GATE_FRAME)
+    powers = np.einsum("ij,ij->i", frames, frames)
+    return bool(np.quantile(powers, QUANTILE) >= MIN_GATE * powers.mean() > 0)
+
+
+def _steady_spectrum(parts: Iterable[Samples]) -> Spectrum | None:
+    """Return the steady power of each bin of a long frame; None if it is not most of the power.
+
+    Args:
+        parts: overlapping parts of the audio. A sound can begin or end in one of them.
+    """
+    window = np.hanning(LONG_FRAME + 1)[:-1].astype(np.float32)
+    found: Spectrum | None = None
+    for samples in parts:
+        frames = np.lib.stride_tricks.sliding_window_view(samples, LONG_FRAME)[::LONG_HOP]
+        powers = np.square(np.abs(np.fft.rfft(frames * window))).astype(np.float64)
+        steady = _steady_power(powers)
+        if steady.sum() >= MIN_STEADY * powers.mean(axis=0).sum():
+            found = steady if found is None else np.maximum(found, steady)
+    return found
+
+
+def _steady_power(powers: Spectrum) -> Spectrum:
+    """Return the power of each bin that is always there; shape (n_frames, n_bins) before."""
+    lowest = np.quantile(powers, QUANTILE, axis=0) / NOISE_QUANTILE
+    steady: Spectrum = np.minimum(lowest, powers.mean(axis=0))
+    return steady
+
+
+def _filter_gains(steady: Spectrum) -> Spectrum:
+    """Return the factor of each bin that reduces peaks of a steady spectrum to their surroundings."""
+    window = np.lib.stride_tricks.sliding_window_view
+    around = window(np.pad(steady, NEIGHBOURS, mode="reflect"), 2 * NEIGHBOURS + 1)
+    positions = np.arange(0, len(steady), REFERENCE_STEP)
+    quiet = np.quantile(around[positions], REFERENCE_QUANTILE, axis=1)
+    reference = np.interp(np.arange(len(steady)), positions, quiet)
+    first = LOWEST_SPEECH * LONG_FRAME // SAMPLING_RATE
+    reference[:first] = np.minimum(reference[:first], reference[first])
+    peaks = window(np.pad(steady, PEAK_WIDTH, mode="edge"), 2 * PEAK_WIDTH + 1).max(axis=1)
+    gains: Spectrum = np.sqrt(np.minimum(reference / np.maximum(peaks, 1e-20), 1.0))
+    return np.maximum(gains, MIN_GAIN)
+
+
+def _filter(samples: Samples, gains: Spectrum) -> Samples:
+    """Return the samples, filtered without delay with the factors of the bins of a long frame."""
+    response = np.roll(np.fft.irfft(gains), LONG_HOP) * np.hanning(LONG_FRAME + 1)[:-1]
+    size = 1 << (len(samples) + LONG_FRAME - 1).bit_length()
+    spectrum = np.fft.rfft(samples, size) * np.fft.rfft(response, size)
+    filtered: Samples = np.fft.irfft(spectrum, size)[LONG_HOP:][: len(samples)].astype(np.float32)
+    return filtered
