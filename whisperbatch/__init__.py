@@ -3,6 +3,8 @@
 from importlib import import_module
 from typing import TYPE_CHECKING
 
+from whisperbatch.telemetry import switch_off as _switch_off_telemetry
+
 if TYPE_CHECKING:
     from whisperbatch import jobs
     from whisperbatch.api import (
@@ -43,6 +45,7 @@ if TYPE_CHECKING:
         Diarization,
         LanguageDetection,
         LanguageWindow,
+        Notice,
         Omission,
         Segment,
         Transcript,
@@ -65,6 +68,7 @@ __all__ = [
     "LanguageWindow",
     "MissingExtraError",
     "ModelError",
+    "Notice",
     "Omission",
     "OnnxRuntimeSettings",
     "OpenVinoSettings",
@@ -95,6 +99,8 @@ __all__ = [
     "write",
 ]
 
+_switch_off_telemetry()  # before onnxruntime and others are imported
+
 _MODULES = {
     "api": (
         *("chunk_audio", "detect_language", "diarize", "stream", "transcribe"),
@@ -118,7 +124,15 @@ _MODULES = {
     "submissions": ("Submission",),
     "transcriber": ("Transcriber",),
     "types": (
-        *("Audio", "Chunk", "Diarization", "LanguageDetection", "LanguageWindow", "Omission"),
+        *(
+            "Audio",
+            "Chunk",
+            "Diarization",
+            "LanguageDetection",
+            "LanguageWindow",
+            "Notice",
+            "Omission",
+        ),
         *("Segment", "Transcript", "Turn", "Word"),
     ),
     "writers": ("SubtitleOptions", "TableOptions", "write"),

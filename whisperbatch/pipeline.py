@@ -215,6 +215,7 @@ class Pipeline:
             recording.opened = True
             self.limit.notify()
         recording.source = reader.name
+        recording.notices = reader.notices
         if self.stopped:  # by another thread, during the call of `opener`
             reader.close()
         return reader

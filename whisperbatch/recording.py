@@ -11,6 +11,7 @@ Who changes which field, in the order of the recording's rows:
     switching                            the language stage
     history, limited_chunks              the threads that decode, with `changed`
     section, published, counts, omissions  the segmentation stage
+    notices                              any stage
 """
 
 import threading
@@ -18,7 +19,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from whisperbatch.types import LanguageScores, Omission
+from whisperbatch.types import LanguageScores, Notices, Omission
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +107,7 @@ class Reader(Protocol):
 
     position: int
     is_borrowed: bool
+    notices: Notices
 
     def close(self) -> object:
         """Stop reading. Thread-safe."""
@@ -133,6 +135,7 @@ class RecordingState:
             first result, unless the language is given.
         segments: number of segments returned.
         omissions: removed text and speech without text.
+        notices: facts that the user must know; those of the reader, once the recording is open.
         chunks: number of chunks decoded.
         redecoded: number of chunks that were decoded again because their text failed the audit, or
             was improbable in noise.
@@ -154,6 +157,7 @@ class RecordingState:
     published: Decision | None = None
     segments: int = 0
     omissions: list[Omission] = field(default_factory=list)
+    notices: Notices = field(default_factory=lambda: Notices(""), repr=False)
     chunks: int = 0
     redecoded: int = 0
     limited_chunks: int = 0

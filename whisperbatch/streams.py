@@ -10,7 +10,7 @@ from whisperbatch.errors import ClosedError, WhisperBatchError
 from whisperbatch.recording import RecordingState
 from whisperbatch.rows import End
 from whisperbatch.runs import PipelineRun
-from whisperbatch.types import Diarization, Omission, Segment, Transcript
+from whisperbatch.types import Diarization, Notice, Omission, Segment, Transcript
 
 
 class SegmentStream(Iterator[Segment]):
@@ -33,6 +33,7 @@ class SegmentStream(Iterator[Segment]):
         checked_duration: seconds that the VAD rejects and the model checked; as `duration`.
         recovered_duration: seconds that count as speech only because of this check; as `duration`.
         omissions: removed text and speech without text, so far.
+        notices: facts about the recording that you must know, so far.
         chunks: number of chunks decoded so far.
         redecoded: number of chunks decoded again so far, because their text failed the audit,
             or was improbable in noise.
@@ -93,6 +94,11 @@ class SegmentStream(Iterator[Segment]):
     def omissions(self) -> tuple[Omission, ...]:
         """Removed text and speech without text, so far."""
         return tuple(self._recording.omissions)
+
+    @property
+    def notices(self) -> tuple[Notice, ...]:
+        """Facts about the recording that you must know, so far."""
+        return self._recording.notices.all()
 
     @property
     def chunks(self) -> int:
@@ -207,6 +213,7 @@ def _transcript(end: End, segments: list[Segment]) -> Transcript:
         checked_duration=end.checked_duration,
         recovered_duration=end.recovered_duration,
         diarization=end.diarization,
+        notices=recording.notices.all(),
     )
 
 
@@ -226,4 +233,5 @@ def collect(stream: SegmentStream) -> Transcript:
             checked_duration=stream.checked_duration or 0.0,
             recovered_duration=stream.recovered_duration or 0.0,
             diarization=stream.diarization,
+            notices=stream.notices,
         )

@@ -7,7 +7,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 
 from tests.examples import up_to
-from whisperbatch.types import Diarization, Segment, Transcript, Turn, Word
+from whisperbatch.types import Diarization, Notice, Segment, Transcript, Turn, Word
 from whisperbatch.writers import SubtitleOptions
 
 fewer_examples = settings(max_examples=up_to(120), deadline=None, derandomize=True)
@@ -84,7 +84,10 @@ def transcripts(draw: st.DrawFn, *, with_words: bool = False) -> Transcript:
     drawn = draw(st.lists(segments(with_words=with_words), max_size=5))
     if draw(st.booleans()):
         drawn.sort(key=lambda segment: segment.start)
-    return Transcript(tuple(drawn), "en", 1.0, 60.0, "talk.mp3")
+    notices = draw(
+        st.lists(st.builds(Notice, st.sampled_from(("time", "track")), seconds, seconds, texts))
+    )
+    return Transcript(tuple(drawn), "en", 1.0, 60.0, "talk.mp3", notices=tuple(notices))
 
 
 @st.composite

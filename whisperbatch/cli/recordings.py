@@ -75,6 +75,7 @@ class Tally:
         transcribed: recordings that this run has finished.
         elsewhere: recordings that other processes have finished during this run.
         failed: recordings that failed, in this process or another.
+        incomplete: recordings with a transcript that end before the end that they state.
         seconds: duration of the transcribed recordings.
         started: time when the model was loaded; None before.
     """
@@ -83,6 +84,7 @@ class Tally:
     transcribed: int = 0
     elsewhere: int = 0
     failed: int = 0
+    incomplete: int = 0
     seconds: float = 0.0
     started: float | None = None
 
@@ -94,6 +96,7 @@ class Tally:
         """Count a recording that has finished or failed."""
         if isinstance(event, Finished):
             self.transcribed += 1
+            self.incomplete += event.transcript.missing_duration > 0
             self.seconds += event.transcript.duration
         elif isinstance(event, FinishedElsewhere):
             self.elsewhere += 1
@@ -106,6 +109,7 @@ class Tally:
         parts += [f"{self.elsewhere} by other processes"] if self.elsewhere else []
         parts += [f"{self.failed} failed"] if self.failed else []
         parts += [f"{self.already_done} already done"] if self.already_done else []
+        parts += [f"{self.incomplete} of them incomplete"] if self.incomplete else []
         counts = ", ".join(parts)
         if not self.seconds or self.started is None:
             return counts

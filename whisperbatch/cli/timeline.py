@@ -84,7 +84,9 @@ def read_overview(source: Source, options: Options) -> RecordingOverview:
     overview = RecordingOverview()
     with open_audio(source, options) as reader:
         blocks = _with_peaks(reader.blocks(), overview.peaks)
-        measured = AudioReader(reader.name, blocks, reader.close, options=options)
+        measured = AudioReader(
+            reader.name, blocks, reader.close, options=options, notices=reader.notices
+        )
         for chunk in chunk_audio(measured, options=options):
             overview.chunks.append((to_seconds(chunk.start), to_seconds(chunk.end)))
             overview.speech += [_in_seconds(span) for span in chunk.speech]

@@ -26,6 +26,7 @@ from whisperbatch.jobs import (
     MACHINE_KEYWORDS,
     Event,
     Failed,
+    FinishedElsewhere,
     Job,
     Ledger,
     WorkItem,
@@ -152,7 +153,9 @@ def transcribe_all(arguments: TranscribeArguments) -> int:
         job.register()
         unfinished = [job.remaining(item) for item in plan.items]
         remaining = [*plan.failures, *failures_if_all(unfinished)]
-        tally = Tally(already_done=remaining.count(None))
+        done = [item for item, left in zip(plan.items, unfinished, strict=True) if left is None]
+        incomplete = sum(job.missing_duration(item) > 0 for item in done)
+        tally = Tally(already_done=len(done), incomplete=incomplete)
         screen = open_screen(
             [entry if isinstance(entry, WorkItem) else entry.item for entry in remaining if entry],
             json_lines=arguments.json_lines,
@@ -163,7 +166,7 @@ def transcribe_all(arguments: TranscribeArguments) -> int:
         with ExitOnSignal(say_goodbye), closing(screen):
             _transcribe(arguments, plan, job, remaining, tally=tally, screen=screen)
     silent = arguments.quiet or (plan.text and not sys.stderr.isatty())
-    if tally.failed or not silent:
+    if tally.failed or tally.incomplete or not silent:
         print_note(tally.summary())
     return 1 if tally.failed else 0
 
@@ -197,7 +200,13 @@ def _plan(arguments: TranscribeArguments) -> _Plan:
         options=options,
         text=not many and not arguments.json_lines and not (formats and is_output_closed()),
         ledger_dir=ledger_dir if has_ledger and items[0].outputs else None,
-        weights=_weights(find_model(arguments.model, transformers=engine.reads_transformers)),
+        weights=_weights(
+            find_model(
+                arguments.model,
+                transformers=engine.reads_transformers,
+                revision=engine.revision,
+            )
+        ),
         speech_detector=vad_fingerprint(options),
         references=references_fingerprint(options),
     )
@@ -244,6 +253,8 @@ def _transcribe(
 
     def show(event: Event) -> None:
         tally.count(event)
+        if isinstance(event, FinishedElsewhere):
+            tally.incomplete += job.missing_duration(event.item) > 0
         screen.show(event)
 
     for entry in remaining:

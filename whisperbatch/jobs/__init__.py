@@ -7,9 +7,15 @@ planned.py                       many machines: plan, work, join, status
 """
 
 from whisperbatch.jobs.events import Event, Failed, Finished, FinishedElsewhere, SegmentReady
-from whisperbatch.jobs.inputs import InputFile, WorkItem, find_inputs, plan_outputs
+from whisperbatch.jobs.inputs import (
+    LEDGER_NAME,
+    InputFile,
+    WorkItem,
+    find_inputs,
+    plan_outputs,
+)
 from whisperbatch.jobs.job import Job, digest, run_job
-from whisperbatch.jobs.ledger import LEDGER_NAME, Ledger
+from whisperbatch.jobs.ledger import Ledger
 from whisperbatch.jobs.planned import join, plan, status, work
 from whisperbatch.jobs.plans.files import PlanFiles
 from whisperbatch.jobs.plans.format import (

@@ -5,10 +5,13 @@
 
 import hashlib
 import re
-from pathlib import PurePosixPath
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import PurePath, PurePosixPath
 from typing import Final
 from urllib.parse import unquote, urlsplit
 
+from whisperbatch.addresses import HIDDEN, without_secrets
 from whisperbatch.text.control_characters import CONTROLS
 
 MAX_NAME: Final = 255
@@ -33,19 +36,54 @@ def output_name(name: str, suffix: str) -> str:
     encoded = _encoded(name)
     if len(encoded) + len(_encoded(suffix)) <= MAX_NAME:
         return name + suffix
-    ending = f"~{hashlib.blake2b(encoded, digest_size=HASH_BYTES).hexdigest()}{suffix}"
+    ending = f"~{hash_of(name)}{suffix}"
     return _cut(name, MAX_NAME - len(_encoded(ending))) + ending
 
 
 def name_of_url(url: str) -> str:
-    """Return the file name in a URL, or its host, without characters that a name cannot have."""
+    """Return the file name in a URL, or its host, without characters that a name cannot have.
+
+    Passwords and signatures are left out.
+    """
     try:
-        parts = urlsplit(url)
+        parts = urlsplit(without_secrets(url, whole=True))
     except ValueError:  # FFmpeg will report the malformed URL
         return "recording"
-    name = unquote(PurePosixPath(parts.path).name) or parts.netloc
+    path = PurePosixPath(parts.path.replace(f";{HIDDEN}", "").removesuffix(HIDDEN))
+    name = unquote(path.name) or parts.netloc.rpartition("@")[2]
     name = _NOT_IN_NAMES.sub("_", name)
     return name if name.strip(".") else "recording"
+
+
+def distinct_names(files: Sequence[PurePath], hashes: Sequence[str]) -> list[str]:
+    """Return the path of each recording's outputs without their suffix; no two are equal.
+
+    Files whose paths differ only in the suffix keep it. If two paths are still equal, whatever the
+    case of their letters, the hashes are added to both.
+
+    Args:
+        files: for each recording, the folder of the outputs and the file name of the recording.
+        hashes: for each recording, a text that no other recording has.
+    """
+    stems = [
+        str(file.parent / (file.stem if file.stem.strip(".") else file.name)) for file in files
+    ]
+    stems = _unless_unique(stems, [str(file) for file in files])
+    hashed = [f"{stem}~{hash_}" for stem, hash_ in zip(stems, hashes, strict=True)]
+    return _unless_unique(stems, hashed)
+
+
+def hash_of(text: str) -> str:
+    """Return 16 hexadecimal digits for a path or URL."""
+    return hashlib.blake2b(_encoded(text), digest_size=HASH_BYTES).hexdigest()
+
+
+def _unless_unique(names: list[str], longer: list[str]) -> list[str]:
+    counts = Counter(name.casefold() for name in names)
+    return [
+        long if counts[name.casefold()] > 1 else name
+        for name, long in zip(names, longer, strict=True)
+    ]
 
 
 def _cut(text: str, limit: int) -> str:

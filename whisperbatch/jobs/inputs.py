@@ -4,43 +4,49 @@ talks/                      --output-dir text        without --output-dir
   monday/a.mp3              text/monday/a.srt        talks/monday/a.srt
   monday/b.wav, b.mp3       text/monday/b.wav.srt    talks/monday/b.wav.srt
                             text/monday/b.mp3.srt    talks/monday/b.mp3.srt
-  notes.pdf                 ignored                  ignored
+  notes.pdf                 not taken                not taken
 """
 
 import glob
 import logging
 import os
 import stat
-from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Final, TypeAlias
 
+from fsspec.implementations.local import LocalFileSystem
+
+from whisperbatch.addresses import identity_of, without_secrets
 from whisperbatch.errors import AudioError, OptionError
-from whisperbatch.jobs.file_names import name_of_url, output_name
+from whisperbatch.jobs.file_names import distinct_names, hash_of, name_of_url, output_name
+from whisperbatch.jobs.media_files import MEDIA_SUFFIXES, is_media
 
 log = logging.getLogger(__name__)
 
 STANDARD_INPUT: Final = "-"
-
-AUDIO: Final = (
-    *(".aac", ".ac3", ".aif", ".aiff", ".amr", ".au", ".caf", ".flac", ".g722", ".gsm", ".m4a"),
-    *(".m4b", ".mka", ".mp2", ".mp3", ".oga", ".ogg", ".opus", ".ra", ".wav", ".weba", ".wma"),
-    ".wv",
-)
-VIDEO: Final = (
-    *(".3gp", ".avi", ".flv", ".m4v", ".mkv", ".mov", ".mp4", ".mpeg", ".mpg", ".mts", ".ogv"),
-    *(".ts", ".webm", ".wmv"),
-)
-MEDIA_SUFFIXES: Final = frozenset(AUDIO + VIDEO)
-"""Suffixes of recordings in a directory. A file that is named explicitly may have any suffix."""
+LEDGER_NAME: Final = ".whisperbatch.db"
+"""Name of the file of a job (`ledger`); SQLite adds suffixes for two more files."""
 
 OnError: TypeAlias = Callable[[AudioError], object]
+OnOthers: TypeAlias = Callable[[Collection[str]], object]
 
 
 def _warn(error: AudioError) -> None:
     log.warning("%s", error)
+
+
+def log_others(paths: Collection[str]) -> None:
+    """Log the files and hidden folders that are not taken: their number, and at INFO each path."""
+    for path in paths:
+        log.info("%s: not taken, because it is no recording or is hidden", path)
+    if paths:
+        log.warning(
+            "%d files or folders are no recordings or are hidden, and were not taken; the log has "
+            "their names at level INFO (--verbose)",
+            len(paths),
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,18 +64,28 @@ class InputFile:
     subfolder: PurePosixPath
     directory: Path | None
 
+    @property
+    def name(self) -> str:
+        """The source without the secrets of a URL."""
+        return without_secrets(self.source, whole=True)
+
 
 @dataclass(frozen=True, slots=True)
 class WorkItem:
     """A recording and the files to write for it.
 
     Attributes:
-        source: the recording's path, its URL, or "-" for standard input.
+        source: the recording's path, its URL, or "-" for standard input. For messages, see `name`.
         outputs: one path for each format.
     """
 
     source: str
     outputs: tuple[Path, ...]
+
+    @property
+    def name(self) -> str:
+        """The source without the secrets of a URL."""
+        return without_secrets(self.source, whole=True)
 
     @property
     def path(self) -> Path | None:
@@ -78,14 +94,20 @@ class WorkItem:
 
 
 def find_inputs(
-    inputs: Iterable[str], output_suffixes: Collection[str] = (), *, on_error: OnError = _warn
+    inputs: Iterable[str],
+    output_suffixes: Collection[str] = (),
+    *,
+    on_error: OnError = _warn,
+    on_others: OnOthers = log_others,
 ) -> Iterator[InputFile]:
     """Find the recordings that the inputs name, in order, each recording once.
 
-    Directories are searched with all their subfolders. In directories and patterns, hidden files
-    and files without the suffix of a recording are ignored. Pipes, sockets and devices with this
-    suffix are skipped with a warning, because reading them may never end. A file that does not
-    exist, cannot be read, or is a broken link is yielded, too: reading it raises the error.
+    Directories are searched with all their subfolders. In directories and patterns, a file is a
+    recording if `media_files.is_media` says so; hidden files are no recordings. A pattern that ends
+    with a suffix, such as "*.dat", names its files: all of them are recordings. Pipes, sockets and
+    devices with the suffix of a recording are skipped with a warning, because reading them may
+    never end. A file that does not exist, cannot be read, or is a broken link is yielded, too:
+    reading it raises the error.
 
     Args:
         inputs: files, directories, patterns (such as "talks/**/*.mp3"), URLs, or "-".
@@ -94,13 +116,16 @@ def find_inputs(
             expands "talks/*".
         on_error: called with the error of each folder that cannot be searched; the default logs a
             warning. The other folders are searched.
+        on_others: called once, with the paths of the files and hidden folders in directories and
+            patterns that are not taken. The ledger and transcripts of recordings are left out.
 
     Raises:
         OptionError: an input is empty.
     """
     files: dict[str, InputFile] = {}
+    others: list[str] = []
     for name in inputs:
-        for file in _find(name, on_error):
+        for file in _find(name, on_error, others.append):
             files.setdefault(_identity(file.source), file)
     outputs = {
         _output_identity(file.source, suffix)
@@ -112,6 +137,17 @@ def find_inputs(
         suffix = _suffix(file.source)
         if suffix not in output_suffixes or _stem(file.source) + suffix not in outputs:
             yield file
+    made = {
+        name for file in files.values() for name in (_identity(file.source), _stem(file.source))
+    }
+    on_others(
+        [
+            path
+            for path in dict.fromkeys(others)
+            if _identity(path) not in files
+            and not (_suffix(path) in output_suffixes and _stem(path).partition("~")[0] in made)
+        ]
+    )
 
 
 def plan_outputs(
@@ -120,7 +156,8 @@ def plan_outputs(
     """Choose the path of each output.
 
     Recordings whose names differ only in the suffix keep the suffix in the name of their outputs,
-    so that neither overwrites the other. A name that is too long is shortened by `output_name`.
+    so that neither overwrites the other; with equal names, a hash of their paths is added. A name
+    that is too long is shortened by `output_name`.
 
     Args:
         files: all recordings of the job.
@@ -128,38 +165,24 @@ def plan_outputs(
         output_dir: the outputs go here, in the same subfolders as the recordings. None writes
             each output next to its recording, and the outputs of URLs and standard input into
             the working directory.
-
-    Raises:
-        OptionError: two recordings of the same name would be written to the same path.
     """
     folders = [
         output_dir / file.subfolder if output_dir else file.directory or Path() for file in files
     ]
-    names = [_name(file.source) for file in files]
-    stems = [folder / PurePosixPath(name).stem for folder, name in zip(folders, names, strict=True)]
-    counts = Counter(str(stem).casefold() for stem in stems)
-    bases = [
-        folder / name if counts[str(stem).casefold()] > 1 else stem
-        for folder, name, stem in zip(folders, names, stems, strict=True)
-    ]
-    owners: dict[str, str] = {}
-    for file, base in zip(files, bases, strict=True):
-        owner = owners.setdefault(str(base).casefold(), file.source)
-        if owner != file.source and formats:
-            raise OptionError(
-                f"{owner} and {file.source} would both be written to {base}.{formats[0]}; "
-                "transcribe them in separate runs, or into different directories"
-            )
+    bases = distinct_names(
+        [folder / _name(file.source) for folder, file in zip(folders, files, strict=True)],
+        [hash_of(_identity(file.source)) for file in files],
+    )
     return tuple(
         WorkItem(
             file.source,
             tuple(base.parent / output_name(base.name, f".{suffix}") for suffix in formats),
         )
-        for file, base in zip(files, bases, strict=True)
+        for file, base in zip(files, map(Path, bases), strict=True)
     )
 
 
-def _find(name: str, on_error: OnError) -> Iterator[InputFile]:
+def _find(name: str, on_error: OnError, on_other: Callable[[str], object]) -> Iterator[InputFile]:
     """Yield the recordings of one input."""
     if not name:
         raise OptionError("the name of a recording is empty; give a file or a directory")
@@ -169,17 +192,20 @@ def _find(name: str, on_error: OnError) -> Iterator[InputFile]:
     path = Path(name)
     # os.path functions return False for names that are too long; those of Path raise
     if os.path.isdir(name):  # noqa: PTH112 - see above
-        yield from _search(path, on_error)
+        yield from _search(path, on_error, on_other)
     elif not os.path.lexists(name) and glob.has_magic(name):
+        named = path.suffix != "" and not glob.has_magic(path.suffix)
         matches = sorted(glob.glob(name, recursive=True))  # noqa: PTH207 - takes absolute patterns
         for match in matches or (name,):
-            if match == name or _is_recording(match):
+            if match == name or _is_recording(match, on_other, named=named):
                 yield InputFile(match, PurePosixPath(), Path(match).parent)
     else:
         yield InputFile(name, PurePosixPath(), path.parent)
 
 
-def _search(directory: Path, on_error: OnError) -> Iterator[InputFile]:
+def _search(
+    directory: Path, on_error: OnError, on_other: Callable[[str], object]
+) -> Iterator[InputFile]:
     """Yield the recordings in a directory and its subfolders, sorted by path.
 
     Symbolic links are followed, and no folder is searched twice.
@@ -197,30 +223,42 @@ def _search(directory: Path, on_error: OnError) -> Iterator[InputFile]:
             subfolders[:] = []
             continue
         searched.add(real)
+        for name in [*subfolders, *names]:
+            if name.startswith(".") and not name.startswith(LEDGER_NAME):
+                on_other(str(Path(folder, name)))
         subfolders[:] = [name for name in subfolders if not name.startswith(".")]
         paths += [Path(folder, name) for name in names if not name.startswith(".")]
     for path in sorted(paths):
-        if _is_recording(str(path)):
+        if _is_recording(str(path), on_other):
             subfolder = path.relative_to(directory).parent
             yield InputFile(str(path), PurePosixPath(subfolder.as_posix()), path.parent)
 
 
-def _is_recording(name: str) -> bool:
+def _is_recording(name: str, on_other: Callable[[str], object], *, named: bool = False) -> bool:
     """Return whether a file in a directory is to be read; see `find_inputs`."""
-    if _suffix(name) not in MEDIA_SUFFIXES:
-        return False
     try:
         mode = os.stat(name).st_mode  # noqa: PTH116 - see `_find`
     except OSError:  # reading the file reports the error
+        return named or _suffix(name) in MEDIA_SUFFIXES
+    if stat.S_ISDIR(mode):
+        return False
+    if not stat.S_ISREG(mode):
+        if _suffix(name) in MEDIA_SUFFIXES:
+            log.warning(
+                "%s: ignored, because it is not a file; name it explicitly to read it", name
+            )
+        else:
+            on_other(name)
+        return False
+    if named or is_media(_identity(name), LocalFileSystem()):
         return True
-    if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
-        log.warning("%s: ignored, because it is not a file; name it explicitly to read it", name)
-    return stat.S_ISREG(mode)
+    on_other(name)
+    return False
 
 
 def _identity(source: str) -> str:
     """Return the same text for all spellings of a path. Symbolic links are not resolved."""
-    return source if _has_no_path(source) else os.path.abspath(source)  # noqa: PTH100 - links stay
+    return identity_of(source) if _has_no_path(source) else os.path.abspath(source)  # noqa: PTH100 - links stay
 
 
 def _output_identity(source: str, suffix: str) -> str:

@@ -55,6 +55,39 @@ def digest(*parts: object) -> str:
 
 
 @dataclass(frozen=True, slots=True)
+class Made:
+    """What a finished output was made of, as the ledger stores it.
+
+    9f02.../2          the recording was complete
+    9f02.../2/36.000   36 s of the recording were missing
+
+    Attributes:
+        fingerprint: of the recording and the settings.
+        rules: `CHUNK_RULES` of the version that made the output.
+        missing_duration: see `Transcript.missing_duration`.
+    """
+
+    fingerprint: str
+    rules: str
+    missing_duration: float = 0.0
+
+    @classmethod
+    def from_text(cls, text: str) -> "Made":
+        """Return the values of a text; a text that cannot be read has no missing duration."""
+        fingerprint, _, rest = text.partition("/")
+        rules, _, missing = rest.partition("/")
+        try:
+            return cls(fingerprint, rules, float(missing or 0.0))
+        except ValueError:  # of a later version
+            return cls(fingerprint, rules)
+
+    def to_text(self) -> str:
+        """Return the text of the values."""
+        missing = f"/{self.missing_duration:.3f}" if self.missing_duration else ""
+        return f"{self.fingerprint}/{self.rules}{missing}"
+
+
+@dataclass(frozen=True, slots=True)
 class Job:
     """The rules by which a run skips finished outputs and protects files of other origin.
 
@@ -106,12 +139,23 @@ class Job:
         Other rules of chunks do not matter: the text is as good, and a new version of whisperbatch
         must not transcribe an archive again without being asked.
         """
-        made, _, rules = entry.fingerprint.partition("/")
-        if made != self.fingerprint(item, output):
+        made = Made.from_text(entry.fingerprint)
+        if made.fingerprint != self.fingerprint(item, output):
             return False
-        if rules != str(CHUNK_RULES):
+        if made.rules != str(CHUNK_RULES):
             log.info("%s: has other chunks than this version makes; it is kept", output)
         return True
+
+    def missing_duration(self, item: WorkItem) -> float:
+        """Return the seconds that are missing in a recording whose outputs are finished.
+
+        Its file states them, but ended earlier; see `Transcript.missing_duration`.
+        """
+        if self.ledger is None:
+            return 0.0
+        entries = [self.ledger.entry(output) for output in item.outputs]
+        made = [Made.from_text(entry.fingerprint) for entry in entries if entry]
+        return max((each.missing_duration for each in made), default=0.0)
 
     def fingerprint(self, item: WorkItem, output: Path) -> str | None:
         """Return a hash of the recording and the settings that an output is made of.
@@ -191,7 +235,11 @@ class Job:
                 self.ledger.finish(output, None)
             raise
         if self.ledger:
-            self.ledger.finish(output, fingerprint and f"{fingerprint}/{CHUNK_RULES}")
+            made = (
+                fingerprint
+                and Made(fingerprint, str(CHUNK_RULES), transcript.missing_duration).to_text()
+            )
+            self.ledger.finish(output, made)
 
 
 def run_job(

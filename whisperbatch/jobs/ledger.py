@@ -21,9 +21,9 @@ from typing_extensions import Self
 
 from whisperbatch.errors import WriteError
 from whisperbatch.jobs.held_leases import DURATION, HeldLeases
+from whisperbatch.jobs.inputs import LEDGER_NAME
 from whisperbatch.jobs.lease_table import LOCK_TIMEOUT, TODAY
 
-LEDGER_NAME: Final = ".whisperbatch.db"
 VERSION: Final = 1  # of the tables
 LOCK_POLL: Final = 0.02  # seconds
 KEYS_PER_QUERY: Final = 500  # older versions of SQLite take at most 999

@@ -1,7 +1,8 @@
 """The values that pass between the stages and to the user: frozen, slotted, compared by value.
 
 Inside the pipeline, time is an integer: samples at 16 kHz from the start of the recording. Values
-that users see (`Word`, `Segment`, `Omission`, `Transcript`, `Turn`, `LanguageWindow`) use seconds.
+that users see (`Word`, `Segment`, `Omission`, `Notice`,
+`Transcript`, `Turn`, `LanguageWindow`) use seconds.
 """
 
 from whisperbatch.types.audio import (
@@ -20,6 +21,7 @@ from whisperbatch.types.audio import (
     speech_seconds,
 )
 from whisperbatch.types.language import LanguageDetection, LanguageScores, LanguageWindow
+from whisperbatch.types.notices import Notice, NoticeKind, Notices, merged
 from whisperbatch.types.sections import (
     CHUNK_RULES,
     SEARCH,
@@ -51,6 +53,9 @@ __all__ = [
     "LanguageDetection",
     "LanguageScores",
     "LanguageWindow",
+    "Notice",
+    "NoticeKind",
+    "Notices",
     "Omission",
     "Reason",
     "Samples",
@@ -64,6 +69,7 @@ __all__ = [
     "Turn",
     "Word",
     "first_section",
+    "merged",
     "speech_seconds",
     "to_samples",
     "to_seconds",

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from whisperbatch.text.languages import UNSPACED
+from whisperbatch.types.notices import Notice
 from whisperbatch.types.speakers import Diarization
 
 
@@ -120,6 +121,7 @@ class Transcript:
         checked_duration: seconds that the VAD rejects and the model checked.
         recovered_duration: seconds that count as speech only because of this check.
         diarization: the speakers and their turns, with `diarize=True`; otherwise None.
+        notices: facts about the recording that you must know, such as a missing end.
     """
 
     segments: tuple[Segment, ...]
@@ -133,6 +135,13 @@ class Transcript:
     checked_duration: float = 0.0
     recovered_duration: float = 0.0
     diarization: Diarization | None = None
+    notices: tuple[Notice, ...] = ()
+
+    @property
+    def missing_duration(self) -> float:
+        """Seconds that the file states and that are missing: the recording was cut off."""
+        missing = (item for item in self.notices if item.kind == "incomplete")
+        return sum((item.end - item.start for item in missing), start=0.0)
 
     @property
     def speakers(self) -> tuple[str, ...]:

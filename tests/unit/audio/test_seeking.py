@@ -15,7 +15,7 @@ from whisperbatch.audio.media import MediaDecoder
 from whisperbatch.audio.reader import open_audio
 from whisperbatch.audio.track import Track
 from whisperbatch.options import AudioOptions
-from whisperbatch.types import SAMPLING_RATE, Audio, Samples, Source, Span, SpanSource
+from whisperbatch.types import SAMPLING_RATE, Audio, Notices, Samples, Source, Span, SpanSource
 
 SECONDS = 12
 STARTS = (0, 1, 16_000, 31_999, 80_000, 100_003, 16_000 * (SECONDS + 5))
@@ -43,7 +43,7 @@ def from_the_start(kind: tuple[str, str, int, int]) -> Samples:
 def decoded(data: bytes, start: int, path: Path | None = None) -> tuple[int, Samples]:
     """Return the position and the samples of a decoder that begins before `start`."""
     file = str(path) if path else FileObject("memory", io.BytesIO(data))
-    with closing(MediaDecoder("memory", file, AudioOptions(), start)) as decoder:
+    with closing(MediaDecoder("memory", file, AudioOptions(), Notices("memory"), start)) as decoder:
         return decoder.position, np.concatenate(list(decoder.blocks()))
 
 
@@ -107,7 +107,9 @@ def test_pipes_and_files_that_were_read_before_are_not_read_by_seeking() -> None
     with pipe(data) as stream:
         for source in (stream, opened):
             file = FileObject("file", source)
-            with closing(MediaDecoder("file", file, AudioOptions(), 100_000)) as decoder:
+            with closing(
+                MediaDecoder("file", file, AudioOptions(), Notices("file"), 100_000)
+            ) as decoder:
                 assert decoder.position == 0
                 assert sum(map(len, decoder.blocks())) == SECONDS * SAMPLING_RATE
 

@@ -71,7 +71,7 @@ def test_json_lines_have_speakers_only_with_a_diarization(
     screen.show(Finished(item, plain))
     lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert list(lines[0])[-2:] == ["temperature", "words"]
-    assert list(lines[1])[-2:] == ["checked_duration", "recovered_duration"]
+    assert list(lines[1])[-3:] == ["recovered_duration", "notices", "missing_duration"]
     spoken = replace(plain.segments[0], speaker="A", speaker_confidence=0.5, provisional=True)
     embeddings = {"A": np.ones(2, np.float32)}
     diarization = Diarization((Turn(0.0, 1.0, "A", 0.5),), embeddings=embeddings)

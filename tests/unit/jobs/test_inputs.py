@@ -1,4 +1,5 @@
 import os
+import re
 import socket
 from pathlib import Path
 
@@ -83,6 +84,7 @@ class TestFindInputs:
         Path("folder.mp3").mkdir()
         assert sources(".") == sources("*") == ["a.wav"]
         warned = {record.getMessage().partition(":")[0] for record in caplog.records}
+        warned = {name for name in warned if name.endswith(".mp3")}  # without the counts
         assert warned == {"pipe.mp3", "socket.mp3", "device.mp3"}
         assert sources("pipe.mp3") == ["pipe.mp3"]  # named explicitly
 
@@ -135,12 +137,11 @@ class TestPlanOutputs:
             "out/monday/a.srt",
         ]
 
-    def test_two_recordings_for_one_output_are_refused_whatever_the_case_of_letters(
-        self, talks: Path
-    ) -> None:
-        with pytest.raises(OptionError, match=r"talks/a\.WAV and talks/monday/a\.wav would both"):
-            outputs("talks/a.WAV", "talks/monday/a.wav", into="out")
-        assert outputs("talks/a.WAV", "talks/monday/a.wav")  # each next to its recording
+    def test_two_recordings_for_one_output_get_hashes_whatever_the_case_of_letters(self) -> None:
+        first, second = outputs("talks/a.WAV", "talks/monday/a.wav", into="out")
+        assert first != second
+        assert all(re.fullmatch(r"out/a\.(WAV|wav)~[0-9a-f]{16}\.srt", o) for o in (first, second))
+        assert outputs("talks/a.WAV", "talks/monday/a.wav") == ["talks/a.srt", "talks/monday/a.srt"]
 
     def test_outputs_of_urls_and_standard_input_get_a_name(self) -> None:
         assert outputs("-") == ["stdin.srt"]

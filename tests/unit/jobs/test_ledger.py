@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from whisperbatch.errors import WriteError
-from whisperbatch.jobs.ledger import LEDGER_NAME, Entry, Ledger
+from whisperbatch.jobs.inputs import LEDGER_NAME
+from whisperbatch.jobs.ledger import Entry, Ledger
 
 
 @pytest.fixture

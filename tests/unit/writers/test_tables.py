@@ -175,6 +175,8 @@ def test_json_has_the_keys_of_openai_and_of_whisperbatch() -> None:
                 "score": 1.0,
             }
         ],
+        "notices": [],
+        "missing_duration": 0.0,
         "chunks": 2,
         "redecoded": 0,
         "checked_duration": 0.0,

@@ -37,6 +37,7 @@ class JoinedRecording:
         failure: the first failure of its spans, or of the plan.
         work: for each span, the worker and when it started and finished.
         engines: fingerprints of the engines.
+        missing_duration: see `Transcript.missing_duration`.
     """
 
     recording: Recording
@@ -45,6 +46,7 @@ class JoinedRecording:
     failure: Failure | None = None
     work: tuple[tuple[str, float, float], ...] = ()
     engines: tuple[str, ...] = ()
+    missing_duration: float = 0.0
 
 
 class Joiner:
@@ -90,7 +92,13 @@ class Joiner:
                 value = json.loads(data)
                 work = tuple((worker, start, end) for worker, start, end in value["work"])
                 engines = tuple(value["engines"])
-                return JoinedRecording(recording, "already joined", work=work, engines=engines)
+                return JoinedRecording(
+                    recording,
+                    "already joined",
+                    work=work,
+                    engines=engines,
+                    missing_duration=float(value.get("missing_duration", 0.0)),
+                )
         return self._written(recording, files, marker)
 
     def _written(self, recording: Recording, files: Sequence[str], marker: str) -> JoinedRecording:
@@ -106,9 +114,18 @@ class Joiner:
         transcript = joined([result.transcript for result in found if result.transcript])
         for suffix, name in zip(self._formats, files, strict=True):
             self._output.write(name, self._render(transcript, suffix).encode())
-        value = {"uri": recording.uri, "files": files, "work": work, "engines": engines}
+        missing = transcript.missing_duration
+        value = {
+            "uri": recording.name,
+            "files": files,
+            "work": work,
+            "engines": engines,
+            "missing_duration": missing,
+        }
         self._output.write(marker, json.dumps(value).encode())
-        return JoinedRecording(recording, "joined", work=work, engines=engines)
+        return JoinedRecording(
+            recording, "joined", work=work, engines=engines, missing_duration=missing
+        )
 
 
 def _file(recording: Recording, suffix: str) -> str:

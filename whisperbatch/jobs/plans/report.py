@@ -2,8 +2,9 @@
 
 import json
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from dataclasses import asdict, dataclass, field
+from itertools import chain, count
 from typing import Final
 
 from whisperbatch.jobs.plans.joining import JoinedRecording
@@ -27,6 +28,8 @@ class JoinReport:
         missing_recordings: number of these recordings.
         missing_spans: number of spans without a result.
         engines: fingerprints of the engines; more than one may give slightly different text.
+        incomplete_recordings: number of joined recordings that end before the end that they state.
+        incomplete: these recordings, at most 1,000: URI and missing seconds.
     """
 
     recordings: int
@@ -40,6 +43,8 @@ class JoinReport:
     missing_recordings: int
     missing_spans: int
     engines: tuple[str, ...]
+    incomplete_recordings: int = 0
+    incomplete: dict[str, float] = field(default_factory=dict)
 
     def to_json(self) -> str:
         """Return the report as a file."""
@@ -59,27 +64,33 @@ class ReportBuilder:
     failed: dict[str, str] = field(default_factory=dict)
     missing: dict[str, int] = field(default_factory=dict)
     engines: set[str] = field(default_factory=set)
+    incomplete_recordings: int = 0
+    incomplete: dict[str, float] = field(default_factory=dict)
     work: dict[str, list[tuple[float, float]]] = field(default_factory=dict)
 
     def add(self, item: JoinedRecording) -> None:
         """Count a recording."""
-        uri = item.recording.uri
+        name = item.recording.name
         self.recordings += 1
         if item.state in {"joined", "already joined"}:
             self.joined += 1
             self.seconds += item.recording.duration
             self.engines.update(item.engines)
+            if item.missing_duration:
+                self.incomplete_recordings += 1
+                if len(self.incomplete) < MAX_LISTED:
+                    self.incomplete[_free(name, self.incomplete)] = item.missing_duration
             for worker, start, end in item.work:
                 self.work.setdefault(worker, []).append((start, end))
         elif item.state == "missing":
             self.missing_recordings += 1
             self.missing_spans += item.missing
             if len(self.missing) < MAX_LISTED:
-                self.missing[uri] = item.missing
+                self.missing[_free(name, self.missing)] = item.missing
         elif item.failure:
             self.failures[item.failure.kind] += 1
             if len(self.failed) < MAX_LISTED:
-                self.failed[uri] = item.failure.message
+                self.failed[_free(name, self.failed)] = item.failure.message
 
     def report(self) -> JoinReport:
         """Return the report."""
@@ -96,7 +107,15 @@ class ReportBuilder:
             missing_recordings=self.missing_recordings,
             missing_spans=self.missing_spans,
             engines=tuple(sorted(self.engines)),
+            incomplete_recordings=self.incomplete_recordings,
+            incomplete=self.incomplete,
         )
+
+
+def _free(name: str, names: Container[str]) -> str:
+    """Return the name, with a number if another recording has it: only secrets differ."""
+    numbered = chain((name,), (f"{name} ({number})" for number in count(2)))
+    return next(each for each in numbered if each not in names)
 
 
 def busy_seconds(times: Iterable[tuple[float, float]]) -> float:

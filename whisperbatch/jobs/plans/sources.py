@@ -1,16 +1,17 @@
 """What to transcribe: the recordings that files, folders, patterns, URLs and manifests name."""
 
 import logging
-from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any, Final
 
+from whisperbatch.addresses import identity_of
 from whisperbatch.boundary import describe
 from whisperbatch.errors import AudioError, OptionError, WhisperBatchError
-from whisperbatch.jobs.file_names import name_of_url
-from whisperbatch.jobs.inputs import MEDIA_SUFFIXES, STANDARD_INPUT, find_inputs
+from whisperbatch.jobs.file_names import distinct_names, name_of_url
+from whisperbatch.jobs.inputs import STANDARD_INPUT, find_inputs, log_others
+from whisperbatch.jobs.media_files import is_media
 from whisperbatch.jobs.plans.format import hashed
 from whisperbatch.jobs.plans.manifests import SUFFIXES, ManifestRow, read_manifest
 from whisperbatch.jobs.plans.recordings import absolute
@@ -52,9 +53,11 @@ def find_recordings(sources: Iterable[str]) -> list[FoundRecording]:
     """
     names = tuple(sources)
     found: dict[str, FoundRecording] = {}
+    others: list[str] = []
     for name in names:
-        for recording in _find(name):
-            found.setdefault(recording.uri, recording)
+        for recording in _find(name, others):
+            found.setdefault(identity_of(recording.uri), recording)
+    log_others([other for other in dict.fromkeys(others) if other not in found])
     if not found:
         raise OptionError(f"no recordings in {', '.join(names) or 'the sources'}")
     return list(found.values())
@@ -67,44 +70,34 @@ def output_names(recordings: Iterable[FoundRecording]) -> list[str]:
     of the URI is added.
     """
     listed = list(recordings)
-    files = [recording.folder / _file_name(recording.uri) for recording in listed]
-    stems = [
-        str(file.parent / (file.stem if file.stem.strip(".") else file.name)) for file in files
-    ]
-    stems = _unless_unique(stems, [str(file) for file in files])
-    hashes = [f"{stem}~{hashed(r.uri)[:16]}" for stem, r in zip(stems, listed, strict=True)]
-    return _unless_unique(stems, hashes)
-
-
-def _unless_unique(names: list[str], longer: list[str]) -> list[str]:
-    counts = Counter(name.casefold() for name in names)
-    return [
-        long if counts[name.casefold()] > 1 else name
-        for name, long in zip(names, longer, strict=True)
-    ]
+    return distinct_names(
+        [recording.folder / _file_name(recording.uri) for recording in listed],
+        [hashed(identity_of(recording.uri))[:16] for recording in listed],
+    )
 
 
 def _file_name(uri: str) -> str:
     return name_of_url(uri) if "://" in uri else Path(uri).name
 
 
-def _find(name: str) -> Iterator[FoundRecording]:
+def _find(name: str, others: list[str]) -> Iterator[FoundRecording]:
+    """Yield the recordings of a source, and append the files that are not taken to `others`."""
     if name == STANDARD_INPUT:
         raise OptionError("standard input cannot be planned, because it can be read only once")
     if name.lower().endswith(SUFFIXES):
         for row in read_manifest(name):
             yield FoundRecording(absolute(row.uri), PurePosixPath(), row)
     elif "://" in name:
-        yield from _find_in_store(name)
+        yield from _find_in_store(name, others)
     else:
         errors: list[AudioError] = []
-        for file in find_inputs((name,), on_error=errors.append):
+        for file in find_inputs((name,), on_error=errors.append, on_others=others.extend):
             yield FoundRecording(absolute(file.source), file.subfolder)
         for error in errors:
             yield FoundRecording(absolute(error.source or name), PurePosixPath(), failure=error)
 
 
-def _find_in_store(url: str) -> Iterator[FoundRecording]:
+def _find_in_store(url: str, others: list[str]) -> Iterator[FoundRecording]:
     system, path = file_system(url)
     if url.partition("://")[0] in WITHOUT_FOLDERS:
         yield FoundRecording(url, PurePosixPath())
@@ -113,9 +106,14 @@ def _find_in_store(url: str) -> Iterator[FoundRecording]:
         system.invalidate_cache(path)
         is_pattern = not PATTERN.isdisjoint(path) and not system.exists(path)
         if is_pattern:
-            paths = [found for found in system.glob(path) if _is_recording(found)]
+            named = PATTERN.isdisjoint(PurePosixPath(path).suffix or "*")
+            paths = [
+                found
+                for found in system.glob(path)
+                if named or _is_recording(system, found, others)
+            ]
         elif system.isdir(path):
-            paths = [found for found in system.find(path) if _is_recording(found)]
+            paths = [found for found in system.find(path) if _is_recording(system, found, others)]
         else:
             yield FoundRecording(_uri(system, path), PurePosixPath())
             return
@@ -135,7 +133,9 @@ def _uri(system: Any, path: str) -> str:  # noqa: ANN401 - of fsspec
     return path if is_local(system) else str(system.unstrip_protocol(path))
 
 
-def _is_recording(path: str) -> bool:
-    file = PurePosixPath(path)
-    hidden = any(part.startswith(".") for part in file.parts)
-    return file.suffix.lower() in MEDIA_SUFFIXES and not hidden
+def _is_recording(system: Any, path: str, others: list[str]) -> bool:  # noqa: ANN401 - of fsspec
+    hidden = any(part.startswith(".") for part in PurePosixPath(path).parts)
+    if not hidden and is_media(path, system):
+        return True
+    others.append(_uri(system, path))
+    return False

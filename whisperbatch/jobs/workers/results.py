@@ -15,7 +15,7 @@ import numpy as np
 from whisperbatch.errors import WriteError
 from whisperbatch.jobs.plans.format import Failure
 from whisperbatch.jobs.plans.stores import Store
-from whisperbatch.types import Diarization, Omission, Segment, Transcript, Turn, Word
+from whisperbatch.types import Diarization, Notice, Omission, Segment, Transcript, Turn, Word
 
 T = TypeVar("T")
 
@@ -32,7 +32,7 @@ class SpanResult:
 
     Attributes:
         id: of the span.
-        uri: of its recording.
+        uri: of its recording, without passwords and signatures.
         worker: name of the worker.
         engine: fingerprint of the engine.
         started: when the worker began to read the span, in seconds since 1970.
@@ -170,13 +170,14 @@ def _transcript_values(transcript: Transcript) -> dict[str, Any]:
     values = {
         field.name: getattr(transcript, field.name)
         for field in fields(Transcript)
-        if field.name not in {"segments", "omissions", "diarization"}
+        if field.name not in {"segments", "omissions", "notices", "diarization"}
     }
     diarization = transcript.diarization
     return {
         **values,
         "segments": [asdict(segment) for segment in transcript.segments],
         "omissions": [asdict(omission) for omission in transcript.omissions],
+        "notices": [asdict(notice) for notice in transcript.notices],
         "diarization": diarization and _diarization_values(diarization),
     }
 
@@ -193,11 +194,13 @@ def _diarization_values(diarization: Diarization) -> dict[str, Any]:
 
 def _transcript(value: dict[str, Any]) -> Transcript:
     segments, omissions = value.pop("segments"), value.pop("omissions")
+    notices = value.pop("notices", ())  # results of earlier versions have none
     diarization = value.pop("diarization")
     return Transcript(
         **value,
         segments=tuple(map(_segment, segments)),
         omissions=tuple(Omission(**omission) for omission in omissions),
+        notices=tuple(Notice(**notice) for notice in notices),
         diarization=diarization and _diarization(diarization),
     )
 
