@@ -256,6 +256,7 @@ class Pipeline:
                     opinion,
                     span=reader.span,
                     position=reader.start,
+                    on_section=recording.add_sound,
                 ):
                     self.limit.has_begun(recording.number)
                     yield chunk

@@ -7,6 +7,7 @@ from itertools import groupby
 from whisperbatch.options import Options
 from whisperbatch.recording import RecordingState
 from whisperbatch.rows import End
+from whisperbatch.segmentation.missing_text import explain_missing_text
 from whisperbatch.segmentation.phrases import phrases
 from whisperbatch.segmentation.sentences import Sentence, joined_texts, next_row
 from whisperbatch.segmentation.timed_text import (
@@ -61,6 +62,7 @@ class Segmentation:
             for result in results:
                 if isinstance(result, End):
                     yield from self._finish(result.recording, held)
+                    explain_missing_text(result.recording, self._options)
                     yield result
                 else:
                     yield from self._add(*result, held)
@@ -169,5 +171,6 @@ def _numbered(
     """Yield segments with their numbers in the recording."""
     for segment in segments:
         numbered = replace(segment, id=recording.segments)
+        recording.sections_with_text.add(recording.section)
         recording.segments += 1
         yield recording, numbered

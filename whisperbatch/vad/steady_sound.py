@@ -1,4 +1,4 @@
-r"""Remove steady sound from audio, where steady sound is most of it: mains hum, tones, fans, rumble.
+r"""Remove steady sound from audio where it is most of the sound: mains hum, tones, fans, rumble.
 
     spectrum of 4 s     |  |  |  | _..-''-..  |         spectrum of a steady sound with speech
     lowest quarter      |  |  |  |____________|         the power that is always there
@@ -9,9 +9,10 @@ Silero takes speech under a louder steady sound for part of this sound. Whisper 
 because its features have bands. The result is input for the speech detector, and a measure of where
 the audio is quiet. Text is decoded from the unchanged audio.
 
-Sources: minimum statistics (Martin 2001, "Noise power spectral density estimation based on optimal
-smoothing and minimum statistics"), with a quantile instead of the minimum (Stahl, Fischer and Bippus
-2000). Spectral subtraction after the filter found more speech under an engine, and less under rumble.
+Source: minimum statistics (Martin 2001, "Noise power spectral density estimation based on optimal
+smoothing and minimum statistics"), with a quantile instead of the minimum (Stahl, Fischer and
+Bippus 2000). Spectral subtraction after the filter was tried: it found more speech under an engine,
+and less under rumble.
 """
 
 from collections import deque
@@ -34,8 +35,8 @@ NOISE_QUANTILE: Final = 0.288  # this quantile of the power of noise, in units o
 # Steady part of the total power. Speech has 0.02 to 0.2 in most blocks. Silero loses speech from
 # 0.8 on (the buzz of a mobile telephone), or 0.94 (hum, rumble).
 MIN_STEADY: Final = 0.6
-# Lowest quarter of the total powers, in units of their mean: with less, no sound can be that steady,
-# and the spectra are not computed.
+# Lowest quarter of the total powers, in units of their mean: with less, no sound can be that
+# steady, and the spectra are not computed.
 MIN_GATE: Final = 0.35
 # Mean square, -60 dBFS: the noise of pauses, at -64 dBFS and less, is steady in good recordings.
 MIN_POWER: Final = 1e-6
@@ -131,7 +132,7 @@ def _steady_power(powers: Spectrum) -> Spectrum:
 
 
 def _filter_gains(steady: Spectrum) -> Spectrum:
-    """Return the factor of each bin that reduces peaks of a steady spectrum to their surroundings."""
+    """Return the factors of the bins that reduce steady peaks to the level around them."""
     window = np.lib.stride_tricks.sliding_window_view
     around = window(np.pad(steady, NEIGHBOURS, mode="reflect"), 2 * NEIGHBOURS + 1)
     positions = np.arange(0, len(steady), REFERENCE_STEP)
