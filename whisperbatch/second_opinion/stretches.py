@@ -88,6 +88,11 @@ class StretchFinder:
         start = self.frame if self._start is None else self._start
         return max(start - self._padding, self._free)
 
+    @property
+    def is_open(self) -> bool:
+        """Whether a stretch has begun."""
+        return self._start is not None
+
     def push(self, block: SpeechFrames) -> Iterator[Stretch]:
         """Add a block of VAD frames and yield the stretches that have ended.
 

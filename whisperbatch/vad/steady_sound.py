@@ -5,9 +5,10 @@ r"""Remove steady sound from audio where it is most of the sound: mains hum, ton
     filter             ‾\/‾\/‾\/‾‾‾‾‾‾‾‾‾‾‾‾‾‾\/‾       attenuates the peaks of this power
     suppression         the rest of the steady power is subtracted, from moment to moment
 
-Silero takes speech under a louder steady sound for part of this sound. Whisper reads such speech,
-because its features have bands. The result is input for the speech detector, and a measure of where
-the audio is quiet. Text is decoded from the unchanged audio.
+Silero takes speech under a louder steady sound for part of this sound. Whisper reads speech under
+50 Hz hum, but not under the buzz of a telephone or a tone of 400 Hz. The result is input for the
+speech detector and for the features, and shows where the audio is quiet. Audio in which no such
+sound is louder than everything else stays exactly as it is.
 
 Source: minimum statistics (Martin 2001, "Noise power spectral density estimation based on optimal
 smoothing and minimum statistics"), with a quantile instead of the minimum (Stahl, Fischer and
@@ -24,6 +25,7 @@ import numpy as np
 import numpy.typing as npt
 
 from whisperbatch.types import SAMPLING_RATE, Samples
+from whisperbatch.vad.framing import reblock
 
 # Samples (256 ms) of a spectrum: the harmonics of 50 Hz hum are 13 of its bins apart.
 LONG_FRAME: Final = 4096
@@ -48,6 +50,10 @@ REFERENCE_STEP: Final = 8  # bins
 PEAK_WIDTH: Final = 3  # bins on each side of a peak: the main lobe of the window, and drift
 LOWEST_SPEECH: Final = 200  # Hz; steady sound below is reduced to its level there
 MIN_GAIN: Final = 1e-3  # of a filter
+# Part of the steady power that the filter must leave at most (-8 dB): with more, the audio stays as
+# it is. Hum, tones, engines, fans and rumble: -9 to -58 dB. White and pink noise, rain, a cafe, a
+# crowd: -1 to -7 dB; both Silero and Whisper know such noise, and a filter cannot divide it.
+MAX_REMAINDER: Final = 0.16
 
 Spectrum = npt.NDArray[np.float64]
 
@@ -58,7 +64,7 @@ class CleanedBlock:
 
     Attributes:
         samples: as they were given.
-        cleaned: the samples without steady sound; None if steady sound is not most of the block.
+        cleaned: the samples without steady sound; None if the block has no such sound.
     """
 
     samples: Samples
@@ -79,6 +85,14 @@ def remove_steady_sound(blocks: Iterable[Samples]) -> Iterator[CleanedBlock]:
         yield _clean(held, len(held) - 1)
 
 
+def without_steady_sound(samples: Samples) -> Samples:
+    """Return the samples of a stretch without steady sound; the same array if there is none."""
+    blocks = list(remove_steady_sound(reblock([samples])))
+    if all(block.cleaned is None for block in blocks):
+        return samples
+    return np.concatenate([b.samples if b.cleaned is None else b.cleaned for b in blocks])
+
+
 def _clean(held: Iterable[Samples], index: int) -> CleanedBlock:
     blocks = list(held)[max(index - 1, 0) :]
     index = min(index, 1)
@@ -88,10 +102,12 @@ def _clean(held: Iterable[Samples], index: int) -> CleanedBlock:
     min_power = max(MIN_POWER, MIN_SHARE * _mean_power(audio))
     halves = [half for half in (audio[:end], audio[start:]) if _mean_power(half) >= min_power]
     steady = _steady_spectrum(filter(_may_be_steady, halves))
-    if steady is None:
+    gains = None if steady is None else _filter_gains(steady)
+    if gains is None:
         return CleanedBlock(blocks[index], None)
-    filtered = _filter(audio, _filter_gains(steady))
-    return CleanedBlock(blocks[index], filtered[start:end])
+    first = max(start - LONG_HOP, 0)
+    filtered = _filter(audio[first : end + LONG_HOP], gains)[start - first :]
+    return CleanedBlock(blocks[index], filtered[: end - start])
 
 
 def _mean_power(samples: Samples) -> float:
@@ -131,8 +147,11 @@ def _steady_power(powers: Spectrum) -> Spectrum:
     return steady
 
 
-def _filter_gains(steady: Spectrum) -> Spectrum:
-    """Return the factors of the bins that reduce steady peaks to the level around them."""
+def _filter_gains(steady: Spectrum) -> Spectrum | None:
+    """Return the factors of the bins that reduce steady peaks to the level around them.
+
+    None if these factors leave more than `MAX_REMAINDER` of the steady power.
+    """
     window = np.lib.stride_tricks.sliding_window_view
     around = window(np.pad(steady, NEIGHBOURS, mode="reflect"), 2 * NEIGHBOURS + 1)
     positions = np.arange(0, len(steady), REFERENCE_STEP)
@@ -142,13 +161,15 @@ def _filter_gains(steady: Spectrum) -> Spectrum:
     reference[:first] = np.minimum(reference[:first], reference[first])
     peaks = window(np.pad(steady, PEAK_WIDTH, mode="edge"), 2 * PEAK_WIDTH + 1).max(axis=1)
     gains: Spectrum = np.sqrt(np.minimum(reference / np.maximum(peaks, 1e-20), 1.0))
+    if np.square(gains).dot(steady) > MAX_REMAINDER * steady.sum():
+        return None
     return np.maximum(gains, MIN_GAIN)
 
 
 def _filter(samples: Samples, gains: Spectrum) -> Samples:
     """Return the samples, filtered without delay with the factors of the bins of a long frame."""
     response = np.roll(np.fft.irfft(gains), LONG_HOP) * np.hanning(LONG_FRAME + 1)[:-1]
-    size = 1 << (len(samples) + LONG_FRAME - 1).bit_length()
+    size = len(samples) + LONG_FRAME
     spectrum = np.fft.rfft(samples, size) * np.fft.rfft(response, size)
     filtered: Samples = np.fft.irfft(spectrum, size)[LONG_HOP:][: len(samples)].astype(np.float32)
     return filtered
