@@ -49,6 +49,12 @@ REFERENCE_QUANTILE: Final = 0.3
 REFERENCE_STEP: Final = 8  # bins
 PEAK_WIDTH: Final = 3  # bins on each side of a peak: the main lobe of the window, and drift
 LOWEST_SPEECH: Final = 200  # Hz; steady sound below is reduced to its level there
+# Hz: the quiet part of this band shows how loud steady sound may be elsewhere. Noise of 100 to
+# 700 Hz, 18 and 24 dB louder than speech: 93 % of the speech is detected, without this limit none.
+SPEECH_BAND: Final = (300, 6000)
+FLAT_BELOW: Final = 500  # Hz; above, the spectrum of speech falls by 6 dB per octave
+SPEECH_MARGIN: Final = 10.0  # times the power of this shape
+SMOOTHING: Final = 41  # bins (160 Hz) of the mean that is compared with this limit
 MIN_GAIN: Final = 1e-3  # of a filter
 # Part of the steady power that the filter must leave at most (-8 dB): with more, the audio stays as
 # it is. Hum, tones, engines, fans and rumble: -9 to -58 dB. White and pink noise, rain, a cafe, a
@@ -160,10 +166,23 @@ def _filter_gains(steady: Spectrum) -> Spectrum | None:
     first = LOWEST_SPEECH * LONG_FRAME // SAMPLING_RATE
     reference[:first] = np.minimum(reference[:first], reference[first])
     peaks = window(np.pad(steady, PEAK_WIDTH, mode="edge"), 2 * PEAK_WIDTH + 1).max(axis=1)
-    gains: Spectrum = np.sqrt(np.minimum(reference / np.maximum(peaks, 1e-20), 1.0))
+    powers = np.minimum(reference / np.maximum(peaks, 1e-20), 1.0)
+    gains: Spectrum = np.sqrt(powers * _band_gains(steady * powers))
     if np.square(gains).dot(steady) > MAX_REMAINDER * steady.sum():
         return None
     return np.maximum(gains, MIN_GAIN)
+
+
+def _band_gains(steady: Spectrum) -> Spectrum:
+    """Return the factors of the powers that reduce loud bands of a spectrum without peaks."""
+    hertz = np.fft.rfftfreq(LONG_FRAME, 1 / SAMPLING_RATE)
+    shape = (FLAT_BELOW / np.maximum(hertz, FLAT_BELOW)) ** 2
+    band = (hertz >= SPEECH_BAND[0]) & (hertz < SPEECH_BAND[1])
+    limit = SPEECH_MARGIN * np.quantile((steady / shape)[band], REFERENCE_QUANTILE) * shape
+    padded = np.pad(steady, SMOOTHING // 2, mode="edge")
+    smooth = np.lib.stride_tricks.sliding_window_view(padded, SMOOTHING).mean(axis=1)
+    factors: Spectrum = np.minimum(limit / np.maximum(smooth, 1e-20), 1.0)
+    return factors
 
 
 def _filter(samples: Samples, gains: Spectrum) -> Samples:

@@ -25,9 +25,7 @@ def state(*sounds: tuple[SectionSound, int]) -> RecordingState:
 
 def section(number: int, seconds: int = 300, sound: int = 200, speech: int = 0) -> SectionSound:
     start = number * FIVE_MINUTES
-    return SectionSound(
-        number, start, start + seconds * SECOND, sound * SECOND, speech * SECOND
-    )
+    return SectionSound(number, start, start + seconds * SECOND, sound * SECOND, speech * SECOND)
 
 
 def notices(recording: RecordingState, options: Options | None = None) -> list[Notice]:
