@@ -82,12 +82,12 @@ def at_level(sound: Sound, rms: float) -> Sound:
 
 
 def syllables(seconds: float, seed: int = 0) -> Sound:
-    """Return noise of 300 to 3000 Hz in syllables and phrases, with a root mean square of 0.05."""
+    """Return noise of 200 to 5000 Hz in syllables and phrases, with a root mean square of 0.05."""
     rng = np.random.default_rng(seed)
     length = round(seconds * SAMPLING_RATE)
     time = np.arange(length) / SAMPLING_RATE
-    rhythm = np.sin(2 * np.pi * 2 * time) ** 2 * (time % 4 < 2.8)
-    return at_level(noise(300, 3000)(length, rng) * rhythm, 0.05)
+    rhythm = np.sin(2 * np.pi * 2 * time) ** 2 * (time % 4 < 2.4)
+    return at_level(noise(200, 5000, 1)(length, rng) * rhythm, 0.05)
 
 
 def with_sound(speech: Sound, maker: Maker, decibels: float, seed: int = 0) -> Sound:
