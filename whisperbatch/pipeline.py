@@ -256,6 +256,7 @@ class Pipeline:
                     opinion,
                     span=reader.span,
                     position=reader.start,
+                    on_section=recording.add_sound,
                 )
                 for chunk in speakers.by_channel(chunks) if speakers else chunks:
                     self.limit.has_begun(recording.number)

@@ -6,7 +6,7 @@ these references, after the recording has ended.
 
 Who changes which field, in the order of the recording's rows:
 
-    reader, source, checked, recovered   the thread that reads the recording
+    reader, source, checked, recovered, sounds   the thread that reads the recording
     language                             this thread (language windows), then the language stage
     switching                            the language stage
     history, limited_chunks              the threads that decode, with `changed`
@@ -19,7 +19,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from whisperbatch.types import LanguageScores, Notices, Omission
+from whisperbatch.types import LanguageScores, Notices, Omission, SectionSound
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +126,8 @@ class RecordingState:
         source: name of the recording; None before it is opened.
         checked: samples decoded for a second opinion, because the VAD rejected them.
         recovered: samples that count as speech only because of the second opinion.
+        sounds: what the VAD found in each section that was read, and the samples of the section
+            that were checked.
         language: decisions of the language stage, which is ahead of the results.
         switching: labels of the rows, with `multilingual`.
         history: text of the chunks so far, with `condition_on_previous_text`.
@@ -134,6 +136,7 @@ class RecordingState:
         published: the decision for the chunks whose results were returned so far. None before the
             first result, unless the language is given.
         segments: number of segments returned.
+        sections_with_text: numbers of the sections of these segments.
         omissions: removed text and speech without text.
         notices: facts that the user must know; those of the reader, once the recording is open.
         chunks: number of chunks decoded.
@@ -151,6 +154,7 @@ class RecordingState:
     source: str | None = None
     checked: int = 0
     recovered: int = 0
+    sounds: list[tuple[SectionSound, int]] = field(default_factory=list)
     language: LanguageState = field(default_factory=LanguageState)
     switching: SwitchingState = field(default_factory=SwitchingState)
     history: History = field(default_factory=History)
@@ -158,6 +162,7 @@ class RecordingState:
     section: int = -1
     published: Decision | None = None
     segments: int = 0
+    sections_with_text: set[int] = field(default_factory=set)
     omissions: list[Omission] = field(default_factory=list)
     notices: Notices = field(default_factory=lambda: Notices(""), repr=False)
     chunks: int = 0
@@ -169,6 +174,10 @@ class RecordingState:
     def beginning(cls, number: int, given: Decision | None) -> "RecordingState":
         """Return the state of a recording that begins; `given` is the decision of the user."""
         return cls(number, language=LanguageState(given, given is not None), published=given)
+
+    def add_sound(self, sound: SectionSound) -> None:
+        """Add a section, or a clip of it, when it was read and its checks are complete."""
+        self.sounds.append((sound, self.checked - sum(checked for _, checked in self.sounds)))
 
     def is_opening(self) -> bool:
         """Return whether the source is not open yet, and has not failed."""

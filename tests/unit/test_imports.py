@@ -40,7 +40,7 @@ ALLOWED: Final = {
         "types",
     },
     "sections": {"audio", "chunking", "options", "protocols", "types", "vad"},
-    "features": {"errors", "options", "protocols", "types"},
+    "features": {"errors", "options", "protocols", "types", "vad"},
     "chunking": {"options", "types"},
     "diarization": {
         *("audio", "boundary", "byte_sums", "chunking", "dependencies", "errors", "features"),
@@ -64,7 +64,7 @@ ALLOWED: Final = {
     "scheduling": {"errors", "machine", "options", "prefetch", "protocols"},
     "second_opinion": {
         *("chunking", "decoding", "language", "options", "protocols"),
-        *("recording", "rows", "text", "types"),
+        *("recording", "rows", "text", "types", "vad"),
     },
     "pipeline": {
         *("audio", "boundary", "decoding", "diarization", "errors", "features"),

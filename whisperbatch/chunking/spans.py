@@ -81,7 +81,7 @@ class SpanFinder:
         The block is added while the caller iterates. Exhaust the iterator before the next call;
         `settled` is updated at its end.
         """
-        costs = cut_costs(block.samples, block.probabilities, self._hop)
+        costs = cut_costs(block.varying, block.probabilities, self._hop)
         for probability, cost in zip(block.probabilities.tolist(), costs.tolist(), strict=True):
             yield from self._step(probability, cost)
             self._frame += 1

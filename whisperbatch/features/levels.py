@@ -1,11 +1,12 @@
-r"""Raise soft speech to the level of the loudest speech in its chunk.
+r"""Remove steady sound, and raise soft speech to the level of the loudest speech in its chunk.
 
     before   __/^^^^^\____________/--\____       a loud voice, then a soft voice
     after    __/^^^^^\____________/^^\____
 
 After a loud voice, Whisper skips a soft voice in the same window. The speech spans of a chunk are
 therefore raised to one level before the features. The level changes gradually in the pauses. Speech
-is never attenuated, and the samples of the chunk are unchanged.
+is never attenuated, and the samples of the chunk are unchanged. Hum and other steady sound that is
+louder than the speech is removed before (`vad.steady_sound`).
 """
 
 from typing import Final
@@ -13,6 +14,7 @@ from typing import Final
 import numpy as np
 
 from whisperbatch.types import Chunk, Samples
+from whisperbatch.vad.steady_sound import without_steady_sound
 
 FRAME: Final = 512  # samples (32 ms) in one measurement of the level
 LOUD: Final = 90  # percentile of the levels of a span that is the level of its speech
@@ -22,23 +24,24 @@ MIN_POWER: Final = 1e-10  # mean square of a silent span: -100 dB
 
 
 def levelled(chunk: Chunk) -> Samples:
-    """Return the samples of a chunk with speech spans of similar levels.
+    """Return the samples of a chunk with speech spans of similar levels, without steady sound.
 
-    If no span is more than `MARGIN` softer than the loudest span, the chunk's own samples are
-    returned. Samples can exceed the range from -1 to 1.
+    If there is no steady sound, and no span is more than `MARGIN` softer than the loudest span, the
+    chunk's own samples are returned. Samples can exceed the range from -1 to 1.
     """
     spans = [(chunk.chunk_time(span.start), chunk.chunk_time(span.end)) for span in chunk.speech]
-    levels = np.array([_level(chunk.samples[start:end]) for start, end in spans])
+    samples = without_steady_sound(chunk.samples)
+    levels = np.array([_level(samples[start:end]) for start, end in spans])
     gains = np.clip(levels.max(initial=-np.inf) - MARGIN - levels, 0.0, MAX_GAIN)
     if not gains.any():
-        return chunk.samples
+        return samples
     decibels = np.interp(
-        np.arange(len(chunk.samples)),
+        np.arange(len(samples)),
         [border for span in spans for border in span],
         np.repeat(gains, 2),
     )
     factors: Samples = (10 ** (decibels / 20)).astype(np.float32)
-    return chunk.samples * factors
+    return samples * factors
 
 
 def _level(samples: Samples) -> float:

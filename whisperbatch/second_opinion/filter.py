@@ -1,6 +1,7 @@
 """A cheap filter before the decoder: could a stretch that the VAD rejects contain speech?
 
-A stretch is divided into pieces, which pass two tests:
+Steady sound such as hum is removed from a stretch, and the stretch is divided into pieces, which
+pass two tests:
 
 1. Sound of clear pitches without pauses is music. This test takes a tenth of the time of the other.
 2. The VAD runs again, with a fresh state. In the recording, the state of its network carries what
@@ -20,6 +21,7 @@ import numpy as np
 
 from whisperbatch.protocols import Vad
 from whisperbatch.types import SAMPLING_RATE, Samples, to_samples
+from whisperbatch.vad.steady_sound import without_steady_sound
 
 MAX_PIECE: Final = to_samples(6.0)  # samples
 QUIET_FRAME: Final = to_samples(0.05)  # samples over which the quietest place is measured
@@ -62,6 +64,7 @@ def find_possible_speech(vad: Vad, samples: Samples, min_length: int) -> Iterato
         samples: the stretch, shape (n_samples,). Positions of the parts count from its start.
         min_length: samples of the shortest part.
     """
+    samples = without_steady_sound(samples)
     start, length, weighted = 0, 0, 0.0
     for piece in (*pieces(samples), None):
         probability = _probability(vad, samples[piece]) if piece else 0.0

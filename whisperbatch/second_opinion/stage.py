@@ -4,6 +4,7 @@
     stretches       sound without lasting speech                          stretches.py
     possible speech parts that are not music, and that a fresh VAD likes  filter.py
     text            the engine decodes the parts as if they were speech   decoder.py
+    samples         even sound without any sign of speech, one in each section samples.py
     accepted        strict rules: only speech gives this text             text.py
     VAD frames      accepted: the probabilities of the words are raised
 
@@ -25,6 +26,7 @@ from whisperbatch.recording import RecordingState
 from whisperbatch.second_opinion.decoder import StretchDecoder
 from whisperbatch.second_opinion.filter import find_possible_speech
 from whisperbatch.second_opinion.held_frames import HeldFrames
+from whisperbatch.second_opinion.samples import SampleFinder
 from whisperbatch.second_opinion.stretches import MIN_STRETCH, Stretch, StretchFinder
 from whisperbatch.second_opinion.text import proves_speech
 from whisperbatch.types import (
@@ -96,6 +98,7 @@ class SecondOpinion:
         self._free_work = FREE_WORK
         self._frames_read = 0  # of the clips of the section
         self._work = 0  # samples of encoder windows of the section that gave no text
+        self._wants_sample = True  # whether the section has no sample without text
         self._skipped = 0  # samples of sound in the clip that were not checked
 
     def __call__(
@@ -112,10 +115,11 @@ class SecondOpinion:
         """
         if section != self._section:
             self._section, self._free_work = section, LATER_FREE_WORK
-            self._frames_read, self._work = 0, 0
+            self._frames_read, self._work, self._wants_sample = 0, 0, True
         hop = self._vad.hop
         held = HeldFrames(hop)
         finder = StretchFinder(self._options, hop)
+        sampler = SampleFinder(self._options.vad_onset, hop)
         surroundings = SURROUNDINGS // hop
         waiting: list[Stretch] = []
         for block in blocks:
@@ -126,10 +130,15 @@ class SecondOpinion:
                 ready = [stretch for stretch in waiting if stretch.end + surroundings <= held.end]
                 self._check(held, ready, offset)
                 del waiting[: len(ready)]
-            first_open = min([finder.settled, *(stretch.start for stretch in waiting)])
+            self._check_samples(held, sampler.push(block, in_stretch=finder.is_open), offset)
+            sampler.wanted = self._wants_sample
+            first_open = min(
+                [finder.settled, sampler.settled, *(stretch.start for stretch in waiting)]
+            )
             yield from held.release(before=first_open - surroundings)
         waiting += finder.finish()
         self._check(held, waiting, offset)
+        self._check_samples(held, sampler.finish(), offset)
         self._log_skipped()
         yield from held.release(before=held.end)
 
@@ -150,21 +159,45 @@ class SecondOpinion:
         if not chunks:
             return
         for decoded in self._decode(chunks):
-            chunk = decoded.chunk
-            self._state.checked += chunk.length
-            recovered = proves_speech(decoded, self._options.second_opinion_threshold)
-            if recovered:
-                self._work -= _work(chunk.length)
-                self._state.recovered += self._accept(held, decoded, offset) * self._vad.hop
-            log.info(
-                "recording %d, %.2f s to %.2f s: the voice activity detector found no speech; "
-                "the model %s (average log-probability %.2f)",
-                chunk.recording,
-                to_seconds(chunk.start),
-                to_seconds(chunk.end),
-                "did" if recovered else "found none either",
-                decoded.hypothesis.avg_logprob,
+            if self._judge(held, decoded, offset):
+                self._work -= _work(decoded.chunk.length)
+
+    def _check_samples(self, held: HeldFrames, samples: Iterable[Stretch], offset: int) -> None:
+        """Decode samples of even sound, without the filter, until a sample has no accepted text."""
+        hop = self._vad.hop
+        for stretch in samples:
+            if self._stopped():
+                return
+            audio = held.samples(stretch.start, stretch.end)
+            start = offset + stretch.start * hop
+            span = SpeechSpan(start, start + len(audio))
+            [decoded] = self._decoder(
+                [Chunk(self._state.number, 0, (span,), (span,), audio)], self._final_language()
             )
+            self._wants_sample = self._judge(held, decoded, offset)
+
+    def _judge(self, held: HeldFrames, decoded: DecodedRow, offset: int) -> bool:
+        """Return whether the text of a chunk proves speech, which is then accepted."""
+        chunk = decoded.chunk
+        self._state.checked += chunk.length
+        recovered = proves_speech(decoded, self._options.second_opinion_threshold)
+        if recovered:
+            self._state.recovered += self._accept(held, decoded, offset) * self._vad.hop
+        log.info(
+            "recording %d, %.2f s to %.2f s: the voice activity detector found no speech; "
+            "the model %s (average log-probability %.2f)",
+            chunk.recording,
+            to_seconds(chunk.start),
+            to_seconds(chunk.end),
+            "did" if recovered else "found none either",
+            decoded.hypothesis.avg_logprob,
+        )
+        return recovered
+
+    def _final_language(self) -> str | None:
+        """Return the language of the recording, if it is final."""
+        language = self._state.language
+        return language.decision.language if language.decision and language.final else None
 
     def _decode(self, chunks: Sequence[Chunk]) -> list[DecodedRow]:
         """Return the texts of chunks; if a text has a loop, the texts of the chunk's halves.
@@ -172,8 +205,7 @@ class SecondOpinion:
         The model can loop on one sentence and skip the speech after the sentence. A loop is
         probable, so that its log-probability says nothing about speech.
         """
-        language = self._state.language
-        final = language.decision.language if language.decision and language.final else None
+        final = self._final_language()
         rows = self._decoder(chunks, final)
         halves = {
             row: split_in_two(row.chunk, (row.chunk.start + row.chunk.end) // 2) or ()

@@ -88,12 +88,17 @@ class StretchFinder:
         start = self.frame if self._start is None else self._start
         return max(start - self._padding, self._free)
 
+    @property
+    def is_open(self) -> bool:
+        """Whether a stretch has begun."""
+        return self._start is not None
+
     def push(self, block: SpeechFrames) -> Iterator[Stretch]:
         """Add a block of VAD frames and yield the stretches that have ended.
 
         The block is added while the caller iterates. Exhaust the iterator before the next call.
         """
-        powers = _frame_powers(block.samples, len(block.probabilities), self._hop)
+        powers = _frame_powers(block.varying, len(block.probabilities), self._hop)
         for probability, power in zip(block.probabilities.tolist(), powers.tolist(), strict=True):
             yield from self._step(probability, power)
             self.frame += 1

@@ -7,8 +7,18 @@ from whisperbatch.audio.clips import clips, min_clip
 from whisperbatch.chunking.merge import chunks
 from whisperbatch.options import Options
 from whisperbatch.protocols import Vad
+from whisperbatch.sections.sound import SoundMeasure
 from whisperbatch.sections.stage import sections
-from whisperbatch.types import SECTION, WHOLE, Chunk, Samples, Span, SpeechFrames, to_samples
+from whisperbatch.types import (
+    SECTION,
+    WHOLE,
+    Chunk,
+    Samples,
+    SectionSound,
+    Span,
+    SpeechFrames,
+    to_samples,
+)
 from whisperbatch.vad import open_vad
 
 SecondOpinion: TypeAlias = Callable[[Iterable[SpeechFrames], int, int], Iterable[SpeechFrames]]
@@ -24,6 +34,7 @@ def chunk_recording(
     *,
     span: Span = WHOLE,
     position: int = 0,
+    on_section: Callable[[SectionSound], None] = lambda _: None,
 ) -> Iterator[Chunk]:
     """Yield the chunks of a recording, or of a span of it, numbered from 0 across all sections.
 
@@ -38,6 +49,7 @@ def chunk_recording(
         second_opinion: finds speech in the audio that the VAD rejects.
         span: the sections that are processed.
         position: first sample of `blocks`.
+        on_section: called after the chunks of each section.
     """
     vad = vad or open_vad(options)
     index = 0
@@ -48,7 +60,8 @@ def chunk_recording(
     ]
     for clip in clips(blocks, ranges, min_clip(options, vad.hop), position):
         for section in sections(clip, vad, options, span):
-            frames: Iterable[SpeechFrames] = section.frames
+            measure = SoundMeasure(section, options.vad_onset, vad.hop)
+            frames: Iterable[SpeechFrames] = measure.frames()
             if second_opinion:
                 frames = second_opinion(frames, section.start, section.number)
             for chunk in chunks(
@@ -62,3 +75,4 @@ def chunk_recording(
             ):
                 yield chunk
                 index += 1
+            on_section(measure.sound)

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from whisperbatch.types import Transcript, merged, to_samples, to_seconds
+from whisperbatch.types import Transcript, concerns_empty_only, merged, to_samples, to_seconds
 
 
 def joined(transcripts: Sequence[Transcript]) -> Transcript:
@@ -30,7 +30,12 @@ def joined(transcripts: Sequence[Transcript]) -> Transcript:
         redecoded=sum(transcript.redecoded for transcript in transcripts),
         checked_duration=_sum(transcript.checked_duration for transcript in transcripts),
         recovered_duration=_sum(transcript.recovered_duration for transcript in transcripts),
-        notices=merged(notice for transcript in transcripts for notice in transcript.notices),
+        notices=merged(
+            notice
+            for transcript in transcripts
+            for notice in transcript.notices
+            if not (segments and concerns_empty_only(notice))
+        ),
     )
 
 

@@ -37,9 +37,9 @@ def find_point(window: SpeechFrames, hop: int, vad_offset: float) -> int:
     pauses = probabilities < vad_offset
     size = min(_longest_run(pauses.tolist()), max(FULL_PAUSE // hop, 1))
     if not size:
-        costs = cut_costs(window.samples, probabilities, hop)
+        costs = cut_costs(window.varying, probabilities, hop)
         return 1 + _middle_of_lowest(costs[:-1] + costs[1:])
-    levels = cut_costs(window.samples, np.zeros_like(probabilities), hop)
+    levels = cut_costs(window.varying, np.zeros_like(probabilities), hop)
     starts = np.flatnonzero(_sums(pauses.astype(np.float64), size) == size)
     return int(starts[_middle_of_lowest(_sums(levels, size)[starts])]) + size // 2
 

@@ -136,15 +136,16 @@ class _Sections:
             position += len(block.samples)
             window.append(block)
         start = position - sum(len(block.samples) for block in window)
-        first, count = (number * SECTION - start) // hop, SEARCH // hop
+        first = (number * SECTION - start) // hop * hop
         searched = SpeechFrames(
-            np.concatenate([block.samples for block in window])[first * hop :][: count * hop],
-            np.concatenate([block.probabilities for block in window])[first:][:count],
-        )
-        point = start + (first + find_point(searched, hop, self._vad_offset)) * hop
+            np.concatenate([block.samples for block in window]),
+            np.concatenate([block.probabilities for block in window]),
+            np.concatenate([block.varying for block in window]),
+        ).part(first, first + SEARCH, hop)
+        point = start + first + find_point(searched, hop, self._vad_offset) * hop
         while start + len(window[0].samples) <= point:
             start += len(window.popleft().samples)
-        window[0] = _after(window[0], (point - start) // hop, hop)
+        window[0] = window[0].part(point - start, len(window[0].samples), hop)
         return _Open(number, point, frames, window)
 
     def _frames_of(self, section: _Open) -> Iterator[SpeechFrames]:
@@ -158,7 +159,7 @@ class _Sections:
                 following = self._open(point)
                 point = None
             if following and end >= following.start:
-                yield _before(block, following.start - position, self._vad.hop)
+                yield block.part(0, following.start - position, self._vad.hop)
                 self._following = following
                 return
             yield block
@@ -166,14 +167,3 @@ class _Sections:
             needed = position if point is None else min(position, point * SECTION - WARM_UP)
             self._tape.discard(needed if following is None else position)
         self._tape.check()
-
-
-def _before(block: SpeechFrames, samples: int, hop: int) -> SpeechFrames:
-    """Return the first samples of a block, and their frames."""
-    frames = -(-samples // hop)
-    return SpeechFrames(block.samples[:samples], block.probabilities[:frames])
-
-
-def _after(block: SpeechFrames, frames: int, hop: int) -> SpeechFrames:
-    """Return a block without its first frames."""
-    return SpeechFrames(block.samples[frames * hop :], block.probabilities[frames:])

@@ -10,6 +10,7 @@ from whisperbatch.options import Options
 from whisperbatch.recording import RecordingState
 from whisperbatch.rows import End
 from whisperbatch.segmentation.doubts import add_doubts
+from whisperbatch.segmentation.missing_text import explain_missing_text
 from whisperbatch.segmentation.phrases import phrases
 from whisperbatch.segmentation.sentences import Sentence, joined_texts, next_row
 from whisperbatch.segmentation.timed_text import (
@@ -110,6 +111,7 @@ class Segmentation:
             for result in results:
                 if isinstance(result, End):
                     yield from self._finish(result.recording, open_texts)
+                    explain_missing_text(result.recording, self._options)
                     yield result
                 else:
                     yield from self._add(*result, open_texts)
@@ -239,5 +241,6 @@ def _numbered(
     """Yield segments with their numbers in the recording."""
     for segment in segments:
         numbered = replace(segment, id=recording.segments)
+        recording.sections_with_text.add(recording.section)
         recording.segments += 1
         yield recording, numbered

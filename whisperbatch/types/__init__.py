@@ -21,13 +21,21 @@ from whisperbatch.types.audio import (
     speech_seconds,
 )
 from whisperbatch.types.language import LanguageDetection, LanguageScores, LanguageWindow
-from whisperbatch.types.notices import Notice, NoticeKind, Notices, merged
+from whisperbatch.types.notices import (
+    SILENT,
+    Notice,
+    NoticeKind,
+    Notices,
+    concerns_empty_only,
+    merged,
+)
 from whisperbatch.types.sections import (
     CHUNK_RULES,
     SEARCH,
     SECTION,
     WARM_UP,
     WHOLE,
+    SectionSound,
     Span,
     first_section,
 )
@@ -41,6 +49,7 @@ __all__ = [
     "SAMPLING_RATE",
     "SEARCH",
     "SECTION",
+    "SILENT",
     "WARM_UP",
     "WHOLE",
     "WINDOW",
@@ -59,6 +68,7 @@ __all__ = [
     "Omission",
     "Reason",
     "Samples",
+    "SectionSound",
     "Segment",
     "Source",
     "Span",
@@ -68,6 +78,7 @@ __all__ = [
     "Transcript",
     "Turn",
     "Word",
+    "concerns_empty_only",
     "first_section",
     "merged",
     "speech_seconds",

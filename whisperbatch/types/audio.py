@@ -121,10 +121,24 @@ class SpeechFrames:
     Attributes:
         samples: shape (n_samples,). Blocks follow each other without gap or overlap.
         probabilities: shape (ceil(n_samples / hop),). Only the last block may end within a frame.
+        cleaned: the samples without steady sound such as hum, shape (n_samples,): shows where the
+            audio is quiet. None if steady sound is not most of the block.
     """
 
     samples: Samples
     probabilities: npt.NDArray[np.float32]
+    cleaned: Samples | None = None
+
+    @property
+    def varying(self) -> Samples:
+        """The samples without steady sound, if it is most of the block; otherwise the samples."""
+        return self.samples if self.cleaned is None else self.cleaned
+
+    def part(self, start: int, end: int, hop: int) -> "SpeechFrames":
+        """Return the samples from `start` to before `end`, and their frames of `hop` samples."""
+        cleaned = None if self.cleaned is None else self.cleaned[start:end]
+        probabilities = self.probabilities[start // hop : -(-end // hop)]
+        return SpeechFrames(self.samples[start:end], probabilities, cleaned)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -10,6 +10,11 @@ NoticeKind = Literal["channels", "track", "time", "damaged", "incomplete", "no s
 
 MERGED_GAP: Final = 1.0  # seconds between two ranges of the same notice that become one range
 
+SILENT: Final = "the audio is silent; check the file, its other tracks and its channels"
+# Seconds. Shorter ranges without speech are reported only if the whole transcript is empty: music
+# before a talk, or the rest of a recording after its last section, is nothing to know about.
+LONG_RANGE: Final = 60.0
+
 log = logging.getLogger(__name__)
 
 
@@ -88,3 +93,10 @@ def merged(notices: Iterable[Notice]) -> tuple[Notice, ...]:
             latest[notice.kind, notice.text] = len(found)
             found.append(notice)
     return tuple(found)
+
+
+def concerns_empty_only(notice: Notice) -> bool:
+    """Return whether a transcript has this notice only if it has no segments at all."""
+    return notice.kind == "no speech" and (
+        notice.text == SILENT or notice.end - notice.start < LONG_RANGE
+    )

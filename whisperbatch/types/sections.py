@@ -19,7 +19,8 @@ from whisperbatch.types.time import to_samples
 
 CHUNK_RULES: Final = 3
 """Version of the rules by which audio becomes chunks. It changes whenever recordings get
-other chunks; version 1 had no sections, version 2 always had the plain mix of channels. Parts with
+other chunks; version 1 had no sections, version 2 always had the plain mix of channels and lost
+speech under steady sound. Parts with
 different versions must not be joined."""
 
 # Samples between two nominal points. A multiple of the VAD frame (512 samples), as are the lengths
@@ -27,9 +28,9 @@ different versions must not be joined."""
 SECTION: Final = to_samples(300.0)
 SEARCH: Final = 960 * 512  # samples (30.72 s) in which a point is searched
 WARM_UP: Final = 512 * 512  # samples (16.384 s) that the VAD reads before a nominal point
-# Samples after a search that the VAD needs for the probabilities in it: three blocks for gain
-# control and four for calibration.
-VAD_MARGIN: Final = 7 * 64 * 512
+# Samples after a search that the VAD needs for the probabilities in it: one block for steady sound,
+# three for gain control and four for calibration.
+VAD_MARGIN: Final = 8 * 64 * 512
 # Samples after them that the mix of several channels needs (`audio.mixing.mixer`): a cell and its
 # look-ahead.
 MIX_MARGIN: Final = to_samples(4.0)
@@ -80,6 +81,25 @@ class Span:
     def begins_before_end(self, section: int) -> bool:
         """Return whether a section with this number begins before the end of the span."""
         return self.last is None or section < self.last
+
+
+@dataclass(frozen=True, slots=True)
+class SectionSound:
+    """What the VAD found in a section, or in a clip of a section. Positions are samples.
+
+    Attributes:
+        number: number of the section.
+        start: first sample, counted in the recording.
+        end: the sample after the last.
+        sound: number of samples that are no silence.
+        speech: number of samples of speech.
+    """
+
+    number: int
+    start: int
+    end: int
+    sound: int
+    speech: int
 
 
 WHOLE: Final = Span()

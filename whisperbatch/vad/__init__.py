@@ -5,6 +5,7 @@ from functools import cache
 from whisperbatch.options import VadOptions
 from whisperbatch.protocols import Vad
 from whisperbatch.vad.calibration import CalibratedVad
+from whisperbatch.vad.cleaned_vad import CleanedVad
 from whisperbatch.vad.gain_control import GainControlledVad
 from whisperbatch.vad.no_vad import NoVad
 from whisperbatch.vad.weights import vad_fingerprint
@@ -28,4 +29,4 @@ def _silero() -> Vad:
     """Return one Vad for all recordings: it keeps no state of them, and is slow to load."""
     from whisperbatch.vad.silero import SileroVad  # noqa: PLC0415 - loads onnxruntime
 
-    return CalibratedVad(GainControlledVad(SileroVad()))
+    return CalibratedVad(CleanedVad(GainControlledVad(SileroVad())))

@@ -6,6 +6,7 @@ import numpy as np
 
 from whisperbatch.types import Samples, SpeechFrames
 from whisperbatch.vad.framing import FRAME, reblock
+from whisperbatch.vad.steady_sound import remove_steady_sound
 
 
 class NoVad:
@@ -15,6 +16,6 @@ class NoVad:
 
     def __call__(self, blocks: Iterable[Samples]) -> Iterator[SpeechFrames]:
         """See `protocols.Vad`."""
-        for samples in reblock(blocks):
-            frame_count = -(-len(samples) // FRAME)
-            yield SpeechFrames(samples, np.ones(frame_count, np.float32))
+        for block in remove_steady_sound(reblock(blocks)):
+            frame_count = -(-len(block.samples) // FRAME)
+            yield SpeechFrames(block.samples, np.ones(frame_count, np.float32), block.cleaned)

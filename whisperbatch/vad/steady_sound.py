@@ -1,0 +1,195 @@
+r"""Remove steady sound from audio where it is most of the sound: mains hum, tones, fans, rumble.
+
+    spectrum of 4 s     |  |  |  | _..-''-..  |         spectrum of a steady sound with speech
+    lowest quarter      |  |  |  |____________|         the power that is always there
+    filter             ‾\/‾\/‾\/‾‾‾‾‾‾‾‾‾‾‾‾‾‾\/‾       attenuates the peaks of this power
+    suppression         the rest of the steady power is subtracted, from moment to moment
+
+Silero takes speech under a louder steady sound for part of this sound. Whisper reads speech under
+50 Hz hum, but not under the buzz of a telephone or a tone of 400 Hz. The result is input for the
+speech detector and for the features, and shows where the audio is quiet. Audio in which no such
+sound is louder than everything else stays exactly as it is.
+
+Source: minimum statistics (Martin 2001, "Noise power spectral density estimation based on optimal
+smoothing and minimum statistics"), with a quantile instead of the minimum (Stahl, Fischer and
+Bippus 2000). Spectral subtraction after the filter was tried: it found more speech under an engine,
+and less under rumble.
+"""
+
+from collections import deque
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from whisperbatch.types import SAMPLING_RATE, Samples
+from whisperbatch.vad.framing import reblock
+
+# Samples (256 ms) of a spectrum: the harmonics of 50 Hz hum are 13 of its bins apart.
+LONG_FRAME: Final = 4096
+LONG_HOP: Final = LONG_FRAME // 2
+GATE_FRAME: Final = 2048  # samples (128 ms): rumble of 20 Hz has several periods in it
+
+QUANTILE: Final = 0.25  # of the powers of a bin: the power that is nearly always there
+NOISE_QUANTILE: Final = 0.288  # this quantile of the power of noise, in units of its mean
+# Steady part of the total power. Speech has 0.02 to 0.2 in most blocks. Silero loses speech from
+# 0.8 on (the buzz of a mobile telephone), or 0.94 (hum, rumble).
+MIN_STEADY: Final = 0.6
+# Lowest quarter of the total powers, in units of their mean: with less, no sound can be that
+# steady, and the spectra are not computed.
+MIN_GATE: Final = 0.35
+# Mean square, -60 dBFS: the noise of pauses, at -64 dBFS and less, is steady in good recordings.
+MIN_POWER: Final = 1e-6
+# Mean power of a part, in units of that of the audio around it: with less, the part is a pause.
+MIN_SHARE: Final = 0.1
+NEIGHBOURS: Final = 40  # bins (156 Hz) on each side, whose quiet bins are the reference of a bin
+REFERENCE_QUANTILE: Final = 0.3
+REFERENCE_STEP: Final = 8  # bins
+PEAK_WIDTH: Final = 3  # bins on each side of a peak: the main lobe of the window, and drift
+LOWEST_SPEECH: Final = 200  # Hz; steady sound below is reduced to its level there
+# Hz: the quiet part of this band, which telephones transmit, too, shows how loud steady sound may be
+# elsewhere. Noise of 100 to 700 Hz, 18 and 24 dB louder than speech: 93 % of the speech is detected,
+# without this limit none.
+SPEECH_BAND: Final = (300, 3200)
+FLAT_BELOW: Final = 500  # Hz; above, the spectrum of speech falls by 6 dB per octave
+SPEECH_MARGIN: Final = 10.0  # times the power of this shape
+SMOOTHING: Final = 41  # bins (160 Hz) of the mean that is compared with this limit
+MIN_GAIN: Final = 1e-3  # of a filter
+# Part of the steady power that the filter must leave at most (-8 dB): with more, the audio stays as
+# it is. Hum, tones, engines, fans and rumble: -9 to -58 dB. White and pink noise, rain, a cafe, a
+# crowd: -1 to -7 dB; both Silero and Whisper know such noise, and a filter cannot divide it.
+MAX_REMAINDER: Final = 0.16
+
+Spectrum = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CleanedBlock:
+    """A block of audio.
+
+    Attributes:
+        samples: as they were given.
+        cleaned: the samples without steady sound; None if the block has no such sound.
+    """
+
+    samples: Samples
+    cleaned: Samples | None
+
+
+def remove_steady_sound(blocks: Iterable[Samples]) -> Iterator[CleanedBlock]:
+    """Yield each block with its samples without steady sound.
+
+    A block depends on itself, on the block before it and on the block after it. These are held.
+    """
+    held: deque[Samples] = deque(maxlen=3)
+    for samples in blocks:
+        held.append(samples)
+        if len(held) > 1:
+            yield _clean(held, len(held) - 2)
+    if held:
+        yield _clean(held, len(held) - 1)
+
+
+def without_steady_sound(samples: Samples) -> Samples:
+    """Return the samples of a stretch without steady sound; the same array if there is none."""
+    blocks = list(remove_steady_sound(reblock([samples])))
+    if all(block.cleaned is None for block in blocks):
+        return samples
+    return np.concatenate([b.samples if b.cleaned is None else b.cleaned for b in blocks])
+
+
+def _clean(held: Iterable[Samples], index: int) -> CleanedBlock:
+    blocks = list(held)[max(index - 1, 0) :]
+    index = min(index, 1)
+    audio = np.concatenate(blocks)
+    start = sum(map(len, blocks[:index]))
+    end = start + len(blocks[index])
+    min_power = max(MIN_POWER, MIN_SHARE * _mean_power(audio))
+    halves = [half for half in (audio[:end], audio[start:]) if _mean_power(half) >= min_power]
+    steady = _steady_spectrum(filter(_may_be_steady, halves))
+    gains = None if steady is None else _filter_gains(steady)
+    if gains is None:
+        return CleanedBlock(blocks[index], None)
+    first = max(start - LONG_HOP, 0)
+    filtered = _filter(audio[first : end + LONG_HOP], gains)[start - first :]
+    return CleanedBlock(blocks[index], filtered[: end - start])
+
+
+def _mean_power(samples: Samples) -> float:
+    return float(np.dot(samples, samples)) / len(samples)
+
+
+def _may_be_steady(samples: Samples) -> bool:
+    """Return whether the total power is even enough that steady sound can be most of it."""
+    if len(samples) < LONG_FRAME + LONG_HOP:
+        return False
+    frames = samples[: len(samples) // GATE_FRAME * GATE_FRAME].reshape(-1, GATE_FRAME)
+    powers = np.einsum("ij,ij->i", frames, frames)
+    return bool(np.quantile(powers, QUANTILE) >= MIN_GATE * powers.mean() > 0)
+
+
+def _steady_spectrum(parts: Iterable[Samples]) -> Spectrum | None:
+    """Return the steady power of each bin of a long frame; None if it is not most of the power.
+
+    Args:
+        parts: overlapping parts of the audio. A sound can begin or end in one of them.
+    """
+    window = np.hanning(LONG_FRAME + 1)[:-1].astype(np.float32)
+    found: Spectrum | None = None
+    for samples in parts:
+        frames = np.lib.stride_tricks.sliding_window_view(samples, LONG_FRAME)[::LONG_HOP]
+        powers = np.square(np.abs(np.fft.rfft(frames * window))).astype(np.float64)
+        steady = _steady_power(powers)
+        if steady.sum() >= MIN_STEADY * powers.mean(axis=0).sum():
+            found = steady if found is None else np.maximum(found, steady)
+    return found
+
+
+def _steady_power(powers: Spectrum) -> Spectrum:
+    """Return the power of each bin that is always there; shape (n_frames, n_bins) before."""
+    lowest = np.quantile(powers, QUANTILE, axis=0) / NOISE_QUANTILE
+    steady: Spectrum = np.minimum(lowest, powers.mean(axis=0))
+    return steady
+
+
+def _filter_gains(steady: Spectrum) -> Spectrum | None:
+    """Return the factors of the bins that reduce steady peaks to the level around them.
+
+    None if these factors leave more than `MAX_REMAINDER` of the steady power.
+    """
+    window = np.lib.stride_tricks.sliding_window_view
+    around = window(np.pad(steady, NEIGHBOURS, mode="reflect"), 2 * NEIGHBOURS + 1)
+    positions = np.arange(0, len(steady), REFERENCE_STEP)
+    quiet = np.quantile(around[positions], REFERENCE_QUANTILE, axis=1)
+    reference = np.interp(np.arange(len(steady)), positions, quiet)
+    first = LOWEST_SPEECH * LONG_FRAME // SAMPLING_RATE
+    reference[:first] = np.minimum(reference[:first], reference[first])
+    peaks = window(np.pad(steady, PEAK_WIDTH, mode="edge"), 2 * PEAK_WIDTH + 1).max(axis=1)
+    powers = np.minimum(reference / np.maximum(peaks, 1e-20), 1.0)
+    gains: Spectrum = np.sqrt(powers * _band_gains(steady * powers))
+    if np.square(gains).dot(steady) > MAX_REMAINDER * steady.sum():
+        return None
+    return np.maximum(gains, MIN_GAIN)
+
+
+def _band_gains(steady: Spectrum) -> Spectrum:
+    """Return the factors of the powers that reduce loud bands of a spectrum without peaks."""
+    hertz = np.fft.rfftfreq(LONG_FRAME, 1 / SAMPLING_RATE)
+    shape = (FLAT_BELOW / np.maximum(hertz, FLAT_BELOW)) ** 2
+    band = (hertz >= SPEECH_BAND[0]) & (hertz < SPEECH_BAND[1])
+    limit = SPEECH_MARGIN * np.quantile((steady / shape)[band], REFERENCE_QUANTILE) * shape
+    padded = np.pad(steady, SMOOTHING // 2, mode="edge")
+    smooth = np.lib.stride_tricks.sliding_window_view(padded, SMOOTHING).mean(axis=1)
+    factors: Spectrum = np.minimum(limit / np.maximum(smooth, 1e-20), 1.0)
+    return factors
+
+
+def _filter(samples: Samples, gains: Spectrum) -> Samples:
+    """Return the samples, filtered without delay with the factors of the bins of a long frame."""
+    response = np.roll(np.fft.irfft(gains), LONG_HOP) * np.hanning(LONG_FRAME + 1)[:-1]
+    size = len(samples) + LONG_FRAME
+    spectrum = np.fft.rfft(samples, size) * np.fft.rfft(response, size)
+    filtered: Samples = np.fft.irfft(spectrum, size)[LONG_HOP:][: len(samples)].astype(np.float32)
+    return filtered
