@@ -15,10 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from whisperbatch.audio import elementary_streams
 from whisperbatch.audio.channels import check_separate, with_channels
-from whisperbatch.audio.clock import Clock, Placed, Stamped, usable
-from whisperbatch.audio.elementary_streams import LostTime
 from whisperbatch.audio.extent.parts import Parts
 from whisperbatch.audio.extent.stated import Ended, report_missing
 from whisperbatch.audio.file_objects import FileObject
@@ -26,6 +23,9 @@ from whisperbatch.audio.mixing.blocks import ChannelBlock, ChannelResampler
 from whisperbatch.audio.mixing.mixer import Mixer
 from whisperbatch.audio.resampling import BLOCK, Resampler
 from whisperbatch.audio.seeking import frames_after, seeks_exactly, whole_second
+from whisperbatch.audio.timing import elementary_streams
+from whisperbatch.audio.timing.clock import Clock, Placed, Stamped, usable
+from whisperbatch.audio.timing.elementary_streams import LostTime
 from whisperbatch.audio.track import frames_of
 from whisperbatch.audio.tracks.info import ChooseTrack, listed
 from whisperbatch.audio.tracks.opening import open_track

@@ -20,8 +20,8 @@ from typing import Any, Final
 import numpy as np
 from av.audio.frame import AudioFrame
 
-from whisperbatch.audio.clock import Stamped
 from whisperbatch.audio.file_objects import FileObject
+from whisperbatch.audio.timing.clock import Stamped
 from whisperbatch.audio.track import Track
 from whisperbatch.types import SAMPLING_RATE
 

@@ -13,10 +13,10 @@ import av
 from av.audio.frame import AudioFrame
 from av.container import InputContainer
 
-from whisperbatch.audio.big_endian import RifxFile, open_rifx
-from whisperbatch.audio.clock import RESETTING, OtherTracks
 from whisperbatch.audio.file_objects import FileObject
-from whisperbatch.audio.http_answers import PLAYLISTS, HttpAnswer, is_http
+from whisperbatch.audio.inputs.big_endian import RifxFile, open_rifx
+from whisperbatch.audio.inputs.http_answers import PLAYLISTS, HttpAnswer, is_http
+from whisperbatch.audio.timing.clock import RESETTING, OtherTracks
 from whisperbatch.audio.tracks.info import TrackInfo, info_of, listed, preferred
 from whisperbatch.audio.tracks.pyav import open_ignoring_metadata, tags_of
 from whisperbatch.boundary import describe
