@@ -90,9 +90,9 @@ def test_steady_sound_without_speech_gives_no_text(
         found = base.transcribe(sound.astype(np.float32), language="en", beam_size=1)
     assert found.text == ""
     assert found.checked_duration <= 0.15 * found.duration
-    [notice] = found.notices
-    assert (notice.kind, notice.start) == ("no speech", 0.0)
-    assert notice.end == pytest.approx(400.0)
+    assert {notice.kind for notice in found.notices} == {"no speech"}
+    assert found.notices[0].start == 0.0
+    assert found.notices[-1].end == pytest.approx(400.0)
     assert "no text" in caplog.text
 
 

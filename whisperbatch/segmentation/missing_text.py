@@ -2,9 +2,18 @@
 
 from whisperbatch.options import Options
 from whisperbatch.recording import RecordingState
-from whisperbatch.types import SILENT, Notice, SectionSound, concerns_empty_only, to_seconds
+from whisperbatch.types import (
+    SILENT,
+    Notice,
+    SectionSound,
+    concerns_empty_only,
+    to_samples,
+    to_seconds,
+)
 
 VAD_FOUND_NONE = "no text: the voice activity detector found no speech in the sound"
+# Samples of frames that count as speech: single frames in noise give no chunk, and no text.
+MIN_SPEECH = to_samples(1.0)
 HELP = "another channel, track or language may have the speech"
 
 
@@ -33,7 +42,7 @@ def _reason(recording: RecordingState, options: Options, sound: SectionSound, ch
         return f"no text: all text was removed, because it does not seem spoken (omissions); {HELP}"
     if not options.vad:
         return f"no text: the model found none in the sound; {HELP}"
-    if sound.speech:
+    if sound.speech >= MIN_SPEECH:
         return f"no text: the model found none in the sound that may be speech; {HELP}"
     if checked:
         return (

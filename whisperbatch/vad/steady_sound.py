@@ -49,9 +49,9 @@ REFERENCE_QUANTILE: Final = 0.3
 REFERENCE_STEP: Final = 8  # bins
 PEAK_WIDTH: Final = 3  # bins on each side of a peak: the main lobe of the window, and drift
 LOWEST_SPEECH: Final = 200  # Hz; steady sound below is reduced to its level there
-# Hz: the quiet part of this band, which telephones transmit, too, shows how loud steady sound may be
-# elsewhere. Noise of 100 to 700 Hz, 18 and 24 dB louder than speech: 93 % of the speech is detected,
-# without this limit none.
+# Hz: the quiet part of this band, which telephones transmit, too, shows how loud steady sound may
+# be elsewhere. Noise of 100 to 700 Hz, 18 and 24 dB louder than speech: 93 % of the speech is
+# detected, without this limit none.
 SPEECH_BAND: Final = (300, 3200)
 FLAT_BELOW: Final = 500  # Hz; above, the spectrum of speech falls by 6 dB per octave
 SPEECH_MARGIN: Final = 10.0  # times the power of this shape
