@@ -138,8 +138,16 @@ class Transcript:
     notices: tuple[Notice, ...] = ()
 
     @property
+    def is_complete(self) -> bool:
+        """Whether the recording was read to its end, as far as its file states the end."""
+        return all(item.kind != "incomplete" for item in self.notices)
+
+    @property
     def missing_duration(self) -> float:
-        """Seconds that the file states and that are missing: the recording was cut off."""
+        """Seconds that the file states and that are missing: the recording was cut off.
+
+        0 also if the recording breaks off and its file does not state its end; see `is_complete`.
+        """
         missing = (item for item in self.notices if item.kind == "incomplete")
         return sum((item.end - item.start for item in missing), start=0.0)
 
