@@ -96,7 +96,7 @@ class Tally:
         """Count a recording that has finished or failed."""
         if isinstance(event, Finished):
             self.transcribed += 1
-            self.incomplete += event.transcript.missing_duration > 0
+            self.incomplete += not event.transcript.is_complete
             self.seconds += event.transcript.duration
         elif isinstance(event, FinishedElsewhere):
             self.elsewhere += 1

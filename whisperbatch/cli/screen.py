@@ -317,7 +317,6 @@ def _finished_line(event: Finished) -> Text:
         paths += f" and {len(outputs) - 1} more"
     recovered = transcript.recovered_duration
     found = f", {recovered:.1f} s of speech found that the VAD rejected" if recovered else ""
-    missing = transcript.missing_duration
     count = len(transcript.omissions)
     omissions = f", {count} omission{'s' if count > 1 else ''}" if count else ""
     return Text.assemble(
@@ -325,10 +324,15 @@ def _finished_line(event: Finished) -> Text:
         escape_controls(f"{_name(event.item.name)} "),
         (f"{clock(transcript.duration)} {transcript.language or 'no speech'}", "dim"),
         (found, "dim"),
-        (f", {missing:.1f} s missing" if missing else "", "yellow"),
+        ("" if transcript.is_complete else _missing(transcript), "yellow"),
         (omissions, "yellow"),
         (escape_controls(f" -> {paths}") if paths else "", "dim"),
     )
+
+
+def _missing(transcript: Transcript) -> str:
+    missing = transcript.missing_duration
+    return f", {missing:.1f} s missing" if missing else ", incomplete"
 
 
 def _failed_line(error: WhisperBatchError) -> Text:

@@ -154,7 +154,7 @@ def transcribe_all(arguments: TranscribeArguments) -> int:
         unfinished = [job.remaining(item) for item in plan.items]
         remaining = [*plan.failures, *failures_if_all(unfinished)]
         done = [item for item, left in zip(plan.items, unfinished, strict=True) if left is None]
-        incomplete = sum(job.missing_duration(item) > 0 for item in done)
+        incomplete = sum(not job.was_complete(item) for item in done)
         tally = Tally(already_done=len(done), incomplete=incomplete)
         screen = open_screen(
             [entry if isinstance(entry, WorkItem) else entry.item for entry in remaining if entry],
@@ -254,7 +254,7 @@ def _transcribe(
     def show(event: Event) -> None:
         tally.count(event)
         if isinstance(event, FinishedElsewhere):
-            tally.incomplete += job.missing_duration(event.item) > 0
+            tally.incomplete += not job.was_complete(event.item)
         screen.show(event)
 
     for entry in remaining:

@@ -33,6 +33,8 @@ run resumes from it."""
 
 log = logging.getLogger(__name__)
 
+CUT_OFF: Final = "cut"
+
 NOT_HASHED: Final = ("batch_size", "known_speakers")
 
 WriteTranscript = Callable[[Transcript, Path], object]
@@ -59,32 +61,28 @@ class Made:
     """What a finished output was made of, as the ledger stores it.
 
     9f02.../2          the recording was complete
-    9f02.../2/36.000   36 s of the recording were missing
+    9f02.../2/cut      the recording was cut off (`Transcript.is_complete`)
 
     Attributes:
         fingerprint: of the recording and the settings.
         rules: `CHUNK_RULES` of the version that made the output.
-        missing_duration: see `Transcript.missing_duration`.
+        is_complete: see `Transcript.is_complete`.
     """
 
     fingerprint: str
     rules: str
-    missing_duration: float = 0.0
+    is_complete: bool = True
 
     @classmethod
     def from_text(cls, text: str) -> "Made":
-        """Return the values of a text; a text that cannot be read has no missing duration."""
+        """Return the values of a text."""
         fingerprint, _, rest = text.partition("/")
-        rules, _, missing = rest.partition("/")
-        try:
-            return cls(fingerprint, rules, float(missing or 0.0))
-        except ValueError:  # of a later version
-            return cls(fingerprint, rules)
+        rules, _, state = rest.partition("/")
+        return cls(fingerprint, rules, state != CUT_OFF)
 
     def to_text(self) -> str:
         """Return the text of the values."""
-        missing = f"/{self.missing_duration:.3f}" if self.missing_duration else ""
-        return f"{self.fingerprint}/{self.rules}{missing}"
+        return f"{self.fingerprint}/{self.rules}{'' if self.is_complete else f'/{CUT_OFF}'}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,16 +144,12 @@ class Job:
             log.info("%s: has other chunks than this version makes; it is kept", output)
         return True
 
-    def missing_duration(self, item: WorkItem) -> float:
-        """Return the seconds that are missing in a recording whose outputs are finished.
-
-        Its file states them, but ended earlier; see `Transcript.missing_duration`.
-        """
+    def was_complete(self, item: WorkItem) -> bool:
+        """Return whether a recording whose outputs are finished was complete."""
         if self.ledger is None:
-            return 0.0
+            return True
         entries = [self.ledger.entry(output) for output in item.outputs]
-        made = [Made.from_text(entry.fingerprint) for entry in entries if entry]
-        return max((each.missing_duration for each in made), default=0.0)
+        return all(Made.from_text(entry.fingerprint).is_complete for entry in entries if entry)
 
     def fingerprint(self, item: WorkItem, output: Path) -> str | None:
         """Return a hash of the recording and the settings that an output is made of.
@@ -237,7 +231,7 @@ class Job:
         if self.ledger:
             made = (
                 fingerprint
-                and Made(fingerprint, str(CHUNK_RULES), transcript.missing_duration).to_text()
+                and Made(fingerprint, str(CHUNK_RULES), transcript.is_complete).to_text()
             )
             self.ledger.finish(output, made)
 

@@ -26,32 +26,32 @@ def write_text(transcript: Transcript, path: Path) -> None:
     path.write_text(f"{transcript.duration}")
 
 
-@pytest.mark.parametrize(
-    "made", [Made("9f02", "2"), Made("9f02", "2", 36.0), Made("9f02", "1", 0.125)]
-)
-def test_the_ledger_has_the_missing_duration(made: Made) -> None:
+@pytest.mark.parametrize("made", [Made("9f02", "2"), Made("9f02", "2", is_complete=False)])
+def test_the_ledger_knows_incomplete_recordings(made: Made) -> None:
     assert Made.from_text(made.to_text()) == made
 
 
-@pytest.mark.parametrize("text", ["9f02", "9f02/2/x", "9f02/2/1/y", ""])
-def test_entries_of_other_versions_have_no_missing_duration(text: str) -> None:
-    assert Made.from_text(text).missing_duration == 0.0
+@pytest.mark.parametrize("text", ["9f02", "9f02/2/x", ""])
+def test_entries_of_other_versions_are_complete(text: str) -> None:
+    assert Made.from_text(text).is_complete
 
 
-def test_an_incomplete_recording_is_done_until_its_file_changes(tmp_path: Path) -> None:
+@pytest.mark.parametrize("end", [60.0, 24.0])  # 24.0: the file does not state its end
+def test_an_incomplete_recording_is_done_until_its_file_changes(end: float, tmp_path: Path) -> None:
+    cut_off = replace(CUT_OFF, notices=(Notice("incomplete", 24.0, end, "is cut off"),))
     recording, output = tmp_path / "a.wav", tmp_path / "a.txt"
     recording.write_bytes(b"first part")
     item = WorkItem(str(recording), (output,))
     with Ledger(tmp_path) as ledger:
         job = Job(lambda _: "settings", ledger)
-        job.write(item, [job.fingerprint(item, output)], CUT_OFF, write_text)
+        job.write(item, [job.fingerprint(item, output)], cut_off, write_text)
         assert job.remaining(item) is None
-        assert job.missing_duration(item) == 36.0
+        assert not job.was_complete(item)
         recording.write_bytes(b"first part and the rest")
         assert job.remaining(item) == item
         job.write(item, [job.fingerprint(item, output)], COMPLETE, write_text)
         assert job.remaining(item) is None
-        assert job.missing_duration(item) == 0.0
+        assert job.was_complete(item)
 
 
 def test_an_incomplete_recording_with_other_rules_of_chunks_is_kept(tmp_path: Path) -> None:
@@ -61,7 +61,7 @@ def test_an_incomplete_recording_with_other_rules_of_chunks_is_kept(tmp_path: Pa
     item = WorkItem(str(recording), (output,))
     with Ledger(tmp_path) as ledger:
         job = Job(lambda _: "settings", ledger)
-        made = Made(job.fingerprint(item, output) or "", str(CHUNK_RULES - 1), 1.0)
+        made = Made(job.fingerprint(item, output) or "", str(CHUNK_RULES - 1), is_complete=False)
         ledger.finish(output, made.to_text())
         assert job.remaining(item) is None
 

@@ -139,7 +139,8 @@ def join_results(arguments: JoinArguments) -> int:
     for uri, spans in report.missing.items():
         print_note(f"missing: {uri}: {spans} of its parts have no result yet")
     for uri, seconds in report.incomplete.items():
-        print_note(f"incomplete: {uri}: {seconds:.1f} s that the file states are missing")
+        missing = f"{seconds:.1f} s that the file states are" if seconds else "a part is"
+        print_note(f"incomplete: {uri}: {missing} missing")
     if not arguments.quiet:
         failed = sum(report.failures.values())
         kinds = ", ".join(f"{count} {kind}" for kind, count in report.failures.items())

@@ -37,7 +37,7 @@ class JoinedRecording:
         failure: the first failure of its spans, or of the plan.
         work: for each span, the worker and when it started and finished.
         engines: fingerprints of the engines.
-        missing_duration: see `Transcript.missing_duration`.
+        missing_duration: see `Transcript.missing_duration`; None if the recording is complete.
     """
 
     recording: Recording
@@ -46,7 +46,7 @@ class JoinedRecording:
     failure: Failure | None = None
     work: tuple[tuple[str, float, float], ...] = ()
     engines: tuple[str, ...] = ()
-    missing_duration: float = 0.0
+    missing_duration: float | None = None
 
 
 class Joiner:
@@ -97,7 +97,7 @@ class Joiner:
                     "already joined",
                     work=work,
                     engines=engines,
-                    missing_duration=float(value.get("missing_duration", 0.0)),
+                    missing_duration=value.get("missing_duration"),
                 )
         return self._written(recording, files, marker)
 
@@ -114,7 +114,7 @@ class Joiner:
         transcript = joined([result.transcript for result in found if result.transcript])
         for suffix, name in zip(self._formats, files, strict=True):
             self._output.write(name, self._render(transcript, suffix).encode())
-        missing = transcript.missing_duration
+        missing = None if transcript.is_complete else transcript.missing_duration
         value = {
             "uri": recording.name,
             "files": files,

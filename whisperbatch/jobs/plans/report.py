@@ -76,7 +76,7 @@ class ReportBuilder:
             self.joined += 1
             self.seconds += item.recording.duration
             self.engines.update(item.engines)
-            if item.missing_duration:
+            if item.missing_duration is not None:
                 self.incomplete_recordings += 1
                 if len(self.incomplete) < MAX_LISTED:
                     self.incomplete[_free(name, self.incomplete)] = item.missing_duration
