@@ -27,7 +27,7 @@ from whisperbatch.cli.printing import clock, print_error, print_note, print_resu
 from whisperbatch.errors import WhisperBatchError
 from whisperbatch.jobs import Event, Failed, Finished, FinishedElsewhere, SegmentReady, WorkItem
 from whisperbatch.text import escape_controls, escape_controls_in_json
-from whisperbatch.types import Segment
+from whisperbatch.types import Segment, Transcript
 from whisperbatch.writers import one_line, segment_values, speaker_prefix, speaker_values
 
 MAX_PROBED: Final = 200
