@@ -8,6 +8,7 @@ from typing import Literal, TypeVar, cast, overload
 
 from typing_extensions import Unpack
 
+from whisperbatch.apart import Apart, call_apart
 from whisperbatch.audio.reader import AudioReader, open_audio
 from whisperbatch.boundary import boundary
 from whisperbatch.diarization.stage import diarization_of, prepare
@@ -34,6 +35,7 @@ from whisperbatch.options import (
 from whisperbatch.sections import chunk_recording
 from whisperbatch.streams import SegmentStream, collect
 from whisperbatch.text.messages import one_line
+from whisperbatch.threads import JOIN_TIMEOUT
 from whisperbatch.transcriber import Transcriber, check_many
 from whisperbatch.types import Chunk, Diarization, LanguageDetection, Source, Transcript
 
@@ -110,15 +112,19 @@ def stream(
         MissingExtraError: the package of the engine or of an option is not installed.
         EngineError: raised while the stream is read: the engine failed on a batch.
     """
-    load_keywords, resolved = _resolve(options, keywords)
-    reader = open_audio(source, resolved)
-    with ExitStack() as stack:
-        stack.callback(reader.close)
-        asr = stack.enter_context(load(model, **load_keywords))
-        segments = asr.stream(reader, options=resolved)
-        segments.call_on_close(asr.close)
-        stack.pop_all()
-        return segments
+
+    def opened() -> SegmentStream:
+        load_keywords, resolved = _resolve(options, keywords)
+        reader = open_audio(source, resolved)
+        with ExitStack() as stack:
+            stack.callback(reader.close)
+            asr = stack.enter_context(load(model, **load_keywords))
+            segments = asr.stream(reader, options=resolved)
+            segments.call_on_close(asr.close)
+            stack.pop_all()
+            return segments
+
+    return call_apart(opened, patience=None)
 
 
 @overload
@@ -185,8 +191,12 @@ def transcribe_many(
         InternalError: with `on_error="raise"`: an unexpected exception, which is a bug.
     """
     check_many(sources, on_error, ordered=ordered)
-    load_keywords, resolved = _resolve(options, keywords)
-    asr = load(model, **load_keywords)
+
+    def loaded() -> tuple[Transcriber, Options]:
+        load_keywords, resolved = _resolve(options, keywords)
+        return load(model, **load_keywords), resolved
+
+    asr, resolved = call_apart(loaded, patience=None)
     return _closing(
         asr, asr.transcribe_many(sources, on_error=on_error, ordered=ordered, options=resolved)
     )
@@ -222,15 +232,21 @@ def detect_language(
         InternalError: an unexpected exception, which is a bug.
     """
     checks.boolean("read_through", plain(read_through))
-    load_keywords, option_keywords = _split(cast("Keywords", keywords))
-    settings_of(load_keywords)
-    options = cast("DetectionKeywords", option_keywords)
-    with ExitStack() as stack:
-        reader = open_audio(source, for_detection(**options))
-        if reader is not source:
-            stack.enter_context(reader)
-        asr = stack.enter_context(load(model, **load_keywords))
-        return asr.detect_language(reader, read_through=read_through, **options)
+    interrupted = ExitStack()
+
+    def detected() -> LanguageDetection:
+        load_keywords, option_keywords = _split(cast("Keywords", keywords))
+        settings_of(load_keywords)
+        options = cast("DetectionKeywords", option_keywords)
+        with ExitStack() as stack:
+            reader = open_audio(source, for_detection(**options))
+            interrupted.callback(reader.close)
+            if reader is not source:
+                stack.enter_context(reader)
+            asr = stack.enter_context(load(model, **load_keywords))
+            return asr.detect_language(reader, read_through=read_through, **options)
+
+    return call_apart(detected, interrupted.close, patience=None)
 
 
 def diarize(
@@ -309,8 +325,15 @@ def chunk_audio(
             unknown or wrong, or has no effect.
         AudioError: the recording cannot be read.
     """
-    resolved = resolve(options, **keywords)
-    return _chunks(source, open_audio(source, resolved), resolved)
+
+    def opened() -> Generator[Chunk, None, None]:
+        resolved = resolve(options, **keywords)
+        reader = open_audio(source, resolved)
+        return Apart(
+            lambda: _chunks(source, reader, resolved), reader.close, patience=JOIN_TIMEOUT
+        )
+
+    return call_apart(opened)
 
 
 def _chunks(

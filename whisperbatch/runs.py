@@ -3,14 +3,15 @@
 recordings   0  [ s s s s End ]            each recording is read by its own threads; another
              1  [ s s End ]                recording begins while the engine could decode more
              2  [ s s s ...                audio
-results      0s 0s 0s 0s 0End 1s 1s ...    the caller's thread; in this order with `ordered`
+results      0s 0s 0s 0s 0End 1s 1s ...    a thread of the run; in this order with `ordered`
 """
 
-from collections.abc import Generator, Iterable
+from collections.abc import Generator, Iterable, Iterator
 from contextlib import closing
 from itertools import takewhile
 from typing import Final, TypeVar
 
+from whisperbatch.apart import Apart
 from whisperbatch.options import Options
 from whisperbatch.pipeline import BATCHES_AHEAD, Opener, Pipeline
 from whisperbatch.prefetch import interleave
@@ -68,7 +69,11 @@ class PipelineRun:
         self._at_once = max(MIN_RECORDINGS, BATCHES_AHEAD * self._pipeline.rows_at_a_time)
         self._recordings: dict[int, RecordingState] = {}  # that began and have not ended
 
-    def __iter__(self) -> Generator[Result, None, None]:
+    def __iter__(self) -> Iterator[Result]:
+        return Apart(self.results, self.stop)
+
+    def results(self) -> Generator[Result, None, None]:
+        """Iterate in this thread, which must be one of ours."""
         with closing(self._results()) as results, self._pipeline.running():
             try:
                 for item in results:

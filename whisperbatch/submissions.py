@@ -20,9 +20,9 @@ from typing_extensions import Self
 
 from whisperbatch.boundary import as_error
 from whisperbatch.errors import ClosedError, WhisperBatchError
-from whisperbatch.prefetch import in_background
 from whisperbatch.runs import PipelineRun
 from whisperbatch.streams import segments_and_transcripts
+from whisperbatch.threads import in_background
 from whisperbatch.types import Segment, Transcript
 
 MAX_ACTIVE: Final = 64  # recordings; each has an open file and threads
@@ -161,7 +161,7 @@ class Submission:
         if (run := self._run) is None:  # cancelled
             return
         try:
-            with closing(segments_and_transcripts(run)) as items:
+            with closing(segments_and_transcripts(run.results())) as items:
                 for _, item in items:
                     if isinstance(item, Segment):
                         self._add(item)

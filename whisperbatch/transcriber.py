@@ -8,6 +8,7 @@ from typing import Literal, overload
 
 from typing_extensions import Self, Unpack
 
+from whisperbatch.apart import call_apart
 from whisperbatch.audio.reader import AudioReader, check_several, open_audio
 from whisperbatch.boundary import boundary
 from whisperbatch.errors import ClosedError, WhisperBatchError
@@ -29,6 +30,7 @@ from whisperbatch.runs import PipelineRun
 from whisperbatch.scheduling import Activity, Scheduler
 from whisperbatch.streams import SegmentStream, collect, segments_and_transcripts, transcripts
 from whisperbatch.submissions import Submission, Submissions
+from whisperbatch.threads import reset_after_fork
 from whisperbatch.types import LanguageDetection, Segment, Source, Transcript
 
 
@@ -43,6 +45,12 @@ class Transcriber:
         self._scheduler = Scheduler(engine)
         self._submissions = Submissions()
         self._closed = False
+        reset_after_fork(self)
+
+    def after_fork(self) -> None:
+        """Forget the runs of the parent process. See `threads.Inheritable`."""
+        self._scheduler = Scheduler(self._engine)
+        self._submissions = Submissions()
 
     @property
     def engine(self) -> Engine:
@@ -113,16 +121,20 @@ class Transcriber:
             InternalError: an unexpected exception, which is a bug.
             ClosedError: the Transcriber is closed.
         """
-        resolved = resolve(options, **keywords)
-        reader = open_audio(source, resolved)
-        try:
-            with boundary(reader.name):
-                self._check_open()
-                run = PipelineRun(self._scheduler, [lambda: reader], resolved)
-                return SegmentStream(run, reader.name, reader.close)
-        except BaseException:
-            reader.close()
-            raise
+
+        def opened() -> SegmentStream:
+            resolved = resolve(options, **keywords)
+            reader = open_audio(source, resolved)
+            try:
+                with boundary(reader.name):
+                    self._check_open()
+                    run = PipelineRun(self._scheduler, [lambda: reader], resolved)
+                    return SegmentStream(run, reader.name, reader.close)
+            except BaseException:
+                reader.close()
+                raise
+
+        return call_apart(opened)
 
     @overload
     def transcribe_many(
@@ -184,7 +196,9 @@ class Transcriber:
             InternalError: with `on_error="raise"`: an unexpected exception, which is a bug.
         """
         check_many(sources, on_error, ordered=ordered)
-        run = self._run_many(sources, resolve(options, **keywords), ordered=ordered)
+        run = call_apart(
+            lambda: self._run_many(sources, resolve(options, **keywords), ordered=ordered)
+        )
         return transcripts(run, on_error)
 
     @with_parameters(*OPTION_PARAMETERS)
@@ -216,8 +230,10 @@ class Transcriber:
             MissingExtraError: the package that an option needs is not installed.
         """
         check_many(sources, "yield", ordered=ordered)
-        resolved = resolve(options, **keywords)
-        return segments_and_transcripts(self._run_many(sources, resolved, ordered=ordered))
+        run = call_apart(
+            lambda: self._run_many(sources, resolve(options, **keywords), ordered=ordered)
+        )
+        return segments_and_transcripts(iter(run))
 
     @with_parameters(*OPTION_PARAMETERS)
     def submit(
@@ -252,11 +268,15 @@ class Transcriber:
             MissingExtraError: the package that an option needs is not installed.
         """
         checks.number("weight", plain(weight), minimum=0.01, maximum=100.0)
-        resolved = resolve(options, **keywords)
-        self._check_open()
-        opener = functools.partial(open_audio, source, resolved)
-        run = PipelineRun(self._scheduler, [opener], resolved, weight=weight)
-        return self._submissions.add(run)
+
+        def submitted() -> Submission:
+            resolved = resolve(options, **keywords)
+            self._check_open()
+            opener = functools.partial(open_audio, source, resolved)
+            run = PipelineRun(self._scheduler, [opener], resolved, weight=weight)
+            return self._submissions.add(run)
+
+        return call_apart(submitted)
 
     @with_parameters(*DETECTION_PARAMETERS)
     def detect_language(
@@ -292,14 +312,22 @@ class Transcriber:
             ClosedError: the Transcriber is closed.
         """
         checks.boolean("read_through", plain(read_through))
-        options = for_detection(**keywords)
-        with ExitStack() as stack:
-            reader = open_audio(source, options)
-            if reader is not source:
-                stack.enter_context(reader)
-            self._check_open()
-            with boundary(reader.name):
-                return detect_language(self._scheduler, reader, options, read_through=read_through)
+        interrupted = ExitStack()
+
+        def detected() -> LanguageDetection:
+            options = for_detection(**keywords)
+            with ExitStack() as stack:
+                reader = open_audio(source, options)
+                interrupted.callback(reader.close)
+                if reader is not source:
+                    stack.enter_context(reader)
+                self._check_open()
+                with boundary(reader.name):
+                    return detect_language(
+                        self._scheduler, reader, options, read_through=read_through
+                    )
+
+        return call_apart(detected, interrupted.close)
 
     def close(self) -> None:
         """Free the weights. Safe to call twice.
@@ -307,6 +335,9 @@ class Transcriber:
         Streams that are still open raise ClosedError, and submitted recordings are cancelled.
         """
         self._closed = True
+        call_apart(self._free, patience=None)
+
+    def _free(self) -> None:
         self._submissions.close()
         self._engine.close()
 

@@ -204,16 +204,22 @@ def diarization_of(source: Source | AudioReader, options: Options) -> Diarizatio
         ModelError: see `open_for`.
         EngineError: the diarizer failed.
     """
-    reader = open_audio(source, options)
-    with nullcontext() if reader is source else reader, boundary(reader.name):
-        diarizer, names = open_for(options)
-        blocks = reader.channels() if options.separates_channels else reader.blocks()
-        result = Diarization(())
-        for item in items_of(diarizer, blocks, limits_of(options), reader.name):
-            if isinstance(item, Diarization):
-                result = item
-        named = with_names(result, names) if names else result
-        return replace(named, source=reader.name, duration=to_seconds(reader.position))
+    interrupted = ExitStack()
+
+    def found() -> Diarization:
+        reader = open_audio(source, options)
+        interrupted.callback(reader.close)
+        with nullcontext() if reader is source else reader, boundary(reader.name):
+            diarizer, names = open_for(options)
+            blocks = reader.channels() if options.separates_channels else reader.blocks()
+            result = Diarization(())
+            for item in items_of(diarizer, blocks, limits_of(options), reader.name):
+                if isinstance(item, Diarization):
+                    result = item
+            named = with_names(result, names) if names else result
+            return replace(named, source=reader.name, duration=to_seconds(reader.position))
+
+    return call_apart(found, interrupted.close)
 
 
 def turns_around(turns: Sequence[Turn], segment: Segment) -> list[Turn]:
