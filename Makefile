@@ -3,15 +3,19 @@
 #   make demo FILE=a.mp3   transcribe your own recording
 #   make test              checks and tests, in at most ten minutes on two cores
 #   make declarations      write the texts that repeat the declarations of options and settings
-#   make test-all          all tests, in about an hour and a half; 300 cases of the fuzz program
+#   make test-all          all tests, in about two hours; 300 cases of the fuzz program
 #   make fuzz              damaged media and random options: 7,000 cases, in 10 minutes on two cores
 #   make oldest            tests with the oldest supported versions of the dependencies
+#   make newest            tests with the newest versions, on each Python from 3.10 to 3.14 that is here
 #   make beside            check that pip can install whisperbatch beside WhisperX and others
 #   make bench             compare the speed with faster-whisper, in under ten minutes
 #   make rivals            install other Whisper programs into .venv-rivals, to compare with
 #   make diarizers         install other diarizers and their measures into .venv-diarizers
 
-PYTHON ?= $(shell for p in python3.11 python3 python3.12 python3.13 python3.14 python3.10; do \
+# `python3` first: it is what a stranger has, and mostly the newest. The others only replace a python3
+# that is too old or does not start (pyenv has programs for versions that are not selected); newer
+# ones come first, because their newest packages are tested least. `make newest` tests all of them.
+PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.14 python3.11 python3.10; do \
 	$$p -c 'import sys; sys.exit(sys.version_info < (3, 10))' 2>/dev/null && echo $$p && break; done)
 OLD_PYTHON ?= $(shell for p in python3.10 "$$HOME"/.pyenv/versions/3.10.*/bin/python $(PYTHON); do \
 	$$p -c pass 2>/dev/null && echo $$p && break; done)
@@ -22,6 +26,7 @@ RIVALS := .venv-rivals
 DIARIZERS := .venv-diarizers
 OLDEST := .venv-oldest
 BESIDE := whisperx transformers pyannote.audio openai-whisper
+NEWEST ?=
 DURATIONS ?= 15
 PYTEST = HF_HUB_OFFLINE=1 $(BIN)/python -m pytest --durations=$(DURATIONS)
 # Two processes, each on half of the cores (conftest.py). A test file runs in one of them, so that
@@ -29,7 +34,7 @@ PYTEST = HF_HUB_OFFLINE=1 $(BIN)/python -m pytest --durations=$(DURATIONS)
 PARALLEL := -n 2 --dist loadfile
 SPEECH := en es fr it ru demo music librivox
 
-.PHONY: demo test test-all fuzz oldest beside lint declarations bench rivals diarizers clean
+.PHONY: demo test test-all fuzz oldest newest beside lint declarations bench rivals diarizers clean
 .DEFAULT_GOAL := demo
 
 demo: $(VENV)/.demo
@@ -41,8 +46,8 @@ test: $(VENV)/.test
 	$(PYTEST) $(PARALLEL) -m "not kaldi and not torch and not ray and not slow"
 
 # All tests: also the slow tests (among them 200 files and 100 sets of options of the fuzz program),
-# the tests that need PyTorch or Ray, the oldest supported versions of the dependencies, and the
-# installation beside other projects. About an hour and a half on two cores.
+# the tests that need PyTorch or Ray, the oldest and the newest versions of the dependencies, and the
+# installation beside other projects. About two hours on two cores.
 test-all: $(VENV)/.test
 	@$(MAKE) --no-print-directory -j 2 lint $(VENV)/.speech
 	$(PYTEST) $(PARALLEL) -m "not kaldi and not torch and not ray"
@@ -50,7 +55,7 @@ test-all: $(VENV)/.test
 	OMP_NUM_THREADS=1 $(PYTEST) $(PARALLEL) -m "kaldi or torch"
 	@$(MAKE) --no-print-directory $(VENV)/.ray
 	$(PYTEST) -m ray
-	@$(MAKE) --no-print-directory oldest beside
+	@$(MAKE) --no-print-directory oldest newest beside
 
 # A case that fails is printed with the command that repeats the case.
 fuzz: $(VENV)/.speech
@@ -62,6 +67,11 @@ oldest: $(OLDEST)/.oldest $(VENV)/.speech
 	HF_HUB_OFFLINE=1 $(OLDEST)/bin/python -m pytest $(PARALLEL) -m "not kaldi and not torch and not ray and not slow" \
 		tests/unit tests/property tests/contract \
 		tests/model/test_cli.py tests/model/test_compat.py tests/model/test_reproducible.py
+
+# The newest versions of the dependencies, in an environment for each Python: unit tests with those of
+# the audio, and a transcription. `make newest NEWEST="3.12 3.13"` tests these versions of Python only.
+newest: $(VENV)/.speech
+	$(BIN)/python -m tests.newest $(NEWEST)
 
 # Dry-run installations of the core beside the newest version of each of these libraries.
 beside: $(VENV)/.test
@@ -91,7 +101,7 @@ rivals: $(RIVALS)/.rivals
 diarizers: $(DIARIZERS)/.diarizers
 
 clean:
-	rm -rf $(VENV) $(RIVALS) $(DIARIZERS) $(OLDEST) .cache/speech .cache/ggml .cache/diarization
+	rm -rf $(VENV) $(RIVALS) $(DIARIZERS) $(OLDEST) .venv-newest-* .cache/speech .cache/ggml .cache/diarization
 
 # Stamp files: only a change of pyproject.toml installs the packages again.
 $(VENV)/.made:

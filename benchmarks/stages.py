@@ -35,6 +35,7 @@ from whisperbatch.engines.frame_merging import group_count
 from whisperbatch.engines.search.alignment import DecodingTrace
 from whisperbatch.features.noise import share_to_keep
 from whisperbatch.features.whisper import WhisperFeatures
+from whisperbatch.openvino_package import import_openvino
 from whisperbatch.vad.silero import SileroVad
 
 ROUNDS: Final = 12  # repetitions; the fastest counts
@@ -53,8 +54,7 @@ class StageTime:
 
 def rate(precision: str) -> float:
     """Return the multiplications and additions per second of matrices of the encoder's size."""
-    import openvino  # noqa: PLC0415 - an optional extra
-
+    openvino = import_openvino()
     ops, rng = openvino.opset13, np.random.default_rng(0)
     rows, size, layers = 1500, 512, 6
     inputs = hidden = ops.parameter([rows, size], np.float32)

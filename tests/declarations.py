@@ -62,7 +62,9 @@ def setting_entries() -> dict[str, str]:
             engines.setdefault(name, {}).setdefault(text, []).append(engine)
     return {
         name: " ".join(
-            f"{text} Only for {' and '.join(names)}."
+            text
+            if len(names) == len(SETTINGS)
+            else f"{text} Only for {' and '.join(names)}."
             if len(texts) == 1
             else f"For {' and '.join(names)}: {text}"
             for text, names in texts.items()

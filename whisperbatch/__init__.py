@@ -3,6 +3,8 @@
 from importlib import import_module
 from typing import TYPE_CHECKING
 
+from whisperbatch.telemetry import switch_off as _switch_off_telemetry
+
 if TYPE_CHECKING:
     from whisperbatch import jobs
     from whisperbatch.api import (
@@ -96,6 +98,8 @@ __all__ = [
     "transcribe_many",
     "write",
 ]
+
+_switch_off_telemetry()  # before onnxruntime and others are imported
 
 _MODULES = {
     "api": (

@@ -258,7 +258,7 @@ def diarize(
     max_speakers: int | None = None,
     known_speakers: KnownSpeakers | None = None,
     diarizer: DiarizerChoice = "builtin",
-    track: int = 0,
+    track: int | None = None,
     channel: Channel = "mix",
     sampling_rate: int | None = None,
 ) -> Diarization:

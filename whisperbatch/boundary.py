@@ -12,9 +12,11 @@ All other files that isolate recordings from each other call `as_error` or `boun
 
 import logging
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Final
 
+from whisperbatch.addresses import without_secrets
+from whisperbatch.dependencies import interface_note
 from whisperbatch.errors import EngineError, InternalError, WhisperBatchError
 
 log = logging.getLogger(__name__)
@@ -31,7 +33,8 @@ def boundary(source: str | None) -> Iterator[None]:
     """
     try:
         yield
-    except WhisperBatchError:
+    except WhisperBatchError as error:
+        hide_secrets(error)
         raise
     except Exception as error:
         raise as_error(error, source) from error
@@ -41,9 +44,11 @@ def as_error(error: Exception, source: str | None) -> WhisperBatchError:
     """Return the error of whisperbatch for an exception; log the traceback if it is unexpected.
 
     Args:
-        error: the exception; it is the cause of the returned error.
+        error: the exception; it is the cause of the returned error. See `hide_secrets`.
         source: name of the recording; None if there is no recording.
     """
+    hide_secrets(error)
+    source = source and without_secrets(source, whole=True)
     if isinstance(error, WhisperBatchError):
         return error
     place = f"{' '.join(source.splitlines())}: " if source else ""
@@ -53,28 +58,83 @@ def as_error(error: Exception, source: str | None) -> WhisperBatchError:
             f"{place}there is not enough memory; use a smaller batch_size or a smaller model"
         )
     else:
-        result = InternalError(
-            f"{place}unexpected {with_type(error)}; this is a bug in whisperbatch: please report "
-            "it with the logged traceback (on the command line: --verbose)"
+        report = (
+            "; this is a bug in whisperbatch: please report it with the logged traceback "
+            "(on the command line: --verbose)"
         )
+        note = "" if interface_note(error) else report  # with_type ends with the former
+        result = InternalError(f"{place}unexpected {with_type(error)}{note}")
         log.error("%sunexpected %s", place, type(error).__name__, exc_info=error)
     result.__cause__ = error
     result.source = source
     return result
 
 
+def hide_secrets(error: BaseException) -> None:
+    """Remove the passwords and signatures of URLs from an exception and all that it is chained to.
+
+    Their texts then show none, in a traceback or a log. The exceptions stay the same objects.
+    """
+    seen: set[int] = set()
+    pending: list[BaseException | None] = [error]
+    while pending:
+        link = pending.pop()
+        if link is not None and id(link) not in seen:
+            seen.add(id(link))
+            _hide(link)
+            pending += [link.__cause__, link.__context__]
+
+
+def _hide(error: BaseException) -> None:
+    """Remove secrets from the texts of one exception: its arguments, or what its class makes."""
+    if not _shows_secrets(error):
+        return
+    with suppress(Exception):  # of the caller's own class
+        error.args = tuple(without_secrets(a) if isinstance(a, str) else a for a in error.args)
+        for name in ("filename", "filename2", "strerror"):
+            if isinstance(value := getattr(error, name, None), str):
+                setattr(error, name, without_secrets(value, whole=name != "strerror"))
+    if not _shows_secrets(error):
+        return
+    text, kind = without_secrets(str(error)), type(error)
+    shown = f"{kind.__name__}({text!r})"
+    names = {
+        "__module__": kind.__module__,
+        "__str__": lambda _: text,
+        "__repr__": lambda _: shown,
+        "__reduce__": lambda _: (Exception, (shown,)),
+    }
+    try:  # aiohttp, for example, makes the text from an attribute that is not to be changed
+        error.__class__ = type(kind.__name__, (kind,), names)
+    except Exception:  # noqa: BLE001 - the class of a C extension
+        error.args = (text,)
+
+
+def _shows_secrets(error: BaseException) -> bool:
+    try:
+        text = f"{error} {error!r}"
+    except Exception:  # noqa: BLE001 - of the caller's own class; no log can show it
+        return False
+    return without_secrets(text) != text
+
+
 def with_type(error: BaseException) -> str:
     """Return the type of an exception and its text, on one line."""
     kind, text = type(error).__name__, describe(error)
-    return kind if text == kind else f"{kind}: {text}"
+    return text if text == kind or text.startswith(f"{kind};") else f"{kind}: {text}"
 
 
 def describe(error: BaseException) -> str:
-    """Return the text of an exception on one line; its type's name if it has no text."""
+    """Return the text of an exception on one line; its type's name if it has no text.
+
+    If the exception shows that a package has another interface than expected, the text ends with
+    the package and the versions that work.
+    """
     try:
-        text = " ".join(str(getattr(error, "strerror", None) or error).split())
+        text = str(getattr(error, "strerror", None) or error)
+        text = " ".join(without_secrets(text).split())
     except Exception:  # noqa: BLE001 - the exception may come from the caller's own class
         text = ""
     if len(text) > MAX_REASON:
         text = f"{text[:MAX_REASON]}..."
-    return text or type(error).__name__
+    return (text or type(error).__name__) + interface_note(error)

@@ -16,6 +16,8 @@ Each message is one line: the problem, its place, and its solution.
 import re
 from typing import Final, TypeVar
 
+from whisperbatch.addresses import without_secrets
+
 __all__ = [
     "AudioError",
     "ClosedError",
@@ -37,7 +39,8 @@ class WhisperBatchError(Exception):
     """The root of the tree: catch this class to catch every error of whisperbatch.
 
     The message is one line that a terminal shows unchanged: line breaks become spaces, and control
-    characters are escaped. A file name may contain both.
+    characters are escaped. A file name may contain both. Passwords and signatures of URLs are
+    removed.
 
     Attributes:
         source: name of the recording that the error belongs to; None if the error belongs to no
@@ -47,7 +50,7 @@ class WhisperBatchError(Exception):
     source: str | None = None
 
     def __init__(self, message: object = "") -> None:
-        line = " ".join(str(message).splitlines())
+        line = " ".join(without_secrets(str(message)).splitlines())
         super().__init__(_UNSAFE.sub(lambda match: ascii(match[0])[1:-1], line))
 
 
@@ -59,6 +62,7 @@ class AudioError(WhisperBatchError):
     """A recording cannot be read: missing, empty, not audio, no such track, or bad samples."""
 
     def __init__(self, message: str, *, source: str | None = None) -> None:
+        source = without_secrets(source, whole=True) if source else source
         super().__init__(f"{source}: {message}" if source else message)
         self.source = source
 
@@ -101,6 +105,7 @@ def of_recording(error: _Error, source: str) -> _Error:
         source: name of the recording.
     """
     if error.source is None:
+        source = without_secrets(source, whole=True)
         error.source = source
         if source not in str(error):
             WhisperBatchError.__init__(error, f"{source}: {error}")

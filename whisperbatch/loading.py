@@ -41,6 +41,8 @@ def load(
             the first three that is installed. In Python, `engine` is a name or a settings object
             (`CTranslate2Settings`, `OnnxRuntimeSettings`, `OpenVinoSettings`, `TorchSettings`).
         **settings: these keywords, if `engine` is a name:
+        revision: a commit, branch or tag of the model's repository on the Hugging Face hub. None is
+            the branch "main", in the version that is in the cache, if there is one.
         device_index: For ctranslate2: number of the CUDA device, or several numbers. Each device
             gets a copy of the weights. For torch: number of the CUDA device.
         compute_type: For ctranslate2: type of the weights and of the arithmetic: "int8", "float16",

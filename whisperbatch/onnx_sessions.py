@@ -1,8 +1,12 @@
 """Opens sessions of onnxruntime."""
 
+import os
 from pathlib import Path
 
 import onnxruntime
+
+if os.environ.get("ORT_DISABLE_TELEMETRY") == "1":  # Windows does not read the variable
+    onnxruntime.disable_telemetry_events()
 
 
 def open_session(

@@ -29,6 +29,7 @@ import numpy.typing as npt
 from whisperbatch.errors import ModelError
 from whisperbatch.models.model_bin import release_pages
 from whisperbatch.models.packages import default_cache
+from whisperbatch.openvino_package import import_openvino
 
 FORMAT: Final = 2  # of the files
 CHECKSUM_BYTES: Final = 32  # at the end of a file
@@ -92,8 +93,7 @@ def load_compiled(
 
 def _path(core: Any, folder: Path, key: object, settings: Mapping[str, Any]) -> Path:  # noqa: ANN401
     """Return the file of a graph in the cache."""
-    import openvino  # noqa: PLC0415 - an extra
-
+    openvino = import_openvino()
     properties = ("FULL_DEVICE_NAME", "OPTIMIZATION_CAPABILITIES")
     processor = [core.get_property("CPU", name) for name in properties]
     text = repr((FORMAT, key, dict(settings), processor, openvino.get_version()))
@@ -116,8 +116,7 @@ def _read(core: Any, path: Path, settings: Mapping[str, Any]) -> Any:  # noqa: A
         log.warning("%s: is damaged; the graph is compiled again", path)
         _delete(path, status.st_ino)
         return None
-    import openvino  # noqa: PLC0415 - an extra
-
+    openvino = import_openvino()
     blob = mapped.content[:-CHECKSUM_BYTES]
     try:
         # this form of `Tensor` shares the memory of a read-only array

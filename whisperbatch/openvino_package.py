@@ -1,4 +1,4 @@
-"""The installed version of OpenVINO, its `Core`, and where OpenVINO is used beside onnxruntime.
+"""OpenVINO: its installed version, its import, its `Core`, and its use beside onnxruntime.
 
 Importing this file does not import OpenVINO.
 """
@@ -6,6 +6,7 @@ Importing this file does not import OpenVINO.
 import logging
 import re
 import threading
+from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any, Final, Literal, TypeAlias
 
@@ -13,12 +14,14 @@ import numpy as np
 
 from whisperbatch.errors import MissingExtraError
 from whisperbatch.machine import has_amx
+from whisperbatch.telemetry import hidden
 
 MIN_OPENVINO: Final = (2026, 4)
 """In older versions, the result of a row depends on the other rows of its batch."""
 
 Precision: TypeAlias = Literal["bf16", "f32"]
 
+_IMPORTING: Final = threading.Lock()
 _OPENING: Final = threading.Lock()
 
 log = logging.getLogger(__name__)
@@ -45,6 +48,15 @@ def check_openvino() -> None:
         )
 
 
+def import_openvino() -> Any:  # noqa: ANN401 - OpenVINO is an extra
+    """Return the module `openvino`, which is imported without its telemetry. Thread-safe.
+
+    All other files import OpenVINO by this function: `import openvino` reports the import.
+    """
+    with _IMPORTING, hidden():
+        return import_module("openvino")
+
+
 def open_core() -> Any:  # noqa: ANN401 - OpenVINO is not imported here
     """Return a new `Core` of OpenVINO. Thread-safe.
 
@@ -52,8 +64,7 @@ def open_core() -> Any:  # noqa: ANN401 - OpenVINO is not imported here
     threads that do this at the same time can wait for each other forever (OpenVINO 2026.4: in 9 of
     60 processes). Therefore the data of a tensor are read here, by one thread.
     """
-    import openvino  # noqa: PLC0415 - an extra
-
+    openvino = import_openvino()
     with _OPENING:
         _ = openvino.Tensor(np.zeros(1, np.float32)).data
         return openvino.Core()

@@ -28,6 +28,7 @@ from typing import Any, Final
 
 from benchmarks.diarization import workers
 from benchmarks.diarization.conversations import Conversation, Turn
+from whisperbatch.telemetry import VARIABLES
 
 ROOT: Final = Path(__file__).parents[2]
 WORKER: Final = Path(__file__).with_name("workers.py")
@@ -125,7 +126,7 @@ def _compute(
     interpreter = python(system)
     if not interpreter.is_file():
         raise DiarizerError(f"{system} is not installed; run `make diarizers`")
-    environment = {**os.environ, "HF_HUB_OFFLINE": "1"}
+    environment = {**VARIABLES, **os.environ, "HF_HUB_OFFLINE": "1"}
     if system == "whisperbatch":
         environment["PYTHONPATH"] = str(ROOT)
     with tempfile.TemporaryDirectory(dir=target.parent, prefix=".running-") as scratch:

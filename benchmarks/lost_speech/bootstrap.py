@@ -70,8 +70,8 @@ def compare(
     excess = np.array([system[number] - reference[number] for number in kept], float)
     weights = np.array([sizes[number] for number in kept], float)
     count = len(kept)
-    drawn = np.frombuffer(random_from(seed).randbytes(4 * DRAWS * count), "<u4") % count
-    drawn = drawn.reshape(DRAWS, count)
+    numbers = np.frombuffer(random_from(seed).randbytes(4 * DRAWS * count), "<u4")
+    drawn = (numbers % count).reshape(DRAWS, count)
     rates = excess[drawn].sum(axis=1) / weights[drawn].sum(axis=1)
     low, high = np.quantile(rates, [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2])
     return Difference(float(excess.sum() / weights.sum()), float(low), float(high), count)

@@ -13,17 +13,20 @@ ROOT: Final = Path(__file__).parents[2]
 PACKAGE: Final = ROOT / "whisperbatch"
 
 ALLOWED: Final = {
-    "errors": set[str](),
-    "boundary": {"errors"},
+    "addresses": set[str](),
+    "errors": {"addresses"},
+    "dependencies": set[str](),
+    "boundary": {"addresses", "dependencies", "errors"},
     "machine": set[str](),
     "byte_sums": set[str](),
     "products": set[str](),
     "onnx_graph": {"errors"},
     "onnx_sessions": set[str](),
-    "openvino_package": {"errors", "machine"},
-    "openvino_cache": {"errors", "models"},
-    "text": {"errors"},
-    "models": {"errors", "text"},
+    "telemetry": set[str](),
+    "openvino_package": {"errors", "machine", "telemetry"},
+    "openvino_cache": {"errors", "models", "openvino_package"},
+    "text": {"addresses", "errors"},
+    "models": {"addresses", "dependencies", "errors", "text"},
     "options": {"errors", "text", "types"},
     "types": {"text"},
     "protocols": {"options", "types"},
@@ -31,18 +34,29 @@ ALLOWED: Final = {
     "rows": {"errors", "features", "protocols", "recording", "types"},
     "segmentation": {"options", "recording", "rows", "text", "types"},
     "prefetch": set[str](),
-    "audio": {"boundary", "errors", "options", "text", "types"},
-    "vad": {"errors", "onnx_graph", "onnx_sessions", "options", "protocols", "types"},
+    "audio": {"addresses", "boundary", "errors", "options", "text", "types", "vad"},
+    "vad": {
+        *("dependencies", "errors", "onnx_graph", "onnx_sessions", "options", "protocols"),
+        "types",
+    },
     "sections": {"audio", "chunking", "options", "protocols", "types", "vad"},
     "features": {"errors", "options", "protocols", "types"},
     "chunking": {"options", "types"},
     "diarization": {
-        *("audio", "boundary", "byte_sums", "errors", "machine", "models", "onnx_graph"),
-        *("onnx_sessions", "openvino_cache", "openvino_package", "options", "prefetch"),
+        *("audio", "boundary", "byte_sums", "dependencies", "errors", "machine", "models"),
+        *(
+            "onnx_graph",
+            "onnx_sessions",
+            "openvino_cache",
+            "openvino_package",
+            "options",
+            "prefetch",
+        ),
         *("products", "recording", "rows", "text", "types", "vad"),
     },
     "engines": {
-        *("byte_sums", "errors", "features", "machine", "models", "onnx_graph", "onnx_sessions"),
+        *("byte_sums", "dependencies", "errors", "features", "machine", "models", "onnx_graph"),
+        "onnx_sessions",
         *("openvino_cache", "openvino_package", "options", "products", "protocols", "text"),
     },
     "language": {
@@ -84,9 +98,19 @@ ALLOWED: Final = {
         *("audio", "boundary", "diarization", "engines", "errors", "loading", "options"),
         *("sections", "streams", "text", "transcriber", "types"),
     },
-    "writers": {"errors", "options", "text", "types"},
+    "writers": {"addresses", "errors", "options", "text", "types"},
     "jobs": {
-        *("audio", "boundary", "engines", "errors", "loading", "models", "options", "prefetch"),
+        *(
+            "addresses",
+            "audio",
+            "boundary",
+            "engines",
+            "errors",
+            "loading",
+            "models",
+            "options",
+            "prefetch",
+        ),
         *("protocols", "sections", "text", "transcriber", "types", "vad", "writers"),
     },
 }
@@ -98,7 +122,7 @@ The `PROGRAMS` have a rule below.
 PROGRAMS: Final = ("cli", "compat", "doctor", "huggingface", "ray", "server")
 
 PUBLIC: Final = {
-    "boundary",
+    *("addresses", "boundary", "dependencies"),
     *("audio", "errors", "engines.devices", "engines.keyword_types", "engines.keywords"),
     *("engines.memory", "openvino_package"),
     *("features", "jobs", "language", "machine", "models", "options", "protocols", "text"),

@@ -4,13 +4,14 @@ from whisperbatch.audio.decode import decode_audio
 from whisperbatch.audio.probing import is_recording
 from whisperbatch.audio.reader import AudioReader, open_audio
 from whisperbatch.audio.sources import check_path
-from whisperbatch.audio.track import stated_duration
+from whisperbatch.audio.track import list_tracks, stated_duration
 
 __all__ = [
     "AudioReader",
     "check_path",
     "decode_audio",
     "is_recording",
+    "list_tracks",
     "open_audio",
     "stated_duration",
 ]

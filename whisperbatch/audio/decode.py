@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, BinaryIO
 import numpy as np
 
 from whisperbatch.audio.file_objects import FileObject, given_name
+from whisperbatch.audio.mixing.blocks import ChannelBlock, ChannelResampler
+from whisperbatch.audio.mixing.mixer import Mixer
 from whisperbatch.audio.resampling import Resampler
 from whisperbatch.audio.track import Track, frames_of
 from whisperbatch.options import Channel
@@ -26,8 +28,9 @@ def decode_audio(
 
     Args:
         file: a path, or an open binary file; the file stays open.
-        channels: the channels to return. If the recording has only one channel, "left" and
-            "right" both return this channel.
+        channels: the channels to return. At 16 kHz, "mix" keeps the speech of all channels as
+            `AudioReader.blocks` does; at other rates, it is the plain mix. If the
+            recording has only one channel, "left" and "right" both return this channel.
         sampling_rate: sampling rate of the returned samples, in Hz.
 
     Returns:
@@ -39,14 +42,22 @@ def decode_audio(
     path = fspath(file) if isinstance(file, PathLike) else file
     name = path if isinstance(path, str) else str(given_name(path) or "<file>")
     opened = path if isinstance(path, str) else FileObject(name, path)
-    resamplers = [Resampler(name, channel, sampling_rate) for channel in channels]
-    blocks: list[list[Samples]] = [[np.zeros(0, np.float32)] for _ in channels]
+    resamplers = [_resampler(name, channel, sampling_rate) for channel in channels]
+    blocks: list[list[Samples | ChannelBlock]] = [[] for _ in channels]
     for frame in _frames(name, opened):
         for channel_blocks, resampler in zip(blocks, resamplers, strict=True):
             channel_blocks.extend(resampler.push(frame))
     for channel_blocks, resampler in zip(blocks, resamplers, strict=True):
         channel_blocks.extend(resampler.flush())
-    return [np.concatenate(channel_blocks) for channel_blocks in blocks]
+    empty = np.zeros(0, np.float32)
+    return [np.concatenate([empty, *Mixer(None)(part)]) for part in blocks]
+
+
+def _resampler(name: str, channel: Channel, sampling_rate: int) -> ChannelResampler | Resampler:
+    """Return the converter of a channel; at 16 kHz, the mix of all channels has all speech."""
+    if channel == "mix" and sampling_rate == SAMPLING_RATE:
+        return ChannelResampler(name)
+    return Resampler(name, channel, sampling_rate)
 
 
 def _frames(name: str, file: str | FileObject) -> Iterator["AudioFrame"]:

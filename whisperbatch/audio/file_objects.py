@@ -11,6 +11,7 @@ more, and continues to read after a KeyboardInterrupt in `read`. A `FileObject` 
 from collections.abc import Callable
 from typing import Any, Final, TypeVar
 
+from whisperbatch.audio.big_endian import RIFX, RifxFile
 from whisperbatch.boundary import describe
 from whisperbatch.errors import AudioError
 
@@ -18,6 +19,8 @@ T = TypeVar("T")
 
 FAILED: Final = -1  # returned by `seek` and `tell`: an error to FFmpeg
 MAX_POSITION: Final = 2**63 - 1  # FFmpeg's positions have 64 bits
+KEPT: Final = 65_536  # bytes of the start of a pipe; the headers of a recording are in them
+KEPT_END: Final = 131_072  # bytes of the end of a pipe: twice the longest page of Ogg
 
 
 class FileObject:
@@ -43,6 +46,10 @@ class FileObject:
         self._file: Any = file
         self._error: BaseException | None = None
         self.name = str(given_name(file))
+        self._begun = False
+        self._kept = b""  # the start of a pipe
+        self._kept_end: list[bytes] = []  # the latest blocks of a pipe
+        self._size_read = 0  # bytes that were read from a pipe
         self.read(0)
         self.check()
         start = _start(file)
@@ -65,6 +72,33 @@ class FileObject:
         """Whether the file can be read out of order."""
         return self._can_seek
 
+    def size(self) -> int | None:
+        """Return the size of the file; of a pipe, the bytes read so far. None if unknown."""
+        if not self._can_seek:
+            return self._size_read
+        if self.start or self._error:
+            return None
+        return self._kept_position(lambda: int(self._file.seek(0, 2) or self._file.tell()), None)
+
+    def at(self, position: int, length: int) -> bytes:
+        """Return bytes of the file from a position on; fewer, or none, if they are unknown.
+
+        Of a pipe the first and the latest bytes are known. The position of the file stays.
+        """
+        if not self._can_seek:
+            end = b"".join(self._kept_end)
+            first = position - (self._size_read - len(end))
+            kept = self._kept[position : position + length]
+            return end[first : first + length] if first >= 0 else kept
+        if self.start or self._error:
+            return b""
+
+        def read() -> bytes:
+            self._file.seek(position)
+            return bytes(self._file.read(length))
+
+        return self._kept_position(read, b"")
+
     def check(self) -> None:
         """Raise the first exception of the file; an `Exception` becomes an AudioError.
 
@@ -77,6 +111,17 @@ class FileObject:
         if isinstance(error, Exception) and not isinstance(error, AudioError):
             raise self._failure(f"cannot be read: {describe(error)}") from error
         raise error  # an AudioError, a KeyboardInterrupt or another request to stop
+
+    def _kept_position(self, call: Callable[[], T], failed: T) -> T:
+        """Return the result of a call, and restore the position; `failed` after an exception."""
+        try:
+            position = self._file.tell()
+            try:
+                return call()
+            finally:
+                self._file.seek(position)
+        except Exception:  # noqa: BLE001 - what is asked for is useful, but not needed
+            return failed
 
     def _guarded(self, call: Callable[[], T], failed: T) -> T:
         """Return the result of a call; after an exception of this or an earlier call, `failed`."""
@@ -100,7 +145,24 @@ class FileObject:
             raise self._failure(
                 f"its read({size}) returned {len(copy)} bytes; return at most the requested number"
             )
-        return copy
+        if size and not self._begun and not self.start:
+            self._begun = True
+            if copy.startswith(RIFX):
+                self._file = RifxFile(self._file, copy)
+                return self._read(size)
+        return copy if getattr(self, "_can_seek", True) else self._keep(copy)
+
+    def _keep(self, data: bytes) -> bytes:
+        """Keep the first and the latest bytes of a pipe."""
+        self._size_read += len(data)
+        if len(self._kept) < KEPT:
+            self._kept += data[: KEPT - len(self._kept)]
+        if data:
+            self._kept_end.append(data)
+            length = sum(map(len, self._kept_end))
+            while length - len(self._kept_end[0]) >= KEPT_END:
+                length -= len(self._kept_end.pop(0))
+        return data
 
     def _seek(self, offset: int, whence: int) -> int:
         position = self._file.seek(offset, whence)

@@ -14,7 +14,10 @@ import numpy.typing as npt
 
 from whisperbatch.audio.file_objects import FileObject
 from whisperbatch.audio.media import MAX_LEVEL
-from whisperbatch.audio.resampling import Resampler, mixed, to_blocks
+from whisperbatch.audio.mixing import mix
+from whisperbatch.audio.mixing.blocks import ChannelBlock, ChannelResampler
+from whisperbatch.audio.mixing.mixer import Mixer
+from whisperbatch.audio.resampling import Resampler, to_blocks
 from whisperbatch.audio.track import Track, frames_of
 from whisperbatch.errors import AudioError
 from whisperbatch.options import AudioOptions, Channel
@@ -84,8 +87,9 @@ class MediaRandomAccess:
         Raises:
             AudioError: reading from the caller's file object failed.
         """
-        blocks: list[Samples] = []
-        resampler = Resampler(self._name, self._channel)
+        blocks: list[Samples | ChannelBlock] = []
+        mixes = self._channel == "mix"
+        resampler = ChannelResampler(self._name) if mixes else Resampler(self._name, self._channel)
         true_start: float | None = None
         try:
             for time, frame in self._frames(start):
@@ -98,7 +102,7 @@ class MediaRandomAccess:
         except AudioError as error:
             self._track.check()
             log.debug("random access at %.1f s failed: %s", start, error)
-        samples = np.concatenate(blocks) if blocks else np.zeros(0, np.float32)
+        samples = np.concatenate([np.zeros(0, np.float32), *Mixer(None)(blocks)])
         finite = np.where(np.isfinite(samples), samples, 0)
         true_start = start if true_start is None else true_start
         return true_start, np.clip(finite, -MAX_LEVEL, MAX_LEVEL)[: to_samples(length)]
@@ -159,7 +163,7 @@ class ArrayRandomAccess:
         """See `RandomAccess`."""
         first = round(start * self._rate)
         blocks = to_blocks(self._samples[first : first + round(length * self._rate)], self._rate)
-        return start, np.concatenate([np.zeros(0, np.float32), *map(mixed, blocks)])
+        return start, np.concatenate([np.zeros(0, np.float32), *mix(blocks)])
 
     def close(self) -> None:
         """Do nothing: an array needs no cleaning up."""

@@ -18,15 +18,17 @@ from typing_extensions import Self
 from whisperbatch.audio.arrays import check_array, not_finite
 from whisperbatch.audio.file_objects import FileObject
 from whisperbatch.audio.media import MediaDecoder
+from whisperbatch.audio.mixing import mix
 from whisperbatch.audio.random_access import (
     ArrayRandomAccess,
     MediaRandomAccess,
     RandomAccess,
     SharedFileRandomAccess,
 )
-from whisperbatch.audio.resampling import mixed, to_blocks
+from whisperbatch.audio.resampling import to_blocks
 from whisperbatch.audio.seeking import whole_second
 from whisperbatch.audio.sources import ARRAY_NAME, BYTES, file_of, name_of
+from whisperbatch.audio.track_choice import chosen_track
 from whisperbatch.boundary import boundary
 from whisperbatch.errors import AudioError, OptionError
 from whisperbatch.options import AudioOptions, checks
@@ -60,6 +62,7 @@ class AudioReader:
         span: the sections that are to be transcribed. `blocks` and `channels` begin at `start`.
         start: the first sample of `blocks` and `channels`, counted in the recording.
         notices: facts about the recording that its user must know.
+        track: number of the audio track that is read.
     """
 
     def __init__(
@@ -74,6 +77,7 @@ class AudioReader:
         span: Span = WHOLE,
         position: int = 0,
         notices: Notices | None = None,
+        track: int = 0,
     ) -> None:
         """Create a reader.
 
@@ -91,6 +95,7 @@ class AudioReader:
         self._open_random_access = open_random_access
         self.options = options or AudioOptions()
         self.notices = Notices(name) if notices is None else notices
+        self.track = track
         self._reading = threading.Lock()
 
     def __enter__(self) -> Self:
@@ -116,7 +121,11 @@ class AudioReader:
             AudioError: reading fails, the recording contains NaN or infinite samples, or the
                 recording is longer than the option `max_duration`.
         """
-        yield from map(mixed, self._checked_blocks())
+        yield from self.mix(self._checked_blocks())
+
+    def mix(self, blocks: Iterable[Samples]) -> Iterator[Samples]:
+        """Yield the mix of blocks that `channels` yielded, from `start` on; see `blocks`."""
+        return mix(blocks, self.notices, self.start)
 
     def channels(self) -> Iterator[Samples]:
         """Yield the recording as `blocks` does, but with each of its channels.
@@ -252,17 +261,19 @@ def _open_media(name: str, source: object, options: AudioOptions, span: Span) ->
             f"sampling_rate is only for arrays, and {name} states its own rate; leave it out"
         )
     notices = Notices(name)
-    decoder = MediaDecoder(name, file, options, notices, span.start)
+    chosen = chosen_track(name, file, options, notices)
+    decoder = MediaDecoder(name, file, chosen, notices, span.start)
     return AudioReader(
         name,
         decoder.blocks(),
         decoder.close,
-        lambda: _media_random_access(name, file, options),
+        lambda: _media_random_access(name, file, chosen),
         options,
         is_borrowed=isinstance(file, FileObject) and not isinstance(source, BYTES),
         span=span,
         position=decoder.position,
         notices=notices,
+        track=decoder.track,
     )
 
 

@@ -126,7 +126,7 @@ class Resampler:
     def _mono_frame(self, frame: AudioFrame) -> AudioFrame:
         """Return a frame with too many channels for FFmpeg as a mono frame."""
         try:
-            packed = _packed(frame)
+            packed = packed_samples(frame)
         except (KeyError, ValueError) as error:
             raise AudioError(
                 f"has {frame.layout.nb_channels} channels, in the format {frame.format.name}, "
@@ -142,7 +142,7 @@ def _frame_of(samples: Samples, rate: int) -> AudioFrame:
     return frame
 
 
-def _packed(frame: AudioFrame) -> npt.NDArray[np.float32]:
+def packed_samples(frame: AudioFrame) -> npt.NDArray[np.float32]:
     """Return the samples of a frame, from -1 to 1; shape (n_samples, n_channels)."""
     channels, planar = frame.layout.nb_channels, frame.format.is_planar
     kind, zero, scale = SAMPLE_FORMATS[frame.format.packed.name]

@@ -20,6 +20,7 @@ from typing import Any, Final
 import numpy as np
 from av.audio.frame import AudioFrame
 
+from whisperbatch.audio.clock import Stamped
 from whisperbatch.audio.file_objects import FileObject
 from whisperbatch.audio.track import Track
 from whisperbatch.types import SAMPLING_RATE
@@ -47,13 +48,14 @@ def seeks_exactly(track: Track, file: str | FileObject) -> bool:
     return can_seek and exact and track.format in EXACT_FORMATS and not track.start
 
 
-def frames_after(frames: Iterator[AudioFrame], second: int) -> Iterator[AudioFrame] | None:
+def frames_after(frames: Iterator[Stamped], second: int) -> Iterator[Stamped] | None:
     """Return the frames from exactly a second on; the first is cut there.
 
     Returns:
         None if the frames begin later or end before, or cannot be cut.
     """
-    for frame in frames:
+    for stamped in frames:
+        frame = stamped.frame
         if frame.pts is None or frame.time_base is None or frame.layout.nb_channels > MAX_CHANNELS:
             return None
         first = round(frame.pts * frame.time_base * frame.sample_rate)
@@ -61,7 +63,7 @@ def frames_after(frames: Iterator[AudioFrame], second: int) -> Iterator[AudioFra
         if skipped < 0:
             return None
         if skipped < frame.samples:
-            return chain((_cut(frame, skipped),), frames)
+            return chain((Stamped(_cut(frame, skipped), float(second)),), frames)
     return None
 
 
@@ -72,7 +74,5 @@ def _cut(frame: AudioFrame, skipped: int) -> AudioFrame:
     values = skipped if frame.format.is_planar else skipped * frame.layout.nb_channels
     samples: Any = np.ascontiguousarray(frame.to_ndarray()[:, values:])
     cut = AudioFrame.from_ndarray(samples, format=frame.format.name, layout=frame.layout.name)
-    cut.sample_rate, cut.time_base = frame.sample_rate, frame.time_base
-    if frame.pts is not None and frame.time_base is not None:
-        cut.pts = frame.pts + round(skipped / frame.sample_rate / frame.time_base)
+    cut.sample_rate = frame.sample_rate
     return cut

@@ -8,6 +8,7 @@ from typing import Final
 
 import numpy as np
 
+from whisperbatch.addresses import without_secrets
 from whisperbatch.audio.file_objects import FileObject, given_name
 from whisperbatch.boundary import describe
 from whisperbatch.errors import AudioError
@@ -60,16 +61,18 @@ def _standard_input(name: str) -> object:
 
 
 def name_of(source: object) -> str:
-    """Return the name of a source for messages."""
+    """Return the name of a source for messages and results, without the secrets of a URL."""
     if isinstance(source, str | PathLike):
         path = _path(source)
-        return "<stdin>" if path == "-" else str(path)
+        return "<stdin>" if path == "-" else without_secrets(str(path), whole=True)
     if isinstance(source, np.ndarray | Audio):
         return ARRAY_NAME
     if isinstance(source, BYTES):
         return "<bytes>"
     name = given_name(source)
-    return name if isinstance(name, str) else f"<{type(source).__name__}>"
+    if isinstance(name, str):
+        return without_secrets(name, whole=True)
+    return f"<{type(source).__name__}>"
 
 
 def check_path(path: Path) -> None:

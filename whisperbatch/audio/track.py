@@ -5,13 +5,19 @@ or mark a damaged packet.
 """
 
 from collections.abc import Iterator
+from itertools import starmap
 from typing import TYPE_CHECKING, Final
 
 import av
 from av.audio.frame import AudioFrame
 from av.container import InputContainer
 
+from whisperbatch.audio.big_endian import RifxFile, open_rifx
+from whisperbatch.audio.clock import OtherTracks
 from whisperbatch.audio.file_objects import FileObject
+from whisperbatch.audio.http_answers import PLAYLISTS, HttpAnswer, is_http
+from whisperbatch.audio.pyav import open_ignoring_metadata
+from whisperbatch.audio.tracks import TrackInfo, info_of, listed, preferred
 from whisperbatch.boundary import describe
 from whisperbatch.errors import AudioError
 
@@ -31,24 +37,29 @@ class Track:
     Args:
         name: name of the recording, for messages.
         file: a path, a URL, or a file object.
-        number: number of the track, counted from 0.
+        number: number of the track, counted from 0; None for the preferred track (`tracks`).
 
     Attributes:
+        all_tracks: the audio tracks of the file.
+        number: number of this track.
         format: FFmpeg's names of the container's format, separated by commas.
         codec: FFmpeg's name of the decoder; empty if there is none.
         start: time stamp at which the container starts, in seconds: players count from it.
         duration: duration in seconds that the container states or FFmpeg estimates; 0 if unknown.
         cut_off: the error of FFmpeg that ended `packets` early; None before.
+        others: the times of the packets of all other tracks.
 
     Raises:
         AudioError: the file cannot be opened, is not media, or has no such track.
     """
 
-    def __init__(self, name: str, file: str | FileObject, number: int = 0) -> None:
+    def __init__(self, name: str, file: str | FileObject, number: int | None = None) -> None:
         self._name = name
         self._file = file
-        self._container = _open_container(name, file)
+        self._container, self._own_file = _open(name, file)
         try:
+            streams = self._container.streams.audio
+            self.all_tracks = tuple(starmap(info_of, enumerate(streams)))
             self._stream = self._find(number)
             self.format: str = self._container.format.name
             context = getattr(self._stream, "codec_context", None)
@@ -60,6 +71,46 @@ class Track:
             self.close()
             raise
         self.cut_off: av.FFmpegError | None = None
+        self.others = OtherTracks()
+
+    @property
+    def broken(self) -> bool:
+        """Whether the connection to a server ended before its answer did."""
+        return isinstance(self._own_file, HttpAnswer) and self._own_file.broken
+
+    @property
+    def sound_end(self) -> float | None:
+        """The end of the track by its own duration, in seconds; None if it has none."""
+        stream = self._stream
+        if not stream.duration or stream.time_base is None:
+            return None
+        first = float((stream.start_time or 0) * stream.time_base)
+        return max(first - self.start, 0.0) + float(stream.duration * stream.time_base)
+
+    @property
+    def tagged_end(self) -> float | None:
+        """The end of the track by its tag DURATION (Matroska), in seconds; None if it has none."""
+        for key, value in self._stream.metadata.items():
+            if key.upper().startswith("DURATION"):
+                return _seconds(value)
+        return None
+
+    @property
+    def frame_count(self) -> int:
+        """The number of frames that the header states; 0 if it is unknown."""
+        return self._stream.frames
+
+    @property
+    def rate(self) -> int:
+        """The sampling rate that the header states, in Hz; 0 if it is unknown."""
+        context = getattr(self._stream, "codec_context", None)
+        return (context.sample_rate or 0) if context else 0
+
+    @property
+    def byte_rate(self) -> float:
+        """The bytes of a second of the track that the header states; 0 if they are unknown."""
+        context = getattr(self._stream, "codec_context", None)
+        return (context.bit_rate or 0) / 8 if context else 0.0
 
     def packets(self) -> Iterator["Packet[AudioStream]"]:
         """Yield the packets from the current position on, until the file ends or is cut off.
@@ -67,7 +118,7 @@ class Track:
         Raises:
             AudioError: reading failed.
         """
-        packets = self._container.demux(self._stream)
+        packets = self._demux()
         restarts = 0
         while True:
             try:
@@ -79,7 +130,7 @@ class Track:
                 restarts += 1
                 if restarts > MAX_RESTARTS:
                     raise self._cannot_be_read(error) from error
-                packets = self._container.demux(self._stream)
+                packets = self._demux()
                 continue
             except Exception as error:
                 self.check()
@@ -91,7 +142,16 @@ class Track:
             if packet is None:
                 return
             restarts = 0
-            yield packet
+            if packet.stream_index == self._stream.index:
+                yield packet
+            elif packet.pts is not None and packet.time_base:
+                length = (packet.duration or 0) * packet.time_base
+                self.others.add(float(packet.pts * packet.time_base) - self.start, float(length))
+
+    def _demux(self) -> Iterator["Packet[AudioStream]"]:
+        """Return the packets of all tracks, of which only the times of the others are used."""
+        packets: Iterator[Packet[AudioStream]] = self._container.demux()  # type: ignore[assignment]
+        return packets
 
     def seek(self, seconds: float) -> bool:
         """Continue at the packet before a time; return whether that is possible."""
@@ -104,8 +164,10 @@ class Track:
         return True
 
     def close(self) -> None:
-        """Close the container; a file object stays open. Safe to call twice."""
+        """Close the container; a file object of the caller stays open. Safe to call twice."""
         self._container.close()
+        if self._own_file:
+            self._own_file.close()
 
     def check(self) -> None:
         """Raise the exception of the file object, if there was one; see `FileObject.check`."""
@@ -115,17 +177,19 @@ class Track:
     def _cannot_be_read(self, error: Exception) -> AudioError:
         return AudioError(f"cannot be read: {describe(error)}", source=self._name)
 
-    def _find(self, number: int) -> "AudioStream":
+    def _find(self, number: int | None) -> "AudioStream":
         tracks = self._container.streams.audio
         if not tracks:
             raise AudioError("has no audio track; give a recording with sound", source=self._name)
-        if number >= len(tracks):
+        self.number = preferred(self.all_tracks)[0].number if number is None else number
+        if self.number >= len(tracks):
+            names = listed(self.all_tracks)
             raise AudioError(
                 f"track={number} does not exist: the file has {len(tracks)} audio track(s), "
-                "counted from 0",
+                f"counted from 0{names and f' ({names})'}",
                 source=self._name,
             )
-        return tracks[number]
+        return tracks[self.number]
 
 
 def frames_of(packet: "Packet[AudioStream]") -> list[AudioFrame] | None:
@@ -144,6 +208,11 @@ def frames_of(packet: "Packet[AudioStream]") -> list[AudioFrame] | None:
     ]
 
 
+def begins_stream(packet: "Packet[AudioStream]") -> bool:
+    """Return whether a packet holds the header of the next stream in a chained Ogg file."""
+    return packet.size > 0 and bytes(memoryview(packet)[:8]).startswith(OGG_HEADERS)
+
+
 def stated_duration(path: str) -> float | None:
     """Return the duration that a file states, in seconds; None if it is unknown or unreadable."""
     try:
@@ -151,6 +220,47 @@ def stated_duration(path: str) -> float | None:
             return container.duration / av.time_base if container.duration else None
     except AudioError:
         return None
+
+
+def _seconds(text: str) -> float | None:
+    """Return the seconds of "01:02:03.456"; None if the text is no such time."""
+    try:
+        hours, minutes, seconds = map(float, text.split(":"))
+    except ValueError:
+        return None
+    return hours * 3600 + minutes * 60 + seconds
+
+
+def _open(name: str, file: str | FileObject) -> tuple[InputContainer, RifxFile | HttpAnswer | None]:
+    """Open a media file as `_open_container`, and return a file of our own that must be closed."""
+    if isinstance(file, FileObject):
+        return _open_container(name, file), None
+    if rifx := open_rifx(file):
+        try:
+            return _open_container(name, FileObject(name, rifx)), rifx
+        except BaseException:
+            rifx.close()
+            raise
+    container = _open_container(name, file)
+    if not is_http(file) or container.size > 0 or container.format.name in PLAYLISTS:
+        return container, None
+    container.close()  # a server may answer one request at a time only
+    if answer := HttpAnswer.get(file):
+        try:
+            return _open_container(name, FileObject(name, answer)), answer
+        except AudioError:  # FFmpeg uses the type that the server states, too
+            answer.close()
+    return _open_container(name, file), None
+
+
+def list_tracks(path: str) -> tuple[TrackInfo, ...]:
+    """Return the audio tracks of a file.
+
+    Raises:
+        AudioError: the file cannot be opened or is not media.
+    """
+    with _open_container(path, path) as container:
+        return tuple(starmap(info_of, enumerate(container.streams.audio)))
 
 
 def _open_container(name: str, file: str | FileObject) -> InputContainer:
@@ -166,7 +276,7 @@ def _open_container(name: str, file: str | FileObject) -> InputContainer:
         # "file:", because FFmpeg takes the text before a colon for a protocol: "12:30 notes.mp3"
         url = f"file:{file}" if isinstance(file, str) and "://" not in file else file
         rules = {} if isinstance(file, str) else NOTHING_ELSE
-        container = av.open(url, mode="r", metadata_errors="ignore", container_options=rules)
+        container = open_ignoring_metadata(url, rules)
     except Exception as error:
         if isinstance(file, FileObject):
             file.check()

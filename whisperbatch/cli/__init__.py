@@ -23,12 +23,13 @@ def main() -> None:
     try:
         from whisperbatch.cli.app import run  # noqa: PLC0415 - an extra
     except ImportError as error:
-        if error.name not in ("typer", "rich"):
+        from whisperbatch.dependencies import interface_note  # noqa: PLC0415 - rarely used
+
+        note = interface_note(error)
+        if error.name not in ("typer", "rich") and not note:
             raise
-        print(  # noqa: T201 - a message of the command line
-            f"the command line needs {error.name}: pip install 'whisperbatch[cli]'",
-            file=sys.stderr,
-        )
+        message = f"the command line needs {error.name}: pip install 'whisperbatch[cli]'"
+        print(f"{error}{note}" if note else message, file=sys.stderr)  # noqa: T201 - a message of the command line
         sys.exit(4)
     signal.signal(signal.SIGINT, handler)
     run()

@@ -24,10 +24,10 @@ from whisperbatch.boundary import as_error
 from whisperbatch.cli import flags
 from whisperbatch.cli.detect_language import detect_languages
 from whisperbatch.cli.doctor import run_doctor
-from whisperbatch.cli.flags import DEFAULT_MODEL, Model, Verbose
+from whisperbatch.cli.flags import DEFAULT_MODEL, Model, Revision, Verbose
 from whisperbatch.cli.help_page import ListedCommand
 from whisperbatch.cli.interrupts import exit_now
-from whisperbatch.cli.inventory import fetch_model, show_info, show_models
+from whisperbatch.cli.inventory import fetch_model, show_info, show_models, show_tracks
 from whisperbatch.cli.logs import configure_logging
 from whisperbatch.cli.plans.commands import app as plan_commands
 from whisperbatch.cli.printing import print_note, print_result, reason_of
@@ -224,20 +224,35 @@ def models(
         str,
         typer.Option("--fetch", metavar="NAME", help="Download a model, to use it offline later."),
     ] = "",
+    *,
+    revision: Revision = None,
 ) -> None:
     """List the models, or download a model."""
     configure_logging(verbose=bool(fetch))
     if fetch:
-        fetch_model(fetch)
+        fetch_model(fetch, revision)
+    elif revision is not None:
+        raise OptionError("--revision has no effect without --fetch")
     else:
         show_models(Console())
 
 
 @app.command("info")
-def info(model: Model = DEFAULT_MODEL) -> None:
-    """Print versions, devices and automatic choices."""
+def info(
+    recording: Annotated[
+        str,
+        typer.Argument(metavar="[RECORDING]", help="List the audio tracks of this file instead."),
+    ] = "",
+    model: Model = DEFAULT_MODEL,
+    *,
+    revision: Revision = None,
+) -> None:
+    """Print versions, devices and automatic choices, or the audio tracks of a recording."""
     configure_logging(verbose=False)
-    show_info(model)
+    if recording:
+        show_tracks(recording)
+    else:
+        show_info(model, revision)
 
 
 @app.command("doctor", add_help_option=False, context_settings=PASS_FLAGS)

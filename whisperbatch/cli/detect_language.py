@@ -48,9 +48,9 @@ def detect_languages(
                 print_error(error)
                 continue
             if json_lines:
-                print_result(json.dumps({"source": file.source, **asdict(detection)}))
+                print_result(json.dumps({"source": file.name, **asdict(detection)}))
             else:
-                name = f"{file.source}: " if len(files) > 1 else ""
+                name = f"{file.name}: " if len(files) > 1 else ""
                 print_result(f"{name}{_described(detection)}")
     return 1 if failed else 0
 

@@ -57,6 +57,7 @@ def _diagnose(flags: argparse.Namespace) -> int:
 
     diagnosis = Diagnosis(
         model=flags.model,
+        revision=flags.revision,
         device=flags.device,
         time_limit=flags.time_limit,
         show_status=show_status,
@@ -94,6 +95,9 @@ def _parser() -> argparse.ArgumentParser:
         default="",
         help="a name, a directory of weights, or a Hugging Face repository; without this flag "
         "base, or another model that needs no download",
+    )
+    parser.add_argument(
+        "--revision", help="commit, branch or tag of the model on the Hugging Face hub"
     )
     parser.add_argument(
         "--device",

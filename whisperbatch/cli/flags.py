@@ -86,6 +86,10 @@ Model = Annotated[
         help="A name, a directory of CTranslate2 weights, or a Hugging Face repository.",
     ),
 ]
+Revision = Annotated[
+    str | None,
+    typer.Option("--revision", help="Commit, branch or tag of the model on the Hugging Face hub."),
+]
 Verbose = Annotated[
     bool,
     typer.Option("--verbose", "-v", help="Print the choices that whisperbatch makes, and why."),

@@ -12,11 +12,14 @@ from rich.console import Console
 from rich.table import Table
 
 import whisperbatch as wb
+from whisperbatch.audio import list_tracks, open_audio
 from whisperbatch.cli.loading import loading_status
 from whisperbatch.cli.printing import print_note_on_terminal, print_result
 from whisperbatch.engines.devices import describe_devices
 from whisperbatch.machine import available_cpus
-from whisperbatch.models import available_models, find_model, locate_model
+from whisperbatch.models import available_models, find_model, loaded_revision, locate_model
+from whisperbatch.models.packages import PACKAGES as MODEL_PACKAGES
+from whisperbatch.models.packages import package_folders
 
 PARAMETERS: Final = MappingProxyType(
     {
@@ -70,26 +73,42 @@ def show_models(console: Console) -> None:
     )
 
 
-def fetch_model(name: str) -> None:
-    """Download a model if necessary, check its files, and print its directory.
+def fetch_model(name: str, revision: str | None) -> None:
+    """Download a model if necessary, check its files, and print its directory and revision.
 
     Raises:
+        OptionError: the model does not come from the hub, and there is a revision.
         ModelError: the model cannot be downloaded, or is damaged.
     """
-    print_result(f"{name} is in {find_model(name)}")
+    directory = find_model(name, revision=revision)
+    loaded = loaded_revision(directory)
+    print_result(f"{name} is in {directory}{f', revision {loaded}' if loaded else ''}")
 
 
-def show_info(model: str) -> None:
+def show_info(model: str, revision: str | None) -> None:
     """Print versions, devices and automatic choices, one line each.
 
     Raises:
+        OptionError: the model does not come from the hub, and there is a revision.
         WhisperBatchError: the model does not load.
     """
-    for name, value in _facts(model):
+    for name, value in _facts(model, revision):
         print_result(f"{name + ':':<16}{value}")
 
 
-def _facts(model: str) -> Iterator[tuple[str, str]]:
+def show_tracks(recording: str) -> None:
+    """Print the audio tracks of a file, one line each, and the track that is read.
+
+    Raises:
+        AudioError: the file cannot be read, or has no audio track.
+    """
+    for track in list_tracks(recording):
+        print_result(str(track))
+    with open_audio(recording) as reader:
+        print_result(f"Without --track, track {reader.track} is read.")
+
+
+def _facts(model: str, revision: str | None) -> Iterator[tuple[str, str]]:
     """Yield the name and the text of each line."""
     for package in PACKAGES:
         yield package, version(package)
@@ -101,12 +120,22 @@ def _facts(model: str) -> Iterator[tuple[str, str]]:
     yield "system", platform.platform()
     yield "processor", f"{_processor()}, {available_cpus()} core(s)"
     yield from describe_devices()
-    directory = find_model(model)
+    directory = find_model(model, revision=revision)
     with loading_status(model, print_note_on_terminal):
         asr = wb.load(directory)
     yield "auto uses", asr.engine.fingerprint.partition(", ")[2]
     asr.close()
     yield f"model {model}", f"loads, from {directory}"
+    yield "revision", loaded_revision(directory) or _without_revision(model)
+
+
+def _without_revision(model: str) -> str:
+    """Return why a model has no revision of the hub."""
+    packaged = MODEL_PACKAGES.get(model)
+    if packaged and package_folders(packaged):
+        versions = (f"{name} {version(name)}" for name in packaged.packages)
+        return f"none: the model is in {' and '.join(versions)}"
+    return "none: the model does not come from the Hugging Face hub"
 
 
 def _processor() -> str:

@@ -133,7 +133,7 @@ class JsonLines(_WithoutTerminal):
         """See `Screen`."""
         if isinstance(event, FinishedElsewhere):
             return
-        record: dict[str, object] = {"source": event.item.source}
+        record: dict[str, object] = {"source": event.item.name}
         if isinstance(event, SegmentReady):
             record |= {"type": "segment", **segment_values(event.segment)}
         elif isinstance(event, Finished):
@@ -180,7 +180,7 @@ class Terminal:
         self._count = self._remaining = len(items)
         self._durations = {item.source: _duration(item) for item in items[:MAX_PROBED]}
         self._total_bar = bars.add_task(
-            f"{len(items)} left" if self._many else _shortened(items[0].source),
+            f"{len(items)} left" if self._many else _shortened(items[0].name),
             total=self._total_seconds(),
             whole_job=True,
         )
@@ -239,7 +239,7 @@ class Terminal:
         if self._many:
             if source not in self._open:
                 total = self._durations.get(source) or _duration(item)
-                self._open[source] = self._bars.add_task(_shortened(source), total=total)
+                self._open[source] = self._bars.add_task(_shortened(item.name), total=total)
             self._bars.update(self._open[source], completed=self._seconds_done[source])
 
     def _total_seconds(self) -> float | None:
@@ -322,7 +322,7 @@ def _finished_line(event: Finished) -> Text:
     omissions = f", {count} omission{'s' if count > 1 else ''}" if count else ""
     return Text.assemble(
         ("done ", "green"),
-        escape_controls(f"{_name(event.item.source)} "),
+        escape_controls(f"{_name(event.item.name)} "),
         (f"{clock(transcript.duration)} {transcript.language or 'no speech'}", "dim"),
         (found, "dim"),
         (f", {missing:.1f} s missing" if missing else "", "yellow"),

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import Final
 
+from whisperbatch.dependencies import interface_note
 from whisperbatch.errors import MissingExtraError
 
 PACKAGES: Final = (
@@ -26,7 +27,7 @@ def run_server(arguments: Sequence[str]) -> None:
     except ImportError as error:
         if (error.name or "").partition(".")[0] not in PACKAGES:
             raise
-        raise MissingExtraError(
-            f"the server needs {error.name}: pip install 'whisperbatch[server]'"
-        ) from error
+        missing = f"the server needs {error.name}: pip install 'whisperbatch[server]'"
+        note = interface_note(error)
+        raise MissingExtraError(f"{error}{note}" if note else missing) from error
     serve(arguments)

@@ -200,7 +200,13 @@ def _plan(arguments: TranscribeArguments) -> _Plan:
         options=options,
         text=not many and not arguments.json_lines and not (formats and is_output_closed()),
         ledger_dir=ledger_dir if has_ledger and items[0].outputs else None,
-        weights=_weights(find_model(arguments.model, transformers=engine.reads_transformers)),
+        weights=_weights(
+            find_model(
+                arguments.model,
+                transformers=engine.reads_transformers,
+                revision=engine.revision,
+            )
+        ),
         speech_detector=vad_fingerprint(options),
         references=references_fingerprint(options),
     )

@@ -25,7 +25,7 @@ At the end, groups that are one voice are joined.
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import combinations
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -35,6 +35,7 @@ from whisperbatch.diarization.recorder import Memory
 from whisperbatch.products import product
 
 Vectors = npt.NDArray[np.float32]
+Sums = npt.NDArray[np.float64]
 Numbers = npt.NDArray[np.int64]
 
 CLUSTERED: Final = 0.6  # of a complete piece; shorter pieces do not shape the clusters
@@ -54,10 +55,11 @@ PASSES: Final = 20  # of k-means
 ROUNDS: Final = 5  # of the final assignments
 
 
-def normalised(vectors: Vectors) -> Vectors:
+def normalised(vectors: Vectors | Sums) -> Vectors:
     """Return vectors with length 1."""
     lengths = np.linalg.norm(vectors, axis=-1, keepdims=True)
-    result: Vectors = vectors / np.maximum(lengths, 1e-9)
+    divided: Any = vectors / np.maximum(lengths, 1e-9)  # float64 to the types of NumPy 2.5
+    result: Vectors = divided
     return result
 
 
@@ -105,7 +107,7 @@ class Group:
     """
 
     members: Numbers
-    total: Vectors
+    total: Sums
     within: float
 
     @classmethod

@@ -11,7 +11,6 @@ from dataclasses import replace
 from typing import Final
 
 from whisperbatch.audio.reader import AudioReader, open_audio
-from whisperbatch.audio.resampling import mixed
 from whisperbatch.boundary import boundary
 from whisperbatch.diarization import open_diarizer
 from whisperbatch.diarization.assignment import with_speakers
@@ -141,7 +140,7 @@ class Speakers:
     def listen(self, reader: AudioReader) -> Iterator[Samples]:
         """Yield the audio of the recording, while the diarizer listens."""
         if reader.options.separates_channels:
-            return map(mixed, self._listener.through(reader.channels()))
+            return reader.mix(self._listener.through(reader.channels()))
         return self._listener.through(reader.blocks())
 
     def end(self) -> None:

@@ -12,7 +12,12 @@ from whisperbatch.doctor.diarization import check_diarizer
 from whisperbatch.doctor.engines import Devices, check_engines, find_devices, trials
 from whisperbatch.doctor.findings import Finding
 from whisperbatch.doctor.machine import check_machine
-from whisperbatch.doctor.packages import check_conflicts, check_imports, check_versions
+from whisperbatch.doctor.packages import (
+    check_conflicts,
+    check_imports,
+    check_interfaces,
+    check_versions,
+)
 from whisperbatch.doctor.storage import check_storage
 from whisperbatch.doctor.weights import Weights, check_weights
 
@@ -25,6 +30,7 @@ class Diagnosis:
 
     Args:
         model: the model to transcribe with; "" is the default model or another local model.
+        revision: of the model on the hub; None for the cached or the newest one.
         device: "auto", "cpu" or "cuda": the devices to check.
         time_limit: seconds for each check that runs in a separate process.
         root: folder that contains `dev`, `proc`, `sys` and `usr`.
@@ -35,12 +41,13 @@ class Diagnosis:
         self,
         *,
         model: str = "",
+        revision: str | None = None,
         device: str = "auto",
         time_limit: float = TIME_LIMIT,
         root: Path = Path("/"),
         show_status: Callable[[str], None] = lambda _: None,
     ) -> None:
-        self._model, self._device = model, device
+        self._model, self._revision, self._device = model, revision, device
         self._time_limit, self._root = time_limit, root
         self._show_status = show_status
 
@@ -61,6 +68,7 @@ class Diagnosis:
             )
             return
         for name, check in (
+            ("interfaces", check_interfaces),
             ("storage", check_storage),
             ("audio", check_decoder),
             ("speech detection", check_speech_detection),
@@ -71,7 +79,12 @@ class Diagnosis:
 
     def _check_model(self) -> Iterator[Finding]:
         """Check the weights, the devices and the engines."""
-        weights, findings = check_weights(self._model, root=self._root, time_limit=self._time_limit)
+        weights, findings = check_weights(
+            self._model,
+            revision=self._revision,
+            root=self._root,
+            time_limit=self._time_limit,
+        )
         yield from findings
         self._show_status("devices")
         devices, findings = find_devices(self._device, self._time_limit)
@@ -89,11 +102,14 @@ class Diagnosis:
     def _check_engines(self, weights: Weights, devices: Devices) -> Iterator[Finding]:
         groups = trials(devices, self._device, ctranslate2=weights.ctranslate2)
         if not groups:
+            needs_torch = not weights.ctranslate2 and devices.torch_gpus is None
             yield Finding(
                 "problem",
                 "engines",
                 f"no engine can run {weights.name} with device {self._device}",
-                "use --device cpu",
+                "pip install 'whisperbatch[torch]': only PyTorch reads the format of these weights"
+                if needs_torch
+                else "use --device cpu",
             )
         yield from check_engines(
             groups, weights, time_limit=self._time_limit, show_status=self._show_status

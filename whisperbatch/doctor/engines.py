@@ -6,6 +6,7 @@ from importlib.util import find_spec
 from typing import Any, Final
 
 from whisperbatch.doctor.clip import MAX_WORD_ERRORS, word_errors
+from whisperbatch.doctor.extras import is_complete
 from whisperbatch.doctor.findings import Finding, Level
 from whisperbatch.doctor.processes import ProbeResult, run_probe
 from whisperbatch.doctor.remedies import remedy_for
@@ -27,7 +28,7 @@ class Devices:
     Attributes:
         cpu: compute types that CTranslate2 may choose on the CPU, best first.
         cuda: for each GPU, the compute types that CTranslate2 may choose, best first.
-        torch_gpus: number of GPUs that PyTorch finds; None if PyTorch is not installed.
+        torch_gpus: number of GPUs that PyTorch finds; None if the extra `torch` is not installed.
         openvino: whether OpenVINO is installed in a usable version.
     """
 
@@ -109,7 +110,7 @@ def find_devices(device: str, time_limit: float) -> tuple[Devices, list[Finding]
     ctranslate2 = call("find_devices", "problem", f"{REINSTALL} ctranslate2").values
     types, gpus = ctranslate2.get("cpu", ()), ctranslate2.get("cuda", ())
     torch_gpus: int | None = None
-    if find_spec("torch") is not None:
+    if find_spec("torch") is not None and is_complete("torch"):
         torch_gpus = call("find_torch_devices", "warning", f"{REINSTALL} torch").values.get("cuda")
     # "auto" prefers a GPU to OpenVINO
     uses_cpu = device == CPU or (device == "auto" and not gpus)

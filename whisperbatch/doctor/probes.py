@@ -12,11 +12,12 @@ import traceback
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from importlib import import_module
-from importlib.util import find_spec
 from types import MappingProxyType
 from typing import Any, Final
 
+from whisperbatch.dependencies import interface_note
 from whisperbatch.doctor.clip import CLIP, SECONDS
+from whisperbatch.doctor.extras import is_complete
 from whisperbatch.doctor.processes import STARTED
 from whisperbatch.errors import WhisperBatchError
 
@@ -31,13 +32,25 @@ MAX_FIRST_SECONDS: Final = 5.0
 
 def import_modules(modules: Sequence[str]) -> dict[str, Any]:
     """Import modules; return the message of each module's exception."""
+    from whisperbatch.openvino_package import import_openvino
+
     failures: dict[str, str] = {}
     for module in modules:
         try:
-            import_module(module)
+            import_openvino() if module == "openvino" else import_module(module)
         except Exception as error:  # noqa: BLE001 - a damaged package can raise anything
             failures[module] = _line(error)
     return {"failures": failures}
+
+
+def compare_names(modules: Sequence[str]) -> dict[str, Any]:
+    """Return the names that whisperbatch uses and that modules lack, by module."""
+    from whisperbatch.dependencies import missing_names
+
+    missing: dict[str, list[str]] = {}
+    for name in missing_names(modules):
+        missing.setdefault(name.partition(".")[0], []).append(name)
+    return {"missing": missing}
 
 
 def find_folders() -> dict[str, Any]:
@@ -94,7 +107,7 @@ def diarize_clip() -> dict[str, Any]:
     return {"speakers": speakers, "seconds": seconds, "place": built_in_state()[1]}
 
 
-def find_weights(model: str) -> dict[str, Any]:
+def find_weights(model: str, revision: str | None = None) -> dict[str, Any]:
     """Find and check a model's weights, or download them; return their directory and size.
 
     An empty `model` is the default model, or another model that needs no download.
@@ -104,7 +117,7 @@ def find_weights(model: str) -> dict[str, Any]:
     if not model:
         names = [DEFAULT_MODEL, *available_models()]
         model = next((name for name in names if locate_model(name)[0] != "hub"), DEFAULT_MODEL)
-    directory = find_model(model, transformers=find_spec("torch") is not None)
+    directory = find_model(model, transformers=is_complete("torch"), revision=revision)
     patterns = ("model.bin", "*.safetensors")
     size = sum(path.stat().st_size for pattern in patterns for path in directory.glob(pattern))
     return {
@@ -198,9 +211,9 @@ PROBES: Final = MappingProxyType(
     {
         probe.__name__: probe
         for probe in (
-            *(import_modules, find_folders, decode_audio, detect_speech, find_weights),
-            *(find_devices, find_torch_devices, check_openvino, load_cuda_libraries),
-            *(transcribe_clip, diarizer_state, diarize_clip),
+            *(import_modules, compare_names, find_folders, decode_audio, detect_speech),
+            *(find_weights, find_devices, find_torch_devices, check_openvino),
+            *(load_cuda_libraries, transcribe_clip, diarizer_state, diarize_clip),
         )
     }
 )
@@ -233,7 +246,7 @@ def main(name: str, arguments: str) -> None:
 def _failure(error: Exception) -> dict[str, str]:
     """Return the message of an exception, and the fix that whisperbatch's messages end with."""
     message, separator, fix = _line(error).rpartition("; ")
-    if isinstance(error, WhisperBatchError) and separator:
+    if separator and (isinstance(error, WhisperBatchError) or interface_note(error)):
         return {"failure": message, "fix": fix}
     return {"failure": _line(error), "fix": ""}
 
@@ -243,7 +256,8 @@ def _line(error: Exception) -> str:
     text = " ".join(str(error).split())
     if isinstance(error, WhisperBatchError) and text:
         return text
-    return f"{type(error).__name__}: {text}" if text else type(error).__name__
+    note = interface_note(error)
+    return f"{type(error).__name__}: {text}{note}" if text else f"{type(error).__name__}{note}"
 
 
 def _suppress_core_dump() -> None:

@@ -32,19 +32,20 @@ class Weights:
 
 
 def check_weights(
-    model: str, *, root: Path, time_limit: float
+    model: str, *, revision: str | None = None, root: Path, time_limit: float
 ) -> tuple[Weights | None, list[Finding]]:
     """Find the weights, check their files, and compare their size with the memory.
 
     Args:
         model: a name, directory or repository; "" is the default model or another local model.
+        revision: of the model on the hub; None for the cached or the newest one.
         root: folder that contains `proc` and `sys`.
         time_limit: seconds, which include a download.
 
     Returns:
         The weights, None if they cannot be used; and the findings.
     """
-    result = run_probe("find_weights", time_limit=time_limit, model=model)
+    result = run_probe("find_weights", time_limit=time_limit, model=model, revision=revision)
     if result.failure:
         finding = Finding(
             "problem",

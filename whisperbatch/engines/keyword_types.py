@@ -9,6 +9,7 @@ from whisperbatch.engines.settings import GroupSize, Quantization
 class EngineKeywords(TypedDict, total=False):
     """The settings of all engines."""
 
+    revision: str | None
     device_index: int | tuple[int, ...]
     compute_type: str
     inter_threads: int

@@ -6,6 +6,7 @@ from typing import Any, cast
 
 import ctranslate2
 
+from whisperbatch.dependencies import import_failure
 from whisperbatch.engines.devices import choose_device
 from whisperbatch.engines.keywords import check_device, choose_settings
 from whisperbatch.engines.model_info import ModelInfo
@@ -50,7 +51,7 @@ def load_engine(
     settings = choose_settings(engine, device, keywords)
     if isinstance(settings, TorchSettings):
         return _load_torch(model, device, settings)
-    info = ModelInfo.read(find_model(model), str(model))
+    info = ModelInfo.read(find_model(model, revision=settings.revision), str(model))
     if isinstance(settings, CTranslate2Settings):
         return _load_ctranslate2(info, device, settings)
     if not isinstance(settings, OnnxRuntimeSettings | OpenVinoSettings):
@@ -104,12 +105,11 @@ def _load_torch(model: str | PathLike[str], device: str, settings: TorchSettings
     try:
         from whisperbatch.engines.torch.engine import TorchEngine  # noqa: PLC0415 - an extra
     except ImportError as error:
-        raise MissingExtraError(
-            f'engine="torch": {error.name} is not installed: pip install "whisperbatch[torch]"'
-        ) from error
+        failure = import_failure(error, 'pip install "whisperbatch[torch]"')
+        raise MissingExtraError(f'engine="torch": {failure}') from error
     draft_model = settings.draft_model
     return TorchEngine(
-        find_model(model, transformers=True),
+        find_model(model, transformers=True, revision=settings.revision),
         name=str(model),
         device=device,
         settings=settings,

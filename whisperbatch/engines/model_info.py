@@ -29,6 +29,7 @@ from whisperbatch.models.config import ModelConfig, check_config
 from whisperbatch.models.files import read_json
 from whisperbatch.models.kept_frames import measured_kept_frames
 from whisperbatch.models.model_bin import fingerprint, read_arrays, read_headers
+from whisperbatch.models.revisions import loaded_revision
 from whisperbatch.models.tokenizer import AFTER_LANGUAGES, TIMESTAMPS, load_tokenizer
 
 MIN_MULTILINGUAL_VOCABULARY: Final = 51_865  # tokens; English-only models have fewer
@@ -98,9 +99,19 @@ class ModelInfo:
         """See `protocols.Engine`."""
         return self.is_multilingual and not self.architecture.is_distilled
 
+    @property
+    def revision(self) -> str | None:
+        """The commit of the model on the Hugging Face hub; None if it comes from somewhere else."""
+        return loaded_revision(self.directory)
+
+    @property
+    def origin(self) -> str:
+        """The revision as the end of an engine's fingerprint; "" if there is none."""
+        return f", revision {self.revision}" if self.revision else ""
+
     @cached_property
     def fingerprint(self) -> str:
-        """Identifies the weights."""
+        """Identifies the weights by their content: two revisions may have the same weights."""
         return fingerprint(self.directory)
 
     def frames_to_keep(self, chosen: float | None) -> float:

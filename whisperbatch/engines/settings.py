@@ -11,6 +11,7 @@ from os import PathLike
 from typing import Any, ClassVar, Final, Literal, TypeAlias, cast, get_args
 
 from whisperbatch.errors import OptionError
+from whisperbatch.models.revisions import check_revision
 from whisperbatch.options import SearchOptions, checks, convert_fields
 from whisperbatch.text.messages import shown
 
@@ -33,9 +34,11 @@ class EngineSettings:
 
     Attributes:
         reads_transformers: whether the engine also reads weights that transformers saved.
+        revision: of the model on the Hugging Face hub; each engine has this setting.
     """
 
     reads_transformers: ClassVar[bool] = False
+    revision: str | None = None
 
     def check(self, options: SearchOptions) -> None:
         """Check that an engine with these settings honours these options.
@@ -63,6 +66,8 @@ class CTranslate2Settings(EngineSettings):
             batches. Refused on CUDA.
         flash_attention: compute attention with the Flash Attention 2 kernels, on CUDA only.
         kept_frames: 1.0 or None: this engine keeps all of the encoder's frames.
+        revision: a commit, branch or tag of the model's repository on the Hugging Face hub. None is
+            the branch "main", in the version that is in the cache, if there is one.
 
     Raises:
         OptionError: a value has the wrong type or is out of range.
@@ -74,6 +79,7 @@ class CTranslate2Settings(EngineSettings):
     intra_threads: int = 0
     flash_attention: bool = False
     kept_frames: float | None = None
+    revision: str | None = None
 
     def __post_init__(self) -> None:
         indexes = cast("Any", self.device_index)
@@ -94,6 +100,7 @@ class CTranslate2Settings(EngineSettings):
         _check_threads(self.inter_threads, self.intra_threads)
         checks.boolean("flash_attention", self.flash_attention)
         _check_kept_frames(self.kept_frames)
+        check_revision(self.revision)
 
     @property
     def devices(self) -> tuple[int, ...]:
@@ -117,6 +124,8 @@ class OnnxRuntimeSettings(EngineSettings):
             batches.
         kept_frames: the share of the encoder's frames that is left after similar neighbours are
             merged, as for "openvino".
+        revision: a commit, branch or tag of the model's repository on the Hugging Face hub. None is
+            the branch "main", in the version that is in the cache, if there is one.
 
     Raises:
         OptionError: a value has the wrong type or is out of range.
@@ -126,12 +135,14 @@ class OnnxRuntimeSettings(EngineSettings):
     inter_threads: int = 0
     intra_threads: int = 0
     kept_frames: float | None = None
+    revision: str | None = None
 
     def __post_init__(self) -> None:
         convert_fields(self, OnnxRuntimeSettings)
         checks.choice("compute_type", self.compute_type, get_args(OnnxRuntimeComputeType))
         _check_threads(self.inter_threads, self.intra_threads)
         _check_kept_frames(self.kept_frames)
+        check_revision(self.revision)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -149,6 +160,8 @@ class OpenVinoSettings(EngineSettings):
             merged, from 0.25 to 1.0. The number of frames is rounded, by at most 3 %. Fewer frames
             take less time; 1.0 merges none. Chunks with noise always keep all frames. None: 0.7 for
             the models base and tiny.en, for which this was measured, and 1.0 for other models.
+        revision: a commit, branch or tag of the model's repository on the Hugging Face hub. None is
+            the branch "main", in the version that is in the cache, if there is one.
 
     Raises:
         OptionError: a value has the wrong type or is out of range.
@@ -158,12 +171,14 @@ class OpenVinoSettings(EngineSettings):
     inter_threads: int = 0
     intra_threads: int = 0
     kept_frames: float | None = None
+    revision: str | None = None
 
     def __post_init__(self) -> None:
         convert_fields(self, OpenVinoSettings)
         checks.choice("compute_type", self.compute_type, get_args(OpenVinoComputeType))
         _check_threads(self.inter_threads, self.intra_threads)
         _check_kept_frames(self.kept_frames)
+        check_revision(self.revision)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -182,6 +197,8 @@ class TorchSettings(EngineSettings):
             (speculative decoding). Needs `beam_size=1`.
         compile: compile the encoder and the decoder at their first use, on CUDA only.
         kept_frames: 1.0 or None: this engine keeps all of the encoder's frames.
+        revision: a commit, branch or tag of the model's repository on the Hugging Face hub. None is
+            the branch "main", in the version that is in the cache, if there is one.
 
     Raises:
         OptionError: a value has the wrong type or is out of range, or has no effect.
@@ -197,6 +214,7 @@ class TorchSettings(EngineSettings):
     draft_model: str | PathLike[str] | None = None
     compile: bool = False
     kept_frames: float | None = None
+    revision: str | None = None
 
     def __post_init__(self) -> None:
         convert_fields(self, TorchSettings)
@@ -225,6 +243,7 @@ class TorchSettings(EngineSettings):
             checks.path("draft_model", self.draft_model)
         checks.boolean("compile", self.compile)
         _check_kept_frames(self.kept_frames)
+        check_revision(self.revision)
         check_all_frames_kept(self.kept_frames, "torch")
 
     def check(self, options: SearchOptions) -> None:

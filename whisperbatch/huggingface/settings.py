@@ -75,7 +75,7 @@ def with_draft_model(draft_model: str, keywords: LoadKeywords) -> LoadKeywords:
     """Return the keywords of `load` for the same model with a draft model.
 
     Only PyTorch has draft models. The settings of another engine have no meaning for PyTorch, so
-    only the device is kept then.
+    only the device and the revision are kept then.
 
     Args:
         draft_model: the draft model, as in `load`.
@@ -89,5 +89,9 @@ def with_draft_model(draft_model: str, keywords: LoadKeywords) -> LoadKeywords:
         return {**keywords, "engine": replace(engine, draft_model=draft_model)}
     if engine == "torch":
         return {**keywords, "draft_model": draft_model}
-    device = keywords.get("device", "auto")
-    return {"engine": "torch", "device": device, "draft_model": draft_model}
+    drafted: LoadKeywords = {"engine": "torch", "draft_model": draft_model}
+    drafted["device"] = keywords.get("device", "auto")
+    given = keywords.get("revision") if isinstance(engine, str) else engine.revision
+    if given is not None:
+        drafted["revision"] = given
+    return drafted

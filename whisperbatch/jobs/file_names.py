@@ -11,6 +11,7 @@ from pathlib import PurePath, PurePosixPath
 from typing import Final
 from urllib.parse import unquote, urlsplit
 
+from whisperbatch.addresses import HIDDEN, without_secrets
 from whisperbatch.text.control_characters import CONTROLS
 
 MAX_NAME: Final = 255
@@ -40,12 +41,16 @@ def output_name(name: str, suffix: str) -> str:
 
 
 def name_of_url(url: str) -> str:
-    """Return the file name in a URL, or its host, without characters that a name cannot have."""
+    """Return the file name in a URL, or its host, without characters that a name cannot have.
+
+    Passwords and signatures are left out.
+    """
     try:
-        parts = urlsplit(url)
+        parts = urlsplit(without_secrets(url, whole=True))
     except ValueError:  # FFmpeg will report the malformed URL
         return "recording"
-    name = unquote(PurePosixPath(parts.path).name) or parts.netloc
+    path = PurePosixPath(parts.path.replace(f";{HIDDEN}", "").removesuffix(HIDDEN))
+    name = unquote(path.name) or parts.netloc.rpartition("@")[2]
     name = _NOT_IN_NAMES.sub("_", name)
     return name if name.strip(".") else "recording"
 

@@ -18,6 +18,7 @@ from typing import Final, TypeAlias
 
 from fsspec.implementations.local import LocalFileSystem
 
+from whisperbatch.addresses import identity_of, without_secrets
 from whisperbatch.errors import AudioError, OptionError
 from whisperbatch.jobs.file_names import distinct_names, hash_of, name_of_url, output_name
 from whisperbatch.jobs.media_files import MEDIA_SUFFIXES, is_media
@@ -63,18 +64,28 @@ class InputFile:
     subfolder: PurePosixPath
     directory: Path | None
 
+    @property
+    def name(self) -> str:
+        """The source without the secrets of a URL."""
+        return without_secrets(self.source, whole=True)
+
 
 @dataclass(frozen=True, slots=True)
 class WorkItem:
     """A recording and the files to write for it.
 
     Attributes:
-        source: the recording's path, its URL, or "-" for standard input.
+        source: the recording's path, its URL, or "-" for standard input. For messages, see `name`.
         outputs: one path for each format.
     """
 
     source: str
     outputs: tuple[Path, ...]
+
+    @property
+    def name(self) -> str:
+        """The source without the secrets of a URL."""
+        return without_secrets(self.source, whole=True)
 
     @property
     def path(self) -> Path | None:
@@ -247,7 +258,7 @@ def _is_recording(name: str, on_other: Callable[[str], object], *, named: bool =
 
 def _identity(source: str) -> str:
     """Return the same text for all spellings of a path. Symbolic links are not resolved."""
-    return source if _has_no_path(source) else os.path.abspath(source)  # noqa: PTH100 - links stay
+    return identity_of(source) if _has_no_path(source) else os.path.abspath(source)  # noqa: PTH100 - links stay
 
 
 def _output_identity(source: str, suffix: str) -> str:

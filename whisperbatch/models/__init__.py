@@ -8,8 +8,10 @@ from whisperbatch.models.registry import (
     REPOSITORIES,
     available_models,
     find_model,
+    is_of_hub,
     locate_model,
 )
+from whisperbatch.models.revisions import loaded_revision
 
 __all__ = [
     "HUB_FILES",
@@ -17,6 +19,8 @@ __all__ = [
     "available_models",
     "find_model",
     "fingerprint",
+    "is_of_hub",
+    "loaded_revision",
     "locate_model",
     "measured_kept_frames",
     "packaged_model",

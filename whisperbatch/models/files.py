@@ -9,6 +9,8 @@ import stat
 from pathlib import Path
 from typing import Any, BinaryIO, Final, NoReturn
 
+from whisperbatch.addresses import without_secrets
+from whisperbatch.dependencies import interface_note
 from whisperbatch.errors import ModelError
 
 MAX_BYTES: Final = 64 << 20  # of a file read into memory; the tokenizer.json of large-v3 has 4 MB
@@ -71,6 +73,11 @@ def _refuse_constant(constant: str) -> NoReturn:
 
 
 def one_line(error: BaseException) -> str:
-    """Return the message of a library's error as one line of at most `MAX_REASON` characters."""
-    text = " ".join(str(error).split()) or type(error).__name__
-    return text if len(text) <= MAX_REASON else f"{text[: MAX_REASON - 3]}..."
+    """Return the message of a library's error as one line of at most `MAX_REASON` characters.
+
+    If the library has another interface than expected, the versions that work follow.
+    """
+    text = " ".join(without_secrets(str(error)).split()) or type(error).__name__
+    if len(text) > MAX_REASON:
+        text = f"{text[: MAX_REASON - 3]}..."
+    return text + interface_note(error)

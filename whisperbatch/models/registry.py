@@ -17,10 +17,13 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Final, Literal
 
+from whisperbatch.addresses import without_secrets
+from whisperbatch.dependencies import interface_note
 from whisperbatch.errors import ModelError
 from whisperbatch.models.files import read_json, read_text
 from whisperbatch.models.model_bin import read_headers
 from whisperbatch.models.packages import PACKAGES, package_folders, packaged_model
+from whisperbatch.models.revisions import check_revision, refuse_revision
 from whisperbatch.text.messages import shown
 
 __all__ = ["available_models", "find_model"]
@@ -98,8 +101,23 @@ def locate_model(name: str) -> tuple[Literal["installed", "cached", "hub"], Path
     return "hub", None
 
 
+def is_of_hub(name: str) -> bool:
+    """Return whether `find_model` would take a model from the hub or its cache.
+
+    Args:
+        name: as in `find_model`.
+    """
+    if name in PACKAGES and package_folders(PACKAGES[name]) is not None:
+        return False
+    return "/" in REPOSITORIES.get(name, name) and _directory(name, Path(name)) is None
+
+
 def find_model(
-    name: str | os.PathLike[str], *, cache_dir: Path | None = None, transformers: bool = False
+    name: str | os.PathLike[str],
+    *,
+    cache_dir: Path | None = None,
+    transformers: bool = False,
+    revision: str | None = None,
 ) -> Path:
     """Return a directory with model.bin, config.json and vocabulary.json or .txt.
 
@@ -111,22 +129,30 @@ def find_model(
         cache_dir: directory in which packaged weights are assembled; by default
             $WHISPERBATCH_CACHE, $XDG_CACHE_HOME/whisperbatch or ~/.cache/whisperbatch.
         transformers: also accept weights that transformers saved: *.safetensors and config.json.
+        revision: a commit, branch or tag of the hub's repository; None for the branch "main", in
+            the version that is cached, if there is one.
 
     Raises:
+        OptionError: `revision` is not a name, or the model does not come from the hub.
         ModelError: the model is not found, or a file is missing or damaged; the message names the
             file and the remedy.
     """
     text = _text(name)
+    check_revision(revision)
     try:
         if (directory := _directory(name, Path(text))) is not None:
+            refuse_revision(revision, f"{directory} is a directory; leave revision out")
             log.info("model %s: a directory", text)
             return check_directory(directory, transformers=transformers)
+        if revision is not None and text in PACKAGES and package_folders(PACKAGES[text]):
+            place = f"model {text} is installed as a package; give model={REPOSITORIES[text]!r}"
+            refuse_revision(revision, place)
         if (directory := packaged_model(text, cache_dir)) is not None:
             log.info("model %s: installed as a package, in %s", text, directory)
             return check_directory(directory)
     except OSError as error:  # no permission for the directory, or the name is too long
         raise ModelError(f"model={text!r} cannot be read: {error.strerror or error}") from error
-    return _from_hub(text, transformers=transformers)
+    return _from_hub(text, transformers=transformers, revision=revision)
 
 
 def _text(name: object) -> str:
@@ -197,7 +223,7 @@ def _check_settings(directory: Path) -> None:
         read_json(directory / "tokenizer.json", dict)
 
 
-def _from_hub(name: str, *, transformers: bool) -> Path:
+def _from_hub(name: str, *, transformers: bool, revision: str | None) -> Path:
     """Return a snapshot of a hub repository: from the local cache, otherwise downloaded."""
     repository = REPOSITORIES.get(name, name)
     if "/" not in repository:
@@ -209,9 +235,12 @@ def _from_hub(name: str, *, transformers: bool) -> Path:
     )
 
     offline = constants.HF_HUB_OFFLINE
+    version = f" in revision {revision}" if revision else ""
     try:
-        snapshot = _snapshot(repository, transformers=transformers, local=True)
-        log.info("model %s: %s in the Hugging Face cache", name, repository)
+        snapshot = _snapshot(repository, revision, transformers=transformers, local=True)
+        log.info(
+            "model %s: %s in the Hugging Face cache, revision %s", name, repository, snapshot.name
+        )
         return _check_snapshot(snapshot, transformers=transformers)
     except ModelError as error:  # a download may complete an incomplete snapshot
         if offline:
@@ -220,9 +249,10 @@ def _from_hub(name: str, *, transformers: bool) -> Path:
     except LocalEntryNotFoundError as error:
         if offline:
             raise ModelError(
-                f"model {name} is not in the Hugging Face cache and HF_HUB_OFFLINE is set; "
+                f"model {name}{version} is not in the Hugging Face cache and HF_HUB_OFFLINE is "
+                "set; "
                 + (
-                    _extra_hint(name)
+                    (None if revision else _extra_hint(name))
                     or "unset it, or download the model on a machine with a network"
                 )
             ) from error
@@ -232,22 +262,26 @@ def _from_hub(name: str, *, transformers: bool) -> Path:
         raise ModelError(f"model {name}: Hugging Face cache: {_reason(error)}") from error
     log.info("model %s: downloading %s from the Hugging Face hub", name, repository)
     try:
-        snapshot = _snapshot(repository, transformers=transformers, local=False)
+        snapshot = _snapshot(repository, revision, transformers=transformers, local=False)
     except Exception as error:
-        remedy = _extra_hint(name) or "check the name and the network"
+        remedy = "check the name, the revision and the network" if revision else None
+        remedy = f"; {remedy or _extra_hint(name) or 'check the name and the network'}"
+        if interface_note(error):
+            remedy = ""  # the reason ends with it
         raise ModelError(
-            f"model {name}: {repository} cannot be downloaded: {_reason(error)}; {remedy}"
+            f"model {name}: {repository}{version} cannot be downloaded: {_reason(error)}{remedy}"
         ) from error
     return _check_snapshot(snapshot, transformers=transformers)
 
 
-def _snapshot(repository: str, *, transformers: bool, local: bool) -> Path:
+def _snapshot(repository: str, revision: str | None, *, transformers: bool, local: bool) -> Path:
     import huggingface_hub  # noqa: PLC0415
 
+    given = {} if revision is None else {"revision": revision}
     patterns = [*HUB_FILES, *(TRANSFORMERS_FILES if transformers else ())]
     return Path(
         huggingface_hub.snapshot_download(
-            repository, allow_patterns=patterns, local_files_only=local
+            repository, allow_patterns=patterns, local_files_only=local, **given
         )
     )
 
@@ -275,4 +309,6 @@ def _extra_hint(name: str) -> str | None:
 
 def _reason(error: Exception) -> str:
     """Return the first line of the message of a dependency."""
-    return next(iter(str(error).strip().splitlines()), type(error).__name__)
+    text = without_secrets(str(error))
+    reason = next(iter(text.strip().splitlines()), type(error).__name__)
+    return reason + interface_note(error)

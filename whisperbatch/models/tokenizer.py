@@ -20,6 +20,7 @@ from typing import Any, Final
 
 from tokenizers import Tokenizer
 
+from whisperbatch.dependencies import interface_note
 from whisperbatch.errors import ModelError
 from whisperbatch.models.files import one_line, read_text
 from whisperbatch.models.packages import packaged_file
@@ -179,7 +180,8 @@ def _from_hub(path: Path, repository: str) -> Path:
     except Exception as error:
         reason = next(iter(str(error).strip().splitlines()), type(error).__name__)
         raise ModelError(
-            f"{path}: is missing, and {repository} cannot be downloaded: {reason}; {remedy}"
+            f"{path}: is missing, and {repository} cannot be downloaded: {reason}"
+            f"{interface_note(error) or f'; {remedy}'}"
         ) from error
 
 

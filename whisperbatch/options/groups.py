@@ -29,10 +29,13 @@ class AudioOptions:
     """Which part of a recording is read.
 
     Attributes:
-        track: number of the audio track to read, from 0 to 999. An array has only track 0.
+        track: number of the audio track to read, from 0 to 999. An array has only track 0. None
+            reads the container's default track, or another if the default track has no speech.
         channel: "mix" mixes all channels: FFmpeg mixes three to eight channels by their positions;
-            two channels, or more than eight, are averaged. "left" reads only the first channel,
-            "right" only the second. An array has one channel, so "right" is refused.
+            two channels, or more than eight, are averaged. Where this mix would hide speech,
+            inverted channels are turned, and loud channels without speech are lowered. "left" reads
+            only the first channel, "right" only the second. An array has one channel, so "right" is
+            refused.
         sampling_rate: sampling rate of an array, in Hz, from 1000 to 768000; None means 16000. A
             media file states its own rate, so a value given with a file is refused.
         clip_timestamps: time ranges (start, end) to transcribe, in seconds, in ascending order and
@@ -42,7 +45,7 @@ class AudioOptions:
             AudioError when this much of the recording has been read. None means no limit.
     """
 
-    track: int = 0
+    track: int | None = None
     channel: Channel = "mix"
     sampling_rate: int | None = None
     clip_timestamps: tuple[tuple[float, float | None], ...] = ()
@@ -50,7 +53,8 @@ class AudioOptions:
 
     def __post_init__(self) -> None:
         convert_fields(self, AudioOptions)
-        checks.integer("track", self.track, minimum=0, maximum=MAX_TRACK)
+        if self.track is not None:
+            checks.integer("track", self.track, minimum=0, maximum=MAX_TRACK)
         checks.choice("channel", self.channel, get_args(Channel))
         if self.sampling_rate is not None:
             checks.integer(

@@ -11,7 +11,7 @@ from whisperbatch.options.speakers import DiarizerChoice, SpeakerKind
 class DetectionKeywords(TypedDict, total=False):
     """The options that have an effect on `detect_language`."""
 
-    track: int
+    track: int | None
     channel: Channel
     sampling_rate: int | None
     clip_timestamps: tuple[tuple[float, float | None], ...]

@@ -39,10 +39,13 @@ class Options(
     Attributes:
         Which part of a recording is read:
 
-        track: number of the audio track to read, from 0 to 999. An array has only track 0.
+        track: number of the audio track to read, from 0 to 999. An array has only track 0. None
+            reads the container's default track, or another if the default track has no speech.
         channel: "mix" mixes all channels: FFmpeg mixes three to eight channels by their positions;
-            two channels, or more than eight, are averaged. "left" reads only the first channel,
-            "right" only the second. An array has one channel, so "right" is refused.
+            two channels, or more than eight, are averaged. Where this mix would hide speech,
+            inverted channels are turned, and loud channels without speech are lowered. "left" reads
+            only the first channel, "right" only the second. An array has one channel, so "right" is
+            refused.
         sampling_rate: sampling rate of an array, in Hz, from 1000 to 768000; None means 16000. A
             media file states its own rate, so a value given with a file is refused.
         clip_timestamps: time ranges (start, end) to transcribe, in seconds, in ascending order and

@@ -13,6 +13,7 @@ from typing import Any, Final
 import pyarrow as pa
 
 from whisperbatch import OptionError, Options, Transcriber, load
+from whisperbatch.addresses import without_secrets
 from whisperbatch.jobs import (
     Header,
     RecordingWorker,
@@ -121,7 +122,11 @@ class RecordingActor:
         if URI not in batch.column_names:
             raise OptionError(f"the dataset has no column {URI}")
         recordings = (
-            (str(row.get("id") or row[URI]), row[URI], row.get("language"))
+            (
+                str(row.get("id") or without_secrets(str(row[URI]), whole=True)),
+                row[URI],
+                row.get("language"),
+            )
             for row in batch.to_pylist()
         )
         for outcome in self._worker.outcomes(recordings):

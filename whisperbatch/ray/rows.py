@@ -67,7 +67,7 @@ def unreadable_row(recording: Recording) -> dict[str, Any]:
     """Return the row of a recording that could not be probed when the plan was made."""
     failure = recording.failure
     error = failure and f"{failure.kind}: {failure.message}"
-    return {"id": recording.id, "uri": recording.uri, "error": error}
+    return {"id": recording.id, "uri": recording.name, "error": error}
 
 
 def table(*rows: Mapping[str, Any]) -> pa.Table:
@@ -79,7 +79,7 @@ def _row(outcome: SpanOutcome) -> dict[str, Any]:
     transcript, failure = outcome.transcript, outcome.failure
     return {
         "id": outcome.span.id,
-        "uri": outcome.span.uri,
+        "uri": outcome.span.name,
         "text": transcript and transcript.text,
         "segments": transcript and [asdict(segment) for segment in transcript.segments],
         "language": transcript and transcript.language,

@@ -19,6 +19,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse, Response
 
 import whisperbatch as wb
+from whisperbatch.boundary import hide_secrets
 from whisperbatch.server.admission import Admission
 from whisperbatch.server.endpoints.routes import OPENAPI, Endpoints
 from whisperbatch.server.errors import ApiError, as_api_error, response_of, unavailable
@@ -151,6 +152,7 @@ class Server:
             )(self._predict)
 
     async def _as_response(self, _: Request, error: Exception) -> JSONResponse:
+        hide_secrets(error)
         answer = as_api_error(error)
         if answer.status == HTTPStatus.INTERNAL_SERVER_ERROR:
             log.error("%s", answer.message, exc_info=error)

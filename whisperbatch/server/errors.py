@@ -15,6 +15,7 @@ from typing import Any, Final
 from starlette.responses import JSONResponse
 
 import whisperbatch as wb
+from whisperbatch.addresses import without_secrets
 
 OPTION_NAMES: Final = frozenset(field.name for field in fields(wb.Options))
 
@@ -43,6 +44,7 @@ class ApiError(Exception):
         retry_after: float | None = None,
         may_retry: bool | None = None,
     ) -> None:
+        message = without_secrets(message)
         super().__init__(message)
         self.status = status
         self.message = message

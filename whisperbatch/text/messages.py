@@ -4,6 +4,8 @@ import math
 import reprlib
 from typing import Final
 
+from whisperbatch.addresses import without_secrets
+
 MAX_SHOWN: Final = 80  # characters of a value in a message
 MAX_DIGITS: Final = 40  # longer whole numbers are shown by their number of digits
 
@@ -23,6 +25,10 @@ class _ShortRepr(reprlib.Repr):
         if digits <= MAX_DIGITS:
             return repr(number)
         return f"<whole number of {digits} digits>"
+
+    def repr_str(self, text: str, level: int) -> str:
+        """Return the beginning and the end, without the secrets of URLs."""
+        return super().repr_str(without_secrets(text, whole=True), level)
 
     def repr_bytes(self, data: bytes, level: int) -> str:  # noqa: ARG002 - reprlib's signature
         """Return the first bytes."""
@@ -47,7 +53,7 @@ def shown(value: object) -> str:
 
 def one_line(text: str) -> str:
     """Return the printable characters of a text in one line of at most `MAX_SHOWN` characters."""
-    text = text[: 4 * MAX_SHOWN]
+    text = without_secrets(text)[: 4 * MAX_SHOWN]
     if not text.isprintable():
         printable = "".join(letter if letter.isprintable() else " " for letter in text)
         text = " ".join(printable.split())

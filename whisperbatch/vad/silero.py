@@ -13,6 +13,7 @@ from typing import Final
 
 import numpy as np
 
+from whisperbatch.dependencies import interface_note
 from whisperbatch.errors import EngineError, ModelError
 from whisperbatch.onnx_sessions import open_session
 from whisperbatch.types import Samples, SpeechFrames
@@ -43,7 +44,8 @@ class SileroVad:
         except Exception as error:  # see both functions
             reason = " ".join(str(error).split())  # some messages have several lines
             raise ModelError(
-                f"{path}: does not load as a Silero network ({reason}); reinstall its package"
+                f"{path}: does not load as a Silero network ({reason})"
+                f"{interface_note(error) or '; reinstall its package'}"
             ) from error
         log.debug("voice activity detection: %s", path)
 
@@ -60,6 +62,8 @@ class SileroVad:
             try:
                 probabilities, hidden, cell = self._session.run(None, inputs)
             except Exception as error:  # see __init__
-                raise EngineError(f"voice activity detection failed: {error}") from error
+                raise EngineError(
+                    f"voice activity detection failed: {error}{interface_note(error)}"
+                ) from error
             context = audio[-CONTEXT:]
             yield SpeechFrames(samples, np.ravel(probabilities))

@@ -111,9 +111,19 @@ def _delete_abandoned(directory: Path, prefix: str) -> None:
                 path.unlink()
 
 
-def write_through(path: Path, data: bytes) -> None:
-    """Create a file and wait until its content is on the disk."""
-    with path.open("xb") as file:
+def write_through(path: Path, data: bytes, *, private: bool = False) -> None:
+    """Create a file and wait until its content is on the disk.
+
+    Args:
+        path: of the file.
+        data: its content.
+        private: only the user may read the file (mode 0600).
+    """
+
+    def create(name: str, flags: int) -> int:
+        return os.open(name, flags, 0o600)
+
+    with open(path, "xb", opener=create if private else None) as file:
         file.write(data)
         file.flush()
         os.fsync(file.fileno())

@@ -6,6 +6,7 @@ import re
 from dataclasses import asdict
 from typing import Any, Final
 
+from whisperbatch.addresses import without_secrets
 from whisperbatch.text.control_characters import escape_controls_in_json
 from whisperbatch.text.languages import LANGUAGES
 from whisperbatch.types import HOP, Segment, Transcript, Word, to_samples
@@ -38,7 +39,7 @@ def verbose_json(transcript: Transcript) -> str:
     value |= {
         "language_code": transcript.language,
         "language_probability": transcript.language_probability,
-        "source": transcript.source,
+        "source": without_secrets(transcript.source, whole=True),
         "omissions": [asdict(omission) for omission in transcript.omissions],
         "notices": [asdict(notice) for notice in transcript.notices],
         "missing_duration": transcript.missing_duration,

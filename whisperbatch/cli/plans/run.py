@@ -70,6 +70,16 @@ def make_plan(sources: Sequence[str], output: str, *, quiet: bool, **keywords: A
     for recording in plan.failures:
         if recording.failure:
             print_note(f"failed: {recording.failure.message}")
+    if not quiet and plan.with_secrets:
+        readers = (
+            "everyone who can read it can use them"
+            if "://" in output and not output.startswith("file:")
+            else "only you can read it (mode 0600)"
+        )
+        print_note(
+            f"the plan contains passwords or signatures of {plan.with_secrets} URLs, which reading "
+            f"needs: {readers}"
+        )
     if not quiet:
         failed = len(plan.failures)
         print_note(
@@ -94,7 +104,7 @@ def work_on_plan(arguments: WorkArguments) -> int:
             again = "" if event.is_final else "; another run tries again"
             print_note(f"failed: {event.failure.message}{again}")
         elif not arguments.quiet:
-            print_note(f"done: {event.span.uri}{_part(event.span)}")
+            print_note(f"done: {event.span.name}{_part(event.span)}")
 
     def say_goodbye() -> None:
         job.stop()

@@ -128,6 +128,11 @@ def model_to_load(
         use_auth_token=use_auth_token,
     )
     text = os.fspath(name)
+    if revision and os.path.isdir(text):  # noqa: PTH112 - see below
+        raise OptionError(
+            f"revision={shown(revision)} selects a version on the Hugging Face hub, but {text} is "
+            "a directory; leave revision out"
+        )
     hub_arguments = download_root or local_files_only or revision or use_auth_token
     if os.path.isdir(text) or not hub_arguments:  # noqa: PTH112 - returned unchanged
         return text

@@ -11,6 +11,7 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from whisperbatch.dependencies import interface_note
 from whisperbatch.diarization.networks.embedding_graph import BANDS, EMBEDDING
 from whisperbatch.diarization.networks.openvino_session import OpenVinoSession
 from whisperbatch.diarization.networks.segmentation_graph import BLOCK, CLASSES, SHARED
@@ -173,7 +174,7 @@ def _on_openvino(
 
 
 def _reason(error: Exception) -> str:
-    return " ".join(str(error).split())[:300]
+    return " ".join(str(error).split())[:300] + interface_note(error)
 
 
 def _run(session: Any, name: str, result: str, rows: Array) -> Array:  # noqa: ANN401 - onnxruntime's

@@ -98,7 +98,8 @@ class CpuEngine:
     def fingerprint(self) -> str:
         """See `protocols.Engine`."""
         fallback = f"fallback on {self.fallback.description}"
-        return f"{self._model.fingerprint}, {self._description}, {self._library}, {fallback}"
+        parts = (self._model.fingerprint, self._description, self._library, fallback)
+        return ", ".join(parts) + self._model.origin
 
     def check(self, options: SearchOptions) -> None:
         """See `protocols.Engine`: the engine and its fallback together honour all options."""

@@ -120,7 +120,7 @@ class CTranslate2Engine:
     @functools.cached_property
     def fingerprint(self) -> str:
         """See `protocols.Engine`."""
-        return f"{self._model.fingerprint}, {self.description}"
+        return f"{self._model.fingerprint}, {self.description}{self._model.origin}"
 
     @property
     def description(self) -> str:

@@ -28,7 +28,7 @@ from whisperbatch.engines.openvino.decoder_graphs import FIRST_KEY_VALUE_INPUT, 
 from whisperbatch.engines.search.hypotheses import Floats, Integers
 from whisperbatch.machine import processor_features
 from whisperbatch.models.config import ModelConfig
-from whisperbatch.openvino_package import Precision
+from whisperbatch.openvino_package import Precision, import_openvino
 
 MIN_PROJECTED: Final = 5
 """Hidden states in one call of the vocabulary projection; fewer are padded with zeros.
@@ -127,12 +127,11 @@ class OpenVinoDecoder:
         heads: Sequence[tuple[int, int]],
         precision: Precision,
     ) -> None:
-        from openvino import Shape, Tensor, Type  # noqa: PLC0415 - an extra
-
+        openvino = import_openvino()
         self._cross_kv, self._decoder_layers = cross_kv, decoder_layers
         self._vocabulary_projection = vocabulary_projection
         self._layout, self._heads = layout, heads
-        self._tensor, self._shape, self._types = Tensor, Shape, Type
+        self._tensor, self._shape, self._types = openvino.Tensor, openvino.Shape, openvino.Type
         self._dtype = np.dtype(np.float32 if precision == "f32" else np.uint16)
         self._memory: npt.NDArray[Any] = np.empty(0, np.uint8)
         # of each slot: for each layer keys and values; the log of the groups' sizes, if positions

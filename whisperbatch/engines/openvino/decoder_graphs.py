@@ -7,7 +7,7 @@ import numpy as np
 
 from whisperbatch.engines.layout import Arrays
 from whisperbatch.engines.openvino.graph import Node, NodeBuilder
-from whisperbatch.openvino_package import Precision
+from whisperbatch.openvino_package import Precision, import_openvino
 
 FIRST_KEY_VALUE_INPUT: Final = 3
 """In `decoder_layers`: the input with the first layer's keys. Its values follow, then the next
@@ -34,8 +34,7 @@ class DecoderGraphs:
         int8_weights: bool,
         merged: bool,
     ) -> None:
-        import openvino  # noqa: PLC0415 - an extra
-
+        openvino = import_openvino()
         self._openvino = openvino
         self._ops = openvino.opset13
         self._builder = NodeBuilder(self._ops, arrays, "decoder", int8_weights=int8_weights)
@@ -137,15 +136,14 @@ class DecoderGraphs:
         return builder.linear(builder.merge_heads(attended), f"{name}/linear_1"), assignments
 
     def _variable(self, name: str) -> Node:
-        from openvino.op.util import Variable, VariableInfo  # noqa: PLC0415 - an extra
-
-        info = VariableInfo()
+        util = self._openvino.op.util
+        info = util.VariableInfo()
         info.data_shape = self._openvino.PartialShape(
             [-1, self.layout.heads, -1, self.layout.head_size]
         )
         info.data_type = self._openvino.Type.f32
         info.variable_id = name
-        return Variable(info)
+        return util.Variable(info)
 
     def _cross_attention(
         self,

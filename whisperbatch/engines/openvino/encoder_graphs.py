@@ -4,6 +4,7 @@ import numpy as np
 
 from whisperbatch.engines.layout import Arrays
 from whisperbatch.engines.openvino.graph import Node, NodeBuilder
+from whisperbatch.openvino_package import import_openvino
 
 
 class EncoderGraphs:
@@ -15,8 +16,7 @@ class EncoderGraphs:
     """
 
     def __init__(self, arrays: Arrays, *, int8_weights: bool) -> None:
-        import openvino  # noqa: PLC0415 - an extra
-
+        openvino = import_openvino()
         self._openvino, self._ops, self._arrays = openvino, openvino.opset13, arrays
         self._builder = NodeBuilder(self._ops, arrays, "encoder", int8_weights=int8_weights)
         self.layout = self._builder.layout

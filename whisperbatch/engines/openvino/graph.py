@@ -9,6 +9,7 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from whisperbatch.dependencies import interface_note
 from whisperbatch.engines.layout import LAYER_NORM_EPSILON, Arrays, Layout
 from whisperbatch.engines.quantization import int8_levels, int8_scales, stored_scales
 from whisperbatch.errors import MissingExtraError
@@ -33,9 +34,9 @@ def core_and_precision(*, exact: bool) -> tuple[Any, Precision]:
     try:
         core = open_core()
     except ImportError as error:
-        raise MissingExtraError(
-            "OpenVINO is not installed: pip install 'whisperbatch[openvino]'"
-        ) from error
+        missing = "OpenVINO is not installed: pip install 'whisperbatch[openvino]'"
+        note = interface_note(error)
+        raise MissingExtraError(f"{error}{note}" if note else missing) from error
     return core, "f32" if exact else fastest_precision(core)
 
 

@@ -22,6 +22,7 @@ from whisperbatch.engines.torch.model import TorchModel, load_model
 from whisperbatch.engines.torch.reproducible import check_rows, request_equal_rows
 from whisperbatch.errors import ClosedError, EngineError, OptionError
 from whisperbatch.models.model_bin import fingerprint
+from whisperbatch.models.revisions import loaded_revision
 from whisperbatch.options import DEFAULT_BATCH_SIZE, SearchOptions
 from whisperbatch.protocols import (
     Alignment,
@@ -149,6 +150,8 @@ class TorchEngine:
             parts.append("compiled")
         if self._draft_model_directory:
             parts.append(f"drafted by {fingerprint(self._draft_model_directory)}")
+        if revision := loaded_revision(self._directory):
+            parts.append(f"revision {revision}")
         return ", ".join(parts)
 
     def default_batch_size(self, hypotheses: int) -> int:

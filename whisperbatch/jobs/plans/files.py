@@ -73,6 +73,8 @@ class PlanFiles:
     def write(self, plan: Plan) -> None:
         """Write the plan. An older plan of this name is replaced; another file is not.
 
+        A plan that contains passwords or signatures is a file that only the user can read.
+
         Raises:
             OptionError: there is a file of this name that is not a plan.
             WriteError: the file cannot be written.
@@ -82,7 +84,8 @@ class PlanFiles:
                 self.read(recordings=False)
             except OptionError as error:
                 raise OptionError(f"{error}; another file is not replaced") from error
-        self.folder.write(self.name, "".join(to_lines(plan)).encode())
+        data = "".join(to_lines(plan)).encode()
+        self.folder.write(self.name, data, private=bool(plan.with_secrets))
 
     def write_report(self, text: str) -> None:
         """Write the report of `join`."""

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, fields
 from typing import Any, Final, TypeVar
 
+from whisperbatch.addresses import has_secrets, without_secrets
 from whisperbatch.errors import OptionError
 
 T = TypeVar("T")
@@ -39,7 +40,7 @@ class Recording:
     """A recording of a plan.
 
     Attributes:
-        id: derives from the URI, the version and the fingerprint of the plan.
+        id: derives from the URI without its signature, the version and the fingerprint of the plan.
         uri: an absolute path or a URL.
         version: its ETag, or its size and time.
         duration: in seconds, as its header states it.
@@ -59,6 +60,11 @@ class Recording:
     spans: tuple[str, ...] = ()
     language_task: str | None = None
     failure: Failure | None = None
+
+    @property
+    def name(self) -> str:
+        """The URI without passwords and signatures, for messages and results."""
+        return without_secrets(self.uri, whole=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +92,11 @@ class PlannedSpan:
     duration: float
     language: str | None = None
     language_task: str | None = None
+
+    @property
+    def name(self) -> str:
+        """The URI without passwords and signatures, for messages and results."""
+        return without_secrets(self.uri, whole=True)
 
     @property
     def is_whole(self) -> bool:
@@ -126,6 +137,8 @@ class Header:
         fingerprint: hash of everything in this line that changes the text.
         chunk_rules: version of the rules by which audio becomes chunks (`CHUNK_RULES`); 0 in plans
             that do not state it.
+        revision: commit of the model on the Hugging Face hub; None if it came from somewhere else.
+            Workers load this commit, unless they have the model as a package.
         recordings: number of recordings.
         tasks: number of tasks.
         duration: seconds of audio of all recordings.
@@ -140,6 +153,7 @@ class Header:
     task_duration: float
     fingerprint: str
     chunk_rules: int = 0
+    revision: str | None = None
     recordings: int = 0
     tasks: int = 0
     duration: float = 0.0
@@ -158,6 +172,11 @@ class Plan:
     header: Header
     recordings: tuple[Recording, ...]
     tasks: tuple[Task, ...]
+
+    @property
+    def with_secrets(self) -> int:
+        """Number of recordings whose URLs contain passwords or signatures, which reading needs."""
+        return sum(has_secrets(recording.uri) for recording in self.recordings)
 
     @property
     def failures(self) -> tuple[Recording, ...]:

@@ -116,7 +116,7 @@ class Joiner:
             self._output.write(name, self._render(transcript, suffix).encode())
         missing = transcript.missing_duration
         value = {
-            "uri": recording.uri,
+            "uri": recording.name,
             "files": files,
             "work": work,
             "engines": engines,

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from whisperbatch.boundary import describe
+from whisperbatch.boundary import describe, hide_secrets
 from whisperbatch.errors import MissingExtraError, OptionError
 from whisperbatch.jobs.plans.stores import file_system
 from whisperbatch.options import checks
@@ -70,6 +70,7 @@ def _data(uri: str) -> bytes:
         data: bytes = system.cat_file(path)
         return gzip.decompress(data) if uri.lower().endswith(".gz") else data
     except Exception as error:
+        hide_secrets(error)
         raise OptionError(f"{uri}: the manifest cannot be read: {describe(error)}") from error
 
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final
 
+from whisperbatch.addresses import identity_of
 from whisperbatch.boundary import as_error
 from whisperbatch.errors import MissingExtraError, WhisperBatchError
 from whisperbatch.jobs.plans.format import (
@@ -74,7 +75,7 @@ def make_plan(sources: Sequence[str], header: Header) -> Plan:
     return Plan(counted, tuple(recordings), tuple(tasks))
 
 
-def _probed(found: FoundRecording, track: int) -> _Probed:
+def _probed(found: FoundRecording, track: int | None) -> _Probed:
     """Return the version and the duration of a recording, or why they are unknown."""
     row = found.row
     if found.failure:
@@ -98,7 +99,7 @@ def _planned(
     """Return a recording of the plan, and its spans."""
     uri, duration = probed.found.uri, probed.duration
     language = options.language or (probed.found.row.language if probed.found.row else None)
-    id_ = hashed(uri, probed.version, language, header.fingerprint)
+    id_ = hashed(identity_of(uri), probed.version, language, header.fingerprint)
     recording = Recording(
         id_, uri, probed.version, duration, language, output, failure=probed.failure
     )

@@ -13,9 +13,10 @@ from typing import Any, Final
 
 from fsspec.implementations.memory import MemoryFileSystem
 
+from whisperbatch.addresses import without_secrets
 from whisperbatch.audio.file_objects import FileObject
 from whisperbatch.audio.track import Track
-from whisperbatch.boundary import describe
+from whisperbatch.boundary import describe, hide_secrets
 from whisperbatch.errors import AudioError
 from whisperbatch.jobs.media_files import PROBE_RANGE
 from whisperbatch.jobs.plans.stores import MEMORY_LOCK, file_system, is_local
@@ -35,12 +36,12 @@ class StoredFile:
     """An open object of a store, as FFmpeg reads it. Its position belongs to this object alone.
 
     Attributes:
-        name: URI of the recording.
+        name: URI of the recording, without passwords and signatures.
         failure: the first exception of the store; None if there was none.
     """
 
     def __init__(self, uri: str, file: Any, size: int | None, lock: Any) -> None:  # noqa: ANN401 - of fsspec
-        self.name = uri
+        self.name = without_secrets(uri, whole=True)
         self.failure: Exception | None = None
         self._file = file
         self._size = size
@@ -128,7 +129,7 @@ def opened(uri: str, version: str | None, *, read_range: int) -> Iterator[str | 
             file.close()
 
 
-def probed_duration(uri: str, track: int) -> float:
+def probed_duration(uri: str, track: int | None) -> float:
     """Return the duration of a recording in seconds, from its header if it states a duration.
 
     Raises:
@@ -136,8 +137,9 @@ def probed_duration(uri: str, track: int) -> float:
         StoreError: the store fails.
     """
     with opened(uri, None, read_range=PROBE_RANGE) as source:
-        file = source if isinstance(source, str) else FileObject(uri, source)
-        opened_track = Track(uri, file, track)
+        name = without_secrets(uri, whole=True)
+        file = source if isinstance(source, str) else FileObject(name, source)
+        opened_track = Track(name, file, track)
         try:
             return opened_track.duration or _last_time(opened_track)
         finally:
@@ -161,6 +163,7 @@ def _info(uri: str) -> Mapping[str, Any]:
         info: Mapping[str, Any] = system.info(path)
     except (ValueError, OSError) as error:  # ValueError: a NUL in the path
         if is_local(system) and not isinstance(error, FileNotFoundError):
+            hide_secrets(error)
             raise AudioError(f"cannot be opened: {describe(error)}", source=uri) from error
         raise _store_error(uri, error) from error
     except Exception as error:
@@ -186,6 +189,7 @@ def _text_of_time(time: object) -> str:
 
 def _store_error(uri: str, error: Exception) -> AudioError:
     """Return the error of a store: final if the recording is missing or forbidden."""
+    hide_secrets(error)
     if isinstance(error, FileNotFoundError):
         return AudioError("there is no such file; check the path", source=uri)
     if isinstance(error, PermissionError):

@@ -2,8 +2,9 @@
 
 import json
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from dataclasses import asdict, dataclass, field
+from itertools import chain, count
 from typing import Final
 
 from whisperbatch.jobs.plans.joining import JoinedRecording
@@ -69,7 +70,7 @@ class ReportBuilder:
 
     def add(self, item: JoinedRecording) -> None:
         """Count a recording."""
-        uri = item.recording.uri
+        name = item.recording.name
         self.recordings += 1
         if item.state in {"joined", "already joined"}:
             self.joined += 1
@@ -78,18 +79,18 @@ class ReportBuilder:
             if item.missing_duration:
                 self.incomplete_recordings += 1
                 if len(self.incomplete) < MAX_LISTED:
-                    self.incomplete[uri] = item.missing_duration
+                    self.incomplete[_free(name, self.incomplete)] = item.missing_duration
             for worker, start, end in item.work:
                 self.work.setdefault(worker, []).append((start, end))
         elif item.state == "missing":
             self.missing_recordings += 1
             self.missing_spans += item.missing
             if len(self.missing) < MAX_LISTED:
-                self.missing[uri] = item.missing
+                self.missing[_free(name, self.missing)] = item.missing
         elif item.failure:
             self.failures[item.failure.kind] += 1
             if len(self.failed) < MAX_LISTED:
-                self.failed[uri] = item.failure.message
+                self.failed[_free(name, self.failed)] = item.failure.message
 
     def report(self) -> JoinReport:
         """Return the report."""
@@ -109,6 +110,12 @@ class ReportBuilder:
             incomplete_recordings=self.incomplete_recordings,
             incomplete=self.incomplete,
         )
+
+
+def _free(name: str, names: Container[str]) -> str:
+    """Return the name, with a number if another recording has it: only secrets differ."""
+    numbered = chain((name,), (f"{name} ({number})" for number in count(2)))
+    return next(each for each in numbered if each not in names)
 
 
 def busy_seconds(times: Iterable[tuple[float, float]]) -> float:

@@ -11,7 +11,7 @@ from whisperbatch.errors import ModelError, OptionError
 from whisperbatch.jobs.job import digest
 from whisperbatch.jobs.plans.format import Header
 from whisperbatch.jobs.references import references_fingerprint
-from whisperbatch.models import find_model, fingerprint, measured_kept_frames
+from whisperbatch.models import find_model, fingerprint, loaded_revision, measured_kept_frames
 from whisperbatch.options import Options, resolve
 from whisperbatch.protocols import Engine
 from whisperbatch.types import CHUNK_RULES
@@ -48,12 +48,14 @@ def make_header(
             raise OptionError(f"{name} has no effect on a plan; give {name} to work")
     engine = settings_of(load)
     engine.check(options.search)
-    directory = find_model(model, transformers=engine.reads_transformers)
+    directory = find_model(model, transformers=engine.reads_transformers, revision=engine.revision)
     references = references_fingerprint(options)
     if references is None:
         raise OptionError(
             "known_speakers: a plan needs recordings that are files; give their paths"
         )
+    # the content of the weights says which results are equal, whatever the revision is called
+    keywords = {key: value for key, value in load.items() if key != "revision"}
     weights = fingerprint(directory)
     detector = vad_fingerprint(options)
     kept = measured_kept_frames(directory)
@@ -63,13 +65,14 @@ def make_header(
         weights=weights,
         speech_detector=detector,
         references=references,
-        load=dict(load),
+        load=keywords,
         options=stored_options(options),
         task_duration=task_duration,
         fingerprint=digest(
-            CHUNK_RULES, weights, kept, detector, references, options, sorted(load.items())
+            CHUNK_RULES, weights, kept, detector, references, options, sorted(keywords.items())
         ),
         chunk_rules=CHUNK_RULES,
+        revision=loaded_revision(directory),
     )
 
 

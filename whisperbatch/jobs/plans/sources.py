@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any, Final
 
+from whisperbatch.addresses import identity_of
 from whisperbatch.boundary import describe
 from whisperbatch.errors import AudioError, OptionError, WhisperBatchError
 from whisperbatch.jobs.file_names import distinct_names, name_of_url
@@ -55,7 +56,7 @@ def find_recordings(sources: Iterable[str]) -> list[FoundRecording]:
     others: list[str] = []
     for name in names:
         for recording in _find(name, others):
-            found.setdefault(recording.uri, recording)
+            found.setdefault(identity_of(recording.uri), recording)
     log_others([other for other in dict.fromkeys(others) if other not in found])
     if not found:
         raise OptionError(f"no recordings in {', '.join(names) or 'the sources'}")
@@ -71,7 +72,7 @@ def output_names(recordings: Iterable[FoundRecording]) -> list[str]:
     listed = list(recordings)
     return distinct_names(
         [recording.folder / _file_name(recording.uri) for recording in listed],
-        [hashed(recording.uri)[:16] for recording in listed],
+        [hashed(identity_of(recording.uri))[:16] for recording in listed],
     )
 
 

@@ -20,7 +20,7 @@ import fsspec
 from fsspec.implementations.local import LocalFileSystem
 from fsspec.implementations.memory import MemoryFileSystem
 
-from whisperbatch.boundary import describe
+from whisperbatch.boundary import describe, hide_secrets
 from whisperbatch.errors import MissingExtraError, OptionError, WriteError
 from whisperbatch.writers import write_through
 
@@ -55,12 +55,14 @@ def file_system(uri: str) -> tuple[Any, str]:
     try:
         system, path = fsspec.core.url_to_fs(uri)
     except ImportError as error:
+        hide_secrets(error)
         package = PACKAGES.get(uri.partition("://")[0])
         remedy = f"pip install {package}" if package else describe(error)
         raise MissingExtraError(
             f"{uri}: the package for this store is missing: {remedy}"
         ) from error
     except ValueError as error:
+        hide_secrets(error)
         raise OptionError(f"{uri}: {describe(error)}") from error
     return system, str(path)
 
@@ -109,13 +111,19 @@ class Store:
         """
         return self._retried(name, "read", lambda: self._exists(name))
 
-    def write(self, name: str, data: bytes) -> None:
+    def write(self, name: str, data: bytes, *, private: bool = False) -> None:
         """Write an object; an object of this name is replaced.
+
+        Args:
+            name: of the object.
+            data: its content.
+            private: only the user may read the file (mode 0600). Other stores than local folders
+                have their own rules.
 
         Raises:
             WriteError: the object cannot be written.
         """
-        self._retried(name, "written", lambda: self._write(name, data))
+        self._retried(name, "written", lambda: self._write(name, data, private=private))
 
     def create(self, name: str, data: bytes) -> bool:
         """Write an object if there is none of this name. Return whether it was written.
@@ -165,6 +173,7 @@ class Store:
                     return call()
             except Exception as error:
                 if pause is None or isinstance(error, FINAL_ERRORS):
+                    hide_secrets(error)
                     problem = f"cannot be {verb}: {describe(error)}"
                     raise WriteError(f"{self.uri}/{name}: {problem}") from error
                 self._sleep(pause)
@@ -183,9 +192,9 @@ class Store:
         self._system.invalidate_cache(self._root)
         return bool(self._system.exists(self._path(name)))
 
-    def _write(self, name: str, data: bytes) -> None:
+    def _write(self, name: str, data: bytes, *, private: bool) -> None:
         if self._local:
-            _write_local(Path(self._path(name)), data, Path.replace)
+            _write_local(Path(self._path(name)), data, Path.replace, private=private)
         else:
             self._system.pipe_file(self._path(name), data)
 
@@ -208,15 +217,17 @@ class Store:
                 yield name
 
 
-def _write_local(target: Path, data: bytes, move: Callable[[Path, Path], object]) -> None:
+def _write_local(
+    target: Path, data: bytes, move: Callable[[Path, Path], object], *, private: bool = False
+) -> None:
     """Write a file under a temporary name, wait for the disk, and give it its name."""
     temporary = target.with_name(f".{target.name[:100]}-{os.getpid()}-{secrets.token_hex(4)}.tmp")
     try:
         try:
-            write_through(temporary, data)
+            write_through(temporary, data, private=private)
         except FileNotFoundError:
             target.parent.mkdir(parents=True, exist_ok=True)
-            write_through(temporary, data)
+            write_through(temporary, data, private=private)
         move(temporary, target)
     finally:
         with suppress(FileNotFoundError):  # renamed

@@ -14,6 +14,7 @@ the worker dies                               another worker transcribes the spa
 
 from typing import Final
 
+from whisperbatch.addresses import without_secrets
 from whisperbatch.errors import AudioError, EngineError, OptionError, WhisperBatchError
 from whisperbatch.jobs.plans.format import Failure
 from whisperbatch.jobs.plans.recordings import StoreError
@@ -77,6 +78,7 @@ class EngineFailures:
 
 def crashed(uri: str, attempts: int) -> Failure:
     """Return the failure of a span at which workers died."""
+    name = without_secrets(uri, whole=True)
     return Failure(
-        "crash", f"{uri}: {attempts} attempts failed; the last worker died at this recording"
+        "crash", f"{name}: {attempts} attempts failed; the last worker died at this recording"
     )

@@ -20,6 +20,7 @@ from whisperbatch.jobs.workers.spans import ModelSpans
 from whisperbatch.jobs.workers.task_queue import TaskQueue
 from whisperbatch.jobs.workers.worker import SpanEnded, Worker
 from whisperbatch.loading import load
+from whisperbatch.models import is_of_hub
 from whisperbatch.options import Options, checks, plain
 from whisperbatch.protocols import default_batch_size
 from whisperbatch.text.messages import shown
@@ -189,6 +190,8 @@ def load_model(header: Header, **keywords: Any) -> Transcriber:  # noqa: ANN401 
         ModelError: the weights are missing or damaged.
     """
     check_machine_keywords(keywords)
+    if header.revision is not None and is_of_hub(header.model):
+        keywords["revision"] = header.revision
     return load(header.model, **{**header.load, **keywords})
 
 

@@ -134,7 +134,7 @@ def _stored_spans(
         result = results.read(span.id)
         if result:
             return SpanOutcome(span, result.transcript, result.failure)
-        message = f"{span.uri}: the result of a span has been deleted; run again"
+        message = f"{span.name}: the result of a span has been deleted; run again"
         return SpanOutcome(span, None, failures.get(span.id) or Failure(STORAGE, message))
 
     spans = [span for task in tasks for span in task.spans]

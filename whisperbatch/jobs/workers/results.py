@@ -32,7 +32,7 @@ class SpanResult:
 
     Attributes:
         id: of the span.
-        uri: of its recording.
+        uri: of its recording, without passwords and signatures.
         worker: name of the worker.
         engine: fingerprint of the engine.
         started: when the worker began to read the span, in seconds since 1970.

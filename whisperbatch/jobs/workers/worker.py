@@ -261,7 +261,7 @@ class Worker:
         self._results.create(
             SpanResult(
                 id=span.id,
-                uri=span.uri,
+                uri=span.name,
                 worker=self._name,
                 engine=self._engine,
                 started=started,

@@ -1,0 +1,161 @@
+"""Big-endian WAV files (RIFX), read as little-endian ones.
+
+FFmpeg reads the header of such a file, but takes its samples for little-endian, which gives noise.
+
+    RIFX   header  | b1 b0 | b1 b0 | b1 b0 ...
+    read   header  | b0 b1 | b0 b1 | b0 b1 ...     the same positions in the file
+"""
+
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+
+from whisperbatch.errors import AudioError
+
+RIFX: Final = b"RIFX"
+MAX_HEADER: Final = 2**20  # bytes before the samples
+FMT_FIELDS: Final = (
+    2,
+    2,
+    4,
+    4,
+    2,
+    2,
+    2,
+    2,
+    4,
+    4,
+    2,
+    2,
+)  # bytes of each field; then the GUID's rest
+LINEAR: Final = (1, 3, 0xFFFE)  # format tags of integers, of floats, and of either
+
+
+class RifxFile:
+    """A big-endian WAV file as the little-endian WAV file with the same sound.
+
+    It ends after the samples. It can seek if the file can.
+
+    Args:
+        file: an open binary file or pipe, at its start or after `begun`.
+        begun: bytes that were read from the start of the file.
+
+    Raises:
+        AudioError: the header has no format or no samples.
+    """
+
+    def __init__(self, file: Any, begun: bytes = b"") -> None:  # noqa: ANN401 - any binary file
+        self._file = file
+        self._raw = begun  # bytes of the file that were read and not yet returned
+        self._raw_start = 0  # position of the first of these
+        self._width = 1  # bytes of a sample
+        self._header, self._end = self._read_header()
+        self._position = 0
+
+    def read(self, size: int) -> bytes:
+        """Return up to `size` bytes; no bytes at the end."""
+        start = self._position
+        if start < len(self._header):
+            data = self._header[start : start + size]
+        else:
+            size = min(size, self._end - start)
+            offset = (start - len(self._header)) % self._width
+            data = self._swapped(start - offset, offset + max(size, 0))[offset : offset + size]
+        self._position += len(data)
+        return data
+
+    def seek(self, offset: int, whence: int = 0) -> int:
+        """Set the position and return it."""
+        base = {0: 0, 1: self._position, 2: 0}[whence]
+        if whence == 2:  # noqa: PLR2004 - os.SEEK_END
+            base = min(self._file.seek(0, 2), self._end)
+            self._raw, self._raw_start = b"", -1
+        self._position = max(base + offset, 0)
+        return self._position
+
+    def tell(self) -> int:
+        """Return the position."""
+        return self._position
+
+    def seekable(self) -> bool:
+        """Whether the file can be read out of order."""
+        seekable = getattr(self._file, "seekable", lambda: hasattr(self._file, "seek"))
+        return bool(seekable())
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
+
+    def _swapped(self, start: int, size: int) -> bytes:
+        """Return bytes from the first byte of a sample on, with the bytes of each sample swapped."""
+        data = self._bytes(start, -(-size // self._width) * self._width)
+        whole = len(data) // self._width * self._width
+        samples = np.frombuffer(data[:whole], np.uint8).reshape(-1, self._width)
+        return samples[:, ::-1].tobytes() + data[whole:]
+
+    def _bytes(self, start: int, size: int) -> bytes:
+        """Return bytes of the file; fewer at its end."""
+        if not self._raw_start <= start <= self._raw_start + len(self._raw) or self._raw_start < 0:
+            self._file.seek(start)
+            self._raw, self._raw_start = b"", start
+        self._raw = self._raw[start - self._raw_start :]
+        self._raw_start = start
+        while len(self._raw) < size and (more := self._file.read(size - len(self._raw))):
+            self._raw += bytes(more)
+        data = self._raw[:size]
+        self._raw, self._raw_start = self._raw[size:], start + len(data)
+        return data
+
+    def _read_header(self) -> tuple[bytes, int]:
+        """Return the bytes before the samples, converted, and the position after the samples."""
+        header = bytearray(b"RIFF" + self._bytes(0, 12)[7:3:-1] + b"WAVE")
+        while len(header) < MAX_HEADER:
+            chunk = self._bytes(len(header), 8)
+            name, size = chunk[:4], int.from_bytes(chunk[4:], "big")
+            header += name + chunk[:3:-1]
+            if name == b"data" and self._width:
+                unknown = size in (0, 2**32 - 1)
+                return bytes(header), 2**63 if unknown else len(header) + size
+            if len(chunk) < 8 or size > MAX_HEADER:  # noqa: PLR2004 - name and size
+                break
+            content = self._bytes(len(header), size + size % 2)
+            header += self._converted(name, content)
+        raise AudioError("is a big-endian WAV file (RIFX) without samples; convert it with sox")
+
+    def _converted(self, name: bytes, content: bytes) -> bytes:
+        if name == b"fact":
+            return content[3::-1] + content[4:]
+        if name != b"fmt ":
+            return content
+        fields, position = b"", 0
+        for length in FMT_FIELDS:
+            fields += content[position : position + length][::-1]
+            position += length
+        tag, channels, align = (int.from_bytes(fields[i : i + 2], "little") for i in (0, 2, 12))
+        self._width = max(align // max(channels, 1), 1) if tag in LINEAR else 1
+        little_guid = content[24:26] not in (b"", b"\0\0")  # a program that swapped only numbers
+        return fields[:24] + content[24:] if little_guid else fields + content[position:]
+
+
+def open_rifx(path: str) -> RifxFile | None:
+    """Open a regular file if it is a big-endian WAV file.
+
+    Raises:
+        AudioError: its header has no format or no samples.
+    """
+    try:
+        if "://" in path or not Path(path).is_file():
+            return None
+        file = Path(path).open("rb")  # noqa: SIM115 - the caller closes it
+        begun = file.read(len(RIFX))
+    except (OSError, ValueError):  # FFmpeg's message is better
+        return None
+    if begun != RIFX:
+        file.close()
+        return None
+    try:
+        return RifxFile(file, begun)
+    except BaseException:
+        file.close()
+        raise
