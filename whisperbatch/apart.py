@@ -14,11 +14,16 @@ half done. The exception reaches the caller as it is; then the work has ended.
 
 import threading
 from collections.abc import Callable, Generator, Iterator
+from contextlib import ExitStack
+from contextvars import ContextVar
+from functools import wraps
 from queue import Empty, SimpleQueue
 from types import TracebackType
 from typing import Any, Final, TypeVar
 
-from whisperbatch.errors import EngineError
+from typing_extensions import ParamSpec
+
+from whisperbatch.errors import ClosedError, EngineError
 from whisperbatch.threads import (
     JOIN_TIMEOUT,
     in_background,
@@ -28,11 +33,13 @@ from whisperbatch.threads import (
 )
 
 T = TypeVar("T")
+P = ParamSpec("P")
 
 CHECK_INTERVAL: Final = 0.1  # seconds; several threads may wait for the end of the same work
 
 _NEXT: Final = object()
 _END: Final = object()  # the answer after the last item
+_stops: Final[ContextVar[ExitStack | None]] = ContextVar("stops", default=None)
 
 
 def _nothing() -> None:
@@ -58,7 +65,7 @@ class Apart(Generator[T, None, None]):
         *,
         patience: float | None = None,
     ) -> None:
-        self._work = _Work(items, stop)
+        self._work = _Work(items, stop, waits=patience is not None)
         self._patience = patience
 
     def __next__(self) -> T:
@@ -67,7 +74,7 @@ class Apart(Generator[T, None, None]):
             work.request()
             item, error = work.answer()
             if error:
-                raise error
+                raise error  # noqa: TRY301 - closes as every other exception does
         except BaseException:
             self.close()
             raise
@@ -113,7 +120,10 @@ class _Work:
     them sees that the work is to end.
     """
 
-    def __init__(self, items: Callable[[], Iterator[Any]], stop: Callable[[], None]) -> None:
+    def __init__(
+        self, items: Callable[[], Iterator[Any]], stop: Callable[[], None], *, waits: bool
+    ) -> None:
+        self._waits = waits
         self._items: Callable[[], Iterator[Any]] | None = items
         self._stop: Callable[[], None] = stop
         self._requests: SimpleQueue[object] = SimpleQueue()  # `_NEXT`, or None to end
@@ -123,7 +133,8 @@ class _Work:
         self._tickets.put(None)
         self._thread: threading.Thread | None = None
         self._waiting = 0  # identity of a thread that waits for an answer
-        self._closing = self._busy = self._ended = self._is_inherited = False
+        self._closing = self._busy = self._ended = False
+        self._is_inherited = self._program_ends = False
         reset_after_fork(self)
         stop_at_exit(self)
 
@@ -145,7 +156,7 @@ class _Work:
             self._tickets.get_nowait()
         except Empty:
             return
-        in_background(self._run, "whisperbatch-run")
+        in_background(self._run, "whisperbatch-run", waits=self._waits)
 
     def answer(self) -> tuple[Any, BaseException | None]:
         """Wait for the item of a request; `_END` after the last."""
@@ -181,7 +192,8 @@ class _Work:
             thread.join(JOIN_TIMEOUT)
 
     def stop_at_exit(self) -> None:
-        """See `threads.Stoppable`."""
+        """See `threads.Stoppable`. A thread that waits for an item gets a ClosedError."""
+        self._program_ends = True
         self._closing = True
         self._requests.put(None)
         if self._busy and not self._ended:
@@ -218,32 +230,55 @@ class _Work:
             error = raised
         self._busy = True
         error = _close(items) or error
+        if self._program_ends and error is None:
+            error = ClosedError("the program ends")
         self._items, self._stop = None, _nothing
         self._ended = True
         self._answers.put((_END, error))
         self._ends.put(None)
 
 
-def call_apart(
-    function: Callable[[], T],
-    stop: Callable[[], None] = _nothing,
-    *,
-    patience: float | None = JOIN_TIMEOUT,
-) -> T:
+def call_apart(function: Callable[[], T], *, patience: float | None = JOIN_TIMEOUT) -> T:
     """Return the result of a function that runs in its own thread.
 
-    Args:
-        function: gets no arguments. In a thread of ours it is called directly.
-        stop: makes the function end soon, after an exception in the thread of the caller.
-        patience: seconds to wait for the function then; None for no limit.
+    An exception in the thread of the caller calls the functions of `on_stop`, and waits for the end
+    of the function, up to `patience` seconds (None: no limit). In a thread of ours, the function is
+    called directly.
     """
     if runs_in_our_thread():
         return function()
-    items = Apart(lambda: (call() for call in (function,)), stop, patience=patience)
+    stops = ExitStack()
+
+    def call() -> Iterator[T]:
+        _stops.set(stops)
+        yield function()
+
+    items = Apart(call, stops.close, patience=patience)
     try:
         return next(items)
     finally:
         items.close()
+
+
+def runs_apart(function: Callable[P, T]) -> Callable[P, T]:
+    """Decorate a function: it runs as in `call_apart`."""
+
+    @wraps(function)
+    def called(*arguments: P.args, **keywords: P.kwargs) -> T:
+        return call_apart(lambda: function(*arguments, **keywords))
+
+    return called
+
+
+def items_apart(items: Callable[[], Iterator[T]], stop: Callable[[], None]) -> Iterator[T]:
+    """Return a generator that runs in its own thread; in a thread of ours, the generator itself."""
+    return items() if runs_in_our_thread() else Apart(items, stop, patience=JOIN_TIMEOUT)
+
+
+def on_stop(stop: Callable[[], None]) -> None:
+    """Call a function when the `call_apart` of this thread is to end soon."""
+    if stops := _stops.get():
+        stops.callback(stop)
 
 
 def _close(items: object) -> BaseException | None:

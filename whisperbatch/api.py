@@ -1,14 +1,14 @@
 """The functions that need no Transcriber: each loads a model, works and frees it in one call."""
 
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Generator, Iterable
 from contextlib import ExitStack, nullcontext
 from dataclasses import fields
 from os import PathLike
-from typing import Literal, TypeVar, cast, overload
+from typing import Literal, cast, overload
 
 from typing_extensions import Unpack
 
-from whisperbatch.apart import Apart, call_apart
+from whisperbatch.apart import Apart, on_stop, runs_apart
 from whisperbatch.audio.reader import AudioReader, open_audio
 from whisperbatch.boundary import boundary
 from whisperbatch.diarization.stage import diarization_of, prepare
@@ -32,14 +32,12 @@ from whisperbatch.options import (
     resolve,
     with_parameters,
 )
+from whisperbatch.runs import check_many
 from whisperbatch.sections import chunk_recording
-from whisperbatch.streams import SegmentStream, collect
+from whisperbatch.streams import SegmentStream, closing_after, collect
 from whisperbatch.text.messages import one_line
 from whisperbatch.threads import JOIN_TIMEOUT
-from whisperbatch.transcriber import Transcriber, check_many
 from whisperbatch.types import Chunk, Diarization, LanguageDetection, Source, Transcript
-
-T = TypeVar("T")
 
 
 class DetectKeywords(DetectionKeywords, LoadKeywords, total=False):
@@ -84,6 +82,7 @@ def transcribe(
 
 
 @with_parameters(*LOAD_PARAMETERS.values(), *OPTION_PARAMETERS)
+@runs_apart
 def stream(
     source: Source | AudioReader,
     *,
@@ -112,19 +111,15 @@ def stream(
         MissingExtraError: the package of the engine or of an option is not installed.
         EngineError: raised while the stream is read: the engine failed on a batch.
     """
-
-    def opened() -> SegmentStream:
-        load_keywords, resolved = _resolve(options, keywords)
-        reader = open_audio(source, resolved)
-        with ExitStack() as stack:
-            stack.callback(reader.close)
-            asr = stack.enter_context(load(model, **load_keywords))
-            segments = asr.stream(reader, options=resolved)
-            segments.call_on_close(asr.close)
-            stack.pop_all()
-            return segments
-
-    return call_apart(opened, patience=None)
+    load_keywords, resolved = _resolve(options, keywords)
+    reader = open_audio(source, resolved)
+    with ExitStack() as stack:
+        stack.callback(reader.close)
+        asr = stack.enter_context(load(model, **load_keywords))
+        segments = asr.stream(reader, options=resolved)
+        segments.call_on_close(asr.close)
+        stack.pop_all()
+        return segments
 
 
 @overload
@@ -152,6 +147,7 @@ def transcribe_many(
 
 
 @with_parameters(*LOAD_PARAMETERS.values(), *OPTION_PARAMETERS)
+@runs_apart
 def transcribe_many(
     sources: Iterable[Source],
     *,
@@ -191,18 +187,15 @@ def transcribe_many(
         InternalError: with `on_error="raise"`: an unexpected exception, which is a bug.
     """
     check_many(sources, on_error, ordered=ordered)
-
-    def loaded() -> tuple[Transcriber, Options]:
-        load_keywords, resolved = _resolve(options, keywords)
-        return load(model, **load_keywords), resolved
-
-    asr, resolved = call_apart(loaded, patience=None)
-    return _closing(
+    load_keywords, resolved = _resolve(options, keywords)
+    asr = load(model, **load_keywords)
+    return closing_after(
         asr, asr.transcribe_many(sources, on_error=on_error, ordered=ordered, options=resolved)
     )
 
 
 @with_parameters(*LOAD_PARAMETERS.values(), *DETECTION_PARAMETERS)
+@runs_apart
 def detect_language(
     source: Source | AudioReader,
     *,
@@ -232,23 +225,19 @@ def detect_language(
         InternalError: an unexpected exception, which is a bug.
     """
     checks.boolean("read_through", plain(read_through))
-    interrupted = ExitStack()
-
-    def detected() -> LanguageDetection:
-        load_keywords, option_keywords = _split(cast("Keywords", keywords))
-        settings_of(load_keywords)
-        options = cast("DetectionKeywords", option_keywords)
-        with ExitStack() as stack:
-            reader = open_audio(source, for_detection(**options))
-            interrupted.callback(reader.close)
-            if reader is not source:
-                stack.enter_context(reader)
-            asr = stack.enter_context(load(model, **load_keywords))
-            return asr.detect_language(reader, read_through=read_through, **options)
-
-    return call_apart(detected, interrupted.close, patience=None)
+    load_keywords, option_keywords = _split(cast("Keywords", keywords))
+    settings_of(load_keywords)
+    options = cast("DetectionKeywords", option_keywords)
+    with ExitStack() as stack:
+        reader = open_audio(source, for_detection(**options))
+        on_stop(reader.close)
+        if reader is not source:
+            stack.enter_context(reader)
+        asr = stack.enter_context(load(model, **load_keywords))
+        return asr.detect_language(reader, read_through=read_through, **options)
 
 
+@runs_apart
 def diarize(
     source: Source | AudioReader,
     *,
@@ -302,6 +291,7 @@ def diarize(
 
 
 @with_parameters(*OPTION_PARAMETERS)
+@runs_apart
 def chunk_audio(
     source: Source | AudioReader,
     *,
@@ -325,15 +315,9 @@ def chunk_audio(
             unknown or wrong, or has no effect.
         AudioError: the recording cannot be read.
     """
-
-    def opened() -> Generator[Chunk, None, None]:
-        resolved = resolve(options, **keywords)
-        reader = open_audio(source, resolved)
-        return Apart(
-            lambda: _chunks(source, reader, resolved), reader.close, patience=JOIN_TIMEOUT
-        )
-
-    return call_apart(opened)
+    resolved = resolve(options, **keywords)
+    reader = open_audio(source, resolved)
+    return Apart(lambda: _chunks(source, reader, resolved), reader.close, patience=JOIN_TIMEOUT)
 
 
 def _chunks(
@@ -341,11 +325,6 @@ def _chunks(
 ) -> Generator[Chunk, None, None]:
     with nullcontext() if reader is source else reader, boundary(reader.name):
         yield from chunk_recording(reader.blocks(), options)
-
-
-def _closing(asr: Transcriber, items: Iterator[T]) -> Generator[T, None, None]:
-    with asr:
-        yield from items
 
 
 def _resolve(options: Options | None, keywords: Keywords) -> tuple[LoadKeywords, Options]:

@@ -92,7 +92,6 @@ def load(
         ModelError: the weights are missing or damaged.
     """
 
-
     def loaded() -> Transcriber:
         from whisperbatch.engines.loading import load_engine  # noqa: PLC0415 - heavy
 

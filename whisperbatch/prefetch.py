@@ -15,7 +15,8 @@ from contextlib import closing
 from functools import partial
 from typing import Final, Generic, TypeVar
 
-from whisperbatch.threads import JOIN_TIMEOUT, Pool, in_background
+from whisperbatch.errors import ClosedError
+from whisperbatch.threads import JOIN_TIMEOUT, Pool, in_background, stop_at_exit
 
 T = TypeVar("T")
 L = TypeVar("L")
@@ -181,8 +182,10 @@ class _Buffer(Generic[T]):
         self._depth = depth
         self._changed = changed or threading.Condition()
         self._stopped = False  # the consumer wants no more items
+        self._program_ends = False
         self._ended = False  # the producer has no more items
         self._error: BaseException | None = None
+        stop_at_exit(self)
         self._thread = in_background(partial(_fill, source, self), "whisperbatch-prefetch")
 
     def has_item(self) -> bool:
@@ -211,6 +214,8 @@ class _Buffer(Generic[T]):
             self._changed.notify_all()
 
     def end(self, error: BaseException | None = None) -> None:
+        if self._program_ends and error is None:
+            error = ClosedError("the program ends")
         with self._changed:
             self._ended, self._error = True, error
             self._changed.notify_all()
@@ -233,6 +238,11 @@ class _Buffer(Generic[T]):
         with self._changed:
             self._stopped = True
             self._changed.notify_all()
+
+    def stop_at_exit(self) -> None:
+        """See `threads.Stoppable`. The consumer gets a ClosedError after the items."""
+        self._program_ends = True
+        self.request_stop()
 
     def stop(self, deadline: float | None = None) -> None:
         """Stop the producer thread and wait for its end, until `deadline` (monotonic seconds)."""

@@ -12,7 +12,8 @@ from itertools import takewhile
 from typing import Final, TypeVar
 
 from whisperbatch.apart import Apart
-from whisperbatch.options import Options
+from whisperbatch.audio.reader import check_several
+from whisperbatch.options import Options, checks, plain
 from whisperbatch.pipeline import BATCHES_AHEAD, Opener, Pipeline
 from whisperbatch.prefetch import interleave
 from whisperbatch.recording import RecordingState
@@ -128,3 +129,15 @@ def in_sequence(sources: Iterable[Iterable[T]]) -> Generator[T, None, None]:
     """Yield the items of each source, and close the source before the next is taken."""
     for source in sources:
         yield from source
+
+
+def check_many(sources: object, on_error: object, *, ordered: object) -> None:
+    """Check the arguments of `transcribe_many` before any work.
+
+    Raises:
+        OptionError: `on_error` is unknown, `ordered` is not a bool, or `sources` is a single
+            recording or no iterable.
+    """
+    checks.choice("on_error", plain(on_error), ("raise", "yield"))
+    checks.boolean("ordered", plain(ordered))
+    check_several(sources)

@@ -1,8 +1,8 @@
 """The results of a pipeline run for users: streams of segments, and transcripts."""
 
 from collections.abc import Callable, Generator, Iterator, Mapping
-from contextlib import closing
-from typing import Literal
+from contextlib import AbstractContextManager, closing
+from typing import Literal, TypeVar
 
 from typing_extensions import Self
 
@@ -12,6 +12,8 @@ from whisperbatch.recording import RecordingState
 from whisperbatch.rows import End
 from whisperbatch.runs import PipelineRun, Result
 from whisperbatch.types import Diarization, Notice, Omission, Segment, Transcript
+
+T = TypeVar("T")
 
 
 class SegmentStream(Iterator[Segment]):
@@ -240,3 +242,11 @@ def collect(stream: SegmentStream) -> Transcript:
             diarization=stream.diarization,
             notices=stream.notices,
         )
+
+
+def closing_after(
+    resource: AbstractContextManager[object], items: Generator[T, None, None]
+) -> Generator[T, None, None]:
+    """Yield items, and then close what they need."""
+    with resource:
+        yield from items

@@ -24,10 +24,11 @@ import time
 import weakref
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
-from queue import SimpleQueue
+from contextlib import suppress
+from queue import Empty, SimpleQueue
 from typing import Final, Generic, Protocol, TypeVar
 
-from whisperbatch.errors import EngineError
+from whisperbatch.errors import ClosedError, EngineError
 
 JOIN_TIMEOUT: Final = 5.0  # seconds to wait for a thread after a stop: it may be reading a pipe
 
@@ -146,6 +147,7 @@ class Pool(Generic[T, R]):
         self._tasks: SimpleQueue[tuple[Future[R], T] | None] = SimpleQueue()
         self._threads: list[threading.Thread] = []
         self._closed = False
+        stop_at_exit(self)
 
     def submit(self, item: T) -> Future[R]:
         """Let a thread call the function. One thread submits."""
@@ -157,6 +159,8 @@ class Pool(Generic[T, R]):
             except (EngineError, RuntimeError):
                 if not self._threads:
                     raise
+        if self._closed:
+            self._refuse()
         return future
 
     def close(self) -> None:
@@ -164,19 +168,20 @@ class Pool(Generic[T, R]):
 
         Safe in a thread of the pool.
         """
-        self._closed = True
-        for _ in self._threads:
-            self._tasks.put(None)
+        self.stop_at_exit()
         for thread in self._threads:
             if thread is not threading.current_thread():
                 thread.join()
 
+    def stop_at_exit(self) -> None:
+        """Give the items that wait a ClosedError. See `Stoppable`."""
+        self._closed = True
+        for _ in range(self._workers):
+            self._tasks.put(None)
+
     def _run(self) -> None:
-        while task := self._tasks.get():
+        while (task := self._tasks.get()) and not self._closed:
             future, item = task
-            if self._closed or not future.set_running_or_notify_cancel():
-                future.cancel()
-                continue
             try:
                 result = self._function(item)
             except BaseException as error:  # noqa: BLE001 - the consumer must see every error
@@ -184,6 +189,16 @@ class Pool(Generic[T, R]):
             else:
                 future.set_result(result)
             del task, future, item
+        if task:
+            task[0].set_exception(ClosedError("the work was stopped"))
+        self._refuse()
+
+    def _refuse(self) -> None:
+        with suppress(Empty):
+            while True:
+                if task := self._tasks.get_nowait():
+                    task[0].set_exception(ClosedError("the work was stopped"))
+        self._tasks.put(None)  # for the next thread
 
 
 def runs_in_our_thread() -> bool:

@@ -8,8 +8,8 @@ from typing import Literal, overload
 
 from typing_extensions import Self, Unpack
 
-from whisperbatch.apart import call_apart
-from whisperbatch.audio.reader import AudioReader, check_several, open_audio
+from whisperbatch.apart import on_stop, runs_apart
+from whisperbatch.audio.reader import AudioReader, open_audio
 from whisperbatch.boundary import boundary
 from whisperbatch.errors import ClosedError, WhisperBatchError
 from whisperbatch.options import (
@@ -26,7 +26,7 @@ from whisperbatch.options import (
 )
 from whisperbatch.pipeline import detect_language
 from whisperbatch.protocols import Engine
-from whisperbatch.runs import PipelineRun
+from whisperbatch.runs import PipelineRun, check_many
 from whisperbatch.scheduling import Activity, Scheduler
 from whisperbatch.streams import SegmentStream, collect, segments_and_transcripts, transcripts
 from whisperbatch.submissions import Submission, Submissions
@@ -93,6 +93,7 @@ class Transcriber:
         return collect(self.stream(source, options=options, **keywords))
 
     @with_parameters(*OPTION_PARAMETERS)
+    @runs_apart
     def stream(
         self,
         source: Source | AudioReader,
@@ -121,20 +122,16 @@ class Transcriber:
             InternalError: an unexpected exception, which is a bug.
             ClosedError: the Transcriber is closed.
         """
-
-        def opened() -> SegmentStream:
-            resolved = resolve(options, **keywords)
-            reader = open_audio(source, resolved)
-            try:
-                with boundary(reader.name):
-                    self._check_open()
-                    run = PipelineRun(self._scheduler, [lambda: reader], resolved)
-                    return SegmentStream(run, reader.name, reader.close)
-            except BaseException:
-                reader.close()
-                raise
-
-        return call_apart(opened)
+        resolved = resolve(options, **keywords)
+        reader = open_audio(source, resolved)
+        try:
+            with boundary(reader.name):
+                self._check_open()
+                run = PipelineRun(self._scheduler, [lambda: reader], resolved)
+                return SegmentStream(run, reader.name, reader.close)
+        except BaseException:
+            reader.close()
+            raise
 
     @overload
     def transcribe_many(
@@ -196,9 +193,7 @@ class Transcriber:
             InternalError: with `on_error="raise"`: an unexpected exception, which is a bug.
         """
         check_many(sources, on_error, ordered=ordered)
-        run = call_apart(
-            lambda: self._run_many(sources, resolve(options, **keywords), ordered=ordered)
-        )
+        run = self._run_many(sources, resolve(options, **keywords), ordered=ordered)
         return transcripts(run, on_error)
 
     @with_parameters(*OPTION_PARAMETERS)
@@ -230,12 +225,11 @@ class Transcriber:
             MissingExtraError: the package that an option needs is not installed.
         """
         check_many(sources, "yield", ordered=ordered)
-        run = call_apart(
-            lambda: self._run_many(sources, resolve(options, **keywords), ordered=ordered)
-        )
-        return segments_and_transcripts(iter(run))
+        resolved = resolve(options, **keywords)
+        return segments_and_transcripts(iter(self._run_many(sources, resolved, ordered=ordered)))
 
     @with_parameters(*OPTION_PARAMETERS)
+    @runs_apart
     def submit(
         self,
         source: Source,
@@ -268,17 +262,14 @@ class Transcriber:
             MissingExtraError: the package that an option needs is not installed.
         """
         checks.number("weight", plain(weight), minimum=0.01, maximum=100.0)
-
-        def submitted() -> Submission:
-            resolved = resolve(options, **keywords)
-            self._check_open()
-            opener = functools.partial(open_audio, source, resolved)
-            run = PipelineRun(self._scheduler, [opener], resolved, weight=weight)
-            return self._submissions.add(run)
-
-        return call_apart(submitted)
+        resolved = resolve(options, **keywords)
+        self._check_open()
+        opener = functools.partial(open_audio, source, resolved)
+        run = PipelineRun(self._scheduler, [opener], resolved, weight=weight)
+        return self._submissions.add(run)
 
     @with_parameters(*DETECTION_PARAMETERS)
+    @runs_apart
     def detect_language(
         self,
         source: Source | AudioReader,
@@ -312,32 +303,23 @@ class Transcriber:
             ClosedError: the Transcriber is closed.
         """
         checks.boolean("read_through", plain(read_through))
-        interrupted = ExitStack()
+        options = for_detection(**keywords)
+        with ExitStack() as stack:
+            reader = open_audio(source, options)
+            on_stop(reader.close)
+            if reader is not source:
+                stack.enter_context(reader)
+            self._check_open()
+            with boundary(reader.name):
+                return detect_language(self._scheduler, reader, options, read_through=read_through)
 
-        def detected() -> LanguageDetection:
-            options = for_detection(**keywords)
-            with ExitStack() as stack:
-                reader = open_audio(source, options)
-                interrupted.callback(reader.close)
-                if reader is not source:
-                    stack.enter_context(reader)
-                self._check_open()
-                with boundary(reader.name):
-                    return detect_language(
-                        self._scheduler, reader, options, read_through=read_through
-                    )
-
-        return call_apart(detected, interrupted.close)
-
+    @runs_apart
     def close(self) -> None:
         """Free the weights. Safe to call twice.
 
         Streams that are still open raise ClosedError, and submitted recordings are cancelled.
         """
         self._closed = True
-        call_apart(self._free, patience=None)
-
-    def _free(self) -> None:
         self._submissions.close()
         self._engine.close()
 
@@ -352,6 +334,7 @@ class Transcriber:
     ) -> None:
         self.close()
 
+    @runs_apart
     def _run_many(
         self, sources: Iterable[Source], options: Options, *, ordered: bool
     ) -> PipelineRun:
@@ -362,15 +345,3 @@ class Transcriber:
     def _check_open(self) -> None:
         if self._closed:
             raise ClosedError("this Transcriber is closed; load the model again")
-
-
-def check_many(sources: object, on_error: object, *, ordered: object) -> None:
-    """Check the arguments of `transcribe_many` before any work.
-
-    Raises:
-        OptionError: `on_error` is unknown, `ordered` is not a bool, or `sources` is a single
-            recording or no iterable.
-    """
-    checks.choice("on_error", plain(on_error), ("raise", "yield"))
-    checks.boolean("ordered", plain(ordered))
-    check_several(sources)

@@ -21,7 +21,7 @@ ALLOWED: Final = {
     "byte_sums": set[str](),
     "products": set[str](),
     "onnx_graph": {"errors"},
-    "onnx_sessions": set[str](),
+    "onnx_sessions": {"threads"},
     "telemetry": set[str](),
     "openvino_package": {"errors", "machine", "telemetry"},
     "openvino_cache": {"errors", "models", "openvino_package"},
@@ -33,8 +33,20 @@ ALLOWED: Final = {
     "recording": {"types"},
     "rows": {"errors", "features", "protocols", "recording", "types"},
     "segmentation": {"options", "recording", "rows", "text", "types"},
-    "prefetch": set[str](),
-    "audio": {"addresses", "boundary", "errors", "options", "text", "types", "vad"},
+    "threads": {"errors"},
+    "apart": {"errors", "threads"},
+    "prefetch": {"errors", "threads"},
+    "audio": {
+        "apart",
+        "threads",
+        "addresses",
+        "boundary",
+        "errors",
+        "options",
+        "text",
+        "types",
+        "vad",
+    },
     "vad": {
         *("dependencies", "errors", "onnx_graph", "onnx_sessions", "options", "protocols"),
         "types",
@@ -43,6 +55,8 @@ ALLOWED: Final = {
     "features": {"errors", "options", "protocols", "types"},
     "chunking": {"options", "types"},
     "diarization": {
+        "apart",
+        "threads",
         *("audio", "boundary", "byte_sums", "dependencies", "errors", "machine", "models"),
         *(
             "onnx_graph",
@@ -55,6 +69,7 @@ ALLOWED: Final = {
         *("products", "recording", "rows", "text", "types", "vad"),
     },
     "engines": {
+        "threads",
         *("byte_sums", "dependencies", "errors", "features", "machine", "models", "onnx_graph"),
         "onnx_sessions",
         *("openvino_cache", "openvino_package", "options", "products", "protocols", "text"),
@@ -77,9 +92,14 @@ ALLOWED: Final = {
         *("language", "machine", "options", "prefetch", "recording", "rows"),
         *("scheduling", "second_opinion", "sections", "segmentation", "types", "vad"),
     },
-    "runs": {*("options", "pipeline", "prefetch", "recording", "rows", "scheduling", "types")},
-    "streams": {"errors", "recording", "rows", "runs", "types"},
+    "runs": {
+        "apart",
+        *("options", "pipeline", "prefetch", "recording", "rows", "scheduling", "types"),
+    },
+    "streams": {"apart", "errors", "recording", "rows", "runs", "types"},
     "transcriber": {
+        "apart",
+        "threads",
         "audio",
         "boundary",
         "errors",
@@ -92,14 +112,17 @@ ALLOWED: Final = {
         "submissions",
         "types",
     },
-    "submissions": {*("boundary", "errors", "prefetch", "runs", "streams", "types")},
-    "loading": {"engines", "options", "transcriber"},
+    "submissions": {"threads", *("boundary", "errors", "prefetch", "runs", "streams", "types")},
+    "loading": {"apart", "engines", "options", "transcriber"},
     "api": {
+        "apart",
+        "threads",
         *("audio", "boundary", "diarization", "engines", "errors", "loading", "options"),
         *("sections", "streams", "text", "transcriber", "types"),
     },
     "writers": {"addresses", "errors", "options", "text", "types"},
     "jobs": {
+        "threads",
         *(
             "addresses",
             "audio",
@@ -123,7 +146,7 @@ PROGRAMS: Final = ("cli", "compat", "doctor", "huggingface", "ray", "server")
 
 PUBLIC: Final = {
     *("addresses", "boundary", "dependencies"),
-    *("audio", "errors", "engines.devices", "engines.keyword_types", "engines.keywords"),
+    *("apart", "audio", "errors", "engines.devices", "engines.keyword_types", "engines.keywords"),
     *("engines.memory", "openvino_package"),
     *("features", "jobs", "language", "machine", "models", "options", "protocols", "text"),
     *("types", "vad", "writers"),
@@ -219,7 +242,7 @@ def test_only_one_file_starts_threads() -> None:
         for name, path in modules()
         if any(call in path.read_text(encoding="utf-8") for call in starting)
     ]
-    assert found == ["prefetch"]
+    assert found == ["threads"]
 
 
 def test_folders_and_files_stay_small() -> None:

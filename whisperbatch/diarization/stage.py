@@ -10,6 +10,7 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from typing import Final
 
+from whisperbatch.apart import on_stop
 from whisperbatch.audio.reader import AudioReader, open_audio
 from whisperbatch.boundary import boundary
 from whisperbatch.diarization import open_diarizer
@@ -203,22 +204,17 @@ def diarization_of(source: Source | AudioReader, options: Options) -> Diarizatio
         ModelError: see `open_for`.
         EngineError: the diarizer failed.
     """
-    interrupted = ExitStack()
-
-    def found() -> Diarization:
-        reader = open_audio(source, options)
-        interrupted.callback(reader.close)
-        with nullcontext() if reader is source else reader, boundary(reader.name):
-            diarizer, names = open_for(options)
-            blocks = reader.channels() if options.separates_channels else reader.blocks()
-            result = Diarization(())
-            for item in items_of(diarizer, blocks, limits_of(options), reader.name):
-                if isinstance(item, Diarization):
-                    result = item
-            named = with_names(result, names) if names else result
-            return replace(named, source=reader.name, duration=to_seconds(reader.position))
-
-    return call_apart(found, interrupted.close)
+    reader = open_audio(source, options)
+    on_stop(reader.close)
+    with nullcontext() if reader is source else reader, boundary(reader.name):
+        diarizer, names = open_for(options)
+        blocks = reader.channels() if options.separates_channels else reader.blocks()
+        result = Diarization(())
+        for item in items_of(diarizer, blocks, limits_of(options), reader.name):
+            if isinstance(item, Diarization):
+                result = item
+        named = with_names(result, names) if names else result
+        return replace(named, source=reader.name, duration=to_seconds(reader.position))
 
 
 def turns_around(turns: Sequence[Turn], segment: Segment) -> list[Turn]:

@@ -19,6 +19,7 @@ from whisperbatch.scheduling.row_calls import Flow, RowCall, SharedRow
 
 log = logging.getLogger(__name__)
 
+CHECK_INTERVAL: Final = 1.0  # seconds between two looks at the queue, beside notifications
 JOIN_INTERVAL: Final = 0.1  # seconds between two checks whether another run needs the threads
 OUT_OF_MEMORY: Final = ("out of memory", "bad_alloc", "failed to allocate", "cannot allocate")
 
@@ -122,7 +123,7 @@ class Scheduler:
                 return None
             self._idle += 1
             try:
-                self._changed.wait()
+                self._changed.wait(CHECK_INTERVAL)
             finally:
                 self._idle -= 1
         return partial(self._run, self._queue.take(self._max_rows, free=self._idle + 1))
