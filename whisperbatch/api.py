@@ -36,7 +36,6 @@ from whisperbatch.runs import check_many
 from whisperbatch.sections import chunk_recording
 from whisperbatch.streams import SegmentStream, closing_after, collect
 from whisperbatch.text.messages import one_line
-from whisperbatch.threads import JOIN_TIMEOUT
 from whisperbatch.types import Chunk, Diarization, LanguageDetection, Source, Transcript
 
 
@@ -317,7 +316,7 @@ def chunk_audio(
     """
     resolved = resolve(options, **keywords)
     reader = open_audio(source, resolved)
-    return Apart(lambda: _chunks(source, reader, resolved), reader.close, patience=JOIN_TIMEOUT)
+    return Apart(lambda: _chunks(source, reader, resolved), reader.close)
 
 
 def _chunks(

@@ -23,7 +23,7 @@ ALLOWED: Final = {
     "onnx_graph": {"errors"},
     "onnx_sessions": {"threads"},
     "telemetry": set[str](),
-    "openvino_package": {"errors", "machine", "telemetry"},
+    "openvino_package": {"threads", "errors", "machine", "telemetry"},
     "openvino_cache": {"errors", "models", "openvino_package"},
     "text": {"addresses", "errors"},
     "models": {"addresses", "dependencies", "errors", "text"},
@@ -93,6 +93,7 @@ ALLOWED: Final = {
         *("scheduling", "second_opinion", "sections", "segmentation", "types", "vad"),
     },
     "runs": {
+        "audio",
         "apart",
         *("options", "pipeline", "prefetch", "recording", "rows", "scheduling", "types"),
     },
@@ -115,6 +116,7 @@ ALLOWED: Final = {
     "submissions": {"threads", *("boundary", "errors", "prefetch", "runs", "streams", "types")},
     "loading": {"apart", "engines", "options", "transcriber"},
     "api": {
+        "runs",
         "apart",
         "threads",
         *("audio", "boundary", "diarization", "engines", "errors", "loading", "options"),
