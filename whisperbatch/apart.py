@@ -18,6 +18,7 @@ from contextlib import ExitStack
 from contextvars import ContextVar
 from functools import wraps
 from queue import Empty, SimpleQueue
+from sys import is_finalizing
 from types import TracebackType
 from typing import Any, Final, TypeVar
 
@@ -97,9 +98,8 @@ class Apart(Generator[T, None, None]):
     ) -> T:
         """Close the generator, and raise an exception."""
         self.close()
-        if value is None:
-            value = kind() if isinstance(kind, type) else kind
-        raise value.with_traceback(traceback)  # type: ignore[union-attr]
+        error = value if isinstance(value, BaseException) else kind
+        raise (error() if isinstance(error, type) else error).with_traceback(traceback)
 
     def close(self) -> None:
         """Stop the work, and wait until its thread has ended. Safe to call twice.
@@ -245,7 +245,7 @@ def call_apart(function: Callable[[], T], *, patience: float | None = JOIN_TIMEO
     of the function, up to `patience` seconds (None: no limit). In a thread of ours, the function is
     called directly.
     """
-    if runs_in_our_thread():
+    if runs_in_our_thread() or is_finalizing():  # Python is freed, and runs no other thread
         return function()
     stops = ExitStack()
 

@@ -314,8 +314,7 @@ def chunk_audio(
             unknown or wrong, or has no effect.
         AudioError: the recording cannot be read.
     """
-    resolved = resolve(options, **keywords)
-    reader = open_audio(source, resolved)
+    reader = open_audio(source, resolved := resolve(options, **keywords))
     return Apart(lambda: _chunks(source, reader, resolved), reader.close)
 
 

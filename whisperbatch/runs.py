@@ -70,7 +70,7 @@ class PipelineRun:
         self._at_once = max(MIN_RECORDINGS, BATCHES_AHEAD * self._pipeline.rows_at_a_time)
         self._recordings: dict[int, RecordingState] = {}  # that began and have not ended
 
-    def __iter__(self) -> Iterator[Result]:
+    def __iter__(self) -> Apart[Result]:
         return Apart(self.results, self.stop)
 
     def results(self) -> Generator[Result, None, None]:

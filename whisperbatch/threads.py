@@ -26,6 +26,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from contextlib import suppress
 from queue import Empty, SimpleQueue
+from sys import is_finalizing
 from typing import Final, Generic, Protocol, TypeVar
 
 from whisperbatch.errors import ClosedError, EngineError
@@ -116,6 +117,8 @@ def in_background(
         RuntimeError: the system gives no more threads.
         EngineError: Python exits, and starts no more threads.
     """
+    if is_finalizing():
+        raise EngineError("the program ends, and Python starts no more threads")
     thread = _Thread(function, name, waits=waits)
     _threads.add(thread)
     try:

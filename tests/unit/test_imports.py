@@ -113,14 +113,13 @@ ALLOWED: Final = {
         "submissions",
         "types",
     },
-    "submissions": {"threads", *("boundary", "errors", "prefetch", "runs", "streams", "types")},
+    "submissions": {"apart", "boundary", "errors", "runs", "streams", "threads", "types"},
     "loading": {"apart", "engines", "options", "transcriber"},
     "api": {
         "runs",
         "apart",
-        "threads",
         *("audio", "boundary", "diarization", "engines", "errors", "loading", "options"),
-        *("sections", "streams", "text", "transcriber", "types"),
+        *("sections", "streams", "text", "types"),
     },
     "writers": {"addresses", "errors", "options", "text", "types"},
     "jobs": {

@@ -18,7 +18,7 @@ class Calls:
             calls were in progress when the process forked.
     """
 
-    def __init__(self, name: str, renew: Callable[[bool], None]) -> None:
+    def __init__(self, name: str, renew: Callable[[bool], None] = lambda _: None) -> None:
         self._name, self._renew = name, renew
         self._closed = self._is_inherited = self._was_busy = False
         self._active = 0

@@ -10,7 +10,7 @@ time of compiling them (0.5 instead of 1.6 s), and less memory.
 """
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from queue import Empty, LifoQueue
 from typing import Any, Final
@@ -52,7 +52,7 @@ class OpenVinoSession:
         }
         self._shape = tuple(shape)
         digest = hashlib.sha256(path.read_bytes()).hexdigest()
-        self._load = lambda: load_compiled(
+        self._load: Callable[[], Any] = lambda: load_compiled(
             core,
             compiled_graphs_folder(),
             (digest, self._shape, SUBGRAPHS),
