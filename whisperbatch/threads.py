@@ -64,6 +64,9 @@ class _Living(Generic[T]):
         key = id(item)
         self._references[key] = weakref.ref(item, lambda _: self._references.pop(key, None))
 
+    def clear(self) -> None:
+        self._references.clear()
+
     def __iter__(self) -> Iterator[T]:
         for reference in list(self._references.values()):
             if (item := reference()) is not None:
@@ -240,6 +243,7 @@ def _stop_and_join() -> None:
 
 def _after_fork() -> None:
     _threads.clear()
+    _stoppable.clear()  # the parent stops its work
     _of_thread.is_ours = False
     for item in _native:  # a reference that nobody counts down
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(item))

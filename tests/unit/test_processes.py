@@ -24,7 +24,7 @@ def run(program: str, *, status: int = 0) -> str:
         [sys.executable, "-c", START + textwrap.dedent(program)],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=30,
         check=False,
     )
     assert (result.returncode, result.stderr) == (status, "")
@@ -59,7 +59,7 @@ def run(program: str, *, status: int = 0) -> str:
         ),
         (
             "a with block left by SystemExit",
-            "with asr: next(asr.stream(noise(90))); sys.exit(5)",
+            "with asr: next(asr.stream(noise(90), **OPTIONS)); sys.exit(5)",
             5,
             "",
         ),
@@ -89,22 +89,6 @@ def test_a_process_ends(situation: str, program: str, status: int, output: str) 
     assert run(program, status=status) == output, situation
 
 
-def test_a_daemon_thread_gets_an_error_instead_of_a_part_of_the_text() -> None:
-    program = """
-    def work():
-        try:
-            while True:
-                print(len(asr.transcribe(noise(60), **OPTIONS).segments))
-        except wb.ClosedError:
-            print("closed", flush=True)
-    threading.Thread(target=work, daemon=True).start()
-    time.sleep(0.3)
-    """
-    *complete, last = run(program).split()
-    assert last == "closed"
-    assert len({*complete}) <= 1
-
-
 CALLS = {
     "transcribe": "asr.transcribe(noise(60), **OPTIONS)",
     "stream": "list(asr.stream(noise(60), **OPTIONS))",
@@ -123,9 +107,9 @@ def stop(*_): raise {error}
 signal.signal(signal.SIGALRM, stop)
 asr.transcribe(noise(5), **OPTIONS)
 found = set()
-for step in range(25):
+for step in range(10):
     try:
-        signal.setitimer(signal.ITIMER_REAL, 0.0005 + 0.004 * step)
+        signal.setitimer(signal.ITIMER_REAL, 0.0005 + 0.01 * step)
         {call}
         signal.setitimer(signal.ITIMER_REAL, 0)
     except BaseException as error:
