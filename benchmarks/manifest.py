@@ -23,7 +23,7 @@ import av
 from benchmarks.corpora import CorpusError
 from benchmarks.recordings import SAMPLING_RATE, Recording, Utterance, write
 from whisperbatch.errors import OptionError
-from whisperbatch.text.languages import check_language
+from whisperbatch.text.language_names import check_language
 
 FILE = "corpus.jsonl"
 

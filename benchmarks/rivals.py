@@ -40,6 +40,7 @@ import numpy.typing as npt
 
 import whisperbatch as wb
 from benchmarks import conversions, ggml
+from benchmarks.faster_whisper_files import let_faster_whisper_open_files
 from whisperbatch.engines.keywords import Device, LoadKeywords
 from whisperbatch.engines.model_info import MIN_MULTILINGUAL_VOCABULARY
 from whisperbatch.models.registry import find_model
@@ -124,6 +125,7 @@ def _whisperbatch(
 def _faster_whisper(setup: Setup, _: ExitStack, *, batched: bool) -> Run:
     from faster_whisper import BatchedInferencePipeline, WhisperModel  # noqa: PLC0415 - only for this system
 
+    let_faster_whisper_open_files()
     compute_type = "float16" if setup.device == CUDA else "int8"
     asr = WhisperModel(str(find_model(setup.model)), device=setup.device, compute_type=compute_type)
     pipeline = BatchedInferencePipeline(asr)

@@ -26,6 +26,7 @@ import numpy as np
 
 import whisperbatch as wb
 from benchmarks import recordings
+from benchmarks.faster_whisper_files import let_faster_whisper_open_files
 from benchmarks.scoring import TimedWord, spread
 from whisperbatch.engines.keywords import LoadKeywords
 from whisperbatch.models.registry import find_model
@@ -123,6 +124,7 @@ def _whisperbatch(asr: wb.Transcriber, options: Options, beam: int) -> System:
 def _load_faster_whisper(model: str) -> Any:  # noqa: ANN401 - faster-whisper ships no types
     from faster_whisper import WhisperModel  # noqa: PLC0415 - only if it is compared
 
+    let_faster_whisper_open_files()
     return WhisperModel(str(find_model(model)), device="cpu", compute_type="int8")
 
 

@@ -89,7 +89,8 @@ def report_versions(installed: Iterable[tuple[str, str]]) -> None:
 
 
 def _installed(python: Path) -> list[tuple[str, str]]:
-    command = [python, "-m", "pip", "--disable-pip-version-check", "list", "--format", "json"]
+    pip = [str(python), "-m", "pip", "--disable-pip-version-check"]
+    command = [*pip, "list", "--format=json"]
     items = json.loads(subprocess.run(command, capture_output=True, check=True).stdout)
     return [(item["name"], item["version"]) for item in items]
 

@@ -3,7 +3,7 @@
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from whisperbatch.telemetry import switch_off as _switch_off_telemetry
+from whisperbatch import telemetry
 
 if TYPE_CHECKING:
     from whisperbatch import jobs
@@ -99,7 +99,7 @@ __all__ = [
     "write",
 ]
 
-_switch_off_telemetry()  # before onnxruntime and others are imported
+telemetry.switch_off()  # before onnxruntime and others are imported
 
 _MODULES = {
     "api": (

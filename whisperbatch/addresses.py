@@ -9,22 +9,25 @@ The full URL is used only to read. `identity_of` tells whether two URLs name the
 
 import re
 from typing import Final
-from urllib.parse import unquote_plus
+from urllib.parse import quote, unquote, unquote_plus
 
 HIDDEN: Final = "***"
 """Stands for a password, or for the parameters that were removed."""
 
+_SCHEME: Final = r"[A-Za-z][A-Za-z0-9+.-]+:"
 _URL: Final = re.compile(
-    r"(?<![A-Za-z0-9+.-])([A-Za-z][A-Za-z0-9+.-]+):(/{1,3}|\\{1,2})([^\s<>\"]*)"
+    rf"(?<![A-Za-z0-9+.-])({_SCHEME})([/\\]{{1,4}})"
+    rf"((?:(?!(?<=[/\\]){_SCHEME}//)[^\s<>\"?#])*(?:[?#][^\s<>\"]*)?)"
 )
+"""Scheme, slashes (in JSON with backslashes), and the rest. A URL in a path is a URL of its own."""
 _INNER: Final = {ord(mark): 0xE000 + number for number, mark in enumerate(' \t\r\n"<>')}
 """Characters that end a URL in a message, and characters without a meaning in their places."""
 _OUTER: Final = {place: mark for mark, place in _INNER.items()}
 
 _AFTER: Final = re.compile(r"[:;,.!?)\]}'`]+$")
 """Punctuation of the sentence that follows a URL."""
-_BETWEEN: Final = re.compile("(&amp;|[&;])")
-"""Between two parameters, in HTML too."""
+_BETWEEN: Final = re.compile("(&amp;|[&;?])")
+"""Between two parameters, in HTML too. Some programs append "?token=9f2c" to a query."""
 _PORT: Final = re.compile(r"(?:[^:@\[\]]*|\[[^\]]*\])(?::\d*)?")
 """A host with its port, without a user."""
 
@@ -63,10 +66,10 @@ _WITH_SIGNATURE: Final = frozenset(
 """Names that belong to a signature, if the URL has one."""
 
 _SECRET: Final = re.compile(
-    r".*(signature|token|secret|passw|passphrase|credential|api-?_?key|apikey|access-?_?key"
-    r"|authori[sz]|private|session-?_?id|sessid).*"
+    r".*(signature|token|secret|passw|passphrase|passcode|credential|api-?_?key|access-?_?key"
+    r"|authori[sz]|private|session|sessid|assertion|saml).*"
     r"|(.*[-_.]|)(key|keys|sig|pass|pwd|pw|auth|authkey|jwt|sas|sid|hmac|hash|digest|code|otp|pin"
-    r"|nonce|ticket|policy|bearer|oauth|user|username|login|hdnea|hdnts|hdntl|md5|cookie)"
+    r"|nonce|ticket|policy|bearer|oauth|sign|tk|pat|cred|creds|verify|user|username|login|hdnea|hdnts|hdntl|md5|cookie)"
     r"|x-?amz-?.*|x-?goog-?.*|[a-z]+key"
 )
 """Names of parameters whose values may give access."""
@@ -95,9 +98,14 @@ def without_secrets(text: str, *, whole: bool = False) -> str:
     """
     if ":/" not in text and ":\\" not in text:
         return text
-    if whole:
-        return _URL.sub(_shown, text.translate(_INNER)).translate(_OUTER)
-    return _URL.sub(_shown, text)
+    if whole and "://" not in text and not _URL.match(text):
+        return text  # a path with such a folder
+    try:
+        if whole:
+            return _URL.sub(_shown, text.translate(_INNER)).translate(_OUTER)
+        return _URL.sub(_shown, text)
+    except RecursionError:  # hundreds of URLs, each in a parameter of the one before
+        return HIDDEN
 
 
 def has_secrets(url: str) -> bool:
@@ -136,7 +144,7 @@ def _shown(match: re.Match[str]) -> str:
     place, question, query = address.partition("?")
     if question and "@" in query and not _PORT.fullmatch(re.split(r"[/\\]", place)[0]):
         place, question, query = address, "", ""  # a "?" in a password
-    shown = f"{scheme}:{slashes}{_without_user(scheme, place)}"
+    shown = f"{scheme}{slashes}{_without_user(scheme, place)}"
     shown += _joined(question, re.split(_BETWEEN, query)) if question else ""
     shown += _joined(mark, re.split(_BETWEEN, fragment)) if mark else ""
     return f"{shown}{after}"
@@ -153,7 +161,7 @@ def _without_user(scheme: str, place: str) -> str:
 
 def _divided(scheme: str, place: str) -> tuple[str, str, str]:
     """Return the authority, the slash after it, and the path."""
-    if scheme.lower() == "file":
+    if scheme.lower() == "file:":
         return "", "", place
     first = re.split(r"[/\\]", place, maxsplit=1)[0]
     end = len(first)
@@ -169,6 +177,8 @@ def _step(step: str) -> str:
     """Return a step of a path without its secret parameters (";token=9f2c")."""
     name, mark, parameters = step.partition(";")
     name = HIDDEN if _SECRET_STEP.fullmatch(name) else name
+    if "://" in (decoded := unquote(name)) and (shown := without_secrets(decoded)) != decoded:
+        name = quote(shown, safe=":*@?&=")
     return name + (_joined(mark, re.split("([&;,])", parameters)) if mark else "")
 
 
@@ -215,7 +225,9 @@ def _nested(part: str) -> str:
 
 def _encoded(url: str) -> str:
     """Return a URL as the value of a parameter."""
-    return "".join({"&": "%26", "#": "%23", ";": "%3B", " ": "%20"}.get(c, c) for c in url)
+    return "".join(
+        {"&": "%26", "?": "%3F", "#": "%23", ";": "%3B", " ": "%20"}.get(c, c) for c in url
+    )
 
 
 def _name(part: str) -> str:

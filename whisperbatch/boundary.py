@@ -89,7 +89,7 @@ def hide_secrets(error: BaseException) -> None:
         if link is not None and id(link) not in seen:
             seen.add(id(link))
             _hide(link)
-            pending += [link.__cause__, link.__context__]
+            pending += [link.__cause__, link.__context__, *getattr(link, "exceptions", ())]
 
 
 def _hide(error: BaseException) -> None:
@@ -98,9 +98,11 @@ def _hide(error: BaseException) -> None:
         return
     with suppress(Exception):  # of the caller's own class
         error.args = tuple(without_secrets(a) if isinstance(a, str) else a for a in error.args)
-        for name in ("filename", "filename2", "strerror"):
+        for name in ("filename", "filename2", "strerror", "reason", "msg"):
             if isinstance(value := getattr(error, name, None), str):
-                setattr(error, name, without_secrets(value, whole=name != "strerror"))
+                setattr(error, name, without_secrets(value, whole=name.startswith("file")))
+        notes: list[str] = getattr(error, "__notes__", [])
+        notes[:] = map(without_secrets, notes)
     if not _shows_secrets(error):
         return
     text, kind = without_secrets(str(error)), type(error)
@@ -119,7 +121,7 @@ def _hide(error: BaseException) -> None:
 
 def _shows_secrets(error: BaseException) -> bool:
     try:
-        text = f"{error} {error!r}"
+        text = f"{error} {error!r} {getattr(error, '__notes__', '')}"
     except Exception:  # noqa: BLE001 - of the caller's own class; no log can show it
         return False
     return without_secrets(text) != text

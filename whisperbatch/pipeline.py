@@ -248,7 +248,7 @@ class Pipeline:
                 self._check_span(recording, reader.span)
                 opinion = self._second_opinion(recording, lambda: self.stopped or reader.closed)
                 blocks = speakers.listen(reader) if speakers else reader.blocks()
-                for chunk in chunk_recording(
+                chunks: Iterable[Chunk] = chunk_recording(
                     blocks,
                     self._options,
                     self._vad,
@@ -256,7 +256,8 @@ class Pipeline:
                     opinion,
                     span=reader.span,
                     position=reader.start,
-                ):
+                )
+                for chunk in speakers.by_channel(chunks) if speakers else chunks:
                     self.limit.has_begun(recording.number)
                     yield chunk
             except Exception as error:  # noqa: BLE001 - after the text of the earlier chunks

@@ -10,7 +10,7 @@ Who changes which field, in the order of the recording's rows:
     language                             this thread (language windows), then the language stage
     switching                            the language stage
     history, limited_chunks              the threads that decode, with `changed`
-    section, published, counts, omissions  the segmentation stage
+    section, published, counts, omissions, doubt_until  the segmentation stage
     notices                              any stage
 """
 
@@ -139,6 +139,8 @@ class RecordingState:
         chunks: number of chunks decoded.
         redecoded: number of chunks that were decoded again because their text failed the audit, or
             was improbable in noise.
+        doubt_until: end of the last row's speech, and the language that this speech sounds like,
+            if its language is doubtful.
         limited_chunks: number of chunks whose retries were stopped by the limit of work.
     """
 
@@ -160,6 +162,7 @@ class RecordingState:
     notices: Notices = field(default_factory=lambda: Notices(""), repr=False)
     chunks: int = 0
     redecoded: int = 0
+    doubt_until: tuple[int, str] | None = None
     limited_chunks: int = 0
 
     @classmethod

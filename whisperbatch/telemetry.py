@@ -41,24 +41,24 @@ def switch_off() -> None:
 
     One warning names the packages that were imported before and already report.
     """
-    late: list[str] = []
+    late: dict[str, str] = {}  # each package, and what stops its reports
     for name, value in VARIABLES.items():
         if name in os.environ or (name == "RAY_USAGE_STATS_ENABLED" and _ray_is_allowed()):
             continue
         os.environ[name] = value
         if name == "ORT_DISABLE_TELEMETRY" and "onnxruntime" in sys.modules:
-            late.append("onnxruntime (to Microsoft)")
+            late["onnxruntime (to Microsoft)"] = "set ORT_DISABLE_TELEMETRY=1"
         hub = sys.modules.get("huggingface_hub.constants")
         if name == "HF_HUB_DISABLE_TELEMETRY" and hub is not None:
             vars(hub)["HF_HUB_DISABLE_TELEMETRY"] = True  # read with each request
     if {"openvino", OPENVINO_TELEMETRY} <= sys.modules.keys() and not _openvino_is_decided():
-        late.append("openvino (to Intel)")
+        late["openvino (to Intel)"] = "run opt_in_out --opt_out"
     if late:
         log.warning(
             "%s may report its use, because it was imported before whisperbatch; import "
-            "whisperbatch first, or set %s in the environment",
+            "whisperbatch first, or %s",
             " and ".join(late),
-            "ORT_DISABLE_TELEMETRY=1",
+            " and ".join(late.values()),
         )
 
 

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from benchmarks import recordings, scoring
+from benchmarks.faster_whisper_files import let_faster_whisper_open_files
 from benchmarks.recordings import Recording
 from tests.model.compat_programs import PROGRAMS, Program
 from whisperbatch.models.registry import find_model
@@ -99,6 +100,7 @@ def test_program(name: str, variables: dict[str, str], talk: Recording) -> None:
         score = scoring.word_error_rate(talk.text, ours["text"], "en")
         assert score.rate <= program.max_word_error_rate
     if program.runs_with_theirs:
+        let_faster_whisper_open_files()
         theirs = run(program, THEIRS, variables)
         assert structure(ours["result"]) == structure(theirs["result"])
         assert ours.get("same") == theirs.get("same")

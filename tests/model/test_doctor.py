@@ -216,6 +216,16 @@ def test_old_packages(site: Path, tiny_model: str) -> None:
     assert not any("openvino on cpu" in finding["message"] for finding in findings)
 
 
+@pytest.mark.slow
+def test_pytorch_of_another_program(site: Path, tiny_model: str) -> None:
+    """WhisperX brings PyTorch, but not safetensors in the version of the extra `torch`."""
+    install(site, "torch", "2.8.0", "raise OSError('libtorch_cuda.so: cannot open')")
+    findings = doctor("--model", tiny_model, "--device", "cpu", path=site, status=0)
+    assert not problems(findings)
+    assert not any("torch" in warning for warning in problems(findings, "warning"))
+    assert any("torch (safetensors)" in message for message in problems(findings, "ok"))
+
+
 def on_a_missing_gpu(model: str, **environment: str) -> Findings:
     hidden = {"CUDA_VISIBLE_DEVICES": "", **environment}
     return doctor("--model", model, "--device", "cuda", environment=hidden, status=1)

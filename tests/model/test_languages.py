@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import whisperbatch as wb
-from benchmarks import recordings, scoring
+from benchmarks import corpora, recordings, scoring
 from benchmarks.languages import block_errors, errors_alone, in_language, opened_by
 from whisperbatch.text.scripts import foreign_letters
 
@@ -147,6 +147,59 @@ def test_one_language_stays_one(base: wb.Transcriber) -> None:
     )
     assert {segment.language for segment in listened.segments} == {"it"}
     assert listened.text == plain.text
+
+
+def test_short_blocks_get_their_languages(base: wb.Transcriber) -> None:
+    """Rows of 30 s that straddle changes have improbable text, and are decoded again in parts."""
+    recording = recordings.switching(("es", "it"), block=(8, 35), duration=150, seed=102)
+    found = base.transcribe(recording.samples, options=GREEDY, multilingual=True)
+    assert in_language(found, recording.utterances) >= 0.9  # 0.73 without the second decoding
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("batch_size", [1, 5])
+def test_chosen_languages_do_not_depend_on_batches(base: wb.Transcriber, batch_size: int) -> None:
+    recording = recordings.switching(("ru", "it"), block=(8, 35), duration=60, seed=100)
+    options = wb.Options(beam_size=1, multilingual=True)
+    expected = base.transcribe(recording.samples, options=options)
+    assert base.transcribe(recording.samples, options=options, batch_size=batch_size) == expected
+
+
+def test_a_beginning_in_another_language_is_reported(base: wb.Transcriber) -> None:
+    french, italian = (recordings.prompts(code, 15, seed=1).samples for code in ("fr", "it"))
+    samples = np.concatenate((french, italian, italian, italian))
+    found = base.transcribe(samples, options=GREEDY, language="it")
+    [notice] = found.notices
+    assert notice.kind == "language"
+    assert 0 <= notice.start < 3
+    assert 9 < notice.end < 18
+    assert "French" in notice.text
+    assert "multilingual=True" in notice.text
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("spoken", "given"), [("ru", "fr"), ("es", "en"), ("en", "ru")])
+def test_a_wrong_language_of_the_whole_recording_is_reported(
+    base: wb.Transcriber, spoken: str, given: str
+) -> None:
+    samples = recordings.prompts(spoken, 30, seed=3).samples
+    found = base.transcribe(samples, options=GREEDY, language=given)
+    [notice] = found.notices
+    assert notice.end - notice.start > 20
+    assert f"language='{spoken}'" in notice.text
+    translated = base.transcribe(samples, options=GREEDY, language=given, task="translate")
+    assert translated.notices == ()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "name", ["telephone:fr:60:2", "noise_under:it:60:2", "whispered:es:60:2", "hoarse:en:60:2"]
+)
+def test_difficult_speech_in_one_language_gives_no_notice(base: wb.Transcriber, name: str) -> None:
+    found = base.transcribe(
+        corpora.build(name).samples, options=GREEDY, language=name.split(":")[1]
+    )
+    assert [notice for notice in found.notices if notice.kind == "language"] == []
 
 
 @pytest.mark.slow

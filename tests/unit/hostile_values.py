@@ -68,7 +68,7 @@ HOSTILE: Final[tuple[Any, ...]] = (
     *(
         np.bool_(1),
         np.str_("text"),
-        np.timedelta64(1),
+        np.timedelta64(1, "s"),
         np.datetime64("2024-01-01"),
         np.longdouble(1),
     ),

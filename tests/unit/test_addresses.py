@@ -59,8 +59,27 @@ FORMS = {
     "JSON Web Token in the path": (f"https://h/{JWT}/a.mp3", "https://h/***/a.mp3"),
     "URL in a URL": (
         "https://proxy/?url=https%3A%2F%2Fme%3Ahush%40h%2Fa%3Fsig%3Dhush",
-        "https://proxy/?url=https://***@h/a?***",
+        "https://proxy/?url=https://***@h/a%3F***",
     ),
+    "URL in a path": (
+        "https://proxy/https://me:hush@h/a?sig=hush",
+        "https://proxy/https://***@h/a?***",
+    ),
+    "encoded URL in a path": (
+        "https://proxy/https%3A%2F%2Fme%3Ahush%40h%2Fa/info",
+        "https://proxy/https:%2F%2F***@h%2Fa/info",
+    ),
+    "URL in a URL, not encoded": (
+        "https://proxy/?token=hush&url=https://me:hush@h/a?sig=hush&id=7",
+        "https://proxy/?url=https://***@h/a&id=7&***",
+    ),
+    "a second ?": ("https://h/a?id=7?token=hush", "https://h/a?id=7&***"),
+    "fragment with a query": ("https://h/#/a?token=hush", "https://h/#/a&***"),
+    "JSON": ("https:\\/\\/me:hush@h\\/a?id=7&sig=hush", "https:\\/\\/***@h\\/a?id=7&***"),
+    "Aliyun CDN": ("https://h/a.mp3?auth_key=17-0-0-hush", "https://h/a.mp3?***"),
+    "Dropbox": ("https://h/s/a.mp3?rlkey=hush&dl=1", "https://h/s/a.mp3?dl=1&***"),
+    "nginx": ("https://h/a.mp3?md5=hush", "https://h/a.mp3?***"),
+    "session": ("https://h/a.mp3?PHPSESSID=hush", "https://h/a.mp3?***"),
     "message": (
         "https://me:hush@h/a.mp3?sig=hush: cannot be read: [Errno 5] 'https://me:hush@h/a.mp3'",
         "https://***@h/a.mp3?***: cannot be read: [Errno 5] 'https://***@h/a.mp3'",
@@ -136,5 +155,11 @@ def test_urls_that_differ_only_in_their_signature_name_the_same_recording(
 
 
 def test_long_texts_take_little_time() -> None:
-    text = "https://" + "a:" * 20_000 + "?" + "b=c&" * 20_000
-    assert without_secrets(text) == text
+    for text in (
+        "https://" + "a:" * 20_000 + "?" + "b=c&" * 20_000,
+        "https://h/" * 20_000,
+        "https:/" * 20_000,
+        "https://h?a=" * 20_000,
+        "a" * 100_000 + "://",
+    ):
+        assert without_secrets(text) == text

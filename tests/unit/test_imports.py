@@ -26,7 +26,7 @@ ALLOWED: Final = {
     "openvino_package": {"threads", "errors", "machine", "telemetry"},
     "openvino_cache": {"errors", "models", "openvino_package"},
     "text": {"addresses", "errors"},
-    "models": {"addresses", "dependencies", "errors", "text"},
+    "models": {"addresses", "boundary", "dependencies", "errors", "text"},
     "options": {"errors", "text", "types"},
     "types": {"text"},
     "protocols": {"options", "types"},
@@ -57,15 +57,9 @@ ALLOWED: Final = {
     "diarization": {
         "apart",
         "threads",
-        *("audio", "boundary", "byte_sums", "dependencies", "errors", "machine", "models"),
-        *(
-            "onnx_graph",
-            "onnx_sessions",
-            "openvino_cache",
-            "openvino_package",
-            "options",
-            "prefetch",
-        ),
+        *("audio", "boundary", "byte_sums", "chunking", "dependencies", "errors", "features"),
+        *("machine", "models", "onnx_graph", "onnx_sessions", "openvino_cache"),
+        *("openvino_package", "options", "prefetch"),
         *("products", "recording", "rows", "text", "types", "vad"),
     },
     "engines": {
@@ -79,7 +73,7 @@ ALLOWED: Final = {
         *("recording", "rows", "types"),
     },
     "decoding": {
-        *("chunking", "errors", "options", "protocols", "recording"),
+        *("chunking", "errors", "features", "language", "options", "protocols", "recording"),
         *("rows", "segmentation", "text", "types"),
     },
     "scheduling": {"errors", "machine", "options", "prefetch", "protocols"},
@@ -124,18 +118,8 @@ ALLOWED: Final = {
     "writers": {"addresses", "errors", "options", "text", "types"},
     "jobs": {
         "threads",
-        *(
-            "addresses",
-            "audio",
-            "boundary",
-            "engines",
-            "errors",
-            "loading",
-            "models",
-            "options",
-            "prefetch",
-        ),
-        *("protocols", "sections", "text", "transcriber", "types", "vad", "writers"),
+        *("addresses", "audio", "boundary", "engines", "errors", "loading", "models", "options"),
+        *("prefetch", "protocols", "sections", "text", "transcriber", "types", "vad", "writers"),
     },
 }
 """The packages and root modules that each may import.

@@ -78,6 +78,22 @@ def test_onnxruntime_imported_first_gives_one_warning() -> None:
     assert "may report" not in run(code, ORT_DISABLE_TELEMETRY="0").stderr  # the user's wish
 
 
+def test_openvino_imported_first_gives_the_same_warning(tmp_path: Path) -> None:
+    code = (
+        "import sys, types\n"
+        "for name in ('openvino', 'openvino_telemetry', 'onnxruntime'):\n"
+        "    sys.modules[name] = types.ModuleType(name)\n"
+        "import whisperbatch"
+    )
+    printed = run(code, HOME=str(tmp_path)).stderr
+    assert printed.count("may report") == 1
+    assert "onnxruntime (to Microsoft) and openvino (to Intel)" in printed
+    (tmp_path / "intel").mkdir()
+    for choice in ("0", "1"):
+        (tmp_path / "intel/openvino_telemetry").write_text(choice)
+        assert "openvino" not in run(code, HOME=str(tmp_path), ORT_DISABLE_TELEMETRY="1").stderr
+
+
 def test_a_hub_imported_first_is_told() -> None:
     code = "import huggingface_hub.constants as c, whisperbatch; print(c.HF_HUB_DISABLE_TELEMETRY)"
     assert run(code, DO_NOT_TRACK="", DISABLE_TELEMETRY="").stdout == "True\n"

@@ -14,6 +14,7 @@ import numpy as np
 from whisperbatch.errors import AudioError
 
 RIFX: Final = b"RIFX"
+MAX_WIDTH: Final = 8  # bytes of a sample
 MAX_HEADER: Final = 2**20  # bytes before the samples
 FMT_FIELDS: Final = (
     2,
@@ -88,7 +89,7 @@ class RifxFile:
         self._file.close()
 
     def _swapped(self, start: int, size: int) -> bytes:
-        """Return bytes from the first byte of a sample on, with the bytes of each sample swapped."""
+        """Return bytes from the first byte of a sample on, each sample with its bytes swapped."""
         data = self._bytes(start, -(-size // self._width) * self._width)
         whole = len(data) // self._width * self._width
         samples = np.frombuffer(data[:whole], np.uint8).reshape(-1, self._width)
@@ -104,7 +105,8 @@ class RifxFile:
         while len(self._raw) < size and (more := self._file.read(size - len(self._raw))):
             self._raw += bytes(more)
         data = self._raw[:size]
-        self._raw, self._raw_start = self._raw[size:], start + len(data)
+        kept = max(len(data) - MAX_WIDTH, 0)  # the next read may begin within the last sample
+        self._raw, self._raw_start = self._raw[kept:], start + kept
         return data
 
     def _read_header(self) -> tuple[bytes, int]:

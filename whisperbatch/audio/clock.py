@@ -16,6 +16,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Literal
 
+from whisperbatch.audio.extent.ogg_pages import begins_stream
+from whisperbatch.audio.extent.parts import TAIL, Parts
 from whisperbatch.types import Notices
 
 if TYPE_CHECKING:
@@ -33,12 +35,13 @@ PROOF: Final = 1.0  # seconds of frames that must go on from a jump
 LOOK_AHEAD: Final = 10.0  # seconds: a wrong stamp may be that of a Matroska cluster, about 5 s
 MAX_HELD: Final = 32 * 2**20  # bytes of held frames
 MAX_DRIFT: Final = 1.0  # seconds: the sum of small steps back that is reported
+RESTART: Final = 5.0  # seconds after the first stamp: the next part of a joined recording begins
 RESETTING: Final = frozenset({"mpegts", "mpegtsraw", "mpeg", "hls", "hls,applehttp"})
 """FFmpeg's names of formats in which recorders and editors reset the clock."""
 
 JUMP_BACK: Final = (
-    "the time stamps jump back, and the sound goes on: times after the jump are counted on from the "
-    "sound before; they differ from the times of a player that follows the stamps"
+    "the time stamps jump back, and the sound goes on: times after the jump are counted on from "
+    "the sound before; they differ from the times of a player that follows the stamps"
 )
 JUMP_AHEAD: Final = (
     "the time stamps jump ahead without a gap in the sound: times after the jump are counted on "
@@ -60,13 +63,13 @@ class Stamped:
         frame: with samples.
         time: seconds from the start of the recording; None if there is no usable stamp.
         doubtful: whether frames may be missing right before this frame.
-        restarted: whether a new stream begins here (a chained Ogg file).
+        position: of its packet in the file, in bytes; None if it is unknown.
     """
 
     frame: "AudioFrame"
     time: float | None
     doubtful: bool = False
-    restarted: bool = False
+    position: int | None = None
 
     @property
     def length(self) -> float:
@@ -94,18 +97,28 @@ class Clock:
 
     Args:
         track: the open track: its format, its duration, and the times of other tracks.
+        parts: the bytes of the recording.
         notices: of the recording; jumps that make times doubtful are added.
-        decoded: seconds of the recording before the first frame.
+
+    Attributes:
+        decoded: seconds of the recording that frames and gaps have filled.
     """
 
-    def __init__(self, track: "Track", notices: Notices, decoded: float) -> None:
-        self.decoded = decoded  # seconds of the recording that frames and gaps have filled
+    def __init__(self, track: "Track", parts: Parts, notices: Notices) -> None:
+        self.decoded = 0.0
         self._track = track
+        self._parts = parts
+        self._positions: deque[int] = deque(maxlen=2)  # of the last two pages or packets
         self._notices = notices
         self._shift = 0.0  # seconds that are added to stamps
         self._origin: float | None = None  # the first stamp
         self._drift = 0.0  # sum of the small steps back, in seconds
         self._doubts: dict[str, float] = {}  # text of a notice: where the times become doubtful
+
+    @property
+    def reached(self) -> float:
+        """The latest time by the stamps, in seconds: a stated end is a time of this clock."""
+        return max(self.decoded, self.decoded - self._shift)
 
     def place(self, frames: Iterator[Stamped]) -> Iterator[Placed]:
         """Yield all frames in order, each with its place; none is dropped."""
@@ -114,6 +127,7 @@ class Clock:
             gap = self._gap(stamped, ahead)
             start = self.decoded + gap
             self.decoded = start + stamped.length
+            self._note_position(stamped.position)
             yield Placed(stamped.frame, start, gap)
         for text, start in self._doubts.items():
             self._notices.add("time", start, self.decoded, text)
@@ -164,7 +178,7 @@ class Clock:
             held: seconds of later frames that go on from there.
             whole: whether the recording ends after these frames.
         """
-        if gap > MAX_GAP or (stamped.restarted and gap > MAX_GAP_RESET):
+        if gap > MAX_GAP or (gap > MAX_GAP_RESET and self._is_chained(stamped)):
             return False
         start = self.decoded - self._shift  # by the clock of the stamps
         if self._track.format in RESETTING and self.decoded and gap > MAX_GAP_RESET:
@@ -175,6 +189,19 @@ class Clock:
         beyond = self.decoded < duration + JITTER < self.decoded + gap and gap > MAX_GAP_UNPROVEN
         return not (beyond and whole and held < LOOK_AHEAD)
 
+    def _is_chained(self, stamped: Stamped) -> bool:
+        """Return whether a frame of an Ogg file belongs to another stream than the last frame."""
+        this = stamped.position
+        # FFmpeg gives the last packet of a stream the position of the next page that it reads
+        last = next((position for position in reversed(self._positions) if position != this), None)
+        if self._track.format != "ogg" or this is None or last is None:
+            return False
+        return this > last and begins_stream(self._parts.at(last, min(this - last, TAIL)))
+
+    def _note_position(self, position: int | None) -> None:
+        if position is not None and position not in self._positions:
+            self._positions.append(position)
+
     def _report(self, jump: Jump, time: float, gap: float) -> None:
         """Note that times are doubtful from here on; parts of a joined recording are no doubt."""
         text = JUMP_AHEAD if jump == "ahead" else JUMP_BACK
@@ -183,7 +210,7 @@ class Clock:
             if self._drift <= MAX_DRIFT:
                 return
             text = DRIFT
-        elif jump == "back" and self._origin is not None and time <= self._origin + MAX_DRIFT:
+        elif jump == "back" and self._origin is not None and time <= self._origin + RESTART:
             return
         if text not in self._doubts:
             self._doubts[text] = self.decoded

@@ -20,14 +20,15 @@ from whisperbatch.audio.channels import check_separate, with_channels
 from whisperbatch.audio.clock import Clock, Placed, Stamped, usable
 from whisperbatch.audio.elementary_streams import LostTime
 from whisperbatch.audio.extent.parts import Parts
-from whisperbatch.audio.extent.stated import report_missing
+from whisperbatch.audio.extent.stated import Ended, report_missing
 from whisperbatch.audio.file_objects import FileObject
 from whisperbatch.audio.mixing.blocks import ChannelBlock, ChannelResampler
 from whisperbatch.audio.mixing.mixer import Mixer
 from whisperbatch.audio.resampling import BLOCK, Resampler
 from whisperbatch.audio.seeking import frames_after, seeks_exactly, whole_second
-from whisperbatch.audio.track import Track, begins_stream, frames_of
-from whisperbatch.audio.tracks import listed, name_others
+from whisperbatch.audio.track import frames_of
+from whisperbatch.audio.tracks.info import ChooseTrack, listed
+from whisperbatch.audio.tracks.opening import open_track
 from whisperbatch.errors import AudioError, OptionError
 from whisperbatch.options import MAX_SAMPLING_RATE, MIN_SAMPLING_RATE, AudioOptions
 from whisperbatch.types import Notices, Samples, to_samples
@@ -51,6 +52,7 @@ class MediaDecoder:
         notices: of the recording; facts that its user must know are added.
         start: sample of the recording that is needed first. If possible, decoding begins a little
             before this sample (`seeking`), and otherwise at the start of the file.
+        choose: chooses the track if the options name none; None takes the preferred track.
 
     Attributes:
         position: the first sample of `blocks`, counted in the recording; at most `start`.
@@ -68,6 +70,8 @@ class MediaDecoder:
         options: AudioOptions,
         notices: Notices,
         start: int = 0,
+        *,
+        choose: ChooseTrack | None = None,
     ) -> None:
         self._name = name
         self._notices = notices
@@ -75,13 +79,11 @@ class MediaDecoder:
         self._missing = 0.0  # seconds of silence that replace damaged and missing frames
         self._damaged_at: float | None = None  # time of the first damaged or missing frame
         self._last: Packet[AudioStream] | None = None
-        self._file = file
-        self._track = Track(name, file, options.track)
-        if options.track is None:  # there is only one, or they cannot be probed
-            tracks = self._track.all_tracks
-            name_others(tracks[self._track.number], tracks, notices, certain=False)
+        self._needed = start
+        self._track = open_track(name, file, options.track, notices, choose)
         self.track = self._track.number
-        self._clock = Clock(self._track, notices, 0.0)
+        self._parts = Parts(self._track.file)
+        self._clock = Clock(self._track, self._parts, notices)
         self._resampler: ChannelResampler | Resampler
         if options.separates_channels or options.channel != "mix":
             each = "each" if options.separates_channels else options.channel
@@ -118,7 +120,7 @@ class MediaDecoder:
 
     def _mixed_blocks(self) -> Iterator[Samples]:
         """Yield the samples, of the mix unless a channel was chosen or all are separate."""
-        return Mixer(self._notices, self.position)(self._blocks())
+        return Mixer(self._notices, self.position, self._needed)(self._blocks())
 
     def _blocks(self) -> Iterator[ChannelBlock | Samples]:
         yielded = self.position  # samples, and those that were left out
@@ -134,11 +136,12 @@ class MediaDecoder:
         yield from self._resampler.flush()
         self._warn()
         last = bytes(self._last) if self._last else b""
-        report_missing(self._track, Parts(self._file), self._notices, self._clock.decoded, last)
+        ended = Ended(self._clock.decoded, self._clock.reached, last)
+        report_missing(self._track, self._parts, self._notices, ended)
 
     def _from_second(self, second: int) -> Iterator[Stamped]:
         """Return the frames from a second on, or all frames if a seek would change samples."""
-        if second and seeks_exactly(self._track, self._file):
+        if second and seeks_exactly(self._track, self._track.file):
             found = self._track.seek(second)
             frames = frames_after(self._decode(), second) if found else None
             if frames:
@@ -154,7 +157,7 @@ class MediaDecoder:
         elementary = self._track.format in elementary_streams.FORMATS
         lost_time = LostTime() if elementary else None
         origin = self._track.start  # the stamp at which the recording starts
-        doubtful = restarted = False  # frames may be missing; a new stream begins
+        doubtful = False  # frames may be missing before the next frame
         for packet in self._track.packets():
             self._last = packet if packet.size else self._last
             frames = frames_of(packet)
@@ -166,12 +169,11 @@ class MediaDecoder:
                 doubtful = True
             if packet.size and packet.pts is None:  # FFmpeg had to search for the next frame
                 doubtful = True
-            restarted = restarted or begins_stream(packet)
             for frame in frames or ():
                 stamp = usable(frame.time)
                 time = None if stamp is None else stamp - origin
-                yield Stamped(frame, time, doubtful, restarted)
-                doubtful = restarted = False
+                yield Stamped(frame, time, doubtful, packet.pos)
+                doubtful = False
 
     def _silence(self, end: float, yielded: int) -> Iterator[ChannelBlock | Samples]:
         """Yield the samples left in the resampler, then silence up to `end` (in seconds)."""

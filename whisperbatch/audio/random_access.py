@@ -7,7 +7,7 @@ Language detection reads its windows in this way:
 
 import logging
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -25,6 +25,10 @@ from whisperbatch.types import Samples, to_samples
 
 if TYPE_CHECKING:
     from av.audio.frame import AudioFrame
+
+PREROLL: Final = 0.1
+"""Seconds. From the first AAC packet after a seek, the FFmpeg of PyAV 19 returns no samples; one
+packet has 23 ms at 44.1 kHz, and 64 ms at 16 kHz."""
 
 log = logging.getLogger(__name__)
 
@@ -113,8 +117,19 @@ class MediaRandomAccess:
 
     def _frames(self, start: float) -> Iterator[tuple[float, "AudioFrame"]]:
         """Yield the frames from `start` on that can be decoded, each with its time in seconds."""
-        time = start
-        for packet in self._track.packets() if self._track.seek(start) else ():
+        frames = self._decoded(start, start)
+        first = next(frames, None)
+        if start > 0 and (first is None or first[0] > start):
+            frames = self._decoded(max(start - PREROLL, 0.0), start)
+            first = next(frames, None)
+        if first is not None:
+            yield first
+            yield from frames
+
+    def _decoded(self, position: float, start: float) -> Iterator[tuple[float, "AudioFrame"]]:
+        """Seek to `position` (in seconds), and yield the frames from `start` on; see `_frames`."""
+        time = position
+        for packet in self._track.packets() if self._track.seek(position) else ():
             for frame in frames_of(packet) or ():
                 if frame.pts is not None and frame.time_base is not None:
                     time = float(frame.pts * frame.time_base) - self._track.start

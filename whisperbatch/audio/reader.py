@@ -8,6 +8,7 @@ array, Audio ────────────────────── 
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from os import PathLike
 from pathlib import Path
 from types import TracebackType
@@ -29,7 +30,7 @@ from whisperbatch.audio.random_access import (
 from whisperbatch.audio.resampling import to_blocks
 from whisperbatch.audio.seeking import whole_second
 from whisperbatch.audio.sources import ARRAY_NAME, BYTES, file_of, name_of
-from whisperbatch.audio.track_choice import chosen_track
+from whisperbatch.audio.tracks.choice import track_chooser
 from whisperbatch.boundary import boundary
 from whisperbatch.errors import AudioError, OptionError
 from whisperbatch.options import AudioOptions, checks
@@ -275,13 +276,13 @@ def _open_media(name: str, source: object, options: AudioOptions, span: Span) ->
             f"sampling_rate is only for arrays, and {name} states its own rate; leave it out"
         )
     notices = Notices(name)
-    chosen = chosen_track(name, file, options, notices)
-    decoder = MediaDecoder(name, file, chosen, notices, span.start)
+    choose = track_chooser(name, file, options, notices)
+    decoder = MediaDecoder(name, file, options, notices, span.start, choose=choose)
     return AudioReader(
         name,
         decoder.blocks(),
         decoder.close,
-        lambda: _media_random_access(name, file, chosen),
+        lambda: _media_random_access(name, file, replace(options, track=decoder.track)),
         options,
         is_borrowed=isinstance(file, FileObject) and not isinstance(source, BYTES),
         span=span,

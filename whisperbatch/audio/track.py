@@ -5,19 +5,20 @@ or mark a damaged packet.
 """
 
 from collections.abc import Iterator
+from contextlib import closing, nullcontext
 from itertools import starmap
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 import av
 from av.audio.frame import AudioFrame
 from av.container import InputContainer
 
 from whisperbatch.audio.big_endian import RifxFile, open_rifx
-from whisperbatch.audio.clock import OtherTracks
+from whisperbatch.audio.clock import RESETTING, OtherTracks
 from whisperbatch.audio.file_objects import FileObject
 from whisperbatch.audio.http_answers import PLAYLISTS, HttpAnswer, is_http
 from whisperbatch.audio.pyav import open_ignoring_metadata
-from whisperbatch.audio.tracks import TrackInfo, info_of, listed, preferred
+from whisperbatch.audio.tracks.info import TrackInfo, info_of, listed, preferred
 from whisperbatch.boundary import describe
 from whisperbatch.errors import AudioError
 
@@ -25,6 +26,9 @@ if TYPE_CHECKING:
     from av.audio.stream import AudioStream
     from av.packet import Packet
 
+OwnFile: TypeAlias = RifxFile | HttpAnswer | None
+SHARED_CLOCKS: Final = RESETTING | {"asf", "flv", "matroska,webm"}
+"""FFmpeg's names of formats in which the times of other tracks tell a gap or a complete file."""
 MAX_RESTARTS: Final = 1000  # of demuxing, in a row
 NOTHING_ELSE: Final = {"protocol_whitelist": "none"}  # FFmpeg opens only the given file
 # Headers of the next stream in a chained Ogg file; FFmpeg 7 gives them to the decoder.
@@ -37,7 +41,7 @@ class Track:
     Args:
         name: name of the recording, for messages.
         file: a path, a URL, or a file object.
-        number: number of the track, counted from 0; None for the preferred track (`tracks`).
+        number: number of the track, counted from 0; None for the preferred track (`tracks.info`).
 
     Attributes:
         all_tracks: the audio tracks of the file.
@@ -46,6 +50,7 @@ class Track:
         codec: FFmpeg's name of the decoder; empty if there is none.
         start: time stamp at which the container starts, in seconds: players count from it.
         duration: duration in seconds that the container states or FFmpeg estimates; 0 if unknown.
+        file: the path, URL or file object that FFmpeg reads.
         cut_off: the error of FFmpeg that ended `packets` early; None before.
         others: the times of the packets of all other tracks.
 
@@ -55,8 +60,7 @@ class Track:
 
     def __init__(self, name: str, file: str | FileObject, number: int | None = None) -> None:
         self._name = name
-        self._file = file
-        self._container, self._own_file = _open(name, file)
+        self._container, self.file, self._own_file = _open(name, file)
         try:
             streams = self._container.streams.audio
             self.all_tracks = tuple(starmap(info_of, enumerate(streams)))
@@ -72,6 +76,8 @@ class Track:
             raise
         self.cut_off: av.FFmpegError | None = None
         self.others = OtherTracks()
+        # Packets of the picture cost time; in MP4, for example, each track has its own duration.
+        self._sees_others = len(self._container.streams) > 1 and self.format in SHARED_CLOCKS
 
     @property
     def broken(self) -> bool:
@@ -142,14 +148,16 @@ class Track:
             if packet is None:
                 return
             restarts = 0
-            if packet.stream_index == self._stream.index:
+            if not self._sees_others or packet.stream.index == self._stream.index:
                 yield packet
             elif packet.pts is not None and packet.time_base:
-                length = (packet.duration or 0) * packet.time_base
-                self.others.add(float(packet.pts * packet.time_base) - self.start, float(length))
+                base = packet.time_base.numerator / packet.time_base.denominator
+                self.others.add(packet.pts * base - self.start, (packet.duration or 0) * base)
 
     def _demux(self) -> Iterator["Packet[AudioStream]"]:
-        """Return the packets of all tracks, of which only the times of the others are used."""
+        """Return the packets of the track, or of all tracks if the times of the others matter."""
+        if not self._sees_others:
+            return self._container.demux(self._stream)
         packets: Iterator[Packet[AudioStream]] = self._container.demux()  # type: ignore[assignment]
         return packets
 
@@ -171,8 +179,8 @@ class Track:
 
     def check(self) -> None:
         """Raise the exception of the file object, if there was one; see `FileObject.check`."""
-        if isinstance(self._file, FileObject):
-            self._file.check()
+        if isinstance(self.file, FileObject):
+            self.file.check()
 
     def _cannot_be_read(self, error: Exception) -> AudioError:
         return AudioError(f"cannot be read: {describe(error)}", source=self._name)
@@ -208,18 +216,14 @@ def frames_of(packet: "Packet[AudioStream]") -> list[AudioFrame] | None:
     ]
 
 
-def begins_stream(packet: "Packet[AudioStream]") -> bool:
-    """Return whether a packet holds the header of the next stream in a chained Ogg file."""
-    return packet.size > 0 and bytes(memoryview(packet)[:8]).startswith(OGG_HEADERS)
-
-
 def stated_duration(path: str) -> float | None:
     """Return the duration that a file states, in seconds; None if it is unknown or unreadable."""
     try:
-        with _open_container(path, path) as container:
-            return container.duration / av.time_base if container.duration else None
+        container, _, own_file = _open(path, path)
     except AudioError:
         return None
+    with closing(own_file) if own_file else nullcontext(), container:
+        return container.duration / av.time_base if container.duration else None
 
 
 def _seconds(text: str) -> float | None:
@@ -231,26 +235,32 @@ def _seconds(text: str) -> float | None:
     return hours * 3600 + minutes * 60 + seconds
 
 
-def _open(name: str, file: str | FileObject) -> tuple[InputContainer, RifxFile | HttpAnswer | None]:
-    """Open a media file as `_open_container`, and return a file of our own that must be closed."""
+def _open(name: str, file: str | FileObject) -> tuple[InputContainer, str | FileObject, OwnFile]:
+    """Open a media file as `_open_container`.
+
+    Returns:
+        The container, the file that FFmpeg reads, and a file of our own that must be closed.
+    """
     if isinstance(file, FileObject):
-        return _open_container(name, file), None
+        return _open_container(name, file), file, None
     if rifx := open_rifx(file):
         try:
-            return _open_container(name, FileObject(name, rifx)), rifx
+            converted = FileObject(name, rifx)
+            return _open_container(name, converted), converted, rifx
         except BaseException:
             rifx.close()
             raise
     container = _open_container(name, file)
     if not is_http(file) or container.size > 0 or container.format.name in PLAYLISTS:
-        return container, None
+        return container, file, None
     container.close()  # a server may answer one request at a time only
     if answer := HttpAnswer.get(file):
         try:
-            return _open_container(name, FileObject(name, answer)), answer
+            body = FileObject(name, answer)
+            return _open_container(name, body), body, answer
         except AudioError:  # FFmpeg uses the type that the server states, too
             answer.close()
-    return _open_container(name, file), None
+    return _open_container(name, file), file, None
 
 
 def list_tracks(path: str) -> tuple[TrackInfo, ...]:

@@ -13,11 +13,13 @@ speech was 3 to 16 s if words were lost, and at most 1.25 s otherwise.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from whisperbatch.decoding.decoded_row import DecodedRow, compression_ratio
+from whisperbatch.decoding.loops import Repeat
+from whisperbatch.decoding.spoken_repeats import times_of
 from whisperbatch.decoding.words import count_letters, slow_duration
 from whisperbatch.options import MAX_NEW_TOKENS, Options
 from whisperbatch.segmentation.timed_text import AlignedWord
@@ -170,14 +172,38 @@ def _is_repetitive(decoded: DecodedRow, options: Options) -> bool:
     """Return whether the compression ratio of the text, or of a repeat in the text, is too high.
 
     openai/whisper computes the ratio of a whole window. A short loop in a long text has little
-    effect on this ratio, so the ratio of each repeat is computed, too.
+    effect on this ratio, so the ratio of each repeat is computed, too. Repetitions that are all
+    spoken do not count, unless the engine may have cut off a loop.
     """
-    texts = [
-        "".join(word.text for word in decoded.words[repeat.start : repeat.end])
-        for repeat in decoded.repeats
+    threshold = options.compression_ratio_threshold
+    if not any(exceeds(ratio, threshold) for ratio in _ratios(decoded, decoded.repeats, ())):
+        return False
+    if not options.vad or ends_with_loop(decoded.hypothesis.tokens):
+        return True
+    pairs = list(zip(decoded.repeats, decoded.verdicts, strict=True))
+    spoken = [
+        repeat for repeat, verdict in pairs if verdict.spoken >= set(range(len(times_of(repeat))))
     ]
-    ratios = [decoded.compression_ratio, *map(compression_ratio, texts)]
-    return any(exceeds(ratio, options.compression_ratio_threshold) for ratio in ratios)
+    others = [repeat for repeat in decoded.repeats if repeat not in spoken]
+    return any(exceeds(ratio, threshold) for ratio in _ratios(decoded, others, spoken))
+
+
+def _ratios(
+    decoded: DecodedRow, repeats: Sequence[Repeat], spoken: Sequence[Repeat]
+) -> Iterator[float]:
+    """Yield the compression ratio of a row and of each repeat.
+
+    Of spoken repeats, the text of the row has only the first time.
+    """
+    if spoken:
+        left_out = {n for one in spoken for n in range(one.start + one.period, one.end)}
+        words = [word.text for n, word in enumerate(decoded.words) if n not in left_out]
+        yield compression_ratio("".join(words))
+    else:
+        yield decoded.compression_ratio
+    for repeat in repeats:
+        words = [word.text for word in decoded.words[repeat.start : repeat.end]]
+        yield compression_ratio("".join(words))
 
 
 def is_silent(decoded: DecodedRow, options: Options) -> bool:

@@ -2,7 +2,7 @@
 
 The steps:
 
-    encode --> decode --> second pass with context (optional) --> audit
+    encode --> decode --> second pass with context (optional) --> choice of language --> audit
         failed:                --> retries
         improbable, in noise:  --> consensus of several texts
         all:                   --> remove prompt leakage and hallucinations
@@ -19,6 +19,7 @@ from whisperbatch.decoding.consensus import Consensus
 from whisperbatch.decoding.continuation import advance, only_corrects_words
 from whisperbatch.decoding.decoded_row import DecodedRow, normalize_text, normalize_words
 from whisperbatch.decoding.hallucinations import filter_hallucinations, keep_words, omissions_of
+from whisperbatch.decoding.languages import LanguageChoice, LanguageDoubts
 from whisperbatch.decoding.prompt_leakage import leaked_words, suspicious_words
 from whisperbatch.decoding.prompts import Context, Prompts
 from whisperbatch.decoding.retries import Retry
@@ -28,7 +29,13 @@ from whisperbatch.decoding.tokenizer import WhisperTokenizer
 from whisperbatch.options import PROMPT_RESET_TEMPERATURE, Options
 from whisperbatch.protocols import Engine, FeatureExtractor
 from whisperbatch.rows import Row
-from whisperbatch.segmentation.timed_text import RowResult, ScoredText, Scores, TimedText
+from whisperbatch.segmentation.timed_text import (
+    LanguageDoubt,
+    RowResult,
+    ScoredText,
+    Scores,
+    TimedText,
+)
 from whisperbatch.types import Omission, first_section
 
 
@@ -47,6 +54,8 @@ class ChunkDecoder:
         self._vocabulary = WhisperTokenizer(engine.tokenizer, multilingual=engine.is_multilingual)
         self._prompts = Prompts(options, self._vocabulary)
         self._row_decoder = RowDecoder(engine, options, self._vocabulary)
+        self._choose = LanguageChoice(engine, self._row_decoder, extractor, options)
+        self._doubts = LanguageDoubts(engine, self._row_decoder, extractor, options)
         self._retry = Retry(self._row_decoder, extractor, options)
         self._consensus = Consensus(self._row_decoder, extractor, options)
 
@@ -61,12 +70,30 @@ class ChunkDecoder:
             if self._options.condition_on_previous_text:  # the next row does not wait for the text
                 advance(row.recording, row.chunk.index, (), section=row.chunk.section)
             raise
-        parts: tuple[DecodedRow, ...] = (decoded,)
+        doubts = self._doubts(decoded)
+        in_languages = self._choose(decoded, context)
+        parts, redecoded = self._retried(in_languages, context)
+        if len(in_languages) == 1:
+            parts, compared = self._consensus(row, parts, context)
+            redecoded = redecoded or compared
+        redecoded = redecoded or in_languages != (decoded,)
+        return self._result(row, parts, context, doubts, redecoded=redecoded)
+
+    def _retried(
+        self, in_languages: Sequence[DecodedRow], context: Context
+    ) -> tuple[tuple[DecodedRow, ...], bool]:
+        """Return the parts of a row after their retries, and whether a part was decoded again."""
+        parts: list[DecodedRow] = []
         retried = False
-        if not audit(decoded, self._options).passed:
-            parts, retried = self._retry(decoded, context)
-        parts, compared = self._consensus(row, parts, context)
-        return self._result(row, parts, context, redecoded=retried or compared)
+        for decoded in in_languages:
+            if audit(decoded, self._options).passed:
+                parts.append(decoded)
+                continue
+            part_context = context if decoded is in_languages[0] else replace(context, prefix=())
+            new_parts, decoded_again = self._retry(decoded, part_context)
+            parts += new_parts
+            retried = retried or decoded_again
+        return tuple(parts), retried
 
     def _is_first(self, row: Row) -> bool:
         """Return whether a row is the first of its recording, in the first section."""
@@ -79,7 +106,8 @@ class ChunkDecoder:
         temperature = options.temperatures[0]
         hypotheses = options.best_of if temperature else options.beam_size
         output = self._row_decoder.encode([row])
-        if options.condition_on_previous_text:  # most rows are decoded twice
+        # most rows are decoded twice, or the language scores need the output, too
+        if options.condition_on_previous_text or self._doubts.is_sample(row):
             [output] = self._engine.split(output)
         row = replace(row, encoded=output)  # for a retry, unless the engine does not store it
         search = limited(options.search, first_limit(row.chunk, hypotheses))
@@ -112,7 +140,13 @@ class ChunkDecoder:
         return RowRequest(row, language, "translate" if translated else self._options.task, context)
 
     def _result(
-        self, row: Row, parts: Sequence[DecodedRow], context: Context, *, redecoded: bool
+        self,
+        row: Row,
+        parts: Sequence[DecodedRow],
+        context: Context,
+        doubts: tuple[LanguageDoubt, ...],
+        *,
+        redecoded: bool,
     ) -> RowResult:
         """Filter the parts of a row."""
         texts: list[ScoredText] = []
@@ -123,7 +157,16 @@ class ChunkDecoder:
             omissions += [*leaked, *filtered.omissions]
             texts.append(_scored_text(decoded, filtered.timed_texts))
         omissions.sort(key=lambda omission: (omission.start, omission.end))
-        return RowResult(tuple(texts), tuple(omissions), redecoded, row.decision, row.chunk.section)
+        return RowResult(
+            tuple(texts),
+            tuple(omissions),
+            redecoded,
+            row.decision,
+            row.chunk.section,
+            doubts,
+            row.chunk.channel,
+            row.chunk.completes,
+        )
 
     def _remove_prompt_leakage(
         self, decoded: DecodedRow, context: Context

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from whisperbatch.decoding.loops import Repeat, find_repeats
+from whisperbatch.decoding.spoken_repeats import Verdict, judge
 from whisperbatch.options import Task
 from whisperbatch.protocols import Hypothesis
 from whisperbatch.rows import Row
@@ -60,6 +61,13 @@ class DecodedRow:
     def repeats(self) -> tuple[Repeat, ...]:
         """Places where the same words occur at least three times in a row."""
         return tuple(find_repeats(normalize_words(self.words)))
+
+    @cached_property
+    def verdicts(self) -> tuple[Verdict, ...]:
+        """What speaks for each of the repeats. The words of a translation do not follow speech."""
+        if self.task == "translate":
+            return tuple(Verdict() for _ in self.repeats)
+        return judge(self.words, self.chunk, self.language, self.repeats)
 
 
 def compression_ratio(text: str) -> float:

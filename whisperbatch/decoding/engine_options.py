@@ -34,9 +34,10 @@ def options_for(engine: Engine, options: Options) -> Options:
         for name, codes in (("language", (options.language,)), ("languages", options.languages)):
             for code in filter(None, codes):
                 if not vocabulary.has_language(code):
+                    instead = ", or 'zh' for Chinese" if code == "yue" else ""
                     raise OptionError(
                         f"{name}={code!r}: model {engine.name} does not know this language; "
-                        "use a newer model such as 'large-v3'"
+                        f"use a newer model such as 'large-v3'{instead}"
                     )
         _check_translation(engine, options)
         return options

@@ -20,6 +20,8 @@ from whisperbatch.decoding.audit import (
     too_fast_words,
 )
 from whisperbatch.decoding.decoded_row import DecodedRow, normalize_words
+from whisperbatch.decoding.loops import Repeat
+from whisperbatch.decoding.spoken_repeats import Verdict, has_room, times_of
 from whisperbatch.decoding.words import count_letters
 from whisperbatch.options import Options
 from whisperbatch.segmentation.timed_text import AlignedWord, TimedText, join_words
@@ -152,16 +154,11 @@ def _hallucinated_words(decoded: DecodedRow, options: Options) -> Iterator[Findi
         yield all_words, "no speech", decoded.hypothesis.no_speech_prob
     if not options.hallucination_filter:
         return
-    too_fast = too_fast_words(decoded)
+    spoken = _spoken_words(decoded, options)
+    too_fast = [index for index in too_fast_words(decoded) if index not in spoken]
     score, no_speech_prob = decoded.hypothesis.avg_logprob, decoded.hypothesis.no_speech_prob
     doubtful = score < BOILERPLATE_LOGPROB or no_speech_prob > BOILERPLATE_NO_SPEECH
-    repetitive = exceeds(decoded.compression_ratio, options.compression_ratio_threshold)
-    for repeat in decoded.repeats:
-        if doubtful and repeat.end - repeat.start == len(decoded.words):
-            yield all_words, "loop", repeat.times
-        repetition = range(repeat.start + repeat.period, repeat.end)  # without the first time
-        if repetitive or any(index in too_fast for index in repetition):
-            yield repetition, "loop", repeat.times
+    yield from _loops(decoded, options, spoken, set(too_fast), doubtful=doubtful)
     if too_fast:
         letters = sum(count_letters(decoded.words[index].text) for index in too_fast)
         time = sum(decoded.words[index].end - decoded.words[index].start for index in too_fast)
@@ -174,6 +171,53 @@ def _hallucinated_words(decoded: DecodedRow, options: Options) -> Iterator[Findi
         yield all_words, "boilerplate", 1.0 - coverage
     if (improbable and coverage < MIN_COVERAGE) or _is_doubtful(decoded, options):
         yield all_words, "no speech", no_speech_prob
+
+
+def _spoken_words(decoded: DecodedRow, options: Options) -> set[int]:
+    """Return the indices of words in repetitions that are spoken; none without the VAD."""
+    return {
+        index
+        for repeat, verdict in _judged(decoded, options)
+        for number, (start, end) in enumerate(times_of(repeat))
+        if number in verdict.spoken
+        for index in range(start, end)
+    }
+
+
+def _judged(decoded: DecodedRow, options: Options) -> Iterator[tuple[Repeat, Verdict]]:
+    """Yield each repeat and what speaks for its times; nothing without the VAD."""
+    verdicts = decoded.verdicts if options.vad else [Verdict()] * len(decoded.repeats)
+    yield from zip(decoded.repeats, verdicts, strict=True)
+
+
+def _loops(
+    decoded: DecodedRow, options: Options, spoken: set[int], too_fast: set[int], *, doubtful: bool
+) -> Iterator[Finding]:
+    """Yield the words of loops.
+
+    Repetitions that are spoken stay, and so does the first time of a loop: it may have been spoken.
+    Only of doubtful text that is one loop, the first time goes, too, unless the VAD finds speech
+    there. Further words with the sound of a spoken repetition are removed: the model has written
+    this sound twice.
+    """
+    repetitive = exceeds(decoded.compression_ratio, options.compression_ratio_threshold)
+    for repeat, verdict in _judged(decoded, options):
+        first = decoded.words[repeat.start : repeat.start + repeat.period]
+        found = options.vad and has_room(first, decoded.chunk.speech, decoded.text_language)
+        indices = range(repeat.start, repeat.end)
+        repetition = [index for index in indices[repeat.period :] if index not in spoken]
+        if doubtful and repeat.end - repeat.start == len(decoded.words):
+            removed = (
+                repetition
+                if found or repeat.start in spoken
+                else [*indices[: repeat.period], *repetition]
+            )
+            yield removed, "loop", repeat.times
+        if repetitive or any(index in too_fast for index in repetition):
+            yield repetition, "loop", repeat.times
+        times = times_of(repeat)
+        excess = [index for number in sorted(verdict.excess) for index in range(*times[number])]
+        yield excess, "loop", repeat.times
 
 
 def _is_doubtful(decoded: DecodedRow, options: Options) -> bool:

@@ -14,7 +14,7 @@ from whisperbatch.dependencies.changes import (
     interface_text,
 )
 from whisperbatch.dependencies.names import missing_names
-from whisperbatch.dependencies.tested import NEWEST, PACKAGES, installed_version, tested_bounds
+from whisperbatch.dependencies.tested import NEWEST, PACKAGES, installed_version, version_bounds
 
 __all__ = [
     "NEWEST",
@@ -25,5 +25,5 @@ __all__ = [
     "interface_note",
     "interface_text",
     "missing_names",
-    "tested_bounds",
+    "version_bounds",
 ]

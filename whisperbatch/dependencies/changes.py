@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from types import FrameType, ModuleType
 from typing import Any, Final
 
-from whisperbatch.dependencies.tested import PACKAGES, installed_version, tested_bounds
+from whisperbatch.dependencies.tested import PACKAGES, installed_version, version_bounds
 
 _ARGUMENTS: Final = re.compile(
     r"keyword argument|positional argument|required argument|keyword-only argument"
@@ -47,7 +47,7 @@ def interface_text(package: str) -> str:
     """
     package = PACKAGES.get(package, package)
     installed = installed_version(package)
-    oldest, newest = tested_bounds(package)
+    oldest, newest = version_bounds(package)
     limits = ((">=", oldest), ("<=", newest))
     bounds = ",".join(f"{sign}{number}" for sign, number in limits if number)
     tested = " to ".join(dict.fromkeys(number for number in (oldest, newest) if number))
@@ -79,7 +79,7 @@ def changed_package(error: BaseException) -> str | None:
     """
     try:
         if isinstance(error, AttributeError):
-            root = _root(error.obj)
+            root = _root(error.obj) if _calling_frames(error)[:1] == _frames(error)[:1] else ""
         elif isinstance(error, ImportError):
             root = _incomplete_module(error)
         elif isinstance(error, TypeError) and _ARGUMENTS.search(str(error)):
@@ -106,28 +106,46 @@ def _called_module(error: TypeError) -> str:
     for module in PACKAGES:  # pybind11 lists the signatures with the names of their classes
         if re.search(rf"\b{module}\.\w", text):
             return module
-    frame = _calling_frame(error)
+    frames = _calling_frames(error)
     names = _CALLED.findall(text)
-    if frame is None or not names:
+    if not frames or not names:
         return ""
-    for value in _values(frame):
-        if _is_called(value, names[0]):
-            return _root(value)
+    for frame in frames:
+        if names[0] not in frame.f_code.co_names and names[0] not in _CONSTRUCTORS:
+            continue
+        for value in _values(frame):
+            if _is_called(value, names[0]):
+                return _root(value)
     # the called function is not visible: a package that calls itself or another package
-    return str(frame.f_globals.get("__name__", "")).partition(".")[0]
+    return _module(frames[0])
 
 
-def _calling_frame(error: BaseException) -> FrameType | None:
-    """Return the innermost frame of Python code: it called the function that raised the exception.
+def _calling_frames(error: BaseException) -> list[FrameType]:
+    """Return the frames of an exception from the innermost to the first of whisperbatch.
 
-    Functions in C have no frame. Those of Cython have one without the globals of their module.
+    Functions in C have no frame. Those of Cython have one without the globals of their module. The
+    frames of other code do not count: a caller's diarizer may call a package in a wrong way.
     """
+    frames = _frames(error)
+    ours = [number for number, frame in enumerate(frames) if _module(frame) == _OURS]
+    frames = frames[: ours[0] + 1] if ours else frames[:1]
+    return [frame for frame in frames if _module(frame) in {*PACKAGES, _OURS}]
+
+
+def _frames(error: BaseException) -> list[FrameType]:
+    """Return the frames of Python code of an exception, the innermost first."""
     frames: list[FrameType] = []
     trace = error.__traceback__
     while trace is not None:
-        frames.append(trace.tb_frame)
+        if "__name__" in trace.tb_frame.f_globals:
+            frames.insert(0, trace.tb_frame)
         trace = trace.tb_next
-    return next((frame for frame in reversed(frames) if "__name__" in frame.f_globals), None)
+    return frames
+
+
+def _module(frame: FrameType) -> str:
+    """Return the name of the top module of the code of a frame."""
+    return str(frame.f_globals["__name__"]).partition(".")[0]
 
 
 def _values(frame: FrameType) -> Iterator[Any]:
@@ -162,7 +180,8 @@ def _is_called(value: Any, name: str) -> bool:  # noqa: ANN401 - any object
         return isinstance(value, type)
     if isinstance(value, ModuleType):
         return name in vars(value)
-    return getattr(value, "__name__", None) == name or hasattr(type(value), name)
+    owner = value if isinstance(value, type) else type(value)
+    return getattr(value, "__name__", None) == name or hasattr(owner, name)
 
 
 def _root(value: Any) -> str:  # noqa: ANN401 - any object

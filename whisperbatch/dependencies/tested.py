@@ -67,7 +67,7 @@ NEWEST: Final[Mapping[str, str]] = MappingProxyType(
 of this table is no longer the newest."""
 
 
-def tested_bounds(package: str) -> tuple[str, str]:
+def version_bounds(package: str) -> tuple[str, str]:
     """Return the oldest and the newest tested version of a package; "" if unknown.
 
     The oldest version is the lower bound that whisperbatch declares, which `make oldest` tests.

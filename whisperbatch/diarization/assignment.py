@@ -49,7 +49,8 @@ def with_speakers(
 
     Args:
         segments: in order, with their words; a segment without words is not divided. They must not
-            be results of this function, because parts are not joined again.
+            be results of this function, because parts are not joined again. A segment that has a
+            speaker already, because only this speaker's channel was decoded, is not divided.
         turns: in any order; those of different speakers may overlap.
         exclusive: turns of the same speakers, one at a time. If given, they decide who says a word,
             and `turns` decide who else speaks.
@@ -86,8 +87,38 @@ def _block_parts(
     position = 0
     for segment in segments:
         count = len(segment.words or (segment,))
-        yield from _parts(segment, evidence, position, tracks.names)
+        if segment.speaker is None:
+            yield from _parts(segment, evidence, position, tracks.names)
+        else:
+            yield _of_channel(segment, evidence, position, tracks.names)
         position += count
+
+
+def _of_channel(
+    segment: Segment, evidence: Evidence, position: int, names: Sequence[str]
+) -> Segment:
+    """Return a segment whose speaker is known; its evidence begins at `position`.
+
+    How loud the speaker is beside others says nothing about the confidence: the channel was decoded
+    alone. So the confidence of a word is the share that the speaker's turns cover.
+    """
+    speaker = segment.speaker or ""
+    number = names.index(speaker) if speaker in names else -1
+    shares = evidence.shares[position : position + len(segment.words or (segment,))]
+    words = tuple(
+        replace(
+            word,
+            speaker=speaker,
+            speaker_confidence=round(share[number], 4) if number >= 0 else 0.0,
+            other_speakers=_others(share, number, names),
+        )
+        for word, share in zip(segment.words or (), shares, strict=False)
+    )
+    if not words:
+        confidence = round(shares[0][number], 4) if number >= 0 else 0.0
+        others = _others(shares[0], number, names)
+        return replace(segment, speaker_confidence=confidence, other_speakers=others)
+    return _part(replace(segment, words=words), words, is_first=True, is_last=True)
 
 
 def _deciding_spans(segment: Segment) -> Iterator[tuple[float, float]]:

@@ -16,6 +16,8 @@ from whisperbatch.boundary import boundary
 from whisperbatch.diarization import open_diarizer
 from whisperbatch.diarization.assignment import with_speakers
 from whisperbatch.diarization.channels.diarizer import ChannelDiarizer
+from whisperbatch.diarization.channels.simultaneous import SimultaneousSpeech
+from whisperbatch.diarization.channels.tape import ChannelTape
 from whisperbatch.diarization.items import items_of
 from whisperbatch.diarization.listener import Listener
 from whisperbatch.diarization.naming.matching import Names, renamed, with_names
@@ -26,7 +28,7 @@ from whisperbatch.options import Options, SpeakerOptions
 from whisperbatch.options.speakers import BUILTIN
 from whisperbatch.recording import RecordingState
 from whisperbatch.rows import End
-from whisperbatch.types import Diarization, Samples, Segment, Source, Turn, to_seconds
+from whisperbatch.types import Chunk, Diarization, Samples, Segment, Source, Turn, to_seconds
 
 NEAR: Final = 10.0  # seconds around a segment in which turns matter
 
@@ -134,15 +136,22 @@ class Speakers:
         self, diarizer: TurnFinder, options: Options, source: str, names: Names | None
     ) -> None:
         self._listener = Listener(diarizer, limits_of(options), source)
+        self._tape = ChannelTape() if options.separates_channels else None
+        self._options = options
         self._keep_words = options.word_timestamps
         self._names = names
         self._segments: list[Segment] = []
 
     def listen(self, reader: AudioReader) -> Iterator[Samples]:
         """Yield the audio of the recording, while the diarizer listens."""
-        if reader.options.separates_channels:
-            return reader.mix(self._listener.through(reader.channels()))
+        if self._tape:
+            channels = self._listener.through(reader.channels())
+            return reader.mix(self._tape.through(channels))
         return self._listener.through(reader.blocks())
+
+    def by_channel(self, chunks: Iterable[Chunk]) -> Iterator[Chunk]:
+        """Yield the chunks; where several channels speak at a time, a chunk of each of them."""
+        return SimultaneousSpeech(self._options, self._tape)(chunks) if self._tape else iter(chunks)
 
     def end(self) -> None:
         """Do not wait for more audio: the recording has ended or failed."""

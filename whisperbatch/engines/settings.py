@@ -11,9 +11,9 @@ from os import PathLike
 from typing import Any, ClassVar, Final, Literal, TypeAlias, cast, get_args
 
 from whisperbatch.errors import OptionError
-from whisperbatch.models.revisions import check_revision
 from whisperbatch.options import SearchOptions, checks, convert_fields
 from whisperbatch.text.messages import shown
+from whisperbatch.text.revisions import check_revision
 
 Quantization: TypeAlias = Literal["hqq4", "int8"]
 GroupSize: TypeAlias = Literal[32, 64, 128]

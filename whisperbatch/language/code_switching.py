@@ -22,7 +22,7 @@ from typing import Final
 
 from whisperbatch.chunking.split import cut_out
 from whisperbatch.language.decisions import add_speech
-from whisperbatch.language.voting import mean_scores, restrict_to
+from whisperbatch.language.voting import mean_scores, restricted
 from whisperbatch.language.windows import score_chunks
 from whisperbatch.options import Options
 from whisperbatch.protocols import Engine, FeatureExtractor
@@ -97,7 +97,7 @@ class CodeSwitching:
         if state.last_label:
             probabilities.append({state.last_label: 1.0})
         threshold = self._options.language_detection_threshold
-        labels = best_sequence(scores, _candidates(probabilities), threshold, state.last_label)
+        labels = best_sequence(scores, most_probable(probabilities), threshold, state.last_label)
         state.labels.append(labels[0])
         state.last_label = labels[0]
 
@@ -114,9 +114,10 @@ class CodeSwitching:
         else:
             parts = self._cut(row, label, next_label)
         released = []
-        for part, language in parts:
+        for number, (part, language) in enumerate(parts, 1):
             state.last_language = language
-            chunk = replace(part.chunk, index=state.count)
+            completes = part.chunk.completes and number == len(parts)
+            chunk = replace(part.chunk, index=state.count, completes=completes)
             state.count += 1
             decision = add_speech(recording, language, _language_scores(part), self._options)
             released.append(replace(part, chunk=chunk, language=language, decision=decision))
@@ -135,12 +136,12 @@ class CodeSwitching:
         state.windows += len(windows)
         neighbours = [{code: 1.0} for code in (label, state.last_language, next_label) if code]
         scores = [
-            self._restricted(score)
+            restricted(score, self._options.languages)
             for score in score_chunks(self._engine, self._extractor, windows)
         ]
         labels = best_sequence(
             scores,
-            _candidates([*neighbours, self._scores(row).probabilities]),
+            most_probable([*neighbours, self._scores(row).probabilities]),
             self._options.language_detection_threshold,
             state.last_language,
             next_label,
@@ -169,12 +170,7 @@ class CodeSwitching:
         return replace(part, language_scores=mean_scores([score for _, score in group]))
 
     def _scores(self, row: Row) -> LanguageScores:
-        return self._restricted(_language_scores(row))
-
-    def _restricted(self, scores: LanguageScores) -> LanguageScores:
-        return replace(
-            scores, probabilities=restrict_to(scores.probabilities, self._options.languages)
-        )
+        return restricted(_language_scores(row), self._options.languages)
 
 
 def _language_scores(row: Row) -> LanguageScores:
@@ -256,7 +252,7 @@ def _log_probs(scores: LanguageScores, codes: Sequence[str], threshold: float) -
     }
 
 
-def _candidates(rows: Iterable[Mapping[str, float]]) -> list[str]:
+def most_probable(rows: Iterable[Mapping[str, float]]) -> list[str]:
     """Return the two most probable languages of each row, without duplicates."""
     codes: dict[str, None] = {}
     for probabilities in rows:

@@ -35,6 +35,11 @@ def restrict_to(probabilities: Mapping[str, float], languages: Sequence[str]) ->
     return {code: p / total if total else 1 / len(candidates) for code, p in candidates.items()}
 
 
+def restricted(scores: LanguageScores, languages: Sequence[str]) -> LanguageScores:
+    """Return the scores of the candidate languages (see `restrict_to`)."""
+    return replace(scores, probabilities=restrict_to(scores.probabilities, languages))
+
+
 def mean_scores(scores: Sequence[LanguageScores]) -> LanguageScores:
     """Return the mean of several scores, weighted by seconds of speech, with the total seconds."""
     seconds = sum(score.seconds for score in scores)
@@ -57,10 +62,7 @@ def decide(scores: Sequence[LanguageScores], options: LanguageOptions) -> Decisi
         scores: scores of each voter, at least one.
         options: the candidate languages and the threshold.
     """
-    scores = [
-        replace(score, probabilities=restrict_to(score.probabilities, options.languages))
-        for score in scores
-    ]
+    scores = [restricted(score, options.languages) for score in scores]
     means = mean_scores(scores).probabilities
     votes = dict.fromkeys(means, 0.0)
     for score in scores:

@@ -15,16 +15,17 @@ from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from types import MappingProxyType
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
-from whisperbatch.addresses import without_secrets
+from whisperbatch.boundary import hide_secrets
 from whisperbatch.dependencies import interface_note
 from whisperbatch.errors import ModelError
 from whisperbatch.models.files import read_json, read_text
 from whisperbatch.models.model_bin import read_headers
 from whisperbatch.models.packages import PACKAGES, package_folders, packaged_model
-from whisperbatch.models.revisions import check_revision, refuse_revision
+from whisperbatch.models.revisions import refuse_revision
 from whisperbatch.text.messages import shown
+from whisperbatch.text.revisions import check_revision
 
 __all__ = ["available_models", "find_model"]
 
@@ -259,11 +260,13 @@ def _from_hub(name: str, *, transformers: bool, revision: str | None) -> Path:
     except HFValidationError as error:
         raise ModelError(f"model={shown(name)} is neither a directory nor a repository") from error
     except Exception as error:
+        hide_secrets(error)
         raise ModelError(f"model {name}: Hugging Face cache: {_reason(error)}") from error
     log.info("model %s: downloading %s from the Hugging Face hub", name, repository)
     try:
         snapshot = _snapshot(repository, revision, transformers=transformers, local=False)
     except Exception as error:
+        hide_secrets(error)  # the hub redirects to signed URLs
         remedy = "check the name, the revision and the network" if revision else None
         remedy = f"; {remedy or _extra_hint(name) or 'check the name and the network'}"
         if interface_note(error):
@@ -277,7 +280,7 @@ def _from_hub(name: str, *, transformers: bool, revision: str | None) -> Path:
 def _snapshot(repository: str, revision: str | None, *, transformers: bool, local: bool) -> Path:
     import huggingface_hub  # noqa: PLC0415
 
-    given = {} if revision is None else {"revision": revision}
+    given: dict[str, Any] = {} if revision is None else {"revision": revision}
     patterns = [*HUB_FILES, *(TRANSFORMERS_FILES if transformers else ())]
     return Path(
         huggingface_hub.snapshot_download(
@@ -309,6 +312,5 @@ def _extra_hint(name: str) -> str | None:
 
 def _reason(error: Exception) -> str:
     """Return the first line of the message of a dependency."""
-    text = without_secrets(str(error))
-    reason = next(iter(text.strip().splitlines()), type(error).__name__)
+    reason = next(iter(str(error).strip().splitlines()), type(error).__name__)
     return reason + interface_note(error)

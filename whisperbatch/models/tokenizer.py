@@ -20,6 +20,7 @@ from typing import Any, Final
 
 from tokenizers import Tokenizer
 
+from whisperbatch.boundary import hide_secrets
 from whisperbatch.dependencies import interface_note
 from whisperbatch.errors import ModelError
 from whisperbatch.models.files import one_line, read_text
@@ -178,6 +179,7 @@ def _from_hub(path: Path, repository: str) -> Path:
     try:
         return Path(hf_hub_download(repository, FILE))
     except Exception as error:
+        hide_secrets(error)
         reason = next(iter(str(error).strip().splitlines()), type(error).__name__)
         raise ModelError(
             f"{path}: is missing, and {repository} cannot be downloaded: {reason}"

@@ -9,7 +9,7 @@ from dataclasses import fields
 from typing import Final
 
 from whisperbatch.errors import OptionError
-from whisperbatch.text.languages import check_language
+from whisperbatch.text.language_names import check_language
 from whisperbatch.text.messages import shown
 
 MAX_DURATION: Final = 1e9  # seconds: 30 years, longer than every recording
@@ -165,12 +165,15 @@ def clips(clips: object) -> None:
 
 
 def languages(names: object) -> tuple[str, ...]:
-    """Return the codes of languages given by code or English name; each may occur only once."""
+    """Return the codes of languages given by any of their names; each may occur only once."""
     if type(names) is not tuple:
         raise OptionError(
             f"languages must be a tuple of codes such as ('en', 'fr'), not {shown(names)}"
         )
     codes = tuple(check_language(name, "languages") for name in names)
     if len(set(codes)) < len(codes):
-        raise OptionError(f"languages={shown(names)} contains a language twice; remove one of them")
+        twice = next(code for code in codes if codes.count(code) > 1)
+        raise OptionError(
+            f"languages={shown(names)} contains {twice!r} twice; remove one of the two names"
+        )
     return codes

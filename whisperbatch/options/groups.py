@@ -6,7 +6,7 @@ from typing import Final, Literal, get_args
 from whisperbatch.errors import OptionError
 from whisperbatch.options import checks
 from whisperbatch.options.values import convert_fields
-from whisperbatch.text.languages import check_language
+from whisperbatch.text.language_names import given_language
 
 LANGUAGE_DETECTION_OPTIONS: Final = (
     "language_detection_segments",
@@ -182,10 +182,10 @@ class LanguageOptions:
     """How the language of a recording is decided.
 
     Attributes:
-        language: the spoken language, as Whisper's code ("en") or English name ("english"). None
-            detects the language.
-        languages: the languages that detection chooses from, as codes or English names. Empty:
-            all languages of the model. Refused with `language`.
+        language: the spoken language, as a code ("en", "eng"), a tag ("en-US", "pt_BR") or an
+            English name ("English"). None and "auto" detect the language.
+        languages: the languages that detection chooses from, named like `language`. Empty: all
+            languages of the model. Refused with `language`.
         language_detection_segments: number of language windows, from 1 to 1000: stretches from all
             parts of the recording, which vote for its language. A recording without random access
             (a pipe), or not longer than four times `chunk_length`, has no windows: its first four
@@ -219,7 +219,7 @@ class LanguageOptions:
     def __post_init__(self) -> None:
         convert_fields(self, LanguageOptions)
         if self.language is not None:
-            object.__setattr__(self, "language", check_language(self.language))
+            object.__setattr__(self, "language", given_language(self.language))
         object.__setattr__(self, "languages", checks.languages(self.languages))
         checks.integer(
             "language_detection_segments", self.language_detection_segments, minimum=1, maximum=1000

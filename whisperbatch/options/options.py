@@ -91,9 +91,9 @@ class Options(
 
         How the language of a recording is decided:
 
-        language: the spoken language, as Whisper's code ("en") or English name ("english"). None
-            detects the language.
-        languages: the languages that detection chooses from, as codes or English names. Empty: all
+        language: the spoken language, as a code ("en", "eng"), a tag ("en-US", "pt_BR") or an
+            English name ("English"). None and "auto" detect the language.
+        languages: the languages that detection chooses from, named like `language`. Empty: all
             languages of the model. Refused with `language`.
         language_detection_segments: number of language windows, from 1 to 1000: stretches from all
             parts of the recording, which vote for its language. A recording without random access

@@ -1,12 +1,15 @@
 """The segmentation stage: the text of rows becomes the segments of their recordings."""
 
+import math
+from bisect import bisect_left
 from collections.abc import Generator, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import groupby
 
 from whisperbatch.options import Options
 from whisperbatch.recording import RecordingState
 from whisperbatch.rows import End
+from whisperbatch.segmentation.doubts import add_doubts
 from whisperbatch.segmentation.phrases import phrases
 from whisperbatch.segmentation.sentences import Sentence, joined_texts, next_row
 from whisperbatch.segmentation.timed_text import (
@@ -16,7 +19,14 @@ from whisperbatch.segmentation.timed_text import (
     Scores,
     TimedText,
 )
-from whisperbatch.types import Segment, Word, first_section, to_samples, to_seconds
+from whisperbatch.types import (
+    Segment,
+    Word,
+    first_section,
+    to_samples,
+    to_seconds,
+    unnamed_speaker,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +42,44 @@ class RowSegments:
     earlier: tuple[Segment, ...] = ()
     segments: tuple[Segment, ...] = ()
     held: Sentence | None = None
+
+
+@dataclass(slots=True)
+class OpenText:
+    """The text of a recording that is not yielded yet.
+
+    Attributes:
+        is_mixed: whether the last row has all channels; otherwise it has a single channel.
+        held: for each channel, the beginning of a sentence, for the next row of the channel; the
+            key of all channels is None.
+        waiting: segments of channels that may be yielded only in order with those of others.
+        heard: channels with a row since the segments were last released.
+    """
+
+    is_mixed: bool
+    held: dict[int | None, Sentence] = field(default_factory=dict)
+    waiting: list[Segment] = field(default_factory=list)
+    heard: set[int | None] = field(default_factory=set)
+
+    def add(self, channel: int | None, segments: Iterable[Segment]) -> None:
+        """Add segments of a channel, whose speaker is known."""
+        speaker = None if channel is None else unnamed_speaker(channel)
+        self.waiting += (replace(segment, speaker=speaker) for segment in segments)
+        self.heard.add(channel)
+
+    def unheard(self) -> list[int | None]:
+        """Return the channels with held text and without a row since the last release."""
+        return [channel for channel in self.held if channel not in self.heard]
+
+    def released(self) -> list[Segment]:
+        """Return the segments that no later segment precedes, in order of their starts."""
+        self.heard = set()
+        starts = [to_seconds(sentence.words[0].start) for sentence in self.held.values()]
+        earliest = min(starts, default=math.inf)
+        self.waiting.sort(key=lambda segment: (segment.start, segment.end))
+        count = bisect_left(self.waiting, earliest, key=lambda segment: segment.start)
+        released, self.waiting = self.waiting[:count], self.waiting[count:]
+        return released
 
 
 class Segmentation:
@@ -54,42 +102,63 @@ class Segmentation:
         """Yield the segments of each row, and each `End` after the segments of its recording.
 
         When a segment is yielded, the state of the recording has the language, the counts and the
-        omissions up to the last row with text of this segment.
+        omissions up to the last row with text of this segment. Segments of channels whose speech
+        overlaps are in order of their starts.
         """
-        held: dict[RecordingState, Sentence] = {}
+        open_texts: dict[RecordingState, OpenText] = {}
         try:
             for result in results:
                 if isinstance(result, End):
-                    yield from self._finish(result.recording, held)
+                    yield from self._finish(result.recording, open_texts)
                     yield result
                 else:
-                    yield from self._add(*result, held)
+                    yield from self._add(*result, open_texts)
         except Exception:  # ends the recording, but loses no text that was held back
-            for recording in list(held):
-                yield from self._finish(recording, held)
+            for recording in list(open_texts):
+                yield from self._finish(recording, open_texts)
             raise
 
     def _add(
-        self, recording: RecordingState, row: RowResult, held: dict[RecordingState, Sentence]
+        self,
+        recording: RecordingState,
+        row: RowResult,
+        open_texts: dict[RecordingState, OpenText],
     ) -> Iterator[tuple[RecordingState, Segment]]:
         """Yield the segments that a row completes: segments of earlier rows, then its own."""
-        if row.section != recording.section:  # a sentence ends at the point between two sections
-            yield from self._finish(recording, held)
-        first = not recording.segments and row.section == self._first_section
-        done = self._row_segments(row.texts, held.get(recording), first=first)
-        held.pop(recording, None)
-        yield from _numbered(recording, done.earlier)
-        _publish(recording, row)
+        text = open_texts.get(recording)
+        is_mixed = row.channel is None
+        if row.section != recording.section:
+            recording.doubt_until = None
+        # a sentence ends at the point between two sections, and where the channels are separated
+        if row.section != recording.section or (text and text.is_mixed != is_mixed):
+            yield from self._finish(recording, open_texts)
+        text = open_texts.setdefault(recording, OpenText(is_mixed))
+        first = not (recording.segments or text.waiting) and row.section == self._first_section
+        done = self._row_segments(row.texts, text.held.get(row.channel), first=first)
+        text.held.pop(row.channel, None)
         if done.held:
-            held[recording] = done.held
-        yield from _numbered(recording, done.segments)
+            text.held[row.channel] = done.held
+        if is_mixed:
+            yield from _numbered(recording, done.earlier)
+            _publish(recording, row)
+            yield from _numbered(recording, done.segments)
+            return
+        _publish(recording, row)
+        text.add(row.channel, (*done.earlier, *done.segments))
+        if row.completes:
+            for channel in text.unheard():
+                text.add(channel, self._segments([text.held.pop(channel)]))
+            yield from _numbered(recording, text.released())
 
     def _finish(
-        self, recording: RecordingState, held: dict[RecordingState, Sentence]
+        self, recording: RecordingState, open_texts: dict[RecordingState, OpenText]
     ) -> Iterator[tuple[RecordingState, Segment]]:
-        """Yield the words of a recording that were held back, because no row follows."""
-        if sentence := held.pop(recording, None):
-            yield from _numbered(recording, self._segments([sentence]))
+        """Yield the words of a recording that were held back, because no row continues them."""
+        if text := open_texts.pop(recording, None):
+            for channel, sentence in text.held.items():
+                text.add(channel, self._segments([sentence]))
+            text.held = {}
+            yield from _numbered(recording, text.released())
 
     def _row_segments(
         self, texts: Sequence[ScoredText], held: Sentence | None, *, first: bool
@@ -161,6 +230,7 @@ def _publish(recording: RecordingState, row: RowResult) -> None:
     recording.omissions += row.omissions
     recording.chunks += 1
     recording.redecoded += row.redecoded
+    add_doubts(recording, row.doubts)
 
 
 def _numbered(

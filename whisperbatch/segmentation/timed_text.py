@@ -84,6 +84,27 @@ class ScoredText:
 
 
 @dataclass(frozen=True, slots=True)
+class LanguageDoubt:
+    """Speech that sounds like another language than its text.
+
+    Attributes:
+        start: first recording sample.
+        end: recording sample after the last.
+        language: Whisper's code of the language that the speech sounds like.
+        decided: code of the language in which it was decoded.
+        from_start: whether the speech of the row begins with this speech.
+        to_end: whether the speech of the row ends with this speech.
+    """
+
+    start: int
+    end: int
+    language: str
+    decided: str
+    from_start: bool
+    to_end: bool
+
+
+@dataclass(frozen=True, slots=True)
 class RowResult:
     """The text and omissions of a row.
 
@@ -94,6 +115,9 @@ class RowResult:
             improbable in noise.
         decision: the language decision for the recording as of this row.
         section: number of the section of the row.
+        doubts: stretches whose language is doubtful, in order.
+        channel: the only channel of the row; None for all channels (`types.Chunk`).
+        completes: whether no row of another channel follows with speech of the same time.
     """
 
     texts: tuple[ScoredText, ...]
@@ -101,3 +125,6 @@ class RowResult:
     redecoded: bool
     decision: Decision | None
     section: int = 0
+    doubts: tuple[LanguageDoubt, ...] = ()
+    channel: int | None = None
+    completes: bool = True

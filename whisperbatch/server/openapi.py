@@ -37,7 +37,10 @@ COMMON: Final = MappingProxyType(
 )
 TRANSCRIPTIONS: Final = MappingProxyType(
     {
-        "language": (TEXT, "The spoken language, as a code or an English name."),
+        "language": (
+            TEXT,
+            "The spoken language: a code, a tag such as pt-BR, an English name, or auto.",
+        ),
         "languages[]": (TEXTS, "The languages that detection chooses from."),
         "stream": ({"type": "boolean"}, "Send the text while it is decoded, as events."),
         "timestamp_granularities[]": (

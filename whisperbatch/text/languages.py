@@ -1,13 +1,7 @@
 """The languages of Whisper, with the codes of its vocabulary."""
 
-import difflib
 from types import MappingProxyType
-from typing import Final, cast
-
-from whisperbatch.errors import OptionError
-from whisperbatch.text.messages import shown
-
-MAX_NAME: Final = 40  # characters that are compared with the names of languages
+from typing import Final
 
 # fmt: off
 LANGUAGES: Final = MappingProxyType(
@@ -41,26 +35,3 @@ LANGUAGES: Final = MappingProxyType(
 
 UNSPACED: Final = frozenset({"zh", "ja", "th", "lo", "my", "yue", "km", "bo"})
 """Languages written without spaces between words."""
-
-
-def check_language(language: object, name: str = "language") -> str:
-    """Return the code of a language.
-
-    Args:
-        language: the code or the English name, in upper or lower case.
-        name: the option that holds the value, for messages.
-
-    Raises:
-        OptionError: the value is neither a code nor a name; the message suggests a close one.
-    """
-    if not issubclass(type(language), str):
-        raise OptionError(f"{name} must be a code such as 'en', not {shown(language)}")
-    text = cast("str", language).strip().lower()
-    if text in LANGUAGES:
-        return text
-    codes = {english: code for code, english in LANGUAGES.items()}
-    if text in codes:
-        return codes[text]
-    close = difflib.get_close_matches(text[:MAX_NAME], [*LANGUAGES, *codes], n=1)
-    hint = f"did you mean {close[0]!r}?" if close else "give a code such as 'en', or None"
-    raise OptionError(f"{name}={shown(language)} is not a language of Whisper; {hint}")

@@ -31,7 +31,7 @@ from whisperbatch.types.sections import (
     Span,
     first_section,
 )
-from whisperbatch.types.speakers import Diarization, Turn
+from whisperbatch.types.speakers import Diarization, Turn, unnamed_speaker
 from whisperbatch.types.text import Omission, Reason, Segment, Transcript, Word
 from whisperbatch.types.time import SAMPLING_RATE, to_samples, to_seconds
 
@@ -73,4 +73,5 @@ __all__ = [
     "speech_seconds",
     "to_samples",
     "to_seconds",
+    "unnamed_speaker",
 ]

@@ -144,6 +144,9 @@ class Chunk:
         speech: the speech spans inside the pieces, in samples of the recording, in order.
         samples: shape (sum of the pieces' lengths,).
         section: number of the section that contains the chunk (`types.sections`).
+        channel: number of the only channel of the chunk, if several channels speak at the same
+            time; None for the audio of all channels.
+        completes: whether no other chunk has speech of the same time in another channel.
     """
 
     recording: int
@@ -152,6 +155,8 @@ class Chunk:
     speech: tuple[SpeechSpan, ...]
     samples: Samples = field(repr=False)
     section: int = 0
+    channel: int | None = None
+    completes: bool = True
 
     @property
     def length(self) -> int:

@@ -64,7 +64,8 @@ class Notices:
             is_new = not any((n.kind, n.text) == (kind, text) for n in self._notices)
             self._notices = merged((*self._notices, Notice(kind, start, end, text)))
         if is_new:
-            log.warning("%s: %s (from %.2f to %.2f s)", self._source, text, start, end)
+            place = f"from {start:.2f} to {end:.2f} s" if end > start else f"at {start:.2f} s"
+            log.warning("%s: %s%s", self._source, text, f" ({place})" if end else "")
 
     def all(self) -> tuple[Notice, ...]:
         """Return the notices so far, in order of their starts."""

@@ -17,10 +17,10 @@ from typing import Final
 
 from whisperbatch.types.time import to_samples
 
-CHUNK_RULES: Final = 2
+CHUNK_RULES: Final = 3
 """Version of the rules by which audio becomes chunks. It changes whenever recordings get
-other chunks; version 1 had no sections. Parts with different versions must not
-be joined."""
+other chunks; version 1 had no sections, version 2 always had the plain mix of channels. Parts with
+different versions must not be joined."""
 
 # Samples between two nominal points. A multiple of the VAD frame (512 samples), as are the lengths
 # below: the VAD frames of all sections are then frames of one grid.
@@ -30,6 +30,9 @@ WARM_UP: Final = 512 * 512  # samples (16.384 s) that the VAD reads before a nom
 # Samples after a search that the VAD needs for the probabilities in it: three blocks for gain
 # control and four for calibration.
 VAD_MARGIN: Final = 7 * 64 * 512
+# Samples after them that the mix of several channels needs (`audio.mixing.mixer`): a cell and its
+# look-ahead.
+MIX_MARGIN: Final = to_samples(4.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +66,7 @@ class Span:
 
         With `clip_timestamps`, see `end_of_clips`.
         """
-        return None if self.last is None else self.last * SECTION + SEARCH + VAD_MARGIN
+        return None if self.last is None else self.last * SECTION + SEARCH + VAD_MARGIN + MIX_MARGIN
 
     @property
     def end_of_clips(self) -> int | None:

@@ -7,6 +7,11 @@ import numpy as np
 import numpy.typing as npt
 
 
+def unnamed_speaker(number: int) -> str:
+    """Return the name of a speaker who has no name: of a channel, or of a voice."""
+    return f"SPEAKER_{number:02d}"
+
+
 @dataclass(frozen=True, slots=True)
 class Turn:
     """A stretch of the recording in which one person speaks. Turns of several speakers may overlap.

@@ -6,11 +6,14 @@
 Cues do not overlap, and every cue lasts at least one step after rounding. A cue that would start at
 or before the start of the previous cue is moved to one step after it. A cue that would end after
 the start of the next cue is cut there.
+
+Where two speakers talk at the same time, their cues may overlap: only the next cue of the same
+speaker cuts a cue.
 """
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import zip_longest
+from itertools import pairwise, zip_longest
 
 from whisperbatch.text.languages import UNSPACED
 from whisperbatch.types import Segment, Transcript
@@ -52,7 +55,7 @@ class Cue:
 
     Attributes:
         start: in milliseconds.
-        end: in milliseconds; after `start`, and not after the start of the next cue.
+        end: in milliseconds; after `start`, and not after the start of the speaker's next cue.
         lines: at least one.
         language: Whisper's code.
         speaker: name of the segment's speaker on one line; empty without a speaker.
@@ -125,7 +128,21 @@ def cues(
                 for start, end, lines in timed_lines
             )
             number += 1
+    if speakers_overlap(transcript.segments):
+        unrounded.sort(key=lambda cue: cue.start)
+        return list(_with_gaps_filled(unrounded, _overlapping_times(unrounded, step)))
     return list(_with_gaps_filled(unrounded, _rounded_times(unrounded, step)))
+
+
+def speakers_overlap(segments: Sequence[Segment]) -> bool:
+    """Return whether a segment begins before the segment of another speaker ends."""
+    return any(
+        before.speaker
+        and after.speaker
+        and before.speaker != after.speaker
+        and before.start <= after.start < before.end
+        for before, after in pairwise(segments)
+    )
 
 
 def _cue_texts(
@@ -186,6 +203,18 @@ def _rounded_times(cues: Sequence[_UnroundedCue], step: int) -> list[tuple[int, 
         end = max(milliseconds(cue.end, step), start + step)
         times.append((start, end if next_start is None else min(end, next_start)))
     return times
+
+
+def _overlapping_times(cues: Sequence[_UnroundedCue], step: int) -> list[tuple[int, int]]:
+    """Return the times as `_rounded_times` does, but cues of different speakers may overlap."""
+    starts = [start for start, _ in _rounded_times(cues, step)]
+    times: list[tuple[int, int]] = []
+    following: dict[str, int] = {}  # the start of the next cue of each speaker
+    for cue, start in zip(reversed(cues), reversed(starts), strict=True):
+        end = max(milliseconds(cue.end, step), start + step)
+        times.append((start, min(end, following.get(cue.speaker, end))))
+        following[cue.speaker] = start
+    return times[::-1]
 
 
 def _with_gaps_filled(

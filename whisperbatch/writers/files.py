@@ -119,11 +119,9 @@ def write_through(path: Path, data: bytes, *, private: bool = False) -> None:
         data: its content.
         private: only the user may read the file (mode 0600).
     """
-
-    def create(name: str, flags: int) -> int:
-        return os.open(name, flags, 0o600)
-
-    with open(path, "xb", opener=create if private else None) as file:
+    if private:
+        path.touch(0o600, exist_ok=False)
+    with path.open("wb" if private else "xb") as file:
         file.write(data)
         file.flush()
         os.fsync(file.fileno())

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from faster_whisper.feature_extractor import FeatureExtractor
 
+from benchmarks.faster_whisper_files import let_faster_whisper_open_files
 from tests.unit.fakes import FakeEngine, noise
 from tests.unit.media_files import encode, tone
 from whisperbatch import AudioError, ModelError, OptionError, Transcriber
@@ -24,6 +25,8 @@ from whisperbatch.compat.faster_whisper import (
 from whisperbatch.compat.faster_whisper._anomalies import without_anomalies
 from whisperbatch.compat.faster_whisper._options.parameters import detection_options
 from whisperbatch.compat.faster_whisper.vad import get_speech_timestamps
+
+let_faster_whisper_open_files()
 
 
 @pytest.fixture(scope="module")

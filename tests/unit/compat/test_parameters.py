@@ -188,6 +188,13 @@ def test_a_prompt_may_be_an_iterator() -> None:
         assert to_options(arguments, "en", multilingual=False).initial_prompt == (1, 2)
 
 
+@pytest.mark.parametrize(
+    ("name", "code"), [("en-US", "en"), ("Portuguese", "pt"), ("iw", "he"), ("auto", None)]
+)
+def test_names_of_languages_become_codes(name: str, code: str | None) -> None:
+    assert call(language=name).language == code
+
+
 def test_language_detection_uses_the_given_number_of_windows() -> None:
     arguments: dict[str, Any] = {
         "language_detection_segments": 1,

@@ -51,20 +51,36 @@ def test_a_loop_is_removed_and_the_other_words_stay(position: int) -> None:
     assert len(text(result).split()) + len(removed) == len(spoken) + 80
 
 
-@pytest.mark.parametrize(
-    ("avg_logprob", "no_speech_prob", "removed"),
-    [(-0.9, 0.2, True), (-0.5, 0.55, True), (-0.5, 0.2, False)],
-)
-def test_doubtful_text_that_is_one_loop_is_removed(
-    avg_logprob: float, no_speech_prob: float, removed: bool
+DOUBTFUL = [(-0.9, 0.2), (-0.5, 0.55)]
+
+
+@pytest.mark.parametrize(("avg_logprob", "no_speech_prob"), [*DOUBTFUL, (-0.5, 0.2)])
+@pytest.mark.parametrize("times", [3, 5])
+def test_spoken_text_that_is_one_loop_stays(
+    avg_logprob: float, no_speech_prob: float, times: int
 ) -> None:
-    """Three sentences are too few for the compression ratio: announcements can be repeated."""
-    words = ("I am not saying anything " * 3).split()
+    """The alignment has a time for every word: an announcement is repeated."""
+    words = ("I am not saying anything " * times).split()
     spoken = sentence(" ".join(words), 0.0)
     fault = always(words, avg_logprob, no_speech_prob)
     [result] = decode(word_engine(spoken, fault), chunk([(0.0, spoken[-1].start + 1.0)]))
-    assert text(result) == ("" if removed else " ".join(words))
-    assert {o.reason for o in result.omissions} >= ({"loop"} if removed else set())
+    assert text(result) == " ".join(words)
+    assert result.omissions == ()
+    assert not result.redecoded
+
+
+@pytest.mark.parametrize(("avg_logprob", "no_speech_prob"), DOUBTFUL)
+def test_the_first_time_of_a_doubtful_loop_stays_where_speech_is_found(
+    avg_logprob: float, no_speech_prob: float
+) -> None:
+    """The alignment has no time for the repetitions."""
+    words = ("I am not saying anything " * 3).split()
+    spoken = sentence("I am not saying anything", 0.0)
+    fault = always(words, avg_logprob, no_speech_prob)
+    [result] = decode(word_engine(spoken, fault), chunk([(0.0, spoken[-1].end + 0.1)]))
+    assert text(result) == "I am not saying anything"
+    removed = " ".join(omission.text for omission in result.omissions)
+    assert removed == " ".join(words[5:])
 
 
 def test_a_loop_does_not_affect_other_parts_of_the_chunk() -> None:

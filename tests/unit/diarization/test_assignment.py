@@ -253,3 +253,19 @@ def test_many_segments_are_compared_in_blocks() -> None:
     parts = with_speakers(given, given_turns)
     assert [part.speaker for part in parts] == [f"S{n % 7}" for n in range(1100)]
     assert [part.id for part in parts] == list(range(1100))
+
+
+def test_a_segment_of_a_channel_keeps_its_speaker() -> None:
+    """The channel was decoded alone, so a louder speaker at the same time changes nothing."""
+    given = replace(spoken(" Yes.| I| know.", (1, 2), (2, 3), (3, 4)), speaker="B")
+    found = [Turn(0, 9, "A", 0.95), Turn(1, 3, "B", 0.05)]
+    [part] = with_speakers([given], found, exclusive=[Turn(0, 9, "A", 0.95)])
+    assert (part.speaker, part.other_speakers) == ("B", ("A",))
+    assert [word.speaker for word in part.words or ()] == ["B"] * 3
+    assert [word.speaker_confidence for word in part.words or ()] == [1.0, 1.0, 0.0]
+    assert part.speaker_confidence == pytest.approx(2 / 3, abs=1e-3)
+    [unknown] = with_speakers([replace(given, speaker="C")], found)
+    assert (unknown.speaker, unknown.speaker_confidence) == ("C", 0.0)
+    [bare] = with_speakers([replace(given, words=None)], found)
+    assert bare.speaker == "B"
+    assert bare.speaker_confidence == pytest.approx(2 / 3, abs=1e-3)

@@ -54,6 +54,13 @@ def test_an_error_of_whisperbatch_is_divided_into_message_and_fix() -> None:
     assert "Traceback" in result.details
 
 
+def test_the_revision_of_the_model_is_passed_on() -> None:
+    result = run_probe(
+        "find_weights", time_limit=60, model=str(Path(__file__).parent), revision="v1"
+    )
+    assert result.failure.startswith("revision='v1' selects a version on the Hugging Face hub")
+
+
 def test_a_process_that_cannot_start_is_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "executable", "/no/such/python")
     result = run_probe("import_modules", time_limit=60, modules=[])

@@ -273,6 +273,14 @@ def test_hub_fails(online: Any, error: Exception) -> None:
     assert "\n" not in str(caught.value)
 
 
+def test_a_signed_url_of_the_hub_is_not_shown(online: Any) -> None:
+    error = RuntimeError("403 for https://cdn.example.org/model.bin?Signature=hush&Expires=1")
+    online(Network(error))
+    with pytest.raises(ModelError, match=r"model\.bin\?\*\*\*") as caught:
+        find_model("small")
+    assert "hush" not in f"{caught.value} {caught.value.__cause__} {caught.value.__context__}"
+
+
 def test_hugging_face_cache_fails(online: Any) -> None:
     online(Network(RuntimeError("unused"), cache=RuntimeError("a broken cache")))
     assert "Hugging Face cache: a broken cache" in error_message("small")

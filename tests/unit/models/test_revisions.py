@@ -77,13 +77,13 @@ def test_a_revision_is_downloaded(hub: Path, monkeypatch: pytest.MonkeyPatch) ->
 
 @pytest.mark.parametrize("revision", ["", " ", "a b", "../x", "a//b", 7, b"main", "x" * 300, "a?b"])
 def test_values_that_are_not_revisions(hub: Path, revision: Any) -> None:
-    for use in (
-        lambda: find_model("small", revision=revision),
-        lambda: wb.load("small", revision=revision),
-        *(lambda kind=kind: kind(revision=revision) for kind in SETTINGS.values()),
-    ):
+    with pytest.raises(OptionError, match="revision="):
+        find_model("small", revision=revision)
+    with pytest.raises(OptionError, match="revision="):
+        wb.load("small", revision=revision)
+    for kind in SETTINGS.values():
         with pytest.raises(OptionError, match="revision="):
-            use()
+            kind(revision=revision)
 
 
 def test_a_revision_of_a_directory_is_refused_at_every_door(hub: Path, tmp_path: Path) -> None:
@@ -143,6 +143,16 @@ def test_every_engine_and_door_declares_the_setting(monkeypatch: pytest.MonkeyPa
         with pytest.raises(ModelError, match="found"):
             wb.load("small", engine=engine, revision="v1")
     assert found == ["v1"] * 4
+
+
+def test_the_server_passes_the_setting_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    from whisperbatch.server.settings import ServerSettings  # noqa: PLC0415 - an extra
+
+    given: list[dict[str, Any]] = []
+    monkeypatch.setattr(wb, "load", lambda _, **keywords: given.append(keywords))
+    settings = ServerSettings.model_validate({"engine_settings": '{"revision": "v1"}'})
+    settings.load("small")
+    assert given[0]["revision"] == "v1"
 
 
 def test_a_draft_model_leaves_the_revision() -> None:

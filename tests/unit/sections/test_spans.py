@@ -11,8 +11,9 @@ import numpy as np
 import pytest
 
 from tests.unit.fake_diarizer import use_fake_diarizer
-from tests.unit.fakes import Call, EncodedRow, FakeEngine
+from tests.unit.fakes import Call, EncodedRow, FakeEngine, multilingual_tokenizer
 from whisperbatch import AudioError, OptionError, Options, Transcriber, Transcript
+from whisperbatch.protocols import Hypothesis
 from whisperbatch.sections.joining import joined
 from whisperbatch.types import SAMPLING_RATE, Features, Samples, Span, SpanSource, SpeechFrames
 from whisperbatch.vad.framing import FRAME, reblock
@@ -139,6 +140,28 @@ def test_with_code_switching_the_text_equals_that_of_the_recording() -> None:
     assert {segment.language for segment in whole.segments} == set(LANGUAGES)
     assert (parts.chunks, parts.omissions) == (whole.chunks, whole.omissions)
     assert parts.language == whole.language
+
+
+def test_the_language_notices_equal_those_of_the_recording() -> None:
+    def surely(row: EncodedRow) -> dict[str, float]:
+        best = max(LANGUAGES, key=lambda code: detect(row)[code])
+        return {code: 0.98 if code == best else 0.01 for code in LANGUAGES}
+
+    def probable(call: Call) -> Hypothesis:
+        tokenizer = multilingual_tokenizer()
+        written = tokenizer.id_to_token(call.prompt[1]) or ""
+        right = surely(call.row)[written[2:-2]] > 0.5
+        tokens = tokenizer.encode(decode(call), add_special_tokens=False).ids
+        return Hypothesis(tuple(tokens), -0.1 if right else -0.9, 0.0)
+
+    options = Options(language="en", batch_size=3, beam_size=1)
+    with Transcriber(FakeEngine(decode=probable, detect=surely, workers=2)) as asr:
+        whole = asr.transcribe(recording(), options=options)
+        sources = [SpanSource(recording(), span) for span in spans((1, 2))]
+        parts = joined(list(asr.transcribe_many(sources, options=options)))
+    assert {notice.kind for notice in whole.notices} == {"language"}
+    assert len(whole.notices) > 3
+    assert parts == whole
 
 
 def test_the_windows_of_the_recording_decide_the_language_of_each_span() -> None:

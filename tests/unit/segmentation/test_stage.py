@@ -265,3 +265,79 @@ def test_a_failed_recording_of_many_returns_what_was_held_back() -> None:
         )
     kinds = [(number, type(item).__name__) for number, item in items]
     assert kinds == [(0, "Segment"), (0, "EngineError"), (1, "Segment"), (1, "Transcript")]
+
+
+def of_channel(text: str, start: int, channel: int, *, completes: bool) -> RowResult:
+    return replace(row(text, start), channel=channel, completes=completes)
+
+
+def spoken_by(items: Iterable[tuple[RecordingState, Segment] | End]) -> list[tuple[Any, str]]:
+    return [
+        (None, "END") if isinstance(item, End) else (item[1].speaker, item[1].text)
+        for item in items
+    ]
+
+
+LEFT, RIGHT = "SPEAKER_00", "SPEAKER_01"
+
+
+def test_the_segments_of_channels_are_in_order_and_have_their_speaker() -> None:
+    recording = RecordingState(0)
+    results: list[Result] = [
+        (recording, row("Good morning.", 0)),
+        (recording, of_channel("One two. _ Five six. Seven", 2, 0, completes=False)),
+        (recording, of_channel("Three four. _ _ Nine.", 4, 1, completes=True)),
+        (recording, of_channel("eight.", 9, 0, completes=False)),
+        (recording, of_channel("Ten.", 10, 1, completes=True)),
+        (recording, row("Goodbye.", 20)),
+        end(recording),
+    ]
+    items = list(stage()(results))
+    assert spoken_by(items) == [
+        (None, "Good morning."),
+        (LEFT, "One two."),
+        (RIGHT, "Three four."),
+        (LEFT, "Five six."),
+        (LEFT, "Seven eight."),
+        (RIGHT, "Nine."),
+        (RIGHT, "Ten."),
+        (None, "Goodbye."),
+        (None, "END"),
+    ]
+    segments = [item[1] for item in items if not isinstance(item, End)]
+    assert [segment.id for segment in segments] == list(range(len(segments)))
+    assert [s.start for s in segments] == sorted(s.start for s in segments)
+
+
+def test_segments_of_channels_come_with_the_last_row_of_the_same_time() -> None:
+    recording = RecordingState(0)
+    given = iter(
+        [
+            (recording, of_channel("One two.", 0, 0, completes=False)),
+            (recording, of_channel("Three four.", 1, 1, completes=True)),
+            (recording, of_channel("never read", 9, 0, completes=True)),
+        ]
+    )
+    found = stage()(given)
+    assert spoken_by([next(found), next(found)]) == [(LEFT, "One two."), (RIGHT, "Three four.")]
+    assert len(list(given)) == 1, "the third row is not read"
+
+
+def test_held_text_of_a_channel_that_is_silent_or_mixed_again_is_not_lost() -> None:
+    recording = RecordingState(0)
+    results: list[Result] = [
+        (recording, of_channel("One two", 0, 0, completes=False)),
+        (recording, of_channel("three four", 1, 1, completes=True)),
+        (recording, of_channel("five six", 4, 1, completes=True)),
+        (recording, row("seven.", 6)),
+        end(recording),
+    ]
+    assert spoken_by(stage()(results)) == [
+        (LEFT, "One two"),
+        (RIGHT, "three four"),
+        (RIGHT, "five six"),
+        (None, "seven."),
+        (None, "END"),
+    ]
+    assert spoken_by(stage()(results[:2])) == []
+    assert spoken_by(stage()([*results[:2], end(recording)]))[-1] == (None, "END")

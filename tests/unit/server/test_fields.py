@@ -36,7 +36,11 @@ def test_without_fields_the_servers_options_are_used() -> None:
     ("form", "options"),
     [
         ({"language": "de"}, {"language": "de"}),
-        ({"language": ""}, {}),
+        ({"language": ""}, {}),  # Kochava-Studios/witsy#340
+        ({"language": "auto"}, {}),
+        ({"language": "pt-BR"}, {"language": "pt"}),  # THU-MAIC/OpenMAIC#1082
+        ({"language": "Chinese (Cantonese, Traditional)"}, {"language": "yue"}),
+        ({"languages": "en-US,pt_BR"}, {"languages": ("en", "pt")}),
         ({"languages[]": ["en", "de"]}, {"languages": ("en", "de")}),
         ({"languages": ["en", "de"]}, {"languages": ("en", "de")}),
         ({"languages": "en,de"}, {"languages": ("en", "de")}),
@@ -122,6 +126,8 @@ def test_translations() -> None:
         ({"include[]": "images"}, "include", "logprobs"),
         ({"language": ["en", "de"]}, "language", "more than once"),
         ({"language": "xx"}, "language", "is not a language"),
+        ({"language": "jp"}, "language", "did you mean 'ja'"),
+        ({"language": "mul"}, "language", "multilingual=True"),
         ({"prompt": "a " * 300, "prefix": "b " * 300, "beam_size": "0"}, "beam_size", "beam_size"),
         ({"temperature": "hot"}, "temperature", "'hot'"),
         ({"temperature": "3"}, "temperature", "out of range"),

@@ -1,5 +1,6 @@
 """Choice of the Vad, Silero's weights, and the calibration of probabilities."""
 
+import hashlib
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -36,6 +37,55 @@ def test_the_first_installed_package_is_used(
     (tmp_path / "early_vad" / "net.onnx").touch()
     assert find_weights() == tmp_path / "early_vad" / "net.onnx"
     assert "early_vad" not in sys.modules
+
+
+@pytest.fixture
+def packaged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The weights of a package "net_vad" in version 1, whose SHA-256 is known."""
+    for folder in ("net_vad", "net_vad-1.dist-info"):
+        (tmp_path / folder).mkdir()
+    (tmp_path / "net_vad" / "__init__.py").touch()
+    (tmp_path / "net_vad-1.dist-info" / "METADATA").write_text("Name: net-vad\nVersion: 1\n")
+    path = tmp_path / "net_vad" / "net.onnx"
+    path.write_bytes(b"weights")
+    known = {("net_vad", "1"): hashlib.sha256(b"weights").hexdigest()}
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setattr(weights, "WEIGHTS", [("net_vad", "net.onnx")])
+    monkeypatch.setattr(weights, "DIGESTS", known)
+    return path
+
+
+def test_known_weights_are_compared_with_their_pinned_hash(
+    packaged: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    assert find_weights() == packaged
+    packaged.write_bytes(b"damaged")
+    with pytest.raises(ModelError, match=r"net\.onnx: .*net-vad 1.*--force-reinstall.*net-vad==1"):
+        find_weights()
+    packaged.write_bytes(b"weights")
+    assert find_weights() == packaged
+    assert not caplog.text
+
+
+@pytest.mark.parametrize("other", ["version", "place"])
+def test_unknown_weights_give_one_warning(
+    packaged: Path, caplog: pytest.LogCaptureFixture, other: str
+) -> None:
+    info = packaged.parents[1] / "net_vad-1.dist-info" / "METADATA"
+    if other == "version":
+        info.write_text("Name: net-vad\nVersion: 2\n")
+    else:
+        info.unlink()
+        info.parent.rmdir()
+    packaged.write_bytes(f"new weights in another {other}".encode())
+    for _ in range(3):
+        assert find_weights() == packaged
+    assert caplog.text.count(f"{packaged}: unknown weights") == 1
+
+
+def test_the_installed_weights_are_known(caplog: pytest.LogCaptureFixture) -> None:
+    assert hashlib.sha256(find_weights().read_bytes()).hexdigest() in weights.DIGESTS.values()
+    assert not caplog.text
 
 
 def test_the_fingerprint_records_which_weights_run(

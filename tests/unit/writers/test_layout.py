@@ -1,5 +1,7 @@
 """How text is divided into cues and lines, their width, and their times."""
 
+from dataclasses import replace
+
 import pytest
 
 from tests.unit.transcripts import segment, segment_with_words, transcript
@@ -238,6 +240,22 @@ def test_cues_do_not_overlap_and_have_a_duration(
     spans: list[tuple[float, float]], expected: list[tuple[int, int]]
 ) -> None:
     assert times(*(segment("a", *span) for span in spans)) == expected
+
+
+def test_cues_of_speakers_who_talk_at_the_same_time_overlap() -> None:
+    def said(text: str, start: float, end: float, speaker: str) -> Segment:
+        return replace(segment(text, start, end), speaker=speaker)
+
+    first, second = said("aaa", 0, 6, "A"), said("bbb", 2, 4, "B")
+    assert times(first, second) == [(0, 6000), (2000, 4000)]
+    assert times(first, second, said("ccc", 5, 7, "A")) == [(0, 5000), (2000, 4000), (5000, 7000)]
+    assert times(first, replace(second, speaker="A")) == [(0, 2000), (2000, 4000)]
+    assert times(first, replace(second, start=0)) == [(0, 6000), (1, 4000)]
+    two_lines = said("aaaa bbbb", 0, 6, "A")
+    narrow = SubtitleOptions(max_line_width=4, max_line_count=1)
+    shown = cues(transcript(two_lines, second), narrow, line_count=1)
+    assert [cue.speaker for cue in shown] == ["A", "B", "A"]
+    assert [cue.start for cue in shown] == sorted(cue.start for cue in shown)
 
 
 def test_times_are_multiples_of_the_step() -> None:

@@ -8,6 +8,7 @@ from typing import Final
 
 CAPTURE: Final = b"OggS\0"  # the start of a page, with the version of the format
 HEADER: Final = 27  # bytes before the table of segments
+FIRST: Final = 2  # flag of the first page of a stream
 LAST: Final = 4  # flag of the last page of a stream
 
 
@@ -18,18 +19,23 @@ def ends_within_page(tail: bytes) -> bool:
         tail: the end of the file; at least as long as the longest page, or the whole file.
     """
     start = tail.rfind(CAPTURE)
-    while start >= 0:
-        size = _page_size(tail[start:])
-        if size is None:
+    if start < 0:
+        return False
+    size = _page_size(tail[start:])
+    if size is None or start + size > len(tail):
+        return True
+    # bytes after a complete page are the start of the next page, or no Ogg at all
+    rest, is_last = tail[start + size :], bool(tail[start + 5] & LAST)
+    return bool(rest) and not is_last and CAPTURE.startswith(rest[: len(CAPTURE)])
+
+
+def begins_stream(pages: bytes) -> bool:
+    """Return whether one of the pages is the first of a stream, after which its times restart."""
+    start = pages.find(CAPTURE)
+    while 0 <= start < len(pages) - len(CAPTURE):
+        if pages[start + 5] & FIRST:
             return True
-        if start + size <= len(tail):
-            # bytes after a complete page are the start of a capture pattern, or no Ogg at all
-            rest = tail[start + size :]
-            is_last = bool(tail[start + 5] & LAST)
-            return bool(rest) and not is_last and CAPTURE.startswith(rest[: len(CAPTURE)])
-        if start + size > len(tail):
-            return True
-        start = tail.rfind(CAPTURE, 0, start)
+        start = pages.find(CAPTURE, start + 1)
     return False
 
 

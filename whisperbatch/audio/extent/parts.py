@@ -21,6 +21,12 @@ class Parts:
     def __init__(self, file: str | FileObject) -> None:
         self._file = file
 
+    def can_seek(self) -> bool:
+        """Return whether FFmpeg can read the file out of order."""
+        if isinstance(self._file, FileObject):
+            return self._file.seekable()
+        return _regular(self._file) is not None
+
     def size(self) -> int | None:
         """Return the size of the file in bytes; None if it is unknown.
 

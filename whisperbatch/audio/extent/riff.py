@@ -54,6 +54,18 @@ def stated_bytes(parts: Parts) -> tuple[int, int] | None:
     return found if found and sum(found) <= whole + 9 else None
 
 
+def second_sound(parts: Parts) -> int:
+    """Return the size of further chunks of sound in a WAV file, in bytes.
+
+    FFmpeg reads only the first one of a file that can seek.
+    """
+    head = parts.at(0, 12)
+    if head[:4] != b"RIFF" or head[8:] != b"WAVE":
+        return 0
+    sizes = [chunk.size for chunk in _chunks(parts, "little") if chunk.name == b"data"]
+    return sum(size for size in sizes[1:] if is_size(size))
+
+
 def is_size(size: int) -> bool:
     """Return whether a number is a size, and not one that stands for an unknown size."""
     return size > 0 and not any(limit - WINDOW <= size <= limit for limit in PLACEHOLDERS)

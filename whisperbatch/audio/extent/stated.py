@@ -1,8 +1,9 @@
 """The end that a recording states, compared with the end of what was read."""
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from whisperbatch.audio.extent import ogg_pages, riff, xing
+from whisperbatch.audio.extent import asf, ogg_pages, riff, xing
 from whisperbatch.audio.extent.parts import Parts
 from whisperbatch.types import Notices
 
@@ -16,11 +17,15 @@ TRACK_FORMATS: Final = frozenset(
 )
 """FFmpeg's names of formats in which FFmpeg reads the duration of the track from a header."""
 FILE_FORMATS: Final = frozenset({"matroska,webm", "flv"})  # the duration is that of all tracks
-ESTIMATES: Final = frozenset({"avi", "w64", "wav"})  # the size of the sound is stated
+SIZED_FORMATS: Final = frozenset({"avi", "w64", "wav"})  # the size of the sound is stated
+ENDS_WITH_ERROR: Final = frozenset({"wv"})  # FFmpeg searches for tags after the end of a pipe
 
 CUT: Final = (
     "the recording ends before the end that it states: it was cut off, or is still being written; "
     "copy or download it again"
+)
+SECOND: Final = (
+    "the file has a second part of sound, which is not read; give it through a pipe, or convert it"
 )
 BROKEN_OFF: Final = (
     "the recording breaks off, and an unknown part is missing; copy or download it again"
@@ -31,9 +36,22 @@ CONNECTION: Final = (
 )
 
 
-def report_missing(
-    track: "Track", parts: Parts, notices: Notices, decoded: float, last: bytes
-) -> None:
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """Where the reading of a recording ended.
+
+    Attributes:
+        time: in seconds of the recording.
+        stamp: the same by the time stamps of the file, which may have jumped.
+        last: the last packet of the track.
+    """
+
+    time: float
+    stamp: float
+    last: bytes
+
+
+def report_missing(track: "Track", parts: Parts, notices: Notices, ended: Ended) -> None:
     """Add a notice if the recording ends before its stated end, or breaks off.
 
     Call this at the end of the recording.
@@ -42,41 +60,57 @@ def report_missing(
         track: the open track.
         parts: the bytes of the recording.
         notices: of the recording.
-        decoded: seconds of the recording up to the end of the sound.
-        last: the last packet of the track.
+        ended: where the recording ended.
     """
-    end = stated_end(track, parts, decoded, last)
-    if end is not None and end - decoded > max(TOLERANCE, SHARE * end):
-        notices.add("incomplete", decoded, end, CONNECTION if track.broken else CUT)
-    elif track.broken:
-        notices.add("incomplete", decoded, decoded, CONNECTION)
-    elif track.cut_off or (track.format == "ogg" and ogg_pages.ends_within_page(parts.tail())):
-        notices.add("incomplete", decoded, decoded, BROKEN_OFF)
+    end = stated_end(track, parts, ended)
+    missing = 0.0 if end is None else end - ended.stamp
+    if missing <= max(TOLERANCE, SHARE * ended.stamp):
+        missing = 0.0
+    second = riff.second_sound(parts) if track.format == "wav" and not missing else 0
+    if second and parts.size() and track.byte_rate and parts.can_seek():
+        length = second / track.byte_rate
+        notices.add("incomplete", ended.time, ended.time + length, SECOND)
+    if track.broken:
+        notices.add("incomplete", ended.time, ended.time + missing, CONNECTION)
+    elif missing:
+        notices.add("incomplete", ended.time, ended.time + missing, CUT)
+    elif end is None and _breaks_off(track, parts):
+        notices.add("incomplete", ended.time, ended.time, BROKEN_OFF)
 
 
-def stated_end(track: "Track", parts: Parts, decoded: float, last: bytes) -> float | None:
-    """Return the end of the sound that a recording states, in seconds.
+def _breaks_off(track: "Track", parts: Parts) -> bool:
+    """Return whether a recording without a stated end ends within a piece of its format."""
+    if track.format == "ogg":
+        return track.cut_off is not None or ogg_pages.ends_within_page(parts.tail())
+    return track.cut_off is not None and track.format not in ENDS_WITH_ERROR
+
+
+def stated_end(track: "Track", parts: Parts, ended: Ended) -> float | None:
+    """Return the end of the sound that a recording states, in seconds, by its time stamps.
 
     Args:
         track: see `report_missing`.
         parts: see `report_missing`.
-        decoded: see `report_missing`.
-        last: see `report_missing`.
+        ended: see `report_missing`.
 
     Returns:
         None if no end is stated, or if the recording is complete although its sound ends earlier.
     """
-    if track.format in ESTIMATES:
-        return _by_bytes(parts, decoded)
-    if track.format == "mp3":
-        return xing.stated_seconds(parts) if xing.ends_within_frame(last) else None
-    if track.format in TRACK_FORMATS:
-        return _of_track(track)
-    if track.format in FILE_FORMATS:
-        return _of_file(track)
-    if track.format == "caf":
-        return track.frame_count / track.rate if track.frame_count and track.rate else None
-    return None
+    if track.format in SIZED_FORMATS:
+        end = _by_bytes(parts, ended.stamp)
+    elif track.format == "mp3":
+        end = xing.stated_seconds(parts) if xing.ends_within_frame(ended.last) else None
+    elif track.format in TRACK_FORMATS:
+        end = _of_track(track)
+    elif track.format in FILE_FORMATS:
+        end = _of_file(track)
+    elif track.format == "asf":
+        end = _of_asf(track, parts)
+    elif track.format == "caf" and track.frame_count and track.rate:
+        end = track.frame_count / track.rate
+    else:
+        end = None
+    return end
 
 
 def _by_bytes(parts: Parts, decoded: float) -> float | None:
@@ -102,9 +136,19 @@ def _of_file(track: "Track") -> float | None:
 
     The duration is that of the longest track. If another track is complete, then so is the file.
     """
-    duration = track.duration
-    if track.tagged_end is not None:
-        return min(duration, track.tagged_end) if duration else None
-    if track.others.end >= duration - TOLERANCE:
+    # the duration may count from zero, although the stamps of a live recording start later
+    if track.tagged_end is not None and track.duration:
+        return min(track.duration, track.tagged_end) - max(track.start, 0.0)
+    return _unless_reached(track, track.duration - max(track.start, 0.0))
+
+
+def _of_asf(track: "Track", parts: Parts) -> float | None:
+    """Return the end of the track by the header; FFmpeg's duration is that of a cut file."""
+    stated, size = asf.stated(parts), parts.size()
+    if stated is None or size is None or size >= stated.size:
         return None
-    return duration or None
+    return _unless_reached(track, stated.seconds)
+
+
+def _unless_reached(track: "Track", end: float) -> float | None:
+    return end if end > 0 and track.others.end < end - TOLERANCE else None

@@ -32,15 +32,20 @@ RANGE: Final = 25.0  # dB below the peak: softer frames are pauses
 # channels, base model: 4 errors in 85 words without noise, 7 at 12 dB (median 8), 12 at 6 dB
 # (median 2), 25 at 3 dB, 41 at 0 dB.
 HEARD: Final = (6.0, 0.0)
-# The same for FFmpeg's mix of 3 to 8 channels: music and effects of films stay as they are.
-HEARD_IN_FILMS: Final = (0.0, -12.0)
+# The same for 5 to 8 channels: music and effects of films stay as they are.
+HEARD_IN_FILMS: Final = (-6.0, -18.0)
+FILMS: Final = range(5, 9)  # channels
 RETURN: Final = 4.0  # dB more, until the plain mix returns: the mix does not flutter
 HEARD_IN_FULL_BAND: Final = -6.0  # dB: hum and constant offsets are no problem below this level
 LOST: Final = 0.05  # share of a channel in FFmpeg's mix, which leaves out the LFE channel
+CANCELLED: Final = 0.25  # of the share that a channel has in the mean of all channels
+COPY: Final = 0.2  # correlation: a noisy copy of a group may be this similar
 CROSSTALK: Final = 0.6  # correlation of levels: the group hears what another one hears
+SAME_RANGE: Final = 0.6  # of the deviation of levels: with less, the other has much noise
 # dB below the speech. A lowered channel is still heard where the others are silent: the gain
 # control of the VAD raises by 30 dB.
 LOWERED: Final = -24.0
+LOUD: Final = 20.0  # dB below the speech, from which a lowered channel is named
 MAX_STEADY: Final = 4  # groups: of more, only those with syllables are examined by the VAD
 MAX_RAISE: Final = 10.0  # dB by which the softer of two groups with speech is raised
 
@@ -92,12 +97,18 @@ class _Chooser:
         self._count_speech = count_speech
         self._counts: dict[bytes, int] = {}
         self._size = len(evidence.numbers)
+        count = evidence.n_channels
+        self._lost = LOST if is_mixed_by_ffmpeg(count) else CANCELLED / count
         self._groups = groups
 
     def choose(self) -> Choice:
         if not self._groups:
             return self._previous
         inverted = self._with_certain_signs()
+        same = len(self._groups) == 1 and not inverted  # on all channels that are not silent
+        whole = self._block.is_averaged and self._size == self._evidence.n_channels
+        if same and whole and self._previous == PLAIN:
+            return PLAIN
         base = self._base() if inverted else self._plain()
         turned = self._described(base, ()) if inverted else PLAIN
         rows = [self._row(group) for group in self._groups]
@@ -106,14 +117,11 @@ class _Chooser:
             lowered = self._lowered(rows, active, masked)
             if lowered is not None:
                 return turned if lowered == PLAIN else lowered
-        if inverted and not active:  # noise that is the same on all channels
-            return self._previous
-        if self._previous == PLAIN or inverted:
-            return turned
-        heard = [k for k in active if k not in masked]
-        if any(self._speech(rows[k]) >= MIN_SPEECH for k in heard):
-            return turned
-        return self._previous
+        if inverted:  # noise that is the same on all channels changes nothing
+            return turned if active else self._previous
+        heard = (k for k in active if k not in masked)
+        ends = self._previous != PLAIN and any(self._speech(rows[k]) >= MIN_SPEECH for k in heard)
+        return PLAIN if ends else self._previous
 
     def _with_certain_signs(self) -> bool:
         """Keep the signs of groups only where they are certain; return whether any is inverted."""
@@ -155,7 +163,7 @@ class _Chooser:
         band, full = self._evidence.speech_band, self._evidence.full_band
         powers = np.stack([_power(band, row) for row in rows])
         levels = 10 * np.log10(np.maximum(powers, SILENCE))
-        films = is_mixed_by_ffmpeg(self._evidence.n_channels)
+        films = self._evidence.n_channels in FILMS
         more = RETURN * (self._previous.weights is not None)
         median, fifth = HEARD_IN_FILMS if films else HEARD
         found: list[int] = []
@@ -172,7 +180,7 @@ class _Chooser:
             share = _share(band[active], base, row)
             ratios = _ratios(band[active], base, row, share)
             if (
-                (films and abs(share) < LOST)
+                abs(share) < self._lost
                 or np.median(ratios) < median + more
                 or np.percentile(ratios, 20) < fifth + more
                 or np.median(_ratios(full[active], base, row, share)) < HEARD_IN_FULL_BAND
@@ -190,15 +198,9 @@ class _Chooser:
         """
         if all(self._speech(rows[k]) < MIN_SPEECH for k in masked):
             return None
-        steady = len(rows) > MAX_STEADY
-        speech = [
-            k
-            for k, row in enumerate(rows)
-            if (k in active or not steady) and self._speech(row) >= MIN_SPEECH
-        ]
+        speech = self._with_own_speech(rows, active, masked)
         others = [k for k in range(len(rows)) if k not in speech]
-        lost = [k for k in masked if k in speech and self._is_lost(rows[k])]
-        if not others and not lost:
+        if not others and not any(self._is_lost(rows[k]) for k in masked):
             return PLAIN
         full = self._evidence.full_band
         powers = [float(np.percentile(_power(full, row), 90)) for row in rows]
@@ -207,15 +209,36 @@ class _Chooser:
         for k in speech:
             gain = min(np.sqrt(loudest / max(powers[k], SILENCE)), 10 ** (MAX_RAISE / 20))
             total += gain * rows[k] / len(speech)
+        lowered: list[int] = []
         for k in others:
-            lower = 10 ** (LOWERED / 20) * np.sqrt(loudest / max(powers[k], SILENCE))
-            total += min(lower, 1 / len(rows)) * rows[k]
-        return self._described(total, [c for k in others for c in self._groups[k].channels])
+            gain = 10 ** (LOWERED / 20) * np.sqrt(loudest / max(powers[k], SILENCE))
+            total += min(gain, 1 / len(rows)) * rows[k]
+            if powers[k] > loudest * 10 ** (-LOUD / 10):
+                lowered += self._groups[k].channels
+        return self._described(total, lowered)
+
+    def _with_own_speech(
+        self, rows: Sequence[Vector], active: Sequence[int], masked: Sequence[int]
+    ) -> list[int]:
+        """Return the groups with speech that is not the speech of a clearer group."""
+        examined = active if len(rows) > MAX_STEADY else range(len(rows))
+        speech = [k for k in examined if self._speech(rows[k]) >= MIN_SPEECH]
+        hidden = [k for k in masked if k in speech]
+        own = [
+            j
+            for j in speech
+            if not any(self._is_noisy_copy(rows[j], rows[k]) for k in hidden if k != j)
+        ]
+        return own or speech
 
     def _is_lost(self, row: Vector) -> bool:
-        return is_mixed_by_ffmpeg(self._evidence.n_channels) and (
-            abs(_share(self._evidence.speech_band, self._plain(), row)) < LOST
-        )
+        return abs(_share(self._evidence.speech_band, self._plain(), row)) < self._lost
+
+    def _is_noisy_copy(self, row: Vector, other: Vector) -> bool:
+        """Return whether all speech of a group is in another, too: the rest has no speech."""
+        band = self._evidence.speech_band
+        share, back = _share(band, row, other), _share(band, other, row)
+        return abs(share * back) >= COPY**2 and self._speech(row - share * other) < MIN_SPEECH
 
     def _speech(self, row: Vector) -> int:
         """Return the number of VAD frames with speech in a mix."""
@@ -243,8 +266,11 @@ class _Chooser:
             facts.append("the polarity of the channels changes: one of them was read")
         if lowered:
             which = _names(names[sorted(lowered)], self._evidence.n_channels)
-            facts.append(f"{which} loud without speech: lowered, so that the others are heard")
-        text = "; ".join(facts) or "FFmpeg's mix lacks a channel with speech: all were averaged"
+            facts.append(f"{which} loud without own speech: lowered")
+        text = (
+            "; ".join(facts)
+            or "the mix of all channels lacks speech: the channels with speech were averaged"
+        )
         return Choice(tuple(weights.tolist()), text)
 
 
@@ -274,7 +300,7 @@ def _is_crosstalk(levels: npt.NDArray[np.float64], k: int, active: npt.NDArray[n
     if not others:
         return False
     loudest = max(others, key=lambda j: float(levels[j][active].mean()))
-    if levels[loudest].std() < 1.0:  # dB: steady
+    if levels[loudest].std() < SAME_RANGE * levels[k].std():  # steady, or with much noise
         return False
     return float(np.corrcoef(levels[k], levels[loudest])[0, 1]) >= CROSSTALK
 

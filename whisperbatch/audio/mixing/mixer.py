@@ -31,10 +31,13 @@ class Mixer:
     Args:
         notices: gets a notice for each range that is not the plain mix; None to add none.
         position: the first sample of the blocks, counted in the recording.
+        first: the first sample that is needed, at which a period begins. Cells before are not
+            measured.
     """
 
-    def __init__(self, notices: Notices | None, position: int = 0) -> None:
+    def __init__(self, notices: Notices | None, position: int = 0, first: int = 0) -> None:
         self._notices = notices
+        self._first = first
         self._position = position
         self._held: list[ChannelBlock] = []
         self._length = 0  # samples held
@@ -71,7 +74,8 @@ class Mixer:
             block = ChannelBlock.joined(self._held)
             end = min(self._rest(), len(block))
             before = PLAIN if self._begins_period() else self._choice
-            self._choice = choose(block.part(0, end + LOOK_AHEAD), before, count_speech)
+            if self._position + end > self._first:
+                self._choice = choose(block.part(0, end + LOOK_AHEAD), before, count_speech)
             self._held = [block.part(end)] if end < len(block) else []
             self._length -= end
             mixed = _mixed(block.part(0, end), before, self._choice, fade=not self._begins_period())
@@ -90,7 +94,8 @@ class Mixer:
 
     def _note(self, length: int) -> None:
         if self._notices and self._choice.text:
-            start, end = to_seconds(self._position), to_seconds(self._position + length)
+            start = to_seconds(max(self._position, self._first))
+            end = to_seconds(self._position + length)
             self._notices.add("channels", start, end, self._choice.text)
 
 

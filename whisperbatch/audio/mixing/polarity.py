@@ -9,12 +9,15 @@ import numpy.typing as npt
 from whisperbatch.audio.mixing.evidence import SILENCE, Products
 
 BLOCK: Final = 8  # frames, 0.4 s: the sign of a correlation is found in each such block
-# Correlation from which channels belong together. Those of independent voices or noises were below
-# 0.1 in 4 s.
-RELATED: Final = 0.2
-COPIES: Final = 0.6  # mean absolute correlation of the blocks of copies whose sign may change
+# Correlation of channels with the same sound. Inverted speech in noise of the same level on both
+# channels had -0.25 to -0.5, independent voices or noises were between -0.1 and 0.1 in 4 s.
+SAME: Final = 0.7
+INVERTED: Final = -0.2
+# Mean absolute correlation of the blocks of copies whose sign may change. Music with a delay
+# reached 0.7, with either sign.
+COPIES: Final = 0.85
 CERTAIN: Final = -0.8  # correlation of inverted copies: the mix loses 10 dB and more
-MIN_SHARE: Final = 0.1  # of the sound that must be inverted, or not inverted, to count
+MIN_SHARE: Final = 0.03  # of the sound that must be inverted, or not inverted, to count
 SIGNIFICANT: Final = 0.05  # level of a block, relative to the loudest: -13 dB
 
 
@@ -58,7 +61,9 @@ def find_groups(products: Products, powers: npt.NDArray[np.float64]) -> list[Gro
     """
     blocks = np.add.reduceat(products, range(0, len(products), BLOCK))
     totals = blocks.sum(axis=0)
-    loudest = np.argsort(-np.diag(totals), kind="stable")
+    # in steps of 1 dB: of channels that are as loud, the first comes first
+    levels = np.round(10 * np.log10(np.maximum(np.diag(totals), SILENCE)))
+    loudest = np.argsort(-levels, kind="stable")
     order = [int(channel) for channel in loudest if powers[channel] > SILENCE]
     found: list[list[tuple[int, int, bool]]] = []
     for channel in order:
@@ -89,13 +94,13 @@ def _sign(blocks: Products, totals: Products, first: int, second: int) -> tuple[
     correlations = blocks[:, first, second] / np.maximum(levels, SILENCE**2)
     correlations[levels == 0] = 0
     shares = levels / max(levels.sum(), SILENCE**2)
-    upright = float(shares[correlations >= RELATED].sum())
-    inverted = float(shares[correlations <= -RELATED].sum())
+    upright = float(shares[correlations >= SAME].sum())
+    inverted = float(shares[correlations <= -SAME].sum())
     coherence = float((shares * np.abs(correlations)).sum())
     both = max(totals[first, first] * totals[second, second], SILENCE**4)
     total = float(totals[first, second] / np.sqrt(both))
     if coherence >= COPIES and min(upright, inverted) >= MIN_SHARE:
         return 0, True
-    if abs(total) < RELATED:
+    if INVERTED < total < SAME:
         return None
     return (1, True) if total > 0 else (-1, total <= CERTAIN)

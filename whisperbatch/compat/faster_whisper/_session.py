@@ -32,7 +32,7 @@ from whisperbatch.compat.faster_whisper._times import from_window_start, with_cl
 from whisperbatch.compat.faster_whisper.vad import effective_vad_options
 from whisperbatch.errors import WhisperBatchError
 from whisperbatch.options import Options
-from whisperbatch.text import UNSPACED, check_language
+from whisperbatch.text import UNSPACED
 from whisperbatch.types import Source, to_seconds
 
 if TYPE_CHECKING:
@@ -119,7 +119,7 @@ def _language(
 ) -> _Language | None:
     """Return the language; None if it cannot be detected without reading the whole recording."""
     if arguments.language:
-        return _Language(check_language(arguments.language), 1.0)
+        return _Language(arguments.language, 1.0)
     detection = asr.detect_language(reader, read_through=False, **detection_keywords(options))
     if detection.language is None:
         return None

@@ -4,6 +4,7 @@ import logging
 import os
 from typing import Any, Final
 
+from whisperbatch.boundary import hide_secrets
 from whisperbatch.compat.faster_whisper._reexports import reexported
 from whisperbatch.errors import ModelError, OptionError
 from whisperbatch.models import HUB_FILES, REPOSITORIES, packaged_model
@@ -92,6 +93,7 @@ def download_model(
             )
         )
     except Exception as error:  # the hub's client raises many types
+        hide_secrets(error)
         reason = next(iter(str(error).splitlines()), type(error).__name__)
         raise ModelError(f"model {size_or_id}: cannot get {repository}: {reason}") from error
 

@@ -19,7 +19,7 @@ from whisperbatch.diarization.channels.activity import (
 from whisperbatch.diarization.protocol import Progress, SpeakerLimits
 from whisperbatch.errors import AudioError
 from whisperbatch.options import VadOptions
-from whisperbatch.types import Diarization, Samples, Turn, to_seconds
+from whisperbatch.types import Diarization, Samples, Turn, to_seconds, unnamed_speaker
 from whisperbatch.vad import open_vad
 from whisperbatch.vad.framing import FRAME
 
@@ -172,7 +172,7 @@ class _Memory:
         return Turn(
             to_seconds((begin + start) * FRAME),
             to_seconds(min((begin + end) * FRAME, self._samples)),
-            f"SPEAKER_{channel:02d}",
+            unnamed_speaker(channel),
             float(shares[start:end, channel].mean()),
         )
 

@@ -17,7 +17,7 @@ from whisperbatch.boundary import describe, hide_secrets
 from whisperbatch.errors import MissingExtraError, OptionError
 from whisperbatch.jobs.plans.stores import file_system
 from whisperbatch.options import checks
-from whisperbatch.text.languages import check_language
+from whisperbatch.text.language_names import given_language
 
 SUFFIXES: Final = (".jsonl", ".jsonl.gz", ".parquet")
 URI_COLUMNS: Final = ("uri", "url", "path", "audio_filepath")
@@ -114,7 +114,7 @@ def _recording(row: Mapping[str, Any], place: str) -> ManifestRow:
         if (duration := row.get("duration")) is not None:
             checks.number("duration", duration, minimum=0.0, maximum=checks.MAX_DURATION)
         if (language := row.get("language")) is not None:
-            language = check_language(language)
+            language = given_language(language)
         if (etag := row.get("etag")) is not None:
             checks.text("etag", etag, max_length=1000)
     except OptionError as error:

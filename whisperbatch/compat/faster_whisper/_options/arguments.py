@@ -10,7 +10,7 @@ from typing import Any, Final, cast
 from whisperbatch.compat.faster_whisper._options.defaults import is_explicit
 from whisperbatch.errors import OptionError
 from whisperbatch.options import checks, is_number, plain
-from whisperbatch.text import check_language, shown
+from whisperbatch.text import given_language, shown
 
 FASTER_WHISPER_NAMES: Final = {
     "vad_onset": "threshold of vad_parameters",
@@ -46,7 +46,10 @@ def faster_whisper_names() -> Iterator[None]:
 
 @dataclass(frozen=True, kw_only=True)
 class TranscribeArguments:
-    """The arguments of a call of faster-whisper's `transcribe`; tokens of a prompt are a tuple."""
+    """The arguments of a call of faster-whisper's `transcribe`.
+
+    Tokens of a prompt are a tuple; the language is a code, or None to detect the language.
+    """
 
     language: str | None
     task: str
@@ -98,7 +101,7 @@ class TranscribeArguments:
                 value = plain(value)
             object.__setattr__(self, field.name, value)
         if self.language is not None:
-            check_language(self.language)
+            object.__setattr__(self, "language", given_language(self.language))
 
 
 def flag(name: str, value: object) -> Any:  # noqa: ANN401 - see below

@@ -5,9 +5,9 @@ descriptions and commentaries; the default flag of the container; the number.
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from whisperbatch.types import Notices
 
@@ -66,6 +66,10 @@ class TrackInfo:
     def preference(self) -> tuple[bool, bool, bool, int]:
         """A key: the preferred track has the lowest."""
         return (not self.codec, bool(self.kind), not self.is_default, self.number)
+
+
+ChooseTrack: TypeAlias = Callable[[Sequence[TrackInfo]], int]
+"""Takes all tracks of a file, at least two, and returns the number of the track that is read."""
 
 
 def info_of(number: int, stream: "AudioStream") -> TrackInfo:

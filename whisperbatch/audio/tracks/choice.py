@@ -1,6 +1,6 @@
 """The choice of the track that is read, if the user names none.
 
-The container's preference (`tracks.preferred`) decides, unless that track has no speech and another
+The container's preference (`info.preferred`) decides, unless that track has no speech and another
 has. Speech is looked for at fixed places, so that every span of a recording reads the same track:
 
     file        |--------------------------------------------------|
@@ -21,8 +21,7 @@ import numpy as np
 from whisperbatch.audio.file_objects import FileObject
 from whisperbatch.audio.mixing.speech import count_speech
 from whisperbatch.audio.random_access import MediaRandomAccess, SharedFileRandomAccess
-from whisperbatch.audio.track import Track
-from whisperbatch.audio.tracks import TrackInfo, name_others, preferred
+from whisperbatch.audio.tracks.info import ChooseTrack, TrackInfo, name_others, preferred
 from whisperbatch.errors import AudioError
 from whisperbatch.options import AudioOptions
 from whisperbatch.types import Notices
@@ -38,35 +37,25 @@ Probe = Callable[[int], tuple[int, bool]]
 """Takes the number of a track; returns its VAD frames with speech, and whether it has sound."""
 
 
-def chosen_track(
+def track_chooser(
     name: str, file: str | FileObject, options: AudioOptions, notices: Notices
-) -> AudioOptions:
-    """Return the options with the number of the track that is read.
+) -> ChooseTrack | None:
+    """Return a function that chooses from the tracks of a file.
 
     Args:
         name: name of the recording, for messages.
         file: a path, a URL, or a file object, which keeps its position.
-        options: returned unchanged if they name a track.
+        options: the track, if the user names one.
         notices: get the other tracks, if they may have other speech.
 
-    Raises:
-        AudioError: the file cannot be opened.
+    Returns:
+        The function; None if the user names a track, or the file cannot be read out of order.
     """
     if options.track is not None or not _can_probe(file):
-        return options
-    position = file.tell() if isinstance(file, FileObject) else 0
-    try:
-        if isinstance(file, FileObject):
-            file.seek(0)
-        with closing(Track(name, file)) as track:
-            tracks = track.all_tracks
-    finally:
-        if isinstance(file, FileObject):
-            file.seek(position)
-    if len(tracks) < 2:  # noqa: PLR2004 - a choice needs two
-        return options
-    number = choose(tracks, lambda number: _probed(name, file, options, number), notices)
-    return replace(options, track=number)
+        return None
+    return lambda tracks: choose(
+        tracks, lambda number: _probed(name, file, options, number), notices
+    )
 
 
 def choose(tracks: Sequence[TrackInfo], probe: Probe, notices: Notices) -> int:
@@ -101,7 +90,6 @@ def _probed(
     name: str, file: str | FileObject, options: AudioOptions, number: int
 ) -> tuple[int, bool]:
     """Return the VAD frames with speech of a track, and whether it has sound."""
-    shared = isinstance(file, FileObject)
     speech, sounds = 0, False
     try:
         own = replace(options, track=number)
@@ -121,7 +109,7 @@ def _probed(
                 if speech >= MIN_SPEECH:
                     break
     except (AudioError, OSError, ValueError) as error:
-        if shared:
-            raise
+        if isinstance(file, FileObject):
+            file.check()
         log.debug("%s: track %d cannot be probed: %s", name, number, error)
     return speech, sounds

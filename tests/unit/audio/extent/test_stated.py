@@ -1,0 +1,360 @@
+"""Recordings that end before their stated end; no intact one is called incomplete."""
+
+import io
+import struct
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+
+import av
+import numpy as np
+import pytest
+from av.audio.stream import AudioStream
+
+from tests.unit.media_files import bursts, encode, pipe, tone, wav
+from whisperbatch.audio.reader import open_audio
+from whisperbatch.types import SAMPLING_RATE, Notice, Source
+
+SECONDS = 20.0
+RATE = 48_000
+FORMATS = {  # container, codec, rate; whether the header states the end
+    "wav": ("wav", "pcm_s16le", RATE, True),
+    "wav of 24 bits": ("wav", "pcm_s24le", RATE, True),
+    "wav of mu-law": ("wav", "pcm_mulaw", 8000, True),
+    "wav of adpcm": ("wav", "adpcm_ms", RATE, True),
+    "w64": ("w64", "pcm_s16le", RATE, True),
+    "aiff": ("aiff", "pcm_s16be", RATE, True),
+    "au": ("au", "pcm_s16be", RATE, True),
+    "caf": ("caf", "pcm_s16le", RATE, True),
+    "mp3": ("mp3", "libmp3lame", RATE, True),
+    "mp3 of 16 kHz": ("mp3", "libmp3lame", 16_000, True),
+    "flac": ("flac", "flac", RATE, True),
+    "tta": ("tta", "tta", RATE, True),
+    "wv": ("wv", "wavpack", RATE, True),
+    "webm": ("webm", "libopus", RATE, True),
+    "mka": ("matroska", "aac", RATE, True),
+    "avi": ("avi", "libmp3lame", RATE, True),
+    "flv": ("flv", "aac", 44_100, True),
+    "asf": ("asf", "libmp3lame", RATE, True),
+    "ogg opus": ("ogg", "libopus", RATE, False),
+    "ogg flac": ("ogg", "flac", RATE, False),
+    "ts": ("mpegts", "aac", RATE, False),
+    "adts": ("adts", "aac", RATE, False),
+    "ac3": ("ac3", "ac3", RATE, False),
+    "mp2": ("mp2", "mp2", RATE, False),
+}
+STATED = [name for name, (*_, stated) in FORMATS.items() if stated]
+PIPED = [name for name in STATED if name != "wv"]
+
+
+class Unseekable:
+    """A file that can only be written in order, as a pipe: sizes in headers stay unknown."""
+
+    def __init__(self) -> None:
+        self.file = io.BytesIO()
+
+    def write(self, data: bytes) -> int:
+        return self.file.write(data)
+
+
+@cache
+def recording(kind: str) -> bytes:
+    container, codec, rate, _ = FORMATS[kind]
+    return encode([bursts([2, 15], SECONDS, rate)], container, codec, rate=rate)
+
+
+def cut(media: bytes) -> bytes:
+    return media[: len(media) * 4 // 10]
+
+
+def notices(source: Source) -> tuple[float, tuple[Notice, ...]]:
+    """Read a recording; return its length in seconds, and what was incomplete."""
+    with open_audio(source) as reader:
+        length = sum(map(len, reader.blocks())) / SAMPLING_RATE
+        return length, tuple(each for each in reader.notices.all() if each.kind == "incomplete")
+
+
+@pytest.mark.parametrize("kind", FORMATS)
+def test_intact_recordings_are_complete(kind: str, tmp_path: Path) -> None:
+    media = recording(kind)
+    path = tmp_path / "recording"
+    path.write_bytes(media)
+    for source in (media, path, io.BytesIO(media)):
+        length, found = notices(source)
+        assert length == pytest.approx(SECONDS, abs=0.2)
+        assert not found
+    with pipe(media) as file:
+        assert not notices(file)[1]
+
+
+@pytest.mark.parametrize("kind", STATED)
+def test_missing_audio_is_measured(kind: str, tmp_path: Path) -> None:
+    media = cut(recording(kind))
+    path = tmp_path / "recording"
+    path.write_bytes(media)
+    for source in (media, path, io.BytesIO(media)):
+        length, (found,) = notices(source)
+        assert 1 < length < 0.5 * SECONDS
+        assert found.start == pytest.approx(length, abs=0.1)
+        assert found.end == pytest.approx(SECONDS, abs=1)
+        assert "cut off" in found.text
+
+
+@pytest.mark.parametrize("kind", PIPED)
+def test_missing_audio_of_a_pipe_is_measured(kind: str) -> None:
+    with pipe(cut(recording(kind))) as file:
+        _, (found,) = notices(file)
+    assert found.end == pytest.approx(SECONDS, abs=1)
+
+
+@pytest.mark.parametrize("kind", ["ogg opus", "ogg flac"])
+def test_ogg_that_breaks_off_within_a_page(kind: str) -> None:
+    media = cut(recording(kind))
+    length, (found,) = notices(media)
+    assert found.start == found.end == pytest.approx(length, abs=0.1)
+    assert "unknown part" in found.text
+    with pipe(media) as file:
+        assert notices(file)[1] == (found,)
+    complete = media[: media.rfind(b"OggS")]  # a live stream that was stopped between two pages
+    assert not notices(complete)[1]
+
+
+@pytest.mark.parametrize("kind", ["ts", "adts", "ac3", "mp2"])
+def test_estimated_durations_state_nothing(kind: str) -> None:
+    assert not notices(cut(recording(kind)))[1]
+
+
+@pytest.mark.parametrize("codec", ["aac", "alac"])
+@pytest.mark.parametrize("fragments", [False, True])
+def test_mp4_with_its_index_first(codec: str, tmp_path: Path, *, fragments: bool) -> None:
+    options = {"movflags": "faststart"}
+    if fragments:
+        options = {"movflags": "dash+frag_keyframe+global_sidx", "frag_duration": "1000000"}
+    media = encode([bursts([2], SECONDS, RATE)], "matroska", codec, rate=RATE)
+    path = tmp_path / "recording.mp4"
+    with (
+        av.open(io.BytesIO(media), "r") as source,
+        av.open(str(path), "w", options=options) as output,
+    ):
+        copy = output.add_stream_from_template(source.streams.audio[0])
+        for packet in source.demux(audio=0):
+            if packet.dts is not None:
+                packet.stream = copy
+                output.mux(packet)
+    assert not notices(path)[1]
+    path.write_bytes(cut(path.read_bytes()))
+    _, (found,) = notices(path)
+    assert found.end == pytest.approx(SECONDS, abs=0.1)
+
+
+def header(riff: int, data: int, *, name: bytes = b"RIFF", extra: bytes = b"") -> bytes:
+    """A WAV file with 20 s of sound and the given sizes in its header."""
+    sound = wav(SAMPLING_RATE, 1, 2, (tone(440, SECONDS) * 32767).astype("<i2").tobytes())
+    return (
+        name + struct.pack("<I", riff) + b"WAVE" + extra + sound[12:40] + struct.pack("<I", data)
+    ) + sound[44:]
+
+
+def unseekable(container: str, codec: str) -> bytes:
+    output = Unseekable()
+    samples = (tone(440, SECONDS) * 32767).astype(np.int16)[None]
+    with av.open(output, "w", format=container) as file:
+        stream = file.add_stream(codec, rate=SAMPLING_RATE, layout="mono")
+        assert isinstance(stream, AudioStream)
+        for start in range(0, samples.shape[1], 1024):
+            frame = av.AudioFrame.from_ndarray(samples[:, start : start + 1024], "s16", "mono")
+            frame.sample_rate = SAMPLING_RATE
+            frame.pts = start
+            file.mux(stream.encode(frame))
+        file.mux(stream.encode(None))
+    return output.file.getvalue()
+
+
+def short_sound(container: str) -> bytes:
+    """A film of 20 s whose sound ends after 10 s."""
+    film = encode([bursts([2], SECONDS, RATE)], "matroska", "libopus", rate=RATE, video="libvpx")
+    file = io.BytesIO()
+    with av.open(io.BytesIO(film), "r") as source, av.open(file, "w", format=container) as output:
+        copies = [output.add_stream_from_template(stream) for stream in source.streams]
+        for packet in source.demux():
+            if packet.dts is None or packet.pts is None:
+                continue
+            if packet.stream.type == "video" or packet.pts * packet.time_base < SECONDS / 2:
+                packet.stream = copies[packet.stream.index]
+                output.mux(packet)
+    return file.getvalue()
+
+
+def edited_mp3() -> bytes:
+    """An MP3 file that an editor cut after a frame, with the header frame of the long file."""
+    media = recording("mp3")
+    with av.open(io.BytesIO(media), "r") as container:
+        ends = [p.pos + p.size for p in container.demux() if p.pos is not None and p.size]
+    return media[: ends[len(ends) // 2]]
+
+
+def late_webm() -> bytes:
+    """A live recording whose stamps start at 600 s, and its duration counts from zero."""
+    file = io.BytesIO()
+    with (
+        av.open(io.BytesIO(recording("webm")), "r") as source,
+        av.open(file, "w", format="webm") as output,
+    ):
+        copy = output.add_stream_from_template(source.streams.audio[0])
+        for packet in source.demux(audio=0):
+            if packet.dts is None or packet.pts is None:
+                continue
+            packet.pts += 600_000
+            packet.dts += 600_000
+            packet.stream = copy
+            output.mux(packet)
+    return file.getvalue()
+
+
+SIZE = round(SECONDS * SAMPLING_RATE) * 2
+WHOLE = SIZE + 36
+DS64 = b"ds64" + struct.pack("<IQQQI", 28, WHOLE + 36, SIZE, SIZE // 2, 0)
+RS = "https://github.com/rs1729/RS/issues/39"
+
+# situation, source, intact recording
+INTACT: dict[str, tuple[str, Callable[[], bytes]]] = {
+    "FFmpeg in a pipe: 0xffffffff": (
+        "https://github.com/Borewit/music-metadata/issues/707",
+        lambda: header(2**32 - 1, 2**32 - 1),
+    ),
+    "programs that never write the sizes": (
+        "https://github.com/TooTallNate/node-wav/issues/20",
+        lambda: header(0, 0),
+    ),
+    "sox in a pipe: 0x7ffff000": (RS, lambda: header(0x7FFFF024, 0x7FFFF000)),
+    "largest signed number, less the header": (
+        "https://github.com/bmc0/dsp/issues/79",
+        lambda: header(0x7FFFFFFF, 0x7FFFFFFF - 36),
+    ),
+    "size of a stream without its header": (
+        "https://github.com/evuraan/yellowShoes/issues/13",
+        lambda: header(2**32 - 1, 2**32 - 45),
+    ),
+    "only one of the two sizes was completed": (
+        "https://github.com/DeaDBeeF-Player/deadbeef/issues/1139",
+        lambda: header(WHOLE, SIZE * 2),
+    ),
+    "RF64 with 64-bit sizes": (
+        "https://github.com/libsndfile/libsndfile/pull/240",
+        lambda: header(2**32 - 1, 2**32 - 1, name=b"RF64", extra=DS64),
+    ),
+    "film whose sound ends early (Matroska)": (
+        "https://github.com/KirovAir/muxarr/issues/37",
+        lambda: short_sound("matroska"),
+    ),
+    "film whose sound ends early (WebM)": (
+        "https://github.com/webadderallorg/Recordly/issues/809",
+        lambda: short_sound("webm"),
+    ),
+    "MP3 that an editor shortened": (
+        "https://github.com/mp3splt/mp3splt/issues/338",
+        edited_mp3,
+    ),
+    "MP3 files that were joined": (
+        "https://github.com/benrr101/node-taglib-sharp/issues/95",
+        lambda: recording("mp3") * 2,
+    ),
+    "Ogg files that were joined": (
+        "https://github.com/meetecho/janus-gateway/pull/2250",
+        lambda: recording("ogg opus") * 2,
+    ),
+    "browser's recording without a duration": (
+        "https://github.com/chrisguttandin/extendable-media-recorder/issues/636",
+        lambda: unseekable("matroska", "pcm_s16le"),
+    ),
+    "live recording whose clock starts late": (
+        "https://github.com/muaz-khan/WebRTC-Experiment/issues/393",
+        late_webm,
+    ),
+    "FLAC in a pipe": (
+        "https://github.com/DeaDBeeF-Player/deadbeef/issues/1139",
+        lambda: unseekable("flac", "flac"),
+    ),
+    "AU in a pipe": (
+        "https://github.com/bmc0/dsp/issues/79",
+        lambda: unseekable("au", "pcm_s16be"),
+    ),
+    "FLV of a live stream": (
+        "https://github.com/FFmpeg/FFmpeg/pull/220",
+        lambda: unseekable("flv", "pcm_s16le"),
+    ),
+}
+
+
+@pytest.mark.parametrize(("source", "make"), INTACT.values(), ids=INTACT)
+def test_no_intact_recording_is_called_incomplete(
+    source: str, make: Callable[[], bytes], tmp_path: Path
+) -> None:
+    assert source.startswith("https://")
+    media = make()
+    path = tmp_path / "recording"
+    path.write_bytes(media)
+    for given in (media, path):
+        length, found = notices(given)
+        assert length > SECONDS / 2 - 1
+        assert not found
+    with pipe(media) as file:
+        assert not notices(file)[1]
+
+
+# situation, source, recording of which a part is missing, seconds that are missing
+MISSING: dict[str, tuple[str, Callable[[], bytes], float]] = {
+    "WAV whose sound is shorter than its chunk": (
+        "https://github.com/mono/taglib-sharp/issues/95",
+        lambda: cut(recording("wav")),
+        12,
+    ),
+    "WAV that lost its last bytes": (
+        "https://github.com/MediaArea/MediaInfoLib/pull/352",
+        lambda: recording("wav")[: -3 * 2 * RATE],
+        3,
+    ),
+    "MP3 shorter than its Info frame says": (
+        "https://github.com/Sjord/checkmate/issues/26",
+        lambda: cut(recording("mp3")),
+        12,
+    ),
+    "film that was cut off": (
+        "https://github.com/Techiebutler/freeframe/issues/415",
+        lambda: cut(
+            encode([bursts([2], SECONDS, RATE)], "webm", "libopus", rate=RATE, video="libvpx")
+        ),
+        12,
+    ),
+    "RF64 that was cut off": (
+        "https://github.com/libsndfile/libsndfile/pull/240",
+        lambda: cut(header(2**32 - 1, 2**32 - 1, name=b"RF64", extra=DS64)),
+        12,
+    ),
+    "second chunk of sound in a WAV file": (
+        "https://github.com/naudio/NAudio/issues/688",
+        lambda: header(WHOLE + SIZE + 8, SIZE) + b"data" + struct.pack("<I", SIZE) + bytes(SIZE),
+        20,
+    ),
+}
+
+
+@pytest.mark.parametrize(("source", "make", "missing"), MISSING.values(), ids=MISSING)
+def test_missing_parts_are_reported(source: str, make: Callable[[], bytes], missing: float) -> None:
+    assert source.startswith("https://")
+    _, (found,) = notices(make())
+    assert found.end - found.start == pytest.approx(missing, abs=1)
+
+
+@pytest.mark.parametrize("kind", ["wav", "flac", "webm"])
+def test_reading_that_stops_early_is_not_incomplete(kind: str) -> None:
+    with open_audio(recording(kind)) as reader:
+        next(reader.blocks())
+    assert not reader.notices.all()
+
+
+def test_the_position_of_a_file_object_stays_at_its_end() -> None:
+    file = io.BytesIO(cut(recording("wav")))
+    notices(file)
+    assert not file.read()
+    assert not file.closed

@@ -1,0 +1,272 @@
+"""Which track is read if the user names none."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+import av
+import numpy as np
+import pytest
+from av.stream import Disposition
+
+from tests.unit.media_files import level, pipe, tone
+from whisperbatch import AudioError, open_audio
+from whisperbatch.audio import decode_audio, list_tracks
+from whisperbatch.audio.tracks import choice
+from whisperbatch.audio.tracks.choice import choose
+from whisperbatch.audio.tracks.info import TrackInfo
+from whisperbatch.options import AudioOptions
+from whisperbatch.types import SAMPLING_RATE, Notices, Samples, Source, Span, SpanSource
+
+FACTS = {
+    "codec": "aac",
+    "channels": 2,
+    "language": "",
+    "title": "",
+    "kind": "",
+    "is_default": False,
+}
+
+
+def tracks(*facts: Mapping[str, object]) -> list[TrackInfo]:
+    return [TrackInfo(number, **{**FACTS, **own}) for number, own in enumerate(facts)]  # type: ignore[arg-type]  # facts of each type
+
+
+class Case(NamedTuple):
+    situation: str
+    source: str
+    tracks: list[TrackInfo]
+    heard: dict[int, str]  # "speech" or "sound" of tracks that are not silent
+    read: int
+    notice: str = ""  # a part of the notices; empty for none
+
+
+DEFAULT = {"is_default": True}
+MONO = {"codec": "pcm_s16le", "channels": 1}
+
+CASES = (
+    Case(
+        "the default flag is on the second track",
+        "SubtitleEdit/subtitleedit#13787",
+        tracks({"language": "deu"}, {"language": "eng", **DEFAULT}),
+        {0: "speech", 1: "speech"},
+        1,
+    ),
+    Case(
+        "two default flags",
+        "jellyfin/jellyfin-roku#212",
+        tracks({"language": "rus", **DEFAULT}, {"language": "rus", **DEFAULT}),
+        {0: "speech", 1: "speech"},
+        0,
+        "there is also track 1",
+    ),
+    Case(
+        "the second track is the wanted one, and silence is on the first",
+        "SubtitleEdit/subtitleedit#6110",
+        tracks(DEFAULT, {}),
+        {1: "speech"},
+        1,
+        "track 0: aac, 2 channels, default has no sound",
+    ),
+    Case(
+        "desktop sound on the first track, the microphone on the second",
+        "WyattBlue/auto-editor#347",
+        tracks(DEFAULT, {"title": "Mic"}),
+        {0: "sound", 1: "speech"},
+        1,
+        "has no speech where it was probed",
+    ),
+    Case(
+        "six tracks, of which only the third has sound",
+        "obsproject/obs-studio#5109",
+        tracks(DEFAULT, {}, {}, {}, {}, {}),
+        {2: "speech"},
+        2,
+        "track 2",
+    ),
+    Case(
+        "spatial audio without a decoder beside the usual track",
+        "chattocorp/chatto#1602",
+        tracks({"codec": "", **DEFAULT}, {}),
+        {1: "speech"},
+        1,
+    ),
+    Case(
+        "spatial audio without a decoder after the usual track",
+        "protonemedia/laravel-ffmpeg#538",
+        tracks(DEFAULT, {"codec": ""}),
+        {0: "speech"},
+        0,
+    ),
+    Case(
+        "audio description comes first",
+        "oakesville/mythling#87, Drvolks/StreamClient#164",
+        tracks({"kind": "audio description"}, {}),
+        {0: "speech", 1: "speech"},
+        1,
+    ),
+    Case(
+        "the commentary has the default flag",
+        "jellyfin/jellyfin#5179",
+        tracks({"kind": "commentary", **DEFAULT}, {}),
+        {0: "speech", 1: "speech"},
+        1,
+    ),
+    Case(
+        "a camera with eight mono tracks, microphones on the third and fourth",
+        "mpv-player/mpv#14070, shaka-project/shaka-streamer#52",
+        tracks(*[MONO] * 8),
+        {2: "speech", 3: "speech"},
+        2,
+        "there is also track 0",
+    ),
+    Case(
+        "two mono tracks, the second empty",
+        "mediamicroservices/mm#237",
+        tracks(MONO, MONO),
+        {0: "speech"},
+        0,
+        "there is also track 1",
+    ),
+    Case("no track has sound", "", tracks({}, DEFAULT), {}, 1, "there is also track 0"),
+    Case("no track has speech", "", tracks(DEFAULT, {}), {1: "sound"}, 1, "has no sound"),
+    Case("no track has a decoder", "", tracks({"codec": ""}, {"codec": "", **DEFAULT}), {}, 1),
+)
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.situation)
+def test_the_track_that_is_read(case: Case) -> None:
+    notices = Notices("talk.mkv")
+
+    def probe(number: int) -> tuple[int, bool]:
+        return (100 if case.heard.get(number) == "speech" else 0), number in case.heard
+
+    assert choose(case.tracks, probe, notices) == case.read
+    text = " ".join(notice.text for notice in notices.all())
+    assert case.notice in text
+    assert bool(case.notice) == bool(text)
+    assert all(notice.kind == "track" for notice in notices.all())
+
+
+def film(
+    path: Path,
+    sounds: list[Samples],
+    flags: list[Disposition],
+    languages: tuple[str, ...] = (),
+    titles: tuple[str, ...] = (),
+) -> Path:
+    """Write a file with a track for each sound."""
+    with av.open(str(path), "w") as output:
+        streams = [output.add_stream("flac", rate=SAMPLING_RATE, layout="mono") for _ in sounds]
+        for number, stream in enumerate(streams):
+            stream.disposition = flags[number]
+            if languages:
+                stream.metadata["language"] = languages[number]
+            if titles:
+                stream.metadata["title"] = titles[number]
+        for stream, sound in zip(streams, sounds, strict=True):
+            for start in range(0, len(sound), 4096):
+                whole = np.round(sound[None, start : start + 4096] * 32767).astype(np.int16)
+                frame = av.AudioFrame.from_ndarray(whole, format="s16", layout="mono")
+                frame.sample_rate, frame.pts = SAMPLING_RATE, start
+                output.mux(stream.encode(frame))
+            output.mux(stream.encode(None))
+    return path
+
+
+@pytest.fixture(autouse=True)
+def _speech_is_a_tone_of_1000_hz(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(choice, "count_speech", lambda sound: 100 * (level(sound, 1000) > 0.1))
+
+
+def read(source: Source, track: int | None = None) -> tuple[float, tuple[str, ...]]:
+    """Return the level of the speech, and the texts of the notices."""
+    with open_audio(source, AudioOptions(track=track)) as reader:
+        samples = np.concatenate(list(reader.blocks()))
+        return level(samples, 1000), tuple(notice.text for notice in reader.notices.all())
+
+
+NONE = Disposition(0)
+SILENCE = np.zeros(5 * SAMPLING_RATE, np.float32)
+
+
+def test_files_with_tracks(tmp_path: Path) -> None:
+    speech, music = tone(1000, 5), tone(300, 5)
+    silent_first = film(tmp_path / "a.mkv", [SILENCE, speech], [Disposition.default, NONE])
+    heard, notices = read(silent_first)
+    assert heard > 0.2
+    assert any("no sound" in text for text in notices)
+    assert read(silent_first, track=0)[0] < 0.01
+    assert read(silent_first, track=0)[1] == ()
+    default_second = film(tmp_path / "b.mkv", [music, speech], [NONE, Disposition.default])
+    assert read(default_second)[0] > 0.2
+    described = film(
+        tmp_path / "c.mkv",
+        [music, speech],
+        [Disposition.visual_impaired | Disposition.default, NONE],
+        languages=("eng", "eng"),
+    )
+    assert read(described)[0] > 0.2
+
+
+def test_every_way_to_open_a_file_reads_the_same_track(tmp_path: Path) -> None:
+    path = film(tmp_path / "a.mkv", [SILENCE, tone(1000, 5)], [Disposition.default, NONE])
+    data = path.read_bytes()
+    with path.open("rb") as file:
+        assert [read(source)[0] > 0.2 for source in (path, data, file)] == [True] * 3
+    with open_audio(path) as reader, reader.random_access() as access:
+        assert access is not None
+        assert level(access.read(1.0, 2.0)[1], 1000) > 0.2
+    with open_audio(SpanSource(path, Span(0, 1))) as reader:
+        assert reader.track == 1
+
+
+def test_a_pipe_reads_the_default_track_and_names_the_others(tmp_path: Path) -> None:
+    path = film(
+        tmp_path / "a.mkv",
+        [SILENCE, tone(1000, 5), tone(300, 5)],
+        [NONE, Disposition.default, NONE],
+        titles=("Game", "Mic", ""),
+    )
+    with pipe(path.read_bytes()) as file:
+        heard, notices = read(file)
+    assert heard > 0.2
+    [text] = notices
+    assert "only track 1 was read" in text
+    assert 'track 0: flac, 1 channel, "Game"; track 2: flac, 1 channel' in text
+
+
+def test_one_track_needs_no_probe(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(choice, "count_speech", None)
+    path = film(tmp_path / "a.mkv", [tone(1000, 5)], [Disposition.default])
+    heard, notices = read(path)
+    assert heard > 0.2
+    assert notices == ()
+
+
+def test_speech_that_begins_late_is_found(tmp_path: Path) -> None:
+    late = np.concatenate([np.zeros(50 * SAMPLING_RATE, np.float32), tone(1000, 30)])
+    path = film(tmp_path / "a.mkv", [0 * late, late], [Disposition.default, NONE])
+    with open_audio(path) as reader:
+        assert reader.track == 1
+
+
+def test_tracks_are_listed_in_errors_and_for_programs(tmp_path: Path) -> None:
+    path = film(
+        tmp_path / "a.mkv",
+        [SILENCE, tone(1000, 5)],
+        [Disposition.default, Disposition.comment],
+        languages=("eng", "ger"),
+        titles=("Main", "Director's commentary"),
+    )
+    with pytest.raises(AudioError, match=r"track=5 does not exist.*track 0: flac, 1 channel, eng"):
+        open_audio(path, AudioOptions(track=5))
+    assert [str(track) for track in list_tracks(str(path))] == [
+        'track 0: flac, 1 channel, eng, "Main", default',
+        'track 1: flac, 1 channel, ger, "Director\'s commentary", commentary',
+    ]
+
+
+def test_complete_decoding_reads_the_default_track(tmp_path: Path) -> None:
+    path = film(tmp_path / "a.mkv", [SILENCE, tone(1000, 5)], [NONE, Disposition.default])
+    assert level(decode_audio(path)[0], 1000) > 0.2
