@@ -9,7 +9,7 @@ import pytest
 from whisperbatch.boundary import as_error
 
 START = """
-import atexit, os, signal, sys, threading, time
+import atexit, gc, os, signal, sys, threading, time
 from tests.unit.fakes import FakeEngine, noise
 import whisperbatch as wb
 OPTIONS = {"vad": False, "language": "en"}
@@ -115,6 +115,7 @@ for step in range(10):
     except BaseException as error:
         found.add(type(error).__name__)
 signal.setitimer(signal.ITIMER_REAL, 0)
+gc.collect()  # a traceback may hold the stream in a cycle
 end = time.monotonic() + 10
 while (left := [t.name for t in threading.enumerate() if "whisperbatch" in t.name]) and time.monotonic() < end:
     time.sleep(0.01)
