@@ -199,7 +199,7 @@ class _Work:
         if self._busy and not self._ended:
             self._stop()
 
-    def after_fork(self) -> None:
+    def _after_fork(self) -> None:
         """See `threads.Inheritable`."""
         self._is_inherited = True
 

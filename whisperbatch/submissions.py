@@ -48,7 +48,7 @@ class Submission:
         self._tasks: list[tuple[asyncio.AbstractEventLoop, asyncio.Future[None]]] = []
         reset_after_fork(self)
 
-    def after_fork(self) -> None:
+    def _after_fork(self) -> None:
         """End without a result: the threads are in the parent. See `threads.Inheritable`."""
         self._changed, self._tasks = threading.Condition(), []
         self._result = self._result or EngineError(

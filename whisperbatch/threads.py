@@ -45,7 +45,7 @@ class Stoppable(Protocol):
 class Inheritable(Protocol):
     """An object that a fork would copy in a broken state."""
 
-    def after_fork(self) -> None:
+    def _after_fork(self) -> None:
         """Reset the object. Called in the child, by its only thread."""
         ...
 
@@ -248,7 +248,7 @@ def _after_fork() -> None:
     for item in _native:  # a reference that nobody counts down
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(item))
     for item in _inheritable:
-        item.after_fork()
+        item._after_fork()  # noqa: SLF001 - see `Inheritable`
 
 
 if hasattr(os, "register_at_fork"):  # not on Windows, which cannot fork
@@ -262,7 +262,7 @@ class Lock:
         self._lock = threading.Lock()
         reset_after_fork(self)
 
-    def after_fork(self) -> None:
+    def _after_fork(self) -> None:
         """See `Inheritable`."""
         self._lock = threading.Lock()
 

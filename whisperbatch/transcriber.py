@@ -47,7 +47,7 @@ class Transcriber:
         self._closed = False
         reset_after_fork(self)
 
-    def after_fork(self) -> None:
+    def _after_fork(self) -> None:
         """Forget the runs of the parent process. See `threads.Inheritable`."""
         self._scheduler = Scheduler(self._engine)
         self._submissions = Submissions()

@@ -1,3 +1,4 @@
+# ruff: noqa: ISC004 - programs of several lines
 """What signals, the exit of the process and forks do to work: each case in a process of its own."""
 
 import subprocess

@@ -104,7 +104,7 @@ class AudioReader:
         reset_after_fork(self)
         keep_in_children(self)
 
-    def after_fork(self) -> None:
+    def _after_fork(self) -> None:
         """Refuse to read: the position in the file is shared with the parent process."""
         self._is_inherited, self._reading = True, threading.Lock()
 

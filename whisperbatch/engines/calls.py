@@ -25,7 +25,7 @@ class Calls:
         self._changed = threading.Condition()
         reset_after_fork(self)
 
-    def after_fork(self) -> None:
+    def _after_fork(self) -> None:
         """Forget the calls of the parent process. See `threads.Inheritable`."""
         self._was_busy = self._active > 0 or self._was_busy
         self._changed, self._active = threading.Condition(), 0

@@ -65,7 +65,7 @@ class OpenVinoSession:
         reset_after_fork(self)
         keep_in_children(self._compiled)
 
-    def after_fork(self) -> None:
+    def _after_fork(self) -> None:
         """Load the network again: the child has none of OpenVINO's threads."""
         self._compiled, self._free = None, LifoQueue()
 

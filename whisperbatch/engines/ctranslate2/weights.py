@@ -34,7 +34,7 @@ class CTranslate2Weights:
         self._sampler_files: dict[str, bytes] | None = None
         reset_after_fork(self)
 
-    def after_fork(self) -> None:
+    def _after_fork(self) -> None:
         """Load the weights again when they are needed: the threads of the model are missing."""
         self._loaded = None
 
