@@ -142,7 +142,7 @@ def _is_of_signal_handler(error: Exception) -> bool:
 def _code(handler: object) -> object:
     while isinstance(handler, partial):
         handler = handler.func
-    for function in (handler, getattr(type(handler), "__call__", None)):
+    for function in (handler, vars(type(handler)).get("__call__")):
         if code := getattr(function, "__code__", None):
             return code
     return None

@@ -6,7 +6,7 @@ recordings   0  [ s s s s End ]            each recording is read by its own thr
 results      0s 0s 0s 0s 0End 1s 1s ...    a thread of the run; in this order with `ordered`
 """
 
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Generator, Iterable
 from contextlib import closing
 from itertools import takewhile
 from typing import Final, TypeVar
