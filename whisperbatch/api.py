@@ -1,13 +1,14 @@
 """The functions that need no Transcriber: each loads a model, works and frees it in one call."""
 
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Generator, Iterable
 from contextlib import ExitStack, nullcontext
 from dataclasses import fields
 from os import PathLike
-from typing import Literal, TypeVar, cast, overload
+from typing import Literal, cast, overload
 
 from typing_extensions import Unpack
 
+from whisperbatch.apart import Apart, on_stop, runs_apart
 from whisperbatch.audio.reader import AudioReader, open_audio
 from whisperbatch.boundary import boundary
 from whisperbatch.diarization.stage import diarization_of, prepare
@@ -31,13 +32,11 @@ from whisperbatch.options import (
     resolve,
     with_parameters,
 )
+from whisperbatch.runs import check_many
 from whisperbatch.sections import chunk_recording
-from whisperbatch.streams import SegmentStream, collect
+from whisperbatch.streams import SegmentStream, closing_after, collect
 from whisperbatch.text.messages import one_line
-from whisperbatch.transcriber import Transcriber, check_many
 from whisperbatch.types import Chunk, Diarization, LanguageDetection, Source, Transcript
-
-T = TypeVar("T")
 
 
 class DetectKeywords(DetectionKeywords, LoadKeywords, total=False):
@@ -82,6 +81,7 @@ def transcribe(
 
 
 @with_parameters(*LOAD_PARAMETERS.values(), *OPTION_PARAMETERS)
+@runs_apart
 def stream(
     source: Source | AudioReader,
     *,
@@ -146,6 +146,7 @@ def transcribe_many(
 
 
 @with_parameters(*LOAD_PARAMETERS.values(), *OPTION_PARAMETERS)
+@runs_apart
 def transcribe_many(
     sources: Iterable[Source],
     *,
@@ -187,12 +188,13 @@ def transcribe_many(
     check_many(sources, on_error, ordered=ordered)
     load_keywords, resolved = _resolve(options, keywords)
     asr = load(model, **load_keywords)
-    return _closing(
+    return closing_after(
         asr, asr.transcribe_many(sources, on_error=on_error, ordered=ordered, options=resolved)
     )
 
 
 @with_parameters(*LOAD_PARAMETERS.values(), *DETECTION_PARAMETERS)
+@runs_apart
 def detect_language(
     source: Source | AudioReader,
     *,
@@ -227,12 +229,14 @@ def detect_language(
     options = cast("DetectionKeywords", option_keywords)
     with ExitStack() as stack:
         reader = open_audio(source, for_detection(**options))
+        on_stop(reader.close)
         if reader is not source:
             stack.enter_context(reader)
         asr = stack.enter_context(load(model, **load_keywords))
         return asr.detect_language(reader, read_through=read_through, **options)
 
 
+@runs_apart
 def diarize(
     source: Source | AudioReader,
     *,
@@ -286,6 +290,7 @@ def diarize(
 
 
 @with_parameters(*OPTION_PARAMETERS)
+@runs_apart
 def chunk_audio(
     source: Source | AudioReader,
     *,
@@ -309,8 +314,8 @@ def chunk_audio(
             unknown or wrong, or has no effect.
         AudioError: the recording cannot be read.
     """
-    resolved = resolve(options, **keywords)
-    return _chunks(source, open_audio(source, resolved), resolved)
+    reader = open_audio(source, resolved := resolve(options, **keywords))
+    return Apart(lambda: _chunks(source, reader, resolved), reader.close)
 
 
 def _chunks(
@@ -318,11 +323,6 @@ def _chunks(
 ) -> Generator[Chunk, None, None]:
     with nullcontext() if reader is source else reader, boundary(reader.name):
         yield from chunk_recording(reader.blocks(), options)
-
-
-def _closing(asr: Transcriber, items: Iterator[T]) -> Generator[T, None, None]:
-    with asr:
-        yield from items
 
 
 def _resolve(options: Options | None, keywords: Keywords) -> tuple[LoadKeywords, Options]:

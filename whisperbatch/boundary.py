@@ -6,13 +6,18 @@ Whatever happens while a recording is opened, read, decoded or written ends this
     MemoryError                     EngineError
     any other Exception             InternalError; the traceback is logged
     KeyboardInterrupt, SystemExit   not caught: Ctrl-C stops all recordings
+    of a signal handler             unchanged: the caller's time limit, for example
 
 All other files that isolate recordings from each other call `as_error` or `boundary`.
 """
 
 import logging
+import signal
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
+from traceback import walk_tb
 from typing import Final
 
 from whisperbatch.addresses import without_secrets
@@ -51,6 +56,8 @@ def as_error(error: Exception, source: str | None) -> WhisperBatchError:
     source = source and without_secrets(source, whole=True)
     if isinstance(error, WhisperBatchError):
         return error
+    if _is_of_signal_handler(error):
+        raise error
     place = f"{' '.join(source.splitlines())}: " if source else ""
     result: WhisperBatchError
     if isinstance(error, MemoryError):
@@ -118,6 +125,27 @@ def _shows_secrets(error: BaseException) -> bool:
     except Exception:  # noqa: BLE001 - of the caller's own class; no log can show it
         return False
     return without_secrets(text) != text
+
+
+def _is_of_signal_handler(error: Exception) -> bool:
+    """Return whether a signal handler raised an exception, which then is none of our work.
+
+    Python calls handlers in the main thread, between any two instructions. The work on recordings
+    has its own threads (`apart`); the main thread only writes files, for example.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        return False
+    codes = {_code(signal.getsignal(number)) for number in signal.valid_signals()} - {None}
+    return any(frame.f_code in codes for frame, _ in walk_tb(error.__traceback__))
+
+
+def _code(handler: object) -> object:
+    while isinstance(handler, partial):
+        handler = handler.func
+    for function in (handler, vars(type(handler)).get("__call__")):
+        if code := getattr(function, "__code__", None):
+            return code
+    return None
 
 
 def with_type(error: BaseException) -> str:

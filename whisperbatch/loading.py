@@ -9,6 +9,7 @@ from typing import Final
 
 from typing_extensions import Unpack
 
+from whisperbatch.apart import call_apart
 from whisperbatch.engines.keyword_types import EngineKeywords
 from whisperbatch.engines.keywords import Device, EngineName, setting_parameters
 from whisperbatch.engines.settings import EngineSettings
@@ -90,9 +91,13 @@ def load(
         MissingExtraError: the package of the engine is not installed.
         ModelError: the weights are missing or damaged.
     """
-    from whisperbatch.engines.loading import load_engine  # noqa: PLC0415 - heavy
 
-    return Transcriber(load_engine(model, device=device, engine=engine, **settings))
+    def loaded() -> Transcriber:
+        from whisperbatch.engines.loading import load_engine  # noqa: PLC0415 - heavy
+
+        return Transcriber(load_engine(model, device=device, engine=engine, **settings))
+
+    return call_apart(loaded, patience=None)
 
 
 LOAD_PARAMETERS: Final = {

@@ -5,6 +5,8 @@ from pathlib import Path
 
 import onnxruntime
 
+from whisperbatch.threads import keep_in_children
+
 if os.environ.get("ORT_DISABLE_TELEMETRY") == "1":  # Windows does not read the variable
     onnxruntime.disable_telemetry_events()
 
@@ -35,4 +37,5 @@ def open_session(
     # onnxruntime keeps the content to open the session again with other providers: 49 MB for the
     # decoder of base
     session._model_bytes = None  # noqa: SLF001 - there is no setting
+    keep_in_children(session)
     return session

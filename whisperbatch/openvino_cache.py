@@ -86,9 +86,13 @@ def load_compiled(
         return cached
     log.info("compiling for this processor; later runs start faster", extra={"progress": True})
     compiled = compile_graph()
-    if _write(path, compiled) and (cached := _read(core, path, settings)) is not None:
-        return cached
-    return compiled
+    if not _write(path, compiled):
+        return compiled
+    # The threads of the compiled graph serve the graph from the cache. If they were left without a
+    # graph, the next graph of a child of a fork would get them, and wait for ever.
+    del compiled
+    cached = _read(core, path, settings)
+    return compile_graph() if cached is None else cached
 
 
 def _path(core: Any, folder: Path, key: object, settings: Mapping[str, Any]) -> Path:  # noqa: ANN401

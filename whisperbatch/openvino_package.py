@@ -15,6 +15,7 @@ import numpy as np
 from whisperbatch.errors import MissingExtraError
 from whisperbatch.machine import has_amx
 from whisperbatch.telemetry import hidden
+from whisperbatch.threads import Lock
 
 MIN_OPENVINO: Final = (2026, 4)
 """In older versions, the result of a row depends on the other rows of its batch."""
@@ -22,7 +23,7 @@ MIN_OPENVINO: Final = (2026, 4)
 Precision: TypeAlias = Literal["bf16", "f32"]
 
 _IMPORTING: Final = threading.Lock()
-_OPENING: Final = threading.Lock()
+_OPENING: Final = Lock()
 
 log = logging.getLogger(__name__)
 

@@ -1,4 +1,4 @@
-"""Threads that work ahead of the consumer. No other file of the pipeline starts threads.
+"""Threads that work ahead of the consumer.
 
 Every function here holds a bounded number of items and raises an error at the position of the item
 that caused the error. If the consumer stops early, the function stops its threads, joins them, and
@@ -10,15 +10,17 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Generator, Iterable
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from contextlib import closing
+from functools import partial
 from typing import Final, Generic, TypeVar
+
+from whisperbatch.errors import ClosedError
+from whisperbatch.threads import JOIN_TIMEOUT, Pool, in_background, stop_at_exit
 
 T = TypeVar("T")
 L = TypeVar("L")
 R = TypeVar("R")
-
-JOIN_TIMEOUT: Final = 5.0  # seconds to wait for a thread after a stop: it may be reading a pipe
 
 CHECK_INTERVAL: Final = 0.1  # seconds between two checks of a condition that depends on time
 
@@ -36,15 +38,6 @@ def prefetch(source: Iterable[T], depth: int) -> Generator[T, None, None]:
             yield buffer.take()
     finally:
         buffer.stop()
-
-
-def in_background(
-    function: Callable[[], None], name: str = "whisperbatch-submission"
-) -> threading.Thread:
-    """Call a function in a new thread with this name, and return the thread."""
-    thread = threading.Thread(target=function, name=name, daemon=True)
-    thread.start()
-    return thread
 
 
 def interleave(
@@ -100,13 +93,13 @@ def map_ordered(
     Another thread takes the items from their source, so that a slow source does not delay results
     that are ready. At most `depth` items are taken ahead of the next result.
     """
-    pool = ThreadPoolExecutor(workers, thread_name_prefix="whisperbatch-worker")
+    pool = Pool(function, workers)
     try:
-        with closing(prefetch(_submit(pool, function, items), depth)) as futures:
+        with closing(prefetch(_submit(pool, items), depth)) as futures:
             for future in futures:
                 yield future.result()
     finally:
-        pool.shutdown(wait=True, cancel_futures=True)
+        pool.close()
 
 
 def map_ahead(
@@ -118,12 +111,10 @@ def map_ahead(
     return map_ordered(function, items, workers=workers, depth=workers)
 
 
-def _submit(
-    pool: ThreadPoolExecutor, function: Callable[[T], R], items: Iterable[T]
-) -> Generator[Future[R], None, None]:
+def _submit(pool: Pool[T, R], items: Iterable[T]) -> Generator[Future[R], None, None]:
     try:
         for item in items:
-            yield pool.submit(function, item)
+            yield pool.submit(item)
     finally:
         _close(items)
 
@@ -133,8 +124,7 @@ class Workers:
 
     Args:
         changed: held while a task is chosen; must be notified when there may be a task.
-        next_task: waits on `changed` for a task; None ends the thread. The function must return
-            None when the main thread has ended, so that the program ends.
+        next_task: waits on `changed` for a task; None ends the thread.
         count: number of threads.
     """
 
@@ -145,15 +135,13 @@ class Workers:
         count: int,
     ) -> None:
         self._changed, self._next_task, self._count = changed, next_task, count
-        self._threads: list[threading.Thread] = []
+        self._threads: set[threading.Thread] = set()
 
     def start(self) -> None:
         """Start the threads that are missing."""
         with self._changed:
             while len(self._threads) < self._count:
-                thread = threading.Thread(target=self._run, name="whisperbatch-engine")
-                thread.start()
-                self._threads.append(thread)
+                self._threads.add(in_background(self._run, "whisperbatch-engine", waits=False))
 
     def threads(self) -> list[threading.Thread]:
         """Return the running threads."""
@@ -166,13 +154,13 @@ class Workers:
                 with self._changed:
                     task = self._next_task()
                     if task is None:  # under the lock: `start` sees that this thread ends
-                        self._threads.remove(threading.current_thread())
+                        self._threads.discard(threading.current_thread())
                         return
                 task()
                 del task
         except BaseException:
             with self._changed:
-                self._threads.remove(threading.current_thread())
+                self._threads.discard(threading.current_thread())
             raise
 
 
@@ -194,12 +182,11 @@ class _Buffer(Generic[T]):
         self._depth = depth
         self._changed = changed or threading.Condition()
         self._stopped = False  # the consumer wants no more items
+        self._program_ends = False
         self._ended = False  # the producer has no more items
         self._error: BaseException | None = None
-        self._thread = threading.Thread(
-            target=_fill, args=(source, self), name="whisperbatch-prefetch", daemon=True
-        )
-        self._thread.start()
+        stop_at_exit(self)
+        self._thread = in_background(partial(_fill, source, self), "whisperbatch-prefetch")
 
     def has_item(self) -> bool:
         return bool(self._items)
@@ -227,6 +214,8 @@ class _Buffer(Generic[T]):
             self._changed.notify_all()
 
     def end(self, error: BaseException | None = None) -> None:
+        if self._program_ends and error is None:
+            error = ClosedError("the program ends")
         with self._changed:
             self._ended, self._error = True, error
             self._changed.notify_all()
@@ -249,6 +238,11 @@ class _Buffer(Generic[T]):
         with self._changed:
             self._stopped = True
             self._changed.notify_all()
+
+    def stop_at_exit(self) -> None:
+        """See `threads.Stoppable`. The consumer gets a ClosedError after the items."""
+        self._program_ends = True
+        self.request_stop()
 
     def stop(self, deadline: float | None = None) -> None:
         """Stop the producer thread and wait for its end, until `deadline` (monotonic seconds)."""

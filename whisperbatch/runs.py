@@ -3,7 +3,7 @@
 recordings   0  [ s s s s End ]            each recording is read by its own threads; another
              1  [ s s End ]                recording begins while the engine could decode more
              2  [ s s s ...                audio
-results      0s 0s 0s 0s 0End 1s 1s ...    the caller's thread; in this order with `ordered`
+results      0s 0s 0s 0s 0End 1s 1s ...    a thread of the run; in this order with `ordered`
 """
 
 from collections.abc import Generator, Iterable
@@ -11,7 +11,9 @@ from contextlib import closing
 from itertools import takewhile
 from typing import Final, TypeVar
 
-from whisperbatch.options import Options
+from whisperbatch.apart import Apart
+from whisperbatch.audio.reader import check_several
+from whisperbatch.options import Options, checks, plain
 from whisperbatch.pipeline import BATCHES_AHEAD, Opener, Pipeline
 from whisperbatch.prefetch import interleave
 from whisperbatch.recording import RecordingState
@@ -68,7 +70,11 @@ class PipelineRun:
         self._at_once = max(MIN_RECORDINGS, BATCHES_AHEAD * self._pipeline.rows_at_a_time)
         self._recordings: dict[int, RecordingState] = {}  # that began and have not ended
 
-    def __iter__(self) -> Generator[Result, None, None]:
+    def __iter__(self) -> Apart[Result]:
+        return Apart(self.results, self.stop)
+
+    def results(self) -> Generator[Result, None, None]:
+        """Iterate in this thread, which must be one of ours."""
         with closing(self._results()) as results, self._pipeline.running():
             try:
                 for item in results:
@@ -123,3 +129,15 @@ def in_sequence(sources: Iterable[Iterable[T]]) -> Generator[T, None, None]:
     """Yield the items of each source, and close the source before the next is taken."""
     for source in sources:
         yield from source
+
+
+def check_many(sources: object, on_error: object, *, ordered: object) -> None:
+    """Check the arguments of `transcribe_many` before any work.
+
+    Raises:
+        OptionError: `on_error` is unknown, `ordered` is not a bool, or `sources` is a single
+            recording or no iterable.
+    """
+    checks.choice("on_error", plain(on_error), ("raise", "yield"))
+    checks.boolean("ordered", plain(ordered))
+    check_several(sources)

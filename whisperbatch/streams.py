@@ -1,16 +1,19 @@
 """The results of a pipeline run for users: streams of segments, and transcripts."""
 
 from collections.abc import Callable, Generator, Iterator, Mapping
-from contextlib import ExitStack, closing
-from typing import Literal
+from contextlib import AbstractContextManager, closing
+from typing import Literal, TypeVar
 
 from typing_extensions import Self
 
+from whisperbatch.apart import call_apart
 from whisperbatch.errors import ClosedError, WhisperBatchError
 from whisperbatch.recording import RecordingState
 from whisperbatch.rows import End
-from whisperbatch.runs import PipelineRun
+from whisperbatch.runs import PipelineRun, Result
 from whisperbatch.types import Diarization, Notice, Omission, Segment, Transcript
+
+T = TypeVar("T")
 
 
 class SegmentStream(Iterator[Segment]):
@@ -44,7 +47,6 @@ class SegmentStream(Iterator[Segment]):
     """
 
     def __init__(self, run: PipelineRun, source: str, on_close: Callable[[], None]) -> None:
-        self._run = run
         self.source = source
         self._on_close = on_close
         self._items = iter(run)
@@ -132,13 +134,12 @@ class SegmentStream(Iterator[Segment]):
         If another thread is waiting for a segment, its iteration stops when that segment is ready.
         """
         self._closed = True
-        self._run.stop()
         try:
             self._items.close()
-        except ValueError:  # another thread executes the generator, and will close it
-            return
         finally:
-            self._on_close()
+            on_close, self._on_close = self._on_close, _nothing
+            if on_close is not _nothing:
+                call_apart(on_close, patience=None)
 
     def __enter__(self) -> Self:
         return self
@@ -159,6 +160,10 @@ class SegmentStream(Iterator[Segment]):
             self.language_probabilities = decision.probabilities
 
 
+def _nothing() -> None:
+    """Free nothing: the stream was closed before."""
+
+
 def transcripts(
     run: PipelineRun, on_error: Literal["raise", "yield"]
 ) -> Generator[Transcript | WhisperBatchError, None, None]:
@@ -168,7 +173,7 @@ def transcripts(
         run: a run that has not been iterated.
         on_error: "yield" yields the error of a recording, and continues; "raise" raises it.
     """
-    with closing(segments_and_transcripts(run)) as items:
+    with closing(segments_and_transcripts(iter(run))) as items:
         for _, item in items:
             if isinstance(item, WhisperBatchError) and on_error == "raise":
                 raise item
@@ -177,16 +182,18 @@ def transcripts(
 
 
 def segments_and_transcripts(
-    run: PipelineRun,
+    results: Generator[Result, None, None],
 ) -> Generator[tuple[int, Segment | Transcript | WhisperBatchError], None, None]:
     """Yield each segment of each recording and, at its end, the recording's transcript or error.
+
+    Args:
+        results: of a run; closed at the end.
 
     Yields:
         (recording, item), with the number of the recording in the run.
     """
     segments: dict[int, list[Segment]] = {}
-    with closing(iter(run)) as items, ExitStack() as stack:
-        stack.callback(run.stop)
+    with closing(results) as items:
         for item in items:
             if isinstance(item, End):
                 number = item.recording.number
@@ -235,3 +242,11 @@ def collect(stream: SegmentStream) -> Transcript:
             diarization=stream.diarization,
             notices=stream.notices,
         )
+
+
+def closing_after(
+    resource: AbstractContextManager[object], items: Generator[T, None, None]
+) -> Generator[T, None, None]:
+    """Yield items, and then close what they need."""
+    with resource:
+        yield from items

@@ -18,11 +18,12 @@ from typing import Any, Final
 
 from typing_extensions import Self
 
+from whisperbatch.apart import call_apart
 from whisperbatch.boundary import as_error
-from whisperbatch.errors import ClosedError, WhisperBatchError
-from whisperbatch.prefetch import in_background
+from whisperbatch.errors import ClosedError, EngineError, WhisperBatchError
 from whisperbatch.runs import PipelineRun
 from whisperbatch.streams import segments_and_transcripts
+from whisperbatch.threads import in_background, reset_after_fork, stop_at_exit
 from whisperbatch.types import Segment, Transcript
 
 MAX_ACTIVE: Final = 64  # recordings; each has an open file and threads
@@ -45,6 +46,15 @@ class Submission:
         self._segments: list[Segment] = []
         self._result: Transcript | WhisperBatchError | None = None
         self._tasks: list[tuple[asyncio.AbstractEventLoop, asyncio.Future[None]]] = []
+        reset_after_fork(self)
+
+    def _after_fork(self) -> None:
+        """End without a result: the threads are in the parent. See `threads.Inheritable`."""
+        self._changed, self._tasks = threading.Condition(), []
+        self._result = self._result or EngineError(
+            "the recording was submitted before a fork, and its threads are in the parent process; "
+            "submit the recording in the process that needs the result"
+        )
 
     @property
     def done(self) -> bool:
@@ -79,6 +89,10 @@ class Submission:
 
     def cancel(self) -> None:
         """Stop the work on the recording. `result` then raises ClosedError. Safe to call twice."""
+        if not self.done:
+            call_apart(self._cancel)
+
+    def _cancel(self) -> None:
         self._end(ClosedError("the recording was cancelled"))
         run, self._run = self._run, None
         if run:
@@ -161,7 +175,7 @@ class Submission:
         if (run := self._run) is None:  # cancelled
             return
         try:
-            with closing(segments_and_transcripts(run)) as items:
+            with closing(segments_and_transcripts(run.results())) as items:
                 for _, item in items:
                     if isinstance(item, Segment):
                         self._add(item)
@@ -206,6 +220,16 @@ class Submissions:
         self._active: dict[Submission, threading.Thread] = {}
         self._changed = threading.Condition()
         self._closed = False
+        stop_at_exit(self)
+
+    def stop_at_exit(self) -> None:
+        """Cancel all submissions. See `threads.Stoppable`."""
+        with self._changed:
+            self._closed = True
+            cancelled = [*self._waiting, *self._active]
+            self._waiting.clear()
+        for submission in cancelled:
+            submission._cancel()  # noqa: SLF001 - of the same module
 
     def add(self, run: PipelineRun) -> Submission:
         """Start a run, or put it behind the runs that wait."""

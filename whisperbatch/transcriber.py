@@ -8,7 +8,8 @@ from typing import Literal, overload
 
 from typing_extensions import Self, Unpack
 
-from whisperbatch.audio.reader import AudioReader, check_several, open_audio
+from whisperbatch.apart import on_stop, runs_apart
+from whisperbatch.audio.reader import AudioReader, open_audio
 from whisperbatch.boundary import boundary
 from whisperbatch.errors import ClosedError, WhisperBatchError
 from whisperbatch.options import (
@@ -25,10 +26,11 @@ from whisperbatch.options import (
 )
 from whisperbatch.pipeline import detect_language
 from whisperbatch.protocols import Engine
-from whisperbatch.runs import PipelineRun
+from whisperbatch.runs import PipelineRun, check_many
 from whisperbatch.scheduling import Activity, Scheduler
 from whisperbatch.streams import SegmentStream, collect, segments_and_transcripts, transcripts
 from whisperbatch.submissions import Submission, Submissions
+from whisperbatch.threads import reset_after_fork
 from whisperbatch.types import LanguageDetection, Segment, Source, Transcript
 
 
@@ -43,6 +45,12 @@ class Transcriber:
         self._scheduler = Scheduler(engine)
         self._submissions = Submissions()
         self._closed = False
+        reset_after_fork(self)
+
+    def _after_fork(self) -> None:
+        """Forget the runs of the parent process. See `threads.Inheritable`."""
+        self._scheduler = Scheduler(self._engine)
+        self._submissions = Submissions()
 
     @property
     def engine(self) -> Engine:
@@ -85,6 +93,7 @@ class Transcriber:
         return collect(self.stream(source, options=options, **keywords))
 
     @with_parameters(*OPTION_PARAMETERS)
+    @runs_apart
     def stream(
         self,
         source: Source | AudioReader,
@@ -217,9 +226,10 @@ class Transcriber:
         """
         check_many(sources, "yield", ordered=ordered)
         resolved = resolve(options, **keywords)
-        return segments_and_transcripts(self._run_many(sources, resolved, ordered=ordered))
+        return segments_and_transcripts(iter(self._run_many(sources, resolved, ordered=ordered)))
 
     @with_parameters(*OPTION_PARAMETERS)
+    @runs_apart
     def submit(
         self,
         source: Source,
@@ -259,6 +269,7 @@ class Transcriber:
         return self._submissions.add(run)
 
     @with_parameters(*DETECTION_PARAMETERS)
+    @runs_apart
     def detect_language(
         self,
         source: Source | AudioReader,
@@ -295,12 +306,14 @@ class Transcriber:
         options = for_detection(**keywords)
         with ExitStack() as stack:
             reader = open_audio(source, options)
+            on_stop(reader.close)
             if reader is not source:
                 stack.enter_context(reader)
             self._check_open()
             with boundary(reader.name):
                 return detect_language(self._scheduler, reader, options, read_through=read_through)
 
+    @runs_apart
     def close(self) -> None:
         """Free the weights. Safe to call twice.
 
@@ -321,6 +334,7 @@ class Transcriber:
     ) -> None:
         self.close()
 
+    @runs_apart
     def _run_many(
         self, sources: Iterable[Source], options: Options, *, ordered: bool
     ) -> PipelineRun:
@@ -331,15 +345,3 @@ class Transcriber:
     def _check_open(self) -> None:
         if self._closed:
             raise ClosedError("this Transcriber is closed; load the model again")
-
-
-def check_many(sources: object, on_error: object, *, ordered: object) -> None:
-    """Check the arguments of `transcribe_many` before any work.
-
-    Raises:
-        OptionError: `on_error` is unknown, `ordered` is not a bool, or `sources` is a single
-            recording or no iterable.
-    """
-    checks.choice("on_error", plain(on_error), ("raise", "yield"))
-    checks.boolean("ordered", plain(ordered))
-    check_several(sources)

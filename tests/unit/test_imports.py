@@ -21,9 +21,9 @@ ALLOWED: Final = {
     "byte_sums": set[str](),
     "products": set[str](),
     "onnx_graph": {"errors"},
-    "onnx_sessions": set[str](),
+    "onnx_sessions": {"threads"},
     "telemetry": set[str](),
-    "openvino_package": {"errors", "machine", "telemetry"},
+    "openvino_package": {"threads", "errors", "machine", "telemetry"},
     "openvino_cache": {"errors", "models", "openvino_package"},
     "text": {"addresses", "errors"},
     "models": {"addresses", "boundary", "dependencies", "errors", "text"},
@@ -33,8 +33,20 @@ ALLOWED: Final = {
     "recording": {"types"},
     "rows": {"errors", "features", "protocols", "recording", "types"},
     "segmentation": {"options", "recording", "rows", "text", "types"},
-    "prefetch": set[str](),
-    "audio": {"addresses", "boundary", "errors", "options", "text", "types", "vad"},
+    "threads": {"errors"},
+    "apart": {"errors", "threads"},
+    "prefetch": {"errors", "threads"},
+    "audio": {
+        "apart",
+        "threads",
+        "addresses",
+        "boundary",
+        "errors",
+        "options",
+        "text",
+        "types",
+        "vad",
+    },
     "vad": {
         *("dependencies", "errors", "onnx_graph", "onnx_sessions", "options", "protocols"),
         "types",
@@ -43,12 +55,15 @@ ALLOWED: Final = {
     "features": {"errors", "options", "protocols", "types", "vad"},
     "chunking": {"options", "types"},
     "diarization": {
+        "apart",
+        "threads",
         *("audio", "boundary", "byte_sums", "chunking", "dependencies", "errors", "features"),
         *("machine", "models", "onnx_graph", "onnx_sessions", "openvino_cache"),
         *("openvino_package", "options", "prefetch"),
         *("products", "recording", "rows", "text", "types", "vad"),
     },
     "engines": {
+        "threads",
         *("byte_sums", "dependencies", "errors", "features", "machine", "models", "onnx_graph"),
         "onnx_sessions",
         *("openvino_cache", "openvino_package", "options", "products", "protocols", "text"),
@@ -71,9 +86,15 @@ ALLOWED: Final = {
         *("language", "machine", "options", "prefetch", "recording", "rows"),
         *("scheduling", "second_opinion", "sections", "segmentation", "types", "vad"),
     },
-    "runs": {*("options", "pipeline", "prefetch", "recording", "rows", "scheduling", "types")},
-    "streams": {"errors", "recording", "rows", "runs", "types"},
+    "runs": {
+        "audio",
+        "apart",
+        *("options", "pipeline", "prefetch", "recording", "rows", "scheduling", "types"),
+    },
+    "streams": {"apart", "errors", "recording", "rows", "runs", "types"},
     "transcriber": {
+        "apart",
+        "threads",
         "audio",
         "boundary",
         "errors",
@@ -86,14 +107,17 @@ ALLOWED: Final = {
         "submissions",
         "types",
     },
-    "submissions": {*("boundary", "errors", "prefetch", "runs", "streams", "types")},
-    "loading": {"engines", "options", "transcriber"},
+    "submissions": {"apart", "boundary", "errors", "runs", "streams", "threads", "types"},
+    "loading": {"apart", "engines", "options", "transcriber"},
     "api": {
+        "runs",
+        "apart",
         *("audio", "boundary", "diarization", "engines", "errors", "loading", "options"),
-        *("sections", "streams", "text", "transcriber", "types"),
+        *("sections", "streams", "text", "types"),
     },
     "writers": {"addresses", "errors", "options", "text", "types"},
     "jobs": {
+        "threads",
         *("addresses", "audio", "boundary", "engines", "errors", "loading", "models", "options"),
         *("prefetch", "protocols", "sections", "text", "transcriber", "types", "vad", "writers"),
     },
@@ -107,7 +131,7 @@ PROGRAMS: Final = ("cli", "compat", "doctor", "huggingface", "ray", "server")
 
 PUBLIC: Final = {
     *("addresses", "boundary", "dependencies"),
-    *("audio", "errors", "engines.devices", "engines.keyword_types", "engines.keywords"),
+    *("apart", "audio", "errors", "engines.devices", "engines.keyword_types", "engines.keywords"),
     *("engines.memory", "openvino_package"),
     *("features", "jobs", "language", "machine", "models", "options", "protocols", "text"),
     *("types", "vad", "writers"),
@@ -203,7 +227,7 @@ def test_only_one_file_starts_threads() -> None:
         for name, path in modules()
         if any(call in path.read_text(encoding="utf-8") for call in starting)
     ]
-    assert found == ["prefetch"]
+    assert found == ["threads"]
 
 
 def test_folders_and_files_stay_small() -> None:

@@ -255,7 +255,9 @@ def test_no_recording_starts_while_the_transcriber_is_closed(
 
     def cancel_later(handle: wb.Submission) -> None:
         active.result(10)
-        wait_until(lambda: not worker_threads() or started != [active])
+        wait_until(
+            lambda: "whisperbatch-submission" not in worker_threads() or started != [active]
+        )
         cancel(handle)
 
     def noted_collect(handle: wb.Submission) -> None:

@@ -16,6 +16,7 @@ from types import TracebackType
 import numpy as np
 from typing_extensions import Self
 
+from whisperbatch.apart import items_apart, runs_apart
 from whisperbatch.audio.arrays import check_array, not_finite
 from whisperbatch.audio.file_objects import FileObject
 from whisperbatch.audio.media import MediaDecoder
@@ -33,6 +34,7 @@ from whisperbatch.audio.tracks.choice import track_chooser
 from whisperbatch.boundary import boundary
 from whisperbatch.errors import AudioError, OptionError
 from whisperbatch.options import AudioOptions, checks
+from whisperbatch.threads import keep_in_children, reset_after_fork
 from whisperbatch.types import (
     SAMPLING_RATE,
     WHOLE,
@@ -98,6 +100,13 @@ class AudioReader:
         self.notices = Notices(name) if notices is None else notices
         self.track = track
         self._reading = threading.Lock()
+        self._is_inherited = False
+        reset_after_fork(self)
+        keep_in_children(self)
+
+    def _after_fork(self) -> None:
+        """Refuse to read: the position in the file is shared with the parent process."""
+        self._is_inherited, self._reading = True, threading.Lock()
 
     def __enter__(self) -> Self:
         return self
@@ -122,7 +131,7 @@ class AudioReader:
             AudioError: reading fails, the recording contains NaN or infinite samples, or the
                 recording is longer than the option `max_duration`.
         """
-        yield from self.mix(self._checked_blocks())
+        return items_apart(lambda: self.mix(self._checked_blocks()), self.close)
 
     def mix(self, blocks: Iterable[Samples]) -> Iterator[Samples]:
         """Yield the mix of blocks that `channels` yielded, from `start` on; see `blocks`."""
@@ -139,7 +148,8 @@ class AudioReader:
             AudioError: reading fails, the recording contains NaN or infinite samples, or the
                 recording is longer than the option `max_duration`.
         """
-        yield from (block.reshape(len(block), -1) for block in self._checked_blocks())
+        blocks = self._checked_blocks()
+        return items_apart(lambda: (block.reshape(len(block), -1) for block in blocks), self.close)
 
     def _checked_blocks(self) -> Iterator[Samples]:
         limit = self.options.max_duration
@@ -184,11 +194,14 @@ class AudioReader:
         recording when FFmpeg returns.
         """
         self.closed = True
-        if self._reading.acquire(blocking=False):
+        if not self._is_inherited and self._reading.acquire(blocking=False):
             self._close()
             self._reading.release()
 
     def _next(self) -> Samples | None:
+        if self._is_inherited:
+            reason = "was opened before a fork; open it in the process that reads it"
+            raise AudioError(reason, source=self.name)
         with self._reading, boundary(self.name):
             block = None if self.closed else next(self._blocks, None)
             if self.closed:
@@ -197,6 +210,7 @@ class AudioReader:
             return block
 
 
+@runs_apart
 def open_audio(source: Source | AudioReader, options: AudioOptions | None = None) -> AudioReader:
     """Open a recording, and refuse a source that cannot be read.
 

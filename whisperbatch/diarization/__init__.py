@@ -10,7 +10,6 @@ items.py             what a diarizer yields, checked
 stage.py             the speakers of segments and words (assignment.py)
 """
 
-import threading
 from functools import cache
 from pathlib import Path
 from typing import Final
@@ -18,6 +17,7 @@ from typing import Final
 from whisperbatch.diarization.adapters import PIPELINE_FILE, PyannoteDiarizer, SenkoDiarizer
 from whisperbatch.diarization.protocol import Diarizer, Progress, SpeakerLimits, VoiceDiarizer
 from whisperbatch.machine import available_cpus
+from whisperbatch.threads import Lock
 
 __all__ = [
     "Diarizer",
@@ -33,7 +33,7 @@ CORES_PER_CALL: Final = 4
 one call at a time leaves the rest to the model. On the 16 cores of a machine with a GPU, one call
 at a time made an hour take 57 instead of 10 s."""
 
-_LOADING: Final = threading.Lock()
+_LOADING: Final = Lock()
 
 
 def open_diarizer(choice: object = "builtin") -> Diarizer:

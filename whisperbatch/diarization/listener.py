@@ -15,7 +15,7 @@ from whisperbatch.diarization.protocol import (
     TurnFinder,
 )
 from whisperbatch.errors import ClosedError, EngineError
-from whisperbatch.prefetch import JOIN_TIMEOUT, in_background
+from whisperbatch.threads import JOIN_TIMEOUT, in_background
 from whisperbatch.types import SAMPLING_RATE, Diarization, Samples, Turn
 
 # Samples of all channels that wait for the diarizer: 8 MB. While the reader waits for the diarizer,

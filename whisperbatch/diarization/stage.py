@@ -10,6 +10,7 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from typing import Final
 
+from whisperbatch.apart import on_stop
 from whisperbatch.audio.reader import AudioReader, open_audio
 from whisperbatch.boundary import boundary
 from whisperbatch.diarization import open_diarizer
@@ -213,6 +214,7 @@ def diarization_of(source: Source | AudioReader, options: Options) -> Diarizatio
         EngineError: the diarizer failed.
     """
     reader = open_audio(source, options)
+    on_stop(reader.close)
     with nullcontext() if reader is source else reader, boundary(reader.name):
         diarizer, names = open_for(options)
         blocks = reader.channels() if options.separates_channels else reader.blocks()

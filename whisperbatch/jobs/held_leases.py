@@ -23,7 +23,7 @@ from whisperbatch.jobs.workers.leases import (
     parsed_lease,
 )
 from whisperbatch.jobs.workers.processes import has_ended, process_name
-from whisperbatch.prefetch import in_background
+from whisperbatch.threads import in_background
 
 DURATION: Final = 120.0  # seconds of a lease: an extension takes a fraction of a millisecond
 PROCESSES: Final = "processes"  # a row for each process that works on the directory

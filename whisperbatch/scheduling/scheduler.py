@@ -19,7 +19,7 @@ from whisperbatch.scheduling.row_calls import Flow, RowCall, SharedRow
 
 log = logging.getLogger(__name__)
 
-CHECK_INTERVAL: Final = 1.0  # seconds between two checks whether the program ends
+CHECK_INTERVAL: Final = 1.0  # seconds between two looks at the queue, beside notifications
 JOIN_INTERVAL: Final = 0.1  # seconds between two checks whether another run needs the threads
 OUT_OF_MEMORY: Final = ("out of memory", "bad_alloc", "failed to allocate", "cannot allocate")
 
@@ -104,7 +104,7 @@ class Scheduler:
         """Wait for the results of rows, and return them in order.
 
         Raises:
-            ClosedError: the flow has ended, the engine is closed, or the program ends.
+            ClosedError: the flow has ended, or the engine is closed.
             Exception: as the engine raised it.
         """
         with self._changed:
@@ -113,16 +113,13 @@ class Scheduler:
                     raise ClosedError("the run has ended")
             self._queue.add(calls)
             self._changed.notify_all()
-        waiting = {call.result for call in calls}
-        while waiting := wait(waiting, CHECK_INTERVAL).not_done:
-            if not threading.main_thread().is_alive():
-                raise ClosedError("the program ends")
+        wait(call.result for call in calls)
         return [call.result.result() for call in calls]
 
     def _next_task(self) -> Callable[[], None] | None:
         """Wait for rows, and return the next call; None if no run is open."""
         while not self._queue:
-            if not self._flows or not threading.main_thread().is_alive():
+            if not self._flows:
                 return None
             self._idle += 1
             try:

@@ -15,6 +15,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from whisperbatch import SegmentStream, Transcriber, chunk_audio, types
+from whisperbatch.apart import runs_apart
 from whisperbatch.audio import AudioReader, open_audio
 from whisperbatch.compat.faster_whisper._anomalies import without_anomalies
 from whisperbatch.compat.faster_whisper._options.arguments import TranscribeArguments
@@ -55,6 +56,7 @@ class _Language:
         return sorted(self.probabilities.items(), key=lambda item: -item[1]) or None
 
 
+@runs_apart
 def transcribe(
     asr: Transcriber, audio: object, arguments: TranscribeArguments
 ) -> tuple[Generator[Segment, None, None], TranscriptionInfo]:

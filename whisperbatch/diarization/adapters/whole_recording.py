@@ -1,7 +1,6 @@
 """Diarizers that need the complete recording: its samples wait in a temporary file."""
 
 import tempfile
-import threading
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple, TypeAlias
@@ -12,6 +11,7 @@ import numpy.typing as npt
 from whisperbatch.boundary import with_type
 from whisperbatch.diarization.protocol import Progress, SpeakerLimits
 from whisperbatch.errors import EngineError, WhisperBatchError
+from whisperbatch.threads import Lock
 from whisperbatch.types import SAMPLING_RATE, Diarization, Samples, Turn, to_samples, to_seconds
 
 STEP: Final = 5 * SAMPLING_RATE  # samples between two Progress items
@@ -48,7 +48,7 @@ class WholeRecordingDiarizer(ABC):
     fingerprint: str
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()  # the packages are not thread-safe
+        self._lock = Lock()  # the packages are not thread-safe
 
     @abstractmethod
     def find(self, samples: Samples, limits: SpeakerLimits) -> Found:

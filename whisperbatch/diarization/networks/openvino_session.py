@@ -10,7 +10,7 @@ time of compiling them (0.5 instead of 1.6 s), and less memory.
 """
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from queue import Empty, LifoQueue
 from typing import Any, Final
@@ -20,6 +20,7 @@ import numpy.typing as npt
 
 from whisperbatch.openvino_cache import compiled_graphs_folder, load_compiled
 from whisperbatch.openvino_package import fastest_precision, open_core
+from whisperbatch.threads import Lock, keep_in_children, reset_after_fork
 
 SUBGRAPHS: Final = "SNIPPETS_MODE"  # of OpenVINO
 
@@ -51,14 +52,22 @@ class OpenVinoSession:
         }
         self._shape = tuple(shape)
         digest = hashlib.sha256(path.read_bytes()).hexdigest()
-        self._compiled: Any = load_compiled(
+        self._load: Callable[[], Any] = lambda: load_compiled(
             core,
             compiled_graphs_folder(),
             (digest, self._shape, SUBGRAPHS),
             settings,
             lambda: _compile(core, path, self._shape, settings),
         )
+        self._compiled: Any = self._load()
         self._free: LifoQueue[Any] = LifoQueue()
+        self._loading = Lock()
+        reset_after_fork(self)
+        keep_in_children(self._compiled)
+
+    def _after_fork(self) -> None:
+        """Load the network again: the child has none of OpenVINO's threads."""
+        self._compiled, self._free = None, LifoQueue()
 
     def __call__(self, rows: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
         """Return the output for these rows, at most as many as the shape has.
@@ -72,7 +81,10 @@ class OpenVinoSession:
         try:
             request = self._free.get_nowait()
         except Empty:
+            with self._loading:
+                self._compiled = self._compiled or self._load()
             request = self._compiled.create_infer_request()
+            keep_in_children(request)
         try:
             output: npt.NDArray[np.float32] = request.infer({0: filled})[0]
         finally:

@@ -7,7 +7,7 @@ weights of the fallback are loaded when it is first used.
 
 import functools
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 import ctranslate2
@@ -30,6 +30,7 @@ from whisperbatch.engines.special_tokens import language_tokens
 from whisperbatch.errors import EngineError
 from whisperbatch.options import SearchOptions
 from whisperbatch.protocols import Alignment, AlignRequest, Decoded, DecodeRequest, Encoded
+from whisperbatch.threads import keep_in_children
 
 log = logging.getLogger(__name__)
 
@@ -48,6 +49,9 @@ class CpuEngine:
         description: how the graphs are computed.
         threads: CPU threads for each batch; 0 divides the cores between the batches.
         int8_weights: the matrices of the model and of the fallback are stored in 8 bits.
+        reload: returns the same engine anew.
+        shares_idle_threads: whether the library works in a child of a fork if none of its calls was
+            in progress. Otherwise the child loads the engine anew at its first call.
 
     Attributes:
         fallback: decodes the rows that the decoder cannot decode.
@@ -69,6 +73,8 @@ class CpuEngine:
         description: str,
         threads: int,
         int8_weights: bool,
+        reload: "Callable[[], CpuEngine]",
+        shares_idle_threads: bool,
     ) -> None:
         if kept_frames < 1:
             description += f", about {kept_frames:.12g} of the frames of clear rows"
@@ -90,7 +96,9 @@ class CpuEngine:
         self.fallback = CTranslate2Engine(
             model, device="cpu", settings=fallback, load_weights=False
         )
-        self._calls = Calls(model.name)
+        self._reload, self._shares_idle_threads = reload, shares_idle_threads
+        self._calls = Calls(model.name, self._renew)
+        keep_in_children(self._encoder, self._decoder)
         details = (model.name, library, description, self.workers)
         log.info("model %s on %s (%s), %d worker(s)", *details)
 
@@ -162,6 +170,13 @@ class CpuEngine:
         if not all(self._model.special.no_timestamps in request.prompt for request in requests):
             return "timestamp tokens"
         return ""
+
+    def _renew(self, was_busy: bool) -> None:
+        """Load the graphs again in a child of a fork, if the library needs its threads."""
+        if was_busy or not self._shares_idle_threads:
+            log.info("model %s was loaded before a fork; it is loaded again", self.name)
+            fresh = self._reload()
+            self._encoder, self._decoder = fresh._encoder, fresh._decoder  # noqa: SLF001 - own class
 
     def _free(self) -> None:
         del self._encoder, self._decoder

@@ -9,7 +9,6 @@ import functools
 import io
 import json
 import logging
-import threading
 from typing import Any, Final
 
 import ctranslate2
@@ -19,6 +18,7 @@ from whisperbatch.engines.ctranslate2.cuda_libraries import install_hint, preloa
 from whisperbatch.errors import OptionError
 from whisperbatch.models.model_bin_writer import write_model_bin
 from whisperbatch.models.random_model import RandomModel
+from whisperbatch.threads import Lock
 
 log = logging.getLogger(__name__)
 
@@ -36,7 +36,7 @@ PROBE: Final = RandomModel(
 """A model of 370 KB."""
 
 _problems: dict[int, str | None] = {}  # by device number
-_lock = threading.Lock()
+_lock = Lock()
 
 
 def usable_device(device: str, indexes: tuple[int, ...]) -> str:

@@ -7,7 +7,6 @@
 
 import functools
 import logging
-import threading
 from collections.abc import Sequence
 from importlib.metadata import version
 from typing import Any, Final, Literal
@@ -35,7 +34,7 @@ from whisperbatch.engines.memory import return_freed_memory
 from whisperbatch.engines.model_info import ModelInfo
 from whisperbatch.engines.search.alignment import NO_TOKENS
 from whisperbatch.engines.settings import CTranslate2Settings, check_all_frames_kept
-from whisperbatch.errors import OptionError
+from whisperbatch.errors import EngineError, OptionError
 from whisperbatch.models.architecture import Architecture
 from whisperbatch.models.files import one_line
 from whisperbatch.options import DEFAULT_BATCH_SIZE, SearchOptions
@@ -47,6 +46,7 @@ from whisperbatch.protocols import (
     Encoded,
     FeatureType,
 )
+from whisperbatch.threads import Lock
 
 FLOAT16: Final = ("float16", "int8_float16")  # compute types whose hidden states are in float16
 
@@ -107,7 +107,8 @@ class CTranslate2Engine:
         )
         # with several devices, any of them may decode a batch, so encoder output goes to the CPU
         self._to_cpu = len(settings.devices) > 1
-        self._calls = Calls(model.name)
+        self._calls = Calls(model.name, self._renew)
+        self._is_fallback = not load_weights
         if load_weights:
             _ = self._weights.model
             if settings.flash_attention:
@@ -264,6 +265,21 @@ class CTranslate2Engine:
         """See `protocols.Engine`. Waits for calls in progress."""
         self._calls.close(self._free)
 
+    def _renew(self, _was_busy: bool) -> None:
+        """Go on in a child of a fork: a fallback loads its weights again.
+
+        Raises:
+            EngineError: the engine is no fallback. The child would need a copy of the weights that
+                the user did not expect, and CUDA does not work at all.
+        """
+        if not self._is_fallback:
+            raise EngineError(
+                f"model {self.name} was loaded before a fork, and CTranslate2's threads exist only "
+                "in the parent process; load the model in each worker process instead (do not preload "
+                'the application), start the workers with "spawn", or load the model with '
+                'engine="onnxruntime" or engine="openvino"'
+            )
+
     def _free(self) -> None:
         self._weights.free()
         return_freed_memory()
@@ -319,4 +335,4 @@ def check_effect(settings: CTranslate2Settings, device: Literal["cpu", "cuda"]) 
     check_all_frames_kept(settings.kept_frames, "ctranslate2")
 
 
-_SEED_LOCK: Final = threading.Lock()  # held from setting CTranslate2's only seed until its use
+_SEED_LOCK: Final = Lock()  # held from setting CTranslate2's only seed until its use

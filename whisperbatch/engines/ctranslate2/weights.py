@@ -1,7 +1,6 @@
 """CTranslate2's copy of a model's weights."""
 
 import logging
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -13,6 +12,7 @@ from whisperbatch.engines.ctranslate2.sampler import sampler_files
 from whisperbatch.engines.model_info import ModelInfo
 from whisperbatch.errors import ModelError
 from whisperbatch.models.files import one_line
+from whisperbatch.threads import Lock, keep_in_children, reset_after_fork
 
 log = logging.getLogger(__name__)
 
@@ -29,9 +29,14 @@ class CTranslate2Weights:
 
     def __init__(self, model: ModelInfo, **settings: Any) -> None:  # noqa: ANN401 - CTranslate2's
         self._model, self._settings = model, settings
-        self._lock = threading.Lock()
+        self._lock = Lock()
         self._loaded: Any = None
         self._sampler_files: dict[str, bytes] | None = None
+        reset_after_fork(self)
+
+    def _after_fork(self) -> None:
+        """Load the weights again when they are needed: the threads of the model are missing."""
+        self._loaded = None
 
     @property
     def model(self) -> Any:  # noqa: ANN401 - untyped
@@ -57,7 +62,9 @@ class CTranslate2Weights:
         settings = {**self._settings, "device_index": first_device, "inter_threads": 1}
         with self._errors():
             files = self._files_of_sampler()
-            return ctranslate2.models.Whisper(self._model.name, files=files, **settings)
+            sampler = ctranslate2.models.Whisper(self._model.name, files=files, **settings)
+        keep_in_children(sampler)
+        return sampler
 
     def _files_of_sampler(self) -> dict[str, bytes]:
         model = self._model
@@ -84,7 +91,9 @@ class CTranslate2Weights:
             self._errors(),
             with_settings(model.directory, model.missing_settings()) as directory,
         ):
-            return ctranslate2.models.Whisper(str(directory), **settings)
+            loaded = ctranslate2.models.Whisper(str(directory), **settings)
+        keep_in_children(loaded)
+        return loaded
 
     @contextmanager
     def _errors(self) -> Iterator[None]:

@@ -79,6 +79,8 @@ class OnnxRuntimeEngine(CpuEngine):
                 description=", ".join(parts),
                 threads=settings.intra_threads,
                 int8_weights=True,
+                reload=lambda: OnnxRuntimeEngine(model, settings=settings),
+                shares_idle_threads=not uses_openvino(settings.compute_type),
             )
         except (RuntimeError, LookupError, ValueError) as error:
             raise ModelError(

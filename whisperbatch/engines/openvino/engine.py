@@ -72,6 +72,8 @@ class OpenVinoEngine(CpuEngine):
                 description=", ".join(parts),
                 threads=settings.intra_threads,
                 int8_weights=int8_weights,
+                reload=lambda: OpenVinoEngine(model, settings=settings),
+                shares_idle_threads=False,
             )
         except (RuntimeError, LookupError, ValueError) as error:
             raise ModelError(

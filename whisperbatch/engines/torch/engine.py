@@ -2,7 +2,6 @@
 
 import functools
 import logging
-import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -32,6 +31,7 @@ from whisperbatch.protocols import (
     Encoded,
     FeatureType,
 )
+from whisperbatch.threads import Lock
 
 Tensor: TypeAlias = torch.Tensor
 
@@ -129,7 +129,7 @@ class TorchEngine:
         self.is_multilingual: bool = info.is_multilingual
         self.can_translate: bool = info.can_translate
         self.n_mels: int = info.n_mels
-        self._lock = threading.Lock()
+        self._lock = Lock()
         log.info("model %s on %s (%s), PyTorch", name, self._device, self._dtype)
 
     def _memory_of(self, info: ModelInfo) -> MemoryUse:

@@ -32,7 +32,8 @@ from whisperbatch.jobs.workers.leases import RENEWALS, Leases
 from whisperbatch.jobs.workers.results import Results, SpanResult
 from whisperbatch.jobs.workers.spans import Running, SpanTranscriber
 from whisperbatch.jobs.workers.task_queue import Claim, TaskQueue
-from whisperbatch.prefetch import in_background, interleave
+from whisperbatch.prefetch import interleave
+from whisperbatch.threads import in_background
 from whisperbatch.types import Transcript
 
 MAX_POLL: Final = 10.0  # seconds between two looks at tasks of other workers
