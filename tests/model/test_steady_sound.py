@@ -54,7 +54,8 @@ def speech() -> Recording:
 
 def sound_of(decibels: float, name: str) -> Sound:
     sound = with_sound(speech().samples / 32768, STEADY[name], decibels)
-    return sound * min(1.0, 0.9 / np.abs(sound).max())
+    result: Sound = sound * min(1.0, 0.9 / np.abs(sound).max())
+    return result
 
 
 @pytest.mark.parametrize(

@@ -53,7 +53,8 @@ def mixed(*parts: tuple[float, Maker]) -> Maker:
 def telephone_buzz(length: int, _: np.random.Generator) -> Sound:
     """Return the buzz of a GSM telephone: bursts of 0.58 ms, 217 times a second."""
     seconds = np.arange(length) / SAMPLING_RATE
-    sound: Sound = (seconds % (1 / 216.7) < 577e-6) * np.sin(2 * np.pi * 800 * seconds)
+    bursts = (seconds % (1 / 216.7) < 577e-6).astype(np.float64)
+    sound: Sound = bursts * np.sin(2 * np.pi * 800 * seconds)
     return sound
 
 
@@ -78,7 +79,8 @@ UNSTEADY: Final[Mapping[str, Maker]] = {
 
 def at_level(sound: Sound, rms: float) -> Sound:
     """Return the sound with another root mean square."""
-    return sound * (rms / np.sqrt(np.mean(sound**2)))
+    result: Sound = sound * (rms / np.sqrt(np.mean(sound**2)))
+    return result
 
 
 def syllables(seconds: float, seed: int = 0) -> Sound:

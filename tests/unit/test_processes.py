@@ -118,7 +118,9 @@ for step in range(10):
 signal.setitimer(signal.ITIMER_REAL, 0)
 gc.collect()  # a traceback may hold the stream in a cycle
 end = time.monotonic() + 10
-while (left := [t.name for t in threading.enumerate() if "whisperbatch" in t.name]) and time.monotonic() < end:
+def threads():
+    return [t.name for t in threading.enumerate() if "whisperbatch" in t.name]
+while (left := threads()) and time.monotonic() < end:
     time.sleep(0.01)
 print(*found, left, text())
 """

@@ -17,7 +17,7 @@ import whisperbatch as wb
 from tests.unit.counting_source import wait_until
 from tests.unit.fakes import LOUD, FakeEngine, fails_on_loud_rows, noise, worker_threads
 from whisperbatch import submissions
-from whisperbatch.prefetch import in_background
+from whisperbatch.threads import in_background
 from whisperbatch.transcriber import Transcriber
 
 pytestmark = pytest.mark.usefixtures("no_threads_left")
@@ -255,9 +255,7 @@ def test_no_recording_starts_while_the_transcriber_is_closed(
 
     def cancel_later(handle: wb.Submission) -> None:
         active.result(10)
-        wait_until(
-            lambda: "whisperbatch-submission" not in worker_threads() or started != [active]
-        )
+        wait_until(lambda: "whisperbatch-submission" not in worker_threads() or started != [active])
         cancel(handle)
 
     def noted_collect(handle: wb.Submission) -> None:

@@ -275,8 +275,8 @@ class CTranslate2Engine:
         if not self._is_fallback:
             raise EngineError(
                 f"model {self.name} was loaded before a fork, and CTranslate2's threads exist only "
-                "in the parent process; load the model in each worker process instead (do not preload "
-                'the application), start the workers with "spawn", or load the model with '
+                "in the parent process; load the model in each worker process instead (do not "
+                'preload the application), start the workers with "spawn", or load the model with '
                 'engine="onnxruntime" or engine="openvino"'
             )
 
