@@ -5,7 +5,7 @@ every path and every file raises TypeError. Arrays of samples work.
 """
 
 from importlib import import_module
-from types import SimpleNamespace
+from types import ModuleType
 from typing import Any
 
 import av
@@ -20,4 +20,6 @@ def let_faster_whisper_open_files() -> None:
     def open_file(file: object, **_: object) -> Any:  # noqa: ANN401 - PyAV's container
         return open_ignoring_metadata(file, {})
 
-    module.__dict__["av"] = SimpleNamespace(**{**vars(av), "open": open_file})
+    replacement = ModuleType("av")
+    vars(replacement).update({**vars(av), "open": open_file})
+    module.__dict__["av"] = replacement

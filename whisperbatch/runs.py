@@ -12,7 +12,7 @@ from itertools import takewhile
 from typing import Final, TypeVar
 
 from whisperbatch.apart import Apart
-from whisperbatch.audio.reader import check_several
+from whisperbatch.audio.sources import check_several
 from whisperbatch.options import Options, checks, plain
 from whisperbatch.pipeline import BATCHES_AHEAD, Opener, Pipeline
 from whisperbatch.prefetch import interleave

@@ -225,7 +225,8 @@ def reset_after_fork(item: Inheritable) -> None:
 def keep_in_children(*items: object) -> None:
     """Never free these objects of C++ in a child of a fork. A reference to them is not kept."""
     for item in items:
-        _native.add(item)
+        with suppress(TypeError):  # an object without weak references is none of C++
+            _native.add(item)
 
 
 @atexit.register

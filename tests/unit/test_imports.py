@@ -76,7 +76,7 @@ ALLOWED: Final = {
         *("chunking", "errors", "features", "language", "options", "protocols", "recording"),
         *("rows", "segmentation", "text", "types"),
     },
-    "scheduling": {"errors", "machine", "options", "prefetch", "protocols"},
+    "scheduling": {"errors", "machine", "options", "prefetch", "protocols", "threads"},
     "second_opinion": {
         *("chunking", "decoding", "language", "options", "protocols"),
         *("recording", "rows", "text", "types", "vad"),

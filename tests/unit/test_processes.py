@@ -25,7 +25,7 @@ def run(program: str, *, status: int = 0) -> str:
         [sys.executable, "-c", START + textwrap.dedent(program)],
         capture_output=True,
         text=True,
-        timeout=30,
+        timeout=120,
         check=False,
     )
     assert (result.returncode, result.stderr) == (status, "")

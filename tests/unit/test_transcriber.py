@@ -16,7 +16,7 @@ pytestmark = pytest.mark.usefixtures("no_threads_left")
 
 
 def test_segments_are_in_order_and_numbered() -> None:
-    engine = FakeEngine(delay={"decode": 0.1})
+    engine = FakeEngine(delay={"decode": 0.4})
     clips = tuple((float(start), start + 28.0) for start in range(0, 420, 28))
     with Transcriber(engine) as asr:
         transcript = asr.transcribe(
@@ -71,7 +71,10 @@ def test_the_engine_chooses_the_batch_size_unless_it_is_given(
 
 def test_silence_gives_an_empty_transcript(asr: Transcriber, engine: FakeEngine) -> None:
     transcript = asr.transcribe(np.zeros(16000 * 100, np.float32))
-    assert transcript == wb.Transcript((), None, 0.0, 100.0, "<array>")
+    silent = wb.Transcript((), None, 0.0, 100.0, "<array>", notices=transcript.notices)
+    assert transcript == silent
+    [notice] = transcript.notices
+    assert (notice.kind, notice.start, notice.end) == ("no speech", 0.0, 100.0)
     assert transcript.text == ""
     assert engine.batches == []
 

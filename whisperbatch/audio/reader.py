@@ -9,7 +9,6 @@ import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from os import PathLike
 from pathlib import Path
 from types import TracebackType
 
@@ -134,7 +133,17 @@ class AudioReader:
         return items_apart(lambda: self.mix(self._checked_blocks()), self.close)
 
     def mix(self, blocks: Iterable[Samples]) -> Iterator[Samples]:
-        """Yield the mix of blocks that `channels` yielded, from `start` on; see `blocks`."""
+        """Yield the mix of blocks that `channels` yielded, from `start` on; see `blocks`.
+
+        Args:
+            blocks: shape (n_samples, n_channels), float32, at 16 kHz; in order, without gaps.
+
+        Yields:
+            Mono samples, shape (n_samples,), float32.
+
+        Raises:
+            EngineError: the voice activity detection failed, which compares the channels.
+        """
         return mix(blocks, self.notices, self.start)
 
     def channels(self) -> Iterator[Samples]:
@@ -250,23 +259,6 @@ def open_audio(source: Source | AudioReader, options: AudioOptions | None = None
         if isinstance(source, Audio):
             return _open_array(source, options, span)
         return _open_media(name, source, options, span)
-
-
-def check_several(sources: object) -> None:
-    """Check that sources are several recordings, and not a single recording.
-
-    Raises:
-        OptionError: `sources` is a single recording, or no iterable.
-    """
-    single_source = (str, *BYTES, PathLike, np.ndarray, Audio)
-    if isinstance(sources, single_source) or hasattr(sources, "read"):
-        raise OptionError(
-            "sources must be several recordings; for a single recording call transcribe()"
-        )
-    if not isinstance(sources, Iterable):
-        raise OptionError(
-            f"sources must be an iterable of recordings, not {type(sources).__name__}"
-        )
 
 
 def _open_media(name: str, source: object, options: AudioOptions, span: Span) -> AudioReader:

@@ -2,6 +2,7 @@
 
 import io
 import sys
+from collections.abc import Iterable
 from os import PathLike, fspath
 from pathlib import Path
 from typing import Final
@@ -11,7 +12,7 @@ import numpy as np
 from whisperbatch.addresses import without_secrets
 from whisperbatch.audio.file_objects import FileObject, given_name
 from whisperbatch.boundary import describe
-from whisperbatch.errors import AudioError
+from whisperbatch.errors import AudioError, OptionError
 from whisperbatch.text.messages import shown
 from whisperbatch.types import Audio
 
@@ -95,3 +96,20 @@ def check_path(path: Path) -> None:
             raise AudioError("there is no such file; check the path", source=name)
     except (OSError, ValueError) as error:
         raise AudioError(f"cannot be opened: {describe(error)}", source=name) from error
+
+
+def check_several(sources: object) -> None:
+    """Check that sources are several recordings, and not a single recording.
+
+    Raises:
+        OptionError: `sources` is a single recording, or no iterable.
+    """
+    single_source = (str, *BYTES, PathLike, np.ndarray, Audio)
+    if isinstance(sources, single_source) or hasattr(sources, "read"):
+        raise OptionError(
+            "sources must be several recordings; for a single recording call transcribe()"
+        )
+    if not isinstance(sources, Iterable):
+        raise OptionError(
+            f"sources must be an iterable of recordings, not {type(sources).__name__}"
+        )

@@ -27,7 +27,7 @@ from whisperbatch.cli.printing import clock, print_error, print_note, print_resu
 from whisperbatch.errors import WhisperBatchError
 from whisperbatch.jobs import Event, Failed, Finished, FinishedElsewhere, SegmentReady, WorkItem
 from whisperbatch.text import escape_controls, escape_controls_in_json
-from whisperbatch.types import Segment, Transcript
+from whisperbatch.types import Segment
 from whisperbatch.writers import one_line, segment_values, speaker_prefix, speaker_values
 
 MAX_PROBED: Final = 200
@@ -324,15 +324,10 @@ def _finished_line(event: Finished) -> Text:
         escape_controls(f"{_name(event.item.name)} "),
         (f"{clock(transcript.duration)} {transcript.language or 'no speech'}", "dim"),
         (found, "dim"),
-        ("" if transcript.is_complete else _missing(transcript), "yellow"),
+        ("" if transcript.is_complete else ", incomplete", "yellow"),
         (omissions, "yellow"),
         (escape_controls(f" -> {paths}") if paths else "", "dim"),
     )
-
-
-def _missing(transcript: Transcript) -> str:
-    missing = transcript.missing_duration
-    return f", {missing:.1f} s missing" if missing else ", incomplete"
 
 
 def _failed_line(error: WhisperBatchError) -> Text:

@@ -16,6 +16,7 @@ from whisperbatch.prefetch import Workers
 from whisperbatch.protocols import Encoded, Engine
 from whisperbatch.scheduling.call_queue import CallQueue
 from whisperbatch.scheduling.row_calls import Flow, RowCall, SharedRow
+from whisperbatch.threads import stop_at_exit
 
 log = logging.getLogger(__name__)
 
@@ -63,6 +64,7 @@ class Scheduler:
         self._idle = 0  # workers that wait for rows
         self._changed = threading.Condition()
         self._workers = Workers(self._changed, self._next_task, engine.workers)
+        stop_at_exit(self)
 
     @property
     def activity(self) -> Activity:
@@ -99,6 +101,11 @@ class Scheduler:
             self._changed.notify_all()
         for call in abandoned:
             call.result.set_exception(ClosedError("the run has ended"))
+
+    def stop_at_exit(self) -> None:
+        """End all flows, so that the threads end. See `threads.Stoppable`."""
+        for flow in list(self._flows):
+            self.abandon(flow)
 
     def compute(self, calls: Sequence[RowCall]) -> list[Any]:
         """Wait for the results of rows, and return them in order.

@@ -16,9 +16,9 @@ Bippus 2000). Spectral subtraction after the filter was tried: it found more spe
 and less under rumble.
 """
 
-from collections import deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Final
 
 import numpy as np
@@ -62,6 +62,8 @@ MIN_GAIN: Final = 1e-3  # of a filter
 # crowd: -1 to -7 dB; both Silero and Whisper know such noise, and a filter cannot divide it.
 MAX_REMAINDER: Final = 0.16
 
+WINDOW: Final = np.hanning(LONG_FRAME + 1)[:-1].astype(np.float32)
+
 Spectrum = npt.NDArray[np.float64]
 
 
@@ -83,13 +85,16 @@ def remove_steady_sound(blocks: Iterable[Samples]) -> Iterator[CleanedBlock]:
 
     A block depends on itself, on the block before it and on the block after it. These are held.
     """
-    held: deque[Samples] = deque(maxlen=3)
+    previous: Samples | None = None
+    before: _Part | None = None  # the previous block and the block before it
     for samples in blocks:
-        held.append(samples)
-        if len(held) > 1:
-            yield _clean(held, len(held) - 2)
-    if held:
-        yield _clean(held, len(held) - 1)
+        if previous is not None:
+            after = _Part(np.concatenate((previous, samples)))
+            yield _clean(previous, before, after)
+            before = after
+        previous = samples
+    if previous is not None:
+        yield _clean(previous, before or _Part(previous), None)
 
 
 def without_steady_sound(samples: Samples) -> Samples:
@@ -100,21 +105,46 @@ def without_steady_sound(samples: Samples) -> Samples:
     return np.concatenate([b.samples if b.cleaned is None else b.cleaned for b in blocks])
 
 
-def _clean(held: Iterable[Samples], index: int) -> CleanedBlock:
-    blocks = list(held)[max(index - 1, 0) :]
-    index = min(index, 1)
-    audio = np.concatenate(blocks)
-    start = sum(map(len, blocks[:index]))
-    end = start + len(blocks[index])
+class _Part:
+    """A block, or two blocks that follow each other.
+
+    Attributes:
+        samples: shape (n_samples,).
+        power: mean square of the samples.
+    """
+
+    def __init__(self, samples: Samples) -> None:
+        self.samples = samples
+        self.power = _mean_power(samples)
+
+    @cached_property
+    def steady(self) -> Spectrum | None:
+        """The steady power of each bin; None if it is not most of the power. Computed once."""
+        return _steady_spectrum(self.samples) if _may_be_steady(self.samples) else None
+
+
+def _clean(block: Samples, before: _Part | None, after: _Part | None) -> CleanedBlock:
+    """Return a block without the steady sound of the parts that contain the block.
+
+    Args:
+        block: the last block of `before`, and the first of `after`.
+        before: None at the start of the audio.
+        after: None at the end of the audio.
+    """
+    parts = [part for part in (before, after) if part]
+    earlier = before.samples[: len(before.samples) - len(block)] if before else block[:0]
+    later = after.samples[len(block) :] if after else block[:0]
+    audio = np.concatenate((earlier, block, later))
     min_power = max(MIN_POWER, MIN_SHARE * _mean_power(audio))
-    halves = [half for half in (audio[:end], audio[start:]) if _mean_power(half) >= min_power]
-    steady = _steady_spectrum(filter(_may_be_steady, halves))
-    gains = None if steady is None else _filter_gains(steady)
+    found = [part.steady for part in parts if part.power >= min_power]
+    spectra = [steady for steady in found if steady is not None]
+    gains = _filter_gains(np.max(spectra, axis=0)) if spectra else None
     if gains is None:
-        return CleanedBlock(blocks[index], None)
-    first = max(start - LONG_HOP, 0)
-    filtered = _filter(audio[first : end + LONG_HOP], gains)[start - first :]
-    return CleanedBlock(blocks[index], filtered[: end - start])
+        return CleanedBlock(block, None)
+    first = max(len(earlier) - LONG_HOP, 0)
+    end = len(earlier) + len(block)
+    filtered = _filter(audio[first : end + LONG_HOP], gains)[len(earlier) - first :]
+    return CleanedBlock(block, filtered[: len(block)])
 
 
 def _mean_power(samples: Samples) -> float:
@@ -131,28 +161,21 @@ def _may_be_steady(samples: Samples) -> bool:
     return bool(np.partition(powers, count)[count] >= MIN_GATE * powers.mean() > 0)
 
 
-def _steady_spectrum(parts: Iterable[Samples]) -> Spectrum | None:
-    """Return the steady power of each bin of a long frame; None if it is not most of the power.
-
-    Args:
-        parts: overlapping parts of the audio. A sound can begin or end in one of them.
-    """
-    window = np.hanning(LONG_FRAME + 1)[:-1].astype(np.float32)
-    found: Spectrum | None = None
-    for samples in parts:
-        frames = np.lib.stride_tricks.sliding_window_view(samples, LONG_FRAME)[::LONG_HOP]
-        powers = np.square(np.abs(np.fft.rfft(frames * window))).astype(np.float64)
-        steady = _steady_power(powers)
-        if steady.sum() >= MIN_STEADY * powers.mean(axis=0).sum():
-            found = steady if found is None else np.maximum(found, steady)
-    return found
-
-
-def _steady_power(powers: Spectrum) -> Spectrum:
-    """Return the power of each bin that is always there; shape (n_frames, n_bins) before."""
-    lowest = np.quantile(powers, QUANTILE, axis=0) / NOISE_QUANTILE
-    steady: Spectrum = np.minimum(lowest, powers.mean(axis=0))
-    return steady
+def _steady_spectrum(samples: Samples) -> Spectrum | None:
+    """Return the steady power of each bin of a long frame; None if it is not most of the power."""
+    frames = np.lib.stride_tricks.sliding_window_view(samples, LONG_FRAME)[::LONG_HOP]
+    spectrum = np.fft.rfft(frames * WINDOW)
+    powers = np.square(spectrum.real) + np.square(spectrum.imag)  # shape (n_frames, n_bins)
+    mean = powers.mean(axis=0)
+    # np.quantile takes several times as long
+    position = QUANTILE * (len(powers) - 1)
+    count, share = int(position), position % 1
+    lowest = np.partition(powers, (count, min(count + 1, len(powers) - 1)), axis=0)
+    quantile = lowest[count]
+    if share:
+        quantile = quantile + share * (lowest[count + 1] - quantile)
+    steady: Spectrum = np.minimum(quantile / NOISE_QUANTILE, mean).astype(np.float64)
+    return steady if steady.sum() >= MIN_STEADY * mean.sum() else None
 
 
 def _filter_gains(steady: Spectrum) -> Spectrum | None:
@@ -163,7 +186,8 @@ def _filter_gains(steady: Spectrum) -> Spectrum | None:
     window = np.lib.stride_tricks.sliding_window_view
     around = window(np.pad(steady, NEIGHBOURS, mode="reflect"), 2 * NEIGHBOURS + 1)
     positions = np.arange(0, len(steady), REFERENCE_STEP)
-    quiet = np.quantile(around[positions], REFERENCE_QUANTILE, axis=1)
+    count = int(REFERENCE_QUANTILE * around.shape[1])
+    quiet = np.partition(around[positions], count, axis=1)[:, count]
     reference = np.interp(np.arange(len(steady)), positions, quiet)
     first = LOWEST_SPEECH * LONG_FRAME // SAMPLING_RATE
     reference[:first] = np.minimum(reference[:first], reference[first])
@@ -189,7 +213,7 @@ def _band_gains(steady: Spectrum) -> Spectrum:
 
 def _filter(samples: Samples, gains: Spectrum) -> Samples:
     """Return the samples, filtered without delay with the factors of the bins of a long frame."""
-    response = np.roll(np.fft.irfft(gains), LONG_HOP) * np.hanning(LONG_FRAME + 1)[:-1]
+    response = np.roll(np.fft.irfft(gains), LONG_HOP) * WINDOW
     size = len(samples) + LONG_FRAME
     spectrum = np.fft.rfft(samples, size) * np.fft.rfft(response, size)
     filtered: Samples = np.fft.irfft(spectrum, size)[LONG_HOP:][: len(samples)].astype(np.float32)

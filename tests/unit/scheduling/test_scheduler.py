@@ -289,29 +289,29 @@ def test_a_thread_of_the_scheduler_may_end_the_flow() -> None:
         thread.join(TIMEOUT)
 
 
-def test_the_threads_end_with_the_program() -> None:
+def test_the_threads_end_with_the_program_after_the_work_of_other_threads() -> None:
     program = """
 import threading
 from tests.unit.scheduling.row_calls import GatedEngine, row_call
-from whisperbatch.errors import ClosedError
 from whisperbatch.scheduling import Flow, Scheduler
 
 engine, flow = GatedEngine(workers=2), Flow()
 scheduler = Scheduler(engine)
 
 def compute():
-    try:
-        scheduler.compute([row_call(flow)])
-    except ClosedError as error:
-        print(error)
+    print(len(scheduler.compute([row_call(flow)])))
+
+def open_gate():
+    threading.main_thread().join()
     engine.gate.set()
 
 running = scheduler.running(flow)
 running.__enter__()
 threading.Thread(target=compute).start()
 engine.wait_for_call()
+threading.Thread(target=open_gate).start()
 """
     result = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, timeout=30, check=True
     )
-    assert (result.stdout, result.stderr) == ("the program ends\n", "")
+    assert (result.stdout, result.stderr) == ("1\n", "")
