@@ -104,7 +104,7 @@ def without_secrets(text: str, *, whole: bool = False) -> str:
         if whole:
             return _URL.sub(_shown, text.translate(_INNER)).translate(_OUTER)
         return _URL.sub(_shown, text)
-    except RecursionError:  # hundreds of URLs, each in a parameter of the one before
+    except RecursionError:  # hundreds of URLs, each in a parameter of another
         return HIDDEN
 
 
@@ -116,7 +116,7 @@ def has_secrets(url: str) -> bool:
 def identity_of(url: str) -> str:
     """Return a text that is equal for two URLs that differ only in their signatures.
 
-    A signature belongs to the rest of its URL, and is made anew for each use. Other secrets may say
+    A signature belongs to the rest of its URL, and is new for each use. Other secrets may say
     which recording is meant ("?token=9f2c"), so they stay. URLs without a signature are unchanged.
     """
     address, mark, fragment = url.partition("#")

@@ -10,9 +10,9 @@ the work that is left, and joins the threads that do it: a daemon that runs C++ 
 freed aborts the process.
 
 A child of `os.fork` has one thread, the one that forked. Threads, locks that other threads held,
-and queues of work are copied in a state that nobody ends. Objects that hold some of these are
-`Inheritable`: they are reset in the child. Objects of C++ that own threads must not even be freed
-there: their destructors wait for threads that the child does not have.
+and queues of work are copied, and no thread of the child completes them. Objects that hold some of
+these are `Inheritable`: they are reset in the child. Objects of C++ that own threads must not even
+be freed there: their destructors wait for threads that the child does not have.
 """
 
 import atexit
@@ -246,7 +246,7 @@ def _after_fork() -> None:
     _threads.clear()
     _stoppable.clear()  # the parent stops its work
     _of_thread.is_ours = False
-    for item in _native:  # a reference that nobody counts down
+    for item in _native:  # a reference that is never given back
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(item))
     for item in _inheritable:
         item._after_fork()  # noqa: SLF001 - see `Inheritable`

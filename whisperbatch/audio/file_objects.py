@@ -120,7 +120,7 @@ class FileObject:
                 return call()
             finally:
                 self._file.seek(position)
-        except Exception:  # noqa: BLE001 - what is asked for is useful, but not needed
+        except Exception:  # noqa: BLE001 - the answer is useful, but not needed
             return failed
 
     def _guarded(self, call: Callable[[], T], failed: T) -> T:

@@ -195,7 +195,7 @@ def _loops(
 ) -> Iterator[Finding]:
     """Yield the words of loops.
 
-    Repetitions that are spoken stay, and so does the first time of a loop: it may have been spoken.
+    Repetitions that are spoken stay. The first time of a loop stays, too: it may have been spoken.
     Only of doubtful text that is one loop, the first time goes, too, unless the VAD finds speech
     there. Further words with the sound of a spoken repetition are removed: the model has written
     this sound twice.

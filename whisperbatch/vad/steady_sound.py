@@ -2,8 +2,7 @@ r"""Remove steady sound from audio where it is most of the sound: mains hum, ton
 
     spectrum of 4 s     |  |  |  | _..-''-..  |         spectrum of a steady sound with speech
     lowest quarter      |  |  |  |____________|         the power that is always there
-    filter             ‾\/‾\/‾\/‾‾‾‾‾‾‾‾‾‾‾‾‾‾\/‾       attenuates the peaks of this power
-    suppression         the rest of the steady power is subtracted, from moment to moment
+    filter             ‾\/‾\/‾\/‾‾‾‾‾‾‾‾‾‾‾‾‾‾\/‾       attenuates the peaks and loud bands of it
 
 Silero takes speech under a louder steady sound for part of this sound. Whisper reads speech under
 50 Hz hum, but not under the buzz of a telephone or a tone of 400 Hz. The result is input for the

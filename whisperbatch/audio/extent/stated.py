@@ -1,4 +1,4 @@
-"""The end that a recording states, compared with the end of what was read."""
+"""The stated end of a recording, compared with the end of the sound that was read."""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
@@ -134,7 +134,7 @@ def _of_track(track: "Track") -> float | None:
 def _of_file(track: "Track") -> float | None:
     """Return the end of the track by the duration of the file.
 
-    The duration is that of the longest track. If another track is complete, then so is the file.
+    The duration is that of the longest track. If another track is complete, the file is complete.
     """
     # the duration may count from zero, although the stamps of a live recording start later
     if track.tagged_end is not None and track.duration:

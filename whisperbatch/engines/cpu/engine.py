@@ -49,9 +49,9 @@ class CpuEngine:
         description: how the graphs are computed.
         threads: CPU threads for each batch; 0 divides the cores between the batches.
         int8_weights: the matrices of the model and of the fallback are stored in 8 bits.
-        reload: returns the same engine anew.
+        reload: loads the same engine again.
         shares_idle_threads: whether the library works in a child of a fork if none of its calls was
-            in progress. Otherwise the child loads the engine anew at its first call.
+            in progress. Otherwise the child loads the engine again at its first call.
 
     Attributes:
         fallback: decodes the rows that the decoder cannot decode.
