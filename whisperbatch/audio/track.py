@@ -251,7 +251,7 @@ def _open(name: str, file: str | FileObject) -> tuple[InputContainer, str | File
             rifx.close()
             raise
     container = _open_container(name, file)
-    if not is_http(file) or container.size > 0 or container.format.name in PLAYLISTS:
+    if not is_http(file) or (container.size or 0) > 0 or container.format.name in PLAYLISTS:
         return container, file, None
     container.close()  # a server may answer one request at a time only
     if answer := HttpAnswer.get(file):
