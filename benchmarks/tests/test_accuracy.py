@@ -153,7 +153,7 @@ VALID = {"audio": "a.wav", "text": "hello", "language": "en"}
         ({**VALID, "audio": "b.wav"}, "no such file: "),
         ({"audio": "a.wav", "language": "en"}, '"text" must be text, and is missing'),
         ({**VALID, "text": 5}, '"text" must be text'),
-        ({**VALID, "language": "englisch"}, "did you mean 'english'"),
+        ({**VALID, "language": "englisch"}, "did you mean 'en'"),
         ({**VALID, "name": None}, '"name" must be text'),
         ({**VALID, "utterances": {}}, "utterances must be a list"),
         ({**VALID, "utterances": [5]}, "utterances must be a list"),

@@ -14,6 +14,7 @@ PACKAGE: Final = ROOT / "whisperbatch"
 
 ALLOWED: Final = {
     "addresses": set[str](),
+    "caching": set[str](),
     "errors": {"addresses"},
     "dependencies": set[str](),
     "boundary": {"addresses", "dependencies", "errors"},
@@ -63,7 +64,7 @@ ALLOWED: Final = {
         *("products", "recording", "rows", "text", "types", "vad"),
     },
     "engines": {
-        "threads",
+        *("caching", "threads"),
         *("byte_sums", "dependencies", "errors", "features", "machine", "models", "onnx_graph"),
         "onnx_sessions",
         *("openvino_cache", "openvino_package", "options", "products", "protocols", "text"),
@@ -73,8 +74,8 @@ ALLOWED: Final = {
         *("recording", "rows", "types"),
     },
     "decoding": {
-        *("chunking", "errors", "features", "language", "options", "protocols", "recording"),
-        *("rows", "segmentation", "text", "types"),
+        *("caching", "chunking", "errors", "features", "language", "options", "protocols"),
+        *("recording", "rows", "segmentation", "text", "types"),
     },
     "scheduling": {"errors", "machine", "options", "prefetch", "protocols", "threads"},
     "second_opinion": {
@@ -130,7 +131,7 @@ The `PROGRAMS` have a rule below.
 PROGRAMS: Final = ("cli", "compat", "doctor", "huggingface", "ray", "server")
 
 PUBLIC: Final = {
-    *("addresses", "boundary", "dependencies"),
+    *("addresses", "boundary", "caching", "dependencies"),
     *("apart", "audio", "errors", "engines.devices", "engines.keyword_types", "engines.keywords"),
     *("engines.memory", "openvino_package"),
     *("features", "jobs", "language", "machine", "models", "options", "protocols", "text"),

@@ -3,8 +3,8 @@
 import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 
+from whisperbatch.caching import cached_property
 from whisperbatch.decoding.loops import Repeat, find_repeats
 from whisperbatch.decoding.spoken_repeats import Verdict, judge
 from whisperbatch.options import Task

@@ -1,11 +1,12 @@
 """Whisper's vocabulary: special tokens, prompts, and the text of tokens."""
 
 from collections.abc import Sequence
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
 from tokenizers import Tokenizer
 
+from whisperbatch.caching import cached_property
 from whisperbatch.errors import ModelError
 from whisperbatch.options import Task
 from whisperbatch.text.scripts import foreign_letters

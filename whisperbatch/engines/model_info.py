@@ -9,13 +9,13 @@ Every number that an engine uses as an index or a size is checked here, once for
 """
 
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 from tokenizers import Tokenizer
 
+from whisperbatch.caching import cached_property
 from whisperbatch.engines.layout import Layout, alignment_heads
 from whisperbatch.engines.special_tokens import SpecialTokens, language_tokens
 from whisperbatch.errors import EngineError, ModelError

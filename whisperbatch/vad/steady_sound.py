@@ -17,7 +17,6 @@ and less under rumble.
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Final
 
 import numpy as np
@@ -115,11 +114,20 @@ class _Part:
     def __init__(self, samples: Samples) -> None:
         self.samples = samples
         self.power = _mean_power(samples)
+        self._steady: Spectrum | None = None
+        self._measured = False
 
-    @cached_property
     def steady(self) -> Spectrum | None:
-        """The steady power of each bin; None if it is not most of the power. Computed once."""
-        return _steady_spectrum(self.samples) if _may_be_steady(self.samples) else None
+        """Return the steady power of each bin; None if it is not most of the power.
+
+        It is computed once. (`cached_property` has a lock that all threads share before Python
+        3.12, and a fork would copy the lock while another thread holds it.)
+        """
+        if not self._measured:
+            self._measured = True
+            if _may_be_steady(self.samples):
+                self._steady = _steady_spectrum(self.samples)
+        return self._steady
 
 
 def _clean(block: Samples, before: _Part | None, after: _Part | None) -> CleanedBlock:
@@ -135,7 +143,7 @@ def _clean(block: Samples, before: _Part | None, after: _Part | None) -> Cleaned
     later = after.samples[len(block) :] if after else block[:0]
     audio = np.concatenate((earlier, block, later))
     min_power = max(MIN_POWER, MIN_SHARE * _mean_power(audio))
-    found = [part.steady for part in parts if part.power >= min_power]
+    found = [part.steady() for part in parts if part.power >= min_power]
     spectra = [steady for steady in found if steady is not None]
     gains = _filter_gains(np.max(spectra, axis=0)) if spectra else None
     if gains is None:

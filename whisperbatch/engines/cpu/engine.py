@@ -5,7 +5,6 @@ beams. An engine on CTranslate2, the fallback, decodes these rows from the encod
 weights of the fallback are loaded when it is first used.
 """
 
-import functools
 import logging
 from collections.abc import Callable, Sequence
 from typing import Final
@@ -14,6 +13,7 @@ import ctranslate2
 import numpy as np
 import numpy.typing as npt
 
+from whisperbatch.caching import cached_property
 from whisperbatch.engines.calls import Calls
 from whisperbatch.engines.cpu.decoder import Decoder
 from whisperbatch.engines.cpu.encoder import Encoder
@@ -102,7 +102,7 @@ class CpuEngine:
         details = (model.name, library, description, self.workers)
         log.info("model %s on %s (%s), %d worker(s)", *details)
 
-    @functools.cached_property
+    @cached_property
     def fingerprint(self) -> str:
         """See `protocols.Engine`."""
         fallback = f"fallback on {self.fallback.description}"

@@ -5,7 +5,6 @@
 `decode` calls CTranslate2 twice: `generate` decodes the rows, and `align` finds the times.
 """
 
-import functools
 import logging
 from collections.abc import Sequence
 from importlib.metadata import version
@@ -15,6 +14,7 @@ import ctranslate2
 import numpy as np
 import numpy.typing as npt
 
+from whisperbatch.caching import cached_property
 from whisperbatch.engines.batch_size import MemoryUse, choose_batch_size
 from whisperbatch.engines.calls import Calls
 from whisperbatch.engines.ctranslate2.conversion import (
@@ -118,7 +118,7 @@ class CTranslate2Engine:
                 *(model.name, device, self._compute_type, self.workers),
             )
 
-    @functools.cached_property
+    @cached_property
     def fingerprint(self) -> str:
         """See `protocols.Engine`."""
         return f"{self._model.fingerprint}, {self.description}{self._model.origin}"

@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
+from whisperbatch.caching import cached_property
 from whisperbatch.engines.batch_size import MemoryUse, choose_batch_size
 from whisperbatch.engines.devices import choose_device
 from whisperbatch.engines.model_info import ModelInfo
@@ -136,7 +137,7 @@ class TorchEngine:
         size = self._dtype.itemsize
         return MemoryUse.of(info.architecture, weight_bytes=size, value_bytes=size)
 
-    @functools.cached_property
+    @cached_property
     def fingerprint(self) -> str:
         """See `protocols.Engine`."""
         parts = [

@@ -1,13 +1,13 @@
 """The methods of faster-whisper's `WhisperModel` that work on encoder windows."""
 
 from collections.abc import Iterator, Sequence
-from functools import cached_property
 from itertools import chain
 from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
+from whisperbatch.caching import cached_property
 from whisperbatch.compat.faster_whisper._anomalies import without_anomalies
 from whisperbatch.compat.faster_whisper._reexports import reexported
 from whisperbatch.compat.faster_whisper._results import Segment, TranscriptionOptions

@@ -1,12 +1,12 @@
 """`WhisperModel.model`: the attributes and methods of CTranslate2's model, on any engine."""
 
 from collections.abc import Iterable, Sequence
-from functools import cached_property
 from typing import Any, Final, cast
 
 import numpy as np
 
 from whisperbatch import Transcriber
+from whisperbatch.caching import cached_property
 from whisperbatch.compat.faster_whisper._windows.prompts import (
     Prompt,
     groups_of_equal_form,
