@@ -247,7 +247,7 @@ def info(
     *,
     revision: Revision = None,
 ) -> None:
-    """Print versions and devices, or the audio tracks of a recording."""
+    """Print versions and devices, or the tracks of a recording."""
     configure_logging(verbose=False)
     if recording:
         show_tracks(recording)

@@ -211,7 +211,8 @@ def _band_gains(steady: Spectrum) -> Spectrum:
     hertz = np.fft.rfftfreq(LONG_FRAME, 1 / SAMPLING_RATE)
     shape = (FLAT_BELOW / np.maximum(hertz, FLAT_BELOW)) ** 2
     band = (hertz >= SPEECH_BAND[0]) & (hertz < SPEECH_BAND[1])
-    limit = SPEECH_MARGIN * np.quantile((steady / shape)[band], REFERENCE_QUANTILE) * shape
+    count = int(REFERENCE_QUANTILE * np.count_nonzero(band))
+    limit = SPEECH_MARGIN * np.partition((steady / shape)[band], count)[count] * shape
     padded = np.pad(steady, SMOOTHING // 2, mode="edge")
     smooth = np.lib.stride_tricks.sliding_window_view(padded, SMOOTHING).mean(axis=1)
     factors: Spectrum = np.minimum(limit / np.maximum(smooth, 1e-20), 1.0)
