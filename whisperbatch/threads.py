@@ -18,6 +18,7 @@ be freed there: their destructors wait for threads that the child does not have.
 import atexit
 import contextvars
 import ctypes
+import importlib
 import os
 import threading
 import time
@@ -32,6 +33,7 @@ from typing import Final, Generic, Protocol, TypeVar
 from whisperbatch.errors import ClosedError, EngineError
 
 JOIN_TIMEOUT: Final = 5.0  # seconds to wait for a thread after a stop: it may be reading a pipe
+IMPORT_TIMEOUT: Final = 5.0  # seconds that a fork waits for imports of other threads
 
 
 class Stoppable(Protocol):
@@ -242,6 +244,21 @@ def _stop_and_join() -> None:
         joined |= waiting
 
 
+def _before_fork() -> None:
+    """Wait until no other thread imports a module: a child would wait for this import for ever.
+
+    Modules are imported by threads of a run where they are needed first. Python has no public
+    function that tells who imports a module.
+    """
+    deadline = time.monotonic() + IMPORT_TIMEOUT
+    locks = getattr(importlib._bootstrap, "_module_locks", {})  # noqa: SLF001 - see above
+    while time.monotonic() < deadline:
+        owners = {getattr(reference(), "owner", None) for reference in [*locks.values()]}
+        if not owners - {None, threading.get_ident()}:
+            return
+        time.sleep(0.001)
+
+
 def _after_fork() -> None:
     _threads.clear()
     _stoppable.clear()  # the parent stops its work
@@ -253,7 +270,7 @@ def _after_fork() -> None:
 
 
 if hasattr(os, "register_at_fork"):  # not on Windows, which cannot fork
-    os.register_at_fork(after_in_child=_after_fork)
+    os.register_at_fork(before=_before_fork, after_in_child=_after_fork)
 
 
 class Lock:
