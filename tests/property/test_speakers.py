@@ -94,12 +94,28 @@ def test_every_word_has_the_speaker_of_its_segment_if_there_is_a_turn(
             assert confidence is None if not names else 0 <= (confidence or 0) <= 1
 
 
+def has_long_units(part: Segment) -> bool:
+    """Whether pieces that are written together, as in "one-year", last more than 1 s.
+
+    Of a word of more than 1 s, a part counts. Its pieces alone would count fully.
+    """
+    start = 0.0
+    for number, word in enumerate(part.words or ()):
+        is_piece = number > 0 and part.language == "en" and not word.word.startswith(" ")
+        start = start if is_piece else word.start
+        if is_piece and word.end - start > 1.0:
+            return True
+    return False
+
+
 @fewer_examples
 @given(segments(), turns())
 def test_the_speaker_of_a_segment_speaks_most_of_its_time(
     given_segments: list[Segment], given_turns: list[Turn]
 ) -> None:
     for part in with_speakers(given_segments, given_turns):
+        if has_long_units(part):
+            continue
         times: dict[str | None, int] = {}
         for word in part.words or ():
             [alone] = with_speakers(
