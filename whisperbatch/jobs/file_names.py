@@ -5,6 +5,7 @@
 
 import hashlib
 import re
+import unicodedata
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import PurePath, PurePosixPath
@@ -59,7 +60,7 @@ def distinct_names(files: Sequence[PurePath], hashes: Sequence[str]) -> list[str
     """Return the path of each recording's outputs without their suffix; no two are equal.
 
     Files whose paths differ only in the suffix keep it. If two paths are still equal, whatever the
-    case of their letters, the hashes are added to both.
+    case or the Unicode form of their letters, the hashes are added to both.
 
     Args:
         files: for each recording, the folder of the outputs and the file name of the recording.
@@ -79,11 +80,20 @@ def hash_of(text: str) -> str:
 
 
 def _unless_unique(names: list[str], longer: list[str]) -> list[str]:
-    counts = Counter(name.casefold() for name in names)
+    keys = list(map(_without_variants, names))
+    counts = Counter(keys)
     return [
-        long if counts[name.casefold()] > 1 else name
-        for name, long in zip(names, longer, strict=True)
+        long if counts[key] > 1 else name
+        for key, name, long in zip(keys, names, longer, strict=True)
     ]
+
+
+def _without_variants(name: str) -> str:
+    """Return a text that is equal for names that a file system can take for the same name.
+
+    NTFS and APFS take letters of both cases for equal, and APFS takes "é" for "e" with an accent.
+    """
+    return unicodedata.normalize("NFC", unicodedata.normalize("NFC", name).casefold())
 
 
 def _cut(text: str, limit: int) -> str:

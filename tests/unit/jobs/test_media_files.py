@@ -1,6 +1,7 @@
 """What counts as a recording in a directory, a pattern or a store."""
 
 import logging
+import unicodedata
 import zipfile
 from pathlib import Path
 
@@ -120,7 +121,38 @@ SAME_NAMES = [
     (("1.wav", "1.wav.wav", "1.wav.wav.wav"), "tigros/Whisperer#86"),
     (("x/file.mp3", "y/file.mp3", "z/file.m4a"), "ml-explore/mlx-examples#1441"),
     (("x/" + "z" * 251 + ".mp3", "y/" + "z" * 251 + ".mp3"), "names of the greatest length"),
+    (("input.m4v", "input.mkv"), "apsun/AniConvert#3"),
+    (("one/audio.wav", "two/audio.wav", "two/audio.mp3"), "heygen-com/hyperframes#2493"),
+    (("x/Day.mp3", "y/day.mp3", "z/DAY.mp3"), "jely2002/youtube-dl-gui#455"),
+    # "ü" in the form of Windows and Linux, and as Apple's programs write it
+    (("x/f\u00fcr.mp3", "y/fu\u0308r.mp3"), "owncloud/client#10693"),
+    (("x/caf\u00c9.mp3", "x/cafe\u0301.mp3"), "rfjakob/gocryptfs#992"),
 ]
+
+# addresses of recordings that would have the same output, and who reported the loss
+SAME_URLS = [
+    (("https://a.org/ep-1/media.mp3", "https://a.org/ep-2/media.mp3"), "mlj/castget#21"),
+    (("https://a.org/media.mp3?ep=1", "https://a.org/media.mp3?ep=2"), "brtmr/podfox#34"),
+    (
+        ("https://a.org/e/7/1.mp3?token-hash=x", "https://a.org/e/8/1.mp3?token-hash=y"),
+        "CarolusMagnus/Podcatcher#79",
+    ),
+    (("http://a.org/1/episode.mp3", "https://b.org/Episode.mp3"), "AntennaPod/AntennaPod#48"),
+]
+
+
+@pytest.mark.parametrize("urls", [urls for urls, _ in SAME_URLS], ids=[u[1] for u in SAME_URLS])
+def test_addresses_of_the_same_name_get_different_outputs(urls: tuple[str, ...]) -> None:
+    def outputs(order: tuple[str, ...]) -> dict[str, Path]:
+        items = plan_outputs(tuple(find_inputs(order)), ("txt",), Path("texts"))
+        return {item.source: item.outputs[0] for item in items}
+
+    found = outputs(urls)
+    assert len({str(path).casefold() for path in found.values()}) == len(urls)
+    assert all(path.parent == Path("texts") for path in found.values())
+    assert outputs(urls[::-1]) == found
+    planned = output_names(find_recordings(urls))
+    assert len({name.casefold() for name in planned}) == len(urls)
 
 
 @pytest.mark.parametrize("names", [names for names, _ in SAME_NAMES])
@@ -138,9 +170,12 @@ def test_recordings_of_the_same_name_get_different_outputs(
         items = plan_outputs(files, ("txt",), into)
         return {item.source: item.outputs[0] for item in items}
 
+    def on_disk(name: str) -> str:
+        return unicodedata.normalize("NFD", name).casefold()
+
     found = outputs(paths)
-    assert len({str(path).casefold() for path in found.values()}) == len(names)
+    assert len({on_disk(str(path)) for path in found.values()}) == len(names)
     assert all(path.parent == into for path in found.values())
     assert outputs(paths[::-1]) == found  # a later run finds them, in whatever order
     planned = output_names(find_recordings(map(str, paths)))
-    assert len({name.casefold() for name in planned}) == len(names)
+    assert len({on_disk(name) for name in planned}) == len(names)
