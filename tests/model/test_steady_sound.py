@@ -13,7 +13,7 @@ import pytest
 import whisperbatch as wb
 from benchmarks import recordings, scoring
 from benchmarks.recordings import Recording
-from tests.unit.steady_sounds import STEADY, UNSTEADY, Sound, at_level, with_sound
+from benchmarks.steady_sounds import STEADY, UNSTEADY, Sound, at_level, with_sound
 
 AEROPLANE = "https://github.com/saurabhav88/EnviousWispr/issues/2184"
 ENGINE = "https://github.com/saurabhav88/EnviousWispr/pull/2192"

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 import numpy as np
 import pytest
 
-from tests.unit.steady_sounds import STEADY, syllables, with_sound
+from benchmarks.steady_sounds import STEADY, syllables, with_sound
 from whisperbatch.chunking.spans import SpanFinder
 from whisperbatch.options import VadOptions
 from whisperbatch.types import SAMPLING_RATE, Samples, SpeechFrames

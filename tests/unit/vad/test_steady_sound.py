@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from tests.unit.steady_sounds import STEADY, UNSTEADY, at_level, noise, syllables, with_sound
+from benchmarks.steady_sounds import STEADY, UNSTEADY, at_level, noise, syllables, with_sound
 from whisperbatch.types import SAMPLING_RATE, Samples
 from whisperbatch.vad.framing import BLOCK, reblock
 from whisperbatch.vad.steady_sound import (

@@ -1,11 +1,22 @@
-"""Steady sounds, and a signal with the rhythm of speech, for tests. All are float64 at 16 kHz."""
+"""How many words are found under a louder steady sound?
 
-from collections.abc import Callable, Mapping
+Each row is a sound; the columns are its levels above the speech, with the words found, and the
+words added. The speech is prompts in English. The tests use these sounds, too: all are float64 at
+16 kHz.
+
+python -m benchmarks.steady_sounds                            # base, beam 1, in five minutes
+python -m benchmarks.steady_sounds --decibels 0 6 --no-vad    # without the speech detector
+"""
+
+import argparse
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
+import whisperbatch as wb
+from benchmarks import recordings, scoring
 from whisperbatch.types import SAMPLING_RATE
 
 Sound: TypeAlias = npt.NDArray[np.float64]
@@ -75,6 +86,7 @@ UNSTEADY: Final[Mapping[str, Maker]] = {
     "pink": noise(20, 8000, 1),
     "rain": noise(800, 8000),
 }
+BROWN: Final = noise(20, 8000, 2)  # of which a part is removed
 
 
 def at_level(sound: Sound, rms: float) -> Sound:
@@ -96,3 +108,50 @@ def with_sound(speech: Sound, maker: Maker, decibels: float, seed: int = 0) -> S
     """Return speech and a steady sound that is `decibels` louder; the speech is not changed."""
     rms = np.sqrt(np.mean(speech**2)) * 10 ** (decibels / 20)
     return speech + at_level(maker(len(speech), np.random.default_rng(seed)), float(rms))
+
+
+def words_found(
+    asr: wb.Transcriber, recording: recordings.Recording, sound: Sound, *, vad: bool
+) -> scoring.Score:
+    """Return the word errors of a recording in English that was made louder by a sound.
+
+    Args:
+        asr: decodes with one beam.
+        recording: its text is what is said in the sound.
+        sound: speech and steady sound.
+        vad: whether the speech detector chooses what is decoded.
+    """
+    loudest = float(np.abs(sound).max())
+    samples = (sound * min(1.0, 0.9 / loudest)).astype(np.float32)
+    transcript = asr.transcribe(samples, language="en", beam_size=1, vad=vad)
+    return scoring.word_error_rate(recording.text, transcript.text)
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Print a table."""
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.steady_sounds",
+        description=(__doc__ or "").partition("\n")[0],
+    )
+    parser.add_argument("--model", default="base")
+    parser.add_argument("--decibels", type=float, nargs="+", default=[12.0, 18.0])
+    parser.add_argument("--duration", type=float, default=60.0, help="seconds")
+    parser.add_argument("--no-vad", action="store_true")
+    options = parser.parse_args(arguments)
+    recording = recordings.prompts("en", options.duration, seed=3)
+    speech = recording.samples / 32768
+    print(f"{'words found, and added':24}" + "".join(f"{d:>8g} dB" for d in options.decibels))
+    with wb.load(options.model, device="cpu") as asr:
+        for name, maker in {**STEADY, **UNSTEADY, "brown": BROWN}.items():
+            cells = []
+            for decibels in options.decibels:
+                sound = with_sound(speech, maker, decibels)
+                score = words_found(asr, recording, sound, vad=not options.no_vad)
+                found = score.words - score.substitutions - score.deletions
+                cells.append(f"{found:>6}{f'+{score.insertions}':>5}")
+            print(f"{name:24}{''.join(cells)}", flush=True)
+    print(f"of {score.words} words")
+
+
+if __name__ == "__main__":
+    main()
