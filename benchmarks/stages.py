@@ -35,7 +35,7 @@ from whisperbatch.engines.frame_merging import group_count
 from whisperbatch.engines.search.alignment import DecodingTrace
 from whisperbatch.features.noise import share_to_keep
 from whisperbatch.features.whisper import WhisperFeatures
-from whisperbatch.openvino_package import import_openvino
+from whisperbatch.runtimes.openvino_package import import_openvino
 from whisperbatch.vad.silero import SileroVad
 
 ROUNDS: Final = 12  # repetitions; the fastest counts

@@ -12,7 +12,7 @@ import threading
 import numpy as np
 import openvino
 import openvino.opset13 as ops
-from whisperbatch.openvino_package import open_core
+from whisperbatch.runtimes.openvino_package import open_core
 
 core = open_core()
 rows = ops.parameter([1, 4], np.float32)

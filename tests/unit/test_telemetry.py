@@ -142,7 +142,7 @@ def test_a_module_that_is_already_there_stays(monkeypatch: pytest.MonkeyPatch) -
 @pytest.mark.skipif(find_spec("openvino") is None, reason="OpenVINO is not installed")
 def test_openvino_reports_nothing(tmp_path: Path) -> None:
     code = (
-        "from whisperbatch.openvino_package import import_openvino as i; i(); i()\n"
+        "from whisperbatch.runtimes.openvino_package import import_openvino as i; i(); i()\n"
         "import sys; print([m for m in sys.modules if m.startswith('openvino_telemetry')])"
     )
     assert run(code, HOME=str(tmp_path), CI="").stdout == "[]\n"

@@ -44,7 +44,7 @@ from whisperbatch.diarization.windows import (
     windows,
 )
 from whisperbatch.prefetch import map_ahead
-from whisperbatch.products import product
+from whisperbatch.runtimes.matrix_products import product
 from whisperbatch.types import Diarization, Samples, to_seconds
 
 Analysed: TypeAlias = tuple[Window, list[Run], list[Piece], Embeddings]

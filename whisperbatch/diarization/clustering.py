@@ -32,7 +32,7 @@ import numpy.typing as npt
 
 from whisperbatch.diarization.protocol import SpeakerLimits
 from whisperbatch.diarization.recorder import Memory
-from whisperbatch.products import product
+from whisperbatch.runtimes.matrix_products import product
 
 Vectors = npt.NDArray[np.float32]
 Sums = npt.NDArray[np.float64]

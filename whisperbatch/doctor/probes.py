@@ -32,7 +32,7 @@ MAX_FIRST_SECONDS: Final = 5.0
 
 def import_modules(modules: Sequence[str]) -> dict[str, Any]:
     """Import modules; return the message of each module's exception."""
-    from whisperbatch.openvino_package import import_openvino
+    from whisperbatch.runtimes.openvino_package import import_openvino
 
     failures: dict[str, str] = {}
     for module in modules:
@@ -157,7 +157,7 @@ def find_torch_devices() -> dict[str, Any]:
 
 def check_openvino() -> dict[str, Any]:
     """Check that OpenVINO is installed in a usable version; raise MissingExtraError otherwise."""
-    from whisperbatch.openvino_package import check_openvino
+    from whisperbatch.runtimes.openvino_package import check_openvino
 
     check_openvino()
     return {}

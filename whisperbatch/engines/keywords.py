@@ -19,8 +19,8 @@ from whisperbatch.engines.settings import (
 )
 from whisperbatch.errors import MissingExtraError, OptionError
 from whisperbatch.machine import onnxruntime_is_fastest
-from whisperbatch.openvino_package import check_openvino
 from whisperbatch.options import Options, checks, hint_for, is_same, plain
+from whisperbatch.runtimes.openvino_package import check_openvino
 from whisperbatch.text.messages import one_line, shown
 
 EngineName: TypeAlias = Literal["auto", "ctranslate2", "onnxruntime", "openvino", "torch"]

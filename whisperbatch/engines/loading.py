@@ -19,8 +19,8 @@ from whisperbatch.engines.settings import (
 )
 from whisperbatch.errors import MissingExtraError, ModelError, OptionError
 from whisperbatch.models.registry import find_model
-from whisperbatch.openvino_package import check_openvino
 from whisperbatch.protocols import Engine
+from whisperbatch.runtimes.openvino_package import check_openvino
 from whisperbatch.text.messages import shown
 
 log = logging.getLogger(__name__)

@@ -15,8 +15,8 @@ from typing import Any, Final
 
 import numpy as np
 
-from whisperbatch.onnx_graph import OnnxGraph
-from whisperbatch.onnx_sessions import open_session
+from whisperbatch.runtimes.onnx_graph import OnnxGraph
+from whisperbatch.runtimes.onnx_sessions import open_session
 
 PLAIN_AXES: Final = 3  # of the weights of a convolution over one axis
 PROBED: Final = 2  # VAD frames in the call that shows the lengths of arrays

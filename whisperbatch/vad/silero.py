@@ -15,7 +15,7 @@ import numpy as np
 
 from whisperbatch.dependencies import interface_note
 from whisperbatch.errors import EngineError, ModelError
-from whisperbatch.onnx_sessions import open_session
+from whisperbatch.runtimes.onnx_sessions import open_session
 from whisperbatch.types import Samples, SpeechFrames
 from whisperbatch.vad.framing import FRAME, reblock
 from whisperbatch.vad.network import network_with_products

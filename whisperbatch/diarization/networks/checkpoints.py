@@ -10,7 +10,7 @@ from whisperbatch.diarization.networks.piece_graph import piece_graph
 from whisperbatch.diarization.networks.segmentation_graph import segmentation_graph
 from whisperbatch.diarization.pieces import PIECE_FRAMES
 from whisperbatch.machine import sums_bytes_exactly
-from whisperbatch.openvino_package import openvino_is_faster
+from whisperbatch.runtimes.openvino_package import openvino_is_faster
 
 FORMAT: Final = 6  # of the converted copies: raise it whenever a graph changes
 PIECES: Final = "pieces"  # the network that only OpenVINO computes

@@ -21,8 +21,8 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from whisperbatch.byte_sums import full_scales
 from whisperbatch.diarization.networks.graph import Arrays, GraphBuilder
+from whisperbatch.runtimes.int8_scales import full_scales
 
 DEVIATIONS: Final = 8.0  # standard deviations from the mean that can be represented
 LEVELS: Final = 255  # of an activation

@@ -32,7 +32,7 @@ import numpy.typing as npt
 
 from whisperbatch.diarization.networks.eight_bits import EightBitGraph
 from whisperbatch.diarization.networks.graph import Arrays, GraphBuilder
-from whisperbatch.onnx_graph import Port
+from whisperbatch.runtimes.onnx_graph import Port
 
 BANDS: Final = 80  # of the filter bank
 EMBEDDING: Final = 192  # size of an embedding

@@ -17,7 +17,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from whisperbatch.products import product
+from whisperbatch.runtimes.matrix_products import product
 from whisperbatch.types import SAMPLING_RATE, Features, Samples
 
 FRAME: Final = 400  # samples: 25 ms

@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from whisperbatch.errors import ModelError
-from whisperbatch.onnx_graph import OnnxGraph
+from whisperbatch.runtimes.onnx_graph import OnnxGraph
 
 Array: TypeAlias = npt.NDArray[Any]
 Arrays: TypeAlias = Mapping[str, Array]

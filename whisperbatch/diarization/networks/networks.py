@@ -18,8 +18,8 @@ from whisperbatch.diarization.networks.segmentation_graph import BLOCK, CLASSES,
 from whisperbatch.diarization.pieces import PIECE_FRAMES
 from whisperbatch.diarization.windows import FRAMES, STEP, WINDOW
 from whisperbatch.errors import EngineError, ModelError
-from whisperbatch.onnx_sessions import open_session
-from whisperbatch.openvino_package import openvino_is_faster
+from whisperbatch.runtimes.onnx_sessions import open_session
+from whisperbatch.runtimes.openvino_package import openvino_is_faster
 
 Array: TypeAlias = npt.NDArray[np.float32]
 Shape: TypeAlias = tuple[int | None, ...]

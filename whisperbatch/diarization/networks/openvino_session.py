@@ -18,8 +18,8 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from whisperbatch.openvino_cache import compiled_graphs_folder, load_compiled
-from whisperbatch.openvino_package import fastest_precision, open_core
+from whisperbatch.runtimes.openvino_cache import compiled_graphs_folder, load_compiled
+from whisperbatch.runtimes.openvino_package import fastest_precision, open_core
 from whisperbatch.threads import Lock, keep_in_children, reset_after_fork
 
 SUBGRAPHS: Final = "SNIPPETS_MODE"  # of OpenVINO

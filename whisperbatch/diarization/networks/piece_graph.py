@@ -42,7 +42,7 @@ from whisperbatch.diarization.networks.embedding_graph import (
     head,
 )
 from whisperbatch.diarization.networks.graph import Arrays, GraphBuilder
-from whisperbatch.onnx_graph import Port
+from whisperbatch.runtimes.onnx_graph import Port
 
 TIME: Final = 3  # axis of the frames
 END: Final = 2**31  # of a slice

@@ -34,7 +34,7 @@ import numpy.typing as npt
 
 from whisperbatch.diarization.networks.graph import Arrays, GraphBuilder
 from whisperbatch.diarization.windows import FRAMES, STEP, WINDOW
-from whisperbatch.onnx_graph import Port
+from whisperbatch.runtimes.onnx_graph import Port
 from whisperbatch.types import SAMPLING_RATE
 
 CLASSES: Final = 7

@@ -26,8 +26,8 @@ from whisperbatch.engines.search.suppression import logit_biases
 from whisperbatch.engines.special_tokens import SpecialTokens
 from whisperbatch.models.config import ModelConfig
 from whisperbatch.options import MAX_NEW_TOKENS, SearchOptions
-from whisperbatch.products import product
 from whisperbatch.protocols import Alignment, AlignRequest, Decoded, DecodeRequest, Hypothesis
+from whisperbatch.runtimes.matrix_products import product
 
 
 class Decoder:

@@ -19,7 +19,7 @@ from whisperbatch.engines.onnxruntime.attention import (
     cross_kinds,
 )
 from whisperbatch.engines.onnxruntime.graph import NodeBuilder
-from whisperbatch.onnx_graph import Port
+from whisperbatch.runtimes.onnx_graph import Port
 
 STATES: Final = "states"
 EMBEDDED: Final = "embedded"

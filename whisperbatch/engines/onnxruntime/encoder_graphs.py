@@ -6,7 +6,7 @@ import numpy as np
 
 from whisperbatch.engines.layout import Arrays
 from whisperbatch.engines.onnxruntime.graph import NodeBuilder
-from whisperbatch.onnx_graph import MICROSOFT, Port
+from whisperbatch.runtimes.onnx_graph import MICROSOFT, Port
 
 FEATURES: Final = "features"
 STATES: Final = "states"

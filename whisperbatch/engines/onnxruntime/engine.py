@@ -20,8 +20,8 @@ from whisperbatch.engines.settings import OnnxRuntimeComputeType, OnnxRuntimeSet
 from whisperbatch.errors import ModelError
 from whisperbatch.models.files import one_line
 from whisperbatch.models.model_bin import read_arrays
-from whisperbatch.openvino_package import check_openvino, openvino_is_faster
 from whisperbatch.options import DEFAULT_BATCH_SIZE
+from whisperbatch.runtimes.openvino_package import check_openvino, openvino_is_faster
 
 WORKERS: Final = 2
 """Batches at a time, if the number is not given. A batch on half of the cores waits less for the

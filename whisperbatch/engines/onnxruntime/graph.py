@@ -13,7 +13,7 @@ import numpy.typing as npt
 from whisperbatch.engines.layout import LAYER_NORM_EPSILON, Arrays, Layout
 from whisperbatch.engines.onnxruntime.products import EightBitProducts, Rounded
 from whisperbatch.engines.quantization import stored_scales
-from whisperbatch.onnx_graph import MICROSOFT, OnnxGraph
+from whisperbatch.runtimes.onnx_graph import MICROSOFT, OnnxGraph
 
 
 class NodeBuilder:

@@ -15,10 +15,10 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from whisperbatch.byte_sums import full_scales
 from whisperbatch.engines.quantization import MAX_LEVEL, MIN_SCALE, int8_levels, int8_scales
 from whisperbatch.machine import sums_bytes_exactly
-from whisperbatch.onnx_graph import MICROSOFT, OnnxGraph
+from whisperbatch.runtimes.int8_scales import full_scales
+from whisperbatch.runtimes.onnx_graph import MICROSOFT, OnnxGraph
 
 ZERO: Final = 128
 """The byte that stands for zero in a vector with negative numbers."""

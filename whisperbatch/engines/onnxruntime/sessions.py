@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from whisperbatch.models.files import one_line
-from whisperbatch.onnx_sessions import open_session
+from whisperbatch.runtimes.onnx_sessions import open_session
 
 
 class Session:

@@ -14,7 +14,7 @@ from typing import Any, Final
 from whisperbatch.engines import layout, quantization
 from whisperbatch.engines.model_info import ModelInfo
 from whisperbatch.engines.openvino.graph import Node
-from whisperbatch.openvino_cache import compiled_graphs_folder, load_compiled
+from whisperbatch.runtimes.openvino_cache import compiled_graphs_folder, load_compiled
 
 # Operations that a graph keeps prepared for the shapes of earlier calls. Each decoding step has new
 # shapes. From ten minutes to an hour of audio, native memory grew by 27 MB with OpenVINO's default

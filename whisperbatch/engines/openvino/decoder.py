@@ -28,7 +28,7 @@ from whisperbatch.engines.openvino.decoder_graphs import FIRST_KEY_VALUE_INPUT, 
 from whisperbatch.engines.search.hypotheses import Floats, Integers
 from whisperbatch.machine import processor_features
 from whisperbatch.models.config import ModelConfig
-from whisperbatch.openvino_package import Precision, import_openvino
+from whisperbatch.runtimes.openvino_package import Precision, import_openvino
 
 MIN_PROJECTED: Final = 5
 """Hidden states in one call of the vocabulary projection; fewer are padded with zeros.

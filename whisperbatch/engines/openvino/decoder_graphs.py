@@ -7,7 +7,7 @@ import numpy as np
 
 from whisperbatch.engines.layout import Arrays
 from whisperbatch.engines.openvino.graph import Node, NodeBuilder
-from whisperbatch.openvino_package import Precision, import_openvino
+from whisperbatch.runtimes.openvino_package import Precision, import_openvino
 
 FIRST_KEY_VALUE_INPUT: Final = 3
 """In `decoder_layers`: the input with the first layer's keys. Its values follow, then the next

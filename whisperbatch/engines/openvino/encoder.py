@@ -13,7 +13,7 @@ from whisperbatch.engines.openvino.encoder_graphs import EncoderGraphs
 from whisperbatch.engines.openvino.graph import core_and_precision
 from whisperbatch.engines.search.hypotheses import Floats
 from whisperbatch.models.model_bin import read_arrays
-from whisperbatch.openvino_package import Precision
+from whisperbatch.runtimes.openvino_package import Precision
 
 
 def compile_encoder(

@@ -4,7 +4,7 @@ import numpy as np
 
 from whisperbatch.engines.layout import Arrays
 from whisperbatch.engines.openvino.graph import Node, NodeBuilder
-from whisperbatch.openvino_package import import_openvino
+from whisperbatch.runtimes.openvino_package import import_openvino
 
 
 class EncoderGraphs:

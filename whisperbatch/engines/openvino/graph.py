@@ -13,7 +13,7 @@ from whisperbatch.dependencies import interface_note
 from whisperbatch.engines.layout import LAYER_NORM_EPSILON, Arrays, Layout
 from whisperbatch.engines.quantization import int8_levels, int8_scales, stored_scales
 from whisperbatch.errors import MissingExtraError
-from whisperbatch.openvino_package import Precision, fastest_precision, open_core
+from whisperbatch.runtimes.openvino_package import Precision, fastest_precision, open_core
 
 MATRIX_NDIM: Final = 2
 GROUP_SIZE: Final = 64  # weights that share a scale: half the error of one scale for a whole row

@@ -8,8 +8,8 @@ import numpy.typing as npt
 
 from whisperbatch.engines.search.dtw import token_starts
 from whisperbatch.engines.search.hypotheses import Floats, Integers
-from whisperbatch.products import product
 from whisperbatch.protocols import Alignment
+from whisperbatch.runtimes.matrix_products import product
 
 SECONDS_PER_POSITION: Final = 0.02  # seconds of audio per encoder position
 FRAMES_PER_POSITION: Final = 2  # feature frames per encoder position

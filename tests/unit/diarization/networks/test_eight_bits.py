@@ -8,8 +8,8 @@ import pytest
 
 from whisperbatch.diarization.networks.eight_bits import LEVELS, EightBitGraph
 from whisperbatch.machine import sums_bytes_exactly
-from whisperbatch.onnx_graph import Port
-from whisperbatch.onnx_sessions import open_session
+from whisperbatch.runtimes.onnx_graph import Port
+from whisperbatch.runtimes.onnx_sessions import open_session
 
 Multiply = Callable[[EightBitGraph, str, Any], str]
 

@@ -21,7 +21,7 @@ from whisperbatch.diarization.networks.segmentation_graph import BLOCK, SHARED, 
 from whisperbatch.diarization.pieces import PIECE_FRAMES
 from whisperbatch.diarization.windows import WINDOW
 from whisperbatch.errors import ModelError
-from whisperbatch.openvino_package import fastest_precision, openvino_is_faster
+from whisperbatch.runtimes.openvino_package import fastest_precision, openvino_is_faster
 
 
 @pytest.mark.parametrize(

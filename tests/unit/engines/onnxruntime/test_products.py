@@ -15,7 +15,7 @@ from whisperbatch.engines.onnxruntime.products import (
     second_levels,
 )
 from whisperbatch.engines.quantization import MAX_LEVEL
-from whisperbatch.onnx_graph import OnnxGraph, Port
+from whisperbatch.runtimes.onnx_graph import OnnxGraph, Port
 
 Array = npt.NDArray[np.float32]
 

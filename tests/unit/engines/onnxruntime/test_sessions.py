@@ -2,8 +2,8 @@ import sys
 
 import numpy as np
 
-from whisperbatch.onnx_graph import OnnxGraph, Port
-from whisperbatch.onnx_sessions import open_session
+from whisperbatch.runtimes.onnx_graph import OnnxGraph, Port
+from whisperbatch.runtimes.onnx_sessions import open_session
 
 
 def test_a_session_does_not_keep_the_content_of_its_graph() -> None:

@@ -9,10 +9,10 @@ import openvino
 import pytest
 
 from tests.unit.test_imports import imports, modules
-from whisperbatch import openvino_cache
 from whisperbatch.engines.memory import return_freed_memory
 from whisperbatch.engines.openvino.compiler import GraphCompiler, graph_sources
-from whisperbatch.openvino_cache import MAX_UNUSED_SECONDS
+from whisperbatch.runtimes import openvino_cache
+from whisperbatch.runtimes.openvino_cache import MAX_UNUSED_SECONDS
 
 CORE = openvino.Core()
 

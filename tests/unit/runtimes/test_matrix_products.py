@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from whisperbatch.products import (
+from whisperbatch.runtimes.matrix_products import (
     MULTIPLICATIONS,
     VECTOR_MULTIPLICATIONS,
     block_shape,

@@ -29,7 +29,7 @@ import numpy.typing as npt
 from whisperbatch.errors import ModelError
 from whisperbatch.models.model_bin import release_pages
 from whisperbatch.models.packages import default_cache
-from whisperbatch.openvino_package import import_openvino
+from whisperbatch.runtimes.openvino_package import import_openvino
 
 FORMAT: Final = 2  # of the files
 CHECKSUM_BYTES: Final = 32  # at the end of a file
