@@ -20,6 +20,7 @@ from tests.unit.fakes import (
     worker_threads,
     write_noise,
 )
+from tests.unit.slow_engine import SlowEngine
 from whisperbatch import Audio, Transcriber
 
 if TYPE_CHECKING:
@@ -29,8 +30,10 @@ pytestmark = pytest.mark.usefixtures("no_threads_left")
 
 
 @pytest.mark.parametrize("ordered", [False, True])
-def test_calls_are_filled_across_recordings(*, ordered: bool) -> None:
-    engine = FakeEngine(delay={"decode": 0.4})
+def test_calls_are_filled_across_recordings(
+    monkeypatch: pytest.MonkeyPatch, *, ordered: bool
+) -> None:
+    engine = SlowEngine(monkeypatch, ahead=8, total=40)
     sources = [noise(5, seed) for seed in range(40)]
     with Transcriber(engine) as asr:
         transcripts = list(
@@ -192,9 +195,11 @@ def test_with_raise_the_error_comes_after_the_earlier_transcripts(
 
 @pytest.mark.parametrize("workers", [1, 3])
 @pytest.mark.parametrize("options", [{}, {"multilingual": True}, {"language": "fr"}])
-def test_a_failed_recording_does_not_end_the_next(workers: int, options: dict[str, Any]) -> None:
+def test_a_failed_recording_does_not_end_the_next(
+    workers: int, options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Its rows share calls with the rows of the next recordings."""
-    engine = FakeEngine(workers=workers, decode=fails_on_loud_rows(), delay={"encode": 0.05})
+    engine = SlowEngine(monkeypatch, ahead=2, total=3, workers=workers, decode=fails_on_loud_rows())
     sources = [noise(100, seed) for seed in range(4)]
     sources[0] *= LOUD
     with Transcriber(engine) as asr:

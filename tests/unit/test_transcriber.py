@@ -9,14 +9,15 @@ import pytest
 
 import whisperbatch as wb
 from tests.unit.fakes import FakeEngine, noise, write_noise
+from tests.unit.slow_engine import SlowEngine
 from whisperbatch import Options, Transcriber
 from whisperbatch.decoding.tokenizer import WhisperTokenizer
 
 pytestmark = pytest.mark.usefixtures("no_threads_left")
 
 
-def test_segments_are_in_order_and_numbered() -> None:
-    engine = FakeEngine(delay={"decode": 0.4})
+def test_segments_are_in_order_and_numbered(monkeypatch: pytest.MonkeyPatch) -> None:
+    engine = SlowEngine(monkeypatch, ahead=4, total=15)
     clips = tuple((float(start), start + 28.0) for start in range(0, 420, 28))
     with Transcriber(engine) as asr:
         transcript = asr.transcribe(

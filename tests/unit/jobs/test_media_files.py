@@ -151,6 +151,11 @@ def test_addresses_of_the_same_name_get_different_outputs(urls: tuple[str, ...])
     assert len({str(path).casefold() for path in found.values()}) == len(urls)
     assert all(path.parent == Path("texts") for path in found.values())
     assert outputs(urls[::-1]) == found
+
+
+@pytest.mark.parametrize("urls", [urls for urls, _ in SAME_URLS], ids=[u[1] for u in SAME_URLS])
+def test_addresses_of_the_same_name_in_a_plan_get_different_outputs(urls: tuple[str, ...]) -> None:
+    pytest.importorskip("aiohttp", reason="fsspec needs this package for addresses")
     planned = output_names(find_recordings(urls))
     assert len({name.casefold() for name in planned}) == len(urls)
 
