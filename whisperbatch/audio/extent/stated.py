@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from whisperbatch.audio.extent import asf, ogg_pages, riff, xing
+from whisperbatch.audio.extent import asf, ogg_pages, riff, sox, xing
 from whisperbatch.audio.extent.parts import Parts
 from whisperbatch.types import Notices
 
@@ -13,11 +13,14 @@ if TYPE_CHECKING:
 TOLERANCE: Final = 1.0  # seconds: encoder delay, padding, rounded durations, a last damaged frame
 SHARE: Final = 0.001  # of the duration: rates in headers are rounded
 TRACK_FORMATS: Final = frozenset(
-    ("aiff", "au", "flac", "kvag", "mov,mp4,m4a,3gp,3g2,mj2", "mxf", "rm", "smjpeg", "tta", "wv")
+    (
+        *("aiff", "ape", "apm", "ast", "au", "flac", "kvag", "mov,mp4,m4a,3gp,3g2,mj2", "mpc"),
+        *("mpc8", "mxf", "nistsphere", "rm", "smjpeg", "tak", "tta", "wv", "wve"),
+    )
 )
 """FFmpeg's names of formats in which FFmpeg reads the duration of the track from a header."""
 FILE_FORMATS: Final = frozenset({"matroska,webm", "flv"})  # the duration is that of all tracks
-SIZED_FORMATS: Final = frozenset({"avi", "w64", "wav"})  # the size of the sound is stated
+SIZED_FORMATS: Final = frozenset({"avi", "sox", "w64", "wav"})  # the size of the sound is stated
 ENDS_WITH_ERROR: Final = frozenset({"wv"})  # FFmpeg searches for tags after the end of a pipe
 
 CUT: Final = (
@@ -115,7 +118,7 @@ def stated_end(track: "Track", parts: Parts, ended: Ended) -> float | None:
 
 def _by_bytes(parts: Parts, decoded: float) -> float | None:
     """Return the end by the stated number of bytes and the bytes that exist."""
-    stated, size = riff.stated_bytes(parts), parts.size()
+    stated, size = riff.stated_bytes(parts) or sox.stated_bytes(parts), parts.size()
     if stated is None or size is None or size <= stated[0]:
         return None
     present = size - stated[0]

@@ -35,6 +35,8 @@ FORMATS = {  # container, codec, rate; whether the header states the end
     "avi": ("avi", "libmp3lame", RATE, True),
     "flv": ("flv", "aac", 44_100, True),
     "asf": ("asf", "libmp3lame", RATE, True),
+    "sox": ("sox", "pcm_s32le", RATE, True),
+    "ast": ("ast", "pcm_s16be_planar", RATE, True),
     "ogg opus": ("ogg", "libopus", RATE, False),
     "ogg flac": ("ogg", "flac", RATE, False),
     "ts": ("mpegts", "aac", RATE, False),
@@ -94,6 +96,24 @@ def test_missing_audio_of_a_pipe_is_measured(kind: str) -> None:
     with pipe(cut(recording(kind))) as file:
         _, (found,) = notices(file)
     assert found.end == pytest.approx(SECONDS, abs=1)
+
+
+def sphere(samples: int) -> bytes:
+    """A recording of `SECONDS` in NIST SPHERE, the format of many speech corpora."""
+    fields = (
+        *("NIST_1A", "   1024", f"sample_count -i {samples}", "sample_n_bytes -i 2"),
+        *("channel_count -i 1", "sample_byte_format -s2 01", f"sample_rate -i {SAMPLING_RATE}"),
+        *("sample_coding -s3 pcm", "end_head", ""),
+    )
+    sound = bursts([2, 15], SECONDS, SAMPLING_RATE)
+    return "\n".join(fields).encode().ljust(1024) + (sound * 32767).astype("<i2").tobytes()
+
+
+def test_a_recording_of_a_speech_corpus() -> None:
+    media = sphere(round(SECONDS * SAMPLING_RATE))
+    assert notices(media) == (SECONDS, ())
+    length, (found,) = notices(cut(media))
+    assert (found.start, found.end) == pytest.approx((length, SECONDS), abs=0.01)
 
 
 @pytest.mark.parametrize("kind", ["ogg opus", "ogg flac"])
