@@ -9,9 +9,9 @@ import numpy.typing as npt
 import pytest
 
 from tests.unit.fakes import FakeEncoded, FakeEngine
-from whisperbatch import pipeline
-from whisperbatch.protocols import FeatureExtractor, Features
-from whisperbatch.types import Samples
+from whisperbatch.features import feature_extractor
+from whisperbatch.protocols import FeatureExtractor
+from whisperbatch.types import Features, Samples
 
 PATIENCE = 20.0  # seconds until a row is encoded although no other rows wait
 
@@ -33,9 +33,9 @@ class SlowEngine(FakeEngine):
         self._ahead, self._total = ahead, total
         self._computed: list[int] = []
         self._encoded = 0
-        make = pipeline.feature_extractor
         monkeypatch.setattr(
-            pipeline, "feature_extractor", lambda *kind: _Counted(make(*kind), self._count)
+            "whisperbatch.pipeline.feature_extractor",
+            lambda *kind: _Counted(feature_extractor(*kind), self._count),
         )
 
     def encode(self, features: npt.NDArray[np.float32]) -> FakeEncoded:
