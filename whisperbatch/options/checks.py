@@ -90,7 +90,7 @@ def convert_fields(group: object, declared_in: type) -> None:
 
 
 def default(group: type, name: str) -> object:
-    """Return the default value of a field of an option group."""
+    """Return the default value of a field of a dataclass."""
     return next(field.default for field in fields(group) if field.name == name)
 
 
@@ -98,7 +98,7 @@ def without_effect(group: object, names: tuple[str, ...], where: str) -> None:
     """Refuse options that have no effect in this situation and are not at their defaults.
 
     Args:
-        group: a value of an option group.
+        group: a value of a dataclass of options.
         names: the fields that have no effect.
         where: the situation, for the message: "with vad=False".
 

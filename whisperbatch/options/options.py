@@ -1,15 +1,18 @@
 """All options of a transcription: each is declared, documented and checked in one place.
 
-An option is a field of `Options`: name, type, default, an entry under "Attributes" and a check. A
-new option also needs a line in `keywords.OptionKeywords`, its type for type checkers. `make
-declarations` then writes its row in docs/reference/options.md.
+An option is a field of `Options`: name, type, default, and an entry under "Attributes". Its type
+says which switches and choices are accepted, `RANGES` which numbers; a `_check` method refuses
+values and combinations that make no sense. A new option also needs its type in
+`keywords.OptionKeywords`, for type checkers, and in `SearchOptions`, if engines read it. `make
+declarations` writes its row in docs/reference/options.md.
 """
 
+import functools
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from itertools import pairwise
 from types import MappingProxyType
-from typing import Any, Final, Literal, cast, get_args
+from typing import Any, Final, Literal, cast, get_args, get_origin
 
 from whisperbatch.errors import OptionError
 from whisperbatch.options import checks
@@ -24,6 +27,7 @@ from whisperbatch.options.speakers import (
     checked_diarizer,
     references,
 )
+from whisperbatch.options.texts import accepts_none, without_none
 from whisperbatch.text.language_names import given_language
 from whisperbatch.text.messages import shown
 
@@ -37,16 +41,50 @@ PROMPT_RESET_TEMPERATURE: Final = 0.5
 MAX_NEW_TOKENS: Final = 224
 """Tokens that Whisper decodes for a chunk at most: half of its text context."""
 
-MAX_BEAMS: Final = 32
-"""Beams at most. With 100 beams, 4 s of speech took 28 s, and the text was not better."""
-
 MAX_TEMPERATURE: Final = 2.0  # above it, sampled tokens are all but unrelated to the speech
 MAX_TEMPERATURES: Final = 20
 MAX_CONTEXT_LENGTH: Final = 30_000  # characters: 219 tokens of at most 128 characters
-MAX_TRACK: Final = 999  # FFmpeg reads at most 1000 streams of a file
 MAX_SPEAKERS: Final = 100
 MIN_SAMPLING_RATE: Final = 1_000  # Hz
 MAX_SAMPLING_RATE: Final = 768_000  # Hz
+
+RANGES: Final[Mapping[str, tuple[float, float]]] = MappingProxyType(
+    {
+        "num_speakers": (1, MAX_SPEAKERS),
+        "min_speakers": (1, MAX_SPEAKERS),
+        "max_speakers": (1, MAX_SPEAKERS),
+        "batch_size": (1, 1024),
+        "best_of": (1, 100),
+        "seed": (0, 2**32 - 1),
+        "compression_ratio_threshold": (0, 1000),  # zlib's limit is 1032
+        "log_prob_threshold": (-1000, 0),
+        "no_speech_threshold": (0, 1),
+        "coverage_threshold": (0, 30),
+        "beam_size": (1, 32),  # with 100 beams, 4 s of speech took 28 s, and no text was better
+        "patience": (0.01, 10),
+        "length_penalty": (-10, 10),
+        "repetition_penalty": (0.8, 10),
+        "no_repeat_ngram_size": (0, MAX_NEW_TOKENS),
+        "max_initial_timestamp": (0, 30),
+        "max_new_tokens": (1, MAX_NEW_TOKENS),
+        "language_detection_segments": (1, 1000),
+        "language_detection_length": (2, 30),
+        "language_detection_threshold": (0, 1),
+        "chunk_length": (1, 30),
+        "max_silence": (0, 30),
+        "vad_onset": (0, 1),
+        "vad_offset": (0, 1),
+        "min_speech_duration": (0, 30),
+        "min_silence_duration": (0, 30),
+        "speech_pad": (0, 5),
+        "max_speech_duration": (1, 30),
+        "second_opinion_threshold": (-10, 0),
+        "track": (0, 999),  # FFmpeg reads at most 1000 streams of a file
+        "sampling_rate": (MIN_SAMPLING_RATE, MAX_SAMPLING_RATE),
+        "max_duration": (0.01, checks.MAX_DURATION),
+    }
+)
+"""Smallest and largest value of each option that is a number."""
 
 LANGUAGE_DETECTION_OPTIONS: Final = (
     "language_detection_segments",
@@ -338,13 +376,13 @@ class Options:
 
     def __post_init__(self) -> None:
         convert_fields(self, Options)
-        self._check_audio()
+        _check_types(self)
+        checks.clips(self.clip_timestamps)
         self._check_speech_detection()
-        self._check_chunks()
-        checks.choice("features", self.features, get_args(FeatureKind))
         self._check_languages()
-        _ = self.search  # SearchOptions checks its fields
-        self._check_decoding()
+        _check_search(self)
+        self._check_sampling()
+        self._check_context()
         self._check_speakers()
         self._check_combinations()
 
@@ -382,41 +420,13 @@ class Options:
         """Number of hypotheses in the first decoding of a chunk: sampled texts, or beams."""
         return self.best_of if self.temperatures[0] else self.beam_size
 
-    def _check_audio(self) -> None:
-        if self.track is not None:
-            checks.integer("track", self.track, minimum=0, maximum=MAX_TRACK)
-        checks.choice("channel", self.channel, get_args(Channel))
-        if self.sampling_rate is not None:
-            checks.integer(
-                "sampling_rate",
-                self.sampling_rate,
-                minimum=MIN_SAMPLING_RATE,
-                maximum=MAX_SAMPLING_RATE,
-            )
-        checks.clips(self.clip_timestamps)
-        if self.max_duration is not None:
-            checks.number(
-                "max_duration", self.max_duration, minimum=0.01, maximum=checks.MAX_DURATION
-            )
-
     def _check_speech_detection(self) -> None:
-        checks.boolean("vad", self.vad)
-        checks.number("vad_onset", self.vad_onset, minimum=0, maximum=1)
-        checks.number("vad_offset", self.vad_offset, minimum=0, maximum=1)
         if self.vad_offset > self.vad_onset:
             raise OptionError(
                 f"vad_offset={self.vad_offset} is above vad_onset={self.vad_onset}, so speech "
                 "would end as soon as it starts; lower vad_offset or raise vad_onset"
             )
-        checks.number("min_speech_duration", self.min_speech_duration, minimum=0, maximum=30)
-        checks.number("min_silence_duration", self.min_silence_duration, minimum=0, maximum=30)
-        checks.number("speech_pad", self.speech_pad, minimum=0, maximum=5)
-        checks.number("max_speech_duration", self.max_speech_duration, minimum=1, maximum=30)
         checks.room_for_speech("max_speech_duration", self.max_speech_duration, self.speech_pad)
-        checks.boolean("second_opinion", self.second_opinion)
-        checks.number(
-            "second_opinion_threshold", self.second_opinion_threshold, minimum=-10, maximum=0
-        )
         if not self.vad:
             names = ("vad_onset", "vad_offset", "min_silence_duration", "speech_pad")
             names_of_opinion = ("second_opinion", "second_opinion_threshold")
@@ -424,33 +434,10 @@ class Options:
         if not self.second_opinion:
             checks.without_effect(self, ("second_opinion_threshold",), "with second_opinion=False")
 
-    def _check_chunks(self) -> None:
-        checks.number("chunk_length", self.chunk_length, minimum=1, maximum=30)
-        if self.max_silence is not None:
-            checks.number("max_silence", self.max_silence, minimum=0, maximum=30)
-
     def _check_languages(self) -> None:
         if self.language is not None:
             object.__setattr__(self, "language", given_language(self.language))
         object.__setattr__(self, "languages", checks.languages(self.languages))
-        checks.integer(
-            "language_detection_segments", self.language_detection_segments, minimum=1, maximum=1000
-        )
-        checks.number(
-            "language_detection_length", self.language_detection_length, minimum=2, maximum=30
-        )
-        checks.number(
-            "language_detection_threshold", self.language_detection_threshold, minimum=0, maximum=1
-        )
-        checks.boolean("multilingual", self.multilingual)
-        checks.choice(
-            "code_switching_output", self.code_switching_output, get_args(CodeSwitchingOutput)
-        )
-        checks.boolean("latin_names", self.latin_names)
-        self._check_effect_of_languages()
-
-    def _check_effect_of_languages(self) -> None:
-        """Refuse options for languages that have no effect together."""
         if self.language and self.multilingual:
             raise OptionError(
                 f"multilingual=True cannot be combined with language={self.language!r}; leave "
@@ -472,17 +459,6 @@ class Options:
         if self.code_switching_output == "english":
             checks.without_effect(self, ("latin_names",), "with code_switching_output='english'")
 
-    def _check_decoding(self) -> None:
-        checks.choice("task", self.task, get_args(Task))
-        if self.batch_size is not None:
-            checks.integer("batch_size", self.batch_size, minimum=1, maximum=1024)
-        self._check_sampling()
-        self._check_thresholds()
-        self._check_context()
-        checks.choice("timestamps", self.timestamps, get_args(Timestamps))
-        checks.choice("segments", self.segments, get_args(Segments))
-        checks.boolean("word_timestamps", self.word_timestamps)
-
     def _check_sampling(self) -> None:
         if not 1 <= len(self.temperatures) <= MAX_TEMPERATURES:
             raise OptionError(
@@ -495,24 +471,10 @@ class Options:
             raise OptionError(
                 f"temperature={shown(self.temperature)}: the values must be in ascending order"
             )
-        checks.integer("best_of", self.best_of, minimum=1, maximum=100)
-        checks.integer("seed", self.seed, minimum=0, maximum=2**32 - 1)
         if not any(self.temperatures):
             for name in ("best_of", "seed"):
                 if getattr(self, name) != getattr(Options, name):
                     raise OptionError(f"{name} has no effect without a temperature above 0")
-
-    def _check_thresholds(self) -> None:
-        for name, minimum, maximum in (
-            ("compression_ratio_threshold", 0, 1000),  # zlib's limit is 1032
-            ("log_prob_threshold", -1000, 0),
-            ("no_speech_threshold", 0, 1),
-            ("coverage_threshold", 0, 30),
-        ):
-            value = getattr(self, name)
-            if value is not None:
-                checks.number(name, value, minimum=minimum, maximum=maximum)
-        checks.boolean("hallucination_filter", self.hallucination_filter)
 
     def _check_context(self) -> None:
         for name in ("initial_prompt", "hotwords", "prefix"):
@@ -523,17 +485,10 @@ class Options:
                     raise OptionError(f"{name} is empty; leave it out")
             elif text is not None:
                 checks.text(name, text, max_length=MAX_CONTEXT_LENGTH)
-        checks.boolean("condition_on_previous_text", self.condition_on_previous_text)
 
     def _check_speakers(self) -> None:
-        checks.boolean("diarize", self.diarize)
-        checks.choice("speaker", self.speaker, get_args(SpeakerKind))
         object.__setattr__(self, "known_speakers", references(self.known_speakers))
         object.__setattr__(self, "diarizer", checked_diarizer(self.diarizer))
-        for name in COUNTS:
-            value = getattr(self, name)
-            if value is not None:
-                checks.integer(name, value, minimum=1, maximum=MAX_SPEAKERS)
         self._check_effect_of_speakers()
         if (
             self.min_speakers is not None
@@ -628,19 +583,40 @@ class SearchOptions:
 
     def __post_init__(self) -> None:
         convert_fields(self, SearchOptions)
-        checks.integer("beam_size", self.beam_size, minimum=1, maximum=MAX_BEAMS)
-        checks.number("patience", self.patience, minimum=0.01, maximum=10)
-        checks.number("length_penalty", self.length_penalty, minimum=-10, maximum=10)
-        checks.beam(self.beam_size, self.patience, self.length_penalty)
-        checks.number("repetition_penalty", self.repetition_penalty, minimum=0.8, maximum=10)
-        checks.integer(
-            "no_repeat_ngram_size", self.no_repeat_ngram_size, minimum=0, maximum=MAX_NEW_TOKENS
-        )
-        checks.boolean("suppress_blank", self.suppress_blank)
-        checks.tokens("suppress_tokens", self.suppress_tokens, minimum=-1)
-        if self.max_new_tokens is not None:
-            checks.integer("max_new_tokens", self.max_new_tokens, minimum=1, maximum=MAX_NEW_TOKENS)
-        checks.number("max_initial_timestamp", self.max_initial_timestamp, minimum=0, maximum=30)
+        _check_types(self)
+        _check_search(self)
+
+
+@functools.cache
+def _accepted(owner: type[Options | SearchOptions]) -> tuple[tuple[str, object, bool], ...]:
+    """Return the name of each field, its type without None, and whether None is a value."""
+    return tuple(
+        (field.name, without_none(field.type), accepts_none(field.type)) for field in fields(owner)
+    )
+
+
+def _check_types(options: Options | SearchOptions) -> None:
+    """Check switches, choices, and the ranges of numbers."""
+    kinds = _accepted(type(options))  # type: ignore[arg-type]  # a class is hashable
+    for name, kind, may_be_none in kinds:
+        value = getattr(options, name)
+        if value is None and may_be_none:
+            continue
+        if kind is bool:
+            checks.boolean(name, value)
+        elif get_origin(kind) is Literal:
+            checks.choice(name, value, get_args(kind))
+        elif name in RANGES:
+            minimum, maximum = RANGES[name]
+            if kind is int:
+                checks.integer(name, value, minimum=int(minimum), maximum=int(maximum))
+            else:
+                checks.number(name, value, minimum=minimum, maximum=maximum)
+
+
+def _check_search(options: Options | SearchOptions) -> None:
+    checks.beam(options.beam_size, options.patience, options.length_penalty)
+    checks.tokens("suppress_tokens", options.suppress_tokens, minimum=-1)
 
 
 NO_SPEAKERS: Final[Mapping[str, Any]] = MappingProxyType(

@@ -46,7 +46,7 @@ def load_settings(**keywords: object) -> object:
 
 def settings() -> Iterator[tuple[str, Call]]:
     """The keywords of `load`, in all engines and in the classes of their settings."""
-    for engine, settings_class in (*SETTINGS.items(), ("auto", AutoSettings)):
+    for engine, settings_class in {**SETTINGS, "auto": AutoSettings}.items():
         for field in fields(settings_class):
             yield field.name, keyword(settings_class, field.name)
             for choice in (engine, "auto"):
