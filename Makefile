@@ -2,7 +2,7 @@
 #   make demo              transcribe a recording in nine languages, shown as it is decoded
 #   make demo FILE=a.mp3   transcribe your own recording
 #   make test              checks and tests, in at most ten minutes on two cores
-#   make declarations      write the texts that repeat the declarations of options and settings
+#   make declarations      write the tables of options and settings in docs/reference/
 #   make test-all          all tests, in about two hours; 300 cases of the fuzz program
 #   make fuzz              damaged media and random options: 7,000 cases, in 10 minutes on two cores
 #   make oldest            tests with the oldest supported versions of the dependencies
@@ -83,7 +83,7 @@ lint: $(VENV)/.test
 	$(BIN)/mypy
 	$(BIN)/python -m tests.declarations --check
 
-# After a change of an option or setting: the types of keywords, docstrings and tables.
+# After a change of an option or setting: the tables in docs/reference/.
 declarations: $(VENV)/.test
 	$(BIN)/python -m tests.declarations
 

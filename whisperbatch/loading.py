@@ -1,7 +1,4 @@
-"""`load`: a model by name, on the best engine and device of this machine.
-
-`make declarations` writes the settings in the docstring of `load` from engines/settings.py.
-"""
+"""`load`: a model by name, on the best engine and device of this machine."""
 
 import inspect
 from os import PathLike
@@ -10,8 +7,7 @@ from typing import Final
 from typing_extensions import Unpack
 
 from whisperbatch.apart import call_apart
-from whisperbatch.engines.keyword_types import EngineKeywords
-from whisperbatch.engines.keywords import Device, EngineName, setting_parameters
+from whisperbatch.engines.keywords import Device, EngineKeywords, EngineName, setting_parameters
 from whisperbatch.engines.settings import EngineSettings
 from whisperbatch.options import with_parameters
 from whisperbatch.transcriber import Transcriber

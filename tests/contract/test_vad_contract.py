@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 
-from whisperbatch.options import VadOptions
+from whisperbatch.options import Options
 from whisperbatch.protocols import Vad
 from whisperbatch.types import Samples, SpeechFrames
 from whisperbatch.vad import open_vad
@@ -98,11 +98,11 @@ def split(audio: Samples, size: int) -> list[Samples]:
 
 @pytest.mark.parametrize("vad", [True, False], ids=["silero", "no vad"])
 def test_contract(vad: bool) -> None:
-    check_vad(open_vad(VadOptions(vad=vad)))
+    check_vad(open_vad(Options(vad=vad)))
 
 
 def test_no_vad_gives_every_frame_the_probability_1() -> None:
-    output = open_vad(VadOptions(vad=False))([modulated_noise(5 * SECOND + 1)])
+    output = open_vad(Options(vad=False))([modulated_noise(5 * SECOND + 1)])
     probabilities = np.concatenate([frames.probabilities for frames in output])
     assert len(probabilities) == 157
     assert (probabilities == 1).all()

@@ -8,7 +8,7 @@ import pytest
 import whisperbatch as wb
 from benchmarks import segments as benchmark
 from benchmarks.recordings import Recording
-from whisperbatch.options.decoding import Segments
+from whisperbatch.options.options import Segments
 from whisperbatch.text.punctuation import ends_sentence
 
 KINDS: Final[tuple[Segments, ...]] = ("sentence", "phrase", "chunk")

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from tests.examples import up_to
 from whisperbatch.chunking.spans import SpanFinder, cut_costs
-from whisperbatch.options import VadOptions
+from whisperbatch.options import Options
 from whisperbatch.types import Samples, SpeechFrames, SpeechSpan, to_samples
 
 HOP = 512
@@ -23,7 +23,7 @@ few_examples = settings(max_examples=up_to(120), deadline=None, derandomize=True
 
 
 def find(
-    samples: Samples, probabilities: Probabilities, options: VadOptions, cuts: tuple[int, ...] = ()
+    samples: Samples, probabilities: Probabilities, options: Options, cuts: tuple[int, ...] = ()
 ) -> list[SpeechSpan]:
     """Return the spans of VAD frames that come in blocks; check the contract of `settled`.
 
@@ -52,9 +52,7 @@ def find(
     return spans + new_spans
 
 
-def reference(
-    samples: Samples, probabilities: Probabilities, options: VadOptions
-) -> list[SpeechSpan]:
+def reference(samples: Samples, probabilities: Probabilities, options: Options) -> list[SpeechSpan]:
     """Return the spans of a whole recording, step by step as in the module's picture."""
     active, state = [], False  # hysteresis
     for probability in probabilities.tolist():
@@ -98,7 +96,7 @@ def cut_long(runs: list[tuple[int, int]], costs: npt.NDArray[np.float64], limit:
     return parts
 
 
-def padded(parts: list[Part], samples: Samples, options: VadOptions) -> list[SpeechSpan]:
+def padded(parts: list[Part], samples: Samples, options: Options) -> list[SpeechSpan]:
     """Return spans with margins of at most half the pause, and no margin at a cut."""
     pad = to_samples(options.speech_pad)
     starts = [first * HOP for first, *_ in parts]
@@ -127,10 +125,10 @@ def runs_of(active: list[bool]) -> list[tuple[int, int]]:
 
 
 @st.composite
-def vad_options(draw: st.DrawFn) -> VadOptions:
+def vad_options(draw: st.DrawFn) -> Options:
     onset = draw(st.sampled_from((0.0, 0.3, 0.5, 0.9, 1.0)))
     max_speech = draw(st.sampled_from((1.0, 1.5, 2.0, 4.0)))
-    return VadOptions(
+    return Options(
         vad_onset=onset,
         vad_offset=onset * draw(st.sampled_from((0.0, 0.5, 0.7, 1.0))),
         min_speech_duration=draw(st.sampled_from((0.0, 0.05, 0.1, 0.25, 5.0))),
@@ -162,7 +160,7 @@ def recordings(draw: st.DrawFn) -> tuple[Samples, Probabilities]:
 @few_examples
 @given(recordings(), vad_options(), st.lists(st.integers(0, 2000), max_size=12))
 def test_spans_equal_those_of_the_whole_recording(
-    recording: tuple[Samples, Probabilities], options: VadOptions, cuts: list[int]
+    recording: tuple[Samples, Probabilities], options: Options, cuts: list[int]
 ) -> None:
     assert find(*recording, options, tuple(cuts)) == reference(*recording, options)
 
@@ -170,7 +168,7 @@ def test_spans_equal_those_of_the_whole_recording(
 @few_examples
 @given(recordings(), vad_options())
 def test_spans_do_not_depend_on_the_blocks(
-    recording: tuple[Samples, Probabilities], options: VadOptions
+    recording: tuple[Samples, Probabilities], options: Options
 ) -> None:
     all_frames = tuple(range(len(recording[1])))
     assert find(*recording, options, all_frames) == find(*recording, options)
@@ -179,7 +177,7 @@ def test_spans_do_not_depend_on_the_blocks(
 @few_examples
 @given(recordings(), vad_options())
 def test_spans_are_in_order_and_short_enough_and_contain_the_speech(
-    recording: tuple[Samples, Probabilities], options: VadOptions
+    recording: tuple[Samples, Probabilities], options: Options
 ) -> None:
     samples, probabilities = recording
     spans = find(samples, probabilities, options)
@@ -203,10 +201,10 @@ def of_frames(*sections: tuple[int, float]) -> tuple[Samples, Probabilities]:
 
 def spans_of(
     recording: tuple[Samples, Probabilities],
-    options: VadOptions | None = None,
+    options: Options | None = None,
 ) -> list[tuple[int, int]]:
     """Return spans in VAD frames; without margins, spans start and end with a frame."""
-    spans = find(*recording, replace(options or VadOptions(), speech_pad=0))
+    spans = find(*recording, replace(options or Options(), speech_pad=0))
     assert all(span.start % HOP == 0 and span.end % HOP == 0 for span in spans)
     return [(span.start // HOP, span.end // HOP) for span in spans]
 
@@ -219,7 +217,7 @@ def test_hysteresis() -> None:
 @pytest.mark.parametrize(("gap", "expected"), [(4, [(3, 27)]), (5, [(3, 13), (18, 28)])])
 def test_silence_of_160_ms_ends_speech(gap: int, expected: list[tuple[int, int]]) -> None:
     recording = of_frames((3, 0), (10, 1), (gap, 0), (10, 1), (20, 0))
-    assert spans_of(recording, VadOptions(min_silence_duration=0.16)) == expected
+    assert spans_of(recording, Options(min_silence_duration=0.16)) == expected
 
 
 @pytest.mark.parametrize(("frames", "expected"), [(3, []), (4, [(10, 14)])])
@@ -227,13 +225,13 @@ def test_speech_shorter_than_100_ms_is_ignored(
     frames: int, expected: list[tuple[int, int]]
 ) -> None:
     recording = of_frames((10, 0), (frames, 1), (30, 0))
-    assert spans_of(recording, VadOptions(min_speech_duration=0.1)) == expected
+    assert spans_of(recording, Options(min_speech_duration=0.1)) == expected
 
 
 def test_margins_meet_in_the_middle_of_a_pause() -> None:
     recording = of_frames((40, 0), (20, 1), (7, 0), (20, 1), (40, 0))
     start, middle = 40 * HOP, 67 * HOP - 7 * HOP // 2
-    assert find(*recording, VadOptions(speech_pad=0.5)) == [
+    assert find(*recording, Options(speech_pad=0.5)) == [
         SpeechSpan(start - SECOND // 2, middle),
         SpeechSpan(middle, 87 * HOP + SECOND // 2),
     ]
@@ -241,13 +239,13 @@ def test_margins_meet_in_the_middle_of_a_pause() -> None:
 
 def test_margins_end_at_the_ends_of_the_recording() -> None:
     samples, probabilities = of_frames((2, 0), (20, 1), (1, 0))
-    spans = find(samples[:-500], probabilities, VadOptions(speech_pad=0.5))
+    spans = find(samples[:-500], probabilities, Options(speech_pad=0.5))
     assert spans == [SpeechSpan(0, 23 * HOP - 500)]
 
 
 def test_an_empty_recording_has_no_spans() -> None:
     empty = np.zeros(0, np.float32)
-    assert find(empty, empty, VadOptions()) == []
+    assert find(empty, empty, Options()) == []
 
 
 def test_long_speech_is_cut_where_the_probability_is_lowest() -> None:
@@ -266,7 +264,7 @@ def test_at_equal_probability_the_cut_is_at_the_quietest_place() -> None:
 
 
 def test_at_equal_cost_the_cut_is_as_late_as_possible() -> None:
-    assert spans_of(of_frames((1000, 1.0)), VadOptions(max_speech_duration=16)) == [
+    assert spans_of(of_frames((1000, 1.0)), Options(max_speech_duration=16)) == [
         (0, 500),
         (500, 1000),
     ]
@@ -280,13 +278,13 @@ def test_speech_of_exactly_the_maximum_length_is_not_cut(tail: int) -> None:
     silence = of_frames((30, 0))
     samples = np.concatenate([recording[0], silence[0]])
     probabilities = np.concatenate([recording[1], silence[1]])
-    assert spans_of((samples, probabilities), VadOptions(max_speech_duration=16)) == [(10, 510)]
+    assert spans_of((samples, probabilities), Options(max_speech_duration=16)) == [(10, 510)]
 
 
 def test_speech_that_ends_at_the_maximum_length_keeps_its_margin() -> None:
     recording = of_frames((10, 0), (490, 1), (60, 0))
     pad = to_samples(0.1)
-    spans = find(*recording, VadOptions(max_speech_duration=16))
+    spans = find(*recording, Options(max_speech_duration=16))
     assert spans == [SpeechSpan(10 * HOP - pad, 500 * HOP + pad)]
 
 
@@ -305,7 +303,7 @@ def test_cuts_are_in_the_pauses_between_words(seed: int, max_speech: float) -> N
         position += burst + 960
     samples = np.concatenate(parts).astype(np.float32)
     probabilities = np.full(-(-len(samples) // HOP), 0.99, np.float32)
-    spans = find(samples, probabilities, VadOptions(max_speech_duration=max_speech))
+    spans = find(samples, probabilities, Options(max_speech_duration=max_speech))
     cuts = [span.end for span in spans[:-1]]
     assert cuts == [span.start for span in spans[1:]]
     assert len(cuts) >= len(samples) // to_samples(max_speech)
@@ -328,7 +326,7 @@ def test_the_cost_of_a_cut_does_not_depend_on_the_block(
 
 
 def test_memory_is_limited_by_the_maximum_speech_duration() -> None:
-    finder = SpanFinder(VadOptions(max_speech_duration=4, min_silence_duration=30), HOP)
+    finder = SpanFinder(Options(max_speech_duration=4, min_silence_duration=30), HOP)
     for number in range(200):
         loud = np.full(64 * HOP, 0.1, np.float32)
         probability = np.full(64, 1 if number < 100 else 0, np.float32)

@@ -16,7 +16,7 @@ from av.video.stream import VideoStream
 from numpy.lib.stride_tricks import sliding_window_view
 
 from whisperbatch.audio.reader import open_audio
-from whisperbatch.options import AudioOptions, Channel
+from whisperbatch.options import Channel, Options
 from whisperbatch.types import SAMPLING_RATE, Samples, Source
 
 LEVEL = 0.3  # amplitude of all tones
@@ -161,7 +161,7 @@ def read(
     source: Source, *, track: int = 0, channel: Channel = "mix", sampling_rate: int | None = None
 ) -> Samples:
     """Read a recording completely, and check the properties that blocks must have."""
-    options = AudioOptions(track=track, channel=channel, sampling_rate=sampling_rate)
+    options = Options(track=track, channel=channel, sampling_rate=sampling_rate)
     reader = open_audio(source, options)
     blocks: list[Samples] = []
     try:

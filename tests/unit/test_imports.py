@@ -124,7 +124,7 @@ PROGRAMS: Final = ("cli", "compat", "doctor", "huggingface", "ray", "server")
 
 PUBLIC: Final = {
     *("addresses", "boundary", "caching", "dependencies"),
-    *("apart", "audio", "errors", "engines.devices", "engines.keyword_types", "engines.keywords"),
+    *("apart", "audio", "errors", "engines.devices", "engines.keywords"),
     *("engines.memory", "runtimes.openvino_package"),
     *("features", "jobs", "language", "machine", "models", "options", "protocols", "text"),
     *("types", "vad", "writers"),

@@ -11,7 +11,7 @@ from whisperbatch.errors import AudioError, OptionError
 from whisperbatch.options import (
     MAX_SAMPLING_RATE,
     MIN_SAMPLING_RATE,
-    AudioOptions,
+    Options,
     checks,
     plain,
 )
@@ -20,7 +20,7 @@ from whisperbatch.types import Audio
 MAX_LOUD_SHARE: Final = 0.001  # of the samples beyond MAX_LOUD: more are no clicks
 
 
-def check_array(audio: Audio, options: AudioOptions, name: str) -> None:
+def check_array(audio: Audio, options: Options, name: str) -> None:
     """Check samples before they are read.
 
     Args:

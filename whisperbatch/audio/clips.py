@@ -4,7 +4,7 @@ import logging
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from whisperbatch.options import VadOptions
+from whisperbatch.options import Options
 from whisperbatch.types import Samples, to_samples, to_seconds
 
 log = logging.getLogger(__name__)
@@ -63,7 +63,7 @@ def clips(
             yield Clip(first, last, cursor.position, cursor.until(last))
 
 
-def min_clip(options: VadOptions, hop: int) -> int:
+def min_clip(options: Options, hop: int) -> int:
     """Return the samples that a clip needs at least, so that its VAD frames can be speech.
 
     Thousands of clips that are shorter need no run of the VAD for each of them.

@@ -30,7 +30,7 @@ from whisperbatch.audio.track import frames_of
 from whisperbatch.audio.tracks.info import ChooseTrack, listed
 from whisperbatch.audio.tracks.opening import open_track
 from whisperbatch.errors import AudioError, OptionError
-from whisperbatch.options import MAX_SAMPLING_RATE, MIN_SAMPLING_RATE, AudioOptions
+from whisperbatch.options import MAX_SAMPLING_RATE, MIN_SAMPLING_RATE, Options
 from whisperbatch.types import Notices, Samples, to_samples
 
 MAX_LEVEL: Final = 4.0  # 12 dB above full scale; damaged frames decoded to values up to 1e37
@@ -67,7 +67,7 @@ class MediaDecoder:
         self,
         name: str,
         file: str | FileObject,
-        options: AudioOptions,
+        options: Options,
         notices: Notices,
         start: int = 0,
         *,
@@ -220,7 +220,7 @@ class MediaDecoder:
             stamped = float(time * base) - start if time is not None and base else None
             self._damaged_at = self._clock.decoded if stamped is None else stamped
 
-    def _first_frame(self, options: AudioOptions) -> Stamped:
+    def _first_frame(self, options: Options) -> Stamped:
         """Decode the first frame early, so that an unusable recording is refused at once."""
         first = next(self._frames, None)
         if first is None:

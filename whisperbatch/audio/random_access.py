@@ -20,7 +20,7 @@ from whisperbatch.audio.mixing.mixer import Mixer
 from whisperbatch.audio.resampling import Resampler, to_blocks
 from whisperbatch.audio.track import Track, frames_of
 from whisperbatch.errors import AudioError
-from whisperbatch.options import AudioOptions, Channel
+from whisperbatch.options import Channel, Options
 from whisperbatch.types import Samples, to_samples
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ class MediaRandomAccess:
         AudioError: the file cannot be read.
     """
 
-    def __init__(self, name: str, file: str | FileObject, options: AudioOptions) -> None:
+    def __init__(self, name: str, file: str | FileObject, options: Options) -> None:
         self._name = name
         self._channel: Channel = options.channel
         self._track = Track(name, file, options.track)
@@ -141,7 +141,7 @@ class MediaRandomAccess:
 class SharedFileRandomAccess(MediaRandomAccess):
     """Random access to an open file that a decoder reads too; `close` restores its position."""
 
-    def __init__(self, name: str, file: FileObject, options: AudioOptions) -> None:
+    def __init__(self, name: str, file: FileObject, options: Options) -> None:
         self._shared_file = file
         self._position: int | None = file.tell()
         file.seek(0)

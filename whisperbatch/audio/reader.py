@@ -32,7 +32,7 @@ from whisperbatch.audio.sources import ARRAY_NAME, BYTES, file_of, name_of
 from whisperbatch.audio.tracks.choice import track_chooser
 from whisperbatch.boundary import boundary
 from whisperbatch.errors import AudioError, OptionError
-from whisperbatch.options import AudioOptions, checks
+from whisperbatch.options import Options, checks
 from whisperbatch.threads import keep_in_children, reset_after_fork
 from whisperbatch.types import (
     SAMPLING_RATE,
@@ -73,7 +73,7 @@ class AudioReader:
         blocks: Iterator[Samples],
         close: Callable[[], None],
         open_random_access: Callable[[], RandomAccess | None] = lambda: None,
-        options: AudioOptions | None = None,
+        options: Options | None = None,
         *,
         is_borrowed: bool = False,
         span: Span = WHOLE,
@@ -95,7 +95,7 @@ class AudioReader:
         self._blocks = blocks
         self._close = close
         self._open_random_access = open_random_access
-        self.options = options or AudioOptions()
+        self.options = options or Options()
         self.notices = Notices(name) if notices is None else notices
         self.track = track
         self._reading = threading.Lock()
@@ -220,7 +220,7 @@ class AudioReader:
 
 
 @runs_apart
-def open_audio(source: Source | AudioReader, options: AudioOptions | None = None) -> AudioReader:
+def open_audio(source: Source | AudioReader, options: Options | None = None) -> AudioReader:
     """Open a recording, and refuse a source that cannot be read.
 
     Media are decoded up to their first frame.
@@ -242,7 +242,7 @@ def open_audio(source: Source | AudioReader, options: AudioOptions | None = None
             shape of the array is wrong.
         OptionError: an option does not fit the source.
     """
-    options = options or AudioOptions()
+    options = options or Options()
     if isinstance(source, AudioReader):
         return _opened(source, options)
     if isinstance(source, DeferredSource):
@@ -261,7 +261,7 @@ def open_audio(source: Source | AudioReader, options: AudioOptions | None = None
         return _open_media(name, source, options, span)
 
 
-def _open_media(name: str, source: object, options: AudioOptions, span: Span) -> AudioReader:
+def _open_media(name: str, source: object, options: Options, span: Span) -> AudioReader:
     file = file_of(name, source)
     if options.sampling_rate is not None:
         raise OptionError(
@@ -284,11 +284,11 @@ def _open_media(name: str, source: object, options: AudioOptions, span: Span) ->
     )
 
 
-def _opened(reader: AudioReader, options: AudioOptions) -> AudioReader:
+def _opened(reader: AudioReader, options: Options) -> AudioReader:
     """Return an open reader, unless an option that belongs to `open_audio` has another value."""
     for name in ("track", "channel", "sampling_rate", "max_duration"):
         value, opened = getattr(options, name), getattr(reader.options, name)
-        if value not in (checks.default(AudioOptions, name), opened):
+        if value not in (checks.default(Options, name), opened):
             raise OptionError(
                 f"{name}={value!r}: {reader.name} is open with {name}={opened!r}; "
                 f"give {name} to open_audio"
@@ -301,7 +301,7 @@ def _opened(reader: AudioReader, options: AudioOptions) -> AudioReader:
 
 
 def _media_random_access(
-    name: str, file: str | FileObject, options: AudioOptions
+    name: str, file: str | FileObject, options: Options
 ) -> RandomAccess | None:
     """Open random access; None for pipes, streams and recordings of unknown duration."""
     access: MediaRandomAccess
@@ -323,7 +323,7 @@ def _media_random_access(
     return access
 
 
-def _open_array(audio: Audio, options: AudioOptions, span: Span) -> AudioReader:
+def _open_array(audio: Audio, options: Options, span: Span) -> AudioReader:
     check_array(audio, options, ARRAY_NAME)
     samples, rate = audio.samples, int(audio.sampling_rate)
     second = min(whole_second(span.start), len(samples) // rate)

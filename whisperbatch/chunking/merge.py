@@ -10,14 +10,14 @@ next spans (`LOOK_AHEAD`).
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import fields
+from dataclasses import replace
 from itertools import pairwise
 from typing import Final
 
 import numpy as np
 
 from whisperbatch.chunking.spans import SpanFinder
-from whisperbatch.options import Options, VadOptions
+from whisperbatch.options import Options
 from whisperbatch.types import Chunk, Samples, SpeechFrames, SpeechSpan, to_samples
 
 LOOK_AHEAD: Final = 3  # chunk lengths of audio, from the start of a chunk, that decide its end
@@ -207,13 +207,15 @@ def chunks(
     yield from complete_chunks(buffer.end, at_end=True)
 
 
-def _span_options(options: Options) -> VadOptions:
+def _span_options(options: Options) -> Options:
     """Return the options of speech spans that fit into a chunk.
 
     The result has no `clip_timestamps`: checking all clips for each clip would take quadratic time.
     """
-    values = {field.name: getattr(options, field.name) for field in fields(VadOptions)}
-    values["max_speech_duration"] = min(options.max_speech_duration, options.chunk_length)
-    if not options.vad:  # everything counts as speech: a short clip is kept
-        values["min_speech_duration"] = 0.0
-    return VadOptions(**values)
+    return replace(
+        options,
+        clip_timestamps=(),
+        max_speech_duration=min(options.max_speech_duration, options.chunk_length),
+        # without VAD, everything counts as speech: a short clip is kept
+        min_speech_duration=options.min_speech_duration if options.vad else 0.0,
+    )

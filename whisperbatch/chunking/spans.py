@@ -20,7 +20,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from whisperbatch.options import VadOptions
+from whisperbatch.options import Options
 from whisperbatch.types import Samples, SpeechFrames, SpeechSpan, to_samples
 
 # A change of the level by this much costs as much as a change of the probability from 0 to 1.
@@ -58,7 +58,7 @@ class SpanFinder:
         settled: all spans that start before this position have been yielded.
     """
 
-    def __init__(self, options: VadOptions, hop: int) -> None:
+    def __init__(self, options: Options, hop: int) -> None:
         self._vad_onset, self._vad_offset = options.vad_onset, options.vad_offset
         self._hop = hop
         self._pad = to_samples(options.speech_pad)

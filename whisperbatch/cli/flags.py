@@ -21,6 +21,7 @@ from whisperbatch.options import (
     TRUTH_VALUES,
     accepts_none,
     documented_fields,
+    documented_sections,
     metavar_of,
     with_parameters,
     without_none,
@@ -32,17 +33,17 @@ T = TypeVar("T")
 NONE: Final = object()
 """The value of a flag with the text "none". None itself means that the flag is not given."""
 
-PANELS: Final = (
-    (options.AudioOptions, "Audio"),
-    (options.LanguageOptions, "Languages"),
-    (options.SearchOptions, "Decoding"),
-    (options.DecodeOptions, "Decoding"),
-    (options.VadOptions, "Voice activity detection"),
-    (options.ChunkOptions, "Chunks"),
-    (options.FeatureOptions, "Features"),
-    (options.SpeakerOptions, "Speakers"),
-)
-"""The option groups, with their headings on the help page."""
+PANELS: Final = {
+    "Which part of a recording is read": "Audio",
+    "How the language of a recording is decided": "Languages",
+    "How the decoder searches for the tokens of a chunk": "Decoding",
+    "How the text of a chunk is chosen, checked and timed": "Decoding",
+    "How speech is found; durations are in seconds": "Voice activity detection",
+    "How speech spans are joined to chunks": "Chunks",
+    "The input of the encoder": "Features",
+    "Who speaks": "Speakers",
+}
+"""The sections in the docstring of `Options`, with their headings on the help page."""
 
 ALIASES: Final = {
     "--logprob-threshold": "--log-prob-threshold",
@@ -102,10 +103,13 @@ def option_flags(names: Iterable[str] | None = None) -> Iterator[inspect.Paramet
     Args:
         names: the options that get a flag; None for all.
     """
-    for group, panel in PANELS:
-        for flag in dataclass_flags(group, panel):
-            if names is None or flag.name in names:
-                yield flag
+    sections = documented_sections()
+    declared = {field.name: field for field in fields(options.Options)}
+    for section, panel in PANELS.items():
+        for name, description in sections[section].items():
+            if names is None or name in names:
+                field = declared[name]
+                yield make_flag(name, field.type, field.default, description, panel)
 
 
 def dataclass_flags(group: type[Any], panel: str) -> Iterator[inspect.Parameter]:

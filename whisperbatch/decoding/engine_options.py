@@ -7,7 +7,7 @@ from typing import Final
 from whisperbatch.decoding.prompts import Prompts
 from whisperbatch.decoding.tokenizer import WhisperTokenizer
 from whisperbatch.errors import OptionError
-from whisperbatch.options import LANGUAGE_DETECTION_OPTIONS, LanguageOptions, Options, checks
+from whisperbatch.options import LANGUAGE_DETECTION_OPTIONS, Options, checks
 from whisperbatch.protocols import Engine, default_batch_size
 
 log = logging.getLogger(__name__)
@@ -57,7 +57,7 @@ def options_for(engine: Engine, options: Options) -> Options:
             "use a multilingual model such as 'base'"
         )
     # no language is detected, so the options of language detection have no effect
-    defaults = {name: checks.default(LanguageOptions, name) for name in LANGUAGE_DETECTION_OPTIONS}
+    defaults = {name: checks.default(Options, name) for name in LANGUAGE_DETECTION_OPTIONS}
     return replace(options, language="en", **defaults)  # type: ignore[arg-type]  # mixed types
 
 

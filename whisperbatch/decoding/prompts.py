@@ -10,7 +10,7 @@ from typing import Final
 
 from whisperbatch.decoding.tokenizer import WhisperTokenizer
 from whisperbatch.errors import OptionError
-from whisperbatch.options import MAX_NEW_TOKENS, DecodeOptions
+from whisperbatch.options import MAX_NEW_TOKENS, Options
 
 DECODER_TOKENS: Final = 2 * MAX_NEW_TOKENS  # tokens that Whisper's decoder can hold
 START_TOKENS: Final = 4  # start of transcript, language, task, no timestamps
@@ -40,7 +40,7 @@ class Prompts:
             that the model does not have.
     """
 
-    def __init__(self, options: DecodeOptions, vocabulary: WhisperTokenizer) -> None:
+    def __init__(self, options: Options, vocabulary: WhisperTokenizer) -> None:
         self._vocabulary = vocabulary
         prompt = options.initial_prompt
         if isinstance(prompt, str):

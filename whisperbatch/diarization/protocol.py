@@ -7,7 +7,7 @@ from typing import Final, Protocol, TypeAlias, runtime_checkable
 import numpy as np
 import numpy.typing as npt
 
-from whisperbatch.options import SpeakerOptions
+from whisperbatch.options import Options
 from whisperbatch.types import Diarization, Samples, Turn
 
 Embedding: TypeAlias = npt.NDArray[np.float32]
@@ -33,7 +33,7 @@ class SpeakerLimits:
     needs_voices: bool = False
 
 
-def limits_of(options: SpeakerOptions) -> SpeakerLimits:
+def limits_of(options: Options) -> SpeakerLimits:
     """Return the limits of the number of speakers."""
     number = options.num_speakers
     return SpeakerLimits(

@@ -24,7 +24,7 @@ from whisperbatch.diarization.naming.matching import Names, renamed, with_names
 from whisperbatch.diarization.naming.references import check_references, read_references
 from whisperbatch.diarization.protocol import TurnFinder, VoiceDiarizer, limits_of
 from whisperbatch.errors import OptionError
-from whisperbatch.options import Options, SpeakerOptions
+from whisperbatch.options import Options
 from whisperbatch.options.speakers import BUILTIN
 from whisperbatch.recording import RecordingState
 from whisperbatch.rows import End
@@ -112,7 +112,7 @@ def prepare(options: Options) -> None:
         open_diarizer(options.diarizer)
 
 
-def compares_voices(options: SpeakerOptions) -> bool:
+def compares_voices(options: Options) -> bool:
     """Return whether these options need a diarizer that tells voices from each other.
 
     The VAD alone finds the turns of each channel, and of the only speaker of a recording.

@@ -8,14 +8,18 @@ import inspect
 import logging
 from collections.abc import Mapping
 from dataclasses import fields
-from typing import Any, Literal, TypeAlias, cast, get_args
+from os import PathLike
+from typing import Any, Literal, TypeAlias, TypedDict, cast, get_args
 
-from whisperbatch.engines.keyword_types import EngineKeywords
 from whisperbatch.engines.settings import (
     SETTINGS,
+    AutoSettings,
     EngineSettings,
+    GroupSize,
     OnnxRuntimeComputeType,
     OpenVinoComputeType,
+    Quantization,
+    check_kept_frames,
 )
 from whisperbatch.errors import MissingExtraError, OptionError
 from whisperbatch.machine import onnxruntime_is_fastest
@@ -27,6 +31,22 @@ EngineName: TypeAlias = Literal["auto", "ctranslate2", "onnxruntime", "openvino"
 Device: TypeAlias = Literal["auto", "cpu", "cuda"]
 
 log = logging.getLogger(__name__)
+
+
+class EngineKeywords(TypedDict, total=False):
+    """The settings of all engines."""
+
+    revision: str | None
+    device_index: int | tuple[int, ...]
+    compute_type: str
+    inter_threads: int
+    intra_threads: int
+    flash_attention: bool
+    kept_frames: float | None
+    quantization: Quantization | None
+    group_size: GroupSize
+    draft_model: str | PathLike[str] | None
+    compile: bool
 
 
 class LoadKeywords(EngineKeywords, total=False):
@@ -64,27 +84,79 @@ def choose_settings(
     Raises:
         OptionError: see `load_engine`.
     """
+    engine, keywords = _checked(engine, device, keywords)
+    if engine == "auto":
+        engine = _fastest_engine(device, keywords)
+    return _settings(engine, keywords)
+
+
+def settings_of(keywords: Mapping[str, Any]) -> EngineSettings:
+    """Return the settings of these keywords of `load`, to be checked before a model is loaded.
+
+    For "auto" these are `AutoSettings`: no library is imported, and no GPU is tried.
+
+    Raises:
+        OptionError: see `load_engine`.
+    """
+    given = dict(keywords)
+    engine, device = given.pop("engine", "auto"), given.pop("device", "auto")
+    return _settings(*_checked(engine, device, given))
+
+
+def _checked(
+    engine: object, device: object, keywords: Mapping[str, Any]
+) -> tuple[str | EngineSettings, dict[str, Any]]:
+    """Return the engine, and the keywords that are not at their defaults, in Python's own types.
+
+    Raises:
+        OptionError: the engine, the device or a keyword is unknown, or `engine` is a settings
+            object and there are keywords.
+    """
     check_names(keywords)
-    device = check_device(device)
-    keywords = {name: plain(value) for name, value in keywords.items()}
-    keywords = {name: value for name, value in keywords.items() if not is_default(name, value)}
-    engine = cast("str | EngineSettings", plain(engine))
+    check_device(device)
+    given = {name: plain(value) for name, value in keywords.items()}
+    given = {name: value for name, value in given.items() if not is_default(name, value)}
+    engine = plain(engine)
     if issubclass(type(engine), EngineSettings):
-        if keywords:
-            raise OptionError(f"{next(iter(keywords))}: give this setting in the settings object")
-        return cast("EngineSettings", engine)
+        if given:
+            raise OptionError(f"{next(iter(given))}: give this setting in the settings object")
+        return cast("EngineSettings", engine), given
     if type(engine) is not str or engine not in {"auto", *SETTINGS}:
         hint = "; a settings class needs parentheses" if issubclass(type(engine), type) else ""
         raise OptionError(f"engine={shown(engine)} is none of auto, {', '.join(SETTINGS)}{hint}")
-    if engine == "auto":
-        engine = _fastest_engine(device, keywords)
-    for name, value in keywords.items():
-        if name not in _names(engine):
+    return engine, given
+
+
+def _settings(engine: str | EngineSettings, keywords: Mapping[str, Any]) -> EngineSettings:
+    """Return the settings of an engine, or of "auto".
+
+    Every engine accepts `kept_frames=1`: it keeps all of the encoder's frames.
+
+    Raises:
+        OptionError: a keyword is wrong or has no effect.
+    """
+    if not isinstance(engine, str):
+        return engine
+    kind = AutoSettings if engine == "auto" else SETTINGS[engine]
+    names = {field.name for field in fields(kind)}
+    given = dict(keywords)
+    share = None if "kept_frames" in names else given.pop("kept_frames", None)
+    for name, value in given.items():
+        if name not in names:
             others = " or ".join(repr(other) for other in SETTINGS if name in _names(other))
+            refusing = "ctranslate2" if engine == "auto" else engine  # the last choice of "auto"
             raise OptionError(
-                f"{name}={shown(value)} has no effect with engine={engine!r}; give engine={others}"
+                f"{name}={shown(value)} has no effect with engine={refusing!r}; "
+                f"give engine={others}"
             )
-    return SETTINGS[engine](**keywords)
+    settings = kind(**given)
+    check_kept_frames(share)
+    if share not in {None, 1}:
+        raise OptionError(
+            f"kept_frames={share}: engine={engine!r} keeps all frames; "
+            "give engine='onnxruntime' or 'openvino', or leave out kept_frames"
+        )
+    return settings
 
 
 def is_default(name: str, value: object) -> bool:
@@ -117,22 +189,6 @@ def check_names(keywords: Mapping[str, Any]) -> None:
             raise OptionError(f"{name} is not a keyword of load; give {name} to transcribe")
         hint = hint_for(name, names) or "help(whisperbatch.load) lists all keywords"
         raise OptionError(f"{one_line(name)} is not a keyword of load; {hint}")
-
-
-def settings_of(keywords: Mapping[str, Any]) -> EngineSettings:
-    """Return the settings of these keywords of `load`, to be checked before a model is loaded.
-
-    For "auto" these are the settings of "ctranslate2", which has all settings that "auto" accepts:
-    no library is imported, and no GPU is tried.
-
-    Raises:
-        OptionError: see `load_engine`.
-    """
-    settings = dict(keywords)
-    engine, device = plain(settings.pop("engine", "auto")), settings.pop("device", "auto")
-    if type(engine) is str and engine == "auto":
-        engine = "ctranslate2"
-    return choose_settings(cast("str | EngineSettings", engine), device, settings)
 
 
 def _fastest_engine(device: str, keywords: Mapping[str, Any]) -> str:

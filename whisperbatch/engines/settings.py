@@ -1,9 +1,7 @@
-"""The settings of each engine, declared once.
+"""The settings of each engine, each declared and checked as a field of its class.
 
 `load` accepts a settings object, or an engine's name and single settings as keywords
-(engines/keywords.py). The declaration of a setting is a field of its class: name, type, default,
-an entry under "Attributes" and a check. `make declarations` writes the texts that repeat a part of
-it: the types of keywords (keyword_types.py), the docstring of `load` and docs/reference/options.md.
+(engines/keywords.py). The docstring of `load` describes them all: most engines have the same.
 """
 
 from dataclasses import dataclass
@@ -55,19 +53,7 @@ class EngineSettings:
 class CTranslate2Settings(EngineSettings):
     """Settings of the engine "ctranslate2", for CPU and CUDA.
 
-    Attributes:
-        device_index: number of the CUDA device, or several numbers. Each device gets a copy of the
-            weights.
-        compute_type: type of the weights and of the arithmetic: "int8", "float16", "float32", or
-            another type of CTranslate2. "auto": float16 on CUDA and int8 on a CPU, if the device
-            supports the type.
-        inter_threads: number of batches computed at a time on each device, from 0 to 64; 0: one.
-        intra_threads: CPU threads for each batch, from 0 to 1024; 0 divides the cores between the
-            batches. Refused on CUDA.
-        flash_attention: compute attention with the Flash Attention 2 kernels, on CUDA only.
-        kept_frames: 1.0 or None: this engine keeps all of the encoder's frames.
-        revision: a commit, branch or tag of the model's repository on the Hugging Face hub. None is
-            the branch "main", in the version that is in the cache, if there is one.
+    The fields are keywords of `load`, which describes them.
 
     Raises:
         OptionError: a value has the wrong type or is out of range.
@@ -78,8 +64,6 @@ class CTranslate2Settings(EngineSettings):
     inter_threads: int = 0
     intra_threads: int = 0
     flash_attention: bool = False
-    kept_frames: float | None = None
-    revision: str | None = None
 
     def __post_init__(self) -> None:
         indexes = cast("Any", self.device_index)
@@ -99,7 +83,6 @@ class CTranslate2Settings(EngineSettings):
             )
         _check_threads(self.inter_threads, self.intra_threads)
         checks.boolean("flash_attention", self.flash_attention)
-        _check_kept_frames(self.kept_frames)
         check_revision(self.revision)
 
     @property
@@ -110,22 +93,28 @@ class CTranslate2Settings(EngineSettings):
 
 
 @dataclass(frozen=True, kw_only=True)
+class AutoSettings(CTranslate2Settings):
+    """What the keywords of `load` can set for "auto", before it has chosen an engine.
+
+    These are the settings of "ctranslate2", which "auto" chooses where no other engine fits, and
+    `kept_frames`, with which the engine must be another.
+
+    Raises:
+        OptionError: a value has the wrong type or is out of range.
+    """
+
+    kept_frames: float | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_kept_frames(self.kept_frames)
+
+
+@dataclass(frozen=True, kw_only=True)
 class OnnxRuntimeSettings(EngineSettings):
     """Settings of the engine "onnxruntime", the fastest on a CPU with AMX or without AVX-512.
 
-    Attributes:
-        compute_type: "int8": large products are computed with numbers of 8 bits. "int8_bfloat16":
-            OpenVINO (an extra) computes the encoder in bfloat16, or in float32 if the processor
-            does not support bfloat16. "auto": int8_bfloat16 if the processor has AMX and OpenVINO
-            is installed, otherwise int8.
-        inter_threads: number of batches computed at a time, from 0 to 64; 0: two, each on half of
-            the cores, or one if there is one core or `intra_threads` is given.
-        intra_threads: CPU threads for each batch, from 0 to 1024; 0 divides the cores between the
-            batches.
-        kept_frames: the share of the encoder's frames that is left after similar neighbours are
-            merged, as for "openvino".
-        revision: a commit, branch or tag of the model's repository on the Hugging Face hub. None is
-            the branch "main", in the version that is in the cache, if there is one.
+    The fields are keywords of `load`, which describes them.
 
     Raises:
         OptionError: a value has the wrong type or is out of range.
@@ -135,13 +124,12 @@ class OnnxRuntimeSettings(EngineSettings):
     inter_threads: int = 0
     intra_threads: int = 0
     kept_frames: float | None = None
-    revision: str | None = None
 
     def __post_init__(self) -> None:
         convert_fields(self, OnnxRuntimeSettings)
         checks.choice("compute_type", self.compute_type, get_args(OnnxRuntimeComputeType))
         _check_threads(self.inter_threads, self.intra_threads)
-        _check_kept_frames(self.kept_frames)
+        check_kept_frames(self.kept_frames)
         check_revision(self.revision)
 
 
@@ -149,19 +137,7 @@ class OnnxRuntimeSettings(EngineSettings):
 class OpenVinoSettings(EngineSettings):
     """Settings of the engine "openvino" (an extra), the fastest with AVX-512 and without AMX.
 
-    Attributes:
-        compute_type: "int8" stores the weights in 8 bits; "bfloat16" stores the weights as they
-            are. Both compute in bfloat16 if the processor supports bfloat16, otherwise in float32.
-            "int8_float32" and "float32" always compute in float32. "auto": int8.
-        inter_threads: number of batches computed at a time, from 0 to 64; 0: one.
-        intra_threads: CPU threads for each batch, from 0 to 1024; 0 divides the cores between the
-            batches.
-        kept_frames: the share of the encoder's frames that is left after similar neighbours are
-            merged, from 0.25 to 1.0. The number of frames is rounded, by at most 3 %. Fewer frames
-            take less time; 1.0 merges none. Chunks with noise always keep all frames. None: 0.7 for
-            the models base and tiny.en, for which this was measured, and 1.0 for other models.
-        revision: a commit, branch or tag of the model's repository on the Hugging Face hub. None is
-            the branch "main", in the version that is in the cache, if there is one.
+    The fields are keywords of `load`, which describes them.
 
     Raises:
         OptionError: a value has the wrong type or is out of range.
@@ -171,13 +147,12 @@ class OpenVinoSettings(EngineSettings):
     inter_threads: int = 0
     intra_threads: int = 0
     kept_frames: float | None = None
-    revision: str | None = None
 
     def __post_init__(self) -> None:
         convert_fields(self, OpenVinoSettings)
         checks.choice("compute_type", self.compute_type, get_args(OpenVinoComputeType))
         _check_threads(self.inter_threads, self.intra_threads)
-        _check_kept_frames(self.kept_frames)
+        check_kept_frames(self.kept_frames)
         check_revision(self.revision)
 
 
@@ -185,20 +160,7 @@ class OpenVinoSettings(EngineSettings):
 class TorchSettings(EngineSettings):
     """Settings of the engine "torch", for CPU and CUDA. Needs the extra `torch`.
 
-    Attributes:
-        device_index: number of the CUDA device.
-        compute_type: "float32", "bfloat16" or "float16". "auto": float16 on CUDA, bfloat16 on a CPU
-            that supports bfloat16, otherwise float32.
-        inter_threads: 0 or 1: this engine computes one batch at a time.
-        quantization: store the decoder's weights in 4 bits ("hqq4") or 8 bits ("int8").
-        group_size: for "hqq4": number of weights that share a scale: 32, 64 or 128. Smaller groups
-            are more accurate and need more memory.
-        draft_model: a smaller model with the same vocabulary, which guesses tokens in greedy search
-            (speculative decoding). Needs `beam_size=1`.
-        compile: compile the encoder and the decoder at their first use, on CUDA only.
-        kept_frames: 1.0 or None: this engine keeps all of the encoder's frames.
-        revision: a commit, branch or tag of the model's repository on the Hugging Face hub. None is
-            the branch "main", in the version that is in the cache, if there is one.
+    The fields are keywords of `load`, which describes them.
 
     Raises:
         OptionError: a value has the wrong type or is out of range, or has no effect.
@@ -213,8 +175,6 @@ class TorchSettings(EngineSettings):
     group_size: GroupSize = GROUP_SIZE
     draft_model: str | PathLike[str] | None = None
     compile: bool = False
-    kept_frames: float | None = None
-    revision: str | None = None
 
     def __post_init__(self) -> None:
         convert_fields(self, TorchSettings)
@@ -242,9 +202,7 @@ class TorchSettings(EngineSettings):
         if self.draft_model is not None:
             checks.path("draft_model", self.draft_model)
         checks.boolean("compile", self.compile)
-        _check_kept_frames(self.kept_frames)
         check_revision(self.revision)
-        check_all_frames_kept(self.kept_frames, "torch")
 
     def check(self, options: SearchOptions) -> None:
         """Check that an engine with these settings honours these options.
@@ -279,19 +237,11 @@ def _check_threads(inter_threads: object, intra_threads: object) -> None:
     checks.integer("intra_threads", intra_threads, minimum=0, maximum=MAX_INTRA_THREADS)
 
 
-def _check_kept_frames(kept_frames: object) -> None:
-    if kept_frames is not None:
-        checks.number("kept_frames", kept_frames, minimum=MIN_KEPT_FRAMES, maximum=1)
-
-
-def check_all_frames_kept(kept_frames: float | None, engine: str) -> None:
-    """Refuse to merge frames, for an engine that keeps all of them.
+def check_kept_frames(kept_frames: object) -> None:
+    """Check the share of the encoder's frames that is left after similar neighbours are merged.
 
     Raises:
-        OptionError: the share is not 1.0.
+        OptionError: the share is not None, and no number from `MIN_KEPT_FRAMES` to 1.
     """
-    if kept_frames not in {None, 1}:
-        raise OptionError(
-            f"kept_frames={kept_frames}: engine='{engine}' keeps all frames; "
-            "give engine='onnxruntime' or 'openvino', or leave out kept_frames"
-        )
+    if kept_frames is not None:
+        checks.number("kept_frames", kept_frames, minimum=MIN_KEPT_FRAMES, maximum=1)

@@ -29,7 +29,7 @@ def feature_extractor(kind: FeatureKind, n_mels: int) -> FeatureExtractor:
     PyTorch and torchaudio are imported here, and only for the kinds that need them.
 
     Args:
-        kind: see `FeatureOptions.features`.
+        kind: see `Options.features`.
         n_mels: number of mel bands of the model's input: 80 or 128.
 
     Raises:

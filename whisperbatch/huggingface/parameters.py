@@ -15,7 +15,7 @@ from typing import Any, Final, Literal, get_origin
 
 import whisperbatch as wb
 from whisperbatch.huggingface.json_body import parsed_json
-from whisperbatch.options import SpeakerOptions, hint_for, metavar_of, parse_text, without_none
+from whisperbatch.options import NO_SPEAKERS, hint_for, metavar_of, parse_text, without_none
 from whisperbatch.text import one_line, shown
 
 SPEAKERS: Final = ("num_speakers", "min_speakers", "max_speakers")
@@ -71,8 +71,7 @@ def parse_parameters(
     if "diarize" not in changes and any(name in changes for name in SPEAKERS):
         changes["diarize"] = True
     if changes.get("diarize") is False:  # then the other defaults for speakers have no meaning
-        none = SpeakerOptions()
-        changes = {**{field.name: getattr(none, field.name) for field in fields(none)}, **changes}
+        changes = {**NO_SPEAKERS, **changes}
     if assisted:
         _use_greedy_search(changes)
     options = _replaced(defaults or wb.Options(), changes, given)

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from whisperbatch.language.voting import decide, enough_to_decide, restrict_to
-from whisperbatch.options import LanguageOptions
+from whisperbatch.options import Options
 from whisperbatch.recording import Decision, RecordingState
 from whisperbatch.rows import Item, Row
 from whisperbatch.types import LanguageScores
@@ -22,7 +22,7 @@ FIRST_REVISION: Final = 8  # chunks scored before the first revision; doubles fo
 LAST_REVISION: Final = 64  # chunks scored before the last revision; later chunks are not scored
 
 
-def needs_scores(item: Item, options: LanguageOptions) -> bool:
+def needs_scores(item: Item, options: Options) -> bool:
     """Return whether an item is a row whose language scores the language stage needs."""
     if not isinstance(item, Row):
         return False
@@ -32,7 +32,7 @@ def needs_scores(item: Item, options: LanguageOptions) -> bool:
 
 
 def decide_from_windows(
-    recording: RecordingState, scores: Sequence[LanguageScores], options: LanguageOptions
+    recording: RecordingState, scores: Sequence[LanguageScores], options: Options
 ) -> None:
     """Make the final decision for a recording, if the scores of its language windows suffice."""
     if enough_to_decide(scores, options):
@@ -40,7 +40,7 @@ def decide_from_windows(
         recording.language.final = True
 
 
-def decision_for(recording: RecordingState, index: int, options: LanguageOptions) -> Decision:
+def decision_for(recording: RecordingState, index: int, options: Options) -> Decision:
     """Return the decision for a chunk, and make the decision if the chunk is the first to need it.
 
     The chunks of a recording come in order.
@@ -63,7 +63,7 @@ def decision_for(recording: RecordingState, index: int, options: LanguageOptions
 
 
 def add_speech(
-    recording: RecordingState, language: str, scores: LanguageScores, options: LanguageOptions
+    recording: RecordingState, language: str, scores: LanguageScores, options: Options
 ) -> Decision:
     """Add the speech of a row that has its own language; return the new decision.
 
@@ -86,7 +86,7 @@ def add_speech(
 
 
 def _first_decision(
-    recording: RecordingState, scores: Sequence[LanguageScores], options: LanguageOptions
+    recording: RecordingState, scores: Sequence[LanguageScores], options: Options
 ) -> Decision:
     decision = recording.language.decision = decide(scores, options)
     log.info("recording %d: %s (%.2f)", recording.number, decision.language, decision.probability)
@@ -94,7 +94,7 @@ def _first_decision(
 
 
 def _revision(
-    recording: RecordingState, previous: Decision, voters: int, options: LanguageOptions
+    recording: RecordingState, previous: Decision, voters: int, options: Options
 ) -> Decision:
     """Decide again, from the first `voters` chunks."""
     language = recording.language

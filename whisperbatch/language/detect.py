@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from whisperbatch.language.voting import decide, restrict_to
-from whisperbatch.options import LanguageOptions
+from whisperbatch.options import Options
 from whisperbatch.types import (
     Chunk,
     LanguageDetection,
@@ -28,7 +28,7 @@ def english_only(model: str) -> LanguageDetection:
 
 
 def detection(
-    windows: Sequence[Chunk], scores: Sequence[LanguageScores], options: LanguageOptions
+    windows: Sequence[Chunk], scores: Sequence[LanguageScores], options: Options
 ) -> LanguageDetection:
     """Return the language that the windows vote for, with the result of each window.
 

@@ -13,12 +13,12 @@ from dataclasses import replace
 
 from whisperbatch.language.decisions import VOTERS, decision_for, needs_scores
 from whisperbatch.language.windows import score_languages
-from whisperbatch.options import LanguageOptions
+from whisperbatch.options import Options
 from whisperbatch.protocols import Engine
 from whisperbatch.rows import Item, Row, grouped, padded
 
 
-def with_language_scores(engine: Engine, item: Item, options: LanguageOptions) -> Item:
+def with_language_scores(engine: Engine, item: Item, options: Options) -> Item:
     """Return a row with its language scores and encoder output, if the stage needs them.
 
     Args:
@@ -45,7 +45,7 @@ def score_rows(engine: Engine, rows: Sequence[Row]) -> list[Row]:
     return [scored[number] for number in range(len(rows))]
 
 
-def decide_languages(items: Iterable[Item], options: LanguageOptions) -> Iterator[Item]:
+def decide_languages(items: Iterable[Item], options: Options) -> Iterator[Item]:
     """Yield the items of a recording in order, each row with its language.
 
     Args:
@@ -68,6 +68,6 @@ def decide_languages(items: Iterable[Item], options: LanguageOptions) -> Iterato
         voters = []
 
 
-def _decided(row: Row, options: LanguageOptions) -> Row:
+def _decided(row: Row, options: Options) -> Row:
     decision = decision_for(row.recording, row.chunk.index, options)
     return replace(row, language=decision.language, decision=decision)

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
-from whisperbatch.options import LanguageOptions
+from whisperbatch.options import Options
 from whisperbatch.recording import Decision
 from whisperbatch.types import LanguageScores
 
@@ -50,7 +50,7 @@ def mean_scores(scores: Sequence[LanguageScores]) -> LanguageScores:
     return LanguageScores(means, seconds)
 
 
-def decide(scores: Sequence[LanguageScores], options: LanguageOptions) -> Decision:
+def decide(scores: Sequence[LanguageScores], options: Options) -> Decision:
     """Return the language of most of the speech.
 
     Each voter gives its seconds of speech to its most probable language, if the probability of that
@@ -75,7 +75,7 @@ def decide(scores: Sequence[LanguageScores], options: LanguageOptions) -> Decisi
     return Decision(language, means[language], means)
 
 
-def enough_to_decide(scores: Sequence[LanguageScores], options: LanguageOptions) -> bool:
+def enough_to_decide(scores: Sequence[LanguageScores], options: Options) -> bool:
     """Whether the scores suffice for a final decision.
 
     There must be `MIN_WINDOWS` windows (or `language_detection_segments`, if smaller), and at least

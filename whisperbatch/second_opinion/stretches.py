@@ -16,7 +16,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from whisperbatch.options import VadOptions
+from whisperbatch.options import Options
 from whisperbatch.types import Samples, SpeechFrames, to_samples
 
 MIN_STRETCH: Final = to_samples(2.0)  # samples; shorter sounds hold few words
@@ -61,7 +61,7 @@ class StretchFinder:
         frame: number of frames added so far.
     """
 
-    def __init__(self, options: VadOptions, hop: int) -> None:
+    def __init__(self, options: Options, hop: int) -> None:
         self._vad_onset, self._vad_offset = options.vad_onset, options.vad_offset
         self._min_silence = max(to_samples(options.min_silence_duration) // hop, 1)
         self._min_stretch, self._max_stretch = MIN_STRETCH // hop, MAX_STRETCH // hop

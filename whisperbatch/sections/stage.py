@@ -18,7 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from whisperbatch.audio.clips import Clip
-from whisperbatch.options import VadOptions
+from whisperbatch.options import Options
 from whisperbatch.protocols import Vad
 from whisperbatch.sections.points import find_point
 from whisperbatch.sections.tape import Tape
@@ -40,7 +40,7 @@ class Section:
     frames: Iterator[SpeechFrames]
 
 
-def sections(clip: Clip, vad: Vad, options: VadOptions, span: Span) -> Iterator[Section]:
+def sections(clip: Clip, vad: Vad, options: Options, span: Span) -> Iterator[Section]:
     """Yield the sections of a clip that belong to a span.
 
     The frames of a section must be exhausted before the next section is requested. Nothing is
@@ -82,7 +82,7 @@ class _Open:
 class _Sections:
     """See `sections`."""
 
-    def __init__(self, clip: Clip, vad: Vad, options: VadOptions, span: Span) -> None:
+    def __init__(self, clip: Clip, vad: Vad, options: Options, span: Span) -> None:
         self._first, self._last = clip.first, clip.last
         self._vad = vad
         self._vad_offset = options.vad_offset

@@ -2,7 +2,7 @@
 
 from functools import cache
 
-from whisperbatch.options import VadOptions
+from whisperbatch.options import Options
 from whisperbatch.protocols import Vad
 from whisperbatch.vad.calibration import CalibratedVad
 from whisperbatch.vad.cleaned_vad import CleanedVad
@@ -13,7 +13,7 @@ from whisperbatch.vad.weights import vad_fingerprint
 __all__ = ["NoVad", "open_vad", "vad_fingerprint"]
 
 
-def open_vad(options: VadOptions) -> Vad:
+def open_vad(options: Options) -> Vad:
     """Return the Vad for the options: Silero's network, or NoVad for `vad=False`.
 
     Raises:

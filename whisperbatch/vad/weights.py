@@ -11,7 +11,7 @@ from types import MappingProxyType
 from typing import Final
 
 from whisperbatch.errors import ModelError
-from whisperbatch.options import VadOptions
+from whisperbatch.options import Options
 
 WEIGHTS: Final = (
     ("silero_vad", "data/silero_vad_16k_sequence.onnx"),
@@ -105,7 +105,7 @@ def _version(package: str, path: Path) -> str:
     return installed.version if owned else ""
 
 
-def vad_fingerprint(options: VadOptions) -> str:
+def vad_fingerprint(options: Options) -> str:
     """Return a text that identifies the speech detector of these options: its kind and weights.
 
     The weights of two packages, or of two versions of a package, give slightly different

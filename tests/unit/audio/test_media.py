@@ -25,7 +25,7 @@ from tests.unit.media_files import (
 )
 from whisperbatch.audio.reader import open_audio
 from whisperbatch.errors import AudioError, OptionError
-from whisperbatch.options import AudioOptions
+from whisperbatch.options import Options
 from whisperbatch.types import SAMPLING_RATE
 
 RATE = 48_000
@@ -193,7 +193,7 @@ def test_format_may_change_within_a_track() -> None:
 
 
 def test_blocks_last_one_second() -> None:
-    with open_audio(recording("mp3", "libmp3lame"), AudioOptions()) as reader:
+    with open_audio(recording("mp3", "libmp3lame"), Options()) as reader:
         sizes = [len(block) for block in reader.blocks()]
     assert set(sizes[:-1]) == {SAMPLING_RATE}
     assert reader.position == sum(sizes)
@@ -274,16 +274,16 @@ def test_all_files_are_closed(tmp_path: Path) -> None:
     process = psutil.Process()
     before = process.num_fds()
     for _ in range(3):
-        reader = open_audio(good, AudioOptions())
+        reader = open_audio(good, Options())
         blocks = reader.blocks()
         next(blocks)
         reader.close()
         assert next(blocks, None) is None
         reader.close()
         with pytest.raises(AudioError):
-            open_audio(bad, AudioOptions())
+            open_audio(bad, Options())
         with pytest.raises(AudioError):
-            open_audio(silent, AudioOptions(track=3))
+            open_audio(silent, Options(track=3))
         with pytest.raises(OptionError):
-            open_audio(good, AudioOptions(channel="right"))
+            open_audio(good, Options(channel="right"))
     assert process.num_fds() == before

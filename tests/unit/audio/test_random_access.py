@@ -12,7 +12,7 @@ import pytest
 from tests.unit.media_files import encode, read
 from whisperbatch.audio.reader import open_audio
 from whisperbatch.errors import AudioError
-from whisperbatch.options import AudioOptions
+from whisperbatch.options import Options
 from whisperbatch.types import SAMPLING_RATE, Audio, Samples
 
 SECONDS = 30
@@ -46,7 +46,7 @@ def media(container: str, codec: str, rate: int) -> bytes:
 
 
 def read_at(source: bytes | Path, start: float, length: float = 3.0) -> tuple[float, Samples]:
-    with open_audio(source, AudioOptions()) as reader, reader.random_access() as recording:
+    with open_audio(source, Options()) as reader, reader.random_access() as recording:
         assert recording is not None
         assert recording.duration == pytest.approx(SECONDS, abs=0.3)
         return recording.read(start, length)
@@ -109,7 +109,7 @@ def test_channels_are_selected() -> None:
     sound = sweep()
     data = encode([sound, 0.5 * sound], "flac", "flac", rate=SAMPLING_RATE, layout="stereo")
     levels = []
-    for options in (AudioOptions(channel="left"), AudioOptions(channel="right"), AudioOptions()):
+    for options in (Options(channel="left"), Options(channel="right"), Options()):
         with open_audio(data, options) as reader, reader.random_access() as recording:
             assert recording is not None
             levels.append(float(np.std(recording.read(10, 5)[1])))
@@ -122,7 +122,7 @@ def test_position_of_an_open_file_is_restored(kind: str, tmp_path: Path) -> None
     path = tmp_path / "recording"
     path.write_bytes(media(*(LOSSLESS | LOSSY)[kind]))
     expected = read(path)
-    with path.open("rb") as file, open_audio(file, AudioOptions()) as reader:
+    with path.open("rb") as file, open_audio(file, Options()) as reader:
         before = file.tell()
         with reader.random_access() as recording:
             assert recording is not None
@@ -142,7 +142,7 @@ def test_arrays(dtype: type[np.float32 | np.int16], rate: int) -> None:
     if dtype is np.int16:
         source = (sound * 32768).astype(np.int16)
     copy = source.copy()
-    with open_audio(Audio(source, rate), AudioOptions()) as reader:
+    with open_audio(Audio(source, rate), Options()) as reader:
         expected = np.concatenate(list(reader.blocks()))
         with reader.random_access() as recording:
             assert recording is not None
@@ -173,7 +173,7 @@ class CountingFile(io.BytesIO):
 def test_only_the_stretch_is_read(kind: str) -> None:
     data = media(*(LOSSLESS | LOSSY)[kind])
     file = CountingFile(data)
-    with open_audio(file, AudioOptions()) as reader, reader.random_access() as recording:
+    with open_audio(file, Options()) as reader, reader.random_access() as recording:
         assert recording is not None
         before = file.bytes_read
         assert len(recording.read(10, 2)[1]) == 2 * SAMPLING_RATE
@@ -187,14 +187,14 @@ class Unseekable(io.BytesIO):
 
 def test_no_random_access_to_pipes_and_unseekable_files(tmp_path: Path) -> None:
     data = media(*LOSSLESS["wav at 8 kHz"])
-    with open_audio(Unseekable(data), AudioOptions()) as reader:
+    with open_audio(Unseekable(data), Options()) as reader:
         with reader.random_access() as recording:
             assert recording is None
         assert sum(map(len, reader.blocks())) == SECONDS * SAMPLING_RATE
     read_end, write_end = os.pipe()
     os.write(write_end, data[:50_000])
     os.close(write_end)
-    with os.fdopen(read_end, "rb") as pipe, open_audio(pipe, AudioOptions()) as reader:
+    with os.fdopen(read_end, "rb") as pipe, open_audio(pipe, Options()) as reader:
         with reader.random_access() as recording:
             assert recording is None
         assert sum(map(len, reader.blocks())) > SAMPLING_RATE
@@ -204,7 +204,7 @@ def test_no_random_access_to_a_file_at_an_offset() -> None:
     """FFmpeg reads from the offset, so its times are not times of the file."""
     file = io.BytesIO(b"other" + encode([sweep(16_000)], "mp3", "mp3", rate=16_000))
     file.seek(len(b"other"))
-    with open_audio(file, AudioOptions()) as reader:
+    with open_audio(file, Options()) as reader:
         with reader.random_access() as recording:
             assert recording is None
         assert next(reader.blocks()).size
@@ -214,7 +214,7 @@ def test_no_random_access_to_a_closed_reader(tmp_path: Path) -> None:
     path = tmp_path / "recording.flac"
     path.write_bytes(media(*LOSSLESS["flac"]))
     for source in (path, sweep()):
-        reader = open_audio(source, AudioOptions())
+        reader = open_audio(source, Options())
         reader.close()
         with reader.random_access() as recording:
             assert recording is None
@@ -223,7 +223,7 @@ def test_no_random_access_to_a_closed_reader(tmp_path: Path) -> None:
 def test_reader_may_be_closed_during_random_access(tmp_path: Path) -> None:
     path = tmp_path / "recording.flac"
     path.write_bytes(media(*LOSSLESS["flac"]))
-    reader = open_audio(path, AudioOptions())
+    reader = open_audio(path, Options())
     with reader.random_access() as recording:
         assert recording is not None
         reader.close()
@@ -242,7 +242,7 @@ class Failing(io.BytesIO):
 
 def test_errors_of_a_file_object_are_audio_errors() -> None:
     file = Failing(media(*LOSSLESS["wav"]))
-    with open_audio(file, AudioOptions()) as reader, reader.random_access() as recording:
+    with open_audio(file, Options()) as reader, reader.random_access() as recording:
         assert recording is not None
         file.broken = True
         with pytest.raises(AudioError, match=r"<Failing>: cannot be read: the line went dead"):

@@ -16,7 +16,7 @@ import pytest
 from tests.unit.media_files import LEVEL, bursts, encode, level, onset, pipe, read, tone, wav
 from whisperbatch.audio.reader import open_audio
 from whisperbatch.errors import AudioError, OptionError
-from whisperbatch.options import AudioOptions
+from whisperbatch.options import Options
 from whisperbatch.types import SAMPLING_RATE, Audio, Source
 
 Array = npt.NDArray[np.float32] | npt.NDArray[np.int16]
@@ -84,7 +84,7 @@ def test_pipe_is_read_to_its_end(container: str, codec: str) -> None:
 
 def test_dash_is_standard_input(flac: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(flac)))
-    reader = open_audio("-", AudioOptions())
+    reader = open_audio("-", Options())
     assert reader.name == "<stdin>"
     assert sum(map(len, reader.blocks())) == 2 * SAMPLING_RATE
     reader.close()
@@ -93,7 +93,7 @@ def test_dash_is_standard_input(flac: bytes, monkeypatch: pytest.MonkeyPatch) ->
 
 def test_first_block_is_returned_before_the_file_is_read_completely() -> None:
     file = CountingStream(wav(SAMPLING_RATE, 1, 2, bytes(2 * SAMPLING_RATE * 600)))
-    reader = open_audio(cast("BinaryIO", file), AudioOptions())
+    reader = open_audio(cast("BinaryIO", file), Options())
     assert len(next(reader.blocks())) <= 2 * SAMPLING_RATE
     assert file.bytes_read < 1_000_000  # of 19 million; FFmpeg reads a little ahead
     reader.close()
@@ -118,7 +118,7 @@ def test_arrays(dtype: type[np.float32 | np.int16], rate: int) -> None:
 
 def test_blocks_do_not_share_memory_with_the_array() -> None:
     samples = tone(440, 1)
-    block = next(open_audio(samples, AudioOptions()).blocks())
+    block = next(open_audio(samples, Options()).blocks())
     assert not (np.shares_memory(block, samples) and block.flags.writeable)
 
 
@@ -126,7 +126,7 @@ def test_array_is_converted_block_by_block() -> None:
     samples = np.zeros(SAMPLING_RATE * 600, np.int16)
     tracemalloc.start()
     try:
-        reader = open_audio(samples, AudioOptions(sampling_rate=8000))
+        reader = open_audio(samples, Options(sampling_rate=8000))
         assert sum(map(len, reader.blocks())) == 2 * len(samples)
         assert tracemalloc.get_traced_memory()[1] < 4_000_000  # of 19 million bytes
     finally:
@@ -148,7 +148,7 @@ def test_memory_does_not_grow_with_the_duration(tmp_path: Path) -> None:
             output.mux(packet)
     process = psutil.Process()
     peaks: list[int] = []
-    with open_audio(path, AudioOptions()) as reader:
+    with open_audio(path, Options()) as reader:
         for number, _ in enumerate(reader.blocks()):
             if number % 60 == 0:
                 peaks.append(process.memory_info().rss)
@@ -157,11 +157,11 @@ def test_memory_does_not_grow_with_the_duration(tmp_path: Path) -> None:
 
 
 def test_close_before_and_while_reading(flac: bytes) -> None:
-    reader = open_audio(flac, AudioOptions())
+    reader = open_audio(flac, Options())
     reader.close()
     reader.close()
     assert list(reader.blocks()) == []
-    reader = open_audio(flac, AudioOptions())
+    reader = open_audio(flac, Options())
     blocks = reader.blocks()
     first = next(blocks)
     copy = first.copy()
@@ -182,14 +182,14 @@ def test_errors_of_a_file_object_are_audio_errors(flac: bytes, fails_at: int) ->
 @pytest.mark.parametrize("max_duration", [1.0, 2.99])
 def test_longer_recordings_than_the_limit_fail(max_duration: float) -> None:
     for source in (tone(440, 3), wav(8000, 1, 2, bytes(3 * 16_000))):
-        with open_audio(source, AudioOptions(max_duration=max_duration)) as reader:
+        with open_audio(source, Options(max_duration=max_duration)) as reader:
             with pytest.raises(AudioError, match=f"is longer than max_duration={max_duration:g} s"):
                 list(reader.blocks())
             assert reader.position <= max_duration * SAMPLING_RATE
 
 
 def test_recordings_up_to_the_limit_are_read() -> None:
-    with open_audio(tone(440, 3), AudioOptions(max_duration=3)) as reader:
+    with open_audio(tone(440, 3), Options(max_duration=3)) as reader:
         assert sum(map(len, reader.blocks())) == 3 * SAMPLING_RATE
         with pytest.raises(OptionError, match="give max_duration to open_audio"):
-            open_audio(reader, AudioOptions(max_duration=4))
+            open_audio(reader, Options(max_duration=4))

@@ -15,7 +15,7 @@ from tests.unit.media_files import encode, read, tone, wav
 from whisperbatch.audio.reader import open_audio
 from whisperbatch.errors import AudioError, OptionError
 from whisperbatch.features.whisper import WhisperFeatures
-from whisperbatch.options import AudioOptions
+from whisperbatch.options import Options
 from whisperbatch.types import SAMPLING_RATE, Audio, Source
 
 
@@ -228,7 +228,7 @@ def test_file_opened_as_text(tmp_path: Path) -> None:
 @pytest.mark.parametrize("rate", [1, 999])
 def test_impossible_sampling_rates_of_files(rate: int) -> None:
     with pytest.raises(AudioError, match=f"<bytes>: states a sampling rate of {rate} Hz"):
-        open_audio(wav(rate, 1, 2, bytes(2000)), AudioOptions())
+        open_audio(wav(rate, 1, 2, bytes(2000)), Options())
 
 
 def test_closed_standard_input(monkeypatch: pytest.MonkeyPatch) -> None:

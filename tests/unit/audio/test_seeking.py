@@ -14,7 +14,7 @@ from whisperbatch.audio.file_objects import FileObject
 from whisperbatch.audio.media import MediaDecoder
 from whisperbatch.audio.reader import open_audio
 from whisperbatch.audio.track import Track
-from whisperbatch.options import AudioOptions
+from whisperbatch.options import Options
 from whisperbatch.types import SAMPLING_RATE, Audio, Notices, Samples, Source, Span, SpanSource
 
 SECONDS = 12
@@ -43,7 +43,7 @@ def from_the_start(kind: tuple[str, str, int, int]) -> Samples:
 def decoded(data: bytes, start: int, path: Path | None = None) -> tuple[int, Samples]:
     """Return the position and the samples of a decoder that begins before `start`."""
     file = str(path) if path else FileObject("memory", io.BytesIO(data))
-    with closing(MediaDecoder("memory", file, AudioOptions(), Notices("memory"), start)) as decoder:
+    with closing(MediaDecoder("memory", file, Options(), Notices("memory"), start)) as decoder:
         return decoder.position, np.concatenate(list(decoder.blocks()))
 
 
@@ -108,7 +108,7 @@ def test_pipes_and_files_that_were_read_before_are_not_read_by_seeking() -> None
         for source in (stream, opened):
             file = FileObject("file", source)
             with closing(
-                MediaDecoder("file", file, AudioOptions(), Notices("file"), 100_000)
+                MediaDecoder("file", file, Options(), Notices("file"), 100_000)
             ) as decoder:
                 assert decoder.position == 0
                 assert sum(map(len, decoder.blocks())) == SECONDS * SAMPLING_RATE
@@ -132,22 +132,14 @@ def test_the_reader_of_a_span_begins_at_its_first_sample(kind: str, rate: int) -
         source = wav(rate, 1, 2, integers.tobytes())
     elif kind == "channels":
         source = Audio(np.stack([integers, integers], axis=1), rate)
-    options = AudioOptions()
+    options = Options()
     if kind == "channels":
-        options = SeparateChannels()
+        options = Options(diarize=True, speaker="channel")
     with open_audio(SpanSource(source, LATE), options) as late, open_audio(source, options) as all_:
         assert late.start == LATE.start
         expected = np.concatenate(list(all_.channels()))
         np.testing.assert_array_equal(np.concatenate(list(late.channels())), expected[LATE.start :])
         assert late.position == all_.position == len(expected)
-
-
-class SeparateChannels(AudioOptions):
-    """Options as of a run with `speaker="channel"`."""
-
-    @property
-    def separates_channels(self) -> bool:
-        return True
 
 
 def test_a_reader_that_begins_after_the_end_has_no_audio() -> None:

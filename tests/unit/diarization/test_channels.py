@@ -13,7 +13,7 @@ from whisperbatch.diarization import Progress, SpeakerLimits
 from whisperbatch.diarization.channels import diarizer as channels
 from whisperbatch.diarization.channels.diarizer import ChannelDiarizer
 from whisperbatch.errors import AudioError, MissingExtraError
-from whisperbatch.options import VadOptions
+from whisperbatch.options import Options
 from whisperbatch.types import SAMPLING_RATE, Diarization, Samples, SpeechFrames
 from whisperbatch.vad.framing import FRAME, reblock
 
@@ -49,7 +49,7 @@ def voice(seconds: float, *spoken: tuple[float, float], level: float = 0.1, seed
 def found(samples: Samples, size: int = SAMPLING_RATE) -> Diarization:
     """The Diarization of samples that come in blocks of this size."""
     blocks = (samples[start : start + size] for start in range(0, len(samples), size))
-    *progress, last = ChannelDiarizer(VadOptions())(blocks, SpeakerLimits())
+    *progress, last = ChannelDiarizer(Options())(blocks, SpeakerLimits())
     assert isinstance(last, Diarization)
     assert all(isinstance(item, Progress) for item in progress)
     return last

@@ -13,7 +13,7 @@ from tests.unit.synthetic_words import noise, word
 from whisperbatch.diarization.channels import simultaneous
 from whisperbatch.diarization.channels.simultaneous import SimultaneousSpeech
 from whisperbatch.diarization.channels.tape import KEPT, MAX_KEPT, ChannelTape
-from whisperbatch.options import VadOptions
+from whisperbatch.options import Options
 from whisperbatch.types import SAMPLING_RATE, Chunk, Samples, SpeechSpan, to_samples
 
 Talk = Sequence[tuple[float, float]]
@@ -45,12 +45,12 @@ def chunk(start: float = 0.5, end: float = LENGTH - 0.5, section: int = 0) -> Ch
     return Chunk(0, 0, (span,), (span,), np.zeros(span.length, np.float32), section)
 
 
-def divided(samples: Samples, *chunks: Chunk, options: VadOptions | None = None) -> list[Chunk]:
+def divided(samples: Samples, *chunks: Chunk, options: Options | None = None) -> list[Chunk]:
     tape = ChannelTape()
     blocks = (samples[n : n + SAMPLING_RATE] for n in range(0, len(samples), SAMPLING_RATE))
     mix = np.concatenate([block.mean(axis=1) for block in tape.through(blocks)])
     np.testing.assert_allclose(mix, samples.mean(axis=1), atol=1e-6)
-    return list(SimultaneousSpeech(options or VadOptions(), tape)(chunks or [chunk()]))
+    return list(SimultaneousSpeech(options or Options(), tape)(chunks or [chunk()]))
 
 
 def speech_of(part: Chunk) -> list[tuple[float, float]]:
@@ -197,7 +197,7 @@ def test_shortened_pauses_stay_shortened() -> None:
 
 def test_without_the_vad_the_default_options_find_the_speech() -> None:
     samples = stacked(voice(ALONE, "a"), voice(REPLY, "b"))
-    assert len(divided(samples, options=VadOptions(vad=False))) == 2
+    assert len(divided(samples, options=Options(vad=False))) == 2
 
 
 def test_the_tape_keeps_the_latest_audio_of_the_loudest_channels() -> None:

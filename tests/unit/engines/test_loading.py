@@ -10,10 +10,15 @@ import pytest
 import whisperbatch as wb
 from tests.unit.machines import use_machine
 from whisperbatch import MissingExtraError, OptionError
-from whisperbatch.engines.keyword_types import EngineKeywords
-from whisperbatch.engines.keywords import choose_settings, setting_parameters
+from whisperbatch.engines.keywords import (
+    EngineKeywords,
+    choose_settings,
+    setting_parameters,
+    settings_of,
+)
 from whisperbatch.engines.settings import (
     SETTINGS,
+    AutoSettings,
     CTranslate2Settings,
     EngineSettings,
     OnnxRuntimeSettings,
@@ -71,7 +76,6 @@ def test_auto_is_openvino_on_a_cpu_if_it_is_installed_and_has_the_settings(
     ("features", "given", "expected"),
     [
         ("avx2 fma", {}, OnnxRuntimeSettings()),
-        ("avx2 fma", {"kept_frames": 0.5}, OnnxRuntimeSettings(kept_frames=0.5)),
         ("avx2 fma", {"compute_type": "int8"}, OnnxRuntimeSettings(compute_type="int8")),
         ("avx2 fma", {"compute_type": "float32"}, OpenVinoSettings(compute_type="float32")),
         ("avx2 fma", INT16, CTranslate2Settings(compute_type="int16")),
@@ -152,6 +156,20 @@ def test_auto_refuses_to_merge_frames_if_only_ctranslate2_is_installed(
     assert choose_settings("auto", "cpu", {"kept_frames": np.float32(0.5)}) == expected
 
 
+def test_auto_merges_frames_with_the_settings_of_the_engine_that_it_chooses(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    given = {"kept_frames": 0.5}
+    assert settings_of(given) == AutoSettings(kept_frames=0.5)
+    use(monkeypatch, openvino="2026.4.0", cuda=1, features="avx2 fma")
+    assert choose_settings("auto", "cpu", given) == OnnxRuntimeSettings(kept_frames=0.5)
+    with pytest.raises(OptionError, match=r"kept_frames=0\.5: engine='ctranslate2' keeps all"):
+        choose_settings("auto", "auto", given)
+    assert choose_settings("auto", "auto", {"kept_frames": 1}) == CTranslate2Settings()
+    with pytest.raises(OptionError, match="kept_frames must be a number, not 'all'"):
+        settings_of({"engine": "torch", "kept_frames": "all"})
+
+
 def test_the_error_names_the_engines_that_have_the_setting() -> None:
     with pytest.raises(OptionError, match=r"; give engine='torch'$"):
         wb.load("tiny.en", quantization="int8")
@@ -196,8 +214,7 @@ def test_a_settings_object_is_used_as_it_is() -> None:
         (OpenVinoSettings, {"intra_threads": -1}, "intra_threads=-1 is out of range"),
         (OpenVinoSettings, {"kept_frames": 0.2}, "kept_frames=0.2 is out of range: from 0.25 to 1"),
         (OpenVinoSettings, {"kept_frames": True}, "kept_frames must be a number, not True"),
-        (CTranslate2Settings, {"kept_frames": 1.5}, "kept_frames=1.5 is out of range"),
-        (TorchSettings, {"kept_frames": "all"}, "kept_frames must be a number, not 'all'"),
+        (AutoSettings, {"kept_frames": 1.5}, "kept_frames=1.5 is out of range"),
         (TorchSettings, {"device_index": (0, 1)}, r"device_index=\(0, 1\): engine='torch' runs on"),
         (TorchSettings, {"compute_type": "int8"}, "compute_type='int8' is none of auto, float32"),
         (TorchSettings, {"quantization": "int2"}, "quantization='int2' is none of hqq4, int8"),

@@ -7,8 +7,7 @@ import pytest
 
 import whisperbatch as wb
 from whisperbatch import OptionError, Options
-from whisperbatch.options.hints import LOAD, OTHER_NAMES, hint_for
-from whisperbatch.options.keywords import resolve
+from whisperbatch.options.keywords import LOAD, OTHER_NAMES, hint_for, resolve
 
 OPTIONS = {field.name for field in fields(Options)}
 

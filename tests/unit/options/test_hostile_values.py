@@ -14,7 +14,7 @@ from tests.unit.hostile_values import HOSTILE, Call, keyword
 from tests.unit.transcripts import transcript
 from whisperbatch import AudioError, OptionError, Options, SubtitleOptions, TableOptions
 from whisperbatch.engines.keywords import settings_of
-from whisperbatch.engines.settings import SETTINGS
+from whisperbatch.engines.settings import SETTINGS, AutoSettings
 from whisperbatch.errors import WhisperBatchError
 from whisperbatch.models import find_model
 from whisperbatch.options import DETECTION_OPTIONS
@@ -46,11 +46,13 @@ def load_settings(**keywords: object) -> object:
 
 def settings() -> Iterator[tuple[str, Call]]:
     """The keywords of `load`, in all engines and in the classes of their settings."""
-    for engine, settings_class in SETTINGS.items():
+    for engine, settings_class in {**SETTINGS, "auto": AutoSettings}.items():
         for field in fields(settings_class):
             yield field.name, keyword(settings_class, field.name)
             for choice in (engine, "auto"):
                 yield field.name, keyword(load_settings, field.name, engine=choice)
+    for engine in ("ctranslate2", "torch"):
+        yield "kept_frames", keyword(load_settings, "kept_frames", engine=engine)
     for name in ("engine", "device"):
         yield name, keyword(load_settings, name)
 

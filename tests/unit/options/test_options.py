@@ -1,8 +1,8 @@
-"""The options: their checks, and how keywords, signatures and option groups agree."""
+"""The options: their checks, and how keywords, signatures and descriptions agree."""
 
 import inspect
 from collections.abc import Callable
-from dataclasses import FrozenInstanceError, fields, replace
+from dataclasses import FrozenInstanceError, asdict, fields, replace
 from typing import Any, get_type_hints
 
 import pytest
@@ -10,26 +10,16 @@ import pytest
 import whisperbatch as wb
 from whisperbatch import OptionError, Options
 from whisperbatch.engines.keywords import LoadKeywords
+from whisperbatch.jobs.job import digest
 from whisperbatch.options import (
-    AudioOptions,
-    ChunkOptions,
-    DecodeOptions,
     DetectionKeywords,
-    FeatureOptions,
-    LanguageOptions,
     OptionKeywords,
     SearchOptions,
-    SpeakerOptions,
-    VadOptions,
+    documented_sections,
     for_detection,
     resolve,
 )
 from whisperbatch.text.messages import shown
-
-GROUPS = (
-    *(AudioOptions, VadOptions, ChunkOptions, FeatureOptions, LanguageOptions),
-    *(SearchOptions, DecodeOptions, SpeakerOptions),
-)
 
 CALLS = [
     wb.transcribe,
@@ -122,7 +112,7 @@ WRONG_VALUES: dict[str, tuple[Any, ...]] = {
     "max_speakers": (0, 101, "2", 2.0, True),
     "speaker": ("voices", None, 1, "channel"),
     "known_speakers": ("ann.wav", 3, ["Ann"], {"": "a.wav"}, {"Ann": 3}, {"Ann": "ann.wav"}),
-    "diarizer": ("", "other", None, 1, SpeakerOptions, "./folder", "x" * 5000, len),
+    "diarizer": ("", "other", None, 1, Options, "./folder", "x" * 5000, len),
 }
 
 
@@ -144,12 +134,36 @@ def test_wrong_values_are_refused_with_the_name_of_the_option(name: str, value: 
     assert "\n" not in str(caught.value)
 
 
-def test_groups_together_have_every_option_once() -> None:
-    names = [field.name for group in GROUPS for field in fields(group)]
-    assert len(names) == len(set(names))
-    assert set(names) == {field.name for field in fields(Options)}
-    for group in GROUPS:
-        group()  # the defaults of each group are valid
+def test_each_option_is_described_in_one_section() -> None:
+    names = [name for texts in documented_sections().values() for name in texts]
+    assert sorted(names) == sorted(field.name for field in fields(Options))
+
+
+def test_keys_of_finished_outputs_do_not_change() -> None:
+    """A renamed option, another order or another type would make every output again."""
+    assert digest(Options()) == "63813dd1bb3300bb4ce7382604f107c5"
+    options = Options(
+        language="German",
+        beam_size=2,
+        max_silence=1.5,
+        clip_timestamps=((0, 1.5), (3, None)),
+        temperature=(0.0, 0.4),
+        timestamps="tokens",
+        diarize=True,
+        speaker="channel",
+        vad_onset=0.6,
+        initial_prompt="Ann",
+    )
+    assert digest("model", options, ["x"]) == "12a43ffd3b3446f5924b677de6973d3b"
+    assert digest("model", replace(options, batch_size=3), ["x"]) == digest("model", options, ["x"])
+
+
+def test_the_search_has_the_options_that_engines_read() -> None:
+    options = Options(beam_size=2, suppress_tokens=(5,), temperature=0.5)
+    assert options.search == SearchOptions(beam_size=2, suppress_tokens=(5,))
+    assert asdict(SearchOptions()).items() <= asdict(Options()).items()
+    hints = get_type_hints(Options)
+    assert get_type_hints(SearchOptions).items() <= hints.items()
 
 
 def test_options_are_frozen() -> None:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from whisperbatch.options import VadOptions
+from whisperbatch.options import Options
 from whisperbatch.second_opinion.stretches import (
     MAX_STRETCH,
     PADDING,
@@ -40,7 +40,7 @@ def frames_of(parts: Sequence[Part], hum: float = SILENCE) -> SpeechFrames:
 
 
 def stretches(parts: Sequence[Part], hum: float = SILENCE, block: int = 64) -> list[Stretch]:
-    finder = StretchFinder(VadOptions(), HOP)
+    finder = StretchFinder(Options(), HOP)
     whole = frames_of(parts, hum)
     found: list[Stretch] = []
     for start in range(0, len(whole.probabilities), block):

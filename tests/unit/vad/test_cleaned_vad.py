@@ -7,7 +7,7 @@ import pytest
 
 from benchmarks.steady_sounds import STEADY, syllables, with_sound
 from whisperbatch.chunking.spans import SpanFinder
-from whisperbatch.options import VadOptions
+from whisperbatch.options import Options
 from whisperbatch.types import SAMPLING_RATE, Samples, SpeechFrames
 from whisperbatch.vad import NoVad
 from whisperbatch.vad.cleaned_vad import CleanedVad
@@ -92,7 +92,7 @@ def test_an_incomplete_last_block(extra: int) -> None:
 def test_cuts_under_hum_lie_in_pauses() -> None:
     """Without a VAD, long audio is cut where it is quietest; hum must not hide the pauses."""
     samples = audio(0, 40, blocks=40)
-    finder = SpanFinder(VadOptions(vad=False, max_speech_duration=20.0), FRAME)
+    finder = SpanFinder(Options(vad=False, max_speech_duration=20.0), FRAME)
     spans = [span for block in NoVad()([samples]) for span in finder.push(block)]
     assert len(spans) >= 3
     for span in spans:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from whisperbatch.errors import ModelError
-from whisperbatch.options import VadOptions
+from whisperbatch.options import Options
 from whisperbatch.types import Samples, SpeechFrames
 from whisperbatch.vad import NoVad, open_vad, silero, vad_fingerprint, weights
 from whisperbatch.vad.calibration import CalibratedVad
@@ -18,9 +18,9 @@ from whisperbatch.vad.weights import find_weights
 
 
 def test_options_select_the_vad() -> None:
-    assert isinstance(open_vad(VadOptions(vad=False)), NoVad)
-    assert isinstance(open_vad(VadOptions()), CalibratedVad)
-    assert open_vad(VadOptions()) is open_vad(VadOptions(vad_onset=0.7))  # loaded once
+    assert isinstance(open_vad(Options(vad=False)), NoVad)
+    assert isinstance(open_vad(Options()), CalibratedVad)
+    assert open_vad(Options()) is open_vad(Options(vad_onset=0.7))  # loaded once
 
 
 def test_the_first_installed_package_is_used(
@@ -96,13 +96,13 @@ def test_the_fingerprint_records_which_weights_run(
     fingerprints = set[str]()
     for content in (b"weights of one package", b"weights of another", b"weights of another"):
         path.write_bytes(content)
-        fingerprints.add(vad_fingerprint(VadOptions()))
+        fingerprints.add(vad_fingerprint(Options()))
     assert len(fingerprints) == 2
-    assert vad_fingerprint(VadOptions(vad=False)) not in fingerprints
+    assert vad_fingerprint(Options(vad=False)) not in fingerprints
     path.unlink()
     with pytest.raises(ModelError, match=r"net\.onnx: cannot be read"):
-        vad_fingerprint(VadOptions())
-    assert vad_fingerprint(VadOptions(vad=False))  # reads no weights
+        vad_fingerprint(Options())
+    assert vad_fingerprint(Options(vad=False))  # reads no weights
 
 
 def test_missing_weights_name_what_to_reinstall(monkeypatch: pytest.MonkeyPatch) -> None:

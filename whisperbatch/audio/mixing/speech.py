@@ -4,7 +4,7 @@ from typing import Final
 
 import numpy as np
 
-from whisperbatch.options import VadOptions
+from whisperbatch.options import Options
 from whisperbatch.types import Samples
 from whisperbatch.vad import open_vad
 
@@ -18,5 +18,5 @@ def count_speech(samples: Samples) -> int:
         ModelError: no installed package contains the weights of the VAD.
         EngineError: the VAD failed.
     """
-    vad = open_vad(VadOptions())
+    vad = open_vad(Options())
     return sum(int(np.count_nonzero(part.probabilities >= SPEECH)) for part in vad((samples,)))

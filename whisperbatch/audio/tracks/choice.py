@@ -23,7 +23,7 @@ from whisperbatch.audio.mixing.speech import count_speech
 from whisperbatch.audio.random_access import MediaRandomAccess, SharedFileRandomAccess
 from whisperbatch.audio.tracks.info import ChooseTrack, TrackInfo, name_others, preferred
 from whisperbatch.errors import AudioError
-from whisperbatch.options import AudioOptions
+from whisperbatch.options import Options
 from whisperbatch.types import Notices
 
 PROBE: Final = 10.0  # seconds of a probe
@@ -38,7 +38,7 @@ Probe = Callable[[int], tuple[int, bool]]
 
 
 def track_chooser(
-    name: str, file: str | FileObject, options: AudioOptions, notices: Notices
+    name: str, file: str | FileObject, options: Options, notices: Notices
 ) -> ChooseTrack | None:
     """Return a function that chooses from the tracks of a file.
 
@@ -86,9 +86,7 @@ def _can_probe(file: str | FileObject) -> bool:
     return "://" not in file and Path(file).is_file()
 
 
-def _probed(
-    name: str, file: str | FileObject, options: AudioOptions, number: int
-) -> tuple[int, bool]:
+def _probed(name: str, file: str | FileObject, options: Options, number: int) -> tuple[int, bool]:
     """Return the VAD frames with speech of a track, and whether it has sound."""
     speech, sounds = 0, False
     try:

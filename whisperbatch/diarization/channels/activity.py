@@ -16,7 +16,7 @@ from typing import Final, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from whisperbatch.options import VadOptions
+from whisperbatch.options import Options
 from whisperbatch.vad.framing import FRAME
 
 Levels: TypeAlias = npt.NDArray[np.float32]
@@ -62,7 +62,7 @@ def held(values: npt.NDArray[np.float32], nothing: float) -> npt.NDArray[np.floa
 
 
 def softest_speech(
-    probabilities: Probabilities, smoothed: Levels, options: VadOptions
+    probabilities: Probabilities, smoothed: Levels, options: Options
 ) -> npt.NDArray[np.float32]:
     """Return how soft speech can be beside the speech of another channel, without being crosstalk.
 
@@ -91,7 +91,7 @@ def active(
     probabilities: Probabilities,
     smoothed: Levels,
     softest: npt.NDArray[np.float32],
-    options: VadOptions,
+    options: Options,
 ) -> Activity:
     """Return who speaks in each frame.
 
@@ -113,7 +113,7 @@ def active(
     return result
 
 
-def _spans(probabilities: npt.NDArray[np.float32], options: VadOptions) -> list[tuple[int, int]]:
+def _spans(probabilities: npt.NDArray[np.float32], options: Options) -> list[tuple[int, int]]:
     """Return the speech of a channel as (first frame, frame after the last)."""
     min_silence = round(options.min_silence_duration * 16_000 / FRAME)
     min_speech = round(options.min_speech_duration * 16_000 / FRAME)

@@ -18,7 +18,7 @@ from whisperbatch.diarization.channels.activity import (
 )
 from whisperbatch.diarization.protocol import Progress, SpeakerLimits
 from whisperbatch.errors import AudioError
-from whisperbatch.options import VadOptions
+from whisperbatch.options import Options
 from whisperbatch.types import Diarization, Samples, Turn, to_seconds, unnamed_speaker
 from whisperbatch.vad import open_vad
 from whisperbatch.vad.framing import FRAME
@@ -38,8 +38,8 @@ class ChannelDiarizer:
         options: how speech is found. Without `vad`, the default options find it.
     """
 
-    def __init__(self, options: VadOptions) -> None:
-        self._options = options if options.vad else VadOptions()
+    def __init__(self, options: Options) -> None:
+        self._options = options if options.vad else Options()
         self._vad = open_vad(self._options)
 
     def __call__(
@@ -85,7 +85,7 @@ class ChannelDiarizer:
 class _Memory:
     """The levels and the speech probabilities of a recording: 1 MB for an hour of two channels."""
 
-    def __init__(self, options: VadOptions) -> None:
+    def __init__(self, options: Options) -> None:
         self._options = options
         self._probabilities: list[npt.NDArray[np.float16]] = []
         self._levels: list[npt.NDArray[np.float16]] = []

@@ -36,7 +36,7 @@ from whisperbatch.diarization.channels.activity import (
 )
 from whisperbatch.diarization.channels.tape import ChannelTape
 from whisperbatch.features.similarity import HOP, BandLevels, band_levels, correlations
-from whisperbatch.options import VadOptions
+from whisperbatch.options import Options
 from whisperbatch.types import Chunk, Samples, SpeechSpan, to_samples, to_seconds
 from whisperbatch.vad import open_vad
 from whisperbatch.vad.framing import FRAME
@@ -69,8 +69,8 @@ class SimultaneousSpeech:
         tape: has the channels of the recording.
     """
 
-    def __init__(self, options: VadOptions, tape: ChannelTape) -> None:
-        self._options = options if options.vad else VadOptions()
+    def __init__(self, options: Options, tape: ChannelTape) -> None:
+        self._options = options if options.vad else Options()
         self._pad = to_samples(options.speech_pad)
         self._vad = open_vad(self._options)
         self._tape = tape

@@ -10,14 +10,14 @@ import numpy as np
 from whisperbatch.audio.reader import AudioReader, open_audio
 from whisperbatch.diarization.protocol import Embedding, VoiceDiarizer
 from whisperbatch.errors import AudioError, OptionError, of_recording
-from whisperbatch.options import AudioOptions, KnownSpeakers, SpeakerOptions
+from whisperbatch.options import KnownSpeakers, Options
 from whisperbatch.text.messages import shown
 from whisperbatch.types import SAMPLING_RATE, Samples, Source
 
 MAX_REFERENCE: Final = 600.0  # seconds; half a minute is enough
 
 
-def check_references(options: SpeakerOptions) -> None:
+def check_references(options: Options) -> None:
     """Open the recordings of known speakers that are files, and close them.
 
     Raises:
@@ -61,7 +61,7 @@ def _samples(reader: AudioReader) -> Samples:
 def _opened(name: str, source: Source) -> Iterator[AudioReader]:
     """Open the recording of a speaker; errors of the `with` block name both."""
     try:
-        with open_audio(source, AudioOptions()) as reader:
+        with open_audio(source, Options()) as reader:
             try:
                 yield reader
             except AudioError as error:

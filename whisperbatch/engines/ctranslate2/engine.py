@@ -33,7 +33,7 @@ from whisperbatch.engines.devices import choose_compute_type, share_cores
 from whisperbatch.engines.memory import return_freed_memory
 from whisperbatch.engines.model_info import ModelInfo
 from whisperbatch.engines.search.alignment import NO_TOKENS
-from whisperbatch.engines.settings import CTranslate2Settings, check_all_frames_kept
+from whisperbatch.engines.settings import CTranslate2Settings
 from whisperbatch.errors import EngineError, OptionError
 from whisperbatch.models.architecture import Architecture
 from whisperbatch.models.files import one_line
@@ -332,7 +332,6 @@ def check_effect(settings: CTranslate2Settings, device: Literal["cpu", "cuda"]) 
         raise OptionError(f"device_index={settings.device_index} needs CUDA; the CPU has no index")
     if device == "cpu" and settings.flash_attention:
         raise OptionError("flash_attention=True needs CUDA; leave it out")
-    check_all_frames_kept(settings.kept_frames, "ctranslate2")
 
 
 _SEED_LOCK: Final = Lock()  # held from setting CTranslate2's only seed until its use

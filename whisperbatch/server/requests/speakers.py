@@ -8,19 +8,17 @@ response_format=json                                   no: the answer would not 
 
 import re
 from collections.abc import Mapping
-from dataclasses import fields, replace
+from dataclasses import replace
 from typing import Any, Final
 
 import whisperbatch as wb
-from whisperbatch.options import SpeakerOptions
+from whisperbatch.options import NO_SPEAKERS
 from whisperbatch.server.errors import invalid
 
 DIARIZED: Final = "diarized_json"
 WITHOUT_SPEAKERS: Final = "json"
 MODELS: Final = re.compile(r"gpt-4o-transcribe-diarize(-\d{4}-\d\d-\d\d)?")
 """The names of OpenAI's models that find speakers."""
-
-FIELDS: Final = tuple(field.name for field in fields(SpeakerOptions))
 
 
 def with_speaker_options(
@@ -69,5 +67,4 @@ def with_speaker_options(
 
 def without_speakers(options: wb.Options) -> wb.Options:
     """Return options that find no speakers; the options for speakers have their defaults."""
-    none = SpeakerOptions()
-    return replace(options, **{name: getattr(none, name) for name in FIELDS})
+    return replace(options, **NO_SPEAKERS)

@@ -14,7 +14,7 @@ from whisperbatch.audio.inputs.big_endian import RifxFile, open_rifx
 from whisperbatch.audio.media import MediaDecoder
 from whisperbatch.audio.reader import open_audio
 from whisperbatch.errors import AudioError
-from whisperbatch.options import AudioOptions
+from whisperbatch.options import Options
 from whisperbatch.types import SAMPLING_RATE, Notices
 
 SOUND = tone(440, 3)
@@ -80,12 +80,12 @@ def test_seeking_and_random_access(tmp_path: Path) -> None:
     path = tmp_path / "recording.wav"
     path.write_bytes(rifx("s24"))
     first = 2 * SAMPLING_RATE + 17
-    decoder = MediaDecoder("file", str(path), AudioOptions(), Notices("file"), first)
+    decoder = MediaDecoder("file", str(path), Options(), Notices("file"), first)
     with closing(decoder):
         assert decoder.position == SAMPLING_RATE, "not read by seeking"
         samples = np.concatenate(list(decoder.blocks()))
     np.testing.assert_allclose(samples, SOUND[SAMPLING_RATE:], atol=0.001)
-    with open_audio(path, AudioOptions()) as reader, reader.random_access() as access:
+    with open_audio(path, Options()) as reader, reader.random_access() as access:
         assert access is not None
         start, samples = access.read(1.0, 1.0)
         first = round(start * SAMPLING_RATE)

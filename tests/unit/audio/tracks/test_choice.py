@@ -15,7 +15,7 @@ from whisperbatch.audio import decode_audio, list_tracks
 from whisperbatch.audio.tracks import choice
 from whisperbatch.audio.tracks.choice import choose
 from whisperbatch.audio.tracks.info import TrackInfo
-from whisperbatch.options import AudioOptions
+from whisperbatch.options import Options
 from whisperbatch.types import SAMPLING_RATE, Notices, Samples, Source, Span, SpanSource
 
 FACTS = {
@@ -181,7 +181,7 @@ def _speech_is_a_tone_of_1000_hz(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def read(source: Source, track: int | None = None) -> tuple[float, tuple[str, ...]]:
     """Return the level of the speech, and the texts of the notices."""
-    with open_audio(source, AudioOptions(track=track)) as reader:
+    with open_audio(source, Options(track=track)) as reader:
         samples = np.concatenate(list(reader.blocks()))
         return level(samples, 1000), tuple(notice.text for notice in reader.notices.all())
 
@@ -260,7 +260,7 @@ def test_tracks_are_listed_in_errors_and_for_programs(tmp_path: Path) -> None:
         titles=("Main", "Director's commentary"),
     )
     with pytest.raises(AudioError, match=r"track=5 does not exist.*track 0: flac, 1 channel, eng"):
-        open_audio(path, AudioOptions(track=5))
+        open_audio(path, Options(track=5))
     assert [str(track) for track in list_tracks(str(path))] == [
         'track 0: flac, 1 channel, eng, "Main", default',
         'track 1: flac, 1 channel, ger, "Director\'s commentary", commentary',

@@ -4,8 +4,7 @@ import sys
 from collections.abc import Mapping
 from typing import Any, Final, cast
 
-from whisperbatch.engines.keyword_types import EngineKeywords
-from whisperbatch.engines.keywords import check_device, is_cuda, is_default
+from whisperbatch.engines.keywords import EngineKeywords, check_device, is_cuda, is_default
 from whisperbatch.errors import OptionError
 from whisperbatch.options import checks, is_same
 from whisperbatch.text import one_line, shown
