@@ -13,7 +13,7 @@ from whisperbatch.jobs.plans.settings import MACHINE_KEYWORDS, check_machine, op
 from whisperbatch.jobs.workers.failures import EngineFailures
 from whisperbatch.jobs.workers.languages import DURATION as LANGUAGE_DURATION
 from whisperbatch.jobs.workers.languages import Languages
-from whisperbatch.jobs.workers.leases import DURATION, Leases
+from whisperbatch.jobs.workers.leases import DURATION, MAX_DURATION, Leases
 from whisperbatch.jobs.workers.processes import has_ended, process_name
 from whisperbatch.jobs.workers.results import Results
 from whisperbatch.jobs.workers.spans import ModelSpans
@@ -30,7 +30,6 @@ BATCHES_AHEAD: Final = 2  # batches of audio that are transcribed at a time
 WINDOW_SECONDS: Final = 30.0
 MIN_AT_ONCE: Final = 4  # spans
 MIN_LEASE: Final = 1.0  # seconds
-MAX_LEASE: Final = 86_400.0
 
 OnSpan = Callable[[SpanEnded], object]
 
@@ -93,7 +92,7 @@ class WorkerJob:
     ) -> "WorkerJob":
         """Check the arguments of `work`, and read the plan."""
         number, count = _shard(shard)
-        checks.number("lease_duration", plain(lease_duration), minimum=MIN_LEASE, maximum=MAX_LEASE)
+        checks.number("lease_duration", plain(lease_duration), minimum=MIN_LEASE, maximum=MAX_DURATION)
         checks.boolean("wait", plain(wait))
         files = PlanFiles.at(fspath(plan))
         read = files.read(recordings=False)
