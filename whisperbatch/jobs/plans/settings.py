@@ -10,6 +10,7 @@ from whisperbatch.engines.keywords import settings_of
 from whisperbatch.errors import ModelError, OptionError
 from whisperbatch.jobs.job import digest
 from whisperbatch.jobs.plans.format import Header
+from whisperbatch.jobs.plans.recordings import absolute
 from whisperbatch.jobs.references import references_fingerprint
 from whisperbatch.models import find_model, fingerprint, loaded_revision, measured_kept_frames
 from whisperbatch.options import Options, resolve
@@ -87,6 +88,11 @@ def stored_options(options: Options) -> dict[str, Any]:
         for field in fields(options)
         if getattr(options, field.name) != field.default
     }
+    if speakers := stored.get("known_speakers"):
+        stored["known_speakers"] = {
+            name: absolute(source) if isinstance(source, str) else source
+            for name, source in speakers.items()
+        }
     if TO_THE_WORKER in stored:
         raise OptionError(f"{TO_THE_WORKER} has no effect on a plan; give it to work")
     for name, value in stored.items():
@@ -140,7 +146,7 @@ def _plain(value: Any) -> Any:  # noqa: ANN401 - any option
         return {key: _plain(item) for key, item in value.items()}
     if isinstance(value, tuple | list):
         return [_plain(item) for item in value]
-    return str(value.absolute()) if isinstance(value, Path) else value
+    return str(value) if isinstance(value, Path) else value
 
 
 def _tuples(value: Any) -> Any:  # noqa: ANN401 - any option

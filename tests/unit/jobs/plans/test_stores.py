@@ -1,12 +1,17 @@
+import io
 import os
 import secrets
 import threading
+import zipfile
 from collections.abc import Callable, Container, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
+from fsspec.implementations.local import LocalFileSystem
+from fsspec.implementations.memory import MemoryFileSystem
+from fsspec.implementations.zip import ZipFileSystem
 
 from whisperbatch.errors import MissingExtraError, OptionError, WriteError
 from whisperbatch.jobs.plans import stores
@@ -84,6 +89,29 @@ def test_without_hard_links_an_object_is_created_once(
     assert [path.name for path in tmp_path.iterdir()] == ["a"]
 
 
+class Unconditional:
+    """A server of S3 that ignores the condition of a creation, and replaces the object."""
+
+    def __init__(self, system: Any) -> None:
+        self._system = system
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._system, name)
+
+    def pipe_file(self, path: str, data: bytes, mode: str = "overwrite") -> None:
+        self._system.pipe_file(path, data)
+
+
+def test_an_object_stays_although_the_store_ignores_conditions() -> None:
+    store = Store(f"memory://{secrets.token_hex()}")
+    store._system = Unconditional(store._system)
+    assert store.create("results/ab/abcd.json", b"transcript")
+    assert not store.create("results/ab/abcd.json", b"failure")
+    assert store.read("results/ab/abcd.json") == b"transcript"
+    store.write("results/ab/abcd.json", b"new")
+    assert store.read("results/ab/abcd.json") == b"new"
+
+
 class Flaky:
     """A file system of which some requests, by their number, fail before or after their effect."""
 
@@ -124,9 +152,9 @@ def test_a_request_that_fails_is_sent_again(*, after: bool) -> None:
 
 
 def test_the_read_after_a_failed_creation_is_sent_again_alone() -> None:
-    store = flaky_store([0, 2], after=True)
+    store = flaky_store([1, 3], after=True)
     assert store.create("lease", b"mine")
-    assert store._system.requests == ["pipe_file", "pipe_file", "cat_file", "cat_file"]
+    assert store._system.requests == ["exists", "pipe_file", "exists", "cat_file", "cat_file"]
 
 
 def test_a_store_that_fails_for_long_is_an_error() -> None:
@@ -154,3 +182,25 @@ def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("fsspec.core.url_to_fs", fail)
     with pytest.raises(MissingExtraError, match=r"s3://b: .* is missing: pip install s3fs"):
         Store("s3://b")
+
+
+@pytest.mark.parametrize(
+    ("uri", "kind", "path"),
+    [
+        ("/talks/a::b.wav", LocalFileSystem, "/talks/a::b.wav"),
+        ("/talks/zip::b", LocalFileSystem, "/talks/zip::b"),
+        ("file:///talks/a::b.wav", LocalFileSystem, "/talks/a::b.wav"),
+        ("memory:///talks/a::b #1 100%.wav", MemoryFileSystem, "/talks/a::b #1 100%.wav"),
+        ("zip://a.wav::memory://talks/x.zip", ZipFileSystem, "a.wav"),
+    ],
+)
+def test_names_may_contain_what_fsspec_has_between_two_urls(
+    uri: str, kind: type, path: str
+) -> None:
+    data = io.BytesIO()
+    with zipfile.ZipFile(data, "w") as archive:
+        archive.writestr("a.wav", b"x")
+    MemoryFileSystem().pipe_file("/talks/x.zip", data.getvalue())
+    system, found = stores.file_system(uri)
+    assert isinstance(system, kind)
+    assert found == path

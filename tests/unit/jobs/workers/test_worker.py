@@ -121,6 +121,17 @@ def test_recordings_that_cannot_be_read_are_failures(path: Path, talks: Path) ->
     assert jobs.status(path).failed == 2
 
 
+def test_a_recording_that_changes_while_it_is_read_is_a_failure(path: Path, talks: Path) -> None:
+    def decode(call: Any) -> str:
+        write_noise(talks / "2.wav", 3.5)
+        return " Half of the old recording."
+
+    run_work(path, FakeEngine(decode=decode))
+    failed = {name: result.failure for name, result in results_of(path).items() if result.failure}
+    assert failed.keys() == {"2.wav"}
+    assert "has changed since the plan was made" in failed["2.wav"].message
+
+
 def test_an_engine_that_fails_once_is_asked_again(path: Path) -> None:
     report = run_work(path, level_engine(failing={"decode": (0,)}))
     assert (report.transcribed, report.failed, report.left) == (8, 0, 0)
@@ -319,6 +330,29 @@ def test_a_long_recording_is_divided_and_its_language_detected_once(
     jobs.join(path, tmp_path / "out", formats=("json",))
     assert (tmp_path / "out/long.json").read_text() == render(expected, "json")
     assert expected.language == "fr"
+
+
+def test_a_slow_language_stops_no_other_recording(long_talk: Path, tmp_path: Path) -> None:
+    path = tmp_path / "two.plan"
+    copy = tmp_path / "copy.wav"
+    copy.write_bytes(long_talk.read_bytes())
+    plan = write_plan(path, [long_talk, copy], 800.0, language=None)
+    slow = plan.recordings[0]
+    files = PlanFiles.at(str(path))
+    other = Leases(files.work, "other", duration=500.0)
+    lease = other.acquire(slow.language_task or "")  # another worker detects it, or has died
+    assert lease
+    thread = threading.Thread(target=run_work, args=(path,), daemon=True)
+    thread.start()
+    results = Results(files.work)
+    for _ in range(600):
+        if results.ids() >= set(plan.recordings[1].spans):
+            break
+        threading.Event().wait(0.1)
+    assert results.ids() == set(plan.recordings[1].spans)
+    other.finish(lease)
+    thread.join()
+    assert len(results.ids()) == len(slow.spans) + len(plan.recordings[1].spans)
 
 
 def test_a_language_that_cannot_be_detected_fails_all_spans(
