@@ -22,7 +22,7 @@ UTF-16 units or characters, which are never more than the bytes."""
 HASH_BYTES: Final = 8  # 16 hexadecimal digits; of a billion names, two have the same with 1:40
 
 WITH_KEYS: Final = ("s3", "s3a", "gs", "gcs", "abfs", "abfss", "az", "memory", "file")
-"""Stores whose URLs end with the name of an object as it is: "#", "?", "%" and "::" belong to it."""
+"""Stores whose URLs end with the name of an object as it is, with "#", "?", "%" and "::"."""
 
 _NOT_IN_NAMES: Final = re.compile(f"[/\\\\{CONTROLS}]+")
 

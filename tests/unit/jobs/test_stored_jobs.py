@@ -26,7 +26,6 @@ from whisperbatch.options import Options
 from whisperbatch.transcriber import Transcriber
 from whisperbatch.writers import SubtitleOptions, TableOptions
 
-
 ROWS: Final = 6  # of the interrupted recording
 
 

@@ -1,7 +1,7 @@
 """The settings of a plan: model and options, as JSON, and their fingerprint."""
 
 from collections.abc import Mapping
-from dataclasses import fields
+from dataclasses import fields, replace
 from os import PathLike, fspath
 from pathlib import Path
 from typing import Any, Final
@@ -13,6 +13,7 @@ from whisperbatch.jobs.plans.format import Header
 from whisperbatch.jobs.plans.recordings import absolute
 from whisperbatch.jobs.references import references_fingerprint
 from whisperbatch.models import find_model, fingerprint, loaded_revision, measured_kept_frames
+from whisperbatch.models.kept_frames import MEASURED
 from whisperbatch.options import Options, resolve
 from whisperbatch.protocols import Engine
 from whisperbatch.types import CHUNK_RULES
@@ -61,7 +62,7 @@ def make_header(
     detector = vad_fingerprint(options)
     kept = measured_kept_frames(directory)
     name = fspath(model)
-    return Header(
+    header = Header(
         model=str(Path(name).absolute()) if Path(name).is_dir() else name,
         weights=weights,
         speech_detector=detector,
@@ -69,11 +70,29 @@ def make_header(
         load=keywords,
         options=stored_options(options),
         task_duration=task_duration,
-        fingerprint=digest(
-            CHUNK_RULES, weights, kept, detector, references, options, sorted(keywords.items())
-        ),
+        fingerprint="",
         chunk_rules=CHUNK_RULES,
         revision=loaded_revision(directory),
+    )
+    return replace(header, fingerprint=settings_fingerprint(header, kept, options))
+
+
+def settings_fingerprint(header: Header, kept: float, options: Options) -> str:
+    """Return the hash of everything that changes the text; see `Header.fingerprint`.
+
+    Args:
+        header: its fingerprint and counts are ignored.
+        kept: see `measured_kept_frames`.
+        options: those of the header.
+    """
+    return digest(
+        header.chunk_rules,
+        header.weights,
+        kept,
+        header.speech_detector,
+        header.references,
+        options,
+        sorted(header.load.items()),
     )
 
 
@@ -115,7 +134,8 @@ def check_machine(header: Header, engine: Engine, options: Options) -> None:
     """Check that this machine computes what the plan says.
 
     Raises:
-        OptionError: another version of whisperbatch, with other chunks, has made the plan.
+        OptionError: another version of whisperbatch, with other chunks, has made the plan, or its
+            settings were edited: the results of both settings would have the same ids.
         ModelError: the weights of the model or of the voice activity detector are others, or the
             recordings of known speakers have changed.
     """
@@ -137,6 +157,14 @@ def check_machine(header: Header, engine: Engine, options: Options) -> None:
     if references_fingerprint(options) != header.references:
         raise ModelError(
             "known_speakers: the recordings have changed since the plan was made; make it again"
+        )
+    # the header does not state the share of the frames, but few exist
+    shares = {1.0, *MEASURED.values()}
+    expected = [settings_fingerprint(header, kept, options) for kept in shares]
+    if header.fingerprint not in expected:
+        raise OptionError(
+            "the settings of the plan are not those that it was made with; make the plan again "
+            "with: whisperbatch plan"
         )
 
 

@@ -92,7 +92,9 @@ class WorkerJob:
     ) -> "WorkerJob":
         """Check the arguments of `work`, and read the plan."""
         number, count = _shard(shard)
-        checks.number("lease_duration", plain(lease_duration), minimum=MIN_LEASE, maximum=MAX_DURATION)
+        checks.number(
+            "lease_duration", plain(lease_duration), minimum=MIN_LEASE, maximum=MAX_DURATION
+        )
         checks.boolean("wait", plain(wait))
         files = PlanFiles.at(fspath(plan))
         read = files.read(recordings=False)

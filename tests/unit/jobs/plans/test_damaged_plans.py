@@ -91,7 +91,8 @@ def test_results_stay_in_the_folder_of_the_plan(path: Path, key: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "data", [b"", b"{", b"null", b"[]", b"{}", b'{"work": 3, "engines": null}', b"\xff", b"[" * 10**5]
+    "data",
+    [b"", b"{", b"null", b"[]", b"{}", b'{"work": 3, "engines": null}', b"\xff", b"[" * 10**5],
 )
 def test_a_damaged_marker_lets_join_write_again(path: Path, tmp_path: Path, data: bytes) -> None:
     report = jobs.join(path, tmp_path / "out")

@@ -301,6 +301,21 @@ def test_wrong_arguments_are_refused(
     assert results_of(path) == {}
 
 
+@pytest.mark.parametrize("change", ["options", "load", "chunk_rules"])
+def test_a_plan_whose_settings_were_edited_is_refused(path: Path, change: str) -> None:
+    files = PlanFiles.at(str(path))
+    plan = files.read()
+    edited: dict[str, Any] = {
+        "options": {**plan.header.options, "initial_prompt": "Dr. Ørsted"},
+        "load": {"compute_type": "int8"},
+        "chunk_rules": plan.header.chunk_rules - 1,
+    }
+    files.write(replace(plan, header=replace(plan.header, **{change: edited[change]})))
+    with pytest.raises(OptionError, match="make the plan again"):
+        run_work(path)
+    assert results_of(path) == {}
+
+
 def test_keywords_that_change_the_text_belong_to_the_plan(path: Path) -> None:
     with pytest.raises(OptionError, match="compute_type changes the text, so it belongs to plan"):
         jobs.work(path, compute_type="int8")
