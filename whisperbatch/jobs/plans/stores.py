@@ -8,6 +8,7 @@ A reader never sees an object that is only partly written.
 """
 
 import os
+import re
 import secrets
 import threading
 import time
@@ -30,6 +31,10 @@ T = TypeVar("T")
 PAUSES: Final = (0.5, 2.0, 8.0, 30.0, 60.0)  # seconds before a failed request is sent again
 FINAL_ERRORS: Final = (FileNotFoundError, FileExistsError, PermissionError, IsADirectoryError)
 """Errors that a further attempt does not change."""
+
+TEMPORARY: Final = re.compile(r"\..*-\d+-[0-9a-f]{8}\.tmp")
+ABANDONED_AFTER: Final = 3600.0
+"""Seconds after which a temporary file is deleted; clocks of machines may differ by minutes."""
 
 PACKAGES: Final = {
     **dict.fromkeys(("http", "https"), "aiohttp"),
@@ -171,6 +176,16 @@ class Store:
             WriteError: the store cannot be read.
         """
         return self._retried(folder, "listed", lambda: frozenset(self._names(folder)))
+
+    def delete_abandoned(self) -> None:
+        """Delete the temporary files of processes that died while they wrote an object."""
+        if not self._local:
+            return
+        for path in Path(self._root).rglob(".*.tmp"):
+            with suppress(OSError):  # another process has deleted the file
+                is_old = time.time() - path.stat().st_mtime > ABANDONED_AFTER
+                if is_old and TEMPORARY.fullmatch(path.name):
+                    path.unlink()
 
     def _retried(self, name: str, verb: str, call: Callable[[], T]) -> T:
         """Return the result of a call, which is repeated if it fails."""

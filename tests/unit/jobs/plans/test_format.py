@@ -6,6 +6,7 @@ import pytest
 from tests.unit.fakes import write_noise
 from tests.unit.jobs.planned_jobs import header, write_plan
 from whisperbatch.errors import OptionError
+from whisperbatch.jobs.job import digest
 from whisperbatch.jobs.plans.files import PlanFiles
 from whisperbatch.jobs.plans.format import Plan, from_lines, to_lines
 from whisperbatch.jobs.plans.settings import options_of, stored_options
@@ -96,6 +97,7 @@ def test_options_are_the_same_after_they_were_stored(options: dict[str, object])
     given: Options = resolve(None, **options)  # type: ignore[arg-type]  # of any option
     stored = replace(header(), options=stored_options(given))
     assert options_of(stored) == given
+    assert digest(options_of(stored)) == digest(given)  # work checks this
 
 
 def test_paths_of_known_speakers_become_absolute(

@@ -75,6 +75,26 @@ def test_a_file_that_is_being_written_has_no_name(tmp_path: Path) -> None:
     assert len(list(tmp_path.iterdir())) == 2  # `a.json` left no temporary file
 
 
+def test_temporary_files_of_processes_that_died_are_deleted(tmp_path: Path) -> None:
+    store = Store(str(tmp_path))
+    for name in ("leases/77aa.0.json", "results/ab/abcd.json"):
+        store.write(name, b"x")
+    old, new, foreign = (
+        tmp_path / "leases/.77aa.0.json-4711-00c0ffee.tmp",
+        tmp_path / "results/ab/.abcd.json-4711-00c0ffee.tmp",
+        tmp_path / "results/.notes.tmp",
+    )
+    for path in (old, new, foreign):
+        path.write_bytes(b"half")
+        os.utime(path, (1, 1))
+    os.utime(new)
+    store.delete_abandoned()
+    assert (old.exists(), new.exists(), foreign.exists()) == (False, True, True)
+    assert len(store.names("")) == 2
+    Store(f"memory://{secrets.token_hex()}").delete_abandoned()  # there are none
+    Store(str(tmp_path / "nowhere")).delete_abandoned()
+
+
 def test_without_hard_links_an_object_is_created_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

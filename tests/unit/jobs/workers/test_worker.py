@@ -1,3 +1,6 @@
+import errno
+import os
+import shutil
 import threading
 from collections.abc import Callable
 from dataclasses import replace
@@ -11,9 +14,11 @@ from tests.unit.fakes import FakeEngine, noise, write_noise
 from tests.unit.jobs.planned_jobs import write_plan
 from tests.unit.media_files import encode
 from whisperbatch import jobs
-from whisperbatch.errors import EngineError, ModelError, OptionError
+from whisperbatch.errors import EngineError, ModelError, OptionError, WriteError
 from whisperbatch.jobs import SpanEnded, WorkReport
+from whisperbatch.jobs.plans import stores
 from whisperbatch.jobs.plans.files import PlanFiles
+from whisperbatch.jobs.plans.recordings import version_of
 from whisperbatch.jobs.workers import failures, languages
 from whisperbatch.jobs.workers.leases import Leases
 from whisperbatch.jobs.workers.results import Results, SpanResult
@@ -211,6 +216,82 @@ def test_a_recording_at_which_workers_die_is_a_failure(path: Path) -> None:
     assert crashed
     assert crashed.kind == "crash"
     assert sum(result.failure is None for result in results_of(path).values()) == 7
+
+
+def test_failed_spans_are_transcribed_again_if_the_worker_is_told_so(
+    path: Path, talks: Path
+) -> None:
+    run_work(path, FakeEngine(decode=fails_on(talks / "2.wav")))
+    run_work(path, FakeEngine(decode=fails_on(talks / "2.wav")))
+    before = results_of(path)
+    assert before["2.wav"].failure
+    assert run_work(path) == WorkReport(0, 0, 0, 0.0)
+    report = run_work(path, retry_failed=True)
+    assert (report.transcribed, report.failed) == (1, 0)
+    after = results_of(path)
+    assert after["2.wav"].transcript
+    assert {**after, "2.wav": None} == {**before, "2.wav": None}  # the others are not made again
+    assert jobs.status(path).failed == 0
+    assert leases_of(path) == {}
+    assert run_work(path, retry_failed=True) == WorkReport(0, 0, 0, 0.0)
+
+
+def test_a_worker_retries_the_failures_of_its_shard_only(path: Path, talks: Path) -> None:
+    plan = PlanFiles.at(str(path)).read()
+    data = {file: file.read_bytes() for file in talks.iterdir()}
+    for file in data:
+        file.unlink()
+    assert run_work(path).failed == 8
+    for recording in plan.recordings:
+        file = Path(recording.uri)
+        time = recording.version.partition(", time ")[2]
+        file.write_bytes(data[file])
+        os.utime(file, (float(time), float(time)))
+    if any(version_of(r.uri) != r.version for r in plan.recordings):
+        pytest.skip("this file system rounds times")
+    report = run_work(path, shard=(0, 2), retry_failed=True)
+    spans = sum(len(task.spans) for task in plan.tasks[::2])
+    assert report.transcribed == spans
+    assert jobs.status(path).failed == 8 - spans
+
+
+def test_a_language_that_failed_is_detected_again(long_talk: Path, tmp_path: Path) -> None:
+    copy = tmp_path / "copy.wav"
+    shutil.copy2(long_talk, copy)
+    path = tmp_path / "long.plan"
+    write_plan(path, [copy], 300.0, language=None)
+    copy.unlink()
+    assert run_work(path).failed == 3
+    shutil.copy2(long_talk, copy)
+    report = run_work(path, retry_failed=True)
+    assert (report.transcribed, report.failed) == (3, 0)
+
+
+def test_temporary_files_of_dead_workers_are_deleted(path: Path) -> None:
+    work = Path(f"{path}.work/leases")
+    work.mkdir(parents=True)
+    (work / ".77aa.0.json-4711-00c0ffee.tmp").write_bytes(b"half")
+    os.utime(work / ".77aa.0.json-4711-00c0ffee.tmp", (1, 1))
+    run_work(path)
+    assert list(work.iterdir()) == []
+
+
+def test_a_full_disk_leaves_no_lease_that_a_further_run_waits_for(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    original = stores.write_through
+
+    def write(target: Path, data: bytes, **keywords: Any) -> None:
+        if "leases" not in target.parts or b'"expires": 0.0' in data:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        original(target, data, **keywords)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(stores, "write_through", write)
+        with pytest.raises(WriteError, match="No space left"):
+            run_work(path, lease_duration=500.0)
+    assert jobs.status(path).running == ()
+    assert run_work(path, lease_duration=500.0).transcribed == 8
 
 
 def test_spans_of_a_dead_worker_are_transcribed_one_at_a_time(path: Path) -> None:
