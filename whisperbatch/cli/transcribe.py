@@ -148,7 +148,7 @@ def transcribe_all(arguments: TranscribeArguments) -> int:
         detectors = (plan.speech_detector, plan.references)
         return digest(plan.weights, detectors, plan.options, load_keywords, options)
 
-    with _ledger(plan.ledger_dir) as ledger:
+    with _ledger(plan.ledger_dir, start_again=not arguments.resumes) as ledger:
         job = Job(settings, ledger, redo=not arguments.resumes)
         job.register()
         unfinished = [job.remaining(item) for item in plan.items]
@@ -190,8 +190,8 @@ def _plan(arguments: TranscribeArguments) -> _Plan:
     ledger_dir = output_dir or next(iter(directories), files[0].directory or Path())
     if output_dir:
         make_folder(output_dir)
-    # a run without --resume updates a ledger that exists, but creates none
-    has_ledger = arguments.resumes or os.path.exists(ledger_dir / LEDGER_NAME)  # noqa: PTH110 - Path raises without rights
+    # a run of files without --resume updates a ledger that exists, but creates none
+    has_ledger = arguments.resumes or directories or os.path.exists(ledger_dir / LEDGER_NAME)  # noqa: PTH110 - Path raises without rights
     engine = settings_of(arguments.load_keywords)
     engine.check(options.search)
     return _Plan(
@@ -333,5 +333,5 @@ def _formats(arguments: TranscribeArguments) -> tuple[str, ...]:
     return tuple(dict.fromkeys(names))
 
 
-def _ledger(directory: Path | None) -> AbstractContextManager[Ledger | None]:
-    return Ledger(directory) if directory else nullcontext()
+def _ledger(directory: Path | None, *, start_again: bool) -> AbstractContextManager[Ledger | None]:
+    return Ledger(directory, start_again=start_again) if directory else nullcontext()

@@ -21,6 +21,9 @@ UTF-16 units or characters, which are never more than the bytes."""
 
 HASH_BYTES: Final = 8  # 16 hexadecimal digits; of a billion names, two have the same with 1:40
 
+WITH_KEYS: Final = ("s3", "s3a", "gs", "gcs", "abfs", "abfss", "az", "memory", "file")
+"""Stores whose URLs end with the name of an object as it is, with "#", "?", "%" and "::"."""
+
 _NOT_IN_NAMES: Final = re.compile(f"[/\\\\{CONTROLS}]+")
 
 
@@ -46,14 +49,23 @@ def name_of_url(url: str) -> str:
 
     Passwords and signatures are left out.
     """
-    try:
-        parts = urlsplit(without_secrets(url, whole=True))
-    except ValueError:  # FFmpeg will report the malformed URL
-        return "recording"
-    path = PurePosixPath(parts.path.replace(f";{HIDDEN}", "").removesuffix(HIDDEN))
-    name = unquote(path.name) or parts.netloc.rpartition("@")[2]
+    shown = without_secrets(url, whole=True)
+    if has_key(url):
+        name = shown.replace(HIDDEN, "").rstrip("/").rpartition("/")[2]
+    else:
+        try:
+            parts = urlsplit(shown)
+        except ValueError:  # FFmpeg will report the malformed URL
+            return "recording"
+        path = PurePosixPath(parts.path.replace(f";{HIDDEN}", "").removesuffix(HIDDEN))
+        name = unquote(path.name) or parts.netloc.rpartition("@")[2]
     name = _NOT_IN_NAMES.sub("_", name)
     return name if name.strip(".") else "recording"
+
+
+def has_key(url: str) -> bool:
+    """Return whether a URL names an object of one of the stores `WITH_KEYS`."""
+    return url.partition("://")[0] in WITH_KEYS
 
 
 def distinct_names(files: Sequence[PurePath], hashes: Sequence[str]) -> list[str]:

@@ -17,9 +17,11 @@ from whisperbatch.errors import WriteError
 from whisperbatch.jobs.lease_table import LeaseTable
 from whisperbatch.jobs.workers.leases import (
     LEASES,
+    MAX_LEFT,
     RENEWALS,
     Lease,
     Leases,
+    is_lease_name,
     parsed_lease,
 )
 from whisperbatch.jobs.workers.processes import has_ended, process_name
@@ -70,13 +72,20 @@ class HeldLeases:
         try:
             for row, expires in self._table.items(f"{PROCESSES}/").items():
                 name = row.partition("/")[2]
-                if has_ended(name) or float(expires) < time.time():
+                if has_ended(name) or not self._is_running(expires):
                     self._table.delete(row)
                 elif name != self._name:
                     count += 1
         except WriteError as error:
             self._warn(error)
         return count
+
+    def _is_running(self, expires: bytes) -> bool:
+        """Return whether a process has extended its row in time; a damaged row has no process."""
+        try:
+            return 0 <= float(expires) - time.time() <= MAX_LEFT
+        except ValueError:
+            return False
 
     def newest(self, key: str | None = None) -> dict[str, Lease]:
         """Return the newest lease of each key that has one; those that ended early, too.
@@ -88,7 +97,9 @@ class HeldLeases:
         try:
             prefix = f"{LEASES}/" if key is None else f"{LEASES}/{key}."
             for name, data in self._table.items(prefix).items():
-                lease = self._left.get(name) or parsed_lease(data)
+                if not is_lease_name(name):
+                    continue
+                lease = self._left.get(name) or parsed_lease(name, data)
                 if not lease.expires:
                     self._left[name] = lease
                 before = leases.get(lease.task)

@@ -102,7 +102,7 @@ class Job:
 
     def register(self) -> None:
         """Let other processes leave a share of the recordings to this one, before it begins."""
-        if self.ledger and not self.redo:
+        if self.ledger and not self.redo and not self.ledger.is_read_only:
             self.ledger.leases.register()
 
     def remaining(self, item: WorkItem) -> WorkItem | Failed | None:
@@ -110,26 +110,36 @@ class Job:
 
         Without a ledger, or with `redo`, the whole work item is returned. Otherwise a file that
         whisperbatch did not write, or that was modified after it was written, is never replaced:
-        the work item fails. It fails, too, if the outputs cannot be checked.
+        the work item fails if it has no other outputs (and else when the others are written). It
+        fails, too, if the outputs cannot be checked or listed.
         """
         if self.ledger is None or self.redo:
             return item
-        unfinished: list[Path] = []
-        for output in item.outputs:
-            try:
-                exists = output.exists()
-                entry = self.ledger.entry(output)
-            except (OSError, ValueError) as error:  # ValueError: a NUL in the path
-                return Failed(item, write_error(output, "cannot be checked", error))
-            except WriteError as error:
-                return Failed(item, error)
-            if entry and exists and self._has_made(output, entry, item):
-                continue
-            if exists and not (entry and entry.unmodified):
-                reason = "was modified after it was written" if entry else "exists already"
-                return Failed(item, WriteError(f"{output}: {reason}; --no-resume replaces it"))
-            unfinished.append(output)
-        return replace(item, outputs=tuple(unfinished)) if unfinished or not item.outputs else None
+        try:
+            states = {output: self._look(output) for output in item.outputs}
+        except WriteError as error:
+            return Failed(item, error)
+        unfinished = [
+            output
+            for output, (exists, entry) in states.items()
+            if not (entry and exists and self._has_made(output, entry, item))
+        ]
+        if not unfinished:
+            return None if item.outputs else item
+        refused = [_refusal(output, *states[output]) for output in unfinished]
+        if all(refused):
+            return Failed(item, WriteError(refused[0]))
+        if self.ledger.is_read_only:
+            problem = "cannot be written, so no output can be listed"
+            return Failed(item, WriteError(f"{self.ledger.path}: {problem}"))
+        return replace(item, outputs=tuple(unfinished))
+
+    def _look(self, output: Path) -> tuple[bool, Entry | None]:
+        """Return whether an output exists, and its entry."""
+        try:
+            return output.exists(), self.ledger.entry(output) if self.ledger else None
+        except (OSError, ValueError) as error:  # ValueError: a NUL in the path
+            raise write_error(output, "cannot be checked", error) from error
 
     def _has_made(self, output: Path, entry: Entry, item: WorkItem) -> bool:
         """Return whether an output was made of the same recording with the same settings.
@@ -220,20 +230,27 @@ class Job:
         write: WriteTranscript,
     ) -> None:
         make_folder(output.parent)
-        if self.ledger:
-            self.ledger.begin(output)
+        if not self.ledger:
+            write(transcript, output)
+            return
+        if not self.redo and (refusal := _refusal(output, *self._look(output))):
+            raise WriteError(refusal)
+        before = self.ledger.begin(output)
         try:
             write(transcript, output)
         except BaseException:
-            if self.ledger:  # an existing file of this name is unchanged
-                self.ledger.finish(output, None)
+            self.ledger.undo(output, before)  # an existing file of this name is unchanged
             raise
-        if self.ledger:
-            made = (
-                fingerprint
-                and Made(fingerprint, str(CHUNK_RULES), transcript.is_complete).to_text()
-            )
-            self.ledger.finish(output, made)
+        made = fingerprint and Made(fingerprint, str(CHUNK_RULES), transcript.is_complete).to_text()
+        self.ledger.finish(output, made)
+
+
+def _refusal(output: Path, exists: bool, entry: Entry | None) -> str:
+    """Return why a file must not be replaced; empty if there is none, or if it is an output."""
+    if not exists or (entry and entry.unmodified):
+        return ""
+    reason = "was modified after it was written" if entry else "exists already"
+    return f"{output}: {reason}; --no-resume replaces it"
 
 
 def run_job(

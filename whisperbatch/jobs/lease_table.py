@@ -33,7 +33,7 @@ class LeaseTable:
     def read(self, name: str) -> bytes | None:
         """See `LeaseStore`."""
         rows, _ = self._execute("SELECT data FROM leases WHERE name = ?", name)
-        return bytes(rows[0][0]) if rows else None
+        return _data(rows[0][0]) if rows else None
 
     def exists(self, name: str) -> bool:
         """See `LeaseStore`."""
@@ -66,7 +66,7 @@ class LeaseTable:
         rows, _ = self._execute(
             "SELECT name, data FROM leases WHERE name >= ? AND name < ?", prefix, f"{prefix}{LAST}"
         )
-        return {str(name): bytes(data) for name, data in rows}
+        return {str(name): _data(data) for name, data in rows}
 
     def _execute(self, statement: str, *values: object) -> tuple[list[Any], int]:
         """Run a statement; return its rows, and the number of rows that it changed."""
@@ -80,3 +80,8 @@ class LeaseTable:
                 return cursor.fetchall(), cursor.rowcount
         except sqlite3.Error as error:
             raise WriteError(f"{self._path}: the leases cannot be used: {error}") from error
+
+
+def _data(value: object) -> bytes:
+    """Return the content of a row; nothing if the row is damaged."""
+    return value if isinstance(value, bytes) else b""

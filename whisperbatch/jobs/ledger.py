@@ -12,6 +12,7 @@ import sqlite3
 import threading
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -27,6 +28,7 @@ from whisperbatch.jobs.lease_table import LOCK_TIMEOUT, TODAY
 VERSION: Final = 1  # of the tables
 LOCK_POLL: Final = 0.02  # seconds
 KEYS_PER_QUERY: Final = 500  # older versions of SQLite take at most 999
+ASIDE: Final = ".damaged"  # suffix of a ledger that cannot be used
 JOURNAL_DAYS: Final = 30  # entries that no run has read for this long are deleted; leases, too
 
 TABLES: Final = """
@@ -48,7 +50,8 @@ CREATE TABLE IF NOT EXISTS leases (
     day  INTEGER NOT NULL -- the day when it was written
 ) WITHOUT ROWID;
 """
-_Statement: TypeAlias = tuple[str, tuple[object, ...]]
+Row: TypeAlias = tuple[object, ...]
+_Statement: TypeAlias = tuple[str, Row]
 
 log = logging.getLogger(__name__)
 
@@ -77,32 +80,46 @@ class Ledger:
     origin. A ledger that was deleted during the job is created again with the next output.
 
     Args:
-        directory: contains the file `LEDGER_NAME`, which is created if necessary.
+        directory: contains the file `LEDGER_NAME`, which is created if necessary. If the directory
+            is read-only, the ledger says which outputs are finished, and lists no more.
         lease_duration: seconds until other processes take over a recording, if this process does
             not extend its lease.
+        start_again: put a file that is damaged, or of another version, aside (`ASIDE`), and create
+            a new one.
 
     Attributes:
         path: of the file.
         leases: of this process on recordings of the directory.
+        is_read_only: whether outputs cannot be listed.
 
     Raises:
         WriteError: the file cannot be opened or created, or is not a ledger.
     """
 
-    def __init__(self, directory: Path, *, lease_duration: float = DURATION) -> None:
+    def __init__(
+        self, directory: Path, *, lease_duration: float = DURATION, start_again: bool = False
+    ) -> None:
         self._directory = directory.absolute()
         self.path = self._directory / LEDGER_NAME
         self._lock = threading.RLock()
         self._run = secrets.randbits(62)
         self._broken = False
-        self._database = self._open()
+        self.is_read_only = os.path.exists(self.path) and not (  # noqa: PTH110 - Path.exists may raise
+            os.access(self.path, os.W_OK) and os.access(self._directory, os.W_OK)
+        )
+        self._database = self._open(start_again=start_again)
         self.leases = HeldLeases(self.path, lease_duration)
 
-    def _open(self) -> sqlite3.Connection:
+    def _open(self, *, start_again: bool = False) -> sqlite3.Connection:
         """Open the file, which is created if necessary."""
+        uri = self.path.as_uri()
+        if self.is_read_only:
+            # without a log, SQLite needs no file for locks, which it could not create
+            has_log = os.path.exists(f"{self.path}-wal")  # noqa: PTH110 - as above
+            uri += "?mode=ro" if has_log else "?mode=ro&immutable=1"
         try:
             database = sqlite3.connect(
-                self.path, timeout=LOCK_TIMEOUT, check_same_thread=False, isolation_level=None
+                uri, uri=True, timeout=LOCK_TIMEOUT, check_same_thread=False, isolation_level=None
             )
             try:
                 self._prepare(database)
@@ -110,21 +127,41 @@ class Ledger:
                 database.close()
                 raise
         except sqlite3.Error as error:
-            raise WriteError(
-                f"{self.path}: the ledger of the job cannot be used: {error}"
-            ) from error
+            if start_again and _is_damage(error) and not self.is_read_only:
+                self._put_aside(error)
+                return self._open()
+            raise self._error("the ledger of the job cannot be used", error) from error
         return database
+
+    def _put_aside(self, error: sqlite3.Error) -> None:
+        """Give the file and its log another name."""
+        log.warning("%s: %s; it is kept as %s", self.path, error, LEDGER_NAME + ASIDE)
+        for suffix in ("", "-wal", "-shm"):
+            with suppress(OSError):  # it does not exist
+                Path(f"{self.path}{suffix}").replace(f"{self.path}{ASIDE}{suffix}")
+
+    def _error(self, problem: str, error: sqlite3.Error) -> WriteError:
+        """Return an error that says what to do."""
+        remedy = ""
+        if _is_damage(error):
+            remedy = "; run once with --no-resume, which makes all files again"
+        elif "lock" in str(error):
+            remedy = (
+                "; it needs a local disk: choose another --output-dir, or use whisperbatch plan, "
+                "work and join"
+            )
+        return WriteError(f"{self.path}: {problem}: {error}{remedy}")
 
     def _prepare(self, database: sqlite3.Connection) -> None:
         database.execute(f"PRAGMA busy_timeout={round(LOCK_TIMEOUT * 1000)}")
-        _use_write_ahead_log(database)
+        if not self.is_read_only:
+            _use_write_ahead_log(database)
         database.execute("PRAGMA synchronous=NORMAL")
         [(version,)] = database.execute("PRAGMA user_version")
         if version not in (0, VERSION):
-            raise WriteError(
-                f"{self.path}: the ledger was written by another version of whisperbatch; "
-                "delete the file to start again"
-            )
+            raise sqlite3.DatabaseError("it was written by another version of whisperbatch")
+        if self.is_read_only:
+            return
         tables = f"{TABLES} PRAGMA user_version={VERSION};"
         database.executescript(f"BEGIN IMMEDIATE; {tables} COMMIT;")
         for table in ("journal", "leases"):
@@ -146,14 +183,18 @@ class Ledger:
         rows = self._read("SELECT made, stamp FROM finished WHERE output = ?", self._name(output))
         if not rows:
             return None
-        [(fingerprint, stamp)] = rows
+        [(made, stamp)] = rows
+        fingerprint = made if isinstance(made, str) else ""  # a damaged entry: it is made again
         return Entry(fingerprint, not stamp or stamp == _stamp(output))
 
-    def begin(self, output: Path) -> None:
+    def begin(self, output: Path) -> Row | None:
         """Note that an output is about to be written.
 
         If the process is killed before `finish`, or `finish` fails, a file of this name is not
         taken for a file of other origin: the next run makes it again.
+
+        Returns:
+            What the ledger said about the output before, for `undo`.
 
         Raises:
             WriteError: the ledger cannot be written; the output must not be written, either.
@@ -164,11 +205,19 @@ class Ledger:
                     # deleted with its directory, which is created again for the output
                     deleted, self._database = self._database, self._open()
                     deleted.close()
-                self._execute(
-                    ("INSERT OR REPLACE INTO finished VALUES (?, '', '')", (self._name(output),))
-                )
+                name = self._name(output)
+                rows = self._query("SELECT * FROM finished WHERE output = ?", name)
+                self._execute(("INSERT OR REPLACE INTO finished VALUES (?, '', '')", (name,)))
+                return rows[0] if rows else None
         except sqlite3.Error as error:
             raise WriteError(f"{output}: cannot be listed in {self.path}: {error}") from error
+
+    def undo(self, output: Path, before: Row | None) -> None:
+        """Note that an output was not written: the ledger says what it said before `begin`."""
+        if before is None:
+            self._write(("DELETE FROM finished WHERE output = ?", (self._name(output),)))
+        else:
+            self._write(("INSERT OR REPLACE INTO finished VALUES (?, ?, ?)", before))
 
     def finish(self, output: Path, fingerprint: str | None) -> None:
         """List an output as finished. None deletes its entry: the output is made each time."""
@@ -243,7 +292,7 @@ class Ledger:
         try:
             return self._query(query, *values)
         except sqlite3.Error as error:
-            raise WriteError(f"{self.path}: the ledger cannot be read: {error}") from error
+            raise self._error("the ledger cannot be read", error) from error
 
     def _read_journal(self, query: str, *values: object) -> list[Any]:
         """Return the rows; none if the file cannot be read, because the job can do without."""
@@ -284,6 +333,11 @@ class Ledger:
             log.warning(
                 "%s: %s; the job continues, but its progress is not saved", self.path, error
             )
+
+
+def _is_damage(error: sqlite3.Error) -> bool:
+    """Return whether a file is no ledger; other errors have subclasses of their own."""
+    return type(error) is sqlite3.DatabaseError
 
 
 def _use_write_ahead_log(database: sqlite3.Connection) -> None:

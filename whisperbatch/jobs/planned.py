@@ -92,6 +92,7 @@ def work(
     batch_size: int | None = None,
     lease_duration: float = DURATION,
     wait: bool = True,
+    retry_failed: bool = False,
     on_span: OnSpan | None = None,
     **load_keywords: Any,  # noqa: ANN401 - of `load`
 ) -> WorkReport:
@@ -107,6 +108,9 @@ def work(
         batch_size: number of chunks decoded at a time; None chooses it for the device.
         lease_duration: seconds until other workers take over a task, if this process dies.
         wait: whether to wait for the tasks of other workers, in case that these workers die.
+        retry_failed: whether to delete the results that are failures at first, so that their spans
+            are transcribed again; those of this shard only. Give it to one of several workers, and
+            start the others after it: each of them would delete the new failures of the others.
         on_span: called for each span that has ended.
         **load_keywords: keywords of `load` that do not change the text: `device`, `device_index`,
             `inter_threads`, `intra_threads`, `compile`. Refused with `asr`.
@@ -122,7 +126,12 @@ def work(
         WriteError: the store of the plan fails.
     """
     job = WorkerJob.open(
-        plan, shard=shard, batch_size=batch_size, lease_duration=lease_duration, wait=wait
+        plan,
+        shard=shard,
+        batch_size=batch_size,
+        lease_duration=lease_duration,
+        wait=wait,
+        retry_failed=retry_failed,
     )
     if asr and load_keywords:
         raise OptionError(f"{next(iter(load_keywords))} has no effect with asr; leave it out")
@@ -170,6 +179,7 @@ def join(
 
     settings = digest(sorted(options.items()))
     store = Store(absolute(fspath(output)))
+    store.delete_abandoned()
     joiner = Joiner(Results(files.work), store, formats, rendered, settings)
     builder = ReportBuilder()
     for item in joiner.join(read.recordings):

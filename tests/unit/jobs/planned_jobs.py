@@ -1,13 +1,14 @@
 """Plans for a fake engine, whose weights no file has."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from whisperbatch.jobs.plans.files import PlanFiles
 from whisperbatch.jobs.plans.format import Header, Plan
 from whisperbatch.jobs.plans.planning import make_plan
-from whisperbatch.jobs.plans.settings import stored_options
+from whisperbatch.jobs.plans.settings import settings_fingerprint, stored_options
 from whisperbatch.jobs.references import references_fingerprint
 from whisperbatch.options import Options, resolve
 from whisperbatch.types import CHUNK_RULES
@@ -18,7 +19,7 @@ def header(task_duration: float = 10.0, **options: Any) -> Header:
     """Return the settings of a plan for `FakeEngine`; without VAD, every recording has text."""
     given: dict[str, Any] = {"vad": False, "language": "en", "word_timestamps": True, **options}
     resolved: Options = resolve(None, **given)
-    return Header(
+    made = Header(
         model="fake",
         weights="fake",
         speech_detector=vad_fingerprint(resolved),
@@ -26,9 +27,10 @@ def header(task_duration: float = 10.0, **options: Any) -> Header:
         load={},
         options=stored_options(resolved),
         task_duration=task_duration,
-        fingerprint="fake",
+        fingerprint="",
         chunk_rules=CHUNK_RULES,
     )
+    return replace(made, fingerprint=settings_fingerprint(made, 1.0, resolved))
 
 
 def write_plan(

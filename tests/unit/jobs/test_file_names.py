@@ -41,6 +41,12 @@ def test_long_names_with_the_same_start_stay_different() -> None:
         ("https://example.org/%2e%2e", "recording"),
         ("https://example.org/.", "example.org"),
         ("http://[bad/x.mp3", "recording"),
+        ("s3://talks/über #1 100%.wav", "über #1 100%.wav"),
+        ("memory://talks/日本 %41?.mp3", "日本 %41?.mp3"),
+        ("gs://talks/a/b%2Fc::d.wav", "b%2Fc::d.wav"),
+        ("s3://talks/..", "recording"),
+        ("s3://talks/a\x00\\b.wav", "a_b.wav"),
+        ("az://talks/a.wav?sig=9f2c3e4d", "a.wav?"),
     ],
 )
 def test_the_name_of_a_url_is_a_file_name(url: str, name: str) -> None:

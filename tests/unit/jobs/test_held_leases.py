@@ -1,9 +1,11 @@
 """Leases of processes on recordings of a directory, and the ends of these processes."""
 
 import os
+import sqlite3
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -83,3 +85,23 @@ def test_only_the_end_of_a_process_is_seen() -> None:
     assert not changed(f"other,{boot},{namespace}", "999999999", start, rest)
     assert not changed(f"{host},{boot},1", "999999999", start, rest)  # in another container
     assert not any(has_ended(text) for text in ("", "host-1-abc", "a-b-c-d", "-----"))
+
+
+@pytest.mark.parametrize(
+    "data", [b"", b"null", b"{", b"\xff", None, 7, "text", 2.5, b'{"expires": "soon"}'], ids=repr
+)
+def test_damaged_rows_hold_nothing(ledger: Ledger, data: object) -> None:
+    with closing(sqlite3.connect(ledger.path, isolation_level=None)) as database:
+        database.execute("PRAGMA ignore_check_constraints=1")
+        rows = ("leases/key.0.json", "leases/strange", "processes/other-host", "processes/")
+        database.execute("ALTER TABLE leases RENAME TO old")
+        database.execute("CREATE TABLE leases (name TEXT PRIMARY KEY, data, day INTEGER)")
+        for row in rows:
+            database.execute("INSERT INTO leases VALUES (?, ?, 3000000)", (row, data))
+    assert ledger.leases.processes() == 1
+    lease = ledger.leases.newest()["key"]
+    assert not ledger.leases.is_held(lease)
+    assert ledger.leases.acquire("key", lease)
+    assert ledger.leases.newest("key")["key"].generation == 1
+    ledger.leases.finish("key")
+    assert ledger.leases.newest("key") == {}

@@ -1,3 +1,4 @@
+import os
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -205,6 +206,71 @@ def test_a_failed_write_leaves_a_file_of_other_origin_foreign(
         events = list(run_job(asr, [item], OPTIONS, job(ledger, redo=True), write=fail))
     assert isinstance(events[-1], Failed)
     assert isinstance(job(ledger).remaining(item), Failed)
+
+
+def test_a_failed_write_leaves_an_own_outdated_file_an_own_file(
+    recordings: list[Path], ledger: Ledger
+) -> None:
+    def fail(*_: object) -> None:
+        raise WriteError("disk full")
+
+    [item, *_] = items_of(recordings)
+    run_events(level_engine(), [item], ledger)
+    with Transcriber(level_engine()) as asr:
+        changed = job(ledger, "other settings")
+        [*_, last] = run_job(asr, [item], OPTIONS, changed, write=fail)
+    assert isinstance(last, Failed)
+    assert done(item, ledger)  # it is still the output of the first settings
+    assert changed.remaining(item) == item
+
+
+def test_missing_outputs_are_made_although_others_are_of_other_origin(
+    recordings: list[Path], ledger: Ledger
+) -> None:
+    [item] = plan_outputs(tuple(find_inputs([str(recordings[0])])), ("txt", "srt", "vtt"), None)
+    foreign, *others = item.outputs
+    foreign.write_text("my notes")
+    remaining = job(ledger).remaining(item)
+    assert isinstance(remaining, WorkItem)
+    [*_, last] = run_events(level_engine(), [remaining], ledger)
+    assert isinstance(last, Failed)
+    assert "0.txt: exists already; --no-resume replaces it" in str(last.error)
+    assert foreign.read_text() == "my notes"
+    assert all(output.exists() for output in others)
+    again = job(ledger).remaining(item)
+    assert isinstance(again, Failed)
+    assert str(again.error) == str(last.error)
+
+
+def test_a_file_that_appears_during_the_transcription_is_not_replaced(
+    recordings: list[Path], ledger: Ledger
+) -> None:
+    [item, *_] = items_of(recordings)
+    events = run_job(Transcriber(level_engine()), [item], OPTIONS, job(ledger), write=write_text)
+    assert isinstance(next(events), SegmentReady)
+    item.outputs[0].write_text("my notes")
+    [*_, last] = events
+    assert isinstance(last, Failed)
+    assert item.outputs[0].read_text() == "my notes"
+
+
+def test_a_finished_job_on_a_read_only_folder_is_finished(
+    recordings: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    items = items_of(recordings)
+    with Ledger(tmp_path) as ledger:
+        run_events(level_engine(), items[:2], ledger)
+    files = set(tmp_path.iterdir())
+    monkeypatch.setattr(os, "access", lambda *_: False)
+    with Ledger(tmp_path) as ledger:
+        rules = job(ledger)
+        rules.register()
+        assert [rules.remaining(item) for item in items[:2]] == [None, None]
+        assert all(map(rules.was_complete, items[:2]))
+        last = rules.remaining(items[2])
+        assert isinstance(last, Failed)
+        assert f"{ledger.path}: cannot be written" in str(last.error)
+    assert set(tmp_path.iterdir()) == files
 
 
 def test_the_digest_depends_on_everything_but_the_batch_size() -> None:

@@ -5,6 +5,7 @@ import sqlite3
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -255,3 +256,30 @@ def test_processes_may_create_a_ledger_at_the_same_time(tmp_path: Path) -> None:
         (tmp_path / str(number)).mkdir()
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(create, range(80)))
+
+
+@pytest.mark.parametrize("damage", ["garbage", "half", "empty", "version"])
+def test_a_lost_ledger_is_made_again_if_all_files_are(directory: Path, damage: str) -> None:
+    with Ledger(directory) as ledger:
+        ledger.keep({bytes([number]) * 20: b"x" * 5000 for number in range(100)})
+    path = directory / LEDGER_NAME
+    if damage == "version":
+        with closing(sqlite3.connect(path)) as database:
+            database.execute("PRAGMA user_version = 99")
+    else:
+        size = path.stat().st_size
+        path.write_bytes(
+            {"garbage": b"no ledger" * 1000, "half": path.read_bytes()[: size // 2], "empty": b""}[
+                damage
+            ]
+        )
+    if damage != "empty":
+        with pytest.raises(WriteError, match="run once with --no-resume"):
+            Ledger(directory).count()
+    output = directory / "a.txt"
+    with Ledger(directory, start_again=True) as ledger:
+        ledger.begin(output)
+        output.write_text("a")
+        ledger.finish(output, "made")
+    with Ledger(directory) as ledger:
+        assert ledger.entry(output) == Entry("made", unmodified=True)

@@ -105,6 +105,14 @@ def work(
             help="Wait for tasks that other processes hold, in case that these processes die.",
         ),
     ] = True,
+    retry_failed: Annotated[
+        bool,
+        typer.Option(
+            "--retry-failed",
+            help="Transcribe the recordings again whose result is a failure. Give it to one "
+            "process, and start the others after it.",
+        ),
+    ] = False,
     quiet: Quiet = False,
     verbose: Verbose = False,
     **keywords: Any,  # noqa: ANN401 - the flags of options
@@ -118,6 +126,7 @@ def work(
         batch_size=given.pop("batch_size", None),
         lease_duration=lease_duration,
         wait=wait,
+        retry_failed=retry_failed,
         quiet=quiet,
         load_keywords=given,
     )

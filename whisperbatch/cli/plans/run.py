@@ -30,6 +30,7 @@ class WorkArguments:
         batch_size: None if not given.
         lease_duration: in seconds.
         wait: whether to wait for the tasks of other workers.
+        retry_failed: whether to transcribe failed recordings again.
         quiet: print errors only.
         load_keywords: keywords of `load`.
     """
@@ -39,6 +40,7 @@ class WorkArguments:
     batch_size: int | None
     lease_duration: float
     wait: bool
+    retry_failed: bool
     quiet: bool
     load_keywords: Mapping[str, Any]
 
@@ -97,6 +99,7 @@ def work_on_plan(arguments: WorkArguments) -> int:
         batch_size=arguments.batch_size,
         lease_duration=arguments.lease_duration,
         wait=arguments.wait,
+        retry_failed=arguments.retry_failed,
     )
 
     def show(event: jobs.SpanEnded) -> None:

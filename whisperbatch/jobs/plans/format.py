@@ -9,17 +9,21 @@ docs/reference/plans.md describes every key.
 
 import hashlib
 import json
+import os
+import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass, fields
-from typing import Any, Final, TypeVar
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import PurePath
+from typing import Any, Final
 
 from whisperbatch.addresses import has_secrets, without_secrets
 from whisperbatch.errors import OptionError
-
-T = TypeVar("T")
+from whisperbatch.jobs.stored_values import DamagedError, build, check_names, parse_json
 
 VERSION: Final = 1
 ID_BYTES: Final = 16
+MAX_SECTIONS: Final = 10_000_000  # of a recording: 95 years
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,25 +218,17 @@ def from_lines(lines: Iterable[str], name: str, *, recordings: bool = True) -> P
     tasks: list[Task] = []
     counted = 0
     for number, line in enumerate(lines, 1):
-        value = _parsed(line, name, number)
-        kind = value.get("type")
-        if header is None:
-            if kind != "plan":
-                raise OptionError(f"{name}: is not a plan; make one with: whisperbatch plan")
-            if value.get("version") != VERSION:
-                raise OptionError(
-                    f"{name}: was made by another version of whisperbatch; make the plan again"
-                )
-            header = _built(Header, value, name, number)
-        elif kind == "recording":
-            counted += 1
-            if recordings:
-                failure = value.get("failure")
-                value["failure"] = failure and _built(Failure, failure, name, number)
-                value["spans"] = tuple(value.get("spans", ()))
-                found.append(_built(Recording, value, name, number))
-        elif kind == "task":
-            tasks.append(_task(value, name, number))
+        with _place(name, number):
+            value = parse_json(line)
+            kind = value.get("type")
+            if header is None:
+                header = _header(value, name)
+            elif kind == "recording":
+                counted += 1
+                if recordings:
+                    found.append(_recording(value))
+            elif kind == "task":
+                tasks.append(_task(value))
     if header is None:
         raise OptionError(f"{name}: is empty; make the plan again")
     if (header.recordings, header.tasks) != (counted, len(tasks)):
@@ -251,32 +247,52 @@ def task_from_line(line: str) -> Task:
     Raises:
         OptionError: the line is not that of a task.
     """
-    return _task(_parsed(line, "task", 1), "task", 1)
+    with _place("task", 1):
+        return _task(parse_json(line))
 
 
-def _task(value: dict[str, Any], name: str, number: int) -> Task:
-    spans = tuple(_built(PlannedSpan, span, name, number) for span in value.get("spans", ()))
-    return _built(Task, {**value, "spans": spans}, name, number)
+def _header(value: dict[str, Any], name: str) -> Header:
+    if value.get("type") != "plan":
+        raise OptionError(f"{name}: is not a plan; make one with: whisperbatch plan")
+    if value.get("version") != VERSION:
+        raise OptionError(
+            f"{name}: was made by another version of whisperbatch; make the plan again"
+        )
+    return build(Header, value)
+
+
+def _recording(value: dict[str, Any]) -> Recording:
+    """Return a recording whose transcripts lie inside the output folder."""
+    recording = build(Recording, value)
+    steps = re.split(r"[/\\]" if os.name == "nt" else "/", recording.output)
+    if not {"", ".", ".."}.isdisjoint(steps) or PurePath(recording.output).drive:
+        raise DamagedError("has a wrong value of 'output': it must be a path in the output folder")
+    check_names("spans", *recording.spans)
+    if not recording.spans and not recording.failure:
+        raise DamagedError("has no spans")
+    return recording
+
+
+def _task(value: dict[str, Any]) -> Task:
+    task = build(Task, value)
+    check_names("id", task.id, *(span.id for span in task.spans))
+    check_names("language_task", *(span.language_task or "none" for span in task.spans))
+    if not task.spans:
+        raise DamagedError("has no spans")
+    for span in task.spans:
+        if not 0 <= span.first < (MAX_SECTIONS if span.last is None else span.last):
+            raise DamagedError("has a wrong value of 'first' or 'last'")
+    return task
 
 
 def _line(value: Mapping[str, Any]) -> str:
     return json.dumps(value, ensure_ascii=True) + "\n"
 
 
-def _parsed(line: str, name: str, number: int) -> dict[str, Any]:
+@contextmanager
+def _place(name: str, number: int) -> Iterator[None]:
+    """Name the file and the line of a value that is wrong."""
     try:
-        value = json.loads(line)
-    except ValueError as error:
-        raise OptionError(f"{name}: line {number} is not JSON: {error}") from error
-    if not isinstance(value, dict):
-        raise OptionError(f"{name}: line {number} is not a JSON object")
-    return value
-
-
-def _built(cls: type[T], value: Mapping[str, Any], name: str, number: int) -> T:
-    """Return a dataclass from the keys that are its fields; other keys are ignored."""
-    names = {field.name for field in fields(cls)}  # type: ignore[arg-type]  # a dataclass
-    try:
-        return cls(**{key: item for key, item in value.items() if key in names})
-    except TypeError as error:
-        raise OptionError(f"{name}: line {number} lacks a key: {error}") from error
+        yield
+    except DamagedError as error:
+        raise OptionError(f"{name}: line {number} {error}") from error

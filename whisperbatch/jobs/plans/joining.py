@@ -6,13 +6,15 @@ talks/.joined/8c1e....json    the written files; the next `join` skips the recor
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Final, Literal, TypeAlias
 
 from whisperbatch.jobs.file_names import output_name
 from whisperbatch.jobs.plans.format import Failure, Recording, hashed
 from whisperbatch.jobs.plans.stores import Store
+from whisperbatch.jobs.stored_values import DamagedError, build, parse_json
 from whisperbatch.jobs.workers.results import Results
 from whisperbatch.prefetch import map_ordered
 from whisperbatch.sections.joining import joined
@@ -46,6 +48,25 @@ class JoinedRecording:
     failure: Failure | None = None
     work: tuple[tuple[str, float, float], ...] = ()
     engines: tuple[str, ...] = ()
+    missing_duration: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Marker:
+    """What the folder `.joined` says about a recording whose files are written.
+
+    Attributes:
+        uri: of the recording, without passwords and signatures.
+        files: names of the files.
+        work: see `JoinedRecording`.
+        engines: see `JoinedRecording`.
+        missing_duration: see `JoinedRecording`.
+    """
+
+    uri: str
+    files: tuple[str, ...]
+    work: tuple[tuple[str, float, float], ...]
+    engines: tuple[str, ...]
     missing_duration: float | None = None
 
 
@@ -87,17 +108,14 @@ class Joiner:
         marker = f"{JOINED}/{hashed(recording.id, self._formats, self._settings)}.json"
         files = [_file(recording, suffix) for suffix in self._formats]
         if marker in written and written.issuperset(files):
-            data = self._output.read(marker)
-            if data:
-                value = json.loads(data)
-                work = tuple((worker, start, end) for worker, start, end in value["work"])
-                engines = tuple(value["engines"])
+            with suppress(DamagedError):  # the files are written again
+                found = build(Marker, parse_json(self._output.read(marker) or b""))
                 return JoinedRecording(
                     recording,
                     "already joined",
-                    work=work,
-                    engines=engines,
-                    missing_duration=value.get("missing_duration"),
+                    work=found.work,
+                    engines=found.engines,
+                    missing_duration=found.missing_duration,
                 )
         return self._written(recording, files, marker)
 
@@ -115,14 +133,8 @@ class Joiner:
         for suffix, name in zip(self._formats, files, strict=True):
             self._output.write(name, self._render(transcript, suffix).encode())
         missing = None if transcript.is_complete else transcript.missing_duration
-        value = {
-            "uri": recording.name,
-            "files": files,
-            "work": work,
-            "engines": engines,
-            "missing_duration": missing,
-        }
-        self._output.write(marker, json.dumps(value).encode())
+        value = Marker(recording.name, tuple(files), work, engines, missing)
+        self._output.write(marker, json.dumps(asdict(value)).encode())
         return JoinedRecording(
             recording, "joined", work=work, engines=engines, missing_duration=missing
         )

@@ -100,12 +100,24 @@ def opened(uri: str, version: str | None, *, read_range: int) -> Iterator[str | 
         The path of a local recording; otherwise an open file.
 
     Raises:
-        AudioError: see `version_of`; or the recording has changed.
+        AudioError: see `version_of`; or the recording has changed, before the block or in it.
         StoreError: the store fails. Errors inside the block are converted, too.
     """
+    with _opened(uri, _checked_info(uri, version), read_range) as source:
+        yield source
+    if version is not None:
+        _checked_info(uri, version)
+
+
+def _checked_info(uri: str, version: str | None) -> Mapping[str, Any]:
     info = _info(uri)
     if version is not None and _version(info) != version:
         raise AudioError("has changed since the plan was made; make the plan again", source=uri)
+    return info
+
+
+@contextmanager
+def _opened(uri: str, info: Mapping[str, Any], read_range: int) -> Iterator[str | StoredFile]:
     system, path = file_system(uri)
     if is_local(system):
         yield path

@@ -1,7 +1,7 @@
 """The settings of a plan: model and options, as JSON, and their fingerprint."""
 
 from collections.abc import Mapping
-from dataclasses import fields
+from dataclasses import fields, replace
 from os import PathLike, fspath
 from pathlib import Path
 from typing import Any, Final
@@ -10,8 +10,10 @@ from whisperbatch.engines.keywords import settings_of
 from whisperbatch.errors import ModelError, OptionError
 from whisperbatch.jobs.job import digest
 from whisperbatch.jobs.plans.format import Header
+from whisperbatch.jobs.plans.recordings import absolute
 from whisperbatch.jobs.references import references_fingerprint
 from whisperbatch.models import find_model, fingerprint, loaded_revision, measured_kept_frames
+from whisperbatch.models.kept_frames import MEASURED
 from whisperbatch.options import Options, resolve
 from whisperbatch.protocols import Engine
 from whisperbatch.types import CHUNK_RULES
@@ -60,7 +62,7 @@ def make_header(
     detector = vad_fingerprint(options)
     kept = measured_kept_frames(directory)
     name = fspath(model)
-    return Header(
+    header = Header(
         model=str(Path(name).absolute()) if Path(name).is_dir() else name,
         weights=weights,
         speech_detector=detector,
@@ -68,11 +70,29 @@ def make_header(
         load=keywords,
         options=stored_options(options),
         task_duration=task_duration,
-        fingerprint=digest(
-            CHUNK_RULES, weights, kept, detector, references, options, sorted(keywords.items())
-        ),
+        fingerprint="",
         chunk_rules=CHUNK_RULES,
         revision=loaded_revision(directory),
+    )
+    return replace(header, fingerprint=settings_fingerprint(header, kept, options))
+
+
+def settings_fingerprint(header: Header, kept: float, options: Options) -> str:
+    """Return the hash of everything that changes the text; see `Header.fingerprint`.
+
+    Args:
+        header: its fingerprint and counts are ignored.
+        kept: see `measured_kept_frames`.
+        options: those of the header.
+    """
+    return digest(
+        header.chunk_rules,
+        header.weights,
+        kept,
+        header.speech_detector,
+        header.references,
+        options,
+        sorted(header.load.items()),
     )
 
 
@@ -87,6 +107,11 @@ def stored_options(options: Options) -> dict[str, Any]:
         for field in fields(options)
         if getattr(options, field.name) != field.default
     }
+    if speakers := stored.get("known_speakers"):
+        stored["known_speakers"] = {
+            name: absolute(source) if isinstance(source, str) else source
+            for name, source in speakers.items()
+        }
     if TO_THE_WORKER in stored:
         raise OptionError(f"{TO_THE_WORKER} has no effect on a plan; give it to work")
     for name, value in stored.items():
@@ -109,7 +134,8 @@ def check_machine(header: Header, engine: Engine, options: Options) -> None:
     """Check that this machine computes what the plan says.
 
     Raises:
-        OptionError: another version of whisperbatch, with other chunks, has made the plan.
+        OptionError: another version of whisperbatch, with other chunks, has made the plan, or its
+            settings were edited: the results of both settings would have the same ids.
         ModelError: the weights of the model or of the voice activity detector are others, or the
             recordings of known speakers have changed.
     """
@@ -132,6 +158,14 @@ def check_machine(header: Header, engine: Engine, options: Options) -> None:
         raise ModelError(
             "known_speakers: the recordings have changed since the plan was made; make it again"
         )
+    # the header does not state the share of the frames, but few exist
+    shares = {1.0, *MEASURED.values()}
+    expected = [settings_fingerprint(header, kept, options) for kept in shares]
+    if header.fingerprint not in expected:
+        raise OptionError(
+            "the settings of the plan are not those that it was made with; make the plan again "
+            "with: whisperbatch plan"
+        )
 
 
 def _plain(value: Any) -> Any:  # noqa: ANN401 - any option
@@ -140,7 +174,7 @@ def _plain(value: Any) -> Any:  # noqa: ANN401 - any option
         return {key: _plain(item) for key, item in value.items()}
     if isinstance(value, tuple | list):
         return [_plain(item) for item in value]
-    return str(value.absolute()) if isinstance(value, Path) else value
+    return str(value) if isinstance(value, Path) else value
 
 
 def _tuples(value: Any) -> Any:  # noqa: ANN401 - any option

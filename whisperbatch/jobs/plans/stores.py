@@ -8,6 +8,7 @@ A reader never sees an object that is only partly written.
 """
 
 import os
+import re
 import secrets
 import threading
 import time
@@ -22,6 +23,7 @@ from fsspec.implementations.memory import MemoryFileSystem
 
 from whisperbatch.boundary import describe, hide_secrets
 from whisperbatch.errors import MissingExtraError, OptionError, WriteError
+from whisperbatch.jobs.file_names import has_key
 from whisperbatch.writers import write_through
 
 T = TypeVar("T")
@@ -29,6 +31,10 @@ T = TypeVar("T")
 PAUSES: Final = (0.5, 2.0, 8.0, 30.0, 60.0)  # seconds before a failed request is sent again
 FINAL_ERRORS: Final = (FileNotFoundError, FileExistsError, PermissionError, IsADirectoryError)
 """Errors that a further attempt does not change."""
+
+TEMPORARY: Final = re.compile(r"\..*-\d+-[0-9a-f]{8}\.tmp")
+ABANDONED_AFTER: Final = 3600.0
+"""Seconds after which a temporary file is deleted; clocks of machines may differ by minutes."""
 
 PACKAGES: Final = {
     **dict.fromkeys(("http", "https"), "aiohttp"),
@@ -52,7 +58,12 @@ def file_system(uri: str) -> tuple[Any, str]:
         MissingExtraError: the package for this kind of URL is not installed.
         OptionError: fsspec knows no such kind of URL, or refuses its settings.
     """
+    if "://" not in uri:
+        return LocalFileSystem(), Path(os.path.abspath(uri)).as_posix()  # noqa: PTH100 - links stay
     try:
+        if "::" in uri and has_key(uri):  # else fsspec takes it for two URLs
+            kind = fsspec.get_filesystem_class(uri.partition("://")[0])
+            return kind(**kind._get_kwargs_from_urls(uri)), str(kind._strip_protocol(uri))  # noqa: SLF001 - as `url_to_fs`
         system, path = fsspec.core.url_to_fs(uri)
     except ImportError as error:
         hide_secrets(error)
@@ -75,9 +86,9 @@ def is_local(system: object) -> bool:
 class Store:
     """A folder of small objects. Thread-safe.
 
-    A request that fails is sent again after `PAUSES`. With a file system that has no exclusive
-    creation, two processes that create one object at the same time may both succeed; the object of
-    the last one stays.
+    A request that fails is sent again after `PAUSES`. With a store that has no exclusive creation,
+    two processes that create one object at the same time may both succeed; the object of the last
+    one stays.
 
     Args:
         uri: of the folder: a local path or a URL. It need not exist.
@@ -128,6 +139,9 @@ class Store:
     def create(self, name: str, data: bytes) -> bool:
         """Write an object if there is none of this name. Return whether it was written.
 
+        An object that exists stays, even if the store ignores the condition of the request, as
+        some servers of S3 do. Only then two processes at the same moment may both succeed.
+
         Raises:
             WriteError: the object cannot be written, or cannot be read after a failed attempt.
         """
@@ -162,6 +176,16 @@ class Store:
             WriteError: the store cannot be read.
         """
         return self._retried(folder, "listed", lambda: frozenset(self._names(folder)))
+
+    def delete_abandoned(self) -> None:
+        """Delete the temporary files of processes that died while they wrote an object."""
+        if not self._local:
+            return
+        for path in Path(self._root).rglob(".*.tmp"):
+            with suppress(OSError):  # another process has deleted the file
+                is_old = time.time() - path.stat().st_mtime > ABANDONED_AFTER
+                if is_old and TEMPORARY.fullmatch(path.name):
+                    path.unlink()
 
     def _retried(self, name: str, verb: str, call: Callable[[], T]) -> T:
         """Return the result of a call, which is repeated if it fails."""
@@ -201,6 +225,8 @@ class Store:
     def _create(self, name: str, data: bytes) -> None:
         if self._local:
             _write_local(Path(self._path(name)), data, _move_to_free_name)
+        elif self._exists(name):
+            raise FileExistsError(name)
         else:
             self._system.pipe_file(self._path(name), data, mode="create")
 

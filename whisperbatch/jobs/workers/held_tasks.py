@@ -1,5 +1,6 @@
 """The tasks that a worker holds, and their leases."""
 
+import errno
 import logging
 import threading
 from contextlib import suppress
@@ -8,10 +9,12 @@ from typing import Final
 
 from whisperbatch.errors import WhisperBatchError, WriteError
 from whisperbatch.jobs.plans.format import PlannedSpan
-from whisperbatch.jobs.workers.leases import Leases
+from whisperbatch.jobs.workers.leases import Lease, Leases
 from whisperbatch.jobs.workers.task_queue import Claim, End
 
 LOCK_TIMEOUT: Final = 3.0  # seconds that a stop waits for an access to the store
+
+FULL: Final = (errno.ENOSPC, errno.EDQUOT)
 
 log = logging.getLogger(__name__)
 
@@ -109,11 +112,20 @@ class HeldTasks:
         locked = self._lock.acquire(timeout=LOCK_TIMEOUT)
         try:
             for claim in list(self._claims.values()):
-                with suppress(WriteError):
-                    if claim.lease:
-                        self._leases.give_up(claim.lease)
+                if claim.lease:
+                    self._give_up(claim.lease)
                 claim.lease = None
             self._claims.clear()
         finally:
             if locked:
                 self._lock.release()
+
+    def _give_up(self, lease: Lease) -> None:
+        """Give a lease up; on a full disk, where it cannot be rewritten, delete it."""
+        with suppress(WriteError):
+            try:
+                self._leases.give_up(lease)
+            except WriteError as error:
+                if getattr(error.__cause__, "errno", None) not in FULL:
+                    raise
+                self._leases.finish(lease)

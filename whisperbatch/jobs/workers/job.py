@@ -13,7 +13,7 @@ from whisperbatch.jobs.plans.settings import MACHINE_KEYWORDS, check_machine, op
 from whisperbatch.jobs.workers.failures import EngineFailures
 from whisperbatch.jobs.workers.languages import DURATION as LANGUAGE_DURATION
 from whisperbatch.jobs.workers.languages import Languages
-from whisperbatch.jobs.workers.leases import DURATION, Leases
+from whisperbatch.jobs.workers.leases import DURATION, MAX_DURATION, Leases
 from whisperbatch.jobs.workers.processes import has_ended, process_name
 from whisperbatch.jobs.workers.results import Results
 from whisperbatch.jobs.workers.spans import ModelSpans
@@ -30,7 +30,6 @@ BATCHES_AHEAD: Final = 2  # batches of audio that are transcribed at a time
 WINDOW_SECONDS: Final = 30.0
 MIN_AT_ONCE: Final = 4  # spans
 MIN_LEASE: Final = 1.0  # seconds
-MAX_LEASE: Final = 86_400.0
 
 OnSpan = Callable[[SpanEnded], object]
 
@@ -66,6 +65,7 @@ class WorkerJob:
         wait: see `work`.
         name: of the worker.
         lists: whether to list the results of the whole plan; see `TaskQueue`.
+        retry_failed: see `work`.
         engine_failures: of the worker; see `Worker`.
         worker: the worker; None before `run`.
     """
@@ -78,6 +78,7 @@ class WorkerJob:
     wait: bool
     name: str
     lists: bool = True
+    retry_failed: bool = False
     engine_failures: EngineFailures = field(default_factory=EngineFailures)
     worker: Worker | None = None
 
@@ -90,11 +91,15 @@ class WorkerJob:
         batch_size: int | None = None,
         lease_duration: float = DURATION,
         wait: bool = True,
+        retry_failed: bool = False,
     ) -> "WorkerJob":
         """Check the arguments of `work`, and read the plan."""
         number, count = _shard(shard)
-        checks.number("lease_duration", plain(lease_duration), minimum=MIN_LEASE, maximum=MAX_LEASE)
+        checks.number(
+            "lease_duration", plain(lease_duration), minimum=MIN_LEASE, maximum=MAX_DURATION
+        )
         checks.boolean("wait", plain(wait))
+        checks.boolean("retry_failed", plain(retry_failed))
         files = PlanFiles.at(fspath(plan))
         read = files.read(recordings=False)
         name = process_name()
@@ -103,7 +108,8 @@ class WorkerJob:
             files.work, name, group=group, duration=float(lease_duration), has_ended=has_ended
         )
         options = options_of(read.header, batch_size)
-        return cls(files, read, read.tasks[number::count], options, leases, wait, name)
+        tasks = read.tasks[number::count]
+        return cls(files, read, tasks, options, leases, wait, name, retry_failed=bool(retry_failed))
 
     def load(self, **keywords: Any) -> Transcriber:  # noqa: ANN401 - of `load`
         """Load the model of the plan.
@@ -116,6 +122,9 @@ class WorkerJob:
     def run(self, asr: Transcriber, on_span: OnSpan | None = None) -> WorkReport:
         """Transcribe the tasks; see `work`."""
         check_machine(self.plan.header, asr.engine, self.options)
+        self.files.work.delete_abandoned()
+        if self.retry_failed:
+            self._delete_failures()
         transcribed = failed = left = 0
         seconds = 0.0
         with closing(self.spans(asr)) as ended:
@@ -127,6 +136,15 @@ class WorkerJob:
                 if on_span:
                     on_span(event)
         return WorkReport(transcribed, failed, left, seconds)
+
+    def _delete_failures(self) -> None:
+        """Delete the results that are failures, so that their spans are transcribed again."""
+        results = Results(self.files.work)
+        failed = results.failed_ids()
+        for task in self.tasks:
+            for span in task.spans:
+                if span.id in failed:
+                    results.delete_failure(span)
 
     def spans(self, asr: Transcriber) -> Generator[SpanEnded, None, None]:
         """Transcribe the tasks, and yield each span that has ended.

@@ -1,6 +1,7 @@
 """The languages of recordings that are divided: each is detected once, before its spans."""
 
 import threading
+from collections import defaultdict
 from typing import Final
 
 from whisperbatch.errors import AudioError, ClosedError, OptionError, WhisperBatchError
@@ -27,7 +28,8 @@ class Languages:
     def __init__(self, results: Results, leases: Leases, spans: SpanTranscriber) -> None:
         self._results, self._leases, self._spans = results, leases, spans
         self._known: dict[str, DetectedLanguage] = {}
-        self._lock = threading.Lock()
+        self._locks: defaultdict[str, threading.Lock] = defaultdict(threading.Lock)  # by task
+        self._lock = threading.Lock()  # of `_locks`
 
     def detect(self, span: PlannedSpan, stopping: threading.Event) -> DetectedLanguage:
         """Return the language of a span's recording.
@@ -43,6 +45,8 @@ class Languages:
         language = self._known.get(task)
         if language is None:
             with self._lock:
+                of_task = self._locks[task]
+            with of_task:
                 language = self._known[task] = self._found(task, span, stopping)
         failure = language.failure
         if failure:

@@ -9,13 +9,21 @@ results. Until then they remember how often workers died and what failed.
 """
 
 import json
+import re
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any, Final, Protocol
+from typing import Final, Protocol
+
+from whisperbatch.jobs.stored_values import DamagedError, build, parse_json
 
 LEASES: Final = "leases"
+NAME: Final = re.compile(r"(.*)\.([0-9]{1,9})\.json")  # of the object of a lease, in its folder
+MANY: Final = 20  # generations: to list those that exist is then faster than to delete each
 DURATION: Final = 600.0  # seconds
+MAX_DURATION: Final = 86_400.0
+MAX_LEFT: Final = 2 * MAX_DURATION  # a lease that ends later than this is damaged
 RENEWALS: Final = 5  # a lease is extended after this fraction of its duration: every 2 minutes
 
 
@@ -113,15 +121,15 @@ class Leases:
         """Return the newest generation of each task that has a lease."""
         newest: dict[str, int] = {}
         for name in self._store.names(LEASES):
-            task, _, generation = name.removesuffix(".json").rpartition(".")
-            if generation.isdigit():
-                newest[task] = max(newest.get(task, 0), int(generation))
+            if found := NAME.fullmatch(name):
+                newest[found[1]] = max(newest.get(found[1], 0), int(found[2]))
         return newest
 
     def read(self, task: str, generation: int) -> Lease | None:
         """Return a generation; None if it does not exist."""
-        data = self._store.read(lease_name(task, generation))
-        return parsed_lease(data) if data else None
+        name = lease_name(task, generation)
+        data = self._store.read(name)
+        return None if data is None else parsed_lease(name, data)
 
     def is_held(self, lease: Lease) -> bool:
         """Return whether a lease keeps this worker from its task.
@@ -131,7 +139,8 @@ class Leases:
         """
         if self._group and lease.group == self._group and lease.task not in self._lost:
             return False
-        return lease.expires > self._clock() and not self._has_ended(lease.worker)
+        left = lease.expires - self._clock()
+        return 0 < left <= MAX_LEFT and not self._has_ended(lease.worker)
 
     def acquire(self, task: str, before: Lease | None = None) -> Lease | None:
         """Create the next generation of a task's lease; None if another worker was faster.
@@ -178,7 +187,11 @@ class Leases:
 
     def delete(self, task: str, newest: int) -> None:
         """Delete all generations of a task, the newest last, so that no worker takes the task."""
-        for generation in range(newest + 1):
+        generations: Iterable[int] = range(newest + 1)
+        if newest > MANY:
+            found = [NAME.fullmatch(name) for name in self._store.names(LEASES)]
+            generations = sorted(int(name[2]) for name in found if name and name[1] == task)
+        for generation in generations:
             self._store.delete(lease_name(task, generation))
 
 
@@ -187,11 +200,27 @@ def lease_name(task: str, generation: int) -> str:
     return f"{LEASES}/{task}.{generation}.json"
 
 
+def is_lease_name(name: str) -> bool:
+    """Return whether an object of this name is a lease."""
+    return bool(NAME.fullmatch(name.removeprefix(f"{LEASES}/")))
+
+
 def _encoded(lease: Lease) -> bytes:
     return (json.dumps(asdict(lease)) + "\n").encode()
 
 
-def parsed_lease(data: bytes) -> Lease:
-    """Return the lease that an object contains."""
-    value: dict[str, Any] = json.loads(data)
-    return Lease(**value)
+def parsed_lease(name: str, data: bytes) -> Lease:
+    """Return the lease that an object contains.
+
+    A damaged lease is one that has ended, because leases protect nothing: its task is free.
+
+    Args:
+        name: of the object, as `lease_name` makes it.
+        data: its content.
+    """
+    task, _, generation = name.removeprefix(f"{LEASES}/").removesuffix(".json").rpartition(".")
+    lease = Lease(task, int(generation), "", "", 0.0)
+    with suppress(DamagedError):
+        found = build(Lease, parse_json(data))
+        lease = replace(found, task=lease.task, generation=lease.generation)
+    return lease

@@ -13,7 +13,7 @@ from typing import Any, Final, TypeVar
 import numpy as np
 
 from whisperbatch.errors import WriteError
-from whisperbatch.jobs.plans.format import Failure
+from whisperbatch.jobs.plans.format import Failure, PlannedSpan
 from whisperbatch.jobs.plans.stores import Store
 from whisperbatch.types import Diarization, Notice, Omission, Segment, Transcript, Turn, Word
 
@@ -92,6 +92,15 @@ class Results:
     def failed_ids(self) -> set[str]:
         """Return the ids of all spans whose result is a failure."""
         return {name.removesuffix(SUFFIX) for name in self._store.names(FAILURES)}
+
+    def delete_failure(self, span: PlannedSpan) -> None:
+        """Delete the result of a span, and the language of its recording, if they are failures."""
+        task = span.language_task
+        if task and (language := self.language(task)) and language.failure:
+            self._store.delete(f"{LANGUAGES}/{task}{SUFFIX}")
+        if (result := self.read(span.id)) and result.failure:
+            self._store.delete(_name(span.id))
+        self._store.delete(f"{FAILURES}/{span.id}{SUFFIX}")
 
     def read(self, span: str) -> SpanResult | None:
         """Return the result of a span; None if there is none.

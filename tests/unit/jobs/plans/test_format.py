@@ -6,6 +6,7 @@ import pytest
 from tests.unit.fakes import write_noise
 from tests.unit.jobs.planned_jobs import header, write_plan
 from whisperbatch.errors import OptionError
+from whisperbatch.jobs.job import digest
 from whisperbatch.jobs.plans.files import PlanFiles
 from whisperbatch.jobs.plans.format import Plan, from_lines, to_lines
 from whisperbatch.jobs.plans.settings import options_of, stored_options
@@ -87,7 +88,7 @@ def test_a_missing_plan_names_the_command_that_makes_it(tmp_path: Path) -> None:
         {"temperature": (0.0, 0.4), "suppress_tokens": (-1, 50257)},
         {"clip_timestamps": ((0.0, 1.5), (3.0, None)), "languages": ("en", "fr")},
         {"initial_prompt": (50363, 11), "hotwords": "GitHub"},
-        {"diarize": True, "known_speakers": {"Ann": "ann.wav"}},
+        {"diarize": True, "known_speakers": {"Ann": "/talks/ann.wav", "Bo": "s3://talks/bo.wav"}},
         {"vad": False, "language": "de"},
     ],
     ids=str,
@@ -96,6 +97,21 @@ def test_options_are_the_same_after_they_were_stored(options: dict[str, object])
     given: Options = resolve(None, **options)  # type: ignore[arg-type]  # of any option
     stored = replace(header(), options=stored_options(given))
     assert options_of(stored) == given
+    assert digest(options_of(stored)) == digest(given)  # work checks this
+
+
+def test_paths_of_known_speakers_become_absolute(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    speakers = {"Ann": "ann.wav", "Bo": Path("voices/bo.wav"), "Cy": "memory://a/../cy.wav"}
+    stored = stored_options(Options(diarize=True, known_speakers=speakers, initial_prompt="a/b"))
+    assert stored["known_speakers"] == {
+        "Ann": str(tmp_path / "ann.wav"),
+        "Bo": str(tmp_path / "voices/bo.wav"),
+        "Cy": "memory://a/../cy.wav",
+    }
+    assert stored["initial_prompt"] == "a/b"
 
 
 def test_options_that_a_file_cannot_hold_are_refused() -> None:

@@ -160,6 +160,24 @@ def test_a_recording_that_changed_since_the_plan_is_refused(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("kind", ["local", "memory"])
+def test_a_recording_that_changes_while_it_is_read_is_refused(
+    kind: str, tmp_path: Path, bucket: str
+) -> None:
+    uri = f"{tmp_path if kind == 'local' else bucket}/a.wav"
+    with fsspec.open(uri, "wb") as file:
+        file.write(b"one")
+    version = version_of(uri)
+    with (
+        pytest.raises(AudioError, match="has changed since the plan was made"),
+        opened(uri, version, read_range=READ_RANGE),
+        fsspec.open(uri, "wb") as file,
+    ):
+        file.write(b"other")
+    with pytest.raises(KeyError), opened(uri, version_of(uri), read_range=READ_RANGE):
+        raise KeyError(fsspec.open(uri, "wb").open().close())  # the error of the reader counts
+
+
+@pytest.mark.parametrize("kind", ["local", "memory"])
 def test_recordings_that_cannot_be_opened(kind: str, tmp_path: Path, bucket: str) -> None:
     base = str(tmp_path) if kind == "local" else bucket
     system, folder = fsspec.core.url_to_fs(base)

@@ -50,6 +50,14 @@ def test_equal_names_of_different_folders_get_a_hash(tmp_path: Path) -> None:
     assert names(first, second) == found  # the names stay the same
 
 
+def test_keys_of_a_store_are_no_web_addresses() -> None:
+    bucket = f"memory:///{secrets.token_hex()}"
+    system = fsspec.filesystem("memory")
+    for name in ("über #1 100%.wav", "日本 %41?.mp3", "a::b.flac"):
+        system.pipe_file(f"/{bucket.removeprefix('memory:///')}/{name}", b"x")
+    assert set(names(bucket).values()) == {"über #1 100%", "日本 %41?", "a::b"}
+
+
 def test_folders_and_patterns_of_a_store() -> None:
     bucket = f"memory:///{secrets.token_hex()}"
     system = fsspec.filesystem("memory")

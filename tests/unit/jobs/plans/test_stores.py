@@ -1,12 +1,17 @@
+import io
 import os
 import secrets
 import threading
+import zipfile
 from collections.abc import Callable, Container, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
+from fsspec.implementations.local import LocalFileSystem
+from fsspec.implementations.memory import MemoryFileSystem
+from fsspec.implementations.zip import ZipFileSystem
 
 from whisperbatch.errors import MissingExtraError, OptionError, WriteError
 from whisperbatch.jobs.plans import stores
@@ -70,6 +75,26 @@ def test_a_file_that_is_being_written_has_no_name(tmp_path: Path) -> None:
     assert len(list(tmp_path.iterdir())) == 2  # `a.json` left no temporary file
 
 
+def test_temporary_files_of_processes_that_died_are_deleted(tmp_path: Path) -> None:
+    store = Store(str(tmp_path))
+    for name in ("leases/77aa.0.json", "results/ab/abcd.json"):
+        store.write(name, b"x")
+    old, new, foreign = (
+        tmp_path / "leases/.77aa.0.json-4711-00c0ffee.tmp",
+        tmp_path / "results/ab/.abcd.json-4711-00c0ffee.tmp",
+        tmp_path / "results/.notes.tmp",
+    )
+    for path in (old, new, foreign):
+        path.write_bytes(b"half")
+        os.utime(path, (1, 1))
+    os.utime(new)
+    store.delete_abandoned()
+    assert (old.exists(), new.exists(), foreign.exists()) == (False, True, True)
+    assert len(store.names("")) == 2
+    Store(f"memory://{secrets.token_hex()}").delete_abandoned()  # there are none
+    Store(str(tmp_path / "nowhere")).delete_abandoned()
+
+
 def test_without_hard_links_an_object_is_created_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -82,6 +107,29 @@ def test_without_hard_links_an_object_is_created_once(
     assert not store.create("a", b"second")
     assert store.read("a") == b"first"
     assert [path.name for path in tmp_path.iterdir()] == ["a"]
+
+
+class Unconditional:
+    """A server of S3 that ignores the condition of a creation, and replaces the object."""
+
+    def __init__(self, system: Any) -> None:
+        self._system = system
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._system, name)
+
+    def pipe_file(self, path: str, data: bytes, mode: str = "overwrite") -> None:
+        self._system.pipe_file(path, data)
+
+
+def test_an_object_stays_although_the_store_ignores_conditions() -> None:
+    store = Store(f"memory://{secrets.token_hex()}")
+    store._system = Unconditional(store._system)
+    assert store.create("results/ab/abcd.json", b"transcript")
+    assert not store.create("results/ab/abcd.json", b"failure")
+    assert store.read("results/ab/abcd.json") == b"transcript"
+    store.write("results/ab/abcd.json", b"new")
+    assert store.read("results/ab/abcd.json") == b"new"
 
 
 class Flaky:
@@ -124,9 +172,9 @@ def test_a_request_that_fails_is_sent_again(*, after: bool) -> None:
 
 
 def test_the_read_after_a_failed_creation_is_sent_again_alone() -> None:
-    store = flaky_store([0, 2], after=True)
+    store = flaky_store([1, 3], after=True)
     assert store.create("lease", b"mine")
-    assert store._system.requests == ["pipe_file", "pipe_file", "cat_file", "cat_file"]
+    assert store._system.requests == ["exists", "pipe_file", "exists", "cat_file", "cat_file"]
 
 
 def test_a_store_that_fails_for_long_is_an_error() -> None:
@@ -154,3 +202,25 @@ def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("fsspec.core.url_to_fs", fail)
     with pytest.raises(MissingExtraError, match=r"s3://b: .* is missing: pip install s3fs"):
         Store("s3://b")
+
+
+@pytest.mark.parametrize(
+    ("uri", "kind", "path"),
+    [
+        ("/talks/a::b.wav", LocalFileSystem, "/talks/a::b.wav"),
+        ("/talks/zip::b", LocalFileSystem, "/talks/zip::b"),
+        ("file:///talks/a::b.wav", LocalFileSystem, "/talks/a::b.wav"),
+        ("memory:///talks/a::b #1 100%.wav", MemoryFileSystem, "/talks/a::b #1 100%.wav"),
+        ("zip://a.wav::memory://talks/x.zip", ZipFileSystem, "a.wav"),
+    ],
+)
+def test_names_may_contain_what_fsspec_has_between_two_urls(
+    uri: str, kind: type, path: str
+) -> None:
+    data = io.BytesIO()
+    with zipfile.ZipFile(data, "w") as archive:
+        archive.writestr("a.wav", b"x")
+    MemoryFileSystem().pipe_file("/talks/x.zip", data.getvalue())
+    system, found = stores.file_system(uri)
+    assert isinstance(system, kind)
+    assert found == path

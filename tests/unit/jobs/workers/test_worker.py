@@ -1,3 +1,6 @@
+import errno
+import os
+import shutil
 import threading
 from collections.abc import Callable
 from dataclasses import replace
@@ -11,9 +14,11 @@ from tests.unit.fakes import FakeEngine, noise, write_noise
 from tests.unit.jobs.planned_jobs import write_plan
 from tests.unit.media_files import encode
 from whisperbatch import jobs
-from whisperbatch.errors import EngineError, ModelError, OptionError
+from whisperbatch.errors import EngineError, ModelError, OptionError, WriteError
 from whisperbatch.jobs import SpanEnded, WorkReport
+from whisperbatch.jobs.plans import stores
 from whisperbatch.jobs.plans.files import PlanFiles
+from whisperbatch.jobs.plans.recordings import version_of
 from whisperbatch.jobs.workers import failures, languages
 from whisperbatch.jobs.workers.leases import Leases
 from whisperbatch.jobs.workers.results import Results, SpanResult
@@ -121,6 +126,17 @@ def test_recordings_that_cannot_be_read_are_failures(path: Path, talks: Path) ->
     assert jobs.status(path).failed == 2
 
 
+def test_a_recording_that_changes_while_it_is_read_is_a_failure(path: Path, talks: Path) -> None:
+    def decode(call: Any) -> str:
+        write_noise(talks / "2.wav", 3.5)
+        return " Half of the old recording."
+
+    run_work(path, FakeEngine(decode=decode))
+    failed = {name: result.failure for name, result in results_of(path).items() if result.failure}
+    assert failed.keys() == {"2.wav"}
+    assert "has changed since the plan was made" in failed["2.wav"].message
+
+
 def test_an_engine_that_fails_once_is_asked_again(path: Path) -> None:
     report = run_work(path, level_engine(failing={"decode": (0,)}))
     assert (report.transcribed, report.failed, report.left) == (8, 0, 0)
@@ -200,6 +216,82 @@ def test_a_recording_at_which_workers_die_is_a_failure(path: Path) -> None:
     assert crashed
     assert crashed.kind == "crash"
     assert sum(result.failure is None for result in results_of(path).values()) == 7
+
+
+def test_failed_spans_are_transcribed_again_if_the_worker_is_told_so(
+    path: Path, talks: Path
+) -> None:
+    run_work(path, FakeEngine(decode=fails_on(talks / "2.wav")))
+    run_work(path, FakeEngine(decode=fails_on(talks / "2.wav")))
+    before = results_of(path)
+    assert before["2.wav"].failure
+    assert run_work(path) == WorkReport(0, 0, 0, 0.0)
+    report = run_work(path, retry_failed=True)
+    assert (report.transcribed, report.failed) == (1, 0)
+    after = results_of(path)
+    assert after["2.wav"].transcript
+    assert {**after, "2.wav": None} == {**before, "2.wav": None}  # the others are not made again
+    assert jobs.status(path).failed == 0
+    assert leases_of(path) == {}
+    assert run_work(path, retry_failed=True) == WorkReport(0, 0, 0, 0.0)
+
+
+def test_a_worker_retries_the_failures_of_its_shard_only(path: Path, talks: Path) -> None:
+    plan = PlanFiles.at(str(path)).read()
+    data = {file: file.read_bytes() for file in talks.iterdir()}
+    for file in data:
+        file.unlink()
+    assert run_work(path).failed == 8
+    for recording in plan.recordings:
+        file = Path(recording.uri)
+        time = recording.version.partition(", time ")[2]
+        file.write_bytes(data[file])
+        os.utime(file, (float(time), float(time)))
+    if any(version_of(r.uri) != r.version for r in plan.recordings):
+        pytest.skip("this file system rounds times")
+    report = run_work(path, shard=(0, 2), retry_failed=True)
+    spans = sum(len(task.spans) for task in plan.tasks[::2])
+    assert report.transcribed == spans
+    assert jobs.status(path).failed == 8 - spans
+
+
+def test_a_language_that_failed_is_detected_again(long_talk: Path, tmp_path: Path) -> None:
+    copy = tmp_path / "copy.wav"
+    shutil.copy2(long_talk, copy)
+    path = tmp_path / "long.plan"
+    write_plan(path, [copy], 300.0, language=None)
+    copy.unlink()
+    assert run_work(path).failed == 3
+    shutil.copy2(long_talk, copy)
+    report = run_work(path, retry_failed=True)
+    assert (report.transcribed, report.failed) == (3, 0)
+
+
+def test_temporary_files_of_dead_workers_are_deleted(path: Path) -> None:
+    work = Path(f"{path}.work/leases")
+    work.mkdir(parents=True)
+    (work / ".77aa.0.json-4711-00c0ffee.tmp").write_bytes(b"half")
+    os.utime(work / ".77aa.0.json-4711-00c0ffee.tmp", (1, 1))
+    run_work(path)
+    assert list(work.iterdir()) == []
+
+
+def test_a_full_disk_leaves_no_lease_that_a_further_run_waits_for(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    original = stores.write_through
+
+    def write(target: Path, data: bytes, **keywords: Any) -> None:
+        if "leases" not in target.parts or b'"expires": 0.0' in data:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        original(target, data, **keywords)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(stores, "write_through", write)
+        with pytest.raises(WriteError, match="No space left"):
+            run_work(path, lease_duration=500.0)
+    assert jobs.status(path).running == ()
+    assert run_work(path, lease_duration=500.0).transcribed == 8
 
 
 def test_spans_of_a_dead_worker_are_transcribed_one_at_a_time(path: Path) -> None:
@@ -290,6 +382,21 @@ def test_wrong_arguments_are_refused(
     assert results_of(path) == {}
 
 
+@pytest.mark.parametrize("change", ["options", "load", "chunk_rules"])
+def test_a_plan_whose_settings_were_edited_is_refused(path: Path, change: str) -> None:
+    files = PlanFiles.at(str(path))
+    plan = files.read()
+    edited: dict[str, Any] = {
+        "options": {**plan.header.options, "initial_prompt": "Dr. Ørsted"},
+        "load": {"compute_type": "int8"},
+        "chunk_rules": plan.header.chunk_rules - 1,
+    }
+    files.write(replace(plan, header=replace(plan.header, **{change: edited[change]})))
+    with pytest.raises(OptionError, match="make the plan again"):
+        run_work(path)
+    assert results_of(path) == {}
+
+
 def test_keywords_that_change_the_text_belong_to_the_plan(path: Path) -> None:
     with pytest.raises(OptionError, match="compute_type changes the text, so it belongs to plan"):
         jobs.work(path, compute_type="int8")
@@ -319,6 +426,29 @@ def test_a_long_recording_is_divided_and_its_language_detected_once(
     jobs.join(path, tmp_path / "out", formats=("json",))
     assert (tmp_path / "out/long.json").read_text() == render(expected, "json")
     assert expected.language == "fr"
+
+
+def test_a_slow_language_stops_no_other_recording(long_talk: Path, tmp_path: Path) -> None:
+    path = tmp_path / "two.plan"
+    copy = tmp_path / "copy.wav"
+    copy.write_bytes(long_talk.read_bytes())
+    plan = write_plan(path, [long_talk, copy], 800.0, language=None)
+    slow = plan.recordings[0]
+    files = PlanFiles.at(str(path))
+    other = Leases(files.work, "other", duration=500.0)
+    lease = other.acquire(slow.language_task or "")  # another worker detects it, or has died
+    assert lease
+    thread = threading.Thread(target=run_work, args=(path,), daemon=True)
+    thread.start()
+    results = Results(files.work)
+    for _ in range(600):
+        if results.ids() >= set(plan.recordings[1].spans):
+            break
+        threading.Event().wait(0.1)
+    assert results.ids() == set(plan.recordings[1].spans)
+    other.finish(lease)
+    thread.join()
+    assert len(results.ids()) == len(slow.spans) + len(plan.recordings[1].spans)
 
 
 def test_a_language_that_cannot_be_detected_fails_all_spans(
