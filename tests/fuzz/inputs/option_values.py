@@ -118,6 +118,7 @@ def options() -> dict[str, Declared]:
 def settings() -> dict[str, Declared]:
     """Return the keywords of `load`."""
     hints = typing.get_type_hints(LoadKeywords)
+    texts = documented_fields(load)
     owners = {
         field.name: owner for owner in SETTINGS.values() for field in dataclasses.fields(owner)
     }
@@ -127,7 +128,7 @@ def settings() -> dict[str, Declared]:
             name,
             hints[name],
             parameter.default,
-            documented_fields(owners.get(name, load)).get(name, ""),
+            texts[name],
         )
         for name, parameter in LOAD_PARAMETERS.items()
     }
