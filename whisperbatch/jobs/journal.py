@@ -31,9 +31,8 @@ from whisperbatch.protocols import (
     DecodeRequest,
     Encoded,
     Engine,
+    EngineTraits,
     Hypothesis,
-    default_batch_size,
-    feature_type,
 )
 
 T = TypeVar("T")
@@ -107,11 +106,12 @@ class JournaledEngine:
         self.n_mels = engine.n_mels
         self.workers = engine.workers
         self.tokenizer = engine.tokenizer
-        self.feature_type = feature_type(engine)
+        self._traits = EngineTraits.of(engine)
+        self.feature_type = self._traits.feature_type
 
     def default_batch_size(self, hypotheses: int) -> int:
         """See `protocols.Engine`."""
-        return default_batch_size(self._engine, hypotheses)
+        return self._traits.default_batch_size(hypotheses)
 
     def check(self, options: SearchOptions) -> None:
         """See `protocols.Engine`."""

@@ -13,7 +13,7 @@ import numpy as np
 
 from whisperbatch.errors import ClosedError
 from whisperbatch.prefetch import Workers
-from whisperbatch.protocols import Encoded, Engine
+from whisperbatch.protocols import Encoded, Engine, EngineTraits
 from whisperbatch.scheduling.call_queue import CallQueue
 from whisperbatch.scheduling.row_calls import Flow, RowCall, SharedRow
 from whisperbatch.threads import stop_at_exit
@@ -56,7 +56,7 @@ class Scheduler:
 
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
-        self._encodes_rows_alone = bool(getattr(engine, "encodes_rows_alone", False))
+        self._encodes_rows_alone = EngineTraits.of(engine).encodes_rows_alone
         self._queue = CallQueue()
         self._flows: set[Flow] = set()
         self._max_rows: int | None = None  # after memory ran out

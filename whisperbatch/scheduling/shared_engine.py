@@ -18,7 +18,7 @@ from whisperbatch.protocols import (
     Decoded,
     DecodeRequest,
     Encoded,
-    feature_type,
+    EngineTraits,
 )
 from whisperbatch.scheduling.row_calls import FIRST, Flow, Position, RowCall, SharedRow
 from whisperbatch.scheduling.scheduler import Scheduler
@@ -68,7 +68,7 @@ class SharedEngine:
         self.can_translate = engine.can_translate
         self.n_mels = engine.n_mels
         self.workers = engine.workers
-        self._feature_type = feature_type(engine)
+        self._feature_type = EngineTraits.of(engine).feature_type
         self.tokenizer = engine.tokenizer
 
     @contextmanager
