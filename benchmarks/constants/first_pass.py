@@ -23,7 +23,7 @@ from benchmarks.clips import audioeval_clips
 from benchmarks.constants.inventory import OPTIONS
 from benchmarks.lost_speech.results import digest
 from benchmarks.recordings import Recording, Utterance, assemble
-from whisperbatch.decoding.decoded_row import DecodedRow
+from whisperbatch.decoding.audit import DecodedRow
 from whisperbatch.decoding.engine_options import options_for
 from whisperbatch.decoding.row_decoder import RowDecoder, RowRequest
 from whisperbatch.decoding.tokenizer import WhisperTokenizer
@@ -69,14 +69,14 @@ class StoredRow:
     words: tuple[AlignedWord, ...]
     scores: LanguageScores | None
 
-    def decoded(self, language: str) -> DecodedRow:
+    def decoded(self, language: str, options: wb.Options = OPTIONS) -> DecodedRow:
         """Return the row as `audit` and the filters expect it, with its words placed again."""
         silence = np.broadcast_to(np.float32(0), self.length)
         chunk = Chunk(0, self.index, self.pieces, self.speech, silence)
         row = Row(chunk, np.zeros((1, 1), np.float32), 0.0, RecordingState(0), self.scores)
         words = move_into_speech([_unplaced(word, chunk) for word in self.words], self.speech)
         texts = (join_words(words),) if words else ()
-        return DecodedRow(row, language, self.hypothesis, self.text, texts)
+        return DecodedRow(row, language, self.hypothesis, self.text, texts, options)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -33,7 +33,7 @@ from benchmarks import corpora, speech
 from benchmarks.arguments import require_directories
 from benchmarks.lost_speech.__main__ import CORPORA, HALVES, minutes, recording_names
 from benchmarks.recordings import Recording, gaps
-from whisperbatch.decoding.decoded_row import normalize_words
+from whisperbatch.decoding.audit import normalize_words
 from whisperbatch.decoding.engine_options import options_for
 from whisperbatch.errors import WhisperBatchError
 from whisperbatch.features import feature_extractor

@@ -14,10 +14,9 @@ Every row has its own thread. The engine computes the rows of many threads in on
 from collections.abc import Sequence
 from dataclasses import replace
 
-from whisperbatch.decoding.audit import audit
+from whisperbatch.decoding.audit import DecodedRow, normalize_text, normalize_words
 from whisperbatch.decoding.consensus import Consensus
 from whisperbatch.decoding.continuation import advance, only_corrects_words
-from whisperbatch.decoding.decoded_row import DecodedRow, normalize_text, normalize_words
 from whisperbatch.decoding.hallucinations import filter_hallucinations, keep_words, omissions_of
 from whisperbatch.decoding.languages import LanguageChoice, LanguageDoubts
 from whisperbatch.decoding.prompt_leakage import leaked_words, suspicious_words
@@ -86,7 +85,7 @@ class ChunkDecoder:
         parts: list[DecodedRow] = []
         retried = False
         for decoded in in_languages:
-            if audit(decoded, self._options).passed:
+            if decoded.audit.passed:
                 parts.append(decoded)
                 continue
             part_context = context if decoded is in_languages[0] else replace(context, prefix=())
@@ -120,7 +119,7 @@ class ChunkDecoder:
         The new text is used only if it passes its audit and only corrects words.
         """
         temperature = self._options.temperatures[0]
-        passed = audit(first, self._options).passed and temperature <= PROMPT_RESET_TEMPERATURE
+        passed = first.audit.passed and temperature <= PROMPT_RESET_TEMPERATURE
         tokens = self._vocabulary.text_tokens(first.hypothesis.tokens) if passed else ()
         chunk = first.chunk
         before = advance(first.row.recording, chunk.index, tokens, section=chunk.section)
@@ -130,7 +129,7 @@ class ChunkDecoder:
         request = RowRequest(first.row, first.language, first.task, new_context)
         [second] = self._row_decoder.redecode([request], temperature=temperature)
         corrects = only_corrects_words(normalize_words(first.words), normalize_words(second.words))
-        return second if corrects and audit(second, self._options).passed else first
+        return second if corrects and second.audit.passed else first
 
     def _request(self, row: Row, context: Context) -> RowRequest:
         language = row.language
@@ -153,7 +152,7 @@ class ChunkDecoder:
         omissions: list[Omission] = []
         for part in parts:
             decoded, leaked = self._remove_prompt_leakage(part, context)
-            filtered = filter_hallucinations(decoded, self._options)
+            filtered = filter_hallucinations(decoded)
             omissions += [*leaked, *filtered.omissions]
             texts.append(_scored_text(decoded, filtered.timed_texts))
         omissions.sort(key=lambda omission: (omission.start, omission.end))
@@ -189,7 +188,7 @@ class ChunkDecoder:
             return decoded, ()
         score = float(len(leaked))
         omissions = omissions_of(decoded.words, dict.fromkeys(leaked, ("prompt", score)))
-        if audit(without_prompt, self._options).passed:
+        if without_prompt.audit.passed:
             return without_prompt, omissions
         flags = [index not in leaked for index in range(len(decoded.words))]
         return replace(decoded, timed_texts=keep_words(decoded, flags)), omissions

@@ -24,8 +24,7 @@ from itertools import combinations
 from typing import Final
 
 from whisperbatch.chunking.split import shift
-from whisperbatch.decoding.audit import audit
-from whisperbatch.decoding.decoded_row import DecodedRow, normalize_words
+from whisperbatch.decoding.audit import DecodedRow, normalize_words
 from whisperbatch.decoding.prompts import Context
 from whisperbatch.decoding.row_decoder import RowDecoder, RowRequest
 from whisperbatch.options import Options
@@ -84,7 +83,7 @@ class Consensus:
         chunks = moved(row.chunk) if self._needs_consensus(row, parts) else []
         if not chunks:
             return parts, False
-        present_cost = sum(audit(part, self._options).cost for part in parts)
+        present_cost = sum(part.audit.cost for part in parts)
         texts = [[word for part in parts for word in normalize_words(part.words)]]
         others: list[DecodedRow] = []
         decodings = 0
@@ -128,7 +127,7 @@ class Consensus:
 
     def _cost(self, other: DecodedRow) -> float:
         """Return the seconds of uncovered speech of a text; infinity if it has other faults."""
-        faults = audit(other, self._options)
+        faults = other.audit
         return faults.cost if replace(faults, uncovered=()).passed else math.inf
 
 

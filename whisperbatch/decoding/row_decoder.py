@@ -5,8 +5,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from whisperbatch.decoding.audit import max_tokens_for
-from whisperbatch.decoding.decoded_row import DecodedRow
+from whisperbatch.decoding.audit import DecodedRow, max_tokens_for
 from whisperbatch.decoding.prompts import NO_CONTEXT, Context
 from whisperbatch.decoding.timestamps import segment_by_timestamps, speech_within
 from whisperbatch.decoding.tokenizer import WhisperTokenizer
@@ -225,7 +224,9 @@ class RowDecoder:
             words = place_words(tokens, alignment, row.chunk, text_language, self._vocabulary)
             timed_texts = (join_words(words),) if words else ()
         text = self._vocabulary.text(hypothesis.tokens)
-        return DecodedRow(row, language, hypothesis, text, timed_texts, temperature, task)
+        return DecodedRow(
+            row, language, hypothesis, text, timed_texts, self._options, temperature, task
+        )
 
     def _by_timestamps(
         self, chunk: Chunk, hypothesis: Hypothesis, alignment: Alignment, language: str

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from whisperbatch.decoding.decoded_row import DecodedRow
+from whisperbatch.decoding.audit import DecodedRow
 from whisperbatch.decoding.row_decoder import RowDecoder, RowRequest
 from whisperbatch.decoding.tokenizer import WhisperTokenizer
 from whisperbatch.language.stage import score_rows

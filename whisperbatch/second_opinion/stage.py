@@ -18,8 +18,7 @@ from typing import Final
 import numpy as np
 
 from whisperbatch.chunking.split import split_in_two
-from whisperbatch.decoding.audit import covered_until
-from whisperbatch.decoding.decoded_row import DecodedRow
+from whisperbatch.decoding.audit import DecodedRow, covered_until
 from whisperbatch.options import Options
 from whisperbatch.protocols import Engine, FeatureExtractor, Vad
 from whisperbatch.recording import RecordingState

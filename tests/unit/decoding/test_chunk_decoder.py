@@ -11,8 +11,8 @@ from tests.unit.fakes import tokenizer as english_tokenizer
 from tests.unit.synthetic_speech import decode_rows
 from tests.unit.synthetic_speech import segments as segments_of
 from whisperbatch import EngineError, Options, Segment
+from whisperbatch.decoding.audit import compression_ratio
 from whisperbatch.decoding.chunk_decoder import ChunkDecoder
-from whisperbatch.decoding.decoded_row import compression_ratio
 from whisperbatch.decoding.tokenizer import WhisperTokenizer
 from whisperbatch.features import feature_extractor
 from whisperbatch.options.keywords import resolve

@@ -19,8 +19,7 @@ from itertools import groupby
 from typing import Final
 
 from whisperbatch.chunking.split import cut_out
-from whisperbatch.decoding.audit import audit
-from whisperbatch.decoding.decoded_row import DecodedRow
+from whisperbatch.decoding.audit import DecodedRow
 from whisperbatch.decoding.languages.stretches import Stretch, find_stretches, sounds_doubtful
 from whisperbatch.decoding.prompts import Context
 from whisperbatch.decoding.row_decoder import RowDecoder, RowRequest
@@ -91,7 +90,7 @@ class LanguageChoice:
         if scores := decoded.row.language_scores:
             probabilities = restrict_to(scores.probabilities, self._options.languages)
         unsure = probabilities.get(decoded.language, 0.0) < SURE
-        return unsure or sounds_doubtful(decoded) or not audit(decoded, self._options).passed
+        return unsure or sounds_doubtful(decoded) or not decoded.audit.passed
 
     def _chosen(
         self, stretches: Sequence[Stretch], decoded: DecodedRow

@@ -19,7 +19,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Final
 
-from whisperbatch.decoding.decoded_row import DecodedRow
+from whisperbatch.decoding.audit import DecodedRow
 from whisperbatch.decoding.languages.stretches import Stretch, find_stretches, sounds_doubtful
 from whisperbatch.decoding.row_decoder import RowDecoder, RowRequest
 from whisperbatch.language.windows import score_languages

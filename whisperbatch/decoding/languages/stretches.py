@@ -13,7 +13,7 @@ from itertools import groupby
 from typing import Final
 
 from whisperbatch.chunking.split import cut_out
-from whisperbatch.decoding.decoded_row import DecodedRow
+from whisperbatch.decoding.audit import DecodedRow
 from whisperbatch.language.code_switching import best_sequence, most_probable, row_windows
 from whisperbatch.language.voting import mean_scores, restricted
 from whisperbatch.language.windows import score_chunks

@@ -21,8 +21,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from whisperbatch.chunking.split import shift
-from whisperbatch.decoding.audit import audit
-from whisperbatch.decoding.decoded_row import DecodedRow
+from whisperbatch.decoding.audit import DecodedRow
 from whisperbatch.decoding.prompts import Context
 from whisperbatch.decoding.retries.evidence import had_no_text, least_cost, without_doubtful_text
 from whisperbatch.decoding.retries.remedies import (
@@ -146,7 +145,7 @@ class Retry:
         shifted: bool = False,
         had_no_text: bool = False,
     ) -> AuditedRow:
-        faults = audit(decoded, self._options)
+        faults = decoded.audit
         row = AuditedRow(decoded, faults, context, iter(()), splits, shifted, had_no_text)
         row.remedies = self._remedies(row)
         return row
@@ -195,7 +194,7 @@ class Retry:
         for request, part, is_new in zip(
             attempt.requests, parts, had_no_text(parts, row), strict=True
         ):
-            decoded = without_doubtful_text(part, self._options) if is_new else part
+            decoded = without_doubtful_text(part) if is_new else part
             new_rows.append(
                 self._audited(decoded, request.context, splits, shifted=shifted, had_no_text=is_new)
             )
@@ -217,7 +216,7 @@ class Retry:
             for (attempt, indices), decoded in zip(parts, results, strict=True):
                 attempt.decoded |= dict(zip(indices, decoded, strict=True))
                 if not attempt.complete:
-                    attempt.cost = math.fsum(least_cost(part, self._options) for part in decoded)
+                    attempt.cost = math.fsum(least_cost(part) for part in decoded)
 
     def _work(self, chunks: Sequence[Chunk], step: Step) -> int:
         """Return the work of a remedy on a chunk or on its parts."""
