@@ -33,6 +33,7 @@ from whisperbatch.language.stage import score_rows
 from whisperbatch.protocols import Hypothesis
 from whisperbatch.recording import RecordingState
 from whisperbatch.rows import Row
+from whisperbatch.scheduling import Flow, Scheduler, SharedModel
 from whisperbatch.sections import chunk_recording
 from whisperbatch.segmentation.timed_text import AlignedWord, join_words
 from whisperbatch.types import Chunk, LanguageScores, SpeechSpan
@@ -159,11 +160,16 @@ def decode(asr: wb.Transcriber, name: str) -> FirstPass:
     state = RecordingState(0)
     chunks = chunk_recording([samples], options)
     rows = [Row.of(chunk, extractor, state) for chunk in chunks]
-    if asr.engine.is_multilingual and rows:
-        rows = [scored for row in rows for scored in score_rows(asr.engine, [row])]
+    options = options_for(asr.engine, options)
     vocabulary = WhisperTokenizer(asr.engine.tokenizer, multilingual=asr.engine.is_multilingual)
-    decoder = RowDecoder(asr.engine, options_for(asr.engine, options), vocabulary)
-    decoded = decoder.redecode([RowRequest(row, language) for row in rows])
+    scheduler, flow = Scheduler(asr.engine), Flow()
+    with scheduler.running(flow):
+        model = SharedModel(scheduler, flow, options)
+        if asr.engine.is_multilingual:
+            rows = score_rows(model, rows)
+        decoded = RowDecoder(model, options, vocabulary)(
+            [RowRequest(row, language) for row in rows]
+        )
     return FirstPass(
         name, language, recording.duration, recording.utterances, tuple(map(_stored, decoded))
     )

@@ -45,15 +45,13 @@ class Consensus:
     """Decodes improbable rows in noise again, and chooses between their texts. Thread-safe.
 
     Args:
-        row_decoder: decodes rows.
+        decode: decodes rows.
         extractor: computes the features of the shifted chunks.
         options: options of the run.
     """
 
-    def __init__(
-        self, row_decoder: RowDecoder, extractor: FeatureExtractor, options: Options
-    ) -> None:
-        self._row_decoder = row_decoder
+    def __init__(self, decode: RowDecoder, extractor: FeatureExtractor, options: Options) -> None:
+        self._decode_rows = decode
         self._extractor = extractor
         self._options = options
         self._enabled = (
@@ -121,7 +119,7 @@ class Consensus:
     ) -> list[DecodedRow]:
         """Decode the moved chunks of a row in the language of its present text."""
         rows = [Row.of(chunk, self._extractor, row.recording) for chunk in chunks]
-        return self._row_decoder.redecode(
+        return self._decode_rows(
             [RowRequest(moved_row, like.language, like.task, context) for moved_row in rows]
         )
 
