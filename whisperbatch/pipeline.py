@@ -43,7 +43,7 @@ from whisperbatch.options import Options
 from whisperbatch.prefetch import map_ordered
 from whisperbatch.recording import Decision, RecordingState
 from whisperbatch.rows import End, Item, Row
-from whisperbatch.scheduling import READING, Flow, ReadingLimit, Scheduler, SharedEngine
+from whisperbatch.scheduling import READING, Flow, ReadingLimit, Scheduler, SharedModel
 from whisperbatch.second_opinion import second_opinions
 from whisperbatch.sections import chunk_recording
 from whisperbatch.segmentation import Segmentation
@@ -95,15 +95,15 @@ def detect_language(
         return english_only(model.name)
     flow = Flow()
     with scheduler.running(flow):
-        engine = SharedEngine(scheduler, flow, options)
-        return _detect_language(engine, reader, options, read_through=read_through)
+        shared = SharedModel(scheduler, flow, options)
+        return _detect_language(shared, reader, options, read_through=read_through)
 
 
 def _detect_language(
-    engine: SharedEngine, reader: AudioReader, options: Options, *, read_through: bool
+    model: SharedModel, reader: AudioReader, options: Options, *, read_through: bool
 ) -> LanguageDetection:
     vad = open_vad(options)
-    extractor = feature_extractor(options.features, engine.n_mels)
+    extractor = feature_extractor(options.features, model.n_mels)
     with reader.random_access() as recording:
         windows = find_windows(recording, vad, options, lambda: reader.closed) if recording else []
     if not windows:
@@ -111,7 +111,7 @@ def _detect_language(
         log.info("%s: %s, so the language needs the whole recording", reader.name, reason)
         if not read_through:
             return UNREADABLE
-        opinion = second_opinions(engine, vad, extractor, options)(
+        opinion = second_opinions(model, vad, extractor, options)(
             RecordingState(0), lambda: reader.closed
         )
         chunk_stream = chunk_recording(
@@ -120,7 +120,7 @@ def _detect_language(
         windows = spread_windows(chunk_stream, options)
     if not windows:
         return NO_SPEECH
-    return detection(windows, score_chunks(engine, extractor, windows), options)
+    return detection(windows, score_chunks(model, extractor, windows), options)
 
 
 class Pipeline:
@@ -154,14 +154,14 @@ class Pipeline:
         self._options = options
         self._scheduler = scheduler
         self._flow = Flow(weight)
-        self._engine = SharedEngine(scheduler, self._flow, options)
+        self._model = SharedModel(scheduler, self._flow, options)
         self._vad = open_vad(options)
-        self._extractor = feature_extractor(options.features, self._engine.n_mels)
-        self._code_switching = CodeSwitching(self._engine, self._extractor, options)
-        self._decoder = ChunkDecoder(self._engine, self._extractor, options)
+        self._extractor = feature_extractor(options.features, self._model.n_mels)
+        self._code_switching = CodeSwitching(self._model, self._extractor, options)
+        self._decoder = ChunkDecoder(self._model, self._extractor, options)
         self._segmentation = Segmentation(options)
-        reading_engine = SharedEngine(scheduler, self._flow, options, READING)
-        self._second_opinion = second_opinions(reading_engine, self._vad, self._extractor, options)
+        reading_model = SharedModel(scheduler, self._flow, options, READING)
+        self._second_opinion = second_opinions(reading_model, self._vad, self._extractor, options)
 
     def running(self) -> AbstractContextManager[None]:
         """Run the threads of the engine until the end of a `with` block."""
@@ -304,7 +304,7 @@ class Pipeline:
             windows = find_windows(
                 random_access, self._vad, self._options, lambda: self.stopped or reader.closed
             )
-        scores = score_chunks(self._engine, self._extractor, windows)
+        scores = score_chunks(self._model, self._extractor, windows)
         decide_from_windows(recording, scores, self._options)
 
     def _rows(
@@ -323,7 +323,7 @@ class Pipeline:
         if self.given_language:
             yield from decide_languages(items, options)
             return
-        score = partial(with_language_scores, self._engine, options=options)
+        score = partial(with_language_scores, self._model, options=options)
         size = self.rows_at_a_time
         with closing(map_ordered(score, items, workers=size, depth=size)) as scored:
             if options.multilingual:
@@ -344,7 +344,7 @@ class Pipeline:
         if isinstance(item, End):
             return item
         try:
-            with self._engine.at((item.recording.number, item.chunk.start)):
+            with self._model.at((item.recording.number, item.chunk.start)):
                 return item.recording, self._decoder(item)
         finally:
             self.limit.release(item.recording.number, item.chunk.length)

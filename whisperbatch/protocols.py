@@ -14,13 +14,14 @@ The data of one chunk inside an engine:
 docs/explanation/engines.md explains how to write an engine.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, fields
 from typing import Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
 from tokenizers import Tokenizer
+from typing_extensions import Self
 
 from whisperbatch.options import DEFAULT_BATCH_SIZE, SearchOptions
 from whisperbatch.types import Features, Samples, SpeechFrames
@@ -207,12 +208,7 @@ class Engine(Protocol):
 
     All methods are thread-safe and release the GIL while they compute.
 
-    An engine may also have these members, which are not part of the protocol:
-
-        encodes_rows_alone: bool. True if `encode` takes as long for several rows as for each row
-            alone: urgent rows then do not wait for a whole batch.
-        default_batch_size(hypotheses: int) -> int. See the function `default_batch_size`.
-        feature_type: numpy.float32 or numpy.float16. See the function `feature_type`.
+    An engine may also have the members of `EngineTraits`, which have defaults.
 
     Attributes:
         name: name of the model, for messages.
@@ -320,26 +316,28 @@ class Engine(Protocol):
         ...
 
 
-def default_batch_size(engine: Engine, hypotheses: int) -> int:
-    """Return the batch size for options with `batch_size=None`.
+@dataclass(frozen=True, slots=True)
+class EngineTraits:
+    """What an engine may say about itself. A member that it does not have has its default.
 
-    An engine chooses it with its method `default_batch_size`, which must return the same number in
-    every run on a machine. Engines without this method get `DEFAULT_BATCH_SIZE`.
-
-    Args:
-        engine: an engine.
-        hypotheses: number of hypotheses in the first decoding of a row: the engine may hold keys
-            and values for each.
+    Attributes:
+        encodes_rows_alone: True if `encode` takes as long for several rows as for each row alone:
+            urgent rows then do not wait for a whole batch, and encoder outputs are kept for
+            retries.
+        feature_type: type of the features that the engine computes with. Rows wait for the engine
+            in this type. With float16, they take half of the memory, and the engine need not
+            convert them. `encode` accepts float32, too.
+        default_batch_size: returns the batch size for options with `batch_size=None`: the same
+            number in every run on a machine. Its argument is the number of hypotheses in the first
+            decoding of a row: the engine may hold keys and values for each.
     """
-    choose = getattr(engine, "default_batch_size", None)
-    return DEFAULT_BATCH_SIZE if choose is None else int(choose(hypotheses))
 
+    encodes_rows_alone: bool = False
+    feature_type: FeatureType = np.float32
+    default_batch_size: Callable[[int], int] = field(default=lambda _: DEFAULT_BATCH_SIZE)
 
-def feature_type(engine: Engine) -> FeatureType:
-    """Return the type of the features that an engine computes with; float32 if it does not say.
-
-    Rows wait for the engine in this type. With float16, they take half of the memory, and the
-    engine need not convert them. `encode` accepts float32, too.
-    """
-    chosen: FeatureType = getattr(engine, "feature_type", np.float32)
-    return chosen
+    @classmethod
+    def of(cls, engine: Engine) -> Self:
+        """Return the traits of an engine."""
+        names = [trait.name for trait in fields(cls) if hasattr(engine, trait.name)]
+        return cls(**{name: getattr(engine, name) for name in names})

@@ -1,8 +1,7 @@
 """Rows (chunks with features) and the markers that travel through the pipeline with them."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -11,7 +10,7 @@ from typing_extensions import Self
 from whisperbatch.errors import WhisperBatchError
 from whisperbatch.features.levels import levelled
 from whisperbatch.features.noise import is_noisy
-from whisperbatch.protocols import Encoded, FeatureExtractor
+from whisperbatch.protocols import Encoded, FeatureExtractor, FeatureType
 from whisperbatch.recording import Decision, RecordingState
 from whisperbatch.types import (
     WINDOW_FRAMES,
@@ -30,6 +29,30 @@ MIN_PADDING: Final = 500  # feature frames of silence after a row, or up to the 
 WINDOW_STEP: Final = 500  # feature frames
 
 
+@dataclass(slots=True, eq=False)
+class Encoding:
+    """The input of the encoder for a row, and its output while a later call needs the output.
+
+    The copies of a row share it, so that no copy is encoded again.
+
+    Attributes:
+        frames: feature frames of the encoder window; 0 before the row is prepared.
+        features: shape (n_mels, frames), padded with silence, in the type that the engine computes
+            with; None before the row is prepared, and while `output` is kept.
+        output: encoder output of the row alone, if it is kept.
+        keep: whether to keep the output of the next encoder call. It is set by a stage that knows
+            of a later call, and when the row has been encoded once. Most rows are decoded once, and
+            an engine may have to copy an output from its GPU to split it from its batch.
+        key: hash of the features, for a store of results; None if there is no store.
+    """
+
+    frames: int = 0
+    features: npt.NDArray[Any] | None = None
+    output: Encoded | None = None
+    keep: bool = False
+    key: bytes | None = None
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Row:
     """A chunk with its features, and the results for this row so far.
@@ -40,7 +63,7 @@ class Row:
         pad_value: feature value of silence, on the scale of `features`.
         recording: state of the row's recording, shared by all of its rows.
         language_scores: probability of each language, if the row was scored.
-        encoded: encoder output of the row, if the row was scored or decoded.
+        encoding: input and output of the encoder; belongs to this row and its copies.
         language: language of the row; set by the language stage.
         decision: the decision for the recording as of this row; set by the language stage.
     """
@@ -50,7 +73,7 @@ class Row:
     pad_value: float
     recording: RecordingState = field(repr=False)
     language_scores: LanguageScores | None = None
-    encoded: Encoded | None = None
+    encoding: Encoding = field(default_factory=Encoding, repr=False)
     language: str | None = None
     decision: Decision | None = None
 
@@ -63,6 +86,22 @@ class Row:
         size = int(self.features.shape[1]) + MIN_PADDING
         return min(-(-size // WINDOW_STEP) * WINDOW_STEP, WINDOW_FRAMES)
 
+    def prepare(self, feature_type: FeatureType, window: int | None = None) -> Encoding:
+        """Return the row's encoding, with the features that its encoder call needs.
+
+        Args:
+            feature_type: type that the engine computes with.
+            window: feature frames in the encoder window; None for the row's own window.
+        """
+        encoding = self.encoding
+        if not encoding.frames:
+            encoding.frames = window or self.window
+            n_mels, n_frames = self.features.shape
+            features = np.full((n_mels, encoding.frames), self.pad_value, np.float32)
+            features[:, :n_frames] = self.features
+            encoding.features = features.astype(feature_type, copy=False)
+        return encoding
+
     @property
     def is_noisy(self) -> bool:
         """Whether the row has noise; only for Whisper's own features."""
@@ -73,25 +112,6 @@ class Row:
         """Return the row of a chunk, with features of its levelled speech by `extractor`."""
         features = extractor(levelled(chunk))
         return cls(chunk, features, extractor.pad_value(features), recording)
-
-
-def padded(rows: Sequence[Row], frames: int) -> npt.NDArray[np.float32]:
-    """Return the features of all rows, each padded with its silence: (batch, n_mels, frames)."""
-    n_mels = rows[0].features.shape[0]
-    features = np.empty((len(rows), n_mels, frames), np.float32)
-    for target, row in zip(features, rows, strict=True):
-        n_frames = row.features.shape[1]
-        target[:, :n_frames] = row.features
-        target[:, n_frames:] = row.pad_value
-    return features
-
-
-def grouped(keys: Sequence[object]) -> list[list[int]]:
-    """Return the positions of equal keys: one list of positions for each distinct key."""
-    groups: dict[object, list[int]] = {}
-    for position, key in enumerate(keys):
-        groups.setdefault(key, []).append(position)
-    return list(groups.values())
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,7 +27,7 @@ from whisperbatch.options import (
 from whisperbatch.pipeline import detect_language
 from whisperbatch.protocols import Engine
 from whisperbatch.runs import PipelineRun, check_many
-from whisperbatch.scheduling import Activity, Scheduler
+from whisperbatch.scheduling import Activity, ResultStore, Scheduler
 from whisperbatch.streams import SegmentStream, collect, segments_and_transcripts, transcripts
 from whisperbatch.submissions import Submission, Submissions
 from whisperbatch.threads import reset_after_fork
@@ -40,6 +40,8 @@ class Transcriber:
     `load` returns a Transcriber. It is a context manager; `close()` frees the weights.
     """
 
+    _results: ResultStore | None = None
+
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
         self._scheduler = Scheduler(engine)
@@ -49,8 +51,14 @@ class Transcriber:
 
     def _after_fork(self) -> None:
         """Forget the runs of the parent process. See `threads.Inheritable`."""
-        self._scheduler = Scheduler(self._engine)
+        self._scheduler = Scheduler(self._engine, self._results)
         self._submissions = Submissions()
+
+    def _with_results(self, results: ResultStore) -> "Transcriber":
+        """Return a Transcriber of the same engine that does not compute stored results."""
+        asr = Transcriber(self._engine)
+        asr._results, asr._scheduler = results, Scheduler(self._engine, results)
+        return asr
 
     @property
     def engine(self) -> Engine:

@@ -23,7 +23,7 @@ from benchmarks.clips import audioeval_clips
 from benchmarks.constants.inventory import OPTIONS
 from benchmarks.lost_speech.results import digest
 from benchmarks.recordings import Recording, Utterance, assemble
-from whisperbatch.decoding.decoded_row import DecodedRow
+from whisperbatch.decoding.audit import DecodedRow
 from whisperbatch.decoding.engine_options import options_for
 from whisperbatch.decoding.row_decoder import RowDecoder, RowRequest
 from whisperbatch.decoding.tokenizer import WhisperTokenizer
@@ -33,6 +33,7 @@ from whisperbatch.language.stage import score_rows
 from whisperbatch.protocols import Hypothesis
 from whisperbatch.recording import RecordingState
 from whisperbatch.rows import Row
+from whisperbatch.scheduling import Flow, Scheduler, SharedModel
 from whisperbatch.sections import chunk_recording
 from whisperbatch.segmentation.timed_text import AlignedWord, join_words
 from whisperbatch.types import Chunk, LanguageScores, SpeechSpan
@@ -69,14 +70,14 @@ class StoredRow:
     words: tuple[AlignedWord, ...]
     scores: LanguageScores | None
 
-    def decoded(self, language: str) -> DecodedRow:
+    def decoded(self, language: str, options: wb.Options = OPTIONS) -> DecodedRow:
         """Return the row as `audit` and the filters expect it, with its words placed again."""
         silence = np.broadcast_to(np.float32(0), self.length)
         chunk = Chunk(0, self.index, self.pieces, self.speech, silence)
         row = Row(chunk, np.zeros((1, 1), np.float32), 0.0, RecordingState(0), self.scores)
         words = move_into_speech([_unplaced(word, chunk) for word in self.words], self.speech)
         texts = (join_words(words),) if words else ()
-        return DecodedRow(row, language, self.hypothesis, self.text, texts)
+        return DecodedRow(row, language, self.hypothesis, self.text, texts, options)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -159,11 +160,16 @@ def decode(asr: wb.Transcriber, name: str) -> FirstPass:
     state = RecordingState(0)
     chunks = chunk_recording([samples], options)
     rows = [Row.of(chunk, extractor, state) for chunk in chunks]
-    if asr.engine.is_multilingual and rows:
-        rows = [scored for row in rows for scored in score_rows(asr.engine, [row])]
+    options = options_for(asr.engine, options)
     vocabulary = WhisperTokenizer(asr.engine.tokenizer, multilingual=asr.engine.is_multilingual)
-    decoder = RowDecoder(asr.engine, options_for(asr.engine, options), vocabulary)
-    decoded = decoder.redecode([RowRequest(row, language) for row in rows])
+    scheduler, flow = Scheduler(asr.engine), Flow()
+    with scheduler.running(flow):
+        model = SharedModel(scheduler, flow, options)
+        if asr.engine.is_multilingual:
+            rows = score_rows(model, rows)
+        decoded = RowDecoder(model, options, vocabulary)(
+            [RowRequest(row, language) for row in rows]
+        )
     return FirstPass(
         name, language, recording.duration, recording.utterances, tuple(map(_stored, decoded))
     )

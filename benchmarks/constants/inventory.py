@@ -57,7 +57,6 @@ UNCHECKED: Final = {
     "features.levels.FRAME": "resolution",
     "features.levels.MIN_POWER": "floor of a logarithm",
     "language.code_switching.WAITING_ROWS": "latency",
-    "language.windows.BATCH_SIZE": "cost",
     "language.windows.FRAME_MULTIPLE": "cost",
     "second_opinion.filter.SPECTRUM_FRAME": "resolution",
     "second_opinion.filter.SPECTRUM_HOP": "resolution",

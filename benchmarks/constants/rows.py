@@ -8,7 +8,6 @@ from benchmarks.constants.figures import Check, Figures
 from benchmarks.constants.first_pass import FirstPass
 from benchmarks.constants.inventory import Number, setting
 from benchmarks.constants.truth import JudgedRow, judged
-from whisperbatch.decoding.audit import audit, find_uncovered_speech, too_fast_words
 from whisperbatch.decoding.hallucinations import filter_hallucinations
 from whisperbatch.options import Options
 from whisperbatch.second_opinion.text import proves_speech
@@ -17,30 +16,30 @@ from whisperbatch.types import to_samples
 Rule: TypeAlias = Callable[[JudgedRow, Options], bool]
 
 
-def is_uncovered(row: JudgedRow, options: Options) -> bool:
+def is_uncovered(row: JudgedRow, _: Options) -> bool:
     """Whether the audit finds speech without words."""
-    return bool(find_uncovered_speech(row.decoded, options))
+    return bool(row.decoded.uncovered_speech)
 
 
 def is_fast(row: JudgedRow, _: Options) -> bool:
     """Whether words are too fast."""
-    return bool(too_fast_words(row.decoded))
+    return bool(row.decoded.too_fast_words)
 
 
-def is_cut_off(row: JudgedRow, options: Options) -> bool:
+def is_cut_off(row: JudgedRow, _: Options) -> bool:
     """Whether the row has as many tokens as its speech allows."""
-    return audit(row.decoded, options).cut_off
+    return row.decoded.audit.cut_off
 
 
-def is_suspicious(row: JudgedRow, options: Options) -> bool:
+def is_suspicious(row: JudgedRow, _: Options) -> bool:
     """Whether the row fails one of Whisper's own thresholds."""
-    faults = audit(row.decoded, options)
+    faults = row.decoded.audit
     return faults.repetitive or faults.improbable
 
 
-def is_removed(row: JudgedRow, options: Options) -> bool:
+def is_removed(row: JudgedRow, _: Options) -> bool:
     """Whether the filter removes text."""
-    omissions = filter_hallucinations(row.decoded, options).omissions
+    omissions = filter_hallucinations(row.decoded).omissions
     return any(omission.reason != "missed" for omission in omissions)
 
 
@@ -101,7 +100,7 @@ def measure(check: Check, passes: Sequence[FirstPass], value: Number | None) -> 
         rows = judged(first_pass)
         with setting(check.key, value) as options:
             for row, stored in zip(rows, first_pass.rows, strict=True):
-                placed = replace(row, decoded=stored.decoded(first_pass.language))
+                placed = replace(row, decoded=stored.decoded(first_pass.language, options))
                 flagged = rule(placed, options)
                 right, faulty = row.right, row.has(fault)
                 total += Figures(right and flagged, right, faulty and not flagged, faulty)

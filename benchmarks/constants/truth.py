@@ -15,7 +15,7 @@ import jiwer
 
 from benchmarks import scoring
 from benchmarks.constants.first_pass import FirstPass
-from whisperbatch.decoding.decoded_row import DecodedRow
+from whisperbatch.decoding.audit import DecodedRow
 from whisperbatch.types import to_seconds
 
 MAX_ERRORS: Final = 0.25  # of a right row's words

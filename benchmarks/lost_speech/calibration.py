@@ -33,12 +33,13 @@ from benchmarks import corpora, speech
 from benchmarks.arguments import require_directories
 from benchmarks.lost_speech.__main__ import CORPORA, HALVES, minutes, recording_names
 from benchmarks.recordings import Recording, gaps
-from whisperbatch.decoding.decoded_row import normalize_words
+from whisperbatch.decoding.audit import normalize_words
 from whisperbatch.decoding.engine_options import options_for
 from whisperbatch.errors import WhisperBatchError
 from whisperbatch.features import feature_extractor
 from whisperbatch.options import Options
 from whisperbatch.protocols import Vad
+from whisperbatch.scheduling import Flow, Scheduler, SharedModel
 from whisperbatch.second_opinion.decoder import StretchDecoder
 from whisperbatch.second_opinion.filter import find_possible_speech
 from whisperbatch.second_opinion.stretches import MIN_STRETCH, StretchFinder
@@ -208,12 +209,14 @@ def measure_half(asr: wb.Transcriber, names: Sequence[str]) -> Half:
     options = options_for(engine, Options())
     vad = open_vad(options)
     extractor = feature_extractor(options.features, engine.n_mels)
-    decoder = StretchDecoder(engine, extractor, options)
+    scheduler, flow = Scheduler(engine), Flow()
+    decoder = StretchDecoder(SharedModel(scheduler, flow, options), extractor, options)
     total = Half((), 0.0)
-    for name in names:
-        half = check(corpora.build(name), corpora.parse(name)[1], vad, decoder, options)
-        print(f"{name}: {len(half.stretches)} stretches", file=sys.stderr, flush=True)
-        total += half
+    with scheduler.running(flow):
+        for name in names:
+            half = check(corpora.build(name), corpora.parse(name)[1], vad, decoder, options)
+            print(f"{name}: {len(half.stretches)} stretches", file=sys.stderr, flush=True)
+            total += half
     return total
 
 

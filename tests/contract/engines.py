@@ -7,9 +7,7 @@ import pytest
 from tokenizers import Tokenizer
 
 from tests.contract.known_text_engine import KnownTextEngine
-from tests.unit.fakes import MemoryStore
 from whisperbatch.engines.loading import load_engine
-from whisperbatch.jobs.journal import JournaledEngine
 from whisperbatch.models import find_model
 from whisperbatch.protocols import Engine
 
@@ -34,7 +32,6 @@ ENGINES: dict[str, Callable[[], Engine]] = {
         for model in ("tiny.en", "base")
     },
     "known text": lambda: KnownTextEngine(base_tokenizer()),
-    "journaled base": lambda: JournaledEngine(load("base", "openvino"), MemoryStore()),
 }
 
 
@@ -49,7 +46,6 @@ def load_torch(model: str, compute_type: str) -> Engine:
 TORCH: dict[str, Callable[[], Engine]] = {
     "torch tiny.en": lambda: load_torch("tiny.en", "float32"),
     "torch base": lambda: load_torch("base", "bfloat16"),
-    "journaled torch base": lambda: JournaledEngine(load_torch("base", "bfloat16"), MemoryStore()),
 }
 ENGINES |= TORCH
 MARKS = (
@@ -59,7 +55,6 @@ MARKS = (
         (
             *("ctranslate2 base", "openvino tiny.en", "onnxruntime tiny.en"),
             f"{WITH_OPENVINO} tiny.en",
-            *("journaled base", "journaled torch base"),
         ),
     ),
 )

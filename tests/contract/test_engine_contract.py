@@ -17,7 +17,7 @@ from whisperbatch.features import feature_extractor
 from whisperbatch.options import SearchOptions
 from whisperbatch.protocols import AlignRequest, Decoded, DecodeRequest, Encoded, Engine, Sampling
 from whisperbatch.recording import RecordingState
-from whisperbatch.rows import Row, padded
+from whisperbatch.rows import Row
 from whisperbatch.types import Chunk, SpeechSpan
 
 GREEDY = SearchOptions(beam_size=1)
@@ -60,7 +60,9 @@ class Batch:
             pad_value = extract.pad_value(features)
             self.rows.append(Row(chunk, features, pad_value, RecordingState(0)))
         self.tokenizer = WhisperTokenizer(engine.tokenizer, multilingual=engine.is_multilingual)
-        self.features: npt.NDArray[Any] = padded(self.rows, WINDOW)
+        self.features: npt.NDArray[Any] = np.stack(
+            [np.asarray(row.prepare(np.float32, WINDOW).features) for row in self.rows]
+        )
         self.frames = [row.features.shape[1] for row in self.rows]
         self.requests = [self.request(frames) for frames in self.frames]
 

@@ -10,12 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.unit.fakes import EncodedRow, FakeEngine
+from tests.unit.synthetic_speech import shared_model
 from whisperbatch.language.stage import decide_languages, with_language_scores
 from whisperbatch.options import Options
 from whisperbatch.prefetch import interleave, map_ordered
 from whisperbatch.recording import RecordingState
 from whisperbatch.rows import End, Item, Row
-from whisperbatch.scheduling import Flow, Scheduler, SharedEngine
+from whisperbatch.scheduling import Flow, Scheduler, SharedModel
 from whisperbatch.types import Chunk, SpeechSpan
 
 
@@ -54,10 +55,10 @@ def languages(items: Sequence[Item]) -> dict[int, list[str | None]]:
 
 def expected_languages(voices: Sequence[Sequence[float]]) -> dict[int, list[str | None]]:
     """The languages of recordings that are decided one by one, row by row."""
-    engine, options = FakeEngine(detect=detect), Options()
+    model, options = shared_model(FakeEngine(detect=detect)), Options()
     result: dict[int, list[str | None]] = {}
     for number, rows in enumerate(voices):
-        scored = (with_language_scores(engine, item, options) for item in recording(number, rows))
+        scored = (with_language_scores(model, item, options) for item in recording(number, rows))
         result |= languages(list(decide_languages(scored, options)))
     return result
 
@@ -70,11 +71,11 @@ def test_other_recordings_do_not_change_a_language(
     voices: list[list[float]], random: Random
 ) -> None:
     """Rows of all recordings are scored in any order, and the stages run in turns."""
-    engine, options = FakeEngine(detect=detect), Options()
+    model, options = shared_model(FakeEngine(detect=detect)), Options()
     streams = [recording(number, rows) for number, rows in enumerate(voices)]
     places = [(stream, place) for stream in streams for place in range(len(stream))]
     for stream, place in random.sample(places, len(places)):
-        stream[place] = with_language_scores(engine, stream[place], options)
+        stream[place] = with_language_scores(model, stream[place], options)
     stages = [decide_languages(stream, options) for stream in streams]
     mixed: list[Item] = []
     while stages:
@@ -92,7 +93,7 @@ def test_shared_calls_do_not_change_a_language(voices: list[list[float]], batch_
     """Each recording has its own threads, and rows of all recordings share calls."""
     engine, options = FakeEngine(detect=detect), Options(batch_size=batch_size)
     scheduler, flow = Scheduler(engine), Flow()
-    score = partial(with_language_scores, SharedEngine(scheduler, flow, options), options=options)
+    score = partial(with_language_scores, SharedModel(scheduler, flow, options), options=options)
 
     def decided(number: int) -> Iterator[Item]:
         items = recording(number, voices[number])

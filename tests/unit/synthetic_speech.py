@@ -23,7 +23,7 @@ from whisperbatch.options.keywords import resolve
 from whisperbatch.protocols import Alignment, FeatureExtractor, Hypothesis
 from whisperbatch.recording import RecordingState
 from whisperbatch.rows import End, Row
-from whisperbatch.scheduling import Flow, Scheduler, SharedEngine
+from whisperbatch.scheduling import Flow, Scheduler, SharedModel
 from whisperbatch.scheduling.row_calls import RowCall
 from whisperbatch.segmentation import RowResult, Segmentation
 from whisperbatch.types import (
@@ -195,18 +195,23 @@ class Rounds(Scheduler):
             self._run(self._queue.take())
 
 
+def shared_model(engine: FakeEngine, options: Options | None = None) -> SharedModel:
+    """The model for a single thread, without threads of a scheduler."""
+    return SharedModel(Rounds(engine, 1), Flow(), options_for(engine, options or Options()))
+
+
 def decode_rows(
     engine: FakeEngine, extractor: FeatureExtractor, options: Options, rows: Sequence[Row]
 ) -> list[RowResult]:
     """Decode rows, each in its own thread, with shared calls of the engine (see `Rounds`)."""
     options = options_for(engine, options)
     scheduler = Rounds(engine, len(rows))
-    shared = SharedEngine(scheduler, Flow(), options)
-    decoder = ChunkDecoder(shared, extractor, options)
+    model = SharedModel(scheduler, Flow(), options)
+    decoder = ChunkDecoder(model, extractor, options)
 
     def decode_row(number: int) -> RowResult:
         try:
-            with shared.at((number, 0)):
+            with model.at((number, 0)):
                 return decoder(rows[number])
         finally:
             scheduler.end_thread()

@@ -63,16 +63,16 @@ ALLOWED: Final = {
     },
     "language": {
         *("audio", "chunking", "options", "protocols"),
-        *("recording", "rows", "types"),
+        *("recording", "rows", "scheduling", "types"),
     },
     "decoding": {
         *("caching", "chunking", "errors", "features", "language", "options", "protocols"),
-        *("recording", "rows", "segmentation", "text", "types"),
+        *("recording", "rows", "scheduling", "segmentation", "text", "types"),
     },
-    "scheduling": {"errors", "machine", "options", "prefetch", "protocols", "threads"},
+    "scheduling": {"errors", "machine", "options", "prefetch", "protocols", "rows", "threads"},
     "second_opinion": {
         *("chunking", "decoding", "language", "options", "protocols"),
-        *("recording", "rows", "text", "types", "vad"),
+        *("recording", "rows", "scheduling", "text", "types", "vad"),
     },
     "pipeline": {
         *("audio", "boundary", "decoding", "diarization", "errors", "features"),
@@ -112,7 +112,18 @@ ALLOWED: Final = {
     "jobs": {
         "threads",
         *("addresses", "audio", "boundary", "engines", "errors", "loading", "models", "options"),
-        *("prefetch", "protocols", "sections", "text", "transcriber", "types", "vad", "writers"),
+        *(
+            "prefetch",
+            "protocols",
+            "rows",
+            "scheduling",
+            "sections",
+            "text",
+            "transcriber",
+            "types",
+            "vad",
+            "writers",
+        ),
     },
 }
 """The packages and root modules that each may import.

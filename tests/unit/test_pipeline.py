@@ -95,8 +95,8 @@ def test_rows_have_their_language_before_they_are_decoded(
     assert [transcript.language for transcript in transcripts] == ["fr"] * 6
     assert {row.language for row in decoded_rows} == {"fr"}
     assert len(decoded_rows) == sum(transcript.chunks for transcript in transcripts) > 40
-    assert all(row.encoded is not None for row in decoded_rows)  # and nothing is encoded twice
-    assert sum(engine.batch_sizes["encode"]) == len(decoded_rows)
+    assert all(row.language_scores is not None for row in decoded_rows)
+    assert sum(engine.batch_sizes["encode"]) == len(decoded_rows)  # nothing is encoded twice
 
 
 def test_a_given_language_needs_no_scores(decoded_rows: list[Row]) -> None:
@@ -104,7 +104,7 @@ def test_a_given_language_needs_no_scores(decoded_rows: list[Row]) -> None:
     with Transcriber(engine) as asr:
         asr.transcribe(noise(20), options=SHORT, language="de", language_detection_segments=8)
     assert {row.language for row in decoded_rows} == {"de"}
-    assert all(row.encoded is None for row in decoded_rows)
+    assert all(row.language_scores is None for row in decoded_rows)
     assert engine.detections == 0
 
 
@@ -113,7 +113,7 @@ def test_a_final_language_needs_no_more_scores(decoded_rows: list[Row]) -> None:
     with Transcriber(engine) as asr:
         asr.transcribe(noise(100), options=SHORT)
     assert {row.language for row in decoded_rows} == {"fr"}
-    assert all(row.encoded is None for row in decoded_rows)
+    assert all(row.language_scores is None for row in decoded_rows)
     assert engine.detections == 3  # language windows
 
 

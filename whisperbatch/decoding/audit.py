@@ -1,4 +1,4 @@
-"""Audit: does the text of a row contain all words spoken in its chunk, and no other words?
+"""Decoded rows and their audit: does a text have all words spoken in its chunk, and no others?
 
 None of Whisper's thresholds detects missing words. A row that stops early or skips its middle is as
 probable as a complete row, and compresses equally well. But the VAD knows where there is speech,
@@ -13,16 +13,19 @@ speech was 3 to 16 s if words were lost, and at most 1.25 s otherwise.
 """
 
 import math
+import zlib
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
-from whisperbatch.decoding.decoded_row import DecodedRow, compression_ratio
-from whisperbatch.decoding.loops import Repeat
-from whisperbatch.decoding.spoken_repeats import times_of
+from whisperbatch.caching import cached_property
+from whisperbatch.decoding.loops import Repeat, find_repeats
+from whisperbatch.decoding.spoken_repeats import Verdict, judge, times_of
 from whisperbatch.decoding.words import count_letters, slow_duration
-from whisperbatch.options import MAX_NEW_TOKENS, Options
-from whisperbatch.segmentation.timed_text import AlignedWord
+from whisperbatch.options import MAX_NEW_TOKENS, Options, Task
+from whisperbatch.protocols import Hypothesis
+from whisperbatch.rows import Row
+from whisperbatch.segmentation.timed_text import AlignedWord, TimedText
 from whisperbatch.text.languages import UNSPACED
 from whisperbatch.text.loops import ends_with_loop
 from whisperbatch.text.scripts import foreign_letters
@@ -98,18 +101,160 @@ class Audit:
         )
 
 
-def audit(decoded: DecodedRow, options: Options) -> Audit:
+@dataclass(frozen=True, eq=False)  # no slots: cached properties need a __dict__
+class DecodedRow:
+    """A row with its text and aligned words.
+
+    Attributes:
+        row: the row that was decoded.
+        language: language in which the row was decoded.
+        hypothesis: result of the engine, with the prefix.
+        text: text of the hypothesis.
+        timed_texts: the aligned words: with timestamp tokens, a timed text for each pair of
+            timestamps, otherwise a single timed text.
+        options: of the run; their thresholds decide what is a fault.
+        temperature: temperature at which the row was decoded.
+        task: task for which the row was decoded.
+    """
+
+    row: Row
+    language: str
+    hypothesis: Hypothesis
+    text: str
+    timed_texts: tuple[TimedText, ...] = field(repr=False)
+    options: Options = field(repr=False)
+    temperature: float = 0.0
+    task: Task = "transcribe"
+
+    @property
+    def text_language(self) -> str:
+        """Language of the text: English for a translation."""
+        return "en" if self.task == "translate" else self.language
+
+    @property
+    def chunk(self) -> Chunk:
+        """The chunk of the row."""
+        return self.row.chunk
+
+    @cached_property
+    def words(self) -> tuple[AlignedWord, ...]:
+        """All words, in order."""
+        return tuple(word for text in self.timed_texts for word in text.words)
+
+    @cached_property
+    def compression_ratio(self) -> float:
+        """Compression ratio of the text."""
+        return compression_ratio(self.text)
+
+    @cached_property
+    def repeats(self) -> tuple[Repeat, ...]:
+        """Places where the same words occur at least three times in a row."""
+        return tuple(find_repeats(normalize_words(self.words)))
+
+    @cached_property
+    def verdicts(self) -> tuple[Verdict, ...]:
+        """What speaks for each of the repeats. The words of a translation do not follow speech."""
+        if self.task == "translate":
+            return tuple(Verdict() for _ in self.repeats)
+        return judge(self.words, self.chunk, self.language, self.repeats)
+
+    @cached_property
+    def audit(self) -> Audit:
+        """The check of the row against its speech and the thresholds of the options."""
+        return _audit(self)
+
+    @cached_property
+    def too_fast_words(self) -> Sequence[int]:
+        """The indices of words that cannot be spoken in their time.
+
+        In a row of less than MAX_NOISE seconds, all words together can be too fast.
+        """
+        letters = sum(count_letters(word.text) for word in self.words)
+        duration = to_seconds(self.chunk.length)
+        if duration < MAX_NOISE and letters > _sustained_rate(self.text_language) * duration:
+            return range(len(self.words))
+        return too_fast_runs(self.words, self.text_language)
+
+    @cached_property
+    def uncovered_speech(self) -> tuple[UncoveredSpeech, ...]:
+        """Uncovered speech longer than the threshold.
+
+        If the row has no words at all, its speech is uncovered however short it is. A translation
+        is not checked, because its words do not follow the speech.
+        """
+        limit = self.options.coverage_threshold
+        if limit is None or not self.options.vad or self.task == "translate":
+            return ()
+        threshold = to_samples(limit) if self.words else 0
+        gaps = all_uncovered_speech(self.words, self.chunk.speech)
+        return tuple(gap for gap in gaps if gap.speech > threshold)
+
+    @property
+    def has_low_probability(self) -> bool:
+        """Whether there is a threshold and the average log-probability is below it."""
+        threshold = self.options.log_prob_threshold
+        return threshold is not None and self.hypothesis.avg_logprob < threshold
+
+    @property
+    def is_silent(self) -> bool:
+        """Whisper's silence rule: a high no-speech probability and improbable text.
+
+        In the audit, silence excuses improbable text and nothing else. (In openai/whisper and
+        faster-whisper, silence also ends the retries of text that repeats itself.) Silence is an
+        excuse only if the VAD found little speech as well. Otherwise the chunk is split before any
+        text is removed.
+        """
+        return exceeds(self.hypothesis.no_speech_prob, self.options.no_speech_threshold) and (
+            self.options.log_prob_threshold is None or self.has_low_probability
+        )
+
+    @property
+    def doubt_beyond_thresholds(self) -> float:
+        """How far Whisper's two measures together are beyond their thresholds.
+
+        The doubt is the no-speech probability minus the average log-probability. Either value alone
+        is a weak sign, because one value may be far beyond its threshold and the other just below.
+        The value is the doubt minus the doubt at both thresholds; minus infinity if a threshold is
+        off.
+        """
+        no_speech, log_prob = self.options.no_speech_threshold, self.options.log_prob_threshold
+        if no_speech is None or log_prob is None:
+            return -math.inf
+        return self.hypothesis.no_speech_prob - self.hypothesis.avg_logprob - (no_speech - log_prob)
+
+
+def compression_ratio(text: str) -> float:
+    """Return UTF-8 bytes over zlib bytes: high for text that repeats itself (openai/whisper)."""
+    encoded = text.encode()
+    return len(encoded) / len(zlib.compress(encoded))
+
+
+def normalize_words(words: Sequence[AlignedWord]) -> list[str]:
+    """Return the words in lower case with only letters and digits, for comparisons."""
+    return [_normalize(word.text) for word in words]
+
+
+def normalize_text(text: str) -> list[str]:
+    """Return the words of a text in lower case with only letters and digits."""
+    return [_normalize(word) for word in text.split()]
+
+
+def _normalize(word: str) -> str:
+    return "".join(character for character in word.casefold() if character.isalnum())
+
+
+def _audit(decoded: DecodedRow) -> Audit:
     """Check a decoded row against its speech and the thresholds of the options."""
     speech_limit = max_tokens_for(decoded.chunk)
-    user_limit = options.max_new_tokens
+    user_limit = decoded.options.max_new_tokens
     limited_by_user = user_limit is not None and user_limit <= speech_limit
     full = len(decoded.hypothesis.tokens) >= min(user_limit or MAX_NEW_TOKENS, speech_limit)
-    uncovered = () if (limited_by_user and full) else find_uncovered_speech(decoded, options)
+    uncovered = () if (limited_by_user and full) else decoded.uncovered_speech
     cut_off = full and not limited_by_user
-    repetitive = _is_repetitive(decoded, options)
-    improbable = _is_improbable(decoded, options)
-    too_fast = sum(count_letters(decoded.words[n].text) for n in too_fast_words(decoded))
-    foreign_count = _count_foreign_letters(decoded, options)
+    repetitive = _is_repetitive(decoded)
+    improbable = _is_improbable(decoded)
+    too_fast = sum(count_letters(decoded.words[n].text) for n in decoded.too_fast_words)
+    foreign_count = _count_foreign_letters(decoded)
     cost = sum(to_seconds(gap.speech) for gap in uncovered) + too_fast / LETTERS_PER_SECOND
     if foreign_count:
         cost += 1.0 + foreign_count / LETTERS_PER_SECOND
@@ -142,19 +287,18 @@ def max_tokens_for(chunk: Chunk) -> int:
     return next((limit for limit in limits if needed <= limit), MAX_NEW_TOKENS)
 
 
-def _is_improbable(decoded: DecodedRow, options: Options) -> bool:
+def _is_improbable(decoded: DecodedRow) -> bool:
     """Return whether the text is improbable, and silence does not explain its low probability."""
-    excused = (
-        is_silent(decoded, options) and speech_seconds(decoded.chunk.speech) < MAX_SILENT_SPEECH
-    )
-    return bool(decoded.text) and has_low_probability(decoded, options) and not excused
+    excused = decoded.is_silent and speech_seconds(decoded.chunk.speech) < MAX_SILENT_SPEECH
+    return bool(decoded.text) and decoded.has_low_probability and not excused
 
 
-def _count_foreign_letters(decoded: DecodedRow, options: Options) -> int:
+def _count_foreign_letters(decoded: DecodedRow) -> int:
     """Return the number of letters of other scripts; 0 unless rows have their own languages."""
-    if not options.multilingual:
+    if not decoded.options.multilingual:
         return 0
-    return len(foreign_letters(decoded.text, decoded.text_language, latin=options.latin_names))
+    latin = decoded.options.latin_names
+    return len(foreign_letters(decoded.text, decoded.text_language, latin=latin))
 
 
 def exceeds(value: float, threshold: float | None) -> bool:
@@ -162,23 +306,17 @@ def exceeds(value: float, threshold: float | None) -> bool:
     return threshold is not None and value > threshold
 
 
-def has_low_probability(decoded: DecodedRow, options: Options) -> bool:
-    """Return whether there is a threshold and the average log-probability is below it."""
-    threshold = options.log_prob_threshold
-    return threshold is not None and decoded.hypothesis.avg_logprob < threshold
-
-
-def _is_repetitive(decoded: DecodedRow, options: Options) -> bool:
+def _is_repetitive(decoded: DecodedRow) -> bool:
     """Return whether the compression ratio of the text, or of a repeat in the text, is too high.
 
     openai/whisper computes the ratio of a whole window. A short loop in a long text has little
     effect on this ratio, so the ratio of each repeat is computed, too. Repetitions that are all
     spoken do not count, unless the engine may have cut off a loop.
     """
-    threshold = options.compression_ratio_threshold
+    threshold = decoded.options.compression_ratio_threshold
     if not any(exceeds(ratio, threshold) for ratio in _ratios(decoded, decoded.repeats, ())):
         return False
-    if not options.vad or ends_with_loop(decoded.hypothesis.tokens):
+    if not decoded.options.vad or ends_with_loop(decoded.hypothesis.tokens):
         return True
     pairs = list(zip(decoded.repeats, decoded.verdicts, strict=True))
     spoken = [
@@ -204,47 +342,6 @@ def _ratios(
     for repeat in repeats:
         words = [word.text for word in decoded.words[repeat.start : repeat.end]]
         yield compression_ratio("".join(words))
-
-
-def is_silent(decoded: DecodedRow, options: Options) -> bool:
-    """Return Whisper's silence rule: a high no-speech probability and improbable text.
-
-    In the audit, silence excuses improbable text and nothing else. (In openai/whisper and
-    faster-whisper, silence also ends the retries of text that repeats itself.) Silence is an excuse
-    only if the VAD found little speech as well. Otherwise the chunk is split before any text is
-    removed.
-    """
-    return exceeds(decoded.hypothesis.no_speech_prob, options.no_speech_threshold) and (
-        options.log_prob_threshold is None or has_low_probability(decoded, options)
-    )
-
-
-def doubt_beyond_thresholds(decoded: DecodedRow, options: Options) -> float:
-    """Return how far Whisper's two measures together are beyond their thresholds.
-
-    The doubt is the no-speech probability minus the average log-probability. Either value alone is
-    a weak sign, because one value may be far beyond its threshold and the other just below.
-
-    Returns:
-        The doubt minus the doubt at both thresholds; minus infinity if a threshold is off.
-    """
-    if options.no_speech_threshold is None or options.log_prob_threshold is None:
-        return -math.inf
-    doubt = decoded.hypothesis.no_speech_prob - decoded.hypothesis.avg_logprob
-    return doubt - (options.no_speech_threshold - options.log_prob_threshold)
-
-
-def find_uncovered_speech(decoded: DecodedRow, options: Options) -> tuple[UncoveredSpeech, ...]:
-    """Return uncovered speech longer than the threshold.
-
-    If the row has no words at all, its speech is uncovered however short it is. A translation is
-    not checked, because its words do not follow the speech.
-    """
-    if options.coverage_threshold is None or not options.vad or decoded.task == "translate":
-        return ()
-    threshold = to_samples(options.coverage_threshold) if decoded.words else 0
-    gaps = all_uncovered_speech(decoded.words, decoded.chunk.speech)
-    return tuple(gap for gap in gaps if gap.speech > threshold)
 
 
 def all_uncovered_speech(
@@ -283,18 +380,6 @@ def _add_gap(gaps: list[UncoveredSpeech], start: int, end: int, *, continues: bo
 def covered_until(word: AlignedWord) -> int:
     """Return the recording sample up to which a word covers speech."""
     return min(word.end, word.start + slow_duration(word))
-
-
-def too_fast_words(decoded: DecodedRow) -> Sequence[int]:
-    """Return the indices of words that cannot be spoken in their time.
-
-    In a row of less than MAX_NOISE seconds, all words together can be too fast.
-    """
-    letters = sum(count_letters(word.text) for word in decoded.words)
-    duration = to_seconds(decoded.chunk.length)
-    if duration < MAX_NOISE and letters > _sustained_rate(decoded.text_language) * duration:
-        return range(len(decoded.words))
-    return too_fast_runs(decoded.words, decoded.text_language)
 
 
 def too_fast_runs(words: Sequence[AlignedWord], language: str) -> list[int]:

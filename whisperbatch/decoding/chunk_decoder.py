@@ -2,7 +2,7 @@
 
 The steps:
 
-    encode --> decode --> second pass with context (optional) --> choice of language --> audit
+    decode --> second pass with context (optional) --> choice of language --> audit
         failed:                --> retries
         improbable, in noise:  --> consensus of several texts
         all:                   --> remove prompt leakage and hallucinations
@@ -14,21 +14,21 @@ Every row has its own thread. The engine computes the rows of many threads in on
 from collections.abc import Sequence
 from dataclasses import replace
 
-from whisperbatch.decoding.audit import audit
+from whisperbatch.decoding.audit import DecodedRow, normalize_text, normalize_words
 from whisperbatch.decoding.consensus import Consensus
 from whisperbatch.decoding.continuation import advance, only_corrects_words
-from whisperbatch.decoding.decoded_row import DecodedRow, normalize_text, normalize_words
 from whisperbatch.decoding.hallucinations import filter_hallucinations, keep_words, omissions_of
 from whisperbatch.decoding.languages import LanguageChoice, LanguageDoubts
 from whisperbatch.decoding.prompt_leakage import leaked_words, suspicious_words
 from whisperbatch.decoding.prompts import Context, Prompts
 from whisperbatch.decoding.retries import Retry
 from whisperbatch.decoding.retries.work import first_limit
-from whisperbatch.decoding.row_decoder import RowDecoder, RowRequest, limited
+from whisperbatch.decoding.row_decoder import RowDecoder, RowRequest
 from whisperbatch.decoding.tokenizer import WhisperTokenizer
 from whisperbatch.options import PROMPT_RESET_TEMPERATURE, Options
-from whisperbatch.protocols import Engine, FeatureExtractor
+from whisperbatch.protocols import FeatureExtractor
 from whisperbatch.rows import Row
+from whisperbatch.scheduling import SharedModel
 from whisperbatch.segmentation.timed_text import (
     LanguageDoubt,
     RowResult,
@@ -43,21 +43,20 @@ class ChunkDecoder:
     """Decodes the rows of one run. Thread-safe.
 
     Args:
-        engine: runs the model.
+        model: runs the model.
         extractor: computes the features of chunks that are split or shifted for a retry.
         options: options of the run.
     """
 
-    def __init__(self, engine: Engine, extractor: FeatureExtractor, options: Options) -> None:
-        self._engine = engine
+    def __init__(self, model: SharedModel, extractor: FeatureExtractor, options: Options) -> None:
         self._options = options
-        self._vocabulary = WhisperTokenizer(engine.tokenizer, multilingual=engine.is_multilingual)
+        self._vocabulary = WhisperTokenizer(model.tokenizer, multilingual=model.is_multilingual)
         self._prompts = Prompts(options, self._vocabulary)
-        self._row_decoder = RowDecoder(engine, options, self._vocabulary)
-        self._choose = LanguageChoice(engine, self._row_decoder, extractor, options)
-        self._doubts = LanguageDoubts(engine, self._row_decoder, extractor, options)
-        self._retry = Retry(self._row_decoder, extractor, options)
-        self._consensus = Consensus(self._row_decoder, extractor, options)
+        self._decode = RowDecoder(model, options, self._vocabulary)
+        self._choose = LanguageChoice(model, self._decode, extractor, options)
+        self._doubts = LanguageDoubts(model, self._decode, extractor, options)
+        self._retry = Retry(self._decode, extractor, options)
+        self._consensus = Consensus(self._decode, extractor, options)
 
     def __call__(self, row: Row) -> RowResult:
         """Decode a row, which has its language. Retry the row if its text fails the audit."""
@@ -86,7 +85,7 @@ class ChunkDecoder:
         parts: list[DecodedRow] = []
         retried = False
         for decoded in in_languages:
-            if audit(decoded, self._options).passed:
+            if decoded.audit.passed:
                 parts.append(decoded)
                 continue
             part_context = context if decoded is in_languages[0] else replace(context, prefix=())
@@ -101,17 +100,19 @@ class ChunkDecoder:
         return in_first_section and not row.chunk.index
 
     def _first_pass(self, row: Row, context: Context) -> DecodedRow:
-        """Encode a row, unless the row has its encoder output, and decode the row."""
+        """Decode a row with a limit of tokens that all rows share."""
         options = self._options
         temperature = options.temperatures[0]
         hypotheses = options.best_of if temperature else options.beam_size
-        output = self._row_decoder.encode([row])
         # most rows are decoded twice, or the language scores need the output, too
         if options.condition_on_previous_text or self._doubts.is_sample(row):
-            [output] = self._engine.split(output)
-        row = replace(row, encoded=output)  # for a retry, unless the engine does not store it
-        search = limited(options.search, first_limit(row.chunk, hypotheses))
-        [decoded] = self._row_decoder(output, [self._request(row, context)], search, temperature)
+            row.encoding.keep = True
+        request = replace(
+            self._request(row, context),
+            temperature=temperature,
+            max_tokens=first_limit(row.chunk, hypotheses),
+        )
+        [decoded] = self._decode([request])
         return decoded
 
     def _second_pass(self, first: DecodedRow, context: Context) -> DecodedRow:
@@ -120,17 +121,19 @@ class ChunkDecoder:
         The new text is used only if it passes its audit and only corrects words.
         """
         temperature = self._options.temperatures[0]
-        passed = audit(first, self._options).passed and temperature <= PROMPT_RESET_TEMPERATURE
+        passed = first.audit.passed and temperature <= PROMPT_RESET_TEMPERATURE
         tokens = self._vocabulary.text_tokens(first.hypothesis.tokens) if passed else ()
         chunk = first.chunk
         before = advance(first.row.recording, chunk.index, tokens, section=chunk.section)
         new_context = self._prompts.context(before)  # has no previous text if nothing fits
         if not (passed and before and new_context != context):
             return first
-        request = RowRequest(first.row, first.language, first.task, new_context)
-        [second] = self._row_decoder.redecode([request], temperature=temperature)
+        request = RowRequest(
+            first.row, first.language, first.task, new_context, temperature=temperature
+        )
+        [second] = self._decode([request])
         corrects = only_corrects_words(normalize_words(first.words), normalize_words(second.words))
-        return second if corrects and audit(second, self._options).passed else first
+        return second if corrects and second.audit.passed else first
 
     def _request(self, row: Row, context: Context) -> RowRequest:
         language = row.language
@@ -153,7 +156,7 @@ class ChunkDecoder:
         omissions: list[Omission] = []
         for part in parts:
             decoded, leaked = self._remove_prompt_leakage(part, context)
-            filtered = filter_hallucinations(decoded, self._options)
+            filtered = filter_hallucinations(decoded)
             omissions += [*leaked, *filtered.omissions]
             texts.append(_scored_text(decoded, filtered.timed_texts))
         omissions.sort(key=lambda omission: (omission.start, omission.end))
@@ -183,13 +186,13 @@ class ChunkDecoder:
             return decoded, ()
         no_prompt = Context(prefix=context.prefix)
         request = RowRequest(decoded.row, decoded.language, decoded.task, no_prompt)
-        [without_prompt] = self._row_decoder.redecode([request])
+        [without_prompt] = self._decode([request])
         leaked = leaked_words(words, normalize_words(without_prompt.words), suspicious)
         if not leaked:
             return decoded, ()
         score = float(len(leaked))
         omissions = omissions_of(decoded.words, dict.fromkeys(leaked, ("prompt", score)))
-        if audit(without_prompt, self._options).passed:
+        if without_prompt.audit.passed:
             return without_prompt, omissions
         flags = [index not in leaked for index in range(len(decoded.words))]
         return replace(decoded, timed_texts=keep_words(decoded, flags)), omissions

@@ -24,8 +24,7 @@ from itertools import combinations
 from typing import Final
 
 from whisperbatch.chunking.split import shift
-from whisperbatch.decoding.audit import audit
-from whisperbatch.decoding.decoded_row import DecodedRow, normalize_words
+from whisperbatch.decoding.audit import DecodedRow, normalize_words
 from whisperbatch.decoding.prompts import Context
 from whisperbatch.decoding.row_decoder import RowDecoder, RowRequest
 from whisperbatch.options import Options
@@ -46,15 +45,13 @@ class Consensus:
     """Decodes improbable rows in noise again, and chooses between their texts. Thread-safe.
 
     Args:
-        row_decoder: decodes rows.
+        decode: decodes rows.
         extractor: computes the features of the shifted chunks.
         options: options of the run.
     """
 
-    def __init__(
-        self, row_decoder: RowDecoder, extractor: FeatureExtractor, options: Options
-    ) -> None:
-        self._row_decoder = row_decoder
+    def __init__(self, decode: RowDecoder, extractor: FeatureExtractor, options: Options) -> None:
+        self._decode_rows = decode
         self._extractor = extractor
         self._options = options
         self._enabled = (
@@ -84,7 +81,7 @@ class Consensus:
         chunks = moved(row.chunk) if self._needs_consensus(row, parts) else []
         if not chunks:
             return parts, False
-        present_cost = sum(audit(part, self._options).cost for part in parts)
+        present_cost = sum(part.audit.cost for part in parts)
         texts = [[word for part in parts for word in normalize_words(part.words)]]
         others: list[DecodedRow] = []
         decodings = 0
@@ -122,13 +119,13 @@ class Consensus:
     ) -> list[DecodedRow]:
         """Decode the moved chunks of a row in the language of its present text."""
         rows = [Row.of(chunk, self._extractor, row.recording) for chunk in chunks]
-        return self._row_decoder.redecode(
+        return self._decode_rows(
             [RowRequest(moved_row, like.language, like.task, context) for moved_row in rows]
         )
 
     def _cost(self, other: DecodedRow) -> float:
         """Return the seconds of uncovered speech of a text; infinity if it has other faults."""
-        faults = audit(other, self._options)
+        faults = other.audit
         return faults.cost if replace(faults, uncovered=()).passed else math.inf
 
 

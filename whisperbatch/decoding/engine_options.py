@@ -8,7 +8,7 @@ from whisperbatch.decoding.prompts import Prompts
 from whisperbatch.decoding.tokenizer import WhisperTokenizer
 from whisperbatch.errors import OptionError
 from whisperbatch.options import LANGUAGE_DETECTION_OPTIONS, Options, checks
-from whisperbatch.protocols import Engine, default_batch_size
+from whisperbatch.protocols import Engine, EngineTraits
 
 log = logging.getLogger(__name__)
 
@@ -28,7 +28,9 @@ def options_for(engine: Engine, options: Options) -> Options:
     Prompts(options, vocabulary)
     _check_suppressed(engine, options, vocabulary)
     if options.batch_size is None:
-        options = replace(options, batch_size=default_batch_size(engine, options.hypotheses))
+        options = replace(
+            options, batch_size=EngineTraits.of(engine).default_batch_size(options.hypotheses)
+        )
         log.debug("model %s: batch size %d", engine.name, options.batch_size)
     if engine.is_multilingual:
         for name, codes in (("language", (options.language,)), ("languages", options.languages)):

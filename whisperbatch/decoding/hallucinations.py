@@ -11,19 +11,14 @@ from typing import Final
 
 from whisperbatch.decoding.audit import (
     MAX_SILENT_SPEECH,
+    DecodedRow,
     covered_until,
-    doubt_beyond_thresholds,
     exceeds,
-    find_uncovered_speech,
-    has_low_probability,
-    is_silent,
-    too_fast_words,
+    normalize_words,
 )
-from whisperbatch.decoding.decoded_row import DecodedRow, normalize_words
 from whisperbatch.decoding.loops import Repeat
 from whisperbatch.decoding.spoken_repeats import Verdict, has_room, times_of
 from whisperbatch.decoding.words import count_letters
-from whisperbatch.options import Options
 from whisperbatch.segmentation.timed_text import AlignedWord, TimedText, join_words
 from whisperbatch.text.scripts import foreign_letters
 from whisperbatch.types import Omission, Reason, speech_seconds, to_seconds
@@ -92,19 +87,19 @@ class FilteredText:
     omissions: tuple[Omission, ...]
 
 
-def filter_hallucinations(decoded: DecodedRow, options: Options) -> FilteredText:
+def filter_hallucinations(decoded: DecodedRow) -> FilteredText:
     """Remove the words of a decoded row that are not spoken.
 
     Uncovered speech is listed as missed, unless text was removed with the reason "no speech".
     """
     reasons: dict[int, tuple[Reason, float]] = {}
-    findings = (*_foreign_words(decoded, options), *_hallucinated_words(decoded, options))
+    findings = (*_foreign_words(decoded), *_hallucinated_words(decoded))
     for indices, reason, score in findings:
         for index in indices:
             reasons.setdefault(index, (reason, score))
     omissions = list(omissions_of(decoded.words, reasons))
     if not any(reason == "no speech" for reason, _ in reasons.values()):
-        omissions += _missed_speech(decoded, options, omissions)
+        omissions += _missed_speech(decoded, omissions)
     return FilteredText(
         keep_words(decoded, [index not in reasons for index in range(len(decoded.words))]),
         tuple(sorted(omissions, key=lambda omission: (omission.start, omission.end))),
@@ -138,60 +133,60 @@ def keep_words(decoded: DecodedRow, flags: Sequence[bool]) -> tuple[TimedText, .
     return tuple(timed_texts)
 
 
-def _foreign_words(decoded: DecodedRow, options: Options) -> Iterator[Finding]:
+def _foreign_words(decoded: DecodedRow) -> Iterator[Finding]:
     """Yield words with letters of other scripts, if rows have their own languages."""
-    if options.multilingual:
+    if decoded.options.multilingual:
         language = decoded.text_language
         for index, word in enumerate(decoded.words):
-            if letters := foreign_letters(word.text, language, latin=options.latin_names):
+            if letters := foreign_letters(word.text, language, latin=decoded.options.latin_names):
                 yield (index,), "script", float(len(letters))
 
 
-def _hallucinated_words(decoded: DecodedRow, options: Options) -> Iterator[Finding]:
+def _hallucinated_words(decoded: DecodedRow) -> Iterator[Finding]:
     """Yield words over silence, loops, words that are too fast, and boilerplate."""
     all_words = range(len(decoded.words))
-    if decoded.words and is_silent(decoded, options):
+    if decoded.words and decoded.is_silent:
         yield all_words, "no speech", decoded.hypothesis.no_speech_prob
-    if not options.hallucination_filter:
+    if not decoded.options.hallucination_filter:
         return
-    spoken = _spoken_words(decoded, options)
-    too_fast = [index for index in too_fast_words(decoded) if index not in spoken]
+    spoken = _spoken_words(decoded)
+    too_fast = [index for index in decoded.too_fast_words if index not in spoken]
     score, no_speech_prob = decoded.hypothesis.avg_logprob, decoded.hypothesis.no_speech_prob
     doubtful = score < BOILERPLATE_LOGPROB or no_speech_prob > BOILERPLATE_NO_SPEECH
-    yield from _loops(decoded, options, spoken, set(too_fast), doubtful=doubtful)
+    yield from _loops(decoded, spoken, set(too_fast), doubtful=doubtful)
     if too_fast:
         letters = sum(count_letters(decoded.words[index].text) for index in too_fast)
         time = sum(decoded.words[index].end - decoded.words[index].start for index in too_fast)
         yield too_fast, "too fast", letters / max(to_seconds(time), 0.001)
     if not decoded.words:
         return
-    coverage, improbable = _coverage(decoded), has_low_probability(decoded, options)
+    coverage, improbable = _coverage(decoded), decoded.has_low_probability
     is_boilerplate = "".join(normalize_words(decoded.words)) in BOILERPLATE
     if is_boilerplate and (improbable or (coverage < MIN_COVERAGE and doubtful)):
         yield all_words, "boilerplate", 1.0 - coverage
-    if (improbable and coverage < MIN_COVERAGE) or _is_doubtful(decoded, options):
+    if (improbable and coverage < MIN_COVERAGE) or _is_doubtful(decoded):
         yield all_words, "no speech", no_speech_prob
 
 
-def _spoken_words(decoded: DecodedRow, options: Options) -> set[int]:
+def _spoken_words(decoded: DecodedRow) -> set[int]:
     """Return the indices of words in repetitions that are spoken; none without the VAD."""
     return {
         index
-        for repeat, verdict in _judged(decoded, options)
+        for repeat, verdict in _judged(decoded)
         for number, (start, end) in enumerate(times_of(repeat))
         if number in verdict.spoken
         for index in range(start, end)
     }
 
 
-def _judged(decoded: DecodedRow, options: Options) -> Iterator[tuple[Repeat, Verdict]]:
+def _judged(decoded: DecodedRow) -> Iterator[tuple[Repeat, Verdict]]:
     """Yield each repeat and what speaks for its times; nothing without the VAD."""
-    verdicts = decoded.verdicts if options.vad else [Verdict()] * len(decoded.repeats)
+    verdicts = decoded.verdicts if decoded.options.vad else [Verdict()] * len(decoded.repeats)
     yield from zip(decoded.repeats, verdicts, strict=True)
 
 
 def _loops(
-    decoded: DecodedRow, options: Options, spoken: set[int], too_fast: set[int], *, doubtful: bool
+    decoded: DecodedRow, spoken: set[int], too_fast: set[int], *, doubtful: bool
 ) -> Iterator[Finding]:
     """Yield the words of loops.
 
@@ -200,10 +195,10 @@ def _loops(
     there. Further words with the sound of a spoken repetition are removed: the model has written
     this sound twice.
     """
-    repetitive = exceeds(decoded.compression_ratio, options.compression_ratio_threshold)
-    for repeat, verdict in _judged(decoded, options):
+    repetitive = exceeds(decoded.compression_ratio, decoded.options.compression_ratio_threshold)
+    for repeat, verdict in _judged(decoded):
         first = decoded.words[repeat.start : repeat.start + repeat.period]
-        found = options.vad and has_room(first, decoded.chunk.speech, decoded.text_language)
+        found = decoded.options.vad and has_room(first, decoded.chunk.speech, decoded.text_language)
         indices = range(repeat.start, repeat.end)
         repetition = [index for index in indices[repeat.period :] if index not in spoken]
         if doubtful and repeat.end - repeat.start == len(decoded.words):
@@ -220,14 +215,14 @@ def _loops(
         yield excess, "loop", repeat.times
 
 
-def _is_doubtful(decoded: DecodedRow, options: Options) -> bool:
+def _is_doubtful(decoded: DecodedRow) -> bool:
     """Return whether text on little speech is doubtful by the sum of Whisper's two measures.
 
     On base, with chunks of at most 3 s, one of 121 texts on speech in five languages was doubtful
     (a wrong word).
     """
     little = speech_seconds(decoded.chunk.speech) < MAX_SILENT_SPEECH
-    return little and doubt_beyond_thresholds(decoded, options) > 0
+    return little and decoded.doubt_beyond_thresholds > 0
 
 
 def _coverage(decoded: DecodedRow) -> float:
@@ -263,13 +258,11 @@ def _runs(
         )
 
 
-def _missed_speech(
-    decoded: DecodedRow, options: Options, omissions: Sequence[Omission]
-) -> list[Omission]:
+def _missed_speech(decoded: DecodedRow, omissions: Sequence[Omission]) -> list[Omission]:
     """Return the uncovered speech that no other omission overlaps."""
     missed = [
         Omission(to_seconds(gap.start), to_seconds(gap.end), "", "missed", to_seconds(gap.speech))
-        for gap in find_uncovered_speech(decoded, options)
+        for gap in decoded.uncovered_speech
     ]
     return [
         gap

@@ -1,7 +1,7 @@
 """Transcribe many recordings to files; finished files are not made again.
 
 work items -> items whose outputs the ledger lists as finished are skipped (`Job.remaining`)
-           -> Transcriber.stream_many, on an engine that stores its results in the journal
+           -> Transcriber.stream_many, which stores results of rows in the journal
            -> each transcript is written, then listed as finished
 """
 
@@ -19,7 +19,7 @@ from whisperbatch.errors import EngineError, InternalError, WhisperBatchError, W
 from whisperbatch.jobs.claims import Claims, NothingFreeError
 from whisperbatch.jobs.events import Event, Failed, Finished, SegmentReady
 from whisperbatch.jobs.inputs import WorkItem
-from whisperbatch.jobs.journal import JournaledEngine
+from whisperbatch.jobs.journal import Journal
 from whisperbatch.jobs.journal_marks import JournalMarks
 from whisperbatch.jobs.ledger import Entry, Ledger
 from whisperbatch.options import Options
@@ -291,8 +291,9 @@ def run_job(
         fingerprints[number] = [job.fingerprint(item, output) for output in item.outputs]
 
     claims = Claims(items, job, None if job.redo or not job.ledger else job.ledger.leases, begin)
-    journaled = Transcriber(JournaledEngine(asr.engine, job.ledger)) if job.ledger else asr
-    stream = journaled.stream_many(claims.sources(), options=options, ordered=ordered)
+    if job.ledger:
+        asr = asr._with_results(Journal(asr.engine, job.ledger))  # noqa: SLF001 - of this package
+    stream = asr.stream_many(claims.sources(), options=options, ordered=ordered)
     with claims.leased(), closing(stream) as results:
         try:
             for number, result in results:

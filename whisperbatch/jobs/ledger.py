@@ -74,7 +74,7 @@ class Entry:
 class Ledger:
     """The ledger of a directory. A context manager; thread-safe.
 
-    It is the store of a `JournaledEngine`. If the journal can no longer be written or read (full
+    It is the store of a `Journal`. If the journal can no longer be written or read (full
     disk, I/O error), the ledger logs one warning, and the job continues without the journal. An
     output that cannot be listed is not written: the next run would take it for a file of other
     origin. A ledger that was deleted during the job is created again with the next output.
@@ -244,7 +244,8 @@ class Ledger:
         """Store values. See `JournalStore`."""
         rows = [(key, value, self._run) for key, value in values.items()]
         statement = (
-            f"INSERT OR IGNORE INTO journal (key, value, run, day) VALUES (?, ?, ?, {TODAY})"  # noqa: S608 - a constant
+            f"INSERT INTO journal (key, value, run, day) VALUES (?, ?, ?, {TODAY}) "  # noqa: S608 - a constant
+            "ON CONFLICT (key) DO UPDATE SET value = excluded.value"
         )
         self._write(*((statement, row) for row in rows))
 

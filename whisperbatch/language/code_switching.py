@@ -25,8 +25,9 @@ from whisperbatch.language.decisions import add_speech
 from whisperbatch.language.voting import mean_scores, restricted
 from whisperbatch.language.windows import score_chunks
 from whisperbatch.options import Options
-from whisperbatch.protocols import Engine, FeatureExtractor
+from whisperbatch.protocols import FeatureExtractor
 from whisperbatch.rows import Item, Row
+from whisperbatch.scheduling import SharedModel
 from whisperbatch.types import Chunk, LanguageScores, SpeechSpan, to_samples, to_seconds
 
 log = logging.getLogger(__name__)
@@ -49,13 +50,13 @@ class CodeSwitching:
     language of most of its speech so far.
 
     Args:
-        engine: scores the windows.
+        model: scores the windows.
         extractor: computes the features of windows and of cut rows.
         options: options of the run.
     """
 
-    def __init__(self, engine: Engine, extractor: FeatureExtractor, options: Options) -> None:
-        self._engine = engine
+    def __init__(self, model: SharedModel, extractor: FeatureExtractor, options: Options) -> None:
+        self._model = model
         self._extractor = extractor
         self._options = options
 
@@ -137,7 +138,7 @@ class CodeSwitching:
         neighbours = [{code: 1.0} for code in (label, state.last_language, next_label) if code]
         scores = [
             restricted(score, self._options.languages)
-            for score in score_chunks(self._engine, self._extractor, windows)
+            for score in score_chunks(self._model, self._extractor, windows)
         ]
         labels = best_sequence(
             scores,

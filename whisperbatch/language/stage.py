@@ -14,35 +14,30 @@ from dataclasses import replace
 from whisperbatch.language.decisions import VOTERS, decision_for, needs_scores
 from whisperbatch.language.windows import score_languages
 from whisperbatch.options import Options
-from whisperbatch.protocols import Engine
-from whisperbatch.rows import Item, Row, grouped, padded
+from whisperbatch.rows import Item, Row
+from whisperbatch.scheduling import SharedModel
 
 
-def with_language_scores(engine: Engine, item: Item, options: Options) -> Item:
+def with_language_scores(model: SharedModel, item: Item, options: Options) -> Item:
     """Return a row with its language scores and encoder output, if the stage needs them.
 
     Args:
-        engine: encodes and scores the row.
+        model: scores the row.
         item: an item of any kind; only rows are scored.
         options: which rows need scores.
     """
     if not isinstance(item, Row) or not needs_scores(item, options):
         return item
-    [scored] = score_rows(engine, [item])
+    [scored] = score_rows(model, [item])
     return scored
 
 
-def score_rows(engine: Engine, rows: Sequence[Row]) -> list[Row]:
-    """Return rows with their language scores and encoder output, in order."""
-    scored: dict[int, Row] = {}
-    for group in grouped([row.window for row in rows]):
-        members = [rows[number] for number in group]
-        encoded = engine.encode(padded(members, members[0].window))
-        scores = score_languages(engine, members, encoded)
-        outputs = engine.split(encoded)
-        for number, row, score, output in zip(group, members, scores, outputs, strict=True):
-            scored[number] = replace(row, language_scores=score, encoded=output)
-    return [scored[number] for number in range(len(rows))]
+def score_rows(model: SharedModel, rows: Sequence[Row]) -> list[Row]:
+    """Return rows with their language scores, in order. Their texts are decoded later."""
+    for row in rows:
+        row.encoding.keep = True
+    scores = score_languages(model, rows)
+    return [replace(row, language_scores=score) for row, score in zip(rows, scores, strict=True)]
 
 
 def decide_languages(items: Iterable[Item], options: Options) -> Iterator[Item]:

@@ -18,9 +18,10 @@ import numpy as np
 from whisperbatch.audio.random_access import RandomAccess
 from whisperbatch.chunking.merge import chunks
 from whisperbatch.options import Options
-from whisperbatch.protocols import Encoded, Engine, FeatureExtractor, Vad
+from whisperbatch.protocols import FeatureExtractor, Vad
 from whisperbatch.recording import RecordingState
-from whisperbatch.rows import Row, padded
+from whisperbatch.rows import Row
+from whisperbatch.scheduling import SharedModel
 from whisperbatch.types import (
     WINDOW_FRAMES,
     Chunk,
@@ -35,7 +36,6 @@ CANDIDATES_PER_WINDOW: Final = 4  # stretches tried, at most, for each requested
 MIN_SPEECH: Final = 1.0  # seconds of speech: less does not identify a language
 MIN_SPEECH_FRACTION: Final = 0.1  # of a window
 MIN_POWER: Final = 1e-7  # mean square of a window, -70 dBFS: fainter sound is not speech
-BATCH_SIZE: Final = 8  # windows encoded together
 FRAME_MULTIPLE: Final = 100  # feature frames: windows of similar length get the same shape
 PADDING: Final = 300  # feature frames of silence after the longest window: Whisper's training
 # padded short audio with silence
@@ -162,7 +162,7 @@ def spread_windows(chunks: Iterable[Chunk], options: Options) -> list[Chunk]:
 
 
 def score_chunks(
-    engine: Engine, extractor: FeatureExtractor, chunks: Sequence[Chunk]
+    model: SharedModel, extractor: FeatureExtractor, chunks: Sequence[Chunk]
 ) -> list[LanguageScores]:
     """Return the language scores of each chunk, in order.
 
@@ -175,19 +175,22 @@ def score_chunks(
     rows = [Row.of(chunk, extractor, recording) for chunk in chunks]
     max_frames = max(row.features.shape[1] for row in rows)
     frames = min(-(-max_frames // FRAME_MULTIPLE) * FRAME_MULTIPLE + PADDING, WINDOW_FRAMES)
-    scores: list[LanguageScores] = []
-    for start in range(0, len(rows), BATCH_SIZE):
-        batch = rows[start : start + BATCH_SIZE]
-        encoded = engine.encode(padded(batch, frames))
-        scores += score_languages(engine, batch, encoded)
-    return scores
+    return score_languages(model, rows, frames)
 
 
-def score_languages(engine: Engine, rows: Sequence[Row], encoded: Encoded) -> list[LanguageScores]:
-    """Return the language scores of rows whose encoder output is `encoded`, in order."""
+def score_languages(
+    model: SharedModel, rows: Sequence[Row], window: int | None = None
+) -> list[LanguageScores]:
+    """Return the language scores of rows, in order.
+
+    Args:
+        model: scores the rows.
+        rows: rows of any encoder windows.
+        window: feature frames in the encoder window of all rows; None for their own windows.
+    """
     return [
         LanguageScores(probabilities, speech_seconds(row.chunk.speech))
-        for row, probabilities in zip(rows, engine.detect_language(encoded), strict=True)
+        for row, probabilities in zip(rows, model.detect_languages(rows, window), strict=True)
     ]
 
 

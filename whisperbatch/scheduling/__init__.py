@@ -1,7 +1,7 @@
 """Scheduling: the rows of all recordings share the calls of the engine.
 
 a thread of a row, or of a recording
-  -> SharedEngine    encode, score or decode a few rows; the thread waits
+  -> SharedModel     score or decode a few rows; the thread waits
   -> CallQueue       the rows that wait, of all threads
   -> Scheduler       calls of the engine, each with as many rows as fit
 
@@ -9,8 +9,17 @@ a thread of a row, or of a recording
 """
 
 from whisperbatch.scheduling.reading_limit import ReadingLimit
-from whisperbatch.scheduling.row_calls import READING, Flow
+from whisperbatch.scheduling.row_calls import READING, Flow, ResultStore, RowCall
 from whisperbatch.scheduling.scheduler import Activity, Scheduler
-from whisperbatch.scheduling.shared_engine import SharedEngine
+from whisperbatch.scheduling.shared_model import SharedModel
 
-__all__ = ["READING", "Activity", "Flow", "ReadingLimit", "Scheduler", "SharedEngine"]
+__all__ = [
+    "READING",
+    "Activity",
+    "Flow",
+    "ReadingLimit",
+    "ResultStore",
+    "RowCall",
+    "Scheduler",
+    "SharedModel",
+]

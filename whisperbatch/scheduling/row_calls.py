@@ -1,13 +1,13 @@
 """The rows that wait for the engine, and the runs that they belong to."""
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
-import numpy.typing as npt
-
-from whisperbatch.protocols import AlignRequest, DecodeRequest, Encoded
+from whisperbatch.options import SearchOptions
+from whisperbatch.protocols import DecodeRequest
+from whisperbatch.rows import Encoding
 
 Position = tuple[int, int]
 """Number of a recording, and first sample of a chunk."""
@@ -35,49 +35,41 @@ class Flow:
 
 
 @dataclass(eq=False, slots=True)
-class SharedRow:
-    """The features of a row; its encoder output is computed when it is needed.
-
-    Attributes:
-        features: shape (n_mels, n_frames), in the engine's `feature_type`; None when the encoder
-            output is stored.
-        frames: number of feature frames.
-        encoded: encoder output of the row, if it is stored.
-        stored: whether to store the encoder output, because another call needs it.
-    """
-
-    features: npt.NDArray[Any] | None
-    frames: int
-    encoded: Encoded | None = None
-    stored: bool = False
-
-
-@dataclass(eq=False, slots=True)
 class RowCall:
-    """A row that waits for a method of the engine.
+    """A row that waits for a result of the engine: its text, or its language.
 
     Attributes:
-        method: "detect_language", "decode" or "align".
         key: rows with equal keys can share a call of the engine.
         row: the features or the encoder output.
-        request: of `decode` or `align`; None for `detect_language`.
-        arguments: arguments of the method after the requests; equal for equal keys.
         flow: the run.
         group: what the rows of the same thread share; after a failure, groups are computed alone.
         position: of the row in its run; rows that come first in the results are first.
         max_rows: maximum number of rows of the call.
+        request: of a row that is decoded; None to detect the language.
+        search: of a row that is decoded; equal for equal keys.
         result: the result for the row, or the error.
         passed_over: number of calls that were preferred although this row was next.
     """
 
-    method: str
     key: Hashable
-    row: SharedRow
-    request: DecodeRequest | AlignRequest | None
-    arguments: tuple[Any, ...]
+    row: Encoding
     flow: Flow
     group: object
     position: Position
     max_rows: int
+    request: DecodeRequest | None = None
+    search: SearchOptions | None = None
     result: "Future[Any]" = field(default_factory=Future)
     passed_over: int = 0
+
+
+class ResultStore(Protocol):
+    """Results of rows that were computed before. Thread-safe."""
+
+    def find(self, calls: Sequence[RowCall]) -> Mapping[RowCall, Any]:
+        """Return the stored results; rows without a result are left out."""
+        ...
+
+    def keep(self, results: Mapping[RowCall, Any]) -> None:
+        """Store the results of rows."""
+        ...

@@ -13,9 +13,10 @@ import numpy as np
 
 from whisperbatch.errors import ClosedError
 from whisperbatch.prefetch import Workers
-from whisperbatch.protocols import Encoded, Engine
+from whisperbatch.protocols import Encoded, Engine, EngineTraits
+from whisperbatch.rows import Encoding
 from whisperbatch.scheduling.call_queue import CallQueue
-from whisperbatch.scheduling.row_calls import Flow, RowCall, SharedRow
+from whisperbatch.scheduling.row_calls import Flow, ResultStore, RowCall
 from whisperbatch.threads import stop_at_exit
 
 log = logging.getLogger(__name__)
@@ -52,11 +53,13 @@ class Scheduler:
 
     Args:
         engine: runs the model. It computes `engine.workers` calls at a time.
+        store: is asked for the result of a row before the row is computed.
     """
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: Engine, store: ResultStore | None = None) -> None:
         self.engine = engine
-        self._encodes_rows_alone = bool(getattr(engine, "encodes_rows_alone", False))
+        self._store = store
+        self._encodes_rows_alone = EngineTraits.of(engine).encodes_rows_alone
         self._queue = CallQueue()
         self._flows: set[Flow] = set()
         self._max_rows: int | None = None  # after memory ran out
@@ -114,14 +117,21 @@ class Scheduler:
             ClosedError: the flow has ended, or the engine is closed.
             Exception: as the engine raised it.
         """
+        waiting = self._without_stored(calls)
         with self._changed:
-            for call in calls:
-                if call.flow.closed:
-                    raise ClosedError("the run has ended")
-            self._queue.add(calls)
+            if any(call.flow.closed for call in calls):
+                raise ClosedError("the run has ended")
+            self._queue.add(waiting)
             self._changed.notify_all()
         wait(call.result for call in calls)
         return [call.result.result() for call in calls]
+
+    def _without_stored(self, calls: Sequence[RowCall]) -> Sequence[RowCall]:
+        """Give the stored results to their rows, and return the other rows."""
+        stored = self._store.find(calls) if self._store else {}
+        for call, result in stored.items():
+            call.result.set_result(result)
+        return [call for call in calls if call not in stored]
 
     def _next_task(self) -> Callable[[], None] | None:
         """Wait for rows, and return the next call; None if no run is open."""
@@ -139,22 +149,24 @@ class Scheduler:
         try:
             if self._encodes_rows_alone:
                 self._encode_one_by_one(calls)
-            results = list(zip(calls, call_engine(self.engine, calls), strict=True))
+            results = dict(zip(calls, call_engine(self.engine, calls), strict=True))
+            if self._store:
+                self._store.keep(results)
         except BaseException as error:  # noqa: BLE001 - the threads that wait get every error
             self._contain(calls, error)
             return
         with self._changed:
             self._calls += 1
             self._rows += len(calls)
-        for call, result in results:
+        for call, result in results.items():
             call.result.set_result(result)
 
     def _encode_one_by_one(self, calls: Sequence[RowCall]) -> None:
         """Encode the rows of a call, except the last; urgent rows do not wait for all of them."""
         for call in calls:
-            call.row.stored = True  # costs nothing, and retries need the output
+            call.row.keep = True  # costs nothing, and retries need the output
         for call in calls[:-1]:
-            if call.row.encoded is None:
+            if call.row.output is None:
                 encode(self.engine, [call.row])
                 with self._changed:
                     urgent = self._queue.take_urgent(calls, self._max_rows)
@@ -194,27 +206,32 @@ def is_out_of_memory(error: BaseException) -> bool:
 
 def call_engine(engine: Engine, calls: Sequence[RowCall]) -> Sequence[Any]:
     """Return the result of each row, computed in one call of the engine."""
-    method, arguments = calls[0].method, calls[0].arguments
     encoded = encode(engine, [call.row for call in calls])
-    if method == "detect_language":
+    if (search := calls[0].search) is None:
         return engine.detect_language(encoded)
-    results: Sequence[Any] = getattr(engine, method)(
-        encoded, [call.request for call in calls], *arguments
-    )
-    return results
+    requests = [call.request for call in calls if call.request]
+    return engine.decode(encoded, requests, search)
 
 
-def encode(engine: Engine, rows: Sequence[SharedRow]) -> Encoded:
-    """Return the encoder output of rows, and store the outputs that later calls need."""
-    new = [row for row in rows if row.encoded is None]
-    features = [row.features for row in new if row.features is not None]
-    output = engine.encode(np.stack(features)) if new else None
-    parts: dict[SharedRow, Encoded] = {}
-    if output is not None and (len(new) < len(rows) or any(row.stored for row in new)):
+def encode(engine: Engine, rows: Sequence[Encoding]) -> Encoded:
+    """Return the encoder output of rows, and keep the outputs that later calls need.
+
+    Only rows without an output are encoded, each once, although it may occur several times.
+    """
+    # the features first: another thread may set the output, and then free the features
+    features = {row: row.features for row in rows}
+    new = {row: values for row, values in features.items() if row.output is None}
+    if not new:
+        return engine.join([row.output for row in rows if row.output is not None])
+    output = engine.encode(np.stack([values for values in new.values() if values is not None]))
+    parts: dict[Encoding, Encoded] = {}
+    if len(new) < len(rows) or any(row.keep for row in new):
         parts = dict(zip(new, engine.split(output), strict=True))
-    for row, part in parts.items():
-        if row.stored:
-            row.encoded, row.features = part, None
-    if output is not None and len(new) == len(rows):
+    for row in new:
+        if row.keep:
+            row.output, row.features = parts[row], None
+        row.keep = True
+    if len(new) == len(rows):
         return output
-    return engine.join([row.encoded or parts[row] for row in rows])
+    outputs = [parts.get(row, row.output) for row in rows]
+    return engine.join([each for each in outputs if each is not None])

@@ -18,11 +18,11 @@ from typing import Final
 import numpy as np
 
 from whisperbatch.chunking.split import split_in_two
-from whisperbatch.decoding.audit import covered_until
-from whisperbatch.decoding.decoded_row import DecodedRow
+from whisperbatch.decoding.audit import DecodedRow, covered_until
 from whisperbatch.options import Options
-from whisperbatch.protocols import Engine, FeatureExtractor, Vad
+from whisperbatch.protocols import FeatureExtractor, Vad
 from whisperbatch.recording import RecordingState
+from whisperbatch.scheduling import SharedModel
 from whisperbatch.second_opinion.decoder import StretchDecoder
 from whisperbatch.second_opinion.filter import find_possible_speech
 from whisperbatch.second_opinion.held_frames import HeldFrames
@@ -57,7 +57,7 @@ ENCODER_PADDING: Final = to_samples(7.5)  # mean silence in the encoder window a
 
 
 def second_opinions(
-    engine: Engine, vad: Vad, extractor: FeatureExtractor, options: Options
+    model: SharedModel, vad: Vad, extractor: FeatureExtractor, options: Options
 ) -> Callable[[RecordingState, Callable[[], bool]], "SecondOpinion | None"]:
     """Return a function that returns the stage of a recording; None if the options switch it off.
 
@@ -65,7 +65,7 @@ def second_opinions(
     """
     if not (options.vad and options.second_opinion):
         return lambda *_: None
-    decoder = StretchDecoder(engine, extractor, options)
+    decoder = StretchDecoder(model, extractor, options)
     return lambda state, stopped: SecondOpinion(vad, decoder, options, state, stopped)
 
 

@@ -2,8 +2,7 @@
 
 from typing import Final
 
-from whisperbatch.decoding.audit import max_tokens_for, too_fast_words
-from whisperbatch.decoding.decoded_row import DecodedRow, normalize_words
+from whisperbatch.decoding.audit import DecodedRow, max_tokens_for, normalize_words
 from whisperbatch.decoding.hallucinations import BOILERPLATE
 from whisperbatch.decoding.words import count_letters
 from whisperbatch.text.languages import UNSPACED
@@ -31,7 +30,7 @@ def proves_speech(decoded: DecodedRow, min_logprob: float) -> bool:
         and decoded.compression_ratio <= MAX_COMPRESSION_RATIO
         and not decoded.repeats
         and not _is_boilerplate(decoded)
-        and not too_fast_words(decoded)
+        and not decoded.too_fast_words
         and _count_words(decoded) >= MIN_WORDS_PER_SECOND * _seconds(decoded)
         and _count_letters(decoded) <= MAX_LETTERS_PER_SECOND * _seconds(decoded)
     )

@@ -8,17 +8,18 @@ import pytest
 
 from tests.unit.fakes import Call, FakeEngine, multilingual_tokenizer
 from tests.unit.fakes import tokenizer as english_tokenizer
-from tests.unit.synthetic_speech import decode_rows
+from tests.unit.synthetic_speech import decode_rows, shared_model
 from tests.unit.synthetic_speech import segments as segments_of
 from whisperbatch import EngineError, Options, Segment
+from whisperbatch.decoding.audit import compression_ratio
 from whisperbatch.decoding.chunk_decoder import ChunkDecoder
-from whisperbatch.decoding.decoded_row import compression_ratio
 from whisperbatch.decoding.tokenizer import WhisperTokenizer
 from whisperbatch.features import feature_extractor
+from whisperbatch.language.stage import score_rows
 from whisperbatch.options.keywords import resolve
 from whisperbatch.protocols import Hypothesis
 from whisperbatch.recording import Decision, RecordingState
-from whisperbatch.rows import Row, padded
+from whisperbatch.rows import Row
 from whisperbatch.types import Chunk, SpeechSpan
 
 EXTRACTOR = feature_extractor("whisper", 80)
@@ -97,7 +98,9 @@ def test_rows_are_padded_with_their_own_silence() -> None:
 
 def test_padding_does_not_change_the_rows() -> None:
     original = row(index=2)
-    padded([original], 3000)[:] = 7
+    features = original.prepare(np.float32, 3000).features
+    assert features is not None
+    features[:] = 7
     assert (original.features == 2).all()
 
 
@@ -176,21 +179,25 @@ def test_each_row_is_decoded_in_its_own_language() -> None:
     assert engine.detections == 0
 
 
+def decoder_of(engine: FakeEngine, options: Options) -> ChunkDecoder:
+    return ChunkDecoder(shared_model(engine, options), EXTRACTOR, options)
+
+
 def test_a_row_without_a_language_is_refused() -> None:
     with pytest.raises(ValueError, match="rows with their language"):
-        ChunkDecoder(scripted_engine([" One."]), EXTRACTOR, Options(batch_size=8))(row())
+        decoder_of(scripted_engine([" One."]), Options(batch_size=8))(row())
 
 
 def test_rows_that_were_scored_are_not_encoded_again() -> None:
     engine = FakeEngine()
-    decoder = ChunkDecoder(engine, EXTRACTOR, Options(vad=False, batch_size=8))
+    decoder = decoder_of(engine, Options(vad=False, batch_size=8))
     first, second = (replace(row(index=index), language="en") for index in (2, 4))
-    encoded = engine.encode(padded([first], first.window))
-    engine.batch_sizes["encode"].clear()
-    decoder(replace(first, encoded=encoded))
-    assert engine.batch_sizes["encode"] == []
-    decoder(second)
+    [scored] = score_rows(shared_model(engine), [first])
     assert engine.batch_sizes["encode"] == [1]
+    decoder(scored)
+    assert engine.batch_sizes["encode"] == [1]
+    decoder(second)
+    assert engine.batch_sizes["encode"] == [1, 1]
     assert [round(call.row.level, 2) for call in engine.calls] == [1.0, 2.33]
 
 
@@ -198,7 +205,7 @@ def test_rows_that_were_scored_are_not_encoded_again() -> None:
 def test_after_a_failure_no_other_row_waits_for_the_text_of_the_row(step: str) -> None:
     engine = scripted_engine([" One."], failing={step: {0}})
     options = Options(language="en", vad=False, condition_on_previous_text=True, batch_size=8)
-    decoder = ChunkDecoder(engine, EXTRACTOR, options)
+    decoder = decoder_of(engine, options)
     first = replace(row(), language="en")
     second = replace(row(index=1), language="en", recording=first.recording)
     with pytest.raises(EngineError, match=f"{step} failed"):

@@ -53,7 +53,9 @@ def test_no_chunk_waits_after_a_failure() -> None:
     given = Options(language="en", speech_pad=0.0, condition_on_previous_text=True)
     engine = word_engine(SPOKEN, fails)
     options = options_for(engine, given)
-    decoder = ChunkDecoder(engine, synthetic_speech.RampExtractor(), options)
+    decoder = ChunkDecoder(
+        synthetic_speech.shared_model(engine, options), synthetic_speech.RampExtractor(), options
+    )
     with ThreadPoolExecutor(2) as pool:
         waiting = [pool.submit(decoder, row) for row in rows[1:]]
         time.sleep(0.05)

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from tests.unit.fakes import FakeEngine
-from tests.unit.synthetic_speech import chunk, rows
+from tests.unit.synthetic_speech import chunk, rows, shared_model
 from whisperbatch import Options
 from whisperbatch.decoding.engine_options import options_for
 from whisperbatch.decoding.prompts import Context
@@ -18,7 +18,8 @@ from whisperbatch.protocols import Decoded, DecodeRequest, Encoded
 
 def row_decoder(engine: FakeEngine, options: Options) -> RowDecoder:
     options = options_for(engine, options)
-    return RowDecoder(engine, options, WhisperTokenizer(engine.tokenizer, multilingual=True))
+    model = shared_model(engine, options)
+    return RowDecoder(model, options, WhisperTokenizer(engine.tokenizer, multilingual=True))
 
 
 @pytest.mark.parametrize(
@@ -36,25 +37,14 @@ def test_a_call_has_no_more_hypotheses_and_rows_than_the_first_decoding(
     options: Options, temperature: float, beam_size: int, expected: list[int]
 ) -> None:
     engine = FakeEngine()
-    requests = [RowRequest(row, "en") for row in rows(*[chunk([(0.0, 3.0)])] * 12)]
     search = replace(options.search, beam_size=beam_size)
+    requests = [
+        RowRequest(row, "en", search=search, temperature=temperature)
+        for row in rows(*[chunk([(0.0, 3.0)])] * 12)
+    ]
     decoder = row_decoder(engine, replace(options, batch_size=8))
-    assert len(decoder.redecode(requests, search, temperature)) == 12
+    assert len(decoder(requests)) == 12
     assert engine.batch_sizes["decode"] == expected
-
-
-def test_only_rows_without_encoder_output_are_encoded() -> None:
-    engine = FakeEngine()
-    decoder = row_decoder(engine, Options())
-    first, second = rows(chunk([(2.0, 5.0)]), chunk([(6.0, 9.0)]))
-    encoded = decoder.encode([first])
-    scored = replace(first, encoded=encoded)
-    engine.batch_sizes["encode"].clear()
-    decoder.redecode([RowRequest(second, "en"), RowRequest(scored, "en")])
-    assert engine.batch_sizes["encode"] == [1]
-    assert [call.start for call in engine.calls] == [6.0, 2.0]
-    decoder.redecode([RowRequest(scored, "en")])
-    assert engine.batch_sizes["encode"] == [1]
 
 
 def test_a_prefix_in_a_text_with_timestamps_follows_the_first_timestamp() -> None:
@@ -63,7 +53,7 @@ def test_a_prefix_in_a_text_with_timestamps_follows_the_first_timestamp() -> Non
     tokenizer = WhisperTokenizer(engine.tokenizer, multilingual=True)
     prefix = tuple(tokenizer.encode("Good morning"))
     [row] = rows(chunk([(0.0, 3.0)]))
-    [decoded] = decoder.redecode([RowRequest(row, "en", context=Context(prefix=prefix))])
+    [decoded] = decoder([RowRequest(row, "en", context=Context(prefix=prefix))])
     first_timestamp = tokenizer.no_timestamps + 1
     assert engine.calls[0].prompt[-len(prefix) - 1 :] == (first_timestamp, *prefix)
     assert decoded.hypothesis.tokens[: len(prefix) + 1] == (first_timestamp, *prefix)
@@ -87,5 +77,5 @@ def test_loops_may_be_cut_off_if_they_fail_the_audit(
 
     options = Options(compression_ratio_threshold=threshold)
     [row] = rows(chunk([(2.0, 5.0)]))
-    row_decoder(Recorder(), options).redecode([RowRequest(row, "en")])
+    row_decoder(Recorder(), options)([RowRequest(row, "en")])
     assert [request.stop_loops for request in requests] == [stop_loops]

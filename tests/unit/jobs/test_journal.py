@@ -1,29 +1,26 @@
+"""Results of rows are stored; stored results are not computed again."""
+
+import json
 from collections.abc import Sequence
 from copy import copy
 from dataclasses import replace
-from itertools import repeat
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pytest
 
 from tests.unit.fakes import Call, EncodedRow, FakeEngine, MemoryStore
-from whisperbatch.errors import EngineError
-from whisperbatch.jobs.journal import JournaledEngine
-from whisperbatch.options import SearchOptions
-from whisperbatch.protocols import (
-    Alignment,
-    AlignRequest,
-    DecodeRequest,
-    Encoded,
-    Engine,
-    Hypothesis,
-    Sampling,
-)
+from whisperbatch.jobs.journal import Journal
+from whisperbatch.options import Options, SearchOptions
+from whisperbatch.protocols import Alignment, DecodeRequest, Hypothesis, Sampling
+from whisperbatch.recording import RecordingState
+from whisperbatch.rows import Row
+from whisperbatch.scheduling import Flow, Scheduler, SharedModel
+from whisperbatch.types import Chunk
 
 PROMPT = (50258, 50363)
 OPTIONS = SearchOptions()
+LEVELS = (0.1, 0.2, 0.3)
 
 
 def tracing_engine(fingerprint: str = "tracing") -> FakeEngine:
@@ -46,33 +43,39 @@ def tracing_engine(fingerprint: str = "tracing") -> FakeEngine:
     )
 
 
-def features(*levels: float) -> npt.NDArray[np.float32]:
-    return np.array([np.full((80, 200), level) for level in levels], np.float32)
+def row(level: float) -> Row:
+    """Return a row whose features have one value, in a window of 2 s."""
+    chunk = Chunk(0, 0, (), (), np.zeros(0, np.float32))
+    made = Row(chunk, np.full((80, 200), level, np.float32), 0.0, RecordingState(0))
+    made.prepare(np.float32, 200)
+    return made
 
 
-def decoded(
-    engine: Engine,
-    rows: npt.NDArray[Any],
+def results(
+    engine: FakeEngine,
+    store: MemoryStore | None,
+    levels: Sequence[float] = LEVELS,
     options: SearchOptions = OPTIONS,
-    sampling: Sequence[Sampling] | None = None,
-    encoded: Encoded | None = None,
+    sampling: Sampling | None = None,
 ) -> list[tuple[Any, ...]]:
-    """Decode rows as the pipeline does; return the results as comparable values."""
-    encoded = encoded or engine.encode(rows)
-    requests = [
-        DecodeRequest(PROMPT, PROMPT[:1], (), 200, row_sampling)
-        for row_sampling in sampling or repeat(None, len(rows))
-    ]
+    """Return the language and the text of rows, as comparable values."""
+    scheduler, flow = Scheduler(engine, Journal(engine, store) if store else None), Flow()
+    with scheduler.running(flow):
+        model = SharedModel(scheduler, flow, Options(batch_size=8))
+        rows = [row(level) for level in levels]
+        for each in rows:
+            each.encoding.keep = True
+        languages = model.detect_languages(rows)
+        request = DecodeRequest(PROMPT, PROMPT[:1], (), 200, sampling)
+        decoded = model.decode([(each, request, options) for each in rows])
     return [
-        (row.hypothesis, *columns(row.alignment))
-        for row in engine.decode(encoded, requests, options)
+        (language, each.hypothesis, *(column.tolist() for column in columns(each.alignment)))
+        for language, each in zip(languages, decoded, strict=True)
     ]
 
 
-def columns(alignment: Alignment) -> list[list[float]]:
-    return [
-        column.tolist() for column in (alignment.starts, alignment.ends, alignment.probabilities)
-    ]
+def columns(alignment: Alignment) -> tuple[Any, ...]:
+    return alignment.starts, alignment.ends, alignment.probabilities
 
 
 @pytest.fixture
@@ -80,142 +83,117 @@ def store() -> MemoryStore:
     return MemoryStore()
 
 
-def test_a_journaled_engine_returns_the_results_of_the_wrapped_engine(store: MemoryStore) -> None:
-    rows = features(0.1, 0.2, 0.3)
-    journaled = JournaledEngine(tracing_engine(), store)
-    assert isinstance(journaled, Engine)
-    assert decoded(journaled, rows) == decoded(tracing_engine(), rows)
-    assert journaled.detect_language(journaled.encode(rows)) == tracing_engine().detect_language(
-        tracing_engine().encode(rows)
-    )
-
-
-def test_the_wrapped_engine_chooses_the_batch_size(store: MemoryStore) -> None:
-    engine: Any = tracing_engine()
-    assert JournaledEngine(engine, store).default_batch_size(5) == 8
-    engine.default_batch_size = lambda hypotheses: 10 * hypotheses
-    assert JournaledEngine(engine, store).default_batch_size(5) == 50
-
-
-def test_features_are_in_the_type_of_the_wrapped_engine(store: MemoryStore) -> None:
-    engine: Any = tracing_engine()
-    assert JournaledEngine(engine, store).feature_type is np.float32
-    engine.feature_type = np.float16
-    journaled = JournaledEngine(engine, store)
-    assert journaled.feature_type is np.float16
-    decoded(journaled, features(0.1).astype(np.float16))
-    assert engine.features.dtype == np.float16
+def test_results_are_those_of_the_engine(store: MemoryStore) -> None:
+    expected = results(tracing_engine(), None)
+    for _ in range(2):
+        assert results(tracing_engine(), store) == expected
 
 
 def test_stored_results_are_not_computed_again(store: MemoryStore) -> None:
-    rows = features(0.1, 0.2, 0.3)
-    first = decoded(JournaledEngine(tracing_engine(), store), rows)
+    results(tracing_engine(), store)
     engine = tracing_engine()
-    assert decoded(JournaledEngine(engine, store), rows) == first
-    assert engine.batch_sizes == {"encode": [], "decode": [], "align": [], "detect_language": []}
+    results(engine, store)
+    assert not any(engine.batch_sizes.values())
 
 
-def test_only_new_rows_are_encoded_and_decoded_in_one_batch(store: MemoryStore) -> None:
-    decoded(JournaledEngine(tracing_engine(), store), features(0.2))
+def test_only_new_rows_are_encoded_and_decoded_in_one_call(store: MemoryStore) -> None:
+    results(tracing_engine(), store, [0.2])
     engine = tracing_engine()
-    rows = features(0.1, 0.2, 0.3)
-    assert decoded(JournaledEngine(engine, store), rows) == decoded(tracing_engine(), rows)
+    assert results(engine, store) == results(tracing_engine(), None)
     assert engine.batch_sizes == {
         "encode": [2],
         "decode": [2],
         "align": [],
-        "detect_language": [],
+        "detect_language": [2],
     }
 
 
-def test_a_given_text_is_aligned_once(store: MemoryStore) -> None:
-    rows = features(0.1, 0.2)
-    texts = [AlignRequest(PROMPT[:1], (5, 6, 7), 200), AlignRequest(PROMPT[:1], (), 200)]
+def test_the_keys_are_those_of_earlier_versions(
+    store: MemoryStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The ledger of an interrupted job has keys of the version that began the job."""
+    monkeypatch.setattr("whisperbatch.jobs.journal.version", lambda _: "1.0")
+    results(tracing_engine(), store, [0.2], replace(OPTIONS, beam_size=2), Sampling(0.5, 3, 7))
+    assert [key.hex() for key in store.values] == KEYS
 
-    def aligned(engine: Engine, texts: Sequence[AlignRequest]) -> list[list[list[float]]]:
-        return [columns(row) for row in engine.align(engine.encode(rows), texts)]
 
-    expected = aligned(tracing_engine(), texts)
-    assert aligned(JournaledEngine(tracing_engine(), store), texts) == expected
-    engine = tracing_engine()
-    journaled = JournaledEngine(engine, store)
-    assert aligned(journaled, texts) == expected
-    assert engine.batch_sizes["align"] == []
-    assert aligned(journaled, [replace(texts[0], frames=100), texts[1]]) == expected
-    assert engine.batch_sizes["align"] == [1]
+KEYS = [
+    "9ce7ddcd8a08ca1b5ed511f6918ad98af393240f",
+    "143254c940721656c734cd3bd93dda68047b1274",
+]
 
 
 def test_options_at_their_defaults_are_not_part_of_a_key(store: MemoryStore) -> None:
     """A new option with a default value therefore changes no stored key."""
-    rows = features(0.1)
-    default = SearchOptions()
-    with_one_option_less = copy(default)
+    with_one_option_less = copy(OPTIONS)
     vars(with_one_option_less).pop("repetition_penalty")  # the class's default remains
-    decoded(JournaledEngine(tracing_engine(), store), rows, with_one_option_less)
+    results(tracing_engine(), store, options=with_one_option_less)
     engine = tracing_engine()
-    decoded(JournaledEngine(engine, store), rows, default)
+    results(engine, store)
     assert engine.batches == []
 
 
 @pytest.mark.parametrize(
-    "options", [replace(OPTIONS, beam_size=2), replace(OPTIONS, max_new_tokens=7)]
+    "changes",
+    [
+        {"options": replace(OPTIONS, beam_size=2)},
+        {"options": replace(OPTIONS, max_new_tokens=7)},
+        {"sampling": Sampling(0.5, 1, seed=3)},
+        {"sampling": Sampling(0.5, 1, seed=4)},
+    ],
 )
-def test_results_of_other_options_are_computed(store: MemoryStore, options: SearchOptions) -> None:
-    rows = features(0.1)
-    decoded(JournaledEngine(tracing_engine(), store), rows)
+def test_results_of_other_options_or_seeds_are_computed(
+    store: MemoryStore, changes: dict[str, Any]
+) -> None:
+    results(tracing_engine(), store)
+    results(tracing_engine(), store, sampling=Sampling(0.5, 1, seed=5))
     engine = tracing_engine()
-    assert decoded(JournaledEngine(engine, store), rows, options) == decoded(
-        tracing_engine(), rows, options
-    )
-    assert engine.batches == [1]
+    assert results(engine, store, **changes) == results(tracing_engine(), None, **changes)
+    assert engine.batches == [3]
+    assert engine.detections == 0
 
 
-def test_results_of_another_seed_or_other_weights_are_computed(store: MemoryStore) -> None:
-    rows = features(0.1)
-    decoded(JournaledEngine(tracing_engine(), store), rows)
-    for engine, sampling in (
-        (tracing_engine(), [Sampling(0.5, 1, seed=3)]),
-        (tracing_engine(), [Sampling(0.5, 1, seed=4)]),
-        (tracing_engine("other weights"), None),
-    ):
-        assert decoded(JournaledEngine(engine, store), rows, sampling=sampling) == decoded(
-            tracing_engine(), rows, sampling=sampling
-        )
-        assert engine.batches == [1]
+def test_results_of_other_weights_are_computed(store: MemoryStore) -> None:
+    results(tracing_engine(), store)
+    engine = tracing_engine("other weights")
+    assert results(engine, store) == results(tracing_engine(), None)
+    assert engine.batches == [3]
 
 
-def test_rows_are_encoded_once_for_language_detection_and_decoding(store: MemoryStore) -> None:
-    rows = features(0.1, 0.2, 0.3)
-    engine = tracing_engine()
-    journaled = JournaledEngine(engine, store)
-    encoded = journaled.encode(rows)
-    journaled.detect_language(encoded)
-    first, second, third = journaled.split(encoded)
-    joined = journaled.join([third, first, second])
-    mixed = rows[[2, 0, 1]]
-    assert decoded(journaled, mixed, encoded=joined) == decoded(tracing_engine(), mixed)
-    assert engine.batch_sizes == {
-        "encode": [3],
-        "decode": [3],
-        "align": [],
-        "detect_language": [3],
-    }
+DAMAGED = [
+    *(b"", b"{", b"\xff\xfe", b"null", b"3", b'"text"', b"[]", b"{}", b"[[]]", b"[" * 100_000),
+    *(b"[[[1],-0.1,0.1],[]]", b"[[[1],-0.1],[[0.1],[0.2],[0.5]]]", b'{"en": "high"}'),
+    *(b'{"en": null}', b'{"en": NaN}', b"[[[1],-0.1,0.1],[[0.1],[0.2],[0.5]],7]"),
+]
 
 
-def test_encoded_rows_and_new_rows_make_one_batch(store: MemoryStore) -> None:
-    engine = tracing_engine()
-    journaled = JournaledEngine(engine, store)
-    encoded = journaled.encode(features(0.1))
-    journaled.detect_language(encoded)
-    [first] = journaled.split(encoded)
-    joined = journaled.join([first, journaled.encode(features(0.2))])
-    rows = features(0.1, 0.2)
-    assert decoded(journaled, rows, encoded=joined) == decoded(tracing_engine(), rows)
-    assert engine.batch_sizes["encode"] == [1, 1]
+def damaged_texts(value: bytes) -> list[bytes]:
+    """Return a stored text with one part that has a wrong type, length or number."""
+    (tokens, logprob, no_speech), times = json.loads(value)
+    starts, ends, probabilities = times
+    texts = [
+        [[[*tokens[1:], -1], logprob, no_speech], times],
+        [[[*tokens[1:], 2**40], logprob, no_speech], times],
+        [[[*tokens[1:], "9"], logprob, no_speech], times],
+        [[[*tokens[1:], True], logprob, no_speech], times],
+        [[tokens[:-1], logprob, no_speech], times],
+        [[tokens, str(logprob), no_speech], times],
+        [[tokens, logprob, None], times],
+        [[tokens, logprob, float("inf")], times],
+        [[tokens, logprob, no_speech], [starts, ends]],
+        [[tokens, logprob, no_speech], [starts, ends, probabilities, probabilities]],
+        [[tokens, logprob, no_speech], [starts, ends, probabilities[1:]]],
+        [[tokens, logprob, no_speech], [starts, [None, *ends[1:]], probabilities]],
+        [[tokens, logprob, no_speech], [starts[1:], ends[1:], probabilities[1:]]],
+    ]
+    return [json.dumps(text).encode() for text in texts]
 
 
-def test_encoder_output_of_another_engine_is_refused(store: MemoryStore) -> None:
-    with pytest.raises(EngineError, match="another engine"):
-        JournaledEngine(tracing_engine(), store).detect_language(
-            tracing_engine().encode(features(0.1))
-        )
+def test_damaged_values_count_as_absent_and_are_replaced(store: MemoryStore) -> None:
+    expected = results(tracing_engine(), store, [0.2])
+    values = dict(store.values)
+    [text] = [value for value in values.values() if value.startswith(b"[")]
+    for damaged in [*DAMAGED, *damaged_texts(text)]:
+        store.values = dict.fromkeys(values, damaged)
+        assert results(tracing_engine(), store, [0.2]) == expected
+        assert store.values == values, damaged

@@ -88,9 +88,10 @@ def test_the_journal_returns_the_stored_values(directory: Path) -> None:
     with Ledger(directory) as ledger:
         ledger.keep(values)
         ledger.keep({b"\0\0": b"another"})
+    values[b"\0\0"] = b"another"
     with Ledger(directory) as ledger:
         stored = ledger.find([*values, b"unknown"])
-    assert stored == values  # the first value of a key stays
+    assert stored == values
 
 
 def test_entries_between_two_marks_are_deleted(directory: Path) -> None:

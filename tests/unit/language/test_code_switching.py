@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tests.unit.fakes import EncodedRow, FakeEngine
-from tests.unit.synthetic_speech import RampExtractor, chunk, ramp, rows
+from tests.unit.synthetic_speech import RampExtractor, chunk, ramp, rows, shared_model
 from whisperbatch.errors import EngineError
 from whisperbatch.language.code_switching import (
     CodeSwitching,
@@ -52,7 +52,9 @@ MULTILINGUAL = Options(multilingual=True)
 
 
 def switching(engine: FakeEngine, **options: Any) -> CodeSwitching:
-    return CodeSwitching(engine, RampExtractor(), resolve(None, multilingual=True, **options))
+    return CodeSwitching(
+        shared_model(engine), RampExtractor(), resolve(None, multilingual=True, **options)
+    )
 
 
 def fresh(items: Sequence[Item]) -> list[Item]:
@@ -68,9 +70,9 @@ def switched(engine: FakeEngine, items: Sequence[Item], **options: Any) -> list[
 
 def scored_items(engine: FakeEngine, *chunks: Chunk) -> list[Item]:
     """A recording's rows with their language scores, and its end."""
-    items = rows(*chunks)
+    items, model = rows(*chunks), shared_model(engine)
     end = End(items[0].recording, "", 0.0)
-    return [*(with_language_scores(engine, item, MULTILINGUAL) for item in items), end]
+    return [*(with_language_scores(model, item, MULTILINGUAL) for item in items), end]
 
 
 def languages_of(
@@ -164,8 +166,8 @@ def test_a_chunk_is_cut_at_the_pause_where_the_language_changes() -> None:
         assert row.language_scores.seconds == speech_seconds(row.chunk.speech)
     for row, given in ((cut[0], items[0]), (cut[3], items[2])):
         assert isinstance(given, Row)
-        assert row.encoded is given.encoded is not None
-    assert cut[1].encoded is cut[2].encoded is None
+        assert row.encoding.output is given.encoding.output is not None
+    assert cut[1].encoding.output is cut[2].encoding.output is None
 
 
 def test_a_chunk_next_to_another_language_is_scored_again_and_may_stay_uncut() -> None:
@@ -178,7 +180,7 @@ def test_a_chunk_next_to_another_language_is_scored_again_and_may_stay_uncut() -
     for row, given in zip(labelled[:2], items[:2], strict=True):
         assert isinstance(row, Row)
         assert isinstance(given, Row)
-        assert row.encoded is given.encoded is not None
+        assert row.encoding.output is given.encoding.output is not None
 
 
 def test_rows_of_a_constant_language_are_not_scored_again() -> None:

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from tests.unit.fakes import EncodedRow, FakeEngine
+from tests.unit.synthetic_speech import shared_model
 from whisperbatch.decoding.engine_options import options_for
 from whisperbatch.errors import EngineError
 from whisperbatch.language.decisions import LAST_REVISION, VOTERS
@@ -18,7 +19,7 @@ from whisperbatch.options import Options
 from whisperbatch.prefetch import interleave, map_ordered
 from whisperbatch.recording import Decision, LanguageState, RecordingState
 from whisperbatch.rows import End, Item, Row
-from whisperbatch.scheduling import Flow, Scheduler, SharedEngine
+from whisperbatch.scheduling import Flow, Scheduler, SharedModel
 from whisperbatch.types import Chunk, SpeechSpan, to_samples
 
 FINAL = LanguageState(Decision("it", 0.7), final=True)
@@ -69,8 +70,8 @@ def released(stage: Callable[[Iterable[Item]], Iterator[Item]], items: Sequence[
 
 def scored(items: Sequence[Item], options: Options) -> list[Item]:
     """The items, with language scores of the rows that need scores."""
-    engine = FakeEngine()
-    return [with_language_scores(engine, item, options) for item in items]
+    model = shared_model(FakeEngine())
+    return [with_language_scores(model, item, options) for item in items]
 
 
 @pytest.mark.parametrize(
@@ -116,7 +117,7 @@ def stages(engine: FakeEngine, streams: Sequence[Sequence[Item]], **keywords: An
     """
     options = options_for(engine, Options(**keywords))
     scheduler, flow = Scheduler(engine), Flow()
-    score = partial(with_language_scores, SharedEngine(scheduler, flow, options), options=options)
+    score = partial(with_language_scores, SharedModel(scheduler, flow, options), options=options)
     size = options.chosen_batch_size
 
     def decided(stream: Sequence[Item]) -> Iterator[Item]:
@@ -152,7 +153,7 @@ def test_the_language_of_a_row_does_not_depend_on_the_batches(batch_size: int) -
         assert labelled[index].language == decision.language
     assert engine.detections == LAST_REVISION
     assert max(engine.batch_sizes["encode"]) <= batch_size
-    encoded = [row.encoded is not None for row in labelled]
+    encoded = [row.encoding.output is not None for row in labelled]
     assert encoded == [True] * LAST_REVISION + [False] * (70 - LAST_REVISION)
 
 
@@ -188,13 +189,14 @@ def test_a_final_language_needs_no_engine() -> None:
         result = [item for item in stages(engine, [stream]) if isinstance(item, Row)]
         assert [row.language for row in result] == ["it"] * 9
         assert [row.decision for row in result] == [FINAL.decision] * 9
-        assert all(row.encoded is None for row in result)
+        assert all(row.encoding.output is None for row in result)
 
 
 def test_only_rows_that_need_scores_are_encoded() -> None:
     engine = FakeEngine()
     stream = [items(0, 1)[0], *items(1, 2, FINAL)[:2], *items(2, 0)]
-    result = [with_language_scores(engine, item, Options()) for item in stream]
+    model = shared_model(engine)
+    result = [with_language_scores(model, item, Options()) for item in stream]
     assert engine.batch_sizes == {
         "encode": [1],
         "detect_language": [1],
@@ -205,8 +207,8 @@ def test_only_rows_that_need_scores_are_encoded() -> None:
     assert isinstance(row, Row)
     assert row.language_scores is not None
     assert row.language_scores.seconds == 2
-    assert row.encoded is not None
-    assert row.encoded.rows == 1
+    assert row.encoding.output is not None
+    assert row.encoding.output.rows == 1
     assert result[1:] == stream[1:]
 
 
@@ -214,7 +216,7 @@ def test_with_code_switching_all_rows_are_scored() -> None:
     result = scored(items(0, 70), Options(multilingual=True))
     rows = [item for item in result if isinstance(item, Row)]
     assert len(rows) == 70
-    assert all(row.language_scores and row.encoded for row in rows)
+    assert all(row.language_scores and row.encoding.output for row in rows)
 
 
 @pytest.mark.parametrize(("failing", "complete"), [(0, 0), (3, 0), (5, 5), (8, 8)])
@@ -222,10 +224,11 @@ def test_an_error_of_the_engine_comes_after_the_rows_before_it(failing: int, com
     """The voters wait for each other, so none of them comes before the error of a voter."""
     engine = FakeEngine(failing={"detect_language": {failing}})
     received: list[Item] = []
+    model = shared_model(engine)
     with pytest.raises(EngineError, match="detect_language failed"):
         received.extend(
             decide_languages(
-                (with_language_scores(engine, item, Options()) for item in items(0, 12)), Options()
+                (with_language_scores(model, item, Options()) for item in items(0, 12)), Options()
             )
         )
     assert names(received) == names(items(0, 12)[:complete])
@@ -242,7 +245,7 @@ def test_an_error_of_the_engine_reaches_the_recording_of_its_rows_only() -> None
 
     engine = FakeEngine(detect=failing, delay={"encode": 0.01})
     scheduler, flow = Scheduler(engine), Flow()
-    score = partial(with_language_scores, SharedEngine(scheduler, flow, options), options=options)
+    score = partial(with_language_scores, SharedModel(scheduler, flow, options), options=options)
 
     def decided(stream: Sequence[Item]) -> Iterator[str]:
         try:

@@ -10,10 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.unit.fakes import FakeEngine, noise
-from tests.unit.synthetic_speech import RampExtractor, chunk
+from tests.unit.synthetic_speech import RampExtractor, chunk, shared_model
 from whisperbatch.audio.random_access import ArrayRandomAccess
 from whisperbatch.language.windows import (
-    BATCH_SIZE,
     CANDIDATES_PER_WINDOW,
     candidates,
     find_windows,
@@ -235,21 +234,21 @@ def length_engine() -> FakeEngine:
 
 def test_windows_are_scored_in_batches_and_in_order() -> None:
     engine = length_engine()
-    chunks = [chunk([(0, 1), (2, 3 + number / 10)]) for number in range(BATCH_SIZE + 3)]
-    scores = score_chunks(engine, RampExtractor(), chunks)
+    chunks = [chunk([(0, 1), (2, 3 + number / 10)]) for number in range(8 + 3)]
+    scores = score_chunks(shared_model(engine), RampExtractor(), chunks)
     assert [score.probabilities["en"] for score in scores] == [c.length for c in chunks]
     assert [score.seconds for score in scores] == [c.speech_duration for c in chunks]
-    assert engine.batch_sizes["encode"] == [BATCH_SIZE, 3]
+    assert engine.batch_sizes["encode"] == [8, 3]  # of at most `batch_size` rows
     assert 400 < engine.features.shape[2] < 1500  # the longest window has 4 s
 
 
 def test_the_encoder_window_is_at_most_30_s() -> None:
     engine = length_engine()
-    score_chunks(engine, RampExtractor(), [chunk([(0, 30)])])
+    score_chunks(shared_model(engine), RampExtractor(), [chunk([(0, 30)])])
     assert engine.features.shape == (1, 80, 3000)
 
 
 def test_without_windows_the_engine_is_not_called() -> None:
     engine = length_engine()
-    assert score_chunks(engine, RampExtractor(), []) == []
+    assert score_chunks(shared_model(engine), RampExtractor(), []) == []
     assert engine.batch_sizes["encode"] == []

@@ -17,8 +17,9 @@ import numpy as np
 from tests.unit.counting_source import TIMEOUT
 from tests.unit.fakes import EncodedRow, FakeEngine
 from whisperbatch.prefetch import Workers
+from whisperbatch.rows import Encoding
 from whisperbatch.scheduling.call_queue import CallQueue
-from whisperbatch.scheduling.row_calls import Flow, RowCall, SharedRow
+from whisperbatch.scheduling.row_calls import Flow, RowCall
 from whisperbatch.scheduling.scheduler import Scheduler
 
 T = TypeVar("T")
@@ -35,8 +36,8 @@ def row_call(
     group: object = None,
 ) -> RowCall:
     """Return the language detection of a row whose features all have the value `level`."""
-    row = SharedRow(np.full((80, frames), level, np.float32), frames)
-    return RowCall("detect_language", key, row, None, (), flow, group, (0, start), max_rows)
+    row = Encoding(frames, np.full((80, frames), level, np.float32))
+    return RowCall(key, row, flow, group, (0, start), max_rows)
 
 
 def level_of(row: EncodedRow) -> dict[str, float]:

@@ -1,18 +1,20 @@
-"""A shared engine for tests: the text of each row is its level."""
+"""A shared model for tests: the text of each row is its level."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TypeVar
 
 import numpy as np
-import numpy.typing as npt
 
 from tests.unit.fakes import Call
 from tests.unit.scheduling.row_calls import Caller, CountedScheduler, GatedEngine
 from whisperbatch.options import Options, SearchOptions
-from whisperbatch.protocols import AlignRequest, DecodeRequest, Encoded
-from whisperbatch.scheduling import Flow, SharedEngine
+from whisperbatch.protocols import DecodeRequest
+from whisperbatch.recording import RecordingState
+from whisperbatch.rows import Row
+from whisperbatch.scheduling import Flow, SharedModel
+from whisperbatch.types import Chunk
 
 T = TypeVar("T")
 
@@ -21,13 +23,17 @@ SEARCH = OPTIONS.search
 START = (50, 51, 52)
 PROMPT = (10, *START, 53, 20)
 REQUEST = DecodeRequest(PROMPT, START, prefix=(20,), frames=4)
-ALIGN = AlignRequest(START, (1, 2, 3), 4)
 
 
-def features(*levels: float, window: int = 4) -> npt.NDArray[np.float32]:
-    """Return the features of rows, each with one value everywhere."""
-    values = np.array(levels, np.float32)
-    return np.broadcast_to(values[:, None, None], (len(levels), 80, window)).copy()
+def rows_of(*levels: float, window: int = 4) -> list[Row]:
+    """Return rows whose features have one value each, in an encoder window of this size."""
+    rows = []
+    for level in levels:
+        features = np.full((80, window), level, np.float32)
+        row = Row(Chunk(0, 0, (), (), np.zeros(0, np.float32)), features, 0.0, RecordingState(0))
+        row.prepare(np.float32, window)
+        rows.append(row)
+    return rows
 
 
 def level_text(call: Call) -> str:
@@ -36,18 +42,22 @@ def level_text(call: Call) -> str:
 
 @dataclass(frozen=True)
 class Sharing:
-    """A shared engine, and the parts below it."""
+    """A shared model, and the parts below it."""
 
     engine: GatedEngine
     scheduler: CountedScheduler
     flow: Flow
-    shared: SharedEngine
+    model: SharedModel
 
     def decode(
-        self, rows: Encoded, request: DecodeRequest = REQUEST, search: SearchOptions = SEARCH
+        self, rows: Sequence[Row], request: DecodeRequest = REQUEST, search: SearchOptions = SEARCH
     ) -> list[str]:
         """Return the text of each row: its level."""
-        decoded = self.shared.decode(rows, [request] * rows.rows, search)
+        return self.texts([(row, request, search) for row in rows])
+
+    def texts(self, requests: Sequence[tuple[Row, DecodeRequest, SearchOptions]]) -> list[str]:
+        """Return the text of each request: the level of its row."""
+        decoded = self.model.decode(requests)
         tokenizer = self.engine.tokenizer
         return [tokenizer.decode(row.hypothesis.tokens).strip(" .") for row in decoded]
 
@@ -62,7 +72,7 @@ class Sharing:
 def sharing(
     options: Options = OPTIONS, *, hold: bool = False, workers: int = 1
 ) -> Iterator[Sharing]:
-    """Yield a shared engine. If `hold` is true, the rows of all calls wait for the gate."""
+    """Yield a shared model. If `hold` is true, the rows of all calls wait for the gate."""
     engine = GatedEngine(decode=level_text, workers=workers)
     scheduler, flow = CountedScheduler(engine), Flow()
     with scheduler.running(flow):
@@ -71,4 +81,4 @@ def sharing(
             engine.batch_sizes["encode"].clear()
         else:
             engine.gate.set()
-        yield Sharing(engine, scheduler, flow, SharedEngine(scheduler, flow, options))
+        yield Sharing(engine, scheduler, flow, SharedModel(scheduler, flow, options))

@@ -8,13 +8,12 @@ import pytest
 
 from tests.unit.fakes import multilingual_tokenizer
 from tests.unit.scheduling.sharing import (
-    ALIGN,
     OPTIONS,
     PROMPT,
     REQUEST,
     SEARCH,
     START,
-    features,
+    rows_of,
     sharing,
 )
 from whisperbatch.options import Options, SearchOptions
@@ -66,8 +65,7 @@ def decode_together(one: dict[str, Any], other: dict[str, Any]) -> list[int]:
             request: DecodeRequest = REQUEST,
             search: SearchOptions = SEARCH,
         ) -> list[str]:
-            encoded = run.shared.encode(features(level, window=window))
-            return run.decode(encoded, request, search)
+            return run.decode(rows_of(level, window=window), request, search)
 
         callers = [
             run.start(partial(decode, level, **changes))
@@ -107,36 +105,25 @@ def test_sampled_rows_share_a_call_if_only_their_seeds_differ(
 
 def test_rows_of_different_methods_never_share_a_call() -> None:
     with sharing(hold=True) as run:
-        rows = run.shared.encode(features(1))
-        calls: list[tuple[str, list[Any]]] = [
-            ("detect_language", []),
-            ("align", [[ALIGN]]),
-            ("decode", [[REQUEST], SEARCH]),
-        ]
-        callers = [
-            run.start(partial(getattr(run.shared, method), rows, *arguments))
-            for method, arguments in calls
-        ]
+        rows = rows_of(1)
+        languages = run.start(partial(run.model.detect_languages, rows))
+        texts = run.start(partial(run.decode, rows))
         run.engine.gate.set()
-        for caller in callers:
-            caller.result()
+        assert len(languages.result()) == len(texts.result()) == 1
     assert run.engine.batch_sizes["detect_language"] == [1, 1]  # one is the held call
-    assert run.engine.batch_sizes["align"] == [1]
     assert run.engine.batches == [1]
 
 
-@pytest.mark.parametrize("method", ["detect_language", "align"])
-def test_rows_with_different_windows_never_share_a_call(method: str) -> None:
-    arguments = [[ALIGN]] if method == "align" else []
+def test_rows_with_different_windows_never_share_a_call() -> None:
     with sharing(hold=True) as run:
         callers = [
-            run.start(partial(getattr(run.shared, method), rows, *arguments))
-            for rows in (run.shared.encode(features(1, window=size)) for size in (4, 6, 4))
+            run.start(partial(run.model.detect_languages, rows_of(1, window=size)))
+            for size in (4, 6, 4)
         ]
         run.engine.gate.set()
         for caller in callers:
             caller.result()
-    assert run.engine.batch_sizes[method][-2:] == [2, 1]
+    assert run.engine.batch_sizes["detect_language"][-2:] == [2, 1]
 
 
 @pytest.mark.parametrize(
@@ -161,14 +148,11 @@ def test_a_call_with_more_hypotheses_than_the_first_decoding_has_fewer_rows(
 ) -> None:
     search = replace(options.search, beam_size=beams)
     with sharing(options) as run:
-        run.decode(run.shared.encode(features(*range(16))), request_, search)
+        run.decode(rows_of(*range(16)), request_, search)
     assert run.engine.batches == calls
 
 
-def test_other_methods_have_calls_of_the_batch_size() -> None:
+def test_languages_are_detected_in_calls_of_the_batch_size() -> None:
     with sharing() as run:
-        rows = run.shared.encode(features(*range(12)))
-        run.shared.detect_language(rows)
-        run.shared.align(rows, [ALIGN] * 12)
+        run.model.detect_languages(rows_of(*range(12)))
     assert run.engine.batch_sizes["detect_language"] == [8, 4]
-    assert run.engine.batch_sizes["align"] == [8, 4]

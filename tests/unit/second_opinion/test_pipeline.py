@@ -7,7 +7,7 @@ import pytest
 
 from tests.unit.fakes import FakeEngine, MemoryStore
 from whisperbatch import EngineError, Transcriber, Transcript
-from whisperbatch.jobs.journal import JournaledEngine
+from whisperbatch.jobs.journal import Journal
 from whisperbatch.types import SAMPLING_RATE, Samples, SpeechFrames
 
 SENTENCE = " They said these words at noon."
@@ -98,9 +98,10 @@ def test_the_result_does_not_depend_on_readers_and_batches() -> None:
 
 def test_a_journal_answers_the_checks_of_a_resumed_run() -> None:
     engine, store = FakeEngine(decode=lambda _: SENTENCE), MemoryStore()
-    first = Transcriber(JournaledEngine(engine, store)).transcribe(recording(), language="en")
+    asr = Transcriber(engine)._with_results(Journal(engine, store))
+    first = asr.transcribe(recording(), language="en")
     decoded = len(engine.calls)
-    second = Transcriber(JournaledEngine(engine, store)).transcribe(recording(), language="en")
+    second = asr.transcribe(recording(), language="en")
     assert second == first
     assert second.recovered_duration > 4
     assert len(engine.calls) == decoded

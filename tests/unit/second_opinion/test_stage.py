@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from tests.unit.fakes import Call, FakeEngine
+from tests.unit.synthetic_speech import shared_model
 from whisperbatch.features import feature_extractor
 from whisperbatch.options import Options
 from whisperbatch.protocols import Hypothesis
@@ -61,7 +62,9 @@ def opinion(
     extractor = feature_extractor("whisper", 80)
     state = state or RecordingState.beginning(0, Decision("en", 1.0))
     options = Options(batch_size=8)
-    result = second_opinions(engine, FreshVad(), extractor, options)(state, lambda: stopped)
+    result = second_opinions(shared_model(engine, options), FreshVad(), extractor, options)(
+        state, lambda: stopped
+    )
     assert result is not None
     return result
 
@@ -243,7 +246,9 @@ def test_the_result_does_not_depend_on_the_batch_size() -> None:
         state = RecordingState.beginning(0, Decision("en", 1.0))
         options = Options(batch_size=size)
         extractor = feature_extractor("whisper", 80)
-        result = second_opinions(engine, FreshVad(), extractor, options)(state, lambda: False)
+        result = second_opinions(shared_model(engine, options), FreshVad(), extractor, options)(
+            state, lambda: False
+        )
         assert result is not None
         results.append(probabilities(result(blocks_of(sound * 4))))
         assert max(engine.batches) <= size
@@ -255,6 +260,8 @@ def test_the_stage_is_switched_off(options: Options) -> None:
     extractor = feature_extractor("whisper", 80)
     engine = FakeEngine()
     assert (
-        second_opinions(engine, FreshVad(), extractor, options)(RecordingState(0), lambda: False)
+        second_opinions(shared_model(engine, options), FreshVad(), extractor, options)(
+            RecordingState(0), lambda: False
+        )
         is None
     )

@@ -3,7 +3,8 @@
 import pytest
 
 from tests.unit.synthetic_speech import chunk, rows
-from whisperbatch.decoding.decoded_row import DecodedRow
+from whisperbatch.decoding.audit import DecodedRow
+from whisperbatch.options import Options
 from whisperbatch.protocols import Hypothesis
 from whisperbatch.second_opinion.text import proves_speech
 from whisperbatch.segmentation.timed_text import AlignedWord, join_words
@@ -20,7 +21,8 @@ def decoded(
     ]
     [row] = rows(chunk([(0.0, 10.0)]))
     hypothesis = Hypothesis((1,) * tokens, avg_logprob, 0.1)
-    return DecodedRow(row, language, hypothesis, text.replace("|", ""), (join_words(words),))
+    texts = (join_words(words),)
+    return DecodedRow(row, language, hypothesis, text.replace("|", ""), texts, Options())
 
 
 @pytest.mark.parametrize(

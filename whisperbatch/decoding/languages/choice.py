@@ -19,15 +19,15 @@ from itertools import groupby
 from typing import Final
 
 from whisperbatch.chunking.split import cut_out
-from whisperbatch.decoding.audit import audit
-from whisperbatch.decoding.decoded_row import DecodedRow
+from whisperbatch.decoding.audit import DecodedRow
 from whisperbatch.decoding.languages.stretches import Stretch, find_stretches, sounds_doubtful
 from whisperbatch.decoding.prompts import Context
 from whisperbatch.decoding.row_decoder import RowDecoder, RowRequest
 from whisperbatch.language.voting import restrict_to
 from whisperbatch.options import Options
-from whisperbatch.protocols import Engine, FeatureExtractor
+from whisperbatch.protocols import FeatureExtractor
 from whisperbatch.rows import Row
+from whisperbatch.scheduling import SharedModel
 from whisperbatch.types import Chunk, to_seconds
 
 log = logging.getLogger(__name__)
@@ -40,21 +40,21 @@ class LanguageChoice:
     """Decodes doubtful rows in their possible languages. Thread-safe.
 
     Args:
-        engine: scores windows.
-        row_decoder: decodes rows.
+        model: scores windows.
+        decode: decodes rows.
         extractor: computes the features of windows and parts.
         options: options of the run.
     """
 
     def __init__(
         self,
-        engine: Engine,
-        row_decoder: RowDecoder,
+        model: SharedModel,
+        decode: RowDecoder,
         extractor: FeatureExtractor,
         options: Options,
     ) -> None:
-        self._engine = engine
-        self._row_decoder = row_decoder
+        self._model = model
+        self._decode_rows = decode
         self._extractor = extractor
         self._options = options
 
@@ -68,7 +68,7 @@ class LanguageChoice:
         if not (self._options.multilingual and self._is_doubtful(decoded)):
             return (decoded,)
         stretches = find_stretches(
-            self._engine,
+            self._model,
             self._extractor,
             decoded,
             self._options.language_detection_threshold,
@@ -91,7 +91,7 @@ class LanguageChoice:
         if scores := decoded.row.language_scores:
             probabilities = restrict_to(scores.probabilities, self._options.languages)
         unsure = probabilities.get(decoded.language, 0.0) < SURE
-        return unsure or sounds_doubtful(decoded) or not audit(decoded, self._options).passed
+        return unsure or sounds_doubtful(decoded) or not decoded.audit.passed
 
     def _chosen(
         self, stretches: Sequence[Stretch], decoded: DecodedRow
@@ -109,7 +109,7 @@ class LanguageChoice:
             for stretch in other
             for code in (stretch.language, own)
         ]
-        texts = iter(self._row_decoder.redecode(requests))
+        texts = iter(self._decode_rows(requests))
         kept = set()
         for stretch in other:
             in_other, in_own = next(texts), next(texts)
@@ -138,7 +138,7 @@ class LanguageChoice:
             self._request(chunk, code, decoded, part_context)
             for (code, chunk), part_context in zip(parts, contexts, strict=True)
         ]
-        return tuple(self._row_decoder.redecode(requests))
+        return tuple(self._decode_rows(requests))
 
     def _request(
         self, chunk: Chunk, language: str, decoded: DecodedRow, context: Context

@@ -19,13 +19,14 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Final
 
-from whisperbatch.decoding.decoded_row import DecodedRow
+from whisperbatch.decoding.audit import DecodedRow
 from whisperbatch.decoding.languages.stretches import Stretch, find_stretches, sounds_doubtful
 from whisperbatch.decoding.row_decoder import RowDecoder, RowRequest
 from whisperbatch.language.windows import score_languages
 from whisperbatch.options import Options
-from whisperbatch.protocols import Engine, FeatureExtractor
+from whisperbatch.protocols import FeatureExtractor
 from whisperbatch.rows import Row
+from whisperbatch.scheduling import SharedModel
 from whisperbatch.segmentation.timed_text import LanguageDoubt
 from whisperbatch.text.scripts import foreign_letters
 from whisperbatch.types import speech_seconds, to_samples
@@ -53,27 +54,27 @@ class LanguageDoubts:
     """Finds speech in another language than its text. Thread-safe.
 
     Args:
-        engine: scores rows and windows.
-        row_decoder: decodes stretches in both languages.
+        model: scores rows and windows.
+        decode: decodes stretches in both languages.
         extractor: computes the features of windows and stretches.
         options: options of the run.
     """
 
     def __init__(
         self,
-        engine: Engine,
-        row_decoder: RowDecoder,
+        model: SharedModel,
+        decode: RowDecoder,
         extractor: FeatureExtractor,
         options: Options,
     ) -> None:
-        self._engine = engine
-        self._row_decoder = row_decoder
+        self._model = model
+        self._decode_rows = decode
         self._extractor = extractor
         self._threshold = options.language_detection_threshold
         # The text of a translation is English whatever is spoken. Without the VAD, a row may be
         # music or noise, whose language is any language.
         self._enabled = (
-            engine.is_multilingual
+            model.is_multilingual
             and not options.multilingual
             and options.task == "transcribe"
             and options.vad
@@ -93,7 +94,7 @@ class LanguageDoubts:
         probabilities = self._probabilities(decoded.row)
         if not _may_be_another(decoded, probabilities):
             return ()
-        stretches = find_stretches(self._engine, self._extractor, decoded, self._threshold)
+        stretches = find_stretches(self._model, self._extractor, decoded, self._threshold)
         if len(stretches) == 1:  # more speech than a window has gives a better probability
             [whole] = stretches
             of_row = probabilities.get(whole.language, 0.0)
@@ -134,7 +135,7 @@ class LanguageDoubts:
         """Return the probability of each language in a row."""
         scores = row.language_scores
         if scores is None:
-            [scores] = score_languages(self._engine, [row], self._row_decoder.encode([row]))
+            [scores] = score_languages(self._model, [row])
         return scores.probabilities
 
     def _gains(self, stretches: list[Stretch], decoded: DecodedRow) -> list[float]:
@@ -146,7 +147,7 @@ class LanguageDoubts:
             for stretch in stretches
             for code in (stretch.language, decoded.language)
         ]
-        logprobs = [row.hypothesis.avg_logprob for row in self._row_decoder.redecode(requests)]
+        logprobs = [row.hypothesis.avg_logprob for row in self._decode_rows(requests)]
         return [own - decided for own, decided in zip(logprobs[::2], logprobs[1::2], strict=True)]
 
 

@@ -13,11 +13,12 @@ from itertools import groupby
 from typing import Final
 
 from whisperbatch.chunking.split import cut_out
-from whisperbatch.decoding.decoded_row import DecodedRow
+from whisperbatch.decoding.audit import DecodedRow
 from whisperbatch.language.code_switching import best_sequence, most_probable, row_windows
 from whisperbatch.language.voting import mean_scores, restricted
 from whisperbatch.language.windows import score_chunks
-from whisperbatch.protocols import Engine, FeatureExtractor
+from whisperbatch.protocols import FeatureExtractor
+from whisperbatch.scheduling import SharedModel
 from whisperbatch.types import Chunk, LanguageScores, speech_seconds
 
 DOUBTFUL: Final = -0.3  # average log-probability: text in a wrong language is nearly always below
@@ -44,7 +45,7 @@ class Stretch:
 
 
 def find_stretches(
-    engine: Engine,
+    model: SharedModel,
     extractor: FeatureExtractor,
     decoded: DecodedRow,
     threshold: float,
@@ -53,14 +54,14 @@ def find_stretches(
     """Return the stretches of a row by language, in order.
 
     Args:
-        engine: scores the windows of the row.
+        model: scores the windows of the row.
         extractor: computes their features.
         decoded: the row with its language, which is one of the possible languages.
         threshold: windows without a language of this probability do not count.
         languages: the possible languages; empty for all languages.
     """
     windows = row_windows(decoded.chunk)
-    scores = [restricted(score, languages) for score in score_chunks(engine, extractor, windows)]
+    scores = [restricted(score, languages) for score in score_chunks(model, extractor, windows)]
     codes = most_probable([{decoded.language: 1.0}, *(score.probabilities for score in scores)])
     labels = best_sequence(scores, codes, threshold)
     groups = groupby(zip(windows, scores, labels, strict=True), key=lambda labelled: labelled[2])

@@ -10,10 +10,8 @@ from difflib import SequenceMatcher
 from itertools import chain, islice
 from typing import Final
 
-from whisperbatch.decoding.audit import audit, doubt_beyond_thresholds, has_low_probability
-from whisperbatch.decoding.decoded_row import DecodedRow, normalize_words
+from whisperbatch.decoding.audit import DecodedRow, normalize_words
 from whisperbatch.decoding.retries.remedies import AuditedRow
-from whisperbatch.options import Options
 
 # Below the sum of Whisper's two thresholds: the no-speech probability minus the average
 # log-probability is at most 1.1 with the defaults. On base, with difficult voices and crowds in
@@ -52,24 +50,22 @@ def _inserted(parts: Sequence[DecodedRow], decoded: DecodedRow) -> list[bool]:
     return [bool(flags) and all(flags) for flags in (list(islice(inserted, len(w))) for w in words)]
 
 
-def without_doubtful_text(part: DecodedRow, options: Options) -> DecodedRow:
+def without_doubtful_text(part: DecodedRow) -> DecodedRow:
     """Return a decoded part whose speech had no text before, without its text if it is doubtful."""
-    doubtful = (
-        has_low_probability(part, options) or doubt_beyond_thresholds(part, options) > MAX_DOUBT
-    )
+    doubtful = part.has_low_probability or part.doubt_beyond_thresholds > MAX_DOUBT
     if not part.words or not doubtful:
         return part
     return replace(part, hypothesis=replace(part.hypothesis, tokens=()), text="", timed_texts=())
 
 
-def least_cost(part: DecodedRow, options: Options) -> float:
+def least_cost(part: DecodedRow) -> float:
     """Return the lowest cost that a decoded part can have: with its text, or without doubtful text.
 
     Whether the text of a part is new is known only when all parts of the row are decoded.
     """
-    without = without_doubtful_text(part, options)
-    cost = audit(part, options).cost
-    return cost if without is part else min(cost, audit(without, options).cost)
+    without = without_doubtful_text(part)
+    cost = part.audit.cost
+    return cost if without is part else min(cost, without.audit.cost)
 
 
 def _spoken_words(decoded: DecodedRow) -> list[str]:

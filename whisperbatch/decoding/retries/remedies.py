@@ -18,8 +18,7 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from whisperbatch.chunking.split import cut_at_pauses, isolate, split_in_two
-from whisperbatch.decoding.audit import Audit, UncoveredSpeech
-from whisperbatch.decoding.decoded_row import DecodedRow
+from whisperbatch.decoding.audit import Audit, DecodedRow, UncoveredSpeech
 from whisperbatch.decoding.prompts import Context
 from whisperbatch.types import Chunk, SpeechSpan
 

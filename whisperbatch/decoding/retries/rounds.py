@@ -21,8 +21,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from whisperbatch.chunking.split import shift
-from whisperbatch.decoding.audit import audit
-from whisperbatch.decoding.decoded_row import DecodedRow
+from whisperbatch.decoding.audit import DecodedRow
 from whisperbatch.decoding.prompts import Context
 from whisperbatch.decoding.retries.evidence import had_no_text, least_cost, without_doubtful_text
 from whisperbatch.decoding.retries.remedies import (
@@ -35,7 +34,7 @@ from whisperbatch.decoding.retries.remedies import (
     splits_after,
 )
 from whisperbatch.decoding.retries.work import RetryBudget, report_limit, request_work
-from whisperbatch.decoding.row_decoder import Redecoding, RowDecoder, RowRequest
+from whisperbatch.decoding.row_decoder import RowDecoder, RowRequest
 from whisperbatch.options import Options, SearchOptions
 from whisperbatch.protocols import FeatureExtractor
 from whisperbatch.rows import Row
@@ -55,7 +54,6 @@ class _Try:
     Attributes:
         row: the row that failed.
         step: the remedy.
-        search: the search of the remedy.
         requests: the row, or its parts.
         decoded: the decoded requests, by their index.
         cost: lower bound of the wrong seconds; exact when all requests are decoded.
@@ -63,7 +61,6 @@ class _Try:
 
     row: AuditedRow
     step: Step
-    search: SearchOptions
     requests: list[RowRequest]
     decoded: dict[int, DecodedRow] = field(default_factory=dict)
     cost: float = 0.0
@@ -105,15 +102,13 @@ class Retry:
     """Decodes failed rows again.
 
     Args:
-        row_decoder: decodes rows.
+        decode: decodes rows.
         extractor: computes the features of split and shifted chunks.
         options: options of the run.
     """
 
-    def __init__(
-        self, row_decoder: RowDecoder, extractor: FeatureExtractor, options: Options
-    ) -> None:
-        self._row_decoder = row_decoder
+    def __init__(self, decode: RowDecoder, extractor: FeatureExtractor, options: Options) -> None:
+        self._decode_rows = decode
         self._extractor = extractor
         self._options = options
 
@@ -146,7 +141,7 @@ class Retry:
         shifted: bool = False,
         had_no_text: bool = False,
     ) -> AuditedRow:
-        faults = audit(decoded, self._options)
+        faults = decoded.audit
         row = AuditedRow(decoded, faults, context, iter(()), splits, shifted, had_no_text)
         row.remedies = self._remedies(row)
         return row
@@ -166,9 +161,7 @@ class Retry:
             remedy, _ = step
             parts = parts_of(row, remedy)
             if chunk.budget.take(self._work(parts or (row.decoded.chunk,), step)):
-                search = self._search_for(remedy, row.decoded)
-                requests = self._requests(row, remedy, parts)
-                tries.append(_Try(row, step, search, requests))
+                tries.append(_Try(row, step, self._requests(row, step, parts)))
         chunk.retried = chunk.retried or bool(tries)
         return tries
 
@@ -195,7 +188,7 @@ class Retry:
         for request, part, is_new in zip(
             attempt.requests, parts, had_no_text(parts, row), strict=True
         ):
-            decoded = without_doubtful_text(part, self._options) if is_new else part
+            decoded = without_doubtful_text(part) if is_new else part
             new_rows.append(
                 self._audited(decoded, request.context, splits, shifted=shifted, had_no_text=is_new)
             )
@@ -204,20 +197,16 @@ class Retry:
     def _decode(self, tries: Sequence[_Try]) -> None:
         """Decode the requests of a round, in at most two steps: see `_Try.next_indices`."""
         while parts := [(each, indices) for each in tries if (indices := each.next_indices())]:
-            results = self._row_decoder.redecode_all(
-                [
-                    Redecoding(
-                        [attempt.requests[index] for index in indices],
-                        attempt.search,
-                        attempt.step[1],
-                    )
-                    for attempt, indices in parts
-                ]
+            results = iter(
+                self._decode_rows(
+                    [attempt.requests[index] for attempt, indices in parts for index in indices]
+                )
             )
-            for (attempt, indices), decoded in zip(parts, results, strict=True):
-                attempt.decoded |= dict(zip(indices, decoded, strict=True))
+            for attempt, indices in parts:
+                decoded = {index: next(results) for index in indices}
+                attempt.decoded |= decoded
                 if not attempt.complete:
-                    attempt.cost = math.fsum(least_cost(part, self._options) for part in decoded)
+                    attempt.cost = math.fsum(map(least_cost, decoded.values()))
 
     def _work(self, chunks: Sequence[Chunk], step: Step) -> int:
         """Return the work of a remedy on a chunk or on its parts."""
@@ -248,23 +237,18 @@ class Retry:
                 if temperature > row.decoded.temperature:
                     yield "sample", temperature
 
-    def _requests(
-        self, row: AuditedRow, remedy: Remedy, parts: Sequence[Chunk]
-    ) -> list[RowRequest]:
+    def _requests(self, row: AuditedRow, step: Step, parts: Sequence[Chunk]) -> list[RowRequest]:
         """Return the requests of a remedy: of each part, if the remedy divides the chunk."""
-        decoded, context = row.decoded, row.context
-        language, task = decoded.language, decoded.task
-        if parts:
-            # only the first part can begin the recording and have a prefix
-            contexts = (context, *[replace(context, prefix=())] * (len(parts) - 1))
-            return [
-                RowRequest(self._row(part, decoded), language, task, part_context)
-                for part, part_context in zip(parts, contexts, strict=True)
-            ]
-        if remedy == "shift":
-            shifted = self._row(shift(decoded.chunk), decoded)
-            return [RowRequest(shifted, language, task, context)]
-        return [RowRequest(decoded.row, language, task, context)]
+        (remedy, temperature), decoded, context = step, row.decoded, row.context
+        search = self._search_for(remedy, decoded)
+        chunks = [shift(decoded.chunk)] if remedy == "shift" else parts
+        rows = [self._row(chunk, decoded) for chunk in chunks] or [decoded.row]
+        # only the first part can begin the recording and have a prefix
+        contexts = (context, *[replace(context, prefix=())] * (len(rows) - 1))
+        return [
+            RowRequest(part, decoded.language, decoded.task, part_context, search, temperature)
+            for part, part_context in zip(rows, contexts, strict=True)
+        ]
 
     def _row(self, chunk: Chunk, decoded: DecodedRow) -> Row:
         return Row.of(chunk, self._extractor, decoded.row.recording)
@@ -276,7 +260,7 @@ class Retry:
     def _search_for(self, remedy: Remedy, decoded: DecodedRow) -> SearchOptions:
         search = self._options.search
         if remedy == "own_script":
-            foreign = self._row_decoder.foreign_tokens(decoded.text_language)
+            foreign = self._decode_rows.foreign_tokens(decoded.text_language)
             search = replace(search, suppress_tokens=(*search.suppress_tokens, *foreign))
         if (beams := self._beams(remedy)) != search.beam_size:
             search = replace(search, beam_size=beams)

@@ -12,8 +12,7 @@ the limit (docs/explanation/accuracy.md).
 import logging
 from typing import Final
 
-from whisperbatch.decoding.audit import max_tokens_for
-from whisperbatch.decoding.decoded_row import DecodedRow
+from whisperbatch.decoding.audit import DecodedRow, max_tokens_for
 from whisperbatch.options import MAX_NEW_TOKENS
 from whisperbatch.types import Chunk, to_seconds
 

@@ -22,7 +22,7 @@ from whisperbatch.jobs.workers.worker import SpanEnded, Worker
 from whisperbatch.loading import load
 from whisperbatch.models import is_of_hub
 from whisperbatch.options import Options, checks, plain
-from whisperbatch.protocols import default_batch_size
+from whisperbatch.protocols import EngineTraits
 from whisperbatch.text.messages import shown
 from whisperbatch.transcriber import Transcriber
 
@@ -161,7 +161,8 @@ class WorkerJob:
         language_leases = Leases(
             self.files.work, self.name, duration=LANGUAGE_DURATION, has_ended=has_ended
         )
-        batch = self.options.batch_size or default_batch_size(asr.engine, self.options.hypotheses)
+        traits = EngineTraits.of(asr.engine)
+        batch = self.options.batch_size or traits.default_batch_size(self.options.hypotheses)
         rows = batch * asr.engine.workers
         self.worker = Worker(
             TaskQueue(self.tasks, self.leases, results, lists=self.lists),

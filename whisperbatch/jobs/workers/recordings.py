@@ -16,7 +16,7 @@ from whisperbatch.jobs.workers.outcomes import SpanOutcome
 from whisperbatch.jobs.workers.spans import ModelSpans, Running
 from whisperbatch.options import Options, resolve
 from whisperbatch.prefetch import interleave
-from whisperbatch.protocols import default_batch_size
+from whisperbatch.protocols import EngineTraits
 from whisperbatch.transcriber import Transcriber
 from whisperbatch.types import Transcript
 
@@ -36,7 +36,8 @@ class RecordingWorker:
     def __init__(self, asr: Transcriber, options: Options) -> None:
         self._spans = ModelSpans(asr, options)
         self._options = options
-        batch = options.batch_size or default_batch_size(asr.engine, options.hypotheses)
+        traits = EngineTraits.of(asr.engine)
+        batch = options.batch_size or traits.default_batch_size(options.hypotheses)
         rows = batch * asr.engine.workers
         self._at_once = max(MIN_AT_ONCE, BATCHES_AHEAD * rows)
         self._running: set[Running] = set()

@@ -19,8 +19,7 @@ from tests.unit.synthetic_speech import (
     text,
     word_engine,
 )
-from whisperbatch.decoding.audit import audit
-from whisperbatch.decoding.decoded_row import DecodedRow
+from whisperbatch.decoding.audit import DecodedRow
 from whisperbatch.decoding.retries.evidence import least_cost, without_doubtful_text
 from whisperbatch.options import Options
 from whisperbatch.protocols import Alignment, Hypothesis
@@ -38,7 +37,8 @@ def decoded_row(words: str) -> DecodedRow:
         times = to_samples(word.start), to_samples(word.end)
         aligned.append(AlignedWord(f" {word.word}", *times, 0.9, 0, aligned=times))
     [row] = rows(chunk([(0.0, spoken[-1].end)]))
-    return DecodedRow(row, "en", Hypothesis((), -0.1, 0.01), f" {words}", (join_words(aligned),))
+    texts = (join_words(aligned),)
+    return DecodedRow(row, "en", Hypothesis((), -0.1, 0.01), f" {words}", texts, Options())
 
 
 @pytest.mark.parametrize(
@@ -54,8 +54,8 @@ def test_a_short_loop_in_a_long_text_is_repetitive(words: str, repetitive: bool)
     """The loops are too short for the compression ratio of the whole text (at most 2.1)."""
     row = decoded_row(words.strip())
     assert row.compression_ratio < 2.4
-    assert audit(row, Options()).repetitive == repetitive
-    assert not audit(row, Options(compression_ratio_threshold=None)).repetitive
+    assert row.audit.repetitive == repetitive
+    assert not replace(row, options=Options(compression_ratio_threshold=None)).audit.repetitive
 
 
 @pytest.mark.parametrize(
@@ -71,10 +71,10 @@ def test_the_least_cost_is_the_cost_with_or_without_doubtful_text(
 ) -> None:
     row = decoded_row(words)
     row = replace(row, hypothesis=replace(row.hypothesis, avg_logprob=avg_logprob))
-    silent = without_doubtful_text(row, Options())
+    silent = without_doubtful_text(row)
     assert bool(silent.words) == (avg_logprob == -0.1)
-    costs = [audit(each, Options()).cost for each in (row, silent)]
-    assert least_cost(row, Options()) == min(costs)
+    costs = [each.audit.cost for each in (row, silent)]
+    assert least_cost(row) == min(costs)
     assert (costs[0] <= costs[1]) == text_costs_less
 
 

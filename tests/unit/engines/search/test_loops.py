@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from whisperbatch.decoding.decoded_row import compression_ratio
+from whisperbatch.decoding.audit import compression_ratio
 from whisperbatch.decoding.row_decoder import LOOP_RATIO
 from whisperbatch.engines.search.beam_search import Candidates, search
 from whisperbatch.engines.search.hypotheses import LOOP_CHECK, Integers, SearchResult
