@@ -7,6 +7,7 @@ from whisperbatch.errors import OptionError
 from whisperbatch.options import checks
 from whisperbatch.options.values import convert_fields
 from whisperbatch.text.language_names import given_language
+from whisperbatch.types import MAX_DURATION
 
 LANGUAGE_DETECTION_OPTIONS: Final = (
     "language_detection_segments",
@@ -65,9 +66,7 @@ class AudioOptions:
             )
         checks.clips(self.clip_timestamps)
         if self.max_duration is not None:
-            checks.number(
-                "max_duration", self.max_duration, minimum=0.01, maximum=checks.MAX_DURATION
-            )
+            checks.number("max_duration", self.max_duration, minimum=0.01, maximum=MAX_DURATION)
 
     @property
     def separates_channels(self) -> bool:

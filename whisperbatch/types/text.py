@@ -1,10 +1,14 @@
 """The text of a recording. Time is in seconds."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
+
+from typing_extensions import Self
 
 from whisperbatch.text.languages import UNSPACED
 from whisperbatch.types.notices import Notice
+from whisperbatch.types.serialization import from_values, to_values
 from whisperbatch.types.speakers import Diarization
 
 
@@ -163,3 +167,28 @@ class Transcript:
             (" " if number and segment.language not in UNSPACED else "") + segment.text
             for number, segment in enumerate(self.segments)
         )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return all fields as values that JSON can hold; see `from_dict`.
+
+        Scores may be infinite or NaN, which Python's `json` writes and reads.
+        """
+        values: dict[str, Any] = to_values(self)
+        return values
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Self:
+        """Return the transcript that `to_dict` was called on.
+
+        Args:
+            values: of `to_dict`, also after a way through JSON. Fields with a default may be
+                missing, as in transcripts that an earlier version has stored.
+
+        Returns:
+            The transcript.
+
+        Raises:
+            OptionError: a field is missing, unknown, or has another type, or a time is not finite.
+        """
+        transcript: Self = from_values(cls, values)
+        return transcript
