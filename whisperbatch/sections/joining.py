@@ -16,9 +16,9 @@ from whisperbatch.types import (
 def joined(transcripts: Sequence[Transcript]) -> Transcript:
     """Return the transcript of a recording from those of its spans.
 
-    The result is that of a run over the whole recording; a single transcript stays as it is. With `multilingual`, the language of the
-    recording is the language in which most of its segments were spoken, and its probability is an
-    approximation.
+    The result is that of a run over the whole recording; a single transcript stays as it is. With
+    `multilingual`, the language of the recording is the language in which most of its segments were
+    spoken, and its probability is an approximation.
 
     Args:
         transcripts: of all spans in order, at least one. The last span extends to the end of the
