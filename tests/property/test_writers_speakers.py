@@ -10,7 +10,7 @@ from tests.property.random_transcripts import diarized_transcripts, fewer_exampl
 from whisperbatch.types import Transcript
 from whisperbatch.writers import SubtitleOptions, render
 from whisperbatch.writers.cues import cues
-from whisperbatch.writers.text_cleaning import columns
+from whisperbatch.writers.formatting import columns
 
 TT = "{http://www.w3.org/ns/ttml}"
 TTM = "{http://www.w3.org/ns/ttml#metadata}"

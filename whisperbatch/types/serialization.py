@@ -44,7 +44,7 @@ class _Field:
 
 
 @cache
-def _fields(cls: type[Any]) -> Mapping[str, _Field]:
+def _fields(cls: Any) -> Mapping[str, _Field]:  # noqa: ANN401 - a dataclass
     types = get_type_hints(cls)
     return {field.name: _field(types[field.name]) for field in fields(cls)}
 
@@ -63,8 +63,11 @@ def _field(annotation: Any) -> _Field:  # noqa: ANN401 - any annotation
 
 def to_values(item: Any) -> Any:  # noqa: ANN401 - a value of any field
     """Return a dataclass as values that JSON can hold: dicts, lists, numbers, texts."""
-    if is_dataclass(item):
-        return {name: to_values(getattr(item, name)) for name in _fields(type(item))}
+    cls: Any = type(item)
+    if item is None or cls in _TYPES:
+        return item
+    if is_dataclass(cls):
+        return {name: to_values(getattr(item, name)) for name in _fields(cls)}
     if isinstance(item, tuple | list):
         return [to_values(member) for member in item]
     if isinstance(item, Mapping):
@@ -105,7 +108,7 @@ def _item(kind: type[Any], values: object) -> Any:  # noqa: ANN401 - of this kin
     return kind(**arguments)
 
 
-def check_fields(cls: type[Any], item: object, prefix: str = "") -> None:
+def check_fields(cls: Any, item: object, prefix: str = "") -> None:  # noqa: ANN401 - as `_fields`
     """Check that every field has its declared type, and that all times are finite.
 
     A list may replace a tuple. A negative time, an end before its start, and words in another order

@@ -169,9 +169,11 @@ class Transcript:
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """Return all fields as values that JSON can hold; see `from_dict`.
+        """Return all fields as values that JSON can hold.
 
-        Scores may be infinite or NaN, which Python's `json` writes and reads.
+        Returns:
+            The values, from which `from_dict` makes an equal transcript. Scores may be infinite or
+            NaN, which Python's `json` writes and reads.
         """
         values: dict[str, Any] = to_values(self)
         return values
