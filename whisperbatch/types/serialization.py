@@ -63,10 +63,10 @@ def _field(annotation: Any) -> _Field:  # noqa: ANN401 - any annotation
 
 def to_values(item: Any) -> Any:  # noqa: ANN401 - a value of any field
     """Return a dataclass as values that JSON can hold: dicts, lists, numbers, texts."""
-    cls: Any = type(item)
-    if item is None or cls in _TYPES:
+    if item is None or type(item) in _TYPES:
         return item
-    if is_dataclass(cls):
+    if is_dataclass(item):
+        cls: Any = type(item)
         return {name: to_values(getattr(item, name)) for name in _fields(cls)}
     if isinstance(item, tuple | list):
         return [to_values(member) for member in item]

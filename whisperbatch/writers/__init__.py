@@ -20,12 +20,7 @@ from whisperbatch.options import checks, plain
 from whisperbatch.text import shown
 from whisperbatch.types import Diarization, Transcript, check_fields
 from whisperbatch.writers import subtitles, tables
-from whisperbatch.writers.files import (
-    make_folder,
-    write_atomically,
-    write_text_atomically,
-    write_through,
-)
+from whisperbatch.writers.files import make_folder, write_atomically, write_through
 from whisperbatch.writers.formatting import one_line, speaker_prefix
 from whisperbatch.writers.options import (
     FORMAT_OPTIONS,
@@ -66,23 +61,25 @@ __all__ = [
     "write_through",
 ]
 
-FORMATS: Final = ("txt", "srt", "vtt", "tsv", "json", "csv", "lrc", "ttml", "rttm")
+_WRITERS: Final[Mapping[str, Callable[..., str]]] = MappingProxyType(
+    {
+        "txt": tables.txt,
+        "srt": subtitles.srt,
+        "vtt": subtitles.vtt,
+        "tsv": tables.tsv,
+        "json": verbose_json,
+        "csv": tables.csv_table,
+        "lrc": subtitles.lrc,
+        "ttml": subtitles.ttml,
+        "rttm": tables.rttm,
+    }
+)
+
+FORMATS: Final = tuple(_WRITERS)
 """Names of the formats; each is also the suffix of its files."""
 
 SPEAKER_FORMATS: Final = ("rttm",)
 """The formats that hold the turns of speakers, and no text. They need `diarize=True`."""
-
-_RENDER: Final[Mapping[str, Callable[[Transcript], str]]] = MappingProxyType(
-    {"txt": tables.txt, "json": verbose_json}
-)
-_RENDER_TABLE: Final[Mapping[str, Callable[[Transcript, TableOptions], str]]] = MappingProxyType(
-    {"tsv": tables.tsv, "csv": tables.csv_table}
-)
-_RENDER_SUBTITLES: Final[Mapping[str, Callable[[Transcript, SubtitleOptions], str]]] = (
-    MappingProxyType(
-        {"srt": subtitles.srt, "vtt": subtitles.vtt, "lrc": subtitles.lrc, "ttml": subtitles.ttml}
-    )
-)
 
 
 def render(
@@ -116,18 +113,16 @@ def render(
         check_fields(Transcript if isinstance(transcript, Transcript) else Diarization, transcript)
     except OptionError as error:
         raise WriteError(str(error)) from error
-    if format in SPEAKER_FORMATS:
-        return tables.rttm(transcript)
-    if isinstance(transcript, Diarization):
+    writer = _WRITERS[format]
+    if isinstance(transcript, Diarization) and format not in SPEAKER_FORMATS:
         raise OptionError(f"a Diarization has no text for format={shown(format)}; write it as rttm")
-    if format in _RENDER:
-        return _RENDER[format](transcript)
-    if format in _RENDER_TABLE:
-        table = options if isinstance(options, TableOptions) else TableOptions()
-        return _RENDER_TABLE[format](transcript, table)
+    if format in TABLE_FORMATS:
+        return writer(transcript, options if isinstance(options, TableOptions) else TableOptions())
+    if isinstance(transcript, Diarization) or format not in SUBTITLE_FORMATS:
+        return writer(transcript)
     layout = options if isinstance(options, SubtitleOptions) else SubtitleOptions()
     _check_words(transcript, layout)
-    return _RENDER_SUBTITLES[format](transcript, layout)
+    return writer(transcript, layout)
 
 
 def write(
@@ -162,7 +157,7 @@ def write(
     if format is None:
         format = Path(path).suffix[1:].lower()  # noqa: A001 - the name of the parameter
         check_format(format, f"the suffix of path={shown(os.fspath(path))}")
-    return write_text_atomically(path, render(transcript, format, options))
+    return write_atomically(path, render(transcript, format, options).encode())
 
 
 def _check_words(transcript: Transcript, layout: SubtitleOptions) -> None:

@@ -52,7 +52,12 @@ def test_the_voices_of_speakers_survive() -> None:
 
 
 def test_fields_with_a_default_may_be_missing() -> None:
-    values = {"segments": [], "language": None, "language_probability": 0.0, "duration": 1}
+    values: dict[str, object] = {
+        "segments": [],
+        "language": None,
+        "language_probability": 0.0,
+        "duration": 1,
+    }
     transcript = Transcript.from_dict({**values, "source": "a.wav"})
     assert transcript == Transcript((), None, 0.0, 1.0, "a.wav")
     with pytest.raises(OptionError, match="source"):
