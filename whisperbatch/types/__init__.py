@@ -40,9 +40,17 @@ from whisperbatch.types.sections import (
     first_section,
 )
 from whisperbatch.types.serialization import check_fields, from_values, to_values
-from whisperbatch.types.speakers import Diarization, Turn, unnamed_speaker
-from whisperbatch.types.text import Omission, Reason, Segment, Transcript, Word
 from whisperbatch.types.time import MAX_DURATION, SAMPLING_RATE, to_samples, to_seconds
+from whisperbatch.types.transcript import (
+    Diarization,
+    Omission,
+    Reason,
+    Segment,
+    Transcript,
+    Turn,
+    Word,
+    unnamed_speaker,
+)
 
 __all__ = [
     "CHUNK_RULES",

@@ -9,12 +9,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields, is_dataclass
 from functools import cache
 from types import NoneType
-from typing import Any, Final, Literal, NoReturn, get_args, get_origin, get_type_hints
+from typing import Any, Final, Literal, NoReturn, TypeVar, get_args, get_origin, get_type_hints
 
 import numpy as np
 
 from whisperbatch.errors import OptionError
 from whisperbatch.types.time import MAX_DURATION
+
+T = TypeVar("T")
 
 MAX_NUMBER: Final = 2**63  # larger than every value of a field; Python prints no number of any size
 TIMES: Final = ("start", "end", "duration", "checked_duration", "recovered_duration")
@@ -75,7 +77,7 @@ def to_values(item: Any) -> Any:  # noqa: ANN401 - a value of any field
     return item.tolist() if isinstance(item, np.ndarray) else item
 
 
-def from_values(cls: type[Any], values: object) -> Any:  # noqa: ANN401 - a dataclass
+def from_values(cls: type[T], values: object) -> T:
     """Return the dataclass whose `to_values` is given. Fields with a default may be missing.
 
     Raises:

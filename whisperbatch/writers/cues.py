@@ -19,7 +19,7 @@ time of the segment, with pauses after clauses:
 
 import re
 from bisect import bisect_right
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final
@@ -122,7 +122,7 @@ def cues(
     *,
     line_count: int | None,
     step: int = 1,
-    shown_name: Callable[[str], str] | None = None,
+    label: str = "",
 ) -> list[Cue]:
     """Return the cues of a transcript, in order. A cue has the text of one segment.
 
@@ -131,13 +131,13 @@ def cues(
         options: the limits of lines, and whether words are highlighted.
         line_count: maximum lines of a cue; None sets no limit.
         step: times are rounded to multiples of this many milliseconds.
-        shown_name: returns the text that shows a speaker at the start of each cue, and takes room
-            in its first line; None if names take no room.
+        label: shows a speaker at the start of each cue, with "{}" for the name, and takes room in
+            the first line; empty if names take no room.
     """
     unrounded = [
         cue
         for segment in transcript.segments
-        for cue in _unrounded_cues(segment, options, line_count, shown_name)
+        for cue in _unrounded_cues(segment, options, line_count, label)
     ]
     overlap = speakers_overlap(transcript.segments)
     if overlap:
@@ -160,7 +160,7 @@ def _unrounded_cues(
     segment: Segment,
     options: SubtitleOptions,
     line_count: int | None,
-    shown_name: Callable[[str], str] | None,
+    label: str,
 ) -> Iterator[_UnroundedCue]:
     """Yield the cues of a segment; with `highlight_words`, a cue for each word."""
     text = one_line(segment.text)
@@ -170,7 +170,7 @@ def _unrounded_cues(
     word_starts = {span.first for span in times.spans} if times.by_word else set()
     measured = measure(text, word_starts, unspaced=segment.language in UNSPACED)
     name = speaker_name(segment)
-    indent = sum(map(columns, shown_name(name))) if shown_name and name else 0
+    indent = sum(map(columns, label.format(name))) if name else 0
     highlight = times.by_word and options.highlight_words
     for cue in lay_out(measured, options, line_count, times.pause, indent):
         words = times.spans if highlight else (cue,)

@@ -153,21 +153,18 @@ def _unspaced_break_cost(before: str, after: str, *, new_word: bool) -> float:
     return AFTER_WORD if new_word or after_hiragana else INSIDE_WORD
 
 
-def _visible_parts(text: str, *, unspaced: bool) -> Iterator[tuple[int, int]]:
-    """Yield the parts of a text that no line break may split.
+def _visible_parts(text: str, *, unspaced: bool) -> list[tuple[int, int]]:
+    """Return the parts of a text that no line break may split.
 
     An invisible part is joined to the part before it; at the start of the text, to the next part.
     """
-    pending: tuple[int, int] | None = None
+    parts: list[tuple[int, int]] = []
     for first, stop in _parts(text, unspaced=unspaced):
-        if pending and not (is_visible(text[first:stop]) and is_visible(text[slice(*pending)])):
-            pending = pending[0], stop
-            continue
-        if pending:
-            yield pending
-        pending = first, stop
-    if pending:
-        yield pending
+        if parts and not (is_visible(text[first:stop]) and is_visible(text[slice(*parts[-1])])):
+            parts[-1] = parts[-1][0], stop
+        else:
+            parts.append((first, stop))
+    return parts
 
 
 def _parts(text: str, *, unspaced: bool) -> Iterator[tuple[int, int]]:

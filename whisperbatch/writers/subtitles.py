@@ -12,6 +12,8 @@ from whisperbatch.writers.cues import Cue, cues
 from whisperbatch.writers.formatting import clock, one_line, short_clock
 from whisperbatch.writers.options import SubtitleOptions
 
+SUBRIP_LABEL: Final = "[{}]: "
+LYRICS_LABEL: Final = "{}: "
 LRC_STEP: Final = 10  # ms: times in lyrics have two decimals
 
 # SubRip and lyrics have no escapes for markup: the arrow "-->", tags of HTML and SubStation Alpha,
@@ -41,9 +43,9 @@ def srt(transcript: Transcript, options: SubtitleOptions) -> str:
     With speakers, each cue begins with the name, as WhisperX writes it: "[SPEAKER_00]: Yes."
     """
     escape = partial(_ARROW_OR_TAG.sub, _ZERO_WIDTH_SPACE)
-    shown = cues(transcript, options, line_count=options.max_line_count, shown_name=_name_in_subrip)
+    shown = cues(transcript, options, line_count=options.max_line_count, label=SUBRIP_LABEL)
     return "\n".join(
-        f"{number}\n{_with_times(cue, ',', escape, escape(_name_in_subrip(cue.speaker)))}"
+        f"{number}\n{_with_times(cue, ',', escape, escape(_label(cue, SUBRIP_LABEL)))}"
         for number, cue in enumerate(shown, start=1)
     )
 
@@ -65,10 +67,10 @@ def lrc(transcript: Transcript, options: SubtitleOptions) -> str:
 
     With speakers, the text begins with the name: "SPEAKER_00: Yes." Brackets would make it a tag.
     """
-    shown = cues(transcript, options, line_count=1, step=LRC_STEP, shown_name=_name_in_lyrics)
+    shown = cues(transcript, options, line_count=1, step=LRC_STEP, label=LYRICS_LABEL)
     return "".join(
         f"[{short_clock(cue.start)}]"
-        f"{_TIME_TAG.sub(_ZERO_WIDTH_SPACE, _name_in_lyrics(cue.speaker) + cue.lines[0].text)}\n"
+        f"{_TIME_TAG.sub(_ZERO_WIDTH_SPACE, _label(cue, LYRICS_LABEL) + cue.lines[0].text)}\n"
         for cue in shown
     )
 
@@ -78,14 +80,9 @@ def escaped(text: str) -> str:
     return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 
-def _name_in_subrip(name: str) -> str:
-    """Return the label before the text of a speaker."""
-    return f"[{name}]: " if name else ""
-
-
-def _name_in_lyrics(name: str) -> str:
-    """Return the label before the text of a speaker."""
-    return f"{name}: " if name else ""
+def _label(cue: Cue, label: str) -> str:
+    """Return what shows the speaker of a cue; empty without a speaker."""
+    return label.format(cue.speaker) if cue.speaker else ""
 
 
 def _with_times(cue: Cue, mark: str, escape: Callable[[str], str], speaker: str) -> str:

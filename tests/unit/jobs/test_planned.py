@@ -85,7 +85,12 @@ def test_speakers_are_those_of_single_runs(
     talks: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     use_fake_diarizer(monkeypatch)
-    options = {"diarize": True, "vad": False, "language": "en", "word_timestamps": True}
+    options: dict[str, Any] = {
+        "diarize": True,
+        "vad": False,
+        "language": "en",
+        "word_timestamps": True,
+    }
     formats = ("json", "rttm", "csv", "tsv")
     names = ("a", "b", "monday/a")
     write_plan(tmp_path / "talks.plan", [talks / f"{name}.wav" for name in names], **options)

@@ -138,10 +138,8 @@ def _encoded(value: Mapping[str, Any]) -> bytes:
 def _result(value: dict[str, Any]) -> SpanResult:
     if value.pop("version") != VERSION:
         raise ValueError
-    result: SpanResult = from_values(SpanResult, value)
-    return result
+    return from_values(SpanResult, value)
 
 
 def _language(value: dict[str, Any]) -> DetectedLanguage:
-    language: DetectedLanguage = from_values(DetectedLanguage, value)
-    return language
+    return from_values(DetectedLanguage, value)
