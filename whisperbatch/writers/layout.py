@@ -261,41 +261,18 @@ def lay_out(
         silence = pause(units[stop - 1].stop, units[stop].first) if stop < len(units) else 0.0
         return share**2 + units[stop - 1].break_cost - PAUSE_DISCOUNT * min(silence, 1.0)
 
-    cue_texts = []
-    for first, stop in _divide(0, len(units), cue_end, cue_cost):
-        first_line = first_line_ends[first], indent
-        cue_texts.append(CueText(_lines(text, (first, stop), line_ends, first_line, width)))
-    return cue_texts
+    def lines(cue_first: int, cue_stop: int) -> tuple[tuple[int, int], ...]:
+        def end(first: int) -> int:
+            return first_line_ends[first] if first == cue_first else line_ends[first]
 
+        def cost(first: int, stop: int) -> float:
+            columns = text.width(first, stop) + (indent if first == cue_first else 0)
+            return (columns / width) ** 2 + units[stop - 1].break_cost
 
-def _lines(
-    text: MeasuredText,
-    cue: tuple[int, int],
-    line_ends: Sequence[int],
-    first_line: tuple[int, int],
-    width: int,
-) -> tuple[tuple[int, int], ...]:
-    """Return the lines of a cue, as ranges of characters.
+        found = _divide(cue_first, cue_stop, end, cost)
+        return tuple((units[first].first, units[stop - 1].stop) for first, stop in found)
 
-    Args:
-        text: of the segment.
-        cue: number of the first unit of the cue, and the number after the last.
-        line_ends: for each unit the furthest end of a line that begins with this unit.
-        first_line: the furthest end of the first line, and its columns that the text cannot use.
-        width: of a full line, in columns.
-    """
-    units = text.units
-    first_end, indent = first_line
-
-    def end(first: int) -> int:
-        return first_end if first == cue[0] else line_ends[first]
-
-    def cost(first: int, stop: int) -> float:
-        columns = text.width(first, stop) + (indent if first == cue[0] else 0)
-        return (columns / width) ** 2 + units[stop - 1].break_cost
-
-    lines = _divide(*cue, end, cost)
-    return tuple((units[first].first, units[stop - 1].stop) for first, stop in lines)
+    return [CueText(lines(*cue)) for cue in _divide(0, len(units), cue_end, cue_cost)]
 
 
 def _line_ends(text: MeasuredText, options: SubtitleOptions, indent: int = 0) -> list[int]:
