@@ -13,12 +13,7 @@ from whisperbatch.features.levels import levelled
 from whisperbatch.features.noise import is_noisy
 from whisperbatch.protocols import Encoded, FeatureExtractor
 from whisperbatch.recording import Decision, RecordingState
-from whisperbatch.types import (
-    WINDOW_FRAMES,
-    Chunk,
-    Features,
-    LanguageScores,
-)
+from whisperbatch.types import WINDOW_FRAMES, Chunk, Features, LanguageScores
 
 # Whisper was trained on windows of 30 s. Measured on 80 clips of 7 to 12 s (in three languages, and
 # with up to 10 s of silence): 5 s of silence after the clip gave as few errors as padding to 30 s,

@@ -11,14 +11,7 @@ from whisperbatch.errors import ClosedError, WhisperBatchError
 from whisperbatch.recording import RecordingState
 from whisperbatch.rows import End
 from whisperbatch.runs import PipelineRun, Result
-from whisperbatch.types import (
-    Diarization,
-    Notice,
-    Omission,
-    Segment,
-    Transcript,
-    to_seconds,
-)
+from whisperbatch.types import Diarization, Notice, Omission, Segment, Transcript, to_seconds
 
 T = TypeVar("T")
 

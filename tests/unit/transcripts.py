@@ -5,15 +5,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from whisperbatch.types import (
-    Diarization,
-    Notice,
-    Omission,
-    Segment,
-    Transcript,
-    Turn,
-    Word,
-)
+from whisperbatch.types import Diarization, Notice, Omission, Segment, Transcript, Turn, Word
 
 _ANN, _OTHER = Turn(0.5, 1.0, "Ann", 0.9), Turn(0.75, 1.25, "SPEAKER_00", 0.25)
 _SPOKEN = Word(0.5, 1.0, " Yes.", 0.75, "Ann", 0.9, ("SPEAKER_00",))
