@@ -68,8 +68,7 @@ def to_values(item: Any) -> Any:  # noqa: ANN401 - a value of any field
     if item is None or type(item) in _TYPES:
         return item
     if is_dataclass(item):
-        cls: Any = type(item)
-        return {name: to_values(getattr(item, name)) for name in _fields(cls)}
+        return {field.name: to_values(getattr(item, field.name)) for field in fields(item)}
     if isinstance(item, tuple | list):
         return [to_values(member) for member in item]
     if isinstance(item, Mapping):
