@@ -55,7 +55,6 @@ from whisperbatch.types import (
     LanguageDetection,
     Segment,
     Span,
-    to_seconds,
 )
 from whisperbatch.vad import open_vad
 
@@ -202,7 +201,7 @@ class Pipeline:
             except Exception as error:  # noqa: BLE001 - ends this recording only
                 failure = as_error(error, recording.source)
         if failure:
-            yield self._end(recording, failure)
+            yield End(recording, failure)
 
     def _finish(self, recording: RecordingState) -> None:
         recording.was_read = True
@@ -267,7 +266,7 @@ class Pipeline:
             speakers.end()
         recording.was_read = True
         self.limit.has_begun(recording.number)
-        yield self._end(recording, failure)
+        yield End(recording, failure)
 
     def _check_span(self, recording: RecordingState, span: Span) -> None:
         """Refuse a span whose result would not be that of the whole recording."""
@@ -280,16 +279,6 @@ class Pipeline:
                 "language: the windows of the recording do not decide its language, and the first "
                 "chunks of a span cannot; give language, for example from detect_language()"
             )
-
-    def _end(self, recording: RecordingState, failure: WhisperBatchError | None) -> End:
-        return End(
-            recording,
-            recording.source or (failure and failure.source) or "",
-            to_seconds(recording.reader.position) if recording.reader else 0.0,
-            failure,
-            to_seconds(recording.checked),
-            to_seconds(recording.recovered),
-        )
 
     def _decide_from_windows(self, recording: RecordingState, reader: AudioReader) -> None:
         """Decide the recording's language from windows spread over it, if it has random access."""

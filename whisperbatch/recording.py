@@ -11,15 +11,25 @@ Who changes which field, in the order of the recording's rows:
     switching                            the language stage
     history, limited_chunks              the threads that decode, with `changed`
     section, published, counts, omissions, doubt_until  the segmentation stage
+    diarization, final_segments          the speaker stage
     notices                              any stage
 """
 
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from whisperbatch.types import LanguageScores, Notices, Omission, SectionSound
+from whisperbatch.types import (
+    Diarization,
+    LanguageScores,
+    Notices,
+    Omission,
+    SectionSound,
+    Segment,
+    Transcript,
+    to_seconds,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,6 +155,8 @@ class RecordingState:
         doubt_until: end of the last row's speech, and the language that this speech sounds like,
             if its language is doubtful.
         limited_chunks: number of chunks whose retries were stopped by the limit of work.
+        diarization: the speakers and their turns, at the end of the recording, with `diarize`.
+        final_segments: all segments with their final speakers, at the end, with `diarize`.
     """
 
     number: int
@@ -169,11 +181,40 @@ class RecordingState:
     redecoded: int = 0
     doubt_until: tuple[int, str] | None = None
     limited_chunks: int = 0
+    diarization: Diarization | None = None
+    final_segments: tuple[Segment, ...] | None = None
 
     @classmethod
     def beginning(cls, number: int, given: Decision | None) -> "RecordingState":
         """Return the state of a recording that begins; `given` is the decision of the user."""
         return cls(number, language=LanguageState(given, given is not None), published=given)
+
+    @property
+    def duration(self) -> float:
+        """Seconds that were read so far."""
+        return to_seconds(self.reader.position) if self.reader else 0.0
+
+    def transcript(self, segments: Iterable[Segment]) -> Transcript:
+        """Return the transcript of the recording, which has ended.
+
+        Args:
+            segments: that the run has yielded for the recording.
+        """
+        decision = self.published
+        return Transcript(
+            segments=tuple(segments) if self.final_segments is None else self.final_segments,
+            language=decision.language if decision else None,
+            language_probability=decision.probability if decision else 0.0,
+            duration=self.duration,
+            source=self.source or "",
+            omissions=tuple(self.omissions),
+            chunks=self.chunks,
+            redecoded=self.redecoded,
+            checked_duration=to_seconds(self.checked),
+            recovered_duration=to_seconds(self.recovered),
+            diarization=self.diarization,
+            notices=self.notices.all(),
+        )
 
     def add_sound(self, sound: SectionSound) -> None:
         """Add a section, or a clip of it, when it was read and its checks are complete."""

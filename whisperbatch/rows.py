@@ -12,14 +12,7 @@ from whisperbatch.features.levels import levelled
 from whisperbatch.features.noise import is_noisy
 from whisperbatch.protocols import Encoded, FeatureExtractor, FeatureType
 from whisperbatch.recording import Decision, RecordingState
-from whisperbatch.types import (
-    WINDOW_FRAMES,
-    Chunk,
-    Diarization,
-    Features,
-    LanguageScores,
-    Segment,
-)
+from whisperbatch.types import WINDOW_FRAMES, Chunk, Features, LanguageScores
 
 # Whisper was trained on windows of 30 s. Measured on 80 clips of 7 to 12 s (in three languages, and
 # with up to 10 s of silence): 5 s of silence after the clip gave as few errors as padding to 30 s,
@@ -120,23 +113,11 @@ class End:
 
     Attributes:
         recording: state of the recording.
-        source: name of the recording.
-        duration: seconds that were read.
         error: why the recording ended early; None if it was read completely.
-        checked_duration: seconds decoded for a second opinion, because the VAD rejected them.
-        recovered_duration: seconds that count as speech only because of the second opinion.
-        diarization: the speakers and their turns, with `diarize`.
-        segments: all segments with their final speakers, with `diarize`.
     """
 
     recording: RecordingState
-    source: str
-    duration: float
     error: WhisperBatchError | None = None
-    checked_duration: float = 0.0
-    recovered_duration: float = 0.0
-    diarization: Diarization | None = None
-    segments: tuple[Segment, ...] | None = None
 
 
 Item = Row | End

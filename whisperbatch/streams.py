@@ -11,7 +11,7 @@ from whisperbatch.errors import ClosedError, WhisperBatchError
 from whisperbatch.recording import RecordingState
 from whisperbatch.rows import End
 from whisperbatch.runs import PipelineRun, Result
-from whisperbatch.types import Diarization, Notice, Omission, Segment, Transcript
+from whisperbatch.types import Diarization, Notice, Omission, Segment, Transcript, to_seconds
 
 T = TypeVar("T")
 
@@ -26,40 +26,14 @@ class SegmentStream(Iterator[Segment]):
 
     Attributes:
         source: name of the recording.
-        language: the language, given or detected. A detected language is None before the first
-            segment, and if there is no speech. If the recording has no random access, later chunks
-            may change the language, which then changes with the first segment of these chunks;
-            segments that were returned before keep their language.
-        language_probability: probability of the detected language; 1.0 for a given language.
-        language_probabilities: probability of each language; empty for a given language.
-        duration: seconds that were read, after the last segment; None before.
-        checked_duration: seconds that the VAD rejects and the model checked; as `duration`.
-        recovered_duration: seconds that count as speech only because of this check; as `duration`.
-        omissions: removed text and speech without text, so far.
-        notices: facts about the recording that you must know, so far.
-        chunks: number of chunks decoded so far.
-        redecoded: number of chunks decoded again so far, because their text failed the audit,
-            or was improbable in noise.
-        diarization: the speakers and their turns, after the last segment, with `diarize`; None
-            before.
-        final_segments: with `diarize`, all segments with their final speakers, after the last
-            segment. The segments of the stream have provisional speakers. None before.
     """
 
     def __init__(self, run: PipelineRun, source: str, on_close: Callable[[], None]) -> None:
         self.source = source
         self._on_close = on_close
         self._items = iter(run)
-        self._closed = False
-        self.language: str | None = None
-        self.language_probability = 0.0
-        self.language_probabilities: Mapping[str, float] = {}
-        self.duration: float | None = None
-        self.checked_duration: float | None = None
-        self.recovered_duration: float | None = None
-        self.diarization: Diarization | None = None
-        self.final_segments: tuple[Segment, ...] | None = None
-        self._update(RecordingState.beginning(0, run.given_language))  # replaced by the run's state
+        self._closed = self._ended = False
+        self._recording = RecordingState.beginning(0, run.given_language)  # replaced by the run's
 
     def __iter__(self) -> Self:
         return self
@@ -80,17 +54,52 @@ class SegmentStream(Iterator[Segment]):
             self.close()
             raise StopIteration
         if not isinstance(item, End):
-            self._update(item[0])
-            return item[1]
-        self._update(item.recording)
-        self.duration = item.duration
-        self.checked_duration = item.checked_duration
-        self.recovered_duration = item.recovered_duration
-        self.diarization, self.final_segments = item.diarization, item.segments
+            self._recording, segment = item
+            return segment
+        self._recording, self._ended = item.recording, True
         self.close()
         if item.error:
             raise item.error
         raise StopIteration
+
+    @property
+    def language(self) -> str | None:
+        """The language, given or detected.
+
+        A detected language is None before the first segment, and if there is no speech. If the
+        recording has no random access, later chunks may change the language, which then changes
+        with the first segment of these chunks; segments that were returned before keep their
+        language.
+        """
+        decision = self._recording.published
+        return decision.language if decision else None
+
+    @property
+    def language_probability(self) -> float:
+        """Probability of the detected language; 1.0 for a given language."""
+        decision = self._recording.published
+        return decision.probability if decision else 0.0
+
+    @property
+    def language_probabilities(self) -> Mapping[str, float]:
+        """Probability of each language; empty for a given language."""
+        decision = self._recording.published
+        return decision.probabilities if decision else {}
+
+    @property
+    def duration(self) -> float | None:
+        """Seconds that were read, after the last segment; None before."""
+        return self._recording.duration if self._ended else None
+
+    @property
+    def checked_duration(self) -> float | None:
+        """Seconds that the VAD rejects and the model checked; as `duration`."""
+        return to_seconds(self._recording.checked) if self._ended else None
+
+    @property
+    def recovered_duration(self) -> float | None:
+        """Seconds that count as speech only because of this check; as `duration`."""
+        return to_seconds(self._recording.recovered) if self._ended else None
 
     @property
     def omissions(self) -> tuple[Omission, ...]:
@@ -109,8 +118,21 @@ class SegmentStream(Iterator[Segment]):
 
     @property
     def redecoded(self) -> int:
-        """Number of chunks retried so far, because their text failed the audit."""
+        """Number of chunks decoded again so far: their text failed, or was improbable in noise."""
         return self._recording.redecoded
+
+    @property
+    def diarization(self) -> Diarization | None:
+        """The speakers and their turns, after the last segment, with `diarize`; None before."""
+        return self._recording.diarization
+
+    @property
+    def final_segments(self) -> tuple[Segment, ...] | None:
+        """With `diarize`, all segments with their final speakers, after the last segment.
+
+        The segments of the stream have provisional speakers. None before.
+        """
+        return self._recording.final_segments
 
     def call_on_close(self, function: Callable[[], None]) -> None:
         """Call a function when the stream is closed, after the work has stopped.
@@ -151,14 +173,6 @@ class SegmentStream(Iterator[Segment]):
         if hasattr(self, "_items"):
             self.close()
 
-    def _update(self, recording: RecordingState) -> None:
-        """Copy the language from the state of the recording, which also has the counts so far."""
-        self._recording = recording
-        if decision := recording.published:
-            self.language = decision.language
-            self.language_probability = decision.probability
-            self.language_probabilities = decision.probabilities
-
 
 def _nothing() -> None:
     """Free nothing: the stream was closed before."""
@@ -197,51 +211,19 @@ def segments_and_transcripts(
         for item in items:
             if isinstance(item, End):
                 number = item.recording.number
-                recording_segments = segments.pop(number, [])
-                yield number, item.error or _transcript(item, recording_segments)
+                found = segments.pop(number, [])
+                yield number, item.error or item.recording.transcript(found)
             else:
                 recording, segment = item
                 segments.setdefault(recording.number, []).append(segment)
                 yield recording.number, segment
 
 
-def _transcript(end: End, segments: list[Segment]) -> Transcript:
-    recording = end.recording
-    decision = recording.published
-    return Transcript(
-        segments=tuple(segments) if end.segments is None else end.segments,
-        language=decision.language if decision else None,
-        language_probability=decision.probability if decision else 0.0,
-        duration=end.duration,
-        source=end.source,
-        omissions=tuple(recording.omissions),
-        chunks=recording.chunks,
-        redecoded=recording.redecoded,
-        checked_duration=end.checked_duration,
-        recovered_duration=end.recovered_duration,
-        diarization=end.diarization,
-        notices=recording.notices.all(),
-    )
-
-
 def collect(stream: SegmentStream) -> Transcript:
     """Read a stream to its end and return the transcript."""
     with stream:
-        segments = tuple(stream)
-        return Transcript(
-            segments=segments if stream.final_segments is None else stream.final_segments,
-            language=stream.language,
-            language_probability=stream.language_probability,
-            duration=stream.duration or 0.0,
-            source=stream.source,
-            omissions=stream.omissions,
-            chunks=stream.chunks,
-            redecoded=stream.redecoded,
-            checked_duration=stream.checked_duration or 0.0,
-            recovered_duration=stream.recovered_duration or 0.0,
-            diarization=stream.diarization,
-            notices=stream.notices,
-        )
+        segments = list(stream)
+        return stream._recording.transcript(segments)  # noqa: SLF001 - of the same module
 
 
 def closing_after(

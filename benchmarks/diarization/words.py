@@ -19,8 +19,6 @@ Whisper base transcribes each conversation once. A result is kept in .cache/diar
 
 import json
 from collections.abc import Sequence
-from dataclasses import asdict
-from typing import Any
 
 import numpy as np
 
@@ -29,6 +27,7 @@ from benchmarks.diarization import measures, systems
 from benchmarks.diarization.conversations import Conversation, Spoken, Turn
 from whisperbatch.diarization.assignment import with_speakers
 from whisperbatch.diarization.tracks import SpeakerTracks
+from whisperbatch.types import from_values, to_values
 
 NO_SPEAKER = ""  # the speaker of all words where a system finds no speech
 MIN_SHARE = 0.5  # of a word, during which a person must speak to be a right speaker of the word
@@ -46,14 +45,8 @@ def transcribed(conversation: Conversation) -> list[wb.Segment]:
             multilingual=True,
             word_timestamps=True,
         )
-        found = [asdict(segment) for segment in transcript.segments]
-        kept.write_text(json.dumps(found), encoding="utf-8")
-    return [_segment(values) for values in json.loads(kept.read_text("utf-8"))]
-
-
-def _segment(values: dict[str, Any]) -> wb.Segment:
-    words = tuple(wb.Word(**{**word, "other_speakers": ()}) for word in values["words"] or ())
-    return wb.Segment(**{**values, "other_speakers": (), "words": words})
+        kept.write_text(json.dumps(to_values(transcript.segments)), encoding="utf-8")
+    return [from_values(wb.Segment, values) for values in json.loads(kept.read_text("utf-8"))]
 
 
 def spoken_by(

@@ -34,7 +34,7 @@ def recording(number: int, probabilities: Sequence[float]) -> list[Item]:
         features = np.full((80, 2), 16000 * probability, np.float32)
         chunk = Chunk(number, index, speech, speech, np.zeros(1, np.float32))
         items.append(Row(chunk, features, 0.0, state))
-    return [*items, End(state, "", 0.0)]
+    return [*items, End(state)]
 
 
 def languages(items: Sequence[Item]) -> dict[int, list[str | None]]:

@@ -18,10 +18,9 @@ from tests.property.random_transcripts import fewer_examples, layouts, transcrip
 from whisperbatch.text.languages import UNSPACED
 from whisperbatch.types import Transcript
 from whisperbatch.writers import SubtitleOptions, TableOptions, render
-from whisperbatch.writers.breaks import measure
 from whisperbatch.writers.cues import Cue, cues
-from whisperbatch.writers.text_cleaning import columns, is_visible, one_line
-from whisperbatch.writers.timestamps import milliseconds
+from whisperbatch.writers.formatting import columns, is_visible, milliseconds, one_line
+from whisperbatch.writers.layout import measure
 
 HAS_DIGITS = re.compile(r"\d")  # pysubs2 takes a line of digits as a cue number
 

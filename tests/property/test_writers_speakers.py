@@ -10,7 +10,7 @@ from tests.property.random_transcripts import diarized_transcripts, fewer_exampl
 from whisperbatch.types import Transcript
 from whisperbatch.writers import SubtitleOptions, render
 from whisperbatch.writers.cues import cues
-from whisperbatch.writers.text_cleaning import columns
+from whisperbatch.writers.formatting import columns
 
 TT = "{http://www.w3.org/ns/ttml}"
 TTM = "{http://www.w3.org/ns/ttml#metadata}"
@@ -49,11 +49,8 @@ def test_ttml_names_every_speaker_once(transcript: Transcript, options: Subtitle
 def test_subrip_respects_the_width_of_lines_with_names(
     transcript: Transcript, options: SubtitleOptions
 ) -> None:
-    def shown_name(name: str) -> str:
-        return f"[{name}]: "
-
     assert options.max_line_width is not None
-    shown = cues(transcript, options, line_count=options.max_line_count, shown_name=shown_name)
+    shown = cues(transcript, options, line_count=options.max_line_count, label="[{}]: ")
     unnamed = cues(transcript, options, line_count=options.max_line_count)
     texts = [
         "".join(line.text for cue in found for line in cue.lines) for found in (shown, unnamed)
@@ -61,7 +58,7 @@ def test_subrip_respects_the_width_of_lines_with_names(
     assert texts[0].replace(" ", "") == texts[1].replace(" ", "")
     for cue in shown:
         assert options.max_line_count is None or len(cue.lines) <= options.max_line_count
-        name = shown_name(cue.speaker) if cue.speaker else ""
+        name = f"[{cue.speaker}]: " if cue.speaker else ""
         first = cue.lines[0].text
         if sum(map(columns, name + first)) > options.max_line_width and cue.language == "en":
             assert re.search(r"\S[ ]\S", first) is None, "only one word, wider than the line"

@@ -24,7 +24,7 @@ ALLOWED: Final = {
     "text": {"addresses", "errors"},
     "models": {"addresses", "boundary", "dependencies", "errors", "text"},
     "options": {"errors", "text", "types"},
-    "types": {"text"},
+    "types": {"errors", "text"},
     "protocols": {"options", "types"},
     "recording": {"types"},
     "rows": {"errors", "features", "protocols", "recording", "types"},

@@ -1,9 +1,37 @@
-"""Short segments and transcripts for the tests of the writers."""
+"""Short segments and transcripts."""
 
 import re
 from collections.abc import Sequence
 
-from whisperbatch.types import Segment, Transcript, Word
+import numpy as np
+
+from whisperbatch.types import Diarization, Notice, Omission, Segment, Transcript, Turn, Word
+
+_ANN, _OTHER = Turn(0.5, 1.0, "Ann", 0.9), Turn(0.75, 1.25, "SPEAKER_00", 0.25)
+_SPOKEN = Word(0.5, 1.0, " Yes.", 0.75, "Ann", 0.9, ("SPEAKER_00",))
+COMPLETE = Transcript(
+    segments=(
+        Segment(
+            *(0, 0.5, 1.0, "Yes.", "en", -0.25, 0.01, 0.9, 0.2, (_SPOKEN,)),
+            *("Ann", 0.9, ("SPEAKER_00",)),
+        ),
+        Segment(1, 1.5, 2.0, "No.", "en", -np.inf, 0.01, 0.9),
+    ),
+    language="en",
+    language_probability=0.97,
+    duration=2.5,
+    source="talk.mp3",
+    omissions=(Omission(2.0, 2.5, "Thanks!", "boilerplate", 1.0),),
+    chunks=3,
+    redecoded=1,
+    checked_duration=0.5,
+    recovered_duration=0.25,
+    diarization=Diarization(
+        (_ANN, _OTHER), "talk.mp3", 2.5, {"Ann": np.array([0.6, 0.8], np.float32)}, (_ANN,)
+    ),
+    notices=(Notice("damaged", 1.0, 2.0, "silence replaces damaged audio"),),
+)
+"""No field has its default. The result of a span in tests/data has this transcript."""
 
 
 def segment(

@@ -4,7 +4,6 @@ import json
 import sys
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Final, Protocol
 
@@ -28,7 +27,7 @@ from whisperbatch.errors import WhisperBatchError
 from whisperbatch.jobs import Event, Failed, Finished, FinishedElsewhere, SegmentReady, WorkItem
 from whisperbatch.text import escape_controls, escape_controls_in_json
 from whisperbatch.types import Segment
-from whisperbatch.writers import one_line, segment_values, speaker_prefix, speaker_values
+from whisperbatch.writers import one_line, segment_values, speaker_prefix, transcript_values
 
 MAX_PROBED: Final = 200
 """Recordings whose duration is read at the start; the duration of more is estimated."""
@@ -137,12 +136,7 @@ class JsonLines(_WithoutTerminal):
         if isinstance(event, SegmentReady):
             record |= {"type": "segment", **segment_values(event.segment)}
         elif isinstance(event, Finished):
-            transcript = asdict(replace(event.transcript, segments=(), diarization=None))
-            del transcript["segments"], transcript["source"], transcript["diarization"]
-            transcript["missing_duration"] = event.transcript.missing_duration
-            record |= {"type": "transcript", **transcript, **speaker_values(event.transcript)}
-            if event.transcript.diarization:  # the printed segments had provisional speakers
-                record["segments"] = [segment_values(s) for s in event.transcript.segments]
+            record |= {"type": "transcript", **transcript_values(event.transcript)}
         else:
             record |= {"type": "error", "error": str(event.error)}
             if self._errors:

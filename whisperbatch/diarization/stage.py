@@ -1,7 +1,7 @@
 """The speaker stage: the segments of a recording get their speakers.
 
 The diarizer listens to the audio while the recording is read. Segments that are yielded before the
-end of the recording have provisional speakers; the `End` of the recording has the final segments.
+end of the recording have provisional speakers; the state of the recording has the final segments.
 """
 
 from bisect import bisect_left
@@ -158,11 +158,12 @@ class Speakers:
         self._listener.end()
 
     def __call__(self, results: Iterable[Result]) -> Generator[Result, None, None]:
-        """Yield each segment with provisional speakers, and the end with the final segments."""
+        """Yield each segment with provisional speakers, and the end after the final segments."""
         count = 0
         for result in results:
             if isinstance(result, End):
-                yield self._final(result)
+                self._finish(result.recording)
+                yield result
                 continue
             recording, segment = result
             self._segments.append(segment)
@@ -174,17 +175,19 @@ class Speakers:
             count += len(parts)
             yield from ((recording, part) for part in parts)
 
-    def _final(self, end: End) -> End:
+    def _finish(self, recording: RecordingState) -> None:
+        """Give the recording its speakers and its final segments."""
         result = self._listener.result()
         named = with_names(result, self._names) if self._names else result
-        diarization = replace(named, source=end.source, duration=end.duration)
+        source = recording.source or ""
+        diarization = replace(named, source=source, duration=recording.duration)
         segments = with_speakers(
             self._segments,
             diarization.turns,
             exclusive=diarization.exclusive,
             keep_words=self._keep_words,
         )
-        return replace(end, diarization=diarization, segments=tuple(segments))
+        recording.diarization, recording.final_segments = diarization, tuple(segments)
 
     def _named(self, turns: Sequence[Turn]) -> list[Turn]:
         """Return provisional turns in which the known speakers have their names."""

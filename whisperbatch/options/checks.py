@@ -15,9 +15,9 @@ from typing import Any, Final, TypeAlias, cast
 from whisperbatch.errors import OptionError
 from whisperbatch.text.language_names import check_language
 from whisperbatch.text.messages import shown
+from whisperbatch.types import MAX_DURATION
 
 NESTED: Final = 2  # levels of tuples: clip_timestamps is a tuple of pairs
-MAX_DURATION: Final = 1e9  # seconds: 30 years, longer than every recording
 MIN_CLIP: Final = 0.01  # seconds: one feature frame; the encoder sees nothing of a shorter clip
 MAX_TOKEN: Final = 99_999  # Whisper's vocabularies have up to 51,866 tokens
 

@@ -30,6 +30,7 @@ from whisperbatch.options.speakers import (
 from whisperbatch.options.texts import accepts_none, without_none
 from whisperbatch.text.language_names import given_language
 from whisperbatch.text.messages import shown
+from whisperbatch.types import MAX_DURATION
 
 DEFAULT_BATCH_SIZE: Final = 8
 """The batch size on a CPU, where 16 was no faster (docs/explanation/performance.md), and of engines
@@ -81,7 +82,7 @@ RANGES: Final[Mapping[str, tuple[float, float]]] = MappingProxyType(
         "second_opinion_threshold": (-10, 0),
         "track": (0, 999),  # FFmpeg reads at most 1000 streams of a file
         "sampling_rate": (MIN_SAMPLING_RATE, MAX_SAMPLING_RATE),
-        "max_duration": (0.01, checks.MAX_DURATION),
+        "max_duration": (0.01, MAX_DURATION),
     }
 )
 """Smallest and largest value of each option that is a number."""

@@ -1,12 +1,12 @@
 """The rows of the result: one for each span of a plan, or for each recording of a dataset."""
 
 from collections.abc import Mapping
-from dataclasses import asdict
 from typing import Any, Final
 
 import pyarrow as pa
 
 from whisperbatch.jobs import Recording, SpanOutcome
+from whisperbatch.types import to_values
 
 WORD: Final = pa.struct(
     {
@@ -81,7 +81,7 @@ def _row(outcome: SpanOutcome) -> dict[str, Any]:
         "id": outcome.span.id,
         "uri": outcome.span.name,
         "text": transcript and transcript.text,
-        "segments": transcript and [asdict(segment) for segment in transcript.segments],
+        "segments": transcript and to_values(transcript.segments),
         "language": transcript and transcript.language,
         "error": failure and f"{failure.kind}: {failure.message}",
     }

@@ -11,7 +11,7 @@ from typing import Any, Final
 import whisperbatch as wb
 from whisperbatch.server.fields import SUBTITLES, TranscriptionRequest
 from whisperbatch.server.requests.speakers import DIARIZED
-from whisperbatch.writers import render
+from whisperbatch.writers import render, verbose_values
 
 MIN_PROBABILITY: Final = 1e-10  # of a word whose probability is 0: JSON has no infinite numbers
 TRANSLATED: Final = "english"
@@ -65,7 +65,7 @@ def body_of(transcript: wb.Transcript, request: TranscriptionRequest) -> str:
 
 def _verbose_json(transcript: wb.Transcript, request: TranscriptionRequest) -> dict[str, Any]:
     """Return the keys of the JSON files; all words are in `words`, not in segments."""
-    value: dict[str, Any] = json.loads(render(transcript, "json"))
+    value = verbose_values(transcript)
     value["task"] = request.options.task
     if request.options.task == "translate":
         value["language"] = TRANSLATED  # OpenAI's API: the language of the text

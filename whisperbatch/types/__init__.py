@@ -39,13 +39,23 @@ from whisperbatch.types.sections import (
     Span,
     first_section,
 )
-from whisperbatch.types.speakers import Diarization, Turn, unnamed_speaker
-from whisperbatch.types.text import Omission, Reason, Segment, Transcript, Word
-from whisperbatch.types.time import SAMPLING_RATE, to_samples, to_seconds
+from whisperbatch.types.serialization import check_fields, from_values, to_values
+from whisperbatch.types.time import MAX_DURATION, SAMPLING_RATE, to_samples, to_seconds
+from whisperbatch.types.transcript import (
+    Diarization,
+    Omission,
+    Reason,
+    Segment,
+    Transcript,
+    Turn,
+    Word,
+    unnamed_speaker,
+)
 
 __all__ = [
     "CHUNK_RULES",
     "HOP",
+    "MAX_DURATION",
     "SAMPLING_RATE",
     "SEARCH",
     "SECTION",
@@ -78,11 +88,14 @@ __all__ = [
     "Transcript",
     "Turn",
     "Word",
+    "check_fields",
     "concerns_empty_only",
     "first_section",
+    "from_values",
     "merged",
     "speech_seconds",
     "to_samples",
     "to_seconds",
+    "to_values",
     "unnamed_speaker",
 ]

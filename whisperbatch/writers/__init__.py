@@ -1,13 +1,11 @@
 """Transcripts as files: text, subtitles, tables and JSON.
 
-transcript -> tables, verbose_json                      txt, tsv, csv, json
-           -> speakers                                  rttm, and the speakers in other formats
-           -> cues -> subtitles, ttml                   srt, vtt, lrc, ttml
-                |- character_times   when each character is spoken
-                |- breaks            where a line may end, and the cost of a line break
-                `- layout            the text of each cue and its lines
-           -> contents                                  the check that all fields can be written
-           -> files                                     written completely, or not at all
+transcript -> tables                        txt, tsv, csv, rttm
+           -> verbose_json                  json
+           -> layout -> cues -> subtitles   srt, vtt, lrc, ttml
+              |         `- when each cue is shown
+              `- where cues and lines end
+files                                       written completely, or not at all
 """
 
 import difflib
@@ -17,18 +15,13 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Final
 
-from whisperbatch.errors import OptionError
+from whisperbatch.errors import OptionError, WriteError
 from whisperbatch.options import checks, plain
 from whisperbatch.text import shown
-from whisperbatch.types import Diarization, Transcript
+from whisperbatch.types import Diarization, Transcript, check_fields
 from whisperbatch.writers import subtitles, tables
-from whisperbatch.writers.contents import check_contents
-from whisperbatch.writers.files import (
-    make_folder,
-    write_atomically,
-    write_text_atomically,
-    write_through,
-)
+from whisperbatch.writers.files import make_folder, write_atomically, write_through
+from whisperbatch.writers.formatting import one_line, speaker_prefix
 from whisperbatch.writers.options import (
     FORMAT_OPTIONS,
     SUBTITLE_FORMATS,
@@ -38,10 +31,12 @@ from whisperbatch.writers.options import (
     TableOptions,
     check_file_options,
 )
-from whisperbatch.writers.speakers import rttm, segment_values, speaker_prefix, speaker_values
-from whisperbatch.writers.text_cleaning import one_line
-from whisperbatch.writers.ttml import ttml
-from whisperbatch.writers.verbose_json import verbose_json
+from whisperbatch.writers.verbose_json import (
+    segment_values,
+    transcript_values,
+    verbose_json,
+    verbose_values,
+)
 
 __all__ = [
     "FORMATS",
@@ -59,29 +54,32 @@ __all__ = [
     "render",
     "segment_values",
     "speaker_prefix",
-    "speaker_values",
+    "transcript_values",
+    "verbose_values",
     "write",
     "write_atomically",
     "write_through",
 ]
 
-FORMATS: Final = ("txt", "srt", "vtt", "tsv", "json", "csv", "lrc", "ttml", "rttm")
+_WRITERS: Final[Mapping[str, Callable[..., str]]] = MappingProxyType(
+    {
+        "txt": tables.txt,
+        "srt": subtitles.srt,
+        "vtt": subtitles.vtt,
+        "tsv": tables.tsv,
+        "json": verbose_json,
+        "csv": tables.csv_table,
+        "lrc": subtitles.lrc,
+        "ttml": subtitles.ttml,
+        "rttm": tables.rttm,
+    }
+)
+
+FORMATS: Final = tuple(_WRITERS)
 """Names of the formats; each is also the suffix of its files."""
 
 SPEAKER_FORMATS: Final = ("rttm",)
 """The formats that hold the turns of speakers, and no text. They need `diarize=True`."""
-
-_RENDER: Final[Mapping[str, Callable[[Transcript], str]]] = MappingProxyType(
-    {"txt": tables.txt, "json": verbose_json}
-)
-_RENDER_TABLE: Final[Mapping[str, Callable[[Transcript, TableOptions], str]]] = MappingProxyType(
-    {"tsv": tables.tsv, "csv": tables.csv_table}
-)
-_RENDER_SUBTITLES: Final[Mapping[str, Callable[[Transcript, SubtitleOptions], str]]] = (
-    MappingProxyType(
-        {"srt": subtitles.srt, "vtt": subtitles.vtt, "lrc": subtitles.lrc, "ttml": ttml}
-    )
-)
 
 
 def render(
@@ -111,19 +109,20 @@ def render(
     check_format(format, f"format={shown(format)}")
     if options is not None:
         check_file_options(options, (format,))
-    check_contents(transcript)
-    if format in SPEAKER_FORMATS:
-        return rttm(transcript)
-    if isinstance(transcript, Diarization):
+    try:
+        check_fields(Transcript if isinstance(transcript, Transcript) else Diarization, transcript)
+    except OptionError as error:
+        raise WriteError(str(error)) from error
+    writer = _WRITERS[format]
+    if isinstance(transcript, Diarization) and format not in SPEAKER_FORMATS:
         raise OptionError(f"a Diarization has no text for format={shown(format)}; write it as rttm")
-    if format in _RENDER:
-        return _RENDER[format](transcript)
-    if format in _RENDER_TABLE:
-        table = options if isinstance(options, TableOptions) else TableOptions()
-        return _RENDER_TABLE[format](transcript, table)
+    if format in TABLE_FORMATS:
+        return writer(transcript, options if isinstance(options, TableOptions) else TableOptions())
+    if isinstance(transcript, Diarization) or format not in SUBTITLE_FORMATS:
+        return writer(transcript)
     layout = options if isinstance(options, SubtitleOptions) else SubtitleOptions()
     _check_words(transcript, layout)
-    return _RENDER_SUBTITLES[format](transcript, layout)
+    return writer(transcript, layout)
 
 
 def write(
@@ -158,7 +157,7 @@ def write(
     if format is None:
         format = Path(path).suffix[1:].lower()  # noqa: A001 - the name of the parameter
         check_format(format, f"the suffix of path={shown(os.fspath(path))}")
-    return write_text_atomically(path, render(transcript, format, options))
+    return write_atomically(path, render(transcript, format, options).encode())
 
 
 def _check_words(transcript: Transcript, layout: SubtitleOptions) -> None:

@@ -45,11 +45,6 @@ def write_error(path: str | os.PathLike[str], problem: str, error: Exception) ->
     return WriteError(" ".join(f"{os.fspath(path)}: {problem}: {reason}".splitlines()))
 
 
-def write_text_atomically(path: str | os.PathLike[str], text: str) -> Path:
-    """Write a text in UTF-8 with unchanged line breaks. See `write_atomically`."""
-    return write_atomically(path, text.encode())
-
-
 def write_atomically(path: str | os.PathLike[str], data: bytes) -> Path:
     """Write a file so that readers see either the complete old file or the complete new file.
 

@@ -1,21 +1,32 @@
-"""Formats with one row for each segment: .txt, .tsv and .csv."""
+"""Formats with a line for each segment (.txt, .tsv, .csv) or for each turn (.rttm)."""
 
 import csv
 import io
+import re
 import unicodedata
 from typing import Final
 
-from whisperbatch.types import Segment, Transcript
+from whisperbatch.errors import OptionError
+from whisperbatch.types import Diarization, Segment, Transcript
+from whisperbatch.writers.formatting import (
+    decimal,
+    has_speakers,
+    is_visible,
+    milliseconds,
+    one_line,
+    speaker_name,
+)
 from whisperbatch.writers.options import TableOptions
-from whisperbatch.writers.speakers import has_speakers, speaker_name
-from whisperbatch.writers.text_cleaning import is_visible, one_line
-from whisperbatch.writers.timestamps import decimal, milliseconds
 
 FORMULA_STARTS: Final = frozenset("=+-@")
 """A spreadsheet evaluates a cell that begins with one of these characters, or with its full-width
 form: https://owasp.org/www-community/attacks/CSV_Injection."""
 
 APOSTROPHE: Final = "'"  # before a cell, this character makes the cell text in a spreadsheet
+
+_SPACES: Final = re.compile(r"\s+")
+_ADDRESS: Final = re.compile(r"[a-zA-Z][\w+.-]*://")
+_UNNAMED: Final = "recording"
 
 
 def txt(transcript: Transcript) -> str:
@@ -69,6 +80,29 @@ def csv_table(transcript: Transcript, options: TableOptions) -> str:
     return file.getvalue()
 
 
+def rttm(result: Transcript | Diarization) -> str:
+    """Return the turns in NIST's Rich Transcription Time Marked format, one line for each.
+
+    The identifier of the recording is its file name without directory and suffix. Names and the
+    identifier have no spaces in this format: each becomes "_".
+
+    Raises:
+        OptionError: the transcript has no diarization.
+    """
+    diarization = result.diarization if isinstance(result, Transcript) else result
+    if diarization is None:
+        raise OptionError("format 'rttm' needs speakers; transcribe with diarize=True")
+    recording = _identifier(diarization.source or result.source)
+    lines = []
+    for turn in diarization.turns:
+        start = milliseconds(turn.start)
+        duration = max(milliseconds(turn.end) - start, 1)
+        times = f"{decimal(start)} {decimal(duration)}"
+        name = _without_spaces(turn.speaker) or "<NA>"
+        lines.append(f"SPEAKER {recording} 1 {times} <NA> <NA> {name} <NA> <NA>\n")
+    return "".join(lines)
+
+
 def _speaker_cells(segment: Segment, options: TableOptions, speakers: bool) -> tuple[str, ...]:
     """Return the cell of the speaker; none if the table has no such column."""
     return (_cell(segment.speaker or "", options),) if speakers else ()
@@ -91,3 +125,19 @@ def _may_be_formula(line: str) -> bool:
         if unicodedata.category(character) != "Cf" and character not in (" ", APOSTROPHE):
             return unicodedata.normalize("NFKC", character) in FORMULA_STARTS
     return False
+
+
+def _identifier(source: str) -> str:
+    """Return the name of a recording without directory, suffix and query."""
+    path = re.split(r"[?#]", source)[0] if _ADDRESS.match(source) else source
+    name = re.split(r"[/\\]", path.rstrip("/\\"))[-1]
+    if name.startswith("<") and name.endswith(">"):  # "<stdin>": no file
+        name = name[1:-1]
+    stem, dot, _ = name.rpartition(".")
+    return _without_spaces(stem if dot and stem else name) or _UNNAMED
+
+
+def _without_spaces(name: str) -> str:
+    """Return a name as one field of a line; empty if no character is visible."""
+    line = one_line(name)
+    return _SPACES.sub("_", line) if is_visible(line) else ""

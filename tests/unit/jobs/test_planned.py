@@ -6,6 +6,7 @@ from typing import Any
 import fsspec
 import pytest
 
+from tests.unit.fake_diarizer import use_fake_diarizer
 from tests.unit.fakes import FakeEngine, noise, write_noise
 from tests.unit.jobs.planned_jobs import write_plan
 from tests.unit.media_files import encode
@@ -78,6 +79,29 @@ def test_transcripts_are_those_of_single_runs(path: Path, talks: Path, tmp_path:
     assert files_in(tmp_path / "out") == expected
     written = json.loads((tmp_path / "talks.plan.report.json").read_text())
     assert written == {**json.loads(report.to_json())}
+
+
+def test_speakers_are_those_of_single_runs(
+    talks: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    use_fake_diarizer(monkeypatch)
+    options: dict[str, Any] = {
+        "diarize": True,
+        "vad": False,
+        "language": "en",
+        "word_timestamps": True,
+    }
+    formats = ("json", "rttm", "csv", "tsv")
+    names = ("a", "b", "monday/a")
+    write_plan(tmp_path / "talks.plan", [talks / f"{name}.wav" for name in names], **options)
+    run_work(tmp_path / "talks.plan")
+    assert join(tmp_path / "talks.plan", formats=formats).joined == len(names)
+    written = files_in(tmp_path / "out")
+    with Transcriber(level_engine()) as asr:
+        transcripts = [asr.transcribe(talks / f"{name}.wav", **options) for name in names]
+    assert sum(len(transcript.speakers) for transcript in transcripts) == 5
+    rendered = [render(each, suffix) for each in transcripts for suffix in formats]
+    assert sorted(written.values()) == sorted(rendered)
 
 
 def test_join_writes_complete_recordings_and_names_the_missing(path: Path, tmp_path: Path) -> None:

@@ -71,7 +71,7 @@ def switched(engine: FakeEngine, items: Sequence[Item], **options: Any) -> list[
 def scored_items(engine: FakeEngine, *chunks: Chunk) -> list[Item]:
     """A recording's rows with their language scores, and its end."""
     items, model = rows(*chunks), shared_model(engine)
-    end = End(items[0].recording, "", 0.0)
+    end = End(items[0].recording)
     return [*(with_language_scores(model, item, MULTILINGUAL) for item in items), end]
 
 
@@ -222,7 +222,7 @@ def test_recordings_whose_stages_run_in_turns_are_independent() -> None:
     )
     first = scored_items(engine, *(chunk(phrases(20 * n, 4), n) for n in range(4)))
     second = scored_items(engine, *(chunk(phrases(100 + 20 * n, 4), n, 1) for n in range(3)))
-    empty: list[Item] = [End(RecordingState(2), "", 0.0)]
+    empty: list[Item] = [End(RecordingState(2))]
     shared = switching(engine)
     stages = [shared(fresh(items)) for items in (first, second, empty)]
     labelled: list[Item] = []

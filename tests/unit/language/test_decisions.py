@@ -129,7 +129,7 @@ def test_chunks_after_the_last_revision_need_no_scores() -> None:
     (row,) = rows(chunk([(0, 1)], index=LAST_REVISION))
     assert not needs_scores(row, Options())
     assert needs_scores(row, Options(multilingual=True))
-    assert not needs_scores(End(recording, "", 0.0), Options(multilingual=True))
+    assert not needs_scores(End(recording), Options(multilingual=True))
     decisions = [decision_for(recording, index, Options()) for index in range(1000)]
     assert decisions[LAST_REVISION] is decisions[-1]
     assert recording.language.voters == LAST_REVISION

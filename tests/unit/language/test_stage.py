@@ -42,7 +42,7 @@ def items(
         features = np.zeros((80, 2), np.float32)
         features[0] = start + to_samples(offset), end - start
         result.append(Row(chunk, features, 0.0, state))
-    return [*result, End(state, "", 0.0)]
+    return [*result, End(state)]
 
 
 def names(items: Sequence[Item]) -> str:

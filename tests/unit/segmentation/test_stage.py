@@ -65,7 +65,7 @@ def texts(items: Iterable[tuple[RecordingState, Segment] | End]) -> list[str]:
 
 
 def end(recording: RecordingState, error: wb.WhisperBatchError | None = None) -> End:
-    return End(recording, "talk.wav", 60.0, error)
+    return End(recording, error)
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ import pytest
 from typing_extensions import Self
 
 from whisperbatch.errors import WriteError
-from whisperbatch.writers.files import ABANDONED_AFTER, write_atomically, write_text_atomically
+from whisperbatch.writers.files import ABANDONED_AFTER, write_atomically
 
 
 @pytest.fixture
@@ -45,7 +45,7 @@ def raise_disk_full(*_: Any) -> None:
 
 def test_text_is_written_unchanged_in_utf8(tmp_path: Path) -> None:
     path = tmp_path / "a.txt"
-    assert write_text_atomically(path, "ä\nb\r\n") == path
+    assert write_atomically(path, "ä\nb\r\n".encode()) == path
     assert path.read_bytes() == "ä\nb\r\n".encode()
     assert names(tmp_path) == ["a.txt"]
 
@@ -240,7 +240,7 @@ def test_concurrent_writes_leave_one_complete_file(tmp_path: Path) -> None:
     path = tmp_path / "a.txt"
     versions = [letter * 100_000 for letter in "abcdefgh"]
     with ThreadPoolExecutor(8) as pool:
-        paths = list(pool.map(lambda text: write_text_atomically(path, text), versions))
+        paths = list(pool.map(lambda text: write_atomically(path, text.encode()), versions))
     assert paths == [path] * 8
     assert path.read_text() in versions
     assert names(tmp_path) == ["a.txt"]

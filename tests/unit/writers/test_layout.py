@@ -6,10 +6,10 @@ import pytest
 
 from tests.unit.transcripts import segment, segment_with_words, transcript
 from whisperbatch.types import Segment, Word
-from whisperbatch.writers.breaks import measure
 from whisperbatch.writers.cues import Cue, cues
+from whisperbatch.writers.formatting import columns, is_visible, one_line
+from whisperbatch.writers.layout import measure
 from whisperbatch.writers.options import SubtitleOptions
-from whisperbatch.writers.text_cleaning import columns, is_visible, one_line
 
 NO_LIMITS = SubtitleOptions(max_line_width=None)
 

@@ -7,7 +7,7 @@ import pytest
 from tests.unit.transcripts import segment, segment_with_words, transcript
 from whisperbatch.types import Word
 from whisperbatch.writers import SubtitleOptions, render
-from whisperbatch.writers.timestamps import clock, decimal, milliseconds, short_clock
+from whisperbatch.writers.formatting import clock, decimal, milliseconds, short_clock
 
 TT = "{http://www.w3.org/ns/ttml}"
 LANGUAGE = "{http://www.w3.org/XML/1998/namespace}lang"

@@ -10,6 +10,7 @@ from whisperbatch.errors import ModelError, OptionError
 from whisperbatch.models import HUB_FILES, REPOSITORIES, packaged_model
 from whisperbatch.options import checks, plain
 from whisperbatch.text import shown
+from whisperbatch.types import MAX_DURATION
 
 SECOND: Final = 1000  # ms
 MINUTE: Final = 60 * SECOND
@@ -155,7 +156,7 @@ def format_timestamp(
     Raises:
         OptionError: the time is negative, or not a number.
     """
-    limit = checks.MAX_DURATION
+    limit = MAX_DURATION
     checks.number("seconds", plain(seconds), minimum=-limit, maximum=limit)
     if seconds < 0:
         raise OptionError(f"seconds={seconds} is negative; give a time from 0")

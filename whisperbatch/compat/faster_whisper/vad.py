@@ -14,7 +14,7 @@ from whisperbatch.compat.faster_whisper._reexports import reexported
 from whisperbatch.errors import OptionError
 from whisperbatch.options import OptionKeywords, Options, checks, is_number, plain, resolve
 from whisperbatch.text import shown
-from whisperbatch.types import SAMPLING_RATE
+from whisperbatch.types import MAX_DURATION, SAMPLING_RATE
 
 __all__ = ["VadOptions", "get_speech_timestamps"]
 
@@ -108,7 +108,7 @@ def _checked(name: str, value: object) -> object:
         return value
     number = plain(value)
     if type(number) is not float or number != VadOptions.max_speech_duration_s:
-        limit = checks.MAX_DURATION
+        limit = MAX_DURATION
         checks.number(f"vad_parameters: {name}", number, minimum=-limit, maximum=limit)
     return number
 

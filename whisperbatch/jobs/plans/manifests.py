@@ -18,6 +18,7 @@ from whisperbatch.errors import MissingExtraError, OptionError
 from whisperbatch.jobs.plans.stores import file_system
 from whisperbatch.options import checks
 from whisperbatch.text.language_names import given_language
+from whisperbatch.types import MAX_DURATION
 
 SUFFIXES: Final = (".jsonl", ".jsonl.gz", ".parquet")
 URI_COLUMNS: Final = ("uri", "url", "path", "audio_filepath")
@@ -112,7 +113,7 @@ def _recording(row: Mapping[str, Any], place: str) -> ManifestRow:
         raise OptionError(f"{place} names no recording; give it the column uri")
     try:
         if (duration := row.get("duration")) is not None:
-            checks.number("duration", duration, minimum=0.0, maximum=checks.MAX_DURATION)
+            checks.number("duration", duration, minimum=0.0, maximum=MAX_DURATION)
         if (language := row.get("language")) is not None:
             language = given_language(language)
         if (etag := row.get("etag")) is not None:

@@ -7,15 +7,13 @@ languages/8c1e....json     the language of a recording, which its spans need
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass
 from typing import Any, Final, TypeVar
-
-import numpy as np
 
 from whisperbatch.errors import WriteError
 from whisperbatch.jobs.plans.format import Failure, PlannedSpan
 from whisperbatch.jobs.plans.stores import Store
-from whisperbatch.types import Diarization, Notice, Omission, Segment, Transcript, Turn, Word
+from whisperbatch.types import Transcript, from_values, to_values
 
 T = TypeVar("T")
 
@@ -83,10 +81,12 @@ class Results:
 
     def create(self, result: SpanResult) -> bool:
         """Write the result of a span, unless the span has one. Return whether it was written."""
-        created = self._store.create(_name(result.id), _encoded(_result_values(result)))
+        created = self._store.create(
+            _name(result.id), _encoded({"version": VERSION, **to_values(result)})
+        )
         if created and result.failure:
             name = f"{FAILURES}/{result.id}{SUFFIX}"
-            self._store.write(name, _encoded(asdict(result.failure)))
+            self._store.write(name, _encoded(to_values(result.failure)))
         return created
 
     def failed_ids(self) -> set[str]:
@@ -120,7 +120,7 @@ class Results:
 
     def create_language(self, task: str, language: DetectedLanguage) -> DetectedLanguage:
         """Write the language of a task, unless there is one; return the language that is there."""
-        if self._store.create(f"{LANGUAGES}/{task}{SUFFIX}", _encoded(asdict(language))):
+        if self._store.create(f"{LANGUAGES}/{task}{SUFFIX}", _encoded(to_values(language))):
             return language
         return self.language(task) or language
 
@@ -144,97 +144,11 @@ def _encoded(value: Mapping[str, Any]) -> bytes:
     return (json.dumps(value) + "\n").encode()
 
 
-def _result_values(result: SpanResult) -> dict[str, Any]:
-    transcript = result.transcript
-    values = {
-        field.name: getattr(result, field.name)
-        for field in fields(SpanResult)
-        if field.name not in {"transcript", "failure"}
-    }
-    return {
-        "version": VERSION,
-        **values,
-        "transcript": transcript and _transcript_values(transcript),
-        "failure": result.failure and asdict(result.failure),
-    }
-
-
 def _result(value: dict[str, Any]) -> SpanResult:
     if value.pop("version") != VERSION:
         raise ValueError
-    transcript, failure = value.pop("transcript"), value.pop("failure")
-    return SpanResult(
-        **value,
-        transcript=transcript and _transcript(transcript),
-        failure=failure and Failure(**failure),
-    )
+    return from_values(SpanResult, value)
 
 
 def _language(value: dict[str, Any]) -> DetectedLanguage:
-    failure = value.pop("failure")
-    return DetectedLanguage(**value, failure=failure and Failure(**failure))
-
-
-def _transcript_values(transcript: Transcript) -> dict[str, Any]:
-    values = {
-        field.name: getattr(transcript, field.name)
-        for field in fields(Transcript)
-        if field.name not in {"segments", "omissions", "notices", "diarization"}
-    }
-    diarization = transcript.diarization
-    return {
-        **values,
-        "segments": [asdict(segment) for segment in transcript.segments],
-        "omissions": [asdict(omission) for omission in transcript.omissions],
-        "notices": [asdict(notice) for notice in transcript.notices],
-        "diarization": diarization and _diarization_values(diarization),
-    }
-
-
-def _diarization_values(diarization: Diarization) -> dict[str, Any]:
-    return {
-        "turns": [asdict(turn) for turn in diarization.turns],
-        "source": diarization.source,
-        "duration": diarization.duration,
-        "embeddings": {name: array.tolist() for name, array in diarization.embeddings.items()},
-        "exclusive": [asdict(turn) for turn in diarization.exclusive],
-    }
-
-
-def _transcript(value: dict[str, Any]) -> Transcript:
-    segments, omissions = value.pop("segments"), value.pop("omissions")
-    notices = value.pop("notices", ())  # results of earlier versions have none
-    diarization = value.pop("diarization")
-    return Transcript(
-        **value,
-        segments=tuple(map(_segment, segments)),
-        omissions=tuple(Omission(**omission) for omission in omissions),
-        notices=tuple(Notice(**notice) for notice in notices),
-        diarization=diarization and _diarization(diarization),
-    )
-
-
-def _segment(value: dict[str, Any]) -> Segment:
-    words = value.pop("words")
-    others = tuple(value.pop("other_speakers"))
-    return Segment(
-        **value,
-        other_speakers=others,
-        words=None if words is None else tuple(map(_word, words)),
-    )
-
-
-def _word(value: dict[str, Any]) -> Word:
-    return Word(**{**value, "other_speakers": tuple(value["other_speakers"])})
-
-
-def _diarization(value: dict[str, Any]) -> Diarization:
-    return Diarization(
-        turns=tuple(Turn(**turn) for turn in value["turns"]),
-        source=value["source"],
-        duration=value["duration"],
-        embeddings={
-            name: np.array(numbers, np.float32) for name, numbers in value["embeddings"].items()
-        },
-        exclusive=tuple(Turn(**turn) for turn in value["exclusive"]),
-    )
+    return from_values(DetectedLanguage, value)

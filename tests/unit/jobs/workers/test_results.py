@@ -1,20 +1,23 @@
 import secrets
 from dataclasses import replace
+from pathlib import Path
 
-import numpy as np
 import pytest
 from hypothesis import given
 
 from tests.property.random_transcripts import transcripts
+from tests.unit.transcripts import COMPLETE
 from whisperbatch.errors import WriteError
 from whisperbatch.jobs.plans.format import Failure
 from whisperbatch.jobs.plans.stores import Store
 from whisperbatch.jobs.workers.results import DetectedLanguage, Results, SpanResult
-from whisperbatch.types import Diarization, Transcript, Turn
+from whisperbatch.types import Transcript
 
 RESULT = SpanResult(
     id="04d2", uri="a.mp3", worker="host-1", engine="fake", started=1.5, finished=2.75
 )
+
+STORED = Path(__file__).parents[3] / "data" / "span_result.json"
 
 
 def new_results() -> Results:
@@ -36,21 +39,9 @@ def test_a_transcript_is_read_as_it_was_written(transcript: Transcript) -> None:
     assert repr(results.read("04d2")) == repr(result)  # NaN is not equal to itself
 
 
-def test_speakers_are_read_as_they_were_written() -> None:
-    turns = (Turn(0.0, 1.5, "Ann", 0.9), Turn(1.0, 2.0, "SPEAKER_00", 0.25))
-    voice = np.array([0.6, 0.8], np.float32)
-    diarization = Diarization(turns, "a.mp3", 2.0, {"Ann": voice}, turns[:1])
-    results = new_results()
-    results.create(
-        replace(RESULT, transcript=Transcript((), "en", 1.0, 2.0, "a.mp3", diarization=diarization))
-    )
-    result = results.read("04d2")
-    assert result
-    assert result.transcript
-    read = result.transcript.diarization
-    assert read == diarization
-    assert read
-    np.testing.assert_array_equal(read.embeddings["Ann"], voice)
+def test_a_result_of_an_earlier_version_is_read() -> None:
+    results = results_with("results/04/04d2.json", STORED.read_bytes())
+    assert results.read("04d2") == replace(RESULT, uri="talk.mp3", transcript=COMPLETE)
 
 
 def test_the_first_result_of_a_span_stays() -> None:
@@ -65,7 +56,15 @@ def test_the_first_result_of_a_span_stays() -> None:
     assert results.read("04d3") is None
 
 
-@pytest.mark.parametrize("data", [b"{", b"[]", b'{"version": 9}', b'{"version": 1}'])
+@pytest.mark.parametrize(
+    "data",
+    [
+        *(b"{", b"[]", b'{"version": 9}', b'{"version": 1}'),
+        STORED.read_bytes().replace(b'"checked_duration": 0.5', b'"checked_duration": null'),
+        STORED.read_bytes().replace(b'"words": null', b'"words": [3]'),
+        STORED.read_bytes().replace(b'"started": 1.5', b'"started": "now"'),
+    ],
+)
 def test_a_damaged_result_is_named(data: bytes) -> None:
     results = results_with("results/04/04d2.json", data)
     with pytest.raises(WriteError, match=r"results/04/04d2\.json: is damaged; delete it"):

@@ -30,7 +30,7 @@ from whisperbatch.options import (
     resolve,
 )
 from whisperbatch.text import shown
-from whisperbatch.types import WINDOW, to_seconds
+from whisperbatch.types import MAX_DURATION, WINDOW, to_seconds
 
 TEMPERATURES: Final = [0.0, 0.2, 0.4, 0.6, 0.8, 1.0]
 """The default of `temperature`."""
@@ -185,7 +185,7 @@ def _check_supported(arguments: TranscribeArguments) -> None:
                     "belong to a word are fixed here; leave it out"
                 )
     reset = arguments.prompt_reset_on_temperature
-    checks.number("prompt_reset_on_temperature", reset, minimum=0, maximum=checks.MAX_DURATION)
+    checks.number("prompt_reset_on_temperature", reset, minimum=0, maximum=MAX_DURATION)
     # Only text of the first temperature is ever used as context.
     first = _temperatures(arguments)[:1]
     for temperature in first:
@@ -199,9 +199,7 @@ def _check_supported(arguments: TranscribeArguments) -> None:
         )
     if arguments.hallucination_silence_threshold is not None:
         silence = arguments.hallucination_silence_threshold
-        checks.number(
-            "hallucination_silence_threshold", silence, minimum=0, maximum=checks.MAX_DURATION
-        )
+        checks.number("hallucination_silence_threshold", silence, minimum=0, maximum=MAX_DURATION)
 
 
 def _uses_previous_text(arguments: TranscribeArguments) -> bool:

@@ -1,11 +1,16 @@
-"""The text of a recording. Time is in seconds."""
+"""The text of a recording, and who speaks when. Time is in seconds."""
 
-from dataclasses import dataclass
-from typing import Literal
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+from typing_extensions import Self
 
 from whisperbatch.text.languages import UNSPACED
 from whisperbatch.types.notices import Notice
-from whisperbatch.types.speakers import Diarization
+from whisperbatch.types.serialization import from_values, to_values
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +109,56 @@ class Omission:
     score: float
 
 
+def unnamed_speaker(number: int) -> str:
+    """Return the name of a speaker who has no name: of a channel, or of a voice."""
+    return f"SPEAKER_{number:02d}"
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """A stretch of the recording in which one person speaks. Turns of several speakers may overlap.
+
+    Attributes:
+        start: start time in seconds.
+        end: end time in seconds.
+        speaker: name of the speaker, as in `Diarization.speakers`.
+        confidence: from 0 to 1: how much closer the voice is to this speaker than to the others.
+    """
+
+    start: float
+    end: float
+    speaker: str
+    confidence: float
+
+
+@dataclass(frozen=True, slots=True)
+class Diarization:
+    """The speakers of a recording and their turns.
+
+    Attributes:
+        turns: in order of their start times. Turns of one speaker do not overlap.
+        source: name of the recording.
+        duration: seconds that were read of the recording.
+        embeddings: the mean voice embedding of each speaker, shape (n_dimensions,), of length 1;
+            empty if the diarizer has none.
+        exclusive: turns of the dominant speaker at each time, without overlap, which decide who
+            says a word; empty if `turns` decide. With `speaker="channel"`, the loudest speaker.
+    """
+
+    turns: tuple[Turn, ...]
+    source: str = ""
+    duration: float = 0.0
+    embeddings: Mapping[str, npt.NDArray[np.float32]] = field(
+        default_factory=dict, repr=False, compare=False
+    )
+    exclusive: tuple[Turn, ...] = field(default=(), repr=False)
+
+    @property
+    def speakers(self) -> tuple[str, ...]:
+        """The names of the speakers, in order of their first turns."""
+        return tuple(dict.fromkeys(turn.speaker for turn in self.turns))
+
+
 @dataclass(frozen=True, slots=True)
 class Transcript:
     """The text of a recording.
@@ -163,3 +218,29 @@ class Transcript:
             (" " if number and segment.language not in UNSPACED else "") + segment.text
             for number, segment in enumerate(self.segments)
         )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return all fields as values that JSON can hold.
+
+        Returns:
+            The values, from which `from_dict` makes an equal transcript. Scores may be infinite or
+            NaN, which Python's `json` writes and reads.
+        """
+        values: dict[str, Any] = to_values(self)
+        return values
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Self:
+        """Return the transcript that `to_dict` was called on.
+
+        Args:
+            values: of `to_dict`, also after a way through JSON. Fields with a default may be
+                missing, as in transcripts that an earlier version has stored.
+
+        Returns:
+            The transcript.
+
+        Raises:
+            OptionError: a field is missing, unknown, or has another type, or a time is not finite.
+        """
+        return from_values(cls, values)
