@@ -1,0 +1,16 @@
+import pytest
+from typer.testing import CliRunner
+
+from whisperbatch.cli.plans import commands
+from whisperbatch.cli.plans.run import WorkArguments
+
+
+@pytest.mark.parametrize(("given", "retries"), [([], False), (["--retry-failed"], True)])
+def test_failures_are_retried_if_the_flag_says_so(
+    monkeypatch: pytest.MonkeyPatch, given: list[str], *, retries: bool
+) -> None:
+    found: list[WorkArguments] = []
+    monkeypatch.setattr(commands, "work_on_plan", lambda arguments: found.append(arguments) or 0)
+    result = CliRunner().invoke(commands.app, ["work", "a.plan", *given])
+    assert result.exit_code == 0, result.output
+    assert [arguments.retry_failed for arguments in found] == [retries]
