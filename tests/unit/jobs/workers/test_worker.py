@@ -427,29 +427,6 @@ def test_a_long_recording_is_divided_and_its_language_detected_once(
     assert expected.language == "fr"
 
 
-def test_a_slow_language_stops_no_other_recording(long_talk: Path, tmp_path: Path) -> None:
-    path = tmp_path / "two.plan"
-    copy = tmp_path / "copy.wav"
-    copy.write_bytes(long_talk.read_bytes())
-    plan = write_plan(path, [long_talk, copy], 800.0, language=None)
-    slow = plan.recordings[0]
-    files = PlanFiles.at(str(path))
-    other = Leases(files.work, "other", duration=500.0)
-    lease = other.acquire(slow.language_task or "")  # another worker detects it, or has died
-    assert lease
-    thread = threading.Thread(target=run_work, args=(path,), daemon=True)
-    thread.start()
-    results = Results(files.work)
-    for _ in range(600):
-        if results.ids() >= set(plan.recordings[1].spans):
-            break
-        threading.Event().wait(0.1)
-    assert results.ids() == set(plan.recordings[1].spans)
-    other.finish(lease)
-    thread.join()
-    assert len(results.ids()) == len(slow.spans) + len(plan.recordings[1].spans)
-
-
 def test_a_language_that_cannot_be_detected_fails_all_spans(
     long_talk: Path, tmp_path: Path
 ) -> None:
