@@ -54,7 +54,8 @@ def build(cls: type[T], value: object) -> T:
     Raises:
         DamagedError: a key is missing, or its value has another type.
     """
-    found: T = _converter(cls)(value, cls.__name__.lower())
+    kind: Any = cls
+    found: T = _converter(kind)(value, cls.__name__.lower())
     return found
 
 

@@ -1,5 +1,6 @@
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -104,7 +105,11 @@ def test_paths_of_known_speakers_become_absolute(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    speakers = {"Ann": "ann.wav", "Bo": Path("voices/bo.wav"), "Cy": "memory://a/../cy.wav"}
+    speakers: dict[str, Any] = {
+        "Ann": "ann.wav",
+        "Bo": Path("voices/bo.wav"),
+        "Cy": "memory://a/../cy.wav",
+    }
     stored = stored_options(Options(diarize=True, known_speakers=speakers, initial_prompt="a/b"))
     assert stored["known_speakers"] == {
         "Ann": str(tmp_path / "ann.wav"),

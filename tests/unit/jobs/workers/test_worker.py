@@ -16,14 +16,13 @@ from tests.unit.media_files import encode
 from whisperbatch import jobs
 from whisperbatch.errors import EngineError, ModelError, OptionError, WriteError
 from whisperbatch.jobs import SpanEnded, WorkReport
-from whisperbatch.jobs.plans import stores
 from whisperbatch.jobs.plans.files import PlanFiles
 from whisperbatch.jobs.plans.recordings import version_of
 from whisperbatch.jobs.workers import failures, languages
 from whisperbatch.jobs.workers.leases import Leases
 from whisperbatch.jobs.workers.results import Results, SpanResult
 from whisperbatch.transcriber import Transcriber
-from whisperbatch.writers import render
+from whisperbatch.writers import render, write_through
 
 
 def level_engine(**keywords: Any) -> FakeEngine:
@@ -279,7 +278,7 @@ def test_temporary_files_of_dead_workers_are_deleted(path: Path) -> None:
 def test_a_full_disk_leaves_no_lease_that_a_further_run_waits_for(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    original = stores.write_through
+    original = write_through
 
     def write(target: Path, data: bytes, **keywords: Any) -> None:
         if "leases" not in target.parts or b'"expires": 0.0' in data:
@@ -287,7 +286,7 @@ def test_a_full_disk_leaves_no_lease_that_a_further_run_waits_for(
         original(target, data, **keywords)
 
     with monkeypatch.context() as patch:
-        patch.setattr(stores, "write_through", write)
+        patch.setattr("whisperbatch.jobs.plans.stores.write_through", write)
         with pytest.raises(WriteError, match="No space left"):
             run_work(path, lease_duration=500.0)
     assert jobs.status(path).running == ()
@@ -426,29 +425,6 @@ def test_a_long_recording_is_divided_and_its_language_detected_once(
     jobs.join(path, tmp_path / "out", formats=("json",))
     assert (tmp_path / "out/long.json").read_text() == render(expected, "json")
     assert expected.language == "fr"
-
-
-def test_a_slow_language_stops_no_other_recording(long_talk: Path, tmp_path: Path) -> None:
-    path = tmp_path / "two.plan"
-    copy = tmp_path / "copy.wav"
-    copy.write_bytes(long_talk.read_bytes())
-    plan = write_plan(path, [long_talk, copy], 800.0, language=None)
-    slow = plan.recordings[0]
-    files = PlanFiles.at(str(path))
-    other = Leases(files.work, "other", duration=500.0)
-    lease = other.acquire(slow.language_task or "")  # another worker detects it, or has died
-    assert lease
-    thread = threading.Thread(target=run_work, args=(path,), daemon=True)
-    thread.start()
-    results = Results(files.work)
-    for _ in range(600):
-        if results.ids() >= set(plan.recordings[1].spans):
-            break
-        threading.Event().wait(0.1)
-    assert results.ids() == set(plan.recordings[1].spans)
-    other.finish(lease)
-    thread.join()
-    assert len(results.ids()) == len(slow.spans) + len(plan.recordings[1].spans)
 
 
 def test_a_language_that_cannot_be_detected_fails_all_spans(

@@ -1,0 +1,20 @@
+import pytest
+from typer.testing import CliRunner
+
+from whisperbatch.cli.plans import commands
+
+
+@pytest.mark.parametrize(("given", "retries"), [([], False), (["--retry-failed"], True)])
+def test_failures_are_retried_if_the_flag_says_so(
+    monkeypatch: pytest.MonkeyPatch, given: list[str], *, retries: bool
+) -> None:
+    found: list[bool] = []
+
+    def note(arguments: commands.WorkArguments) -> int:
+        found.append(arguments.retry_failed)
+        return 0
+
+    monkeypatch.setattr(commands, "work_on_plan", note)
+    result = CliRunner().invoke(commands.app, ["work", "a.plan", *given])
+    assert result.exit_code == 0, result.output
+    assert found == [retries]
