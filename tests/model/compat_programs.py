@@ -242,7 +242,8 @@ assert "".join(word["word"] for word in words).startswith(text)
 assert all(word["start"] <= word["end"] for word in words)
 [aligned] = model.model.align(encoder_output, tokenizer.sot_sequence, [tokens], 3000)
 assert aligned.alignments[-1][0] == len(tokens) == len(aligned.text_token_probs)
-same = prompt, suppressed, features.shape, model.model.n_mels, model.supported_languages
+times = [(word["word"], word["start"], word["end"]) for word in words]
+same = prompt, suppressed, features.shape, model.supported_languages, text, times
 result = sorted(words[0])
 """,
         max_word_error_rate=0.1,
@@ -268,7 +269,8 @@ features = model.feature_extractor(decode_audio(AUDIO))
 segments = list(model.generate_segments(features, tokenizer, options, log_progress=False))
 text = "".join(segment.text for segment in segments)
 assert all(segment.words for segment in segments)
-result = segments[0].seek, segments[0].words[0].word
+same = segments[0].seek, text, [word.start for word in segments[-1].words]
+result = segments
 """,
         max_word_error_rate=0.25,
     ),
