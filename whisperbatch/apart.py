@@ -251,7 +251,11 @@ def call_apart(function: Callable[[], T], *, patience: float | None = JOIN_TIMEO
 
     def call() -> Iterator[T]:
         _stops.set(stops)
-        yield function()
+        try:
+            result = function()
+        finally:
+            stops.pop_all()  # the call has ended, and what it returns stays in use
+        yield result
 
     items = Apart(call, stops.close, patience=patience)
     try:

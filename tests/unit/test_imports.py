@@ -141,6 +141,8 @@ PUBLIC: Final = {
     *("types", "vad", "writers"),
     # of the doctor only
     *("diarization", "doctor", "engines.ctranslate2.cuda_libraries", "models.packages"),
+    # of the drop-in only
+    *("engines.ctranslate2.engine", "threads"),
     # of the command line only
     "server.serve",
     # of the server only

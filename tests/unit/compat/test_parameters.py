@@ -8,8 +8,8 @@ import pytest
 
 from whisperbatch import OptionError, Options
 from whisperbatch.compat.faster_whisper import BatchedInferencePipeline, VadOptions, WhisperModel
-from whisperbatch.compat.faster_whisper._options.arguments import TranscribeArguments
-from whisperbatch.compat.faster_whisper._options.parameters import (
+from whisperbatch.compat.faster_whisper._arguments import (
+    TranscribeArguments,
     effective_options,
     to_detection_options,
     to_options,

@@ -3,16 +3,21 @@
     from whisperbatch.compat.faster_whisper import WhisperModel
 
 Signatures, attributes and results are those of faster-whisper 1.2.1. The user documentation of each
-parameter is docs/how-to/move-from-faster-whisper.md; the package `_options` maps them.
+parameter is docs/how-to/move-from-faster-whisper.md; `_arguments` maps them.
 
     __init__           the names that programs import from faster_whisper
     transcribe         WhisperModel and BatchedInferencePipeline
     audio, utils, vad  faster-whisper's public functions
     tokenizer, feature_extractor, version
                        names that programs import from these modules
-    _options           maps faster-whisper's parameters to our options
+    _loading           weights, settings, and CTranslate2's model for methods on windows
+    _arguments         maps faster-whisper's parameters to our options
+    _values            values that a program passes, or defaults
     _session           transcribes one recording
-    _windows           methods that work on encoder windows
+    _segments          its segments in faster-whisper's form
+    _results           the classes of the results
+    _detection         detects languages
+    _originals         what is faster-whisper's own
 """
 
 from whisperbatch.compat.faster_whisper import feature_extractor, tokenizer

@@ -8,14 +8,13 @@ import numpy as np
 import numpy.typing as npt
 
 from whisperbatch import Transcriber
-from whisperbatch.compat.faster_whisper._options.arguments import flag
-from whisperbatch.compat.faster_whisper._options.defaults import implicit
-from whisperbatch.compat.faster_whisper._options.parameters import (
-    detection_keywords,
-    detection_options,
+from whisperbatch.compat.faster_whisper._arguments import detection_keywords, detection_options
+from whisperbatch.compat.faster_whisper._session import (
+    as_source,
+    second_source,
+    seconds_of_speech,
 )
-from whisperbatch.compat.faster_whisper._session import seconds_of_speech
-from whisperbatch.compat.faster_whisper._sources import as_source, second_source
+from whisperbatch.compat.faster_whisper._values import flag, implicit
 from whisperbatch.compat.faster_whisper.vad import VadOptions
 from whisperbatch.errors import OptionError
 from whisperbatch.features import silence_value

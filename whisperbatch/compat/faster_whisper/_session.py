@@ -7,38 +7,37 @@ be sampled: their first segment is decoded before the info is returned.
 """
 
 import functools
+import io
 import logging
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+import os
+from collections.abc import Callable, Generator, Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import chain
-from typing import TYPE_CHECKING, Any, Final, cast
+from pathlib import Path
+from typing import Any, Final, cast
 
-from whisperbatch import SegmentStream, Transcriber, chunk_audio, types
+import numpy as np
+
+from whisperbatch import Transcriber, chunk_audio, types
 from whisperbatch.apart import runs_apart
 from whisperbatch.audio import AudioReader, open_audio
-from whisperbatch.compat.faster_whisper._anomalies import without_anomalies
-from whisperbatch.compat.faster_whisper._options.arguments import TranscribeArguments
-from whisperbatch.compat.faster_whisper._options.clips import parse_clips
-from whisperbatch.compat.faster_whisper._options.parameters import (
+from whisperbatch.compat.faster_whisper._arguments import (
+    TranscribeArguments,
     detection_keywords,
     effective_options,
     to_detection_options,
     to_options,
 )
-from whisperbatch.compat.faster_whisper._results import Segment, TranscriptionInfo, Word
-from whisperbatch.compat.faster_whisper._sources import SILENCE, as_source, second_source
-from whisperbatch.compat.faster_whisper._times import from_window_start, with_clip_times
+from whisperbatch.compat.faster_whisper._results import Segment, TranscriptionInfo
+from whisperbatch.compat.faster_whisper._segments import to_segments
 from whisperbatch.compat.faster_whisper.vad import effective_vad_options
 from whisperbatch.errors import WhisperBatchError
 from whisperbatch.options import Options
-from whisperbatch.text import UNSPACED
-from whisperbatch.types import Source, to_seconds
+from whisperbatch.types import Audio, DeferredSource, Source, SpanSource, to_seconds
 
-if TYPE_CHECKING:
-    from tokenizers import Tokenizer
-
-FRAMES_PER_SECOND: Final = 100  # of `Segment.seek`
+SILENCE: Final = np.zeros(1, np.float32)
+"""The source for an array without samples: faster-whisper accepts it, and whisperbatch does not."""
 
 log = logging.getLogger(__name__)
 
@@ -69,7 +68,7 @@ def transcribe(
     arguments = _for_model(arguments, asr)
     source = as_source(audio)
     if source is SILENCE:
-        arguments = replace(arguments, vad_filter=True)  # there is nothing to decode
+        arguments = arguments.replace(vad_filter=True)  # there is nothing to decode
     options = to_options(arguments, arguments.language, multilingual=arguments.multilingual)
     detection = to_detection_options(arguments)
     vad_source = second_source(source)
@@ -100,7 +99,7 @@ def transcribe(
     )
     all_segments = chain((first,) if first else (), segments)
     tokenizer = asr.engine.tokenizer
-    return _segments(segments, all_segments, tokenizer, arguments, info.duration), info
+    return to_segments(segments, all_segments, tokenizer, arguments, info.duration), info
 
 
 def _for_model(arguments: TranscribeArguments, asr: Transcriber) -> TranscribeArguments:
@@ -111,7 +110,7 @@ def _for_model(arguments: TranscribeArguments, asr: Transcriber) -> TranscribeAr
         log.warning("the model is English-only: multilingual=True has no effect")
     if arguments.language not in (None, "en"):
         log.warning("the model is English-only: language=%r has no effect", arguments.language)
-    return replace(arguments, multilingual=False, language="en" if arguments.language else None)
+    return arguments.replace(multilingual=False, language="en" if arguments.language else None)
 
 
 def _language(
@@ -160,73 +159,38 @@ def seconds_of_speech(source: Source, options: Options) -> tuple[float, float]:
         return speech, to_seconds(reader.position)
 
 
-def _segments(
-    stream: SegmentStream,
-    stream_segments: Iterable[types.Segment],
-    tokenizer: "Tokenizer",
-    arguments: TranscribeArguments,
-    duration: float,
-) -> Generator[Segment, None, None]:
-    """Yield faster-whisper's segments; the stream is closed at their end, or with the generator."""
-    segments: Iterator[Segment] = (_segment(segment, tokenizer) for segment in stream_segments)
-    silence = arguments.hallucination_silence_threshold
-    if silence is not None and arguments.word_timestamps:
-        segments = without_anomalies(segments, silence)
-    if not arguments.word_timestamps:
-        segments = _with_window_times(segments, arguments)
-    with stream:
-        yield from with_progress(segments, duration) if arguments.log_progress else segments
+def as_source(audio: object) -> Source:
+    """Return the audio as a source; floating-point samples become float32.
+
+    Any object with `__array__` holds samples, for example a tensor. No samples become `SILENCE`.
+    """
+    if isinstance(audio, np.ndarray) or hasattr(audio, "__array__"):
+        samples = np.asarray(cast("Any", audio))
+        if not samples.size:
+            return SILENCE
+        return samples.astype(np.float32, copy=False) if samples.dtype.kind == "f" else samples
+    return cast("Source", audio)  # `open_audio` refuses unsupported types
 
 
-def _with_window_times(
-    segments: Iterator[Segment], arguments: TranscribeArguments
-) -> Iterator[Segment]:
-    """Return the segments with the times that faster-whisper gives segments without words."""
-    clips = parse_clips(arguments.clip_timestamps)
-    if arguments.without_timestamps:
-        return with_clip_times(segments, clips) if clips else segments
-    if arguments.prefix:
-        start = clips[0][0] if clips else 0.0
-        return from_window_start(segments, start, arguments.max_initial_timestamp)
-    return segments
+def second_source(source: Source) -> Source | None:
+    """Return the same recording for a second, independent reader; None if there can be only one."""
+    if isinstance(source, np.ndarray | Audio | bytes | bytearray | memoryview):
+        return source
+    if isinstance(source, SpanSource | DeferredSource):
+        return None
+    if isinstance(source, str | Path):
+        return source if Path(source).is_file() else None
+    if isinstance(source, io.BytesIO):
+        return io.BytesIO(source.getvalue()[source.tell() :])
+    name = getattr(source, "name", None)
+    try:
+        if isinstance(name, str) and source.tell() == 0 and _is_file(source.fileno(), name):
+            return name
+    except (AttributeError, OSError, ValueError):
+        pass
+    return None
 
 
-def _segment(segment: types.Segment, tokenizer: "Tokenizer") -> Segment:
-    text = segment.text if segment.language in UNSPACED else f" {segment.text}"
-    words = segment.words
-    return Segment(
-        id=segment.id + 1,
-        seek=round(segment.start * FRAMES_PER_SECOND),
-        start=segment.start,
-        end=segment.end,
-        text=text,
-        tokens=list(tokenizer.encode(text, add_special_tokens=False).ids),
-        avg_logprob=segment.avg_logprob,
-        compression_ratio=segment.compression_ratio,
-        no_speech_prob=segment.no_speech_prob,
-        words=None if words is None else [_word(word) for word in words],
-        temperature=segment.temperature,
-    )
-
-
-def _word(word: types.Word) -> Word:
-    return Word(word.start, word.end, word.word, word.probability)
-
-
-def with_progress(segments: Iterable[Segment], duration: float) -> Iterator[Segment]:
-    """Yield the segments and show a progress bar on standard error, in seconds of the recording."""
-    from tqdm import tqdm  # noqa: PLC0415 - only log_progress=True needs it
-
-    bar: Any
-    total = round(duration, 2) or None
-    with tqdm(total=total, unit="seconds") as bar:
-        for segment in segments:
-            _set_progress(bar, segment.end)
-            yield segment
-        _set_progress(bar, duration)
-
-
-def _set_progress(bar: Any, seconds: float) -> None:  # noqa: ANN401 - tqdm ships no types
-    """Set the bar's position: never backwards, and not beyond its end, where tqdm would warn."""
-    bar.n = max(bar.n, min(round(seconds, 2), bar.total or seconds))
-    bar.refresh()
+def _is_file(descriptor: int, name: str) -> bool:
+    """Return whether an open file is the regular file of that name."""
+    return Path(name).is_file() and os.path.samestat(os.fstat(descriptor), Path(name).stat())

@@ -1,12 +1,12 @@
 """faster-whisper's function that decodes a complete file, and its helper for features."""
 
 from os import PathLike
-from typing import TYPE_CHECKING, Any, BinaryIO, Final
+from typing import TYPE_CHECKING, BinaryIO
 
 import numpy as np
 
 from whisperbatch import audio
-from whisperbatch.compat.faster_whisper._reexports import reexported
+from whisperbatch.compat.faster_whisper._originals import originals
 from whisperbatch.types import SAMPLING_RATE, Samples
 
 if TYPE_CHECKING:
@@ -14,12 +14,7 @@ if TYPE_CHECKING:
 
 __all__ = ["decode_audio"]
 
-ORIGINALS: Final = ("pad_or_trim",)
-"""Helpers that are faster-whisper's own."""
-
-
-def __getattr__(name: str) -> Any:  # noqa: ANN401 - untyped
-    return reexported("audio", ORIGINALS, name)
+__getattr__ = originals(__name__, "pad_or_trim")
 
 
 def decode_audio(

@@ -1,42 +1,40 @@
 """faster-whisper's two classes, and the classes of their results."""
 
+import os
 import weakref
 from collections.abc import Generator, Iterable, Mapping, Sequence
+from functools import partial
 from os import PathLike
-from typing import Any, BinaryIO, Final, cast
+from typing import Any, BinaryIO
 
 import numpy as np
 import numpy.typing as npt
 
 from whisperbatch import load
+from whisperbatch.caching import cached_property
 from whisperbatch.compat.faster_whisper import _session
-from whisperbatch.compat.faster_whisper._detection import DetectionMethods
-from whisperbatch.compat.faster_whisper._files import write_files
-from whisperbatch.compat.faster_whisper._options.arguments import (
-    TranscribeArguments,
-    faster_whisper_names,
-)
-from whisperbatch.compat.faster_whisper._options.defaults import implicit
-from whisperbatch.compat.faster_whisper._options.parameters import (
+from whisperbatch.compat.faster_whisper._arguments import (
     APPENDED,
     PREPENDED,
     SUPPRESSED_TOKENS,
     TEMPERATURES,
+    TranscribeArguments,
 )
-from whisperbatch.compat.faster_whisper._options.settings import (
+from whisperbatch.compat.faster_whisper._detection import DetectionMethods
+from whisperbatch.compat.faster_whisper._loading import (
+    CTranslate2Model,
     check_model_arguments,
     engine_settings,
+    write_files,
 )
-from whisperbatch.compat.faster_whisper._reexports import reexported
+from whisperbatch.compat.faster_whisper._originals import OriginalMethod, original, originals
 from whisperbatch.compat.faster_whisper._results import (
     Segment,
     TranscriptionInfo,
     TranscriptionOptions,
     Word,
 )
-from whisperbatch.compat.faster_whisper._windows.batches import BatchMethods
-from whisperbatch.compat.faster_whisper._windows.methods import WindowMethods
-from whisperbatch.compat.faster_whisper._windows.model import CTranslate2Model
+from whisperbatch.compat.faster_whisper._values import faster_whisper_names, implicit
 from whisperbatch.compat.faster_whisper.audio import decode_audio
 from whisperbatch.compat.faster_whisper.utils import (
     download_model,
@@ -64,17 +62,12 @@ __all__ = [
     "get_speech_timestamps",
 ]
 
-ORIGINALS: Final = (
+__getattr__ = originals(
+    __name__,
     *("FeatureExtractor", "SpeechTimestampsMap", "Tokenizer", "_LANGUAGE_CODES"),
     *("collect_chunks", "get_compression_ratio", "get_ctranslate2_storage", "get_end"),
     *("get_suppressed_tokens", "merge_punctuations", "pad_or_trim", "restore_speech_timestamps"),
 )
-"""Data helpers that are faster-whisper's own."""
-
-
-def __getattr__(name: str) -> Any:  # noqa: ANN401 - untyped
-    return reexported("transcribe", ORIGINALS, name)
-
 
 Audio = str | PathLike[str] | BinaryIO | npt.NDArray[np.float32]
 """A path, an open binary file, or samples at 16 kHz in any object with `__array__`."""
@@ -82,7 +75,7 @@ Audio = str | PathLike[str] | BinaryIO | npt.NDArray[np.float32]
 Segments = tuple[Generator[Segment, None, None], TranscriptionInfo]
 
 
-class WhisperModel(DetectionMethods, WindowMethods):
+class WhisperModel(DetectionMethods):
     """A loaded model with faster-whisper's interface. Several threads may use the same model.
 
     The weights are freed when no variable refers to the model or to a generator of its segments.
@@ -113,6 +106,22 @@ class WhisperModel(DetectionMethods, WindowMethods):
         OptionError: an argument cannot be honoured.
         ModelError: the weights cannot be loaded or downloaded.
     """
+
+    input_stride = 2
+    num_samples_per_token = 320
+    frames_per_second = 100
+    tokens_per_second = 50
+    time_precision = 0.02
+    max_length = 448
+
+    # for programs that decode windows in their own order; `transcribe` does not call them
+    encode = OriginalMethod("WhisperModel")
+    get_prompt = OriginalMethod("WhisperModel")
+    generate_with_fallback = OriginalMethod("WhisperModel")
+    generate_segments = OriginalMethod("WhisperModel")
+    find_alignment = OriginalMethod("WhisperModel")
+    add_word_timestamps = OriginalMethod("WhisperModel")
+    _split_segments_by_timestamps = OriginalMethod("WhisperModel")
 
     def __init__(
         self,
@@ -147,16 +156,29 @@ class WhisperModel(DetectionMethods, WindowMethods):
                 intra_threads=cpu_threads,
                 flash_attention=flash_attention,
             )
-            self._asr = load(weights, device=cast("Any", device), **settings)
+            loading: dict[str, Any] = {"device": device, **settings}
+            self._asr = load(weights, **loading)
         if directory:  # an engine may read weights again while the model is in use
             weakref.finalize(self._asr, directory.cleanup)
+        place = os.path.abspath(weights) if os.path.isdir(weights) else weights  # noqa: PTH100, PTH112
         self.model = CTranslate2Model(
             self._asr,
+            partial(load, place, engine="ctranslate2", **loading),
             device="cuda" if is_cuda(device) else "cpu",
             device_index=device_index,
             compute_type=compute_type,
         )
         self.hf_tokenizer = self._asr.engine.tokenizer
+
+    @property
+    def feat_kwargs(self) -> dict[str, int]:
+        """The arguments of the feature extractor that depend on the model."""
+        return {"feature_size": self.model.n_mels}
+
+    @cached_property
+    def feature_extractor(self) -> Any:  # noqa: ANN401 - untyped
+        """faster-whisper's feature extractor, with the model's number of mel bands."""
+        return original("feature_extractor", "FeatureExtractor")(**self.feat_kwargs)
 
     @property
     def is_multilingual(self) -> bool:
@@ -231,12 +253,19 @@ class WhisperModel(DetectionMethods, WindowMethods):
         return _session.transcribe(self._asr, arguments["audio"], TranscribeArguments(**parameters))
 
 
-class BatchedInferencePipeline(BatchMethods):
+class BatchedInferencePipeline:
     """faster-whisper's batched interface: `WhisperModel.transcribe` with a batch size.
 
     Args:
         model: transcribes the recordings.
+
+    Attributes:
+        last_speech_timestamp: end of the last speech in seconds, for the times of words in
+            `forward`.
     """
+
+    forward = OriginalMethod("BatchedInferencePipeline")
+    generate_segment_batched = OriginalMethod("BatchedInferencePipeline")
 
     def __init__(self, model: WhisperModel) -> None:
         if not isinstance(model, WhisperModel):

@@ -2,10 +2,10 @@
 
 import logging
 import os
-from typing import Any, Final
+from typing import Final
 
 from whisperbatch.boundary import hide_secrets
-from whisperbatch.compat.faster_whisper._reexports import reexported
+from whisperbatch.compat.faster_whisper._originals import originals
 from whisperbatch.errors import ModelError, OptionError
 from whisperbatch.models import HUB_FILES, REPOSITORIES, packaged_model
 from whisperbatch.options import checks, plain
@@ -20,12 +20,7 @@ MAX_NAME: Final = 1000  # characters of the name of a repository, a revision or 
 __all__ = ["available_models", "download_model", "format_timestamp", "get_logger"]
 
 _MODELS = REPOSITORIES
-ORIGINALS: Final = ("disabled_tqdm", "get_assets_path", "get_end")
-"""Helpers that are faster-whisper's own."""
-
-
-def __getattr__(name: str) -> Any:  # noqa: ANN401 - untyped
-    return reexported("utils", ORIGINALS, name)
+__getattr__ = originals(__name__, "disabled_tqdm", "get_assets_path", "get_end")
 
 
 def get_logger() -> logging.Logger:

@@ -8,9 +8,12 @@ import numpy as np
 import numpy.typing as npt
 
 from whisperbatch import chunk_audio
-from whisperbatch.compat.faster_whisper._options.arguments import faster_whisper_names
-from whisperbatch.compat.faster_whisper._options.defaults import implicit, is_explicit
-from whisperbatch.compat.faster_whisper._reexports import reexported
+from whisperbatch.compat.faster_whisper._originals import originals
+from whisperbatch.compat.faster_whisper._values import (
+    faster_whisper_names,
+    implicit,
+    is_explicit,
+)
 from whisperbatch.errors import OptionError
 from whisperbatch.options import OptionKeywords, Options, checks, is_number, plain, resolve
 from whisperbatch.text import shown
@@ -19,17 +22,15 @@ from whisperbatch.types import MAX_DURATION, SAMPLING_RATE
 __all__ = ["VadOptions", "get_speech_timestamps"]
 
 MAX_SPEECH: Final = 30.0  # seconds; longer speech is always split
-ORIGINALS: Final = (
-    *("SileroVADModel", "SpeechTimestampsMap", "collect_chunks", "get_assets_path"),
-    "get_vad_model",
-)
-"""Helpers that are faster-whisper's own."""
 OFFSET_BELOW_ONSET: Final = 0.15  # default difference of the thresholds for start and end of speech
 MIN_OFFSET: Final = 0.01  # smallest default threshold for the end of speech
 
 
-def __getattr__(name: str) -> Any:  # noqa: ANN401 - untyped
-    return reexported("vad", ORIGINALS, name)
+__getattr__ = originals(
+    __name__,
+    *("SileroVADModel", "SpeechTimestampsMap", "collect_chunks", "get_assets_path"),
+    "get_vad_model",
+)
 
 
 @dataclass

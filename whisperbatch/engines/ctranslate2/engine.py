@@ -130,6 +130,17 @@ class CTranslate2Engine:
         attention = ["flash attention"] if self._settings.flash_attention else []
         return ", ".join([device, *attention, f"ctranslate2 {version('ctranslate2')}"])
 
+    @property
+    def ctranslate2_model(self) -> Any:  # noqa: ANN401 - untyped
+        """CTranslate2's own model, for programs that call its methods. `close` frees it.
+
+        Raises:
+            ClosedError: the engine is closed.
+            EngineError: the weights do not load, or were loaded before a fork.
+        """
+        with self._calls():
+            return self._weights.model
+
     def default_batch_size(self, hypotheses: int) -> int:
         """See `protocols.Engine`. On CUDA, the device with the least memory decides."""
         if self._device == "cpu":

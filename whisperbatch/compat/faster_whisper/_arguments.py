@@ -1,18 +1,22 @@
-"""Map faster-whisper's parameters of `transcribe` to our options, or refuse them by name.
+"""faster-whisper's arguments of `transcribe` as our options, or refused by name.
 
 Parameters that need another parameter are ignored without it, as faster-whisper documents:
 `best_of` needs a temperature, `patience` a beam, and `vad_parameters` needs `vad_filter`.
 """
 
+from collections.abc import Mapping, Sequence
+from dataclasses import fields
+from types import SimpleNamespace
 from typing import Any, Final, cast
 
-from whisperbatch.compat.faster_whisper._options.arguments import (
-    TranscribeArguments,
-    faster_whisper_names,
-)
-from whisperbatch.compat.faster_whisper._options.clips import parse_clips
-from whisperbatch.compat.faster_whisper._options.defaults import implicit, is_explicit
 from whisperbatch.compat.faster_whisper._results import TranscriptionOptions
+from whisperbatch.compat.faster_whisper._values import (
+    faster_whisper_names,
+    flag,
+    implicit,
+    is_explicit,
+    tokens,
+)
 from whisperbatch.compat.faster_whisper.vad import vad_keywords
 from whisperbatch.errors import OptionError
 from whisperbatch.options import (
@@ -29,7 +33,7 @@ from whisperbatch.options import (
     plain,
     resolve,
 )
-from whisperbatch.text import shown
+from whisperbatch.text import given_language, shown
 from whisperbatch.types import MAX_DURATION, WINDOW, to_seconds
 
 TEMPERATURES: Final = [0.0, 0.2, 0.4, 0.6, 0.8, 1.0]
@@ -49,6 +53,54 @@ faster-whisper. Shorter pauses lose no speech (docs/explanation/choices.md).
 
 PREPENDED: Final = "\"'“¿([{-"
 APPENDED: Final = "\"'.。,，!！?？:：”)]}、"  # noqa: RUF001 - full-width punctuation
+
+
+TRUTH_VALUES: Final = ("log_progress", "without_timestamps", "multilingual", "vad_filter")
+"""Parameters of which faster-whisper only tests the truth: programs pass None, 0 and 1, too."""
+
+BOOLEANS: Final = ("condition_on_previous_text", "suppress_blank", "word_timestamps")
+"""Parameters that must be True or False."""
+
+TOKENS: Final = ("initial_prompt", "suppress_tokens")
+"""Parameters that hold token ids."""
+
+SAME: Final = (
+    *("task", "repetition_penalty", "no_repeat_ngram_size", "compression_ratio_threshold"),
+    *("log_prob_threshold", "no_speech_threshold", "suppress_blank", "word_timestamps"),
+    "max_new_tokens",
+)
+"""Parameters that are options with the same name and meaning."""
+
+
+class TranscribeArguments(SimpleNamespace):
+    """The arguments of a call of faster-whisper's `transcribe`, in attributes of the same name.
+
+    Tokens of a prompt are a tuple; the language is a code, or None to detect the language.
+    `batch_size` is None unless it is a call of `BatchedInferencePipeline`.
+    """
+
+    def __init__(self, **arguments: object) -> None:
+        super().__init__(batch_size=None)
+        for name, value in arguments.items():
+            setattr(self, name, _checked(name, value))
+
+    def replace(self, **changes: object) -> "TranscribeArguments":
+        """Return a copy with some other arguments."""
+        return TranscribeArguments(**{**vars(self), **changes})
+
+
+def _checked(name: str, value: object) -> object:
+    """Return a value in Python's own type, or an implicit default."""
+    if name in TRUTH_VALUES:
+        return flag(name, value)
+    if name in TOKENS:
+        return tokens(name, value)
+    if not is_explicit(value):
+        return value
+    value = plain(value)
+    if name in BOOLEANS:
+        checks.boolean(name, value)
+    return given_language(value) if name == "language" and value is not None else value
 
 
 def to_options(
@@ -72,16 +124,8 @@ def to_options(
     _check_supported(arguments)
     suppressed = arguments.suppress_tokens
     keywords: OptionKeywords = {
-        "task": cast("Any", arguments.task),
-        "repetition_penalty": arguments.repetition_penalty,
-        "no_repeat_ngram_size": arguments.no_repeat_ngram_size,
-        "compression_ratio_threshold": arguments.compression_ratio_threshold,
-        "log_prob_threshold": arguments.log_prob_threshold,
-        "no_speech_threshold": arguments.no_speech_threshold,
-        "suppress_blank": arguments.suppress_blank,
-        "suppress_tokens": cast("Any", () if suppressed is None else suppressed),
-        "word_timestamps": arguments.word_timestamps,
-        "max_new_tokens": arguments.max_new_tokens,
+        **cast("OptionKeywords", {name: getattr(arguments, name) for name in SAME}),
+        "suppress_tokens": () if suppressed is None else suppressed,
         "condition_on_previous_text": _uses_previous_text(arguments),
         "segments": "chunk" if arguments.without_timestamps else "sentence",
         **_search_keywords(arguments),
@@ -144,34 +188,17 @@ def detection_keywords(options: Options) -> DetectionKeywords:
 def effective_options(options: Options, arguments: TranscribeArguments) -> TranscriptionOptions:
     """Return the options in effect, in faster-whisper's form."""
     clips = options.clip_timestamps
-    return TranscriptionOptions(
-        beam_size=options.beam_size,
-        best_of=options.best_of,
-        patience=options.patience,
-        length_penalty=options.length_penalty,
-        repetition_penalty=options.repetition_penalty,
-        no_repeat_ngram_size=options.no_repeat_ngram_size,
-        log_prob_threshold=options.log_prob_threshold,
-        no_speech_threshold=options.no_speech_threshold,
-        compression_ratio_threshold=options.compression_ratio_threshold,
-        condition_on_previous_text=options.condition_on_previous_text,
-        prompt_reset_on_temperature=PROMPT_RESET_TEMPERATURE,
-        temperatures=list(options.temperatures),
-        initial_prompt=options.initial_prompt,
-        prefix=options.prefix,
-        suppress_blank=options.suppress_blank,
-        suppress_tokens=options.suppress_tokens,
-        without_timestamps=options.segments == "chunk",
-        max_initial_timestamp=options.max_initial_timestamp,
-        word_timestamps=options.word_timestamps,
-        prepend_punctuations=PREPENDED,
-        append_punctuations=APPENDED,
-        multilingual=options.multilingual,
-        max_new_tokens=options.max_new_tokens,
-        clip_timestamps=[time for clip in clips for time in clip if time is not None] or "0",
-        hallucination_silence_threshold=arguments.hallucination_silence_threshold,
-        hotwords=options.hotwords,
-    )
+    changed: dict[str, Any] = {
+        "prompt_reset_on_temperature": PROMPT_RESET_TEMPERATURE,
+        "temperatures": list(options.temperatures),
+        "without_timestamps": options.segments == "chunk",
+        "prepend_punctuations": PREPENDED,
+        "append_punctuations": APPENDED,
+        "clip_timestamps": [time for clip in clips for time in clip if time is not None] or "0",
+        "hallucination_silence_threshold": arguments.hallucination_silence_threshold,
+    }
+    names = [field.name for field in fields(TranscriptionOptions) if field.name not in changed]
+    return TranscriptionOptions(**{name: getattr(options, name) for name in names}, **changed)
 
 
 def _check_supported(arguments: TranscribeArguments) -> None:
@@ -208,11 +235,11 @@ def _uses_previous_text(arguments: TranscribeArguments) -> bool:
     The reason for this default is in docs/how-to/move-from-faster-whisper.md.
     """
     condition = arguments.condition_on_previous_text
-    return condition if is_explicit(condition) else False
+    return is_explicit(condition) and bool(condition)
 
 
 def _temperatures(arguments: TranscribeArguments) -> tuple[float, ...]:
-    temperature = cast("Any", arguments.temperature)
+    temperature = arguments.temperature
     values = temperature if type(temperature) in {list, tuple} else (temperature,)
     return cast("tuple[float, ...]", tuple(map(plain, values)))
 
@@ -323,3 +350,33 @@ def _detection_window_keywords(segments: int, threshold: float | None) -> Option
         keywords["language_detection_segments"] = segments
         keywords["language_detection_length"] = to_seconds(WINDOW)
     return keywords
+
+
+def parse_clips(value: object) -> tuple[tuple[float, float | None], ...]:
+    """Return time ranges in seconds; none for the whole recording.
+
+    Args:
+        value: "start,end,start,...", a list of these times, or a list of dicts with the keys
+            "start" and "end".
+
+    Raises:
+        OptionError: the value is of another kind.
+    """
+    try:
+        if isinstance(value, str):
+            value = [float(time) for time in value.split(",") if time.strip()]
+        clips = _time_ranges(cast("Sequence[Any]", value or ()))
+    except Exception as error:  # a foreign object may raise anything
+        raise OptionError(
+            f"clip_timestamps={shown(value)} is neither times such as '10,20,30', a list of times, "
+            "nor a list of {'start': 10, 'end': 20}"
+        ) from error
+    return () if clips == ((0, None),) else clips
+
+
+def _time_ranges(values: Sequence[Any]) -> tuple[tuple[float, float | None], ...]:
+    if values and isinstance(values[0], Mapping):
+        return tuple((float(clip["start"]), float(clip["end"])) for clip in values)
+    times = [float(time) for time in values]
+    ends: list[float | None] = [*times[1::2], None]
+    return tuple(zip(times[::2], ends, strict=False))

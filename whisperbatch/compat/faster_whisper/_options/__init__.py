@@ -1,1 +1,0 @@
-"""faster-whisper's arguments as our options and engine settings."""

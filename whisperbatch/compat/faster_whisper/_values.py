@@ -1,0 +1,90 @@
+"""Values that a program passes, or that are defaults; and their names in messages.
+
+Some of faster-whisper's defaults do not give the fewest errors here. Where a program leaves one of
+these parameters at its default, whisperbatch uses its own best setting; where the program passes
+the value, the value is used. Each of these defaults is therefore a number or flag that equals
+faster-whisper's and prints the same, but has a different type.
+"""
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import islice
+from typing import Any, Final, TypeVar, cast
+
+from whisperbatch.errors import OptionError
+from whisperbatch.options import checks, is_number, plain
+from whisperbatch.text import shown
+
+T = TypeVar("T", bool, int)
+
+FASTER_WHISPER_NAMES: Final = {
+    "vad_onset": "threshold of vad_parameters",
+    "vad_offset": "neg_threshold of vad_parameters",
+    "min_speech_duration": "min_speech_duration_ms of vad_parameters",
+    "max_speech_duration": "max_speech_duration_s of vad_parameters",
+    "min_silence_duration": "min_silence_duration_ms of vad_parameters",
+    "speech_pad": "speech_pad_ms of vad_parameters",
+    "vad": "vad_filter",
+    "inter_threads": "num_workers",
+    "intra_threads": "cpu_threads",
+}
+"""faster-whisper's names of our options and settings, where the names differ."""
+
+
+class _ImplicitInt(int):
+    """An integer default."""
+
+
+class _ImplicitBool(int):
+    """A True or False default."""
+
+    def __repr__(self) -> str:
+        return repr(bool(self))
+
+
+def implicit(value: T) -> T:
+    """Return a default that equals `value` and that `is_explicit` recognizes as a default."""
+    implicit_type = _ImplicitBool if isinstance(value, bool) else _ImplicitInt
+    return cast("Any", implicit_type(value))  # type: ignore[no-any-return]  # equal to `value`
+
+
+def is_explicit(value: object) -> bool:
+    """Return whether a program passed the value: it is not a default made by `implicit`."""
+    return not issubclass(type(value), _ImplicitInt | _ImplicitBool)
+
+
+def flag(name: str, value: object) -> Any:  # noqa: ANN401 - see below
+    """Return True or False, or an implicit default; None, 0 and 1 are accepted, too."""
+    if not is_explicit(value):
+        return value
+    value = plain(value)
+    if value is None or is_number(value, 0) or is_number(value, 1):
+        return bool(value)
+    checks.boolean(name, value)
+    return value
+
+
+def tokens(name: str, value: object) -> object:
+    """Return token ids as a tuple, which can be read more than once; None and text unchanged."""
+    value = plain(value)
+    if value is None or type(value) in {str, tuple}:
+        return value
+    try:  # at most one token more than an option can hold: an iterator may have no end
+        return tuple(map(plain, islice(cast("Any", value), checks.MAX_TOKEN + 1)))
+    except Exception as error:  # an iterator of the caller may raise anything
+        raise OptionError(f"{name} must be token ids, not {shown(value)}") from error
+
+
+@contextmanager
+def faster_whisper_names() -> Iterator[None]:
+    """Add faster-whisper's names of options to the message of an OptionError."""
+    try:
+        yield
+    except OptionError as error:
+        message = str(error)
+        names = [
+            name for name in FASTER_WHISPER_NAMES if re.search(rf"(?<!\w){name}(?!\w)", message)
+        ]
+        hint = "; ".join(f"{name} is {FASTER_WHISPER_NAMES[name]}" for name in names)
+        raise OptionError(f"{message} ({hint})" if hint else message) from error
