@@ -131,7 +131,7 @@ PUBLIC: Final = {
     # of the doctor only
     *("diarization", "doctor", "engines.ctranslate2.cuda_libraries", "models.packages"),
     # of the command line only
-    "server.serve",
+    *("server.serve", "writers.timeline"),
     # of the server only
     "huggingface",
 }

@@ -6,6 +6,7 @@ transcript -> tables, verbose_json                      txt, tsv, csv, json
                 |- character_times   when each character is spoken
                 |- breaks            where a line may end, and the cost of a line break
                 `- layout            the text of each cue and its lines
+           -> timeline                                  a picture, for the command line
            -> contents                                  the check that all fields can be written
            -> files                                     written completely, or not at all
 """

@@ -6,9 +6,7 @@ import typer
 
 from whisperbatch import jobs
 from whisperbatch.cli import flags
-from whisperbatch.cli.flags import DEFAULT_MODEL, Model, Verbose
-from whisperbatch.cli.help_page import ListedCommand
-from whisperbatch.cli.logs import configure_logging
+from whisperbatch.cli.flags import DEFAULT_MODEL, ListedCommand, Model, Verbose
 from whisperbatch.cli.plans.run import (
     JoinArguments,
     WorkArguments,
@@ -17,6 +15,7 @@ from whisperbatch.cli.plans.run import (
     show_status,
     work_on_plan,
 )
+from whisperbatch.cli.printing import configure_logging
 from whisperbatch.engines.keywords import setting_parameters
 from whisperbatch.options import Options
 from whisperbatch.writers import FORMATS, SubtitleOptions, TableOptions

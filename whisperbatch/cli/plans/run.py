@@ -7,9 +7,13 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from whisperbatch import jobs
-from whisperbatch.cli.interrupts import ExitOnSignal
-from whisperbatch.cli.loading import loading_status
-from whisperbatch.cli.printing import print_note, print_note_on_terminal, print_result
+from whisperbatch.cli.printing import (
+    ExitOnSignal,
+    loading_status,
+    print_note,
+    print_note_on_terminal,
+    print_result,
+)
 from whisperbatch.errors import OptionError
 from whisperbatch.types import SECTION, to_seconds
 from whisperbatch.writers import (
