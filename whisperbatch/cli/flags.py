@@ -10,7 +10,7 @@ coverage_threshold: | None    --coverage-threshold none
 
 import inspect
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import MISSING, fields
 from typing import Annotated, Any, Final, Literal, TypeVar, get_origin
 
@@ -224,15 +224,14 @@ def argument_flags(arguments: type[Any]) -> Iterator[inspect.Parameter]:
 
 
 def with_arguments(
-    arguments: type[Any], *, load: Sequence[str], options: Iterable[str]
+    arguments: type[Any], *, load: Sequence[str] = (), options: Collection[str] = ()
 ) -> Callable[[Callable[[Any], None]], Callable[..., None]]:
     """Return a decorator for a command whose flags are collected in a dataclass.
 
     Args:
-        arguments: the dataclass. Its fields declare flags, see `argument_flags`; the fields
-            `load_keywords` and `options` contain the flags of the other two arguments.
-        load: keywords of `load` that are flags.
-        options: the options that are flags.
+        arguments: the dataclass. Its fields declare flags, see `argument_flags`.
+        load: keywords of `load` that are flags: the field `load_keywords`.
+        options: options that are flags: the field `options`.
     """
     declared = tuple(argument_flags(arguments))
     more = (*load_flags(load, "Model"), *option_flags(options))
@@ -247,8 +246,11 @@ def with_arguments(
                     values[field.name] = pop_group(given, field.type)  # type: ignore[arg-type]  # a class
                 elif field.name in given:
                     values[field.name] = given.pop(field.name)
-            values["load_keywords"] = pop_keywords(given, load)
-            function(arguments(**values, options=given))
+            if load:
+                values["load_keywords"] = pop_keywords(given, load)
+            if options:
+                values["options"] = given
+            function(arguments(**values))
 
         command.__doc__ = function.__doc__
         return command
