@@ -22,17 +22,20 @@ from rich.console import Console
 
 from whisperbatch.boundary import as_error
 from whisperbatch.cli import flags
-from whisperbatch.cli.detect_language import detect_languages
+from whisperbatch.cli.detect_language import DetectionArguments, detect_languages
 from whisperbatch.cli.doctor import run_doctor
-from whisperbatch.cli.flags import DEFAULT_MODEL, Model, Revision, Verbose
-from whisperbatch.cli.help_page import ListedCommand
-from whisperbatch.cli.interrupts import exit_now
+from whisperbatch.cli.flags import DEFAULT_MODEL, ListedCommand, Model, Revision
 from whisperbatch.cli.inventory import fetch_model, show_info, show_models, show_tracks
-from whisperbatch.cli.logs import configure_logging
 from whisperbatch.cli.plans.commands import app as plan_commands
-from whisperbatch.cli.printing import print_note, print_result, reason_of
-from whisperbatch.cli.serve import run_server
+from whisperbatch.cli.printing import (
+    configure_logging,
+    exit_now,
+    print_note,
+    print_result,
+    reason_of,
+)
 from whisperbatch.cli.transcribe import TranscribeArguments, transcribe_all
+from whisperbatch.dependencies import interface_note
 from whisperbatch.engines.keywords import setting_parameters
 from whisperbatch.engines.memory import return_large_arrays_at_once
 from whisperbatch.errors import (
@@ -44,20 +47,9 @@ from whisperbatch.errors import (
     WriteError,
 )
 from whisperbatch.options import DETECTION_OPTIONS, Options, hint_for
-from whisperbatch.writers import FORMATS, SubtitleOptions, TableOptions
 
 USAGE_ERROR: Final[Any] = typer.BadParameter.__mro__[1]  # UsageError, which Typer does not export
 SETTINGS: Final = setting_parameters()
-SWITCHES: Final = {
-    **flags.boolean_fields(Options, SubtitleOptions, TableOptions),
-    **{name: True for name, setting in SETTINGS.items() if setting.annotation is bool},
-    "resume": True,
-    "wait": True,
-    "verbose": False,
-    "quiet": False,
-    "json_lines": False,
-}
-"""Boolean flags, and whether each has a `--no-` form."""
 INTERNAL_STATUS: Final = 6
 STATUSES: Final[tuple[tuple[type[WhisperBatchError], int], ...]] = (
     (OptionError, 2),
@@ -74,6 +66,11 @@ OPTIONS: Final = {*flags.field_names(Options)} - FOR_ARRAYS
 DETECTION: Final = set(DETECTION_OPTIONS) - FOR_ARRAYS
 PASS_FLAGS: Final = {"allow_extra_args": True, "ignore_unknown_options": True}
 """`cli.doctor` parses the flags of `doctor`, which must run without Typer."""
+SERVER_MODULES: Final = (
+    *("fastapi", "uvicorn", "python_multipart", "pydantic_settings", "prometheus_client"),
+    *("pydantic", "starlette"),
+)
+"""Modules of the extra `server`."""
 INTRODUCTION: Final = """Transcribe long recordings with Whisper.
 
 \b
@@ -102,120 +99,21 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
-Inputs = Annotated[
-    list[str],
-    typer.Argument(
-        metavar="RECORDING",
-        help="Files, directories, patterns or URLs; - is standard input.",
-        show_default=False,
-    ),
-]
-
-
-Formats = Annotated[
-    str,
-    typer.Option(
-        "--format",
-        "-f",
-        help=f"Write files in these formats: {', '.join(FORMATS)}; several with commas, or all. "
-        "Without this flag, the text of one recording is printed, and several recordings are "
-        "written as txt.",
-        show_default=False,
-    ),
-]
-OutputDir = Annotated[
-    str,
-    typer.Option(
-        "--output-dir",
-        "-o",
-        help="Write the files into this directory instead of next to each recording.",
-        show_default=False,
-    ),
-]
-Resume = Annotated[
-    bool | None,
-    typer.Option(
-        "--resume/--no-resume",
-        help="Skip recordings that are already done with the same model and options, and continue "
-        "unfinished recordings. The default for directories. --no-resume transcribes everything "
-        "again and replaces existing files.",
-    ),
-]
-Plot = Annotated[
-    str,
-    typer.Option(
-        "--plot",
-        help="Also draw a timeline of loudness, speech, chunks and segments: png or html.",
-        show_default=False,
-    ),
-]
-
 
 @app.command("transcribe", cls=ListedCommand)
-@flags.with_flags(
-    *flags.dataclass_flags(SubtitleOptions, "Subtitles"),
-    *flags.dataclass_flags(TableOptions, "Tables"),
-    *flags.load_flags(LOAD_KEYWORDS, "Model"),
-    *flags.option_flags(OPTIONS),
-)
-def transcribe(
-    inputs: Inputs,
-    *,
-    model: Model = DEFAULT_MODEL,
-    formats: Formats = "",
-    output_dir: OutputDir = "",
-    resume: Resume = None,
-    plot: Plot = "",
-    json_lines: Annotated[
-        bool, typer.Option("--json-lines", help="Print each segment as a line of JSON.")
-    ] = False,
-    quiet: Annotated[
-        bool,
-        typer.Option("--quiet", "-q", help="Print only text and errors, without progress bars."),
-    ] = False,
-    verbose: Verbose = False,
-    **keywords: Any,  # noqa: ANN401 - the flags of options
-) -> None:
+@flags.with_arguments(TranscribeArguments, load=LOAD_KEYWORDS, options=OPTIONS)
+def transcribe(arguments: TranscribeArguments) -> None:
     """Transcribe recordings: print the text, or write files."""
-    configure_logging(verbose=verbose)
-    given = flags.given_flags(keywords)
-    arguments = TranscribeArguments(
-        inputs=tuple(inputs),
-        model=model,
-        formats=formats,
-        output_dir=output_dir,
-        resume=resume,
-        plot=plot,
-        json_lines=json_lines,
-        quiet=quiet,
-        layout=flags.pop_group(given, SubtitleOptions),
-        tables=flags.pop_group(given, TableOptions),
-        load_keywords=flags.pop_keywords(given, LOAD_KEYWORDS),
-        options=given,
-    )
+    configure_logging(verbose=arguments.verbose)
     raise typer.Exit(transcribe_all(arguments))
 
 
 @app.command("detect-language", cls=ListedCommand)
-@flags.with_flags(
-    *flags.load_flags(LOAD_KEYWORDS, "Model"),
-    *flags.option_flags(DETECTION),
-)
-def detect_language(
-    inputs: Inputs,
-    *,
-    model: Model = DEFAULT_MODEL,
-    json_lines: Annotated[
-        bool, typer.Option("--json-lines", help="Print a line of JSON for each recording.")
-    ] = False,
-    verbose: Verbose = False,
-    **keywords: Any,  # noqa: ANN401 - the flags of options
-) -> None:
+@flags.with_arguments(DetectionArguments, load=LOAD_KEYWORDS, options=DETECTION)
+def detect_language(arguments: DetectionArguments) -> None:
     """Print the spoken language of recordings."""
-    configure_logging(verbose=verbose)
-    given = flags.given_flags(keywords)
-    load_keywords = flags.pop_keywords(given, LOAD_KEYWORDS)
-    raise typer.Exit(detect_languages(inputs, model, load_keywords, given, json_lines=json_lines))
+    configure_logging(verbose=arguments.verbose)
+    raise typer.Exit(detect_languages(arguments))
 
 
 @app.command("models")
@@ -265,6 +163,14 @@ def doctor(context: typer.Context) -> None:
 def serve(context: typer.Context) -> None:
     """Serve transcriptions over HTTP, with OpenAI's API."""
     configure_logging(verbose=True)
+    try:
+        from whisperbatch.server.serve import serve as run_server  # noqa: PLC0415 - an extra
+    except ImportError as error:
+        if (error.name or "").partition(".")[0] not in SERVER_MODULES:
+            raise
+        missing = f"the server needs {error.name}: pip install 'whisperbatch[server]'"
+        note = interface_note(error)
+        raise MissingExtraError(f"{error}{note}" if note else missing) from error
     run_server(context.args)
 
 
@@ -289,8 +195,10 @@ def run() -> NoReturn:
     # without a handler, Python prints the traceback of an InternalError
     logging.getLogger("whisperbatch").addHandler(logging.NullHandler())
     try:
-        arguments = flags.normalized(sys.argv[1:] or ["--help"], SWITCHES)
-        sys.exit(app(arguments, standalone_mode=False))
+        command: Any = typer.main.get_command(app)  # a group, whose type Typer does not export
+        switches = flags.find_switches(command.commands.values())
+        arguments = flags.normalized(sys.argv[1:] or ["--help"], switches)
+        sys.exit(command(arguments, standalone_mode=False))
     except (KeyboardInterrupt, typer.Abort):
         exit_now(128 + signal.SIGINT)
     except BrokenPipeError:

@@ -14,8 +14,8 @@ from typing import Final, NoReturn
 
 from whisperbatch.doctor import (
     TIME_LIMIT,
-    Diagnosis,
     Finding,
+    diagnose,
     has_problems,
     line,
     summary,
@@ -55,15 +55,14 @@ def _diagnose(flags: argparse.Namespace) -> int:
         if terminal:
             print(f"{CLEAR_LINE}checking {text} ...", end="", file=sys.stderr, flush=True)  # noqa: T201 - a message of the command line
 
-    diagnosis = Diagnosis(
+    findings: list[Finding] = []
+    for finding in diagnose(
         model=flags.model,
         revision=flags.revision,
         device=flags.device,
         time_limit=flags.time_limit,
         show_status=show_status,
-    )
-    findings: list[Finding] = []
-    for finding in diagnosis.findings():
+    ):
         findings.append(finding)
         if terminal:
             print(CLEAR_LINE, end="", file=sys.stderr, flush=True)  # noqa: T201 - as above

@@ -1,4 +1,6 @@
-"""Command-line flags, made from the option classes: each field gives a name, type and help text.
+"""Command-line flags: each is declared once, as a field of a dataclass or a keyword of `load`.
+
+A field of an option class gives a name, type and help text:
 
 beam_size: int = 5            --beam-size, --beam_size 5
 word_timestamps: bool         --word-timestamps, --no-word-timestamps
@@ -8,11 +10,15 @@ coverage_threshold: | None    --coverage-threshold none
 
 import inspect
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import fields
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import MISSING, fields
 from typing import Annotated, Any, Final, Literal, TypeVar, get_origin
 
 import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.padding import Padding
+from typer.core import TyperCommand
 
 from whisperbatch import load, options
 from whisperbatch.engines.keywords import EngineName
@@ -78,6 +84,9 @@ HELP_TEXTS: Final = {
 }
 """Help texts of flags that are written in another way, or need less, than in Python."""
 
+MAX_WIDTH: Final = 100  # columns of a help page: longer lines are hard to read
+UNGROUPED: Final = "Options"  # heading of the flags without a group
+
 DEFAULT_MODEL: Final[str] = inspect.signature(load).parameters["model"].default
 Model = Annotated[
     str,
@@ -85,6 +94,14 @@ Model = Annotated[
         "--model",
         "-m",
         help="A name, a directory of CTranslate2 weights, or a Hugging Face repository.",
+    ),
+]
+Inputs = Annotated[
+    list[str],
+    typer.Argument(
+        metavar="RECORDING",
+        help="Files, directories, patterns or URLs; - is standard input.",
+        show_default=False,
     ),
 ]
 Revision = Annotated[
@@ -190,6 +207,61 @@ def parser_of(value_type: object, *, optional: bool) -> Callable[[str], Any]:
     return parse
 
 
+GROUPS: Final[Mapping[object, str]] = {SubtitleOptions: "Subtitles", TableOptions: "Tables"}
+"""Dataclasses whose fields are flags, if a field of a command's arguments has this type; with their
+headings on the help page."""
+
+
+def argument_flags(arguments: type[Any]) -> Iterator[inspect.Parameter]:
+    """Yield the flags that the fields of a command's arguments declare.
+
+    A field of the type `Annotated[..., typer.Option(...)]` is a flag, or with `typer.Argument` a
+    positional argument. A field of a type of `GROUPS` stands for the flags of its fields.
+    """
+    for field in fields(arguments):
+        if field.type in GROUPS:
+            yield from dataclass_flags(field.type, GROUPS[field.type])  # type: ignore[arg-type]  # a class
+        elif get_origin(field.type) is Annotated:
+            default = inspect.Parameter.empty if field.default is MISSING else field.default
+            kind = inspect.Parameter.KEYWORD_ONLY
+            yield inspect.Parameter(field.name, kind, default=default, annotation=field.type)
+
+
+def with_arguments(
+    arguments: type[Any], *, load: Sequence[str] = (), options: Collection[str] = ()
+) -> Callable[[Callable[[Any], None]], Callable[..., None]]:
+    """Return a decorator for a command whose flags are collected in a dataclass.
+
+    Args:
+        arguments: the dataclass. Its fields declare flags, see `argument_flags`.
+        load: keywords of `load` that are flags: the field `load_keywords`.
+        options: options that are flags: the field `options`.
+    """
+    declared = tuple(argument_flags(arguments))
+    more = (*load_flags(load, "Model"), *option_flags(options))
+
+    def decorate(function: Callable[[Any], None]) -> Callable[..., None]:
+        @with_flags(*declared, *more)
+        def command(**keywords: Any) -> None:  # noqa: ANN401 - the flags
+            given = given_flags(keywords)
+            values: dict[str, Any] = {}
+            for field in fields(arguments):
+                if field.type in GROUPS:
+                    values[field.name] = pop_group(given, field.type)  # type: ignore[arg-type]  # a class
+                elif field.name in given:
+                    values[field.name] = given.pop(field.name)
+            if load:
+                values["load_keywords"] = pop_keywords(given, load)
+            if options:
+                values["options"] = given
+            function(arguments(**values))
+
+        command.__doc__ = function.__doc__
+        return command
+
+    return decorate
+
+
 def with_flags(
     *flags: inspect.Parameter,
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
@@ -220,7 +292,7 @@ def given_flags(keywords: dict[str, Any]) -> dict[str, Any]:
     return {name: None if value is NONE else value for name, value in flags.items()}
 
 
-def normalized(arguments: Sequence[str], switches: Mapping[str, bool]) -> list[str]:
+def normalized(arguments: Sequence[str], has_negative: Mapping[str, bool]) -> list[str]:
     """Return the arguments with the spellings of other Whisper command lines replaced.
 
     `--beam_size` becomes `--beam-size`; `--word_timestamps True` becomes `--word-timestamps`, and
@@ -228,9 +300,8 @@ def normalized(arguments: Sequence[str], switches: Mapping[str, bool]) -> list[s
 
     Args:
         arguments: of the command line.
-        switches: the names of boolean flags, and whether each has a `--no-` form.
+        has_negative: the boolean flags, and whether each has a `--no-` form.
     """
-    has_negative = {dashed(name): negative for name, negative in switches.items()}
     result: list[str] = []
     for number, argument in enumerate(arguments):
         if argument == "--":
@@ -254,9 +325,20 @@ def normalized(arguments: Sequence[str], switches: Mapping[str, bool]) -> list[s
     return result
 
 
-def boolean_fields(*groups: type[Any]) -> dict[str, bool]:
-    """Return the boolean fields of dataclasses for `normalized`; all have a `--no-` form."""
-    return {field.name: True for group in groups for field in fields(group) if field.type is bool}
+def find_switches(commands: Iterable[Any]) -> dict[str, bool]:
+    """Return the boolean flags of commands, and whether each has a `--no-` form.
+
+    Args:
+        commands: of Typer, with their parameters.
+    """
+    parameters = (parameter for command in commands for parameter in command.params)
+    return {
+        name: bool(parameter.secondary_opts)
+        for parameter in parameters
+        if getattr(parameter, "is_flag", False)
+        for name in parameter.opts
+        if name.startswith("--")
+    }
 
 
 def field_names(group: type[Any]) -> list[str]:
@@ -297,3 +379,27 @@ def _as_flag(match: re.Match[str]) -> str:
     if value in ("True", "False"):
         return dashed(name) if value == "True" else f"--no-{dashed(name)[2:]}"
     return f"{dashed(name)} {value}" if value else dashed(name)
+
+
+class ListedCommand(TyperCommand):
+    """A command whose help page lists each flag above its description.
+
+    Typer's own table cuts names off when the terminal is narrow.
+    """
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:  # noqa: ANN401, ARG002 - as in Typer
+        """Print the usage, the description, and the flags of each group."""
+        console = Console(highlight=False)
+        console.width = min(console.width, MAX_WIDTH)
+        console.print(escape(self.get_usage(ctx)))
+        console.print(f"\n{escape(self.help or '')}")
+        groups: dict[str, list[tuple[str, str]]] = {}
+        for parameter in self.get_params(ctx):
+            if record := parameter.get_help_record(ctx):
+                panel = getattr(parameter, "rich_help_panel", None) or UNGROUPED
+                groups.setdefault(str(panel), []).append(record)
+        for panel, records in groups.items():
+            console.print(f"\n[bold]{panel}[/bold]")
+            for names, description in records:
+                console.print(f"  [cyan]{escape(names)}[/cyan]")
+                console.print(Padding(escape(description), (0, 0, 0, 6)))

@@ -13,8 +13,7 @@ from rich.table import Table
 
 import whisperbatch as wb
 from whisperbatch.audio import list_tracks, open_audio
-from whisperbatch.cli.loading import loading_status
-from whisperbatch.cli.printing import print_note_on_terminal, print_result
+from whisperbatch.cli.printing import loading_status, print_note_on_terminal, print_result
 from whisperbatch.engines.devices import describe_devices
 from whisperbatch.machine import available_cpus
 from whisperbatch.models import available_models, find_model, loaded_revision, locate_model

@@ -1,12 +1,33 @@
-"""Print lines to the standard streams, without characters that control a terminal."""
+"""What commands print: lines, the log, and the status of a model that loads; and how they end.
+
+Lines are printed without characters that control a terminal. Warnings, and with --verbose all
+messages, go to standard error. Ctrl-C and other requests to terminate end the process at once.
+"""
 
 import errno
+import logging
+import os
+import signal
 import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from types import FrameType, TracebackType
+from typing import Any, Final, NoReturn
+
+from rich.console import Console
+from rich.logging import RichHandler
+from typing_extensions import Self
 
 from whisperbatch.errors import WhisperBatchError, WriteError
 from whisperbatch.text import escape_controls
 from whisperbatch.types import Segment
 from whisperbatch.writers import one_line, speaker_prefix
+
+PROGRESS: Final = "progress"
+"""Attribute of log records that are shown to users: `log.info(..., extra={"progress": True})`."""
+SIGNALS: Final = tuple(
+    getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)
+)
 
 
 def print_result(line: str) -> None:
@@ -77,3 +98,115 @@ def clock(seconds: float) -> str:
     minutes, second = divmod(int(seconds), 60)
     hours, minute = divmod(minutes, 60)
     return f"{hours}:{minute:02}:{second:02}" if hours else f"{minute}:{second:02}"
+
+
+class _PrintableFormatter(logging.Formatter):
+    """Formats a record so that file names in it cannot control the terminal.
+
+    The message is on one line; a traceback keeps its lines.
+    """
+
+    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - of the base class
+        return escape_controls(super().formatMessage(record))
+
+    def formatException(self, ei: Any) -> str:  # noqa: ANN401, N802 - of the base class
+        return "\n".join(map(escape_controls, super().formatException(ei).split("\n")))
+
+
+def configure_logging(*, verbose: bool) -> None:
+    """Print warnings to standard error; with `verbose`, print INFO and tracebacks, too."""
+    handler: logging.Handler = logging.StreamHandler()
+    if sys.stderr.isatty():  # RichHandler prints above the progress bars
+        console = Console(stderr=True)
+        handler = RichHandler(console=console, show_time=False, show_path=False, show_level=False)
+    handler.setFormatter(_PrintableFormatter())
+    handler.setLevel(logging.INFO if verbose else logging.WARNING)
+    if not verbose:  # the line of the error is printed anyway
+        handler.addFilter(lambda record: not record.exc_info)
+    log = logging.getLogger("whisperbatch")
+    log.addHandler(handler)
+    log.setLevel(logging.INFO)  # `loading_status` reads INFO messages, printed or not
+
+
+class _ProgressHandler(logging.Handler):
+    """Shows the messages of log records with the attribute `PROGRESS`."""
+
+    def __init__(self, show_status: Callable[[str], None]) -> None:
+        super().__init__(logging.INFO)
+        self._show_status = show_status
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if getattr(record, PROGRESS, False):
+            self._show_status(record.getMessage())
+
+
+@contextmanager
+def loading_status(model: str, show_status: Callable[[str], None]) -> Iterator[None]:
+    """Show that a model is loading, and the progress messages of its engine.
+
+    Args:
+        model: its name.
+        show_status: shows a text in place of the previous text; "" removes the text.
+    """
+    log = logging.getLogger("whisperbatch")
+    handler = _ProgressHandler(show_status)
+    log.addHandler(handler)
+    show_status(f"loading model {model} ...")
+    try:
+        yield
+    finally:
+        log.removeHandler(handler)
+        show_status("")
+
+
+class ExitOnSignal:
+    """A context in which Ctrl-C and requests to terminate end the process at once.
+
+    The process does not wait for threads that decode, because this may take seconds. Their
+    finished results are in the ledger, and output files are written completely or not at all.
+
+    Args:
+        say_goodbye: called before the exit; restores the terminal, prints what waits and says how
+            to resume. This may take long if no program reads the output: a second signal ends the
+            process.
+    """
+
+    def __init__(self, say_goodbye: Callable[[], None]) -> None:
+        self._say_goodbye = say_goodbye
+        self._previous: dict[signal.Signals, Any] = {}
+
+    def __enter__(self) -> Self:
+        for number in SIGNALS:
+            handler = signal.getsignal(number)
+            if handler != signal.SIG_IGN:  # the parent process (nohup) wants it to be ignored
+                self._previous[number] = handler
+                signal.signal(number, self._handle)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        for number, handler in self._previous.items():
+            signal.signal(number, handler)
+
+    def _handle(self, number: int, _frame: FrameType | None) -> None:
+        for each in self._previous:
+            signal.signal(each, _end)
+        with suppress(Exception):  # the terminal may be closed
+            self._say_goodbye()
+        exit_now(128 + number)
+
+
+def _end(number: int, _frame: FrameType | None) -> None:
+    os._exit(128 + number)
+
+
+def exit_now(status: int) -> NoReturn:
+    """End the process without waiting for threads."""
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(Exception):  # the stream may be closed
+            stream.flush()
+    os._exit(status)

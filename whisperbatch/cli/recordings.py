@@ -1,10 +1,13 @@
-"""The recordings that the arguments of a command name, and their counts at its end."""
+"""The recordings that the arguments of a command name, their counts, and what a picture shows."""
 
 import time
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from whisperbatch.audio import check_path
+import numpy as np
+
+from whisperbatch import chunk_audio
+from whisperbatch.audio import AudioReader, check_path, open_audio
 from whisperbatch.cli.printing import clock
 from whisperbatch.errors import AudioError, OptionError
 from whisperbatch.jobs import (
@@ -16,6 +19,9 @@ from whisperbatch.jobs import (
     WorkItem,
     find_inputs,
 )
+from whisperbatch.options import Options
+from whisperbatch.types import Samples, Source, to_seconds
+from whisperbatch.writers.timeline import POINT, RecordingOverview
 
 
 def find_recordings(
@@ -116,3 +122,39 @@ class Tally:
         elapsed = time.monotonic() - self.started
         speed = f"{self.seconds / elapsed:.0f} times real time"
         return f"{counts}: {clock(self.seconds)} in {clock(elapsed)}, {speed}"
+
+
+def read_overview(source: Source, options: Options) -> RecordingOverview:
+    """Read a recording again, to measure its loudness and find its speech and chunks.
+
+    Args:
+        source: a file or samples; a pipe cannot be read a second time.
+        options: the options of the transcription.
+
+    Raises:
+        AudioError: the recording cannot be read.
+    """
+    overview = RecordingOverview()
+    with open_audio(source, options) as reader:
+        blocks = _with_peaks(reader.blocks(), overview.peaks)
+        measured = AudioReader(
+            reader.name, blocks, reader.close, options=options, notices=reader.notices
+        )
+        for chunk in chunk_audio(measured, options=options):
+            overview.chunks.append((to_seconds(chunk.start), to_seconds(chunk.end)))
+            overview.speech += [
+                (to_seconds(span.start), to_seconds(span.end)) for span in chunk.speech
+            ]
+    return overview
+
+
+def _with_peaks(blocks: Iterable[Samples], peaks: list[float]) -> Iterator[Samples]:
+    """Yield the blocks unchanged; append the largest absolute sample of each `POINT` to `peaks`."""
+    incomplete = np.zeros(0, np.float32)  # samples of a point that the next block completes
+    for block in blocks:
+        samples = np.concatenate((incomplete, np.abs(block)))
+        complete = len(samples) // POINT * POINT
+        peaks += samples[:complete].reshape(-1, POINT).max(axis=1).tolist()
+        incomplete = samples[complete:]
+        yield block
+    peaks += [float(incomplete.max())] if len(incomplete) else []

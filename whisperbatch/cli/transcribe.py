@@ -7,18 +7,18 @@ import os
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, closing, nullcontext, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+import typer
 
 import whisperbatch as wb
-from whisperbatch.cli.interrupts import ExitOnSignal
-from whisperbatch.cli.loading import loading_status
-from whisperbatch.cli.printing import is_output_closed, print_note
-from whisperbatch.cli.recordings import Tally, failures_if_all, find_recordings
+from whisperbatch.cli.flags import DEFAULT_MODEL, Inputs, Model, Verbose
+from whisperbatch.cli.printing import ExitOnSignal, is_output_closed, loading_status, print_note
+from whisperbatch.cli.recordings import Tally, failures_if_all, find_recordings, read_overview
 from whisperbatch.cli.screen import Screen, open_screen
-from whisperbatch.cli.timeline import PLOT_FORMATS, check_plot, write_timeline
 from whisperbatch.engines.keywords import settings_of
 from whisperbatch.errors import OptionError
 from whisperbatch.jobs import (
@@ -51,37 +51,69 @@ from whisperbatch.writers import (
     make_folder,
     write,
 )
+from whisperbatch.writers.timeline import PLOT_FORMATS, check_plot, write_timeline
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TranscribeArguments:
-    """The arguments of the command.
+    """The arguments of the command: a flag for each field, and those of the last two.
 
     Attributes:
-        inputs: files, directories, patterns, URLs, "-".
-        model: its name.
-        formats: formats of the files, separated by commas, or "all"; empty if not given.
-        output_dir: directory of the files; empty writes each file next to its recording.
-        resume: skip finished recordings; None means True if an input is a directory.
-        plot: "png", "html", or empty.
-        json_lines: print segments as JSON.
-        quiet: show no progress bars.
         layout: of subtitles.
         tables: the content of csv and tsv files.
         load_keywords: keywords of `load`.
         options: keywords of `transcribe`.
     """
 
-    inputs: tuple[str, ...]
-    model: str
-    formats: str
-    output_dir: str
-    resume: bool | None
-    plot: str
-    json_lines: bool
-    quiet: bool
-    layout: SubtitleOptions
-    tables: TableOptions
+    inputs: Inputs
+    model: Model = DEFAULT_MODEL
+    formats: Annotated[
+        str,
+        typer.Option(
+            "--format",
+            "-f",
+            help=f"Write files in these formats: {', '.join(FORMATS)}; several with commas, or "
+            "all. Without this flag, the text of one recording is printed, and several recordings "
+            "are written as txt.",
+            show_default=False,
+        ),
+    ] = ""
+    output_dir: Annotated[
+        str,
+        typer.Option(
+            "--output-dir",
+            "-o",
+            help="Write the files into this directory instead of next to each recording.",
+            show_default=False,
+        ),
+    ] = ""
+    resume: Annotated[
+        bool | None,
+        typer.Option(
+            "--resume/--no-resume",
+            help="Skip recordings that are already done with the same model and options, and "
+            "continue unfinished recordings. The default for directories. --no-resume transcribes "
+            "everything again and replaces existing files.",
+        ),
+    ] = None
+    plot: Annotated[
+        str,
+        typer.Option(
+            "--plot",
+            help="Also draw a timeline of loudness, speech, chunks and segments: png or html.",
+            show_default=False,
+        ),
+    ] = ""
+    json_lines: Annotated[
+        bool, typer.Option("--json-lines", help="Print each segment as a line of JSON.")
+    ] = False
+    quiet: Annotated[
+        bool,
+        typer.Option("--quiet", "-q", help="Print only text and errors, without progress bars."),
+    ] = False
+    verbose: Verbose = False
+    layout: SubtitleOptions = field(default_factory=SubtitleOptions)
+    tables: TableOptions = field(default_factory=TableOptions)
     load_keywords: Mapping[str, Any]
     options: Mapping[str, Any]
 
@@ -247,7 +279,7 @@ def _transcribe(
     def write_output(transcript: Transcript, path: Path) -> None:
         suffix = path.suffix[1:]
         if suffix in PLOT_FORMATS:
-            write_timeline(transcript, path, plan.options)
+            write_timeline(transcript, read_overview(transcript.source, plan.options), path)
         else:
             write(transcript, path, options=arguments.file_options(suffix))
 

@@ -1,24 +1,54 @@
-"""Checks of the engines: each transcribes the clip on each device, in a separate process."""
+"""Checks of the model and the engines: each engine transcribes the clip on each device."""
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from difflib import SequenceMatcher
 from importlib.util import find_spec
-from typing import Any, Final
+from pathlib import Path
+from typing import Any, Final, TypeAlias
 
-from whisperbatch.doctor.clip import MAX_WORD_ERRORS, word_errors
-from whisperbatch.doctor.extras import is_complete
-from whisperbatch.doctor.findings import Finding, Level
-from whisperbatch.doctor.processes import ProbeResult, run_probe
-from whisperbatch.doctor.remedies import remedy_for
-from whisperbatch.doctor.weights import Weights
-from whisperbatch.machine import onnxruntime_is_fastest
+from whisperbatch.doctor.findings import Finding, Level, known_fix
+from whisperbatch.doctor.packages import is_complete
+from whisperbatch.doctor.probes import Probe, ProbeResult
+from whisperbatch.machine import available_memory, onnxruntime_is_fastest
 
+BASE_MEMORY: Final = 250e6  # bytes
+MEMORY_PER_BYTE: Final = 1.3
+"""Bytes of memory for each byte of the weights in float16. The clip takes 329 MB with tiny.en
+(76 MB) and 435 MB with base (145 MB) on OpenVINO, and 267 and 379 MB on CTranslate2 in int8."""
+TEXT: Final = (
+    "Had he married a more amiable woman, he might have been made still more respectable than he "
+    "was. He might even have been made amiable himself."
+)
+"""The exact text of the clip."""
+MAX_WORD_ERRORS: Final = 0.35
+"""A transcript with a larger fraction of wrong words is wrong.
+
+tiny.en and base, the smallest models, make no error in the clip on any engine, in any compute type.
+Text of a broken engine (random tokens, loops, a stock phrase) shares hardly a word with the clip.
+"""
 SHOWN: Final = 60  # characters of a wrong transcript
 CPU: Final = "cpu"
 REINSTALL: Final = "pip install --upgrade --force-reinstall"
 INSTALL_OPENVINO: Final = (
     "pip install --upgrade 'whisperbatch[openvino]', for the fastest engine on this CPU"
 )
+
+
+@dataclass(frozen=True, slots=True)
+class Weights:
+    """The weights of a model that were found.
+
+    Attributes:
+        name: name of the model.
+        directory: contains the weights.
+        ctranslate2: whether they are in CTranslate2's format, not in that of transformers.
+    """
+
+    name: str
+    directory: str
+    ctranslate2: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,73 +68,62 @@ class Devices:
     openvino: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Trial:
-    """An engine on a device, to be tried with the clip.
+Trial: TypeAlias = dict[str, Any]
+"""An engine on a device, to be tried with the clip: the keywords of `whisperbatch.load`."""
 
-    Attributes:
-        engine: name of the engine.
-        device: "cpu" or "cuda".
-        index: number of the GPU.
-        compute_type: type of the weights and of the arithmetic.
+
+def check_weights(
+    probe: Probe, model: str, *, revision: str | None = None, root: Path
+) -> tuple[Weights | None, list[Finding]]:
+    """Find the weights, check their files, and compare their size with the memory.
+
+    Args:
+        probe: finds the weights, or downloads them.
+        model: a name, directory or repository; "" is the default model or another local model.
+        revision: of the model on the hub; None for the cached or the newest one.
+        root: folder that contains `proc` and `sys`.
+
+    Returns:
+        The weights, None if they cannot be used; and the findings.
     """
-
-    engine: str
-    device: str = CPU
-    index: int = 0
-    compute_type: str = "auto"
-
-    @property
-    def place(self) -> str:
-        """The engine and the device, such as "ctranslate2 on cuda 1"."""
-        return f"{self.engine} on {self.device}" + (f" {self.index}" if self.device != CPU else "")
-
-    def settings(self) -> dict[str, Any]:
-        """Return the keywords of `whisperbatch.load`."""
-        settings: dict[str, Any] = {"engine": self.engine, "device": self.device}
-        if self.device != CPU:
-            settings["device_index"] = self.index
-        if self.compute_type != "auto":
-            settings["compute_type"] = self.compute_type
-        return settings
+    transformers = is_complete("torch")
+    result = probe("find_weights", model=model, revision=revision, transformers=transformers)
+    if result.failure:
+        fix = result.fix_or("choose another model with --model")
+        return None, [Finding("problem", "weights", result.failure, fix, result.details)]
+    name, folder, size = (result.values[key] for key in ("model", "directory", "bytes"))
+    message = f"{name}: {size / 1e6:.0f} MB, complete, in {folder}"
+    findings = [Finding("ok", "weights", message), *_check_memory(name, size, root)]
+    return Weights(name, folder, result.values["ctranslate2"]), findings
 
 
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """The end of a trial.
-
-    Attributes:
-        trial: the trial.
-        failure: why the text is not that of the clip, in one line; "" if it is.
-        fix: the fix that the engine or a library states, or "".
-        details: the messages of libraries.
-        times_real_time: seconds of audio that are transcribed in one second.
-        peak_bytes: the largest amount of memory that the process used; 0 if unknown.
-    """
-
-    trial: Trial
-    failure: str = ""
-    fix: str = ""
-    details: str = ""
-    times_real_time: float = 0.0
-    peak_bytes: int = 0
+def _check_memory(name: str, size: int, root: Path) -> Iterator[Finding]:
+    """Compare the memory that weights of `size` bytes need with the available memory."""
+    memory, needed = available_memory(root), BASE_MEMORY + MEMORY_PER_BYTE * size
+    if memory is None:  # macOS and Windows
+        return
+    message = f"{memory / 1e9:.1f} GB are available, and {name} needs about {needed / 1e9:.1f} GB"
+    level: Level = "ok" if memory >= needed else "warning"
+    fix = "stop other programs, raise the memory limit of the container, or use a smaller model"
+    measured = {"available_bytes": float(memory), "needed_bytes": needed}
+    yield Finding(level, "memory", message, "" if level == "ok" else fix, measured=measured)
 
 
-def find_devices(device: str, time_limit: float) -> tuple[Devices, list[Finding]]:
+def find_devices(probe: Probe, device: str) -> tuple[Devices, list[Finding]]:
     """Find the devices of the installed engines, and the reasons why an engine cannot run.
 
     Args:
+        probe: asks an engine.
         device: "auto", "cpu" or "cuda": the devices to look for.
-        time_limit: seconds for each engine.
     """
     findings: list[Finding] = []
 
-    def call(probe: str, level: Level, fix: str) -> ProbeResult:
-        result = run_probe(probe, time_limit=time_limit)
+    def call(name: str, level: Level, fix: str) -> ProbeResult:
+        result = probe(name)
         if result.failure:
-            remedy = remedy_for(f"{result.failure} {result.details}") or fix
+            known = known_fix(f"{result.failure} {result.details}")
             message = result.failure.partition(": pip install")[0]
-            findings.append(Finding(level, "engines", message, remedy, result.details))
+            findings.append(Finding(level, "engines", message, known or fix, result.details))
         return result
 
     ctranslate2 = call("find_devices", "problem", f"{REINSTALL} ctranslate2").values
@@ -129,28 +148,29 @@ def trials(devices: Devices, device: str, *, ctranslate2: bool = True) -> list[l
         ctranslate2: whether the weights are in CTranslate2's format, which all engines read.
     """
     groups: list[list[Trial]] = []
-    torch_gpus = devices.torch_gpus or 0
     if device != CPU:
-        if ctranslate2:
-            for index, types in enumerate(devices.cuda):
-                groups.append([Trial("ctranslate2", "cuda", index, name) for name in types])
-        groups += [[Trial("torch", "cuda", index)] for index in range(torch_gpus)]
+        gpu = {"device": "cuda"}
+        for index, types in enumerate(devices.cuda if ctranslate2 else ()):
+            trial = {"engine": "ctranslate2", **gpu, "device_index": index}
+            groups.append([{**trial, "compute_type": name} for name in types])
+        gpus = range(devices.torch_gpus or 0)
+        groups += [[{"engine": "torch", **gpu, "device_index": index}] for index in gpus]
     if device != "cuda":
-        if ctranslate2 and devices.openvino:
-            groups.append([Trial("openvino")])
+        engines = ["openvino"] if ctranslate2 and devices.openvino else []
+        engines += ["onnxruntime"] if ctranslate2 else []
+        groups += [[{"engine": name, "device": CPU}] for name in engines]
         if ctranslate2:
-            groups.append([Trial("onnxruntime")])
-            groups.append([Trial("ctranslate2", compute_type=name) for name in devices.cpu])
+            trial = {"engine": "ctranslate2", "device": CPU}
+            groups.append([{**trial, "compute_type": name} for name in devices.cpu])
         if devices.torch_gpus is not None:
-            groups.append([Trial("torch")])
+            groups.append([{"engine": "torch", "device": CPU}])
     return [group for group in groups if group]
 
 
 def check_engines(
+    probe: Probe,
     groups: Sequence[Sequence[Trial]],
     weights: Weights,
-    *,
-    time_limit: float,
     show_status: Callable[[str], None],
 ) -> Iterator[Finding]:
     """Transcribe the clip with each engine, on each device.
@@ -159,46 +179,23 @@ def check_engines(
     before it failed: base in float32 takes 13 s for the clip on two cores.
 
     Args:
+        probe: transcribes the clip.
         groups: from `trials`.
         weights: the model.
-        time_limit: seconds for each trial.
         show_status: shows the name of the trial.
     """
     for group in groups:
-        outcomes: list[Outcome] = []
+        ended: list[tuple[Trial, ProbeResult, str]] = []
         for trial in group:
-            show_status(f"{trial.place}, {trial.compute_type}")
-            outcomes.append(run_trial(trial, weights, time_limit))
-            if trial.device == CPU and not outcomes[-1].failure:
+            show_status(f"{_place(trial)}, {trial.get('compute_type', 'auto')}")
+            result = probe("transcribe_clip", directory=weights.directory, settings=trial)
+            fault = result.failure or _wrong_text(result.values["texts"])
+            ended.append((trial, result, fault))
+            if trial["device"] == CPU and not fault:
                 break
-        for outcome in outcomes:
-            yield _finding(outcome, outcomes)
-
-
-def run_trial(trial: Trial, weights: Weights, time_limit: float) -> Outcome:
-    """Transcribe the clip in a new process, and compare the text with that of the clip.
-
-    Args:
-        trial: engine and device.
-        weights: the model.
-        time_limit: seconds.
-    """
-    result = run_probe(
-        "transcribe_clip",
-        time_limit=time_limit,
-        directory=weights.directory,
-        settings=trial.settings(),
-    )
-    if result.failure:
-        fix = result.fix or remedy_for(f"{result.failure} {result.details}") or ""
-        return Outcome(trial, result.failure, fix, result.details)
-    return Outcome(
-        trial,
-        _wrong_text(result.values["texts"]),
-        details=result.details,
-        times_real_time=result.values["times_real_time"],
-        peak_bytes=result.values["peak_bytes"],
-    )
+        working = [trial.get("compute_type") for trial, _, fault in ended if not fault]
+        for trial, result, fault in ended:
+            yield _finding(trial, result, fault, working)
 
 
 def _wrong_text(texts: Sequence[str]) -> str:
@@ -212,49 +209,54 @@ def _wrong_text(texts: Sequence[str]) -> str:
     return f"the text is wrong (word errors: {errors:.0%}): {shown!r}"
 
 
-def _finding(outcome: Outcome, group: Sequence[Outcome]) -> Finding:
+def word_errors(text: str) -> float:
+    """Return the fraction of words that differ from the clip's text: 0 is the same text.
+
+    Letter case and punctuation do not count.
+
+    Args:
+        text: a transcript of the clip.
+    """
+    spoken, written = (re.findall(r"[^\W_]+", words.lower()) for words in (TEXT, text))
+    matcher = SequenceMatcher(None, spoken, written, autojunk=False)
+    equal = sum(block.size for block in matcher.get_matching_blocks())
+    return (max(len(spoken), len(written)) - equal) / len(spoken)
+
+
+def _place(trial: Trial) -> str:
+    """Return the engine and the device, such as "ctranslate2 on cuda 1"."""
+    return f"{trial['engine']} on {trial['device']} {trial.get('device_index', '')}".rstrip()
+
+
+def _finding(
+    trial: Trial, result: ProbeResult, fault: str, working: Sequence[str | None]
+) -> Finding:
     """Return the finding of a trial.
 
     Args:
-        outcome: of the trial.
-        group: outcomes of the same engine and device with other compute types.
+        trial: engine and device.
+        result: of the probe.
+        fault: why the text is not that of the clip; "" if it is.
+        working: the compute types that work with this engine on this device.
     """
-    trial, speed = outcome.trial, outcome.times_real_time
-    place = trial.place
-    if trial.compute_type != "auto":
-        place += f", {trial.compute_type}"
-    if outcome.failure:
-        return Finding(
-            "problem",
-            "engines",
-            f"{place}: {outcome.failure}",
-            _fix(outcome, group),
-            outcome.details,
-        )
-    measured = {"times_real_time": round(speed, 1), "peak_memory_bytes": outcome.peak_bytes}
+    place = ", ".join(filter(None, (_place(trial), trial.get("compute_type"))))
+    if fault:
+        fix = result.fix_or("") if result.failure else ""
+        if not fix and working:
+            fix = f"give --compute-type {working[0]}, which works on this device"
+        elif not fix and result.failure:
+            fix = f"{REINSTALL} {trial['engine']}, or use another engine"
+        elif not fix:
+            fix = (
+                "if all engines fail, the weights are damaged or do not transcribe English: try "
+                f"--model tiny.en; otherwise update {trial['engine']}, or use another engine"
+            )
+        return Finding("problem", "engines", f"{place}: {fault}", fix, result.details)
+    speed, memory = result.values["times_real_time"], result.values["peak_bytes"]
+    measured = {"times_real_time": round(speed, 1), "peak_memory_bytes": memory}
     if speed < 1:
-        return Finding(
-            "warning",
-            "engines",
-            f"{place}: correct text, but slower than real time ({speed:.2f} x)",
-            "use a smaller model, or another engine or device of this list",
-            outcome.details,
-            measured,
-        )
+        message = f"{place}: correct text, but slower than real time ({speed:.2f} x)"
+        fix = "use a smaller model, or another engine or device of this list"
+        return Finding("warning", "engines", message, fix, result.details, measured)
     message = f"{place}: correct text, {speed:.1f} x real time"
-    return Finding("ok", "engines", message, details=outcome.details, measured=measured)
-
-
-def _fix(outcome: Outcome, group: Sequence[Outcome]) -> str:
-    """Return how to avoid the failure of a trial."""
-    working = [other.trial.compute_type for other in group if not other.failure]
-    if outcome.fix:
-        return outcome.fix
-    if working:
-        return f"give --compute-type {working[0]}, which works on this device"
-    if outcome.failure.startswith("the text is"):
-        return (
-            "if all engines fail, the weights are damaged or do not transcribe English: try "
-            f"--model tiny.en; otherwise update {outcome.trial.engine}, or use another engine"
-        )
-    return f"{REINSTALL} {outcome.trial.engine}, or use another engine"
+    return Finding("ok", "engines", message, details=result.details, measured=measured)

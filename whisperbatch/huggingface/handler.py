@@ -14,8 +14,7 @@ from typing_extensions import Unpack
 
 import whisperbatch as wb
 from whisperbatch.engines.keywords import LoadKeywords
-from whisperbatch.huggingface.answers import answer_of
-from whisperbatch.huggingface.inputs import FORMS, InputsDecoder
+from whisperbatch.huggingface.inputs import FORMS, decode_inputs
 from whisperbatch.huggingface.parameters import parse_parameters
 from whisperbatch.huggingface.settings import EndpointSettings, with_draft_model
 from whisperbatch.text import shown
@@ -109,13 +108,41 @@ def recording_of(inputs: object) -> bytes:
     if inputs is None:
         raise wb.OptionError("inputs is missing: send the recording")
     if isinstance(inputs, str):
-        decoded = bytearray()
-        decoder = InputsDecoder(decoded.extend)
-        decoder.feed(inputs.encode("ascii", "replace"))
-        decoder.finish()
-        inputs = decoded
+        inputs = decode_inputs(inputs)
     if not isinstance(inputs, bytes | bytearray | memoryview):
         raise wb.OptionError(f"inputs must be the bytes of a media file, or {FORMS}")
     if not inputs:
         raise wb.OptionError("inputs is empty")
     return bytes(inputs)
+
+
+def answer_of(transcript: wb.Transcript) -> dict[str, Any]:
+    """Return the answer to a request.
+
+    Args:
+        transcript: of the recording.
+
+    Returns:
+        `text`, `chunks` and `speakers`. A chunk is a segment: its text, its start and end in
+        seconds, and its words if the request asks for word timestamps. `speakers` has the chunks
+        with their speaker, as in the published handler; without `diarize`, it is empty.
+    """
+    chunks = [_chunk(segment) for segment in transcript.segments]
+    return {
+        "text": transcript.text,
+        "chunks": chunks,
+        "speakers": [
+            {"speaker": segment.speaker, **chunk}
+            for segment, chunk in zip(transcript.segments, chunks, strict=True)
+            if segment.speaker is not None
+        ],
+    }
+
+
+def _chunk(segment: wb.Segment) -> dict[str, Any]:
+    chunk: dict[str, Any] = {"text": segment.text, "timestamp": [segment.start, segment.end]}
+    if segment.words is not None:
+        chunk["words"] = [
+            {"text": word.word, "timestamp": [word.start, word.end]} for word in segment.words
+        ]
+    return chunk

@@ -14,7 +14,7 @@ from types import MappingProxyType
 from typing import Any, Final, Literal, get_origin
 
 import whisperbatch as wb
-from whisperbatch.huggingface.json_body import parsed_json
+from whisperbatch.huggingface.inputs import parsed_json
 from whisperbatch.options import NO_SPEAKERS, hint_for, metavar_of, parse_text, without_none
 from whisperbatch.text import one_line, shown
 

@@ -20,10 +20,9 @@ from starlette.responses import JSONResponse, Response
 
 import whisperbatch as wb
 from whisperbatch.boundary import hide_secrets
-from whisperbatch.server.admission import Admission
-from whisperbatch.server.endpoints.routes import OPENAPI, Endpoints
+from whisperbatch.server.endpoints import OPENAPI, Endpoints
 from whisperbatch.server.errors import ApiError, as_api_error, response_of, unavailable
-from whisperbatch.server.guard import Guard
+from whisperbatch.server.guard import Admission, Guard
 from whisperbatch.server.metrics import CONTENT_TYPE, Metrics
 from whisperbatch.server.models import Models
 from whisperbatch.server.openapi import form_of

@@ -1,10 +1,11 @@
-"""What happens to every request before and after its route.
+"""What happens to every request before and after its route, and the limit of requests.
 
 id        every answer has an `x-request-id`
 keys      a wrong or missing key gets the status 401
 size      a body that states a size above the limit gets the status 413 before it is read
 errors    an unexpected exception gets the status 500, with its cause
 metrics   every answer is counted
+limit     a request above the limit gets the status 429, and the time until it may have a place
 """
 
 import asyncio
@@ -12,14 +13,15 @@ import hmac
 import re
 import time
 import uuid
-from collections.abc import Iterable
-from contextlib import suppress
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
 from typing import Final
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from whisperbatch.server.errors import ApiError, as_api_error, response_of
+from whisperbatch.server.errors import ApiError, as_api_error, response_of, unavailable
 from whisperbatch.server.metrics import Metrics
 from whisperbatch.server.uploads import FORM_BYTES, too_large
 
@@ -31,6 +33,9 @@ BASE64_SIZE: Final = 4 / 3  # of a file in base64, compared with the file
 JSON_BYTES: Final = 2_000_000  # of a JSON body, beside the recording
 DROP_TIME: Final = 10.0  # seconds for the rest of a body whose answer is known
 REQUEST_ID: Final = re.compile(r"[\w.:-]{1,128}", re.ASCII)
+RECENT: Final = 20  # requests whose ends give the rate
+MAX_WAIT: Final = 120.0  # seconds; OpenAI's clients do not wait longer
+FIRST_GUESS: Final = 5.0  # seconds from one end to the next, before any request has ended
 
 
 class Guard:
@@ -153,3 +158,85 @@ class _Answering:
     async def _receive_all(self) -> None:
         while not self._received:
             await self.receive()
+
+
+class Admission:
+    """Admits requests up to a limit. For one event loop.
+
+    Args:
+        limit: number of requests that are uploaded, wait, or are transcribed.
+        now: clock, in seconds.
+
+    Attributes:
+        active: number of admitted requests that have not ended.
+        closed: whether the server shuts down, so that new requests are refused.
+    """
+
+    def __init__(self, limit: int, now: Callable[[], float] = time.monotonic) -> None:
+        self._limit = limit
+        self._now = now
+        self.active = 0
+        self.closed = False
+        self._ends: deque[float] = deque(maxlen=RECENT)
+        self._refused: deque[float] = deque()
+
+    @contextmanager
+    def admitted(self) -> Iterator[None]:
+        """Count a request until the end of a `with` block.
+
+        Raises:
+            ApiError: there is no place (429), or the server shuts down (503).
+        """
+        if self.closed:
+            raise unavailable("the server is shutting down")
+        if self.active >= self._limit:
+            raise ApiError(
+                429,
+                f"the server works on {self.active} requests, its limit; repeat the request later",
+                kind="rate_limit_error",
+                code="queue_full",
+                retry_after=self._wait(),
+            )
+        self.active += 1
+        try:
+            yield
+        finally:
+            self.active -= 1
+            self._ends.append(self._now())
+
+    def _wait(self) -> float:
+        """Return the seconds after which a refused request may find a place.
+
+        Requests end at a certain rate. The requests that were refused before this one, and have not
+        yet come back, take the next places.
+        """
+        now = self._now()
+        ends = list(self._ends)
+        between = (now - ends[0]) / len(ends) if ends else FIRST_GUESS
+        while self._refused and self._refused[0] <= now:
+            self._refused.popleft()
+        wait = min(between * (len(self._refused) + 1), MAX_WAIT)
+        self._refused.append(now + wait)
+        return wait
+
+
+class Places:
+    """A number of places that can be taken. For one event loop.
+
+    Args:
+        free: number of places.
+    """
+
+    def __init__(self, free: int) -> None:
+        self._free = free
+
+    def take(self) -> bool:
+        """Take a place, and return whether there was one."""
+        if not self._free:
+            return False
+        self._free -= 1
+        return True
+
+    def give_back(self) -> None:
+        """Give a place back."""
+        self._free += 1

@@ -21,7 +21,7 @@ import whisperbatch as wb
 from whisperbatch.machine import process_memory
 from whisperbatch.options import DiarizerChoice
 from whisperbatch.server.errors import ApiError
-from whisperbatch.server.requests.speakers import MODELS as WITH_SPEAKERS
+from whisperbatch.server.speakers import MODELS as WITH_SPEAKERS
 
 OPENAI_NAMES: Final = re.compile(
     rf"whisper-1|gpt-(4o-)?(mini-)?transcribe(-\d{{4}}-\d\d-\d\d)?|{WITH_SPEAKERS.pattern}"

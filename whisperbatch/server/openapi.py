@@ -6,8 +6,7 @@ from typing import Any, Final, get_args
 
 import whisperbatch as wb
 from whisperbatch.options import documented_fields
-from whisperbatch.server.fields import ResponseFormat
-from whisperbatch.server.requests.values import FIXED
+from whisperbatch.server.fields import FIXED, ResponseFormat
 
 TEXT: Final = MappingProxyType({"type": "string"})
 TEXTS: Final = MappingProxyType({"type": "array", "items": dict(TEXT)})

@@ -15,6 +15,7 @@ import time
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, ExitStack, suppress
 from dataclasses import replace
+from functools import partial
 from typing import BinaryIO, Final, Literal, cast
 
 from starlette.requests import Request
@@ -22,18 +23,15 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 import whisperbatch as wb
-from whisperbatch.server.admission import Admission, Places
-from whisperbatch.server.clients.receiving import disk_full, new_spool, pieces
-from whisperbatch.server.clients.waiting import before, disconnect, timed_out
 from whisperbatch.server.errors import as_api_error, invalid
-from whisperbatch.server.events import DONE, ending_with, events_of
 from whisperbatch.server.fields import TranscriptionRequest, about, parse_request
-from whisperbatch.server.formats import CONTENT_TYPES, body_of
+from whisperbatch.server.formats import CONTENT_TYPES, DONE, body_of, ending_with, events_of
+from whisperbatch.server.guard import Admission, Places
 from whisperbatch.server.metrics import Metrics
 from whisperbatch.server.models import Models
-from whisperbatch.server.requests.submitting import submit
 from whisperbatch.server.settings import ServerSettings
-from whisperbatch.server.uploads import FILE, Form, boundary_of
+from whisperbatch.server.submitting import before, disconnect, submit, timed_out
+from whisperbatch.server.uploads import FILE, Form, boundary_of, disk_full, new_spool, pieces
 
 Task = Literal["transcribe", "translate"]
 
@@ -148,10 +146,9 @@ class _Work:
             ApiError: the form is wrong.
         """
         settings = self._settings
-        directory = str(settings.upload_directory) if settings.upload_directory else None
         self._form = form = Form(
             boundary_of(request.headers),
-            lambda name: new_spool(name, directory),
+            partial(new_spool, directory=settings.upload_directory),
             int(settings.max_upload),
         )
         self._stack.callback(form.close)

@@ -5,6 +5,7 @@ transcript -> tables                        txt, tsv, csv, rttm
            -> layout -> cues -> subtitles   srt, vtt, lrc, ttml
               |         `- when each cue is shown
               `- where cues and lines end
+           -> timeline                      a picture, for the command line
 files                                       written completely, or not at all
 """
 

@@ -7,7 +7,7 @@ import typer
 from typer.testing import CliRunner
 
 from whisperbatch.cli import flags
-from whisperbatch.cli.app import DETECTION, LOAD_KEYWORDS, OPTIONS, SWITCHES
+from whisperbatch.cli.app import DETECTION, LOAD_KEYWORDS, OPTIONS, app
 from whisperbatch.options import Options, documented_fields
 from whisperbatch.writers import SubtitleOptions
 
@@ -133,7 +133,9 @@ def test_the_fields_of_a_dataclass_are_removed_from_the_keywords() -> None:
     ],
 )
 def test_spellings_of_other_programs_are_accepted(given: str, expected: str) -> None:
-    assert flags.normalized(given.split(), SWITCHES) == expected.split()
+    commands: Any = typer.main.get_command(app)
+    switches = flags.find_switches(commands.commands.values())
+    assert flags.normalized(given.split(), switches) == expected.split()
 
 
 def test_option_names_in_help_texts_are_flags() -> None:

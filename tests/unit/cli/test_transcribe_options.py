@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 import whisperbatch as wb
-from whisperbatch import OptionError, SubtitleOptions, TableOptions
+from whisperbatch import OptionError, SubtitleOptions
 from whisperbatch.cli.transcribe import (
     TranscribeArguments,
     _check_standard_input,
@@ -26,16 +26,11 @@ def arguments(
     **options: object,
 ) -> TranscribeArguments:
     return TranscribeArguments(
-        inputs=inputs,
+        inputs=list(inputs),
         model="base",
         formats=formats,
-        output_dir="",
         resume=resume,
-        plot="",
-        json_lines=False,
-        quiet=False,
         layout=layout or SubtitleOptions(),
-        tables=TableOptions(),
         load_keywords=dict(load or {}),
         options=options,
     )

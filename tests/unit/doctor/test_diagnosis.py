@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from whisperbatch.cli.doctor import run_doctor
-from whisperbatch.doctor import Diagnosis, Finding, diagnosis, has_problems, line, summary, to_json
+from whisperbatch.doctor import Finding, diagnose, diagnosis, has_problems, line, summary, to_json
 
 GOOD = Finding("ok", "machine", "8 processors", measured={"processors": 8})
 SLOW = Finding("warning", "machine", "slow", "buy", "a\nb")
@@ -52,7 +52,7 @@ def test_a_check_that_fails_is_a_finding_and_the_others_run(
 
     monkeypatch.setattr(diagnosis, "check_versions", fail)
     monkeypatch.setattr(diagnosis, "check_imports", lambda _: [BAD])
-    findings = list(Diagnosis().findings())
+    findings = list(diagnose())
     assert findings[:2] == [
         GOOD,
         Finding(
@@ -71,7 +71,7 @@ def test_a_missing_model_ends_no_other_check(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(diagnosis, "check_imports", lambda _: [GOOD])
     for name in ("check_storage", "check_decoder", "check_speech_detection", "check_diarizer"):
         monkeypatch.setattr(diagnosis, name, lambda _: [])
-    findings = list(Diagnosis(model="/no/such/model").findings())
+    findings = list(diagnose(model="/no/such/model"))
     subjects = [finding.subject for finding in findings if finding.level == "problem"]
     assert subjects == ["weights"]
     assert findings[-1].message == "were not checked, without weights"

@@ -7,8 +7,7 @@ import pytest
 import whisperbatch as wb
 from whisperbatch.server.errors import ApiError
 from whisperbatch.server.fields import parse_request
-from whisperbatch.server.spool import Spool
-from whisperbatch.server.uploads import FORM_BYTES, Form, boundary_of
+from whisperbatch.server.uploads import FORM_BYTES, Form, Spool, boundary_of
 
 END = b"--x--\r\n"
 

@@ -10,7 +10,7 @@ import pytest
 from tests.unit.media_files import encode, tone
 from tests.unit.scheduling.row_calls import Caller
 from whisperbatch.audio.reader import open_audio
-from whisperbatch.server.spool import HEAD, Spool
+from whisperbatch.server.uploads import HEAD, Spool
 from whisperbatch.types import SAMPLING_RATE
 
 SOUND = [tone(440, 3)]
@@ -115,8 +115,8 @@ def test_mp4_with_its_index_first_is_read_in_order() -> None:
 
 
 def test_the_file_has_no_name_on_disk(tmp_path: Path) -> None:
-    spool = Spool("../../talk.wav", str(tmp_path))
+    spool = Spool("../../talk.wav", tmp_path)
     spool.write(b"abc")
     assert list(tmp_path.iterdir()) == []
     with pytest.raises(OSError, match="missing"):
-        Spool("talk.wav", str(tmp_path / "missing"))
+        Spool("talk.wav", tmp_path / "missing")

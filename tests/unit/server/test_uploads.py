@@ -7,11 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from whisperbatch.server.errors import ApiError
-from whisperbatch.server.spool import Spool
 from whisperbatch.server.uploads import (
     MAX_FIELD_BYTES,
     MAX_VOICE_BYTES,
     Form,
+    Spool,
     base_name,
     boundary_of,
 )

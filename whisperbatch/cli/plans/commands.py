@@ -6,20 +6,20 @@ import typer
 
 from whisperbatch import jobs
 from whisperbatch.cli import flags
-from whisperbatch.cli.flags import DEFAULT_MODEL, Model, Verbose
-from whisperbatch.cli.help_page import ListedCommand
-from whisperbatch.cli.logs import configure_logging
+from whisperbatch.cli.flags import DEFAULT_MODEL, ListedCommand, Model, Verbose
 from whisperbatch.cli.plans.run import (
     JoinArguments,
+    PlanName,
+    Quiet,
     WorkArguments,
     join_results,
     make_plan,
     show_status,
     work_on_plan,
 )
+from whisperbatch.cli.printing import configure_logging
 from whisperbatch.engines.keywords import setting_parameters
 from whisperbatch.options import Options
-from whisperbatch.writers import FORMATS, SubtitleOptions, TableOptions
 
 app = typer.Typer()
 
@@ -30,9 +30,6 @@ PLAN_KEYWORDS: Final = tuple(
 """Keywords of `load` that are flags of `plan`; those of `MACHINE` are flags of `work`."""
 NOT_PLANNED: Final = {"sampling_rate", "batch_size"}
 PLAN_OPTIONS: Final = {*flags.field_names(Options)} - NOT_PLANNED
-
-PlanName = Annotated[str, typer.Argument(metavar="PLAN", help="Path or URL of the plan.")]
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print errors only.")]
 
 
 @app.command("plan", cls=ListedCommand)
@@ -134,42 +131,10 @@ def work(
 
 
 @app.command("join", cls=ListedCommand)
-@flags.with_flags(
-    *flags.dataclass_flags(SubtitleOptions, "Subtitles"),
-    *flags.dataclass_flags(TableOptions, "Tables"),
-)
-def join(
-    plan: PlanName,
-    *,
-    output: Annotated[
-        str,
-        typer.Option(
-            "--output", "-o", metavar="OUT", help="Path or URL of the folder of the transcripts."
-        ),
-    ],
-    formats: Annotated[
-        str,
-        typer.Option(
-            "--format",
-            "-f",
-            help=f"Formats of the files: {', '.join(FORMATS)}; several with commas.",
-        ),
-    ] = "txt",
-    quiet: Quiet = False,
-    verbose: Verbose = False,
-    **keywords: Any,  # noqa: ANN401 - the flags of files
-) -> None:
+@flags.with_arguments(JoinArguments)
+def join(arguments: JoinArguments) -> None:
     """Write the transcripts of a plan, and a report."""
-    configure_logging(verbose=verbose)
-    given = flags.given_flags(keywords)
-    arguments = JoinArguments(
-        plan=plan,
-        output=output,
-        formats=formats,
-        layout=flags.pop_group(given, SubtitleOptions),
-        tables=flags.pop_group(given, TableOptions),
-        quiet=quiet,
-    )
+    configure_logging(verbose=arguments.verbose)
     raise typer.Exit(join_results(arguments))
 
 

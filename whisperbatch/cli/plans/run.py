@@ -3,21 +3,32 @@
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import asdict, dataclass, field
+from typing import Annotated, Any
+
+import typer
 
 from whisperbatch import jobs
-from whisperbatch.cli.interrupts import ExitOnSignal
-from whisperbatch.cli.loading import loading_status
-from whisperbatch.cli.printing import print_note, print_note_on_terminal, print_result
+from whisperbatch.cli.flags import Verbose
+from whisperbatch.cli.printing import (
+    ExitOnSignal,
+    loading_status,
+    print_note,
+    print_note_on_terminal,
+    print_result,
+)
 from whisperbatch.errors import OptionError
 from whisperbatch.types import SECTION, to_seconds
 from whisperbatch.writers import (
+    FORMATS,
     TABLE_FORMATS,
     SubtitleOptions,
     TableOptions,
     check_file_options,
 )
+
+PlanName = Annotated[str, typer.Argument(metavar="PLAN", help="Path or URL of the plan.")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print errors only.")]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,23 +58,32 @@ class WorkArguments:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JoinArguments:
-    """The arguments of `join`.
+    """The arguments of `join`: a flag for each field.
 
     Attributes:
-        plan: path or URL.
-        output: path or URL of the folder of transcripts.
-        formats: separated by commas.
         layout: of subtitles.
         tables: the content of csv and tsv files.
-        quiet: print errors only.
     """
 
-    plan: str
-    output: str
-    formats: str
-    layout: SubtitleOptions
-    tables: TableOptions
-    quiet: bool
+    plan: PlanName
+    output: Annotated[
+        str,
+        typer.Option(
+            "--output", "-o", metavar="OUT", help="Path or URL of the folder of the transcripts."
+        ),
+    ]
+    formats: Annotated[
+        str,
+        typer.Option(
+            "--format",
+            "-f",
+            help=f"Formats of the files: {', '.join(FORMATS)}; several with commas.",
+        ),
+    ] = "txt"
+    quiet: Quiet = False
+    verbose: Verbose = False
+    layout: SubtitleOptions = field(default_factory=SubtitleOptions)
+    tables: TableOptions = field(default_factory=TableOptions)
 
 
 def make_plan(sources: Sequence[str], output: str, *, quiet: bool, **keywords: Any) -> int:  # noqa: ANN401 - of `jobs.plan`

@@ -14,7 +14,7 @@ from tests.unit.server.asgi import BOUNDARY, FORM, Answer, Client, form, running
 from tests.unit.server.test_app import HeldEngine, in_loop, until
 from whisperbatch.server.app import Server
 from whisperbatch.server.settings import ServerSettings
-from whisperbatch.server.spool import Spool
+from whisperbatch.server.uploads import Spool
 
 JSON = {"content-type": "application/json"}
 WAV = {"content-type": "audio/wav"}

@@ -1,4 +1,4 @@
-"""Draw a transcript and its recording as a picture. Needs the extra `plot`.
+"""Draw a transcript and its recording as a picture: timeline.png, timeline.html. Needs `plot`.
 
     0:00 ....|||||||.......|||||||||||||....    loudness
              =======       =============        speech that the VAD found
@@ -15,7 +15,7 @@ import base64
 import html
 import io
 import warnings
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from importlib.util import find_spec
 from math import ceil, exp
@@ -24,22 +24,11 @@ from typing import Any, Final
 
 import numpy as np
 
-from whisperbatch import chunk_audio
-from whisperbatch.audio import AudioReader, open_audio
 from whisperbatch.errors import MissingExtraError, OptionError
-from whisperbatch.options import Options
 from whisperbatch.text import escape_controls
-from whisperbatch.types import (
-    HOP,
-    Omission,
-    Samples,
-    Segment,
-    Source,
-    SpeechSpan,
-    Transcript,
-    to_seconds,
-)
-from whisperbatch.writers import one_line, write_atomically
+from whisperbatch.types import HOP, Omission, Segment, Transcript, to_seconds
+from whisperbatch.writers.files import write_atomically
+from whisperbatch.writers.text_cleaning import one_line
 
 PLOT_FORMATS: Final = ("png", "html")
 POINT: Final = 10 * HOP  # samples in a point of the loudness: a tenth of a second
@@ -71,28 +60,6 @@ class RecordingOverview:
     chunks: list[tuple[float, float]] = field(default_factory=list)
 
 
-def read_overview(source: Source, options: Options) -> RecordingOverview:
-    """Read a recording again, to measure its loudness and find its speech and chunks.
-
-    Args:
-        source: a file or samples; a pipe cannot be read a second time.
-        options: the options of the transcription.
-
-    Raises:
-        AudioError: the recording cannot be read.
-    """
-    overview = RecordingOverview()
-    with open_audio(source, options) as reader:
-        blocks = _with_peaks(reader.blocks(), overview.peaks)
-        measured = AudioReader(
-            reader.name, blocks, reader.close, options=options, notices=reader.notices
-        )
-        for chunk in chunk_audio(measured, options=options):
-            overview.chunks.append((to_seconds(chunk.start), to_seconds(chunk.end)))
-            overview.speech += [_in_seconds(span) for span in chunk.speech]
-    return overview
-
-
 def check_plot(plot_format: str) -> None:
     """Check that a picture of this format can be drawn.
 
@@ -106,14 +73,13 @@ def check_plot(plot_format: str) -> None:
         raise MissingExtraError("matplotlib is not installed: pip install 'whisperbatch[plot]'")
 
 
-def write_timeline(transcript: Transcript, path: Path, options: Options) -> Path:
+def write_timeline(transcript: Transcript, overview: RecordingOverview, path: Path) -> Path:
     """Draw a transcript of a file, in the format of the suffix: .png, or .html with the text.
 
     Raises:
-        AudioError: the recording cannot be read again.
         WriteError: the picture cannot be written.
     """
-    png = draw_timeline(transcript, read_overview(transcript.source, options))
+    png = draw_timeline(transcript, overview)
     if path.suffix == ".png":
         return write_atomically(path, png)
     return write_atomically(path, html_page(transcript, png).encode(errors="backslashreplace"))
@@ -284,22 +250,6 @@ def _legend(colours: dict[str, str]) -> list[Any]:
         ),
         Patch(color=RED, label="omissions"),
     ]
-
-
-def _with_peaks(blocks: Iterable[Samples], peaks: list[float]) -> Iterator[Samples]:
-    """Yield the blocks unchanged; append the largest absolute sample of each `POINT` to `peaks`."""
-    incomplete = np.zeros(0, np.float32)  # samples of a point that the next block completes
-    for block in blocks:
-        samples = np.concatenate((incomplete, np.abs(block)))
-        complete = len(samples) // POINT * POINT
-        peaks += samples[:complete].reshape(-1, POINT).max(axis=1).tolist()
-        incomplete = samples[complete:]
-        yield block
-    peaks += [float(incomplete.max())] if len(incomplete) else []
-
-
-def _in_seconds(span: SpeechSpan) -> tuple[float, float]:
-    return to_seconds(span.start), to_seconds(span.end)
 
 
 def _printable(name: str) -> str:

@@ -1,11 +1,12 @@
 """Probes run in other processes, whatever happens there."""
 
 import sys
+import zipfile
 from pathlib import Path
 
 import pytest
 
-from whisperbatch.doctor.processes import run_probe
+from whisperbatch.doctor.probes import run_probe
 
 
 @pytest.fixture
@@ -65,3 +66,12 @@ def test_a_process_that_cannot_start_is_a_failure(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(sys, "executable", "/no/such/python")
     result = run_probe("import_modules", time_limit=60, modules=[])
     assert result.failure.startswith("no process can be started")
+
+
+def test_the_wheel_contains_the_clip(tmp_path: Path) -> None:
+    root = Path(__file__).parents[3]
+    builder = pytest.importorskip("hatchling.builders.wheel", reason="pip install hatchling")
+    (wheel,) = builder.WheelBuilder(str(root)).build(directory=str(tmp_path))
+    with zipfile.ZipFile(wheel) as archive:
+        clip = archive.read("whisperbatch/doctor/clip.opus")
+    assert clip == (root / "whisperbatch/doctor/clip.opus").read_bytes()

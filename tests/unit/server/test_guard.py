@@ -5,8 +5,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from whisperbatch.server.admission import MAX_WAIT, Admission
 from whisperbatch.server.errors import ApiError
+from whisperbatch.server.guard import MAX_WAIT, Admission
 
 
 def refused(admission: Admission) -> ApiError:

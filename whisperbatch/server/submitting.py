@@ -1,14 +1,57 @@
-"""Waiting for a result while the client waits, too."""
+"""The recording for the model, and waiting for its result while the client waits, too."""
 
 import asyncio
 from collections.abc import Awaitable
-from typing import Any, TypeVar
+from typing import Any, BinaryIO, TypeVar
 
 from starlette.types import Receive
 
+import whisperbatch as wb
 from whisperbatch.server.errors import ApiError
+from whisperbatch.server.models import Models
 
 T = TypeVar("T")
+
+
+async def submit(
+    asr: wb.Transcriber, models: Models, file: BinaryIO, options: wb.Options
+) -> wb.Submission:
+    """Submit a recording.
+
+    The networks that find speakers are loaded, and the voices of known speakers are read, in a
+    thread.
+
+    Args:
+        asr: the model.
+        models: of the server.
+        file: the recording.
+        options: of the transcription.
+
+    Returns:
+        The recording.
+
+    Raises:
+        OptionError: the model cannot honour an option.
+        AudioError: the recording of a known speaker cannot be used.
+        MissingExtraError: the networks that find speakers are not installed.
+        ModelError: the networks are damaged.
+    """
+    if not options.diarize:
+        return asr.submit(file, options=options)
+    if options.speaker == "voice":
+        await models.load_diarizer(options.diarizer)
+    submitting = asyncio.ensure_future(asyncio.to_thread(asr.submit, file, options=options))
+    try:
+        return await asyncio.shield(submitting)
+    except asyncio.CancelledError:
+        submitting.add_done_callback(_cancel)
+        raise
+
+
+def _cancel(submitted: "asyncio.Future[wb.Submission]") -> None:
+    """End a recording whose request has ended."""
+    if not submitted.cancelled() and not submitted.exception():
+        submitted.result().cancel()
 
 
 async def disconnect(receive: Receive) -> None:

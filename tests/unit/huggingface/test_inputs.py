@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import whisperbatch as wb
 from whisperbatch.huggingface import JsonBody
-from whisperbatch.huggingface.json_body import MAX_DEPTH, MAX_VALUES
+from whisperbatch.huggingface.inputs import MAX_DEPTH, MAX_VALUES
 
 SPACES = st.text(" \t\n\r", max_size=3)
 VALUES = st.recursive(
@@ -144,10 +144,10 @@ def test_a_body_that_is_cut_off(
     ("body", "message"),
     [
         (b"", "not a complete JSON object"),
-        (b"[]", "'[' is not expected"),
-        (b'\xef\xbb\xbf{"inputs": ""}', "not expected"),
+        (b"[]", "the body is not a JSON object"),
+        (b'\xef\xbb\xbf{"inputs": ""}', "is not JSON: Unexpected UTF-8 BOM"),
         (b'{"inputs": "YQ==", "inputs": "YQ=="}', "'inputs' more than once"),
-        (b'{"a": 1, "a": 2}', "'a' more than once"),
+        (b'{"a": 1, "a": 2}', "'a' is given more than once"),
         (b'{"a": {"b": 1, "b": 2}}', "'b' is given more than once"),
         (b'{"a": NaN}', "NaN is not a JSON value"),
         (b'{"a": "\xff"}', "the body is not JSON"),
@@ -155,21 +155,22 @@ def test_a_body_that_is_cut_off(
         (b'{"inputs": null}', "inputs must be a text"),
         (b'{"inputs": {"a": 1}}', "inputs must be a text"),
         (b'{"inputs": "YQ"}', "inputs is not base64"),
-        (b'{"inputs": "YQ=="YQ==}', "not expected"),
+        (b'{"inputs": "YQ=="YQ==}', "the body, without the text of inputs, is not JSON"),
         (b'{"inputs": "YQ==YQ=="}', "inputs is not base64"),
         (b'{"inputs": "YW\\n=="}', "inputs is not base64"),
-        (b'{"inputs": "YW\\x00"}', "not expected"),
-        (b'{"inputs": "YW\\u00g0"}', "not expected"),
+        (b'{"inputs": "YW\\x00"}', "inputs is not base64"),
+        (b'{"inputs": "YW\\u00g0"}', "inputs is not base64"),
         (b'{"inputs": "YW\\ud83d\\ude00"}', "inputs is not base64"),
         (b'{"inputs": "\xc3\xa9\xc3\xa9"}', "inputs is not base64"),
         (b'{"inputs": "https://example.com/a.wav"}', "other URLs are not opened"),
         (b'{"inputs": "data:audio/wav,abcd"}', "inputs is not base64"),
         (b'{"inputs": "data:audio/wav;base64"}', "inputs is not base64"),
-        (b'{"a": ]}', "']' is not expected"),
-        (b'{"a": [}', "'}' is not expected"),
+        (b'{"a": ]}', "the body is not JSON"),
+        (b'{"a": [}', "not a complete JSON object"),
         (b'{"a": ' + b"[" * (MAX_DEPTH + 1), f"more than {MAX_DEPTH} levels"),
         (b'{"a": "' + b"x" * MAX_VALUES + b'"}', "bytes beside inputs"),
         (b'{"' + b"x" * MAX_VALUES + b'": 1}', "bytes beside inputs"),
+        (b'{"inputs": ""' + b" " * MAX_VALUES + b"}", "bytes beside inputs"),
         (b'{"a": ' + b"1" * 5_000 + b"}", "the body is not JSON"),
     ],
 )
