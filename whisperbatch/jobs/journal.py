@@ -92,10 +92,12 @@ class Journal:
 
     def _row_key(self, row: Encoding) -> bytes:
         """Return the hash of a row's features and the engine; the row remembers it."""
-        if row.key is None and row.features is not None:
-            shape = repr(row.features.shape).encode()
-            row.key = _hash(self._origin, shape, row.features.tobytes())
-        return row.key or b""
+        if row.key is None:
+            if (features := row.features) is None:
+                raise ValueError("a row needs its features before it is encoded")
+            shape = repr(features.shape).encode()
+            row.key = _hash(self._origin, shape, features.tobytes())
+        return row.key
 
     def _parse(self, call: RowCall, value: Any) -> Result:  # noqa: ANN401 - JSON
         """Return the result of a stored value.

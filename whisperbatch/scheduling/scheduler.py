@@ -128,7 +128,9 @@ class Scheduler:
 
     def _without_stored(self, calls: Sequence[RowCall]) -> Sequence[RowCall]:
         """Give the stored results to their rows, and return the other rows."""
-        stored = self._store.find(calls) if self._store else {}
+        if self._store is None or any(call.flow.closed for call in calls):
+            return calls
+        stored = self._store.find(calls)
         for call, result in stored.items():
             call.result.set_result(result)
         return [call for call in calls if call not in stored]
@@ -225,12 +227,13 @@ def encode(engine: Engine, rows: Sequence[Encoding]) -> Encoded:
         return engine.join([row.output for row in rows if row.output is not None])
     output = engine.encode(np.stack([values for values in new.values() if values is not None]))
     parts: dict[Encoding, Encoded] = {}
-    if len(new) < len(rows) or any(row.keep for row in new):
+    kept = [row for row in new if row.keep]
+    if kept or len(new) < len(rows):
         parts = dict(zip(new, engine.split(output), strict=True))
+    for row in kept:
+        row.output, row.features = parts[row], None
     for row in new:
-        if row.keep:
-            row.output, row.features = parts[row], None
-        row.keep = True
+        row.keep = True  # if it is encoded again
     if len(new) == len(rows):
         return output
     outputs = [parts.get(row, row.output) for row in rows]

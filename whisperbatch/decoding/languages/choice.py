@@ -104,9 +104,10 @@ class LanguageChoice:
         other = [stretch for stretch in stretches if stretch.language != own]
         if self._options.code_switching_output == "english":
             return [(stretch.language, stretch) for stretch in stretches]
+        rows = [self._row(stretch.chunk, decoded) for stretch in other]
         requests = [
-            self._request(stretch.chunk, code, decoded, Context())
-            for stretch in other
+            self._request(row, code, Context())
+            for row, stretch in zip(rows, other, strict=True)
             for code in (stretch.language, own)
         ]
         texts = iter(self._decode_rows(requests))
@@ -135,20 +136,18 @@ class LanguageChoice:
         """Decode each part in its language."""
         contexts = (context, *[replace(context, prefix=())] * (len(parts) - 1))
         requests = [
-            self._request(chunk, code, decoded, part_context)
+            self._request(self._row(chunk, decoded), code, part_context)
             for (code, chunk), part_context in zip(parts, contexts, strict=True)
         ]
         return tuple(self._decode_rows(requests))
 
-    def _request(
-        self, chunk: Chunk, language: str, decoded: DecodedRow, context: Context
-    ) -> RowRequest:
+    def _row(self, chunk: Chunk, decoded: DecodedRow) -> Row:
+        """Return the row of a part; the row itself if the part is the whole row."""
+        if chunk.length == decoded.chunk.length:
+            return decoded.row
+        return Row.of(chunk, self._extractor, decoded.row.recording)
+
+    def _request(self, row: Row, language: str, context: Context) -> RowRequest:
         english = self._options.code_switching_output == "english"
         task = "translate" if english and language != "en" else self._options.task
-        whole = chunk.length == decoded.chunk.length
-        row = (
-            replace(decoded.row, language=language)
-            if whole
-            else Row.of(chunk, self._extractor, decoded.row.recording)
-        )
         return RowRequest(row, language, task, context)

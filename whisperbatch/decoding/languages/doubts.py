@@ -142,9 +142,11 @@ class LanguageDoubts:
         """Return by how much the text of each stretch is more probable in its own language."""
         if not stretches:
             return []
+        recording = decoded.row.recording
+        rows = [Row.of(stretch.chunk, self._extractor, recording) for stretch in stretches]
         requests = [
-            RowRequest(Row.of(stretch.chunk, self._extractor, decoded.row.recording), code)
-            for stretch in stretches
+            RowRequest(row, code)
+            for row, stretch in zip(rows, stretches, strict=True)
             for code in (stretch.language, decoded.language)
         ]
         logprobs = [row.hypothesis.avg_logprob for row in self._decode_rows(requests)]
