@@ -28,7 +28,7 @@ from whisperbatch.errors import MissingExtraError, OptionError
 from whisperbatch.text import escape_controls
 from whisperbatch.types import HOP, Omission, Segment, Transcript, to_seconds
 from whisperbatch.writers.files import write_atomically
-from whisperbatch.writers.text_cleaning import one_line
+from whisperbatch.writers.formatting import one_line
 
 PLOT_FORMATS: Final = ("png", "html")
 POINT: Final = 10 * HOP  # samples in a point of the loudness: a tenth of a second
