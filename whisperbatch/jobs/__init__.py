@@ -7,6 +7,7 @@ planned.py                       many machines: plan, work, join, status
 """
 
 from whisperbatch.jobs.events import Event, Failed, Finished, FinishedElsewhere, SegmentReady
+from whisperbatch.jobs.fingerprints import digest, references_fingerprint
 from whisperbatch.jobs.inputs import (
     LEDGER_NAME,
     InputFile,
@@ -14,7 +15,7 @@ from whisperbatch.jobs.inputs import (
     find_inputs,
     plan_outputs,
 )
-from whisperbatch.jobs.job import Job, digest, run_job
+from whisperbatch.jobs.job import Job, run_job
 from whisperbatch.jobs.ledger import Ledger
 from whisperbatch.jobs.planned import join, plan, status, work
 from whisperbatch.jobs.plans.files import PlanFiles
@@ -32,17 +33,20 @@ from whisperbatch.jobs.plans.recordings import absolute
 from whisperbatch.jobs.plans.report import JoinReport
 from whisperbatch.jobs.plans.settings import MACHINE_KEYWORDS, options_of
 from whisperbatch.jobs.plans.status import PlanStatus
-from whisperbatch.jobs.references import references_fingerprint
-from whisperbatch.jobs.workers.job import (
+from whisperbatch.jobs.workers.outcomes import (
+    RecordingWorker,
+    SpanOutcome,
+    TaskWorker,
+    stored_outcomes,
+)
+from whisperbatch.jobs.workers.results import Results
+from whisperbatch.jobs.workers.worker import SpanEnded
+from whisperbatch.jobs.workers.worker_job import (
     WorkerJob,
     WorkReport,
     check_machine_keywords,
     load_model,
 )
-from whisperbatch.jobs.workers.outcomes import SpanOutcome, TaskWorker, stored_outcomes
-from whisperbatch.jobs.workers.recordings import RecordingWorker
-from whisperbatch.jobs.workers.results import Results
-from whisperbatch.jobs.workers.worker import SpanEnded
 
 __all__ = [
     "LEDGER_NAME",

@@ -5,12 +5,11 @@ work items -> items whose outputs the ledger lists as finished are skipped (`Job
            -> each transcript is written, then listed as finished
 """
 
-import hashlib
 import logging
 import os
 from collections.abc import Callable, Generator, Sequence
 from contextlib import closing
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
@@ -18,6 +17,7 @@ from whisperbatch.boundary import as_error
 from whisperbatch.errors import EngineError, InternalError, WhisperBatchError, WriteError
 from whisperbatch.jobs.claims import Claims, NothingFreeError
 from whisperbatch.jobs.events import Event, Failed, Finished, SegmentReady
+from whisperbatch.jobs.fingerprints import digest
 from whisperbatch.jobs.inputs import WorkItem
 from whisperbatch.jobs.journal import Journal
 from whisperbatch.jobs.journal_marks import JournalMarks
@@ -35,25 +35,8 @@ log = logging.getLogger(__name__)
 
 CUT_OFF: Final = "cut"
 
-NOT_HASHED: Final = ("batch_size", "known_speakers")
-
 WriteTranscript = Callable[[Transcript, Path], object]
 OutputSettings = Callable[[Path], str | None]
-
-
-def digest(*parts: object) -> str:
-    """Return a hash of the values that an output depends on.
-
-    The batch size is left out of `Options`, because it does not change the text. The recordings of
-    known speakers are left out, too: add their `references_fingerprint`.
-    """
-    values = [
-        [(f.name, getattr(part, f.name)) for f in fields(part) if f.name not in NOT_HASHED]
-        if isinstance(part, Options)
-        else part
-        for part in parts
-    ]
-    return hashlib.blake2b(repr(values).encode(), digest_size=16).hexdigest()
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from os import PathLike, fspath
 from typing import Any
 
 from whisperbatch.errors import OptionError
-from whisperbatch.jobs.job import digest
+from whisperbatch.jobs.fingerprints import digest
 from whisperbatch.jobs.plans.files import PlanFiles
 from whisperbatch.jobs.plans.format import Plan
 from whisperbatch.jobs.plans.joining import Joiner
@@ -21,10 +21,10 @@ from whisperbatch.jobs.plans.report import JoinReport, ReportBuilder
 from whisperbatch.jobs.plans.settings import make_header
 from whisperbatch.jobs.plans.status import PlanStatus, status_of
 from whisperbatch.jobs.plans.stores import Store
-from whisperbatch.jobs.workers.job import OnSpan, WorkerJob, WorkReport
 from whisperbatch.jobs.workers.leases import DURATION, Leases
 from whisperbatch.jobs.workers.processes import has_ended
 from whisperbatch.jobs.workers.results import Results
+from whisperbatch.jobs.workers.worker_job import OnSpan, WorkerJob, WorkReport
 from whisperbatch.loading import DEFAULT_MODEL, LOAD_PARAMETERS
 from whisperbatch.options import Options, checks, plain, resolve
 from whisperbatch.text.messages import shown

@@ -5,11 +5,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from whisperbatch.jobs.fingerprints import references_fingerprint
 from whisperbatch.jobs.plans.files import PlanFiles
 from whisperbatch.jobs.plans.format import Header, Plan
 from whisperbatch.jobs.plans.planning import make_plan
 from whisperbatch.jobs.plans.settings import settings_fingerprint, stored_options
-from whisperbatch.jobs.references import references_fingerprint
 from whisperbatch.options import Options, resolve
 from whisperbatch.types import CHUNK_RULES
 from whisperbatch.vad import vad_fingerprint

@@ -7,7 +7,6 @@
 docs/reference/plans.md describes every key.
 """
 
-import hashlib
 import json
 import os
 import re
@@ -22,7 +21,6 @@ from whisperbatch.errors import OptionError
 from whisperbatch.jobs.stored_values import DamagedError, build, check_names, parse_json
 
 VERSION: Final = 1
-ID_BYTES: Final = 16
 MAX_SECTIONS: Final = 10_000_000  # of a recording: 95 years
 
 
@@ -186,11 +184,6 @@ class Plan:
     def failures(self) -> tuple[Recording, ...]:
         """The recordings that could not be probed."""
         return tuple(recording for recording in self.recordings if recording.failure)
-
-
-def hashed(*parts: object) -> str:
-    """Return an id: a hash of the parts."""
-    return hashlib.blake2b(repr(parts).encode(), digest_size=ID_BYTES).hexdigest()
 
 
 def to_lines(plan: Plan) -> Iterator[str]:

@@ -12,7 +12,8 @@ from functools import partial
 from typing import Final, Literal, TypeAlias
 
 from whisperbatch.jobs.file_names import output_name
-from whisperbatch.jobs.plans.format import Failure, Recording, hashed
+from whisperbatch.jobs.fingerprints import make_id
+from whisperbatch.jobs.plans.format import Failure, Recording
 from whisperbatch.jobs.plans.stores import Store
 from whisperbatch.jobs.stored_values import DamagedError, build, parse_json
 from whisperbatch.jobs.workers.results import Results
@@ -105,7 +106,7 @@ class Joiner:
         missing = sum(span not in present for span in recording.spans)
         if missing:
             return JoinedRecording(recording, "missing", missing)
-        marker = f"{JOINED}/{hashed(recording.id, self._formats, self._settings)}.json"
+        marker = f"{JOINED}/{make_id(recording.id, self._formats, self._settings)}.json"
         files = [_file(recording, suffix) for suffix in self._formats]
         if marker in written and written.issuperset(files):
             with suppress(DamagedError):  # the files are written again

@@ -9,6 +9,7 @@ from typing import Final
 from whisperbatch.addresses import identity_of
 from whisperbatch.boundary import as_error
 from whisperbatch.errors import MissingExtraError, WhisperBatchError
+from whisperbatch.jobs.fingerprints import make_id
 from whisperbatch.jobs.plans.format import (
     Failure,
     Header,
@@ -16,7 +17,6 @@ from whisperbatch.jobs.plans.format import (
     PlannedSpan,
     Recording,
     Task,
-    hashed,
 )
 from whisperbatch.jobs.plans.packing import POINT, divided, packed, span_duration
 from whisperbatch.jobs.plans.recordings import probed_duration, version_of
@@ -66,7 +66,7 @@ def make_plan(sources: Sequence[str], header: Header) -> Plan:
         recordings.append(recording)
         spans += own
     tasks = [
-        Task(hashed(*(span.id for span in group)), tuple(group))
+        Task(make_id(*(span.id for span in group)), tuple(group))
         for group in packed(spans, header.task_duration)
     ]
     tasks.sort(key=lambda task: -task.duration)
@@ -99,7 +99,7 @@ def _planned(
     """Return a recording of the plan, and its spans."""
     uri, duration = probed.found.uri, probed.duration
     language = options.language or (probed.found.row.language if probed.found.row else None)
-    id_ = hashed(identity_of(uri), probed.version, language, header.fingerprint)
+    id_ = make_id(identity_of(uri), probed.version, language, header.fingerprint)
     recording = Recording(
         id_, uri, probed.version, duration, language, output, failure=probed.failure
     )
@@ -109,7 +109,7 @@ def _planned(
     if can_divide(options):
         parts = divided(duration, max(header.task_duration, POINT))
     detects = len(parts) > 1 and not language and not options.multilingual
-    task = hashed("language", id_) if detects else None
+    task = make_id("language", id_) if detects else None
     spans = list(_spans(recording, parts, task))
     ids = tuple(span.id for span in spans)
     return replace(recording, spans=ids, language_task=task), spans
@@ -120,7 +120,7 @@ def _spans(
 ) -> Iterator[PlannedSpan]:
     for first, last in parts:
         yield PlannedSpan(
-            id=hashed(recording.id, first, last),
+            id=make_id(recording.id, first, last),
             recording=recording.id,
             uri=recording.uri,
             version=recording.version,

@@ -10,9 +10,9 @@ from whisperbatch.addresses import identity_of
 from whisperbatch.boundary import describe
 from whisperbatch.errors import AudioError, OptionError, WhisperBatchError
 from whisperbatch.jobs.file_names import distinct_names, name_of_url
+from whisperbatch.jobs.fingerprints import make_id
 from whisperbatch.jobs.inputs import STANDARD_INPUT, find_inputs, log_others
 from whisperbatch.jobs.media_files import is_media
-from whisperbatch.jobs.plans.format import hashed
 from whisperbatch.jobs.plans.manifests import SUFFIXES, ManifestRow, read_manifest
 from whisperbatch.jobs.plans.recordings import absolute
 from whisperbatch.jobs.plans.stores import file_system, is_local
@@ -72,7 +72,7 @@ def output_names(recordings: Iterable[FoundRecording]) -> list[str]:
     listed = list(recordings)
     return distinct_names(
         [recording.folder / _file_name(recording.uri) for recording in listed],
-        [hashed(identity_of(recording.uri))[:16] for recording in listed],
+        [make_id(identity_of(recording.uri))[:16] for recording in listed],
     )
 
 

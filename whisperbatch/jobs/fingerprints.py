@@ -1,6 +1,11 @@
-"""The recordings of known speakers as a part of the settings that an output depends on."""
+"""Hashes of everything that an output or a result depends on, and ids that are such hashes.
+
+They are stored in ledgers and plans. If one of them changed, finished recordings would be
+transcribed again (tests/unit/jobs/test_stored_jobs.py).
+"""
 
 import hashlib
+from dataclasses import fields
 from os import PathLike, fspath
 from pathlib import Path
 from typing import Final
@@ -11,6 +16,28 @@ from whisperbatch.options import Options
 from whisperbatch.text.messages import shown
 
 BLOCK: Final = 2**20  # bytes
+HASH_BYTES: Final = 16
+NOT_HASHED: Final = ("batch_size", "known_speakers")
+
+
+def digest(*parts: object) -> str:
+    """Return a hash of the values that an output depends on.
+
+    The batch size is left out of `Options`, because it does not change the text. The recordings of
+    known speakers are left out, too: add their `references_fingerprint`.
+    """
+    values = [
+        [(f.name, getattr(part, f.name)) for f in fields(part) if f.name not in NOT_HASHED]
+        if isinstance(part, Options)
+        else part
+        for part in parts
+    ]
+    return _hash(repr(values).encode())
+
+
+def make_id(*parts: object) -> str:
+    """Return the id of a recording, span or task of a plan: a hash of these parts."""
+    return _hash(repr(parts).encode())
 
 
 def references_fingerprint(options: Options) -> str | None:
@@ -21,7 +48,7 @@ def references_fingerprint(options: Options) -> str | None:
     Raises:
         AudioError: a file cannot be read; the message names the speaker.
     """
-    key = hashlib.blake2b(digest_size=16)
+    contents = b""
     for name, source in sorted((options.known_speakers or {}).items()):
         if not isinstance(source, str | PathLike) or source == "-" or "://" in fspath(source):
             return None
@@ -29,18 +56,22 @@ def references_fingerprint(options: Options) -> str | None:
         try:
             if path.exists() and not path.is_file():
                 return None
-            content = _hash(path)
+            content = _hash_of_file(path)
         except (OSError, ValueError) as error:  # ValueError: a NUL in the path
             problem = "there is no such file; check the path"
             if not isinstance(error, FileNotFoundError):
                 problem = f"cannot be read: {describe(error)}"
             raise AudioError(f"known_speakers[{shown(name)}]: {path}: {problem}") from error
-        key.update(repr((name, content)).encode())
-    return key.hexdigest()
+        contents += repr((name, content)).encode()
+    return _hash(contents)
 
 
-def _hash(path: Path) -> bytes:
-    content = hashlib.blake2b(digest_size=16)
+def _hash(data: bytes) -> str:
+    return hashlib.blake2b(data, digest_size=HASH_BYTES).hexdigest()
+
+
+def _hash_of_file(path: Path) -> bytes:
+    content = hashlib.blake2b(digest_size=HASH_BYTES)
     with path.open("rb") as file:
         while block := file.read(BLOCK):
             content.update(block)
