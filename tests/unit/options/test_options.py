@@ -10,7 +10,7 @@ import pytest
 import whisperbatch as wb
 from whisperbatch import OptionError, Options
 from whisperbatch.engines.keywords import LoadKeywords
-from whisperbatch.jobs.job import digest
+from whisperbatch.jobs.fingerprints import digest
 from whisperbatch.options import (
     DetectionKeywords,
     OptionKeywords,
