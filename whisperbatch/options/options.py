@@ -299,7 +299,7 @@ class Options:
             together with the other options. The message names the option.
     """
 
-    # The order of the fields stays: keys of finished outputs depend on it (jobs.job.digest).
+    # The order of the fields stays: keys of finished outputs depend on it (`digest` in jobs).
 
     # Who speaks
     diarize: bool = False
