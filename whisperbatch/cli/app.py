@@ -197,7 +197,7 @@ def run() -> NoReturn:
     try:
         command: Any = typer.main.get_command(app)  # a group, whose type Typer does not export
         switches = flags.find_switches(command.commands.values())
-        arguments = flags.normalized(sys.argv[1:] or ["--help"], switches)
+        arguments = flags.normalize(sys.argv[1:] or ["--help"], switches)
         sys.exit(command(arguments, standalone_mode=False))
     except (KeyboardInterrupt, typer.Abort):
         exit_now(128 + signal.SIGINT)

@@ -292,7 +292,7 @@ def given_flags(keywords: dict[str, Any]) -> dict[str, Any]:
     return {name: None if value is NONE else value for name, value in flags.items()}
 
 
-def normalized(arguments: Sequence[str], has_negative: Mapping[str, bool]) -> list[str]:
+def normalize(arguments: Sequence[str], has_negative: Mapping[str, bool]) -> list[str]:
     """Return the arguments with the spellings of other Whisper command lines replaced.
 
     `--beam_size` becomes `--beam-size`; `--word_timestamps True` becomes `--word-timestamps`, and

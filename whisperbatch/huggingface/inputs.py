@@ -161,7 +161,7 @@ class JsonBody:
         if self._read != self._read_nested or self._depth > 0 or not self._rest.strip():
             raise wb.OptionError("the body is not a complete JSON object")
         name = "the body, without the text of inputs," if self.has_inputs else "the body"
-        values = parsed_json(bytes(self._rest), name)
+        values = parse_json(bytes(self._rest), name)
         if not isinstance(values, dict):
             raise wb.OptionError("the body is not a JSON object")
         if INPUTS in values and not self.has_inputs:
@@ -193,7 +193,7 @@ class JsonBody:
         start, end = self._text
         if self._depth != 1 or not end or self._rest[end:].strip() != b":":
             return False
-        if parsed_json(bytes(self._rest[start:end]), "the body") != INPUTS:
+        if parse_json(bytes(self._rest[start:end]), "the body") != INPUTS:
             return False
         if self.has_inputs:
             raise wb.OptionError(f"the body has {shown(INPUTS)} more than once")
@@ -240,7 +240,7 @@ class JsonBody:
             raise wb.OptionError(f"the body has more than {MAX_VALUES} bytes beside inputs")
 
 
-def parsed_json(raw: bytes | str, name: str) -> Any:  # noqa: ANN401 - any JSON value
+def parse_json(raw: bytes | str, name: str) -> Any:  # noqa: ANN401 - any JSON value
     """Return the value of a JSON text.
 
     Args:

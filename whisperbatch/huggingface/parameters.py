@@ -14,7 +14,7 @@ from types import MappingProxyType
 from typing import Any, Final, Literal, get_origin
 
 import whisperbatch as wb
-from whisperbatch.huggingface.inputs import parsed_json
+from whisperbatch.huggingface.inputs import parse_json
 from whisperbatch.options import NO_SPEAKERS, hint_for, metavar_of, parse_text, without_none
 from whisperbatch.text import one_line, shown
 
@@ -93,7 +93,7 @@ def parse_object(text: str) -> object:
     Raises:
         OptionError: the text is not JSON.
     """
-    return parsed_json(text, "parameters")
+    return parse_json(text, "parameters")
 
 
 def _is_assisted(value: object, *, can_assist: bool) -> bool:

@@ -24,7 +24,7 @@ from starlette.responses import Response
 import whisperbatch as wb
 from whisperbatch.huggingface import Inference, JsonBody, answer_of, parse_object, parse_parameters
 from whisperbatch.server.errors import ApiError, invalid
-from whisperbatch.server.fields import limited
+from whisperbatch.server.fields import limit_duration
 from whisperbatch.server.formats import as_json
 from whisperbatch.server.guard import Admission
 from whisperbatch.server.metrics import Metrics
@@ -150,7 +150,7 @@ class Endpoints:
             )
         except wb.OptionError as error:
             raise invalid(str(error), _named(str(error), parameters)) from error
-        return Inference(limited(asked.options, self._defaults), asked.assisted)
+        return Inference(limit_duration(asked.options, self._defaults), asked.assisted)
 
 
 def _named(message: str, parameters: object) -> str:

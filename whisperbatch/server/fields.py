@@ -213,15 +213,7 @@ def parse_request(
     model = values.text("model")
     if model is None:
         raise invalid("model is missing; GET /v1/models lists the models", "model", "missing")
-    response_format = values.choice("response_format", get_args(ResponseFormat)) or "json"
-    if task == "translate":
-        for name in ("language", "languages", "stream", "timestamp_granularities", "include"):
-            values.refuse(name, "is not a field of translations")
-        if response_format == DIARIZED:
-            raise invalid(
-                f"{DIARIZED} is not a form of translations; use verbose_json with diarize=true",
-                "response_format",
-            )
+    response_format = _response_format(values, task)
     stream = values.boolean("stream")
     if stream and response_format not in STREAMED:
         raise invalid(
@@ -252,12 +244,26 @@ def parse_request(
         raise about(error, form) from error
     return TranscriptionRequest(
         model=model,
-        options=limited(options, defaults),
+        options=limit_duration(options, defaults),
         response_format=response_format,  # type: ignore[arg-type]  # one of the choices
         stream=stream,
         segments=not granularities or "segment" in granularities,
         logprobs=logprobs,
     )
+
+
+def _response_format(values: Values, task: Literal["transcribe", "translate"]) -> str:
+    """Return the form of the answer; refuse the fields that translations do not have."""
+    response_format = values.choice("response_format", get_args(ResponseFormat)) or "json"
+    if task == "translate":
+        for name in ("language", "languages", "stream", "timestamp_granularities", "include"):
+            values.refuse(name, "is not a field of translations")
+        if response_format == DIARIZED:
+            raise invalid(
+                f"{DIARIZED} is not a form of translations; use verbose_json with diarize=true",
+                "response_format",
+            )
+    return response_format
 
 
 def _openai_options(values: Values) -> dict[str, Any]:
@@ -274,7 +280,7 @@ def _openai_options(values: Values) -> dict[str, Any]:
         options["languages"] = tuple(languages)
     temperature = values.text("temperature")
     if temperature is not None:
-        options["temperature"] = _parsed("temperature", temperature)
+        options["temperature"] = _parse("temperature", temperature)
     return options | _chunking(values)
 
 
@@ -307,10 +313,10 @@ def _chunking(values: Values) -> dict[str, float]:
 
 
 def _own_options(values: Values) -> dict[str, object]:
-    return {name: _parsed(name, text) for name, text in values.options().items()}
+    return {name: _parse(name, text) for name, text in values.options().items()}
 
 
-def _parsed(name: str, text: str) -> object:
+def _parse(name: str, text: str) -> object:
     try:
         return parse_text(TYPES[name], text)
     except ValueError as error:
@@ -318,7 +324,7 @@ def _parsed(name: str, text: str) -> object:
         raise invalid(f"{name} must be of the form {form}, not {text[:50]!r}", name) from error
 
 
-def limited(options: wb.Options, defaults: wb.Options) -> wb.Options:
+def limit_duration(options: wb.Options, defaults: wb.Options) -> wb.Options:
     """Return the options with at most the server's longest duration.
 
     Args:

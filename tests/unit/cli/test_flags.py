@@ -135,7 +135,7 @@ def test_the_fields_of_a_dataclass_are_removed_from_the_keywords() -> None:
 def test_spellings_of_other_programs_are_accepted(given: str, expected: str) -> None:
     commands: Any = typer.main.get_command(app)
     switches = flags.find_switches(commands.commands.values())
-    assert flags.normalized(given.split(), switches) == expected.split()
+    assert flags.normalize(given.split(), switches) == expected.split()
 
 
 def test_option_names_in_help_texts_are_flags() -> None:
