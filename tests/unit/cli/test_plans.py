@@ -1,7 +1,7 @@
 import pytest
 from typer.testing import CliRunner
 
-from whisperbatch.cli.plans import commands
+from whisperbatch.cli.plans import commands, run
 
 
 @pytest.mark.parametrize(("given", "retries"), [([], False), (["--retry-failed"], True)])
@@ -10,7 +10,7 @@ def test_failures_are_retried_if_the_flag_says_so(
 ) -> None:
     found: list[bool] = []
 
-    def note(arguments: commands.WorkArguments) -> int:
+    def note(arguments: run.WorkArguments) -> int:
         found.append(arguments.retry_failed)
         return 0
 
