@@ -1,12 +1,7 @@
 import pytest
 from typer.testing import CliRunner
 
-<<<<<<< HEAD
-from whisperbatch.cli.plans import commands
-from whisperbatch.cli.plans.run import WorkArguments
-=======
 from whisperbatch.cli.plans import commands, run
->>>>>>> plans
 
 
 @pytest.mark.parametrize(("given", "retries"), [([], False), (["--retry-failed"], True)])
@@ -15,11 +10,7 @@ def test_failures_are_retried_if_the_flag_says_so(
 ) -> None:
     found: list[bool] = []
 
-<<<<<<< HEAD
-    def note(arguments: WorkArguments) -> int:
-=======
     def note(arguments: run.WorkArguments) -> int:
->>>>>>> plans
         found.append(arguments.retry_failed)
         return 0
 
