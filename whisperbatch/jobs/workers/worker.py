@@ -129,6 +129,8 @@ class Worker:
     def stop(self) -> None:
         """End the work, and give up the leases. Thread-safe; safe to call twice."""
         self._stopping.set()
+        with self._changed:
+            self._changed.notify_all()
         for _, running in list(self._running.values()):
             running.cancel()
         if self._queue_lock.acquire(timeout=LOCK_TIMEOUT):  # no task is being claimed now
@@ -149,7 +151,7 @@ class Worker:
         poll = min(max(self._leases.duration / 60, 0.1), MAX_POLL)
         while not self._stopping.is_set():
             with self._changed:  # other workers need tasks, too
-                if not self._changed.wait_for(lambda: len(self._held) < MAX_TASKS, poll):
+                if not self._changed.wait_for(self._may_claim, poll):
                     continue
             with self._queue_lock:
                 if self._stopping.is_set():
@@ -163,6 +165,10 @@ class Worker:
             with self._queue_lock:
                 self._queue.refresh()
         return None
+
+    def _may_claim(self) -> bool:
+        """Return whether a further task may be taken, or the work ends."""
+        return self._stopping.is_set() or len(self._held) < MAX_TASKS
 
     def _may_start(self) -> bool:
         """Return whether a further span may begin."""

@@ -275,6 +275,7 @@ def test_temporary_files_of_dead_workers_are_deleted(path: Path) -> None:
     assert list(work.iterdir()) == []
 
 
+@pytest.mark.usefixtures("no_threads_left")
 def test_a_full_disk_leaves_no_lease_that_a_further_run_waits_for(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
