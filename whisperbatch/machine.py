@@ -104,7 +104,8 @@ def onnxruntime_is_fastest(root: Path = ROOT) -> bool:
     """Return whether "onnxruntime" was measured to be the fastest engine on such a processor.
 
     With AVX2 and without AVX-512, the other engines compute in float32. With AMX, all engines have
-    fast products of small numbers. Processors with AVX-512 and without AMX were not measured.
+    fast products of small numbers. Processors with AVX-512 and without AMX were measured on a busy
+    machine only.
 
     Args:
         root: folder that contains `proc`.

@@ -7,8 +7,8 @@ The memory of a GPU while the engine decodes:
 
 The total memory counts, not the memory that is free now, so that every run has the same batch size.
 The terms are upper bounds: every text has the maximum length, and the encoder and the decoder keep
-their memory at the same time. whisperbatch has not been measured on a GPU. faster-whisper's README
-reports 6.1 GB for CTranslate2 with large-v2 in float16, 8 rows and 5 beams; the terms give 9.0 GB.
+their memory at the same time. faster-whisper's README reports 6.1 GB for CTranslate2 with large-v2
+in float16, 8 rows and 5 beams; the terms give 9.0 GB.
 If memory runs out nevertheless, the scheduler divides the call.
 """
 
