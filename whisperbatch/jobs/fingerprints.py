@@ -18,6 +18,9 @@ from whisperbatch.text.messages import shown
 BLOCK: Final = 2**20  # bytes
 HASH_BYTES: Final = 16
 NOT_HASHED: Final = ("batch_size", "known_speakers")
+NEW_OPTIONS: Final[frozenset[str]] = frozenset()
+"""Options that are hashed only if they are set. A new option belongs here: then the hashes of jobs
+and plans that older versions have made stay as they are."""
 
 
 def digest(*parts: object) -> str:
@@ -26,13 +29,20 @@ def digest(*parts: object) -> str:
     The batch size is left out of `Options`, because it does not change the text. The recordings of
     known speakers are left out, too: add their `references_fingerprint`.
     """
-    values = [
-        [(f.name, getattr(part, f.name)) for f in fields(part) if f.name not in NOT_HASHED]
-        if isinstance(part, Options)
-        else part
-        for part in parts
-    ]
+    values = [_hashed(part) if isinstance(part, Options) else part for part in parts]
     return _hash(repr(values).encode())
+
+
+def _hashed(options: Options) -> list[tuple[str, object]]:
+    """Return the names and values of options that are hashed, in the order of their declaration."""
+    values = [
+        (field.name, getattr(options, field.name), field.default) for field in fields(options)
+    ]
+    return [
+        (name, value)
+        for name, value, default in values
+        if name not in NOT_HASHED and (name not in NEW_OPTIONS or value != default)
+    ]
 
 
 def make_id(*parts: object) -> str:

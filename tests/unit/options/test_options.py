@@ -10,6 +10,7 @@ import pytest
 import whisperbatch as wb
 from whisperbatch import OptionError, Options
 from whisperbatch.engines.keywords import LoadKeywords
+from whisperbatch.jobs import fingerprints
 from whisperbatch.jobs.fingerprints import digest
 from whisperbatch.options import (
     DetectionKeywords,
@@ -156,6 +157,18 @@ def test_keys_of_finished_outputs_do_not_change() -> None:
     )
     assert digest("model", options, ["x"]) == "12a43ffd3b3446f5924b677de6973d3b"
     assert digest("model", replace(options, batch_size=3), ["x"]) == digest("model", options, ["x"])
+
+
+def test_a_new_option_changes_no_key_until_it_is_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`min_speech_duration` plays the part of an option that an older version lacks."""
+    older = [field for field in fields(Options) if field.name != "min_speech_duration"]
+    with monkeypatch.context() as patch:
+        patch.setattr(fingerprints, "fields", lambda _: older)
+        before = digest(Options())
+    assert digest(Options()) != before
+    monkeypatch.setattr(fingerprints, "NEW_OPTIONS", {"min_speech_duration"})
+    assert digest(Options()) == before
+    assert digest(Options(min_speech_duration=0.3)) != before
 
 
 def test_the_search_has_the_options_that_engines_read() -> None:
