@@ -82,14 +82,14 @@ def test_a_plan_and_a_store_take_the_same_files(
     assert sorted(found.uri for found in find_recordings([str(tmp_path)])) == recordings
     store = fsspec.filesystem("memory")
     for path in recordings + others:
-        store.pipe(f"/talks/{Path(path).relative_to(tmp_path)}", Path(path).read_bytes())
+        store.pipe(f"/taken/{Path(path).relative_to(tmp_path)}", Path(path).read_bytes())
     caplog.clear()
     try:
-        in_store = find_recordings(["memory://talks"])
+        in_store = find_recordings(["memory://taken"])
         assert len(in_store) == len(recordings)
         assert f"{len(others)} files" in caplog.text
     finally:
-        store.rm("/talks", recursive=True)
+        store.rm("/taken", recursive=True)
 
 
 def test_a_pattern_that_ends_with_a_suffix_names_its_files(tmp_path: Path) -> None:
