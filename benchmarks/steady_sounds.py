@@ -117,9 +117,9 @@ def words_found(
 
     Args:
         asr: decodes with one beam.
-        recording: its text is what is said in the sound.
+        recording: has the text of the speech.
         sound: speech and steady sound.
-        vad: whether the speech detector chooses what is decoded.
+        vad: decode only the speech that the speech detector finds.
     """
     loudest = float(np.abs(sound).max())
     samples = (sound * min(1.0, 0.9 / loudest)).astype(np.float32)

@@ -28,7 +28,7 @@ PAGES: Final = tuple(
 )
 
 TABLE: Final = re.compile(r"(<!-- Written by make declarations: (.+) -->\n\n)(?:\|.*\n)*")
-"""A table in Markdown, after the name of what it shows."""
+"""A table in Markdown, after the name of its subject."""
 
 Row = tuple[str, object, str]
 """Name, default and meaning."""

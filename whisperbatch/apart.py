@@ -254,7 +254,7 @@ def call_apart(function: Callable[[], T], *, patience: float | None = JOIN_TIMEO
         try:
             result = function()
         finally:
-            stops.pop_all()  # the call has ended, and what it returns stays in use
+            stops.pop_all()  # the call has ended, and its result stays in use
         yield result
 
     items = Apart(call, stops.close, patience=patience)

@@ -14,7 +14,6 @@ The scheduler asks for a result before it computes a row, and encodes only rows 
 import hashlib
 import json
 import logging
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from importlib.metadata import version
@@ -22,6 +21,7 @@ from typing import Any, Final, Protocol, TypeAlias
 
 import numpy as np
 
+from whisperbatch.jobs.stored_values import build
 from whisperbatch.options import SearchOptions
 from whisperbatch.protocols import Alignment, Decoded, Engine, Hypothesis
 from whisperbatch.rows import Encoding
@@ -33,6 +33,9 @@ KEY_BYTES: Final = 20
 MAX_TOKEN: Final = 2**32 - 1  # of a tokenizer
 
 Result: TypeAlias = Decoded | dict[str, float]
+_Languages: Final[Any] = Mapping[str, float]
+_Column: TypeAlias = tuple[float, ...]
+_Text: Final[Any] = tuple[tuple[tuple[int, ...], float, float], tuple[_Column, _Column, _Column]]
 
 
 class JournalStore(Protocol):
@@ -104,18 +107,18 @@ class Journal:
 
         Raises:
             ValueError: the value has another shape or other types than a result of this call.
-            TypeError: the same.
         """
         if call.request is None:
-            languages = {code: _number(each) for code, each in _checked(value, dict).items()}
+            languages = build(_Languages, value)
             if not languages:
                 raise ValueError("no language")
-            return languages
-        scores, columns = value
-        tokens, avg_logprob, no_speech_prob = scores
+            return dict(languages)
+        (tokens, avg_logprob, no_speech_prob), columns = build(_Text, value)
+        if not all(0 <= token <= MAX_TOKEN for token in tokens):
+            raise ValueError("a token is out of range")
         decoded = Decoded(
-            Hypothesis(_tokens(tokens), _number(avg_logprob), _number(no_speech_prob)),
-            Alignment(*(_column(column) for column in columns)),
+            Hypothesis(tokens, avg_logprob, no_speech_prob),
+            Alignment(*(np.array(column, np.float64) for column in columns)),
         )
         written = (*call.request.prefix, *decoded.hypothesis.tokens)
         count = sum(token < self._end_of_text for token in written)
@@ -154,27 +157,3 @@ def _pack(result: Result) -> bytes:
         columns = [each.tolist() for each in (times.starts, times.ends, times.probabilities)]
         value = [[row.tokens, row.avg_logprob, row.no_speech_prob], columns]
     return json.dumps(value, separators=(",", ":")).encode()
-
-
-def _checked(value: Any, kind: type) -> Any:  # noqa: ANN401 - JSON
-    if type(value) is not kind:
-        raise TypeError(f"{kind.__name__} expected, got {type(value).__name__}")
-    return value
-
-
-def _number(value: object) -> float:
-    number = float(_checked(value, int if type(value) is int else float))
-    if not math.isfinite(number):
-        raise ValueError(f"{number} is no finite number")
-    return number
-
-
-def _column(values: object) -> "np.ndarray[Any, np.dtype[np.float64]]":
-    return np.array([_number(value) for value in _checked(values, list)], np.float64)
-
-
-def _tokens(values: object) -> tuple[int, ...]:
-    tokens = tuple(_checked(value, int) for value in _checked(values, list))
-    if not all(0 <= token <= MAX_TOKEN for token in tokens):
-        raise ValueError("a token is out of range")
-    return tokens

@@ -213,7 +213,7 @@ class Ledger:
             raise WriteError(f"{output}: cannot be listed in {self.path}: {error}") from error
 
     def undo(self, output: Path, before: Row | None) -> None:
-        """Note that an output was not written: the ledger says what it said before `begin`."""
+        """Note that an output was not written: restore the entry of before `begin`."""
         if before is None:
             self._write(("DELETE FROM finished WHERE output = ?", (self._name(output),)))
         else:

@@ -1,8 +1,9 @@
-"""What is read back from a store: JSON becomes a dataclass, and every type is checked.
+"""Values that are read back from a store: JSON becomes a dataclass, and every type is checked.
 
 line of a plan   ->  Header, Recording, Task       wrong: OptionError, with the file and the line
 lease            ->  Lease                         wrong: a lease that holds nothing
 .joined marker   ->  Marker                        wrong: the files are written again
+result of a row  ->  text or languages             wrong: the row is computed again
 """
 
 import json
@@ -42,20 +43,20 @@ def parse_json(data: str | bytes) -> dict[str, Any]:
 
 
 def build(cls: type[T], value: object) -> T:
-    """Return a dataclass from a JSON object.
+    """Return a dataclass, a tuple or a mapping from a value of JSON.
 
     Keys that are no fields are ignored: a later version may write more. Lists become tuples.
 
     Args:
-        cls: its fields may have the types of JSON, other dataclasses, tuples, mappings and unions
-            of these.
+        cls: its fields or items may have the types of JSON, other dataclasses, tuples, mappings and
+            unions of these.
         value: of `json.loads`.
 
     Raises:
         DamagedError: a key is missing, or its value has another type.
     """
     kind: Any = cls
-    found: T = _converter(kind)(value, cls.__name__.lower())
+    found: T = _converter(kind)(value, getattr(cls, "__name__", "value").lower())
     return found
 
 

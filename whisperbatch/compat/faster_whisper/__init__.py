@@ -17,7 +17,7 @@ parameter is docs/how-to/move-from-faster-whisper.md; `_arguments` maps them.
     _segments          its segments in faster-whisper's form
     _results           the classes of the results
     _detection         detects languages
-    _originals         what is faster-whisper's own
+    _originals         methods and classes of faster-whisper
 """
 
 from whisperbatch.compat.faster_whisper import feature_extractor, tokenizer
