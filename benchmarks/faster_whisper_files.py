@@ -10,7 +10,7 @@ from typing import Any
 
 import av
 
-from whisperbatch.audio.tracks.pyav import open_ignoring_metadata
+from whisperbatch.audio.track import open_ignoring_metadata
 
 
 def let_faster_whisper_open_files() -> None:

@@ -23,7 +23,7 @@ import numpy.typing as npt
 
 from benchmarks import conversions
 from benchmarks.conversions import dimensions, read_openai, read_vocabulary
-from whisperbatch.features.mel import mel_filters
+from whisperbatch.features.whisper import mel_filters
 
 CACHE: Final = Path(__file__).parents[1] / ".cache" / "ggml"
 MAGIC: Final = 0x67676D6C  # "ggml"

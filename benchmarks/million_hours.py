@@ -22,12 +22,12 @@ from random import Random
 from typing import Final
 
 from benchmarks.stragglers import Cluster, Order, Outcome, Simulation, recordings, tasks_of
+from whisperbatch.jobs.leases import DURATION as LEASE
+from whisperbatch.jobs.leases import RENEWALS
 from whisperbatch.jobs.plans.format import Header, Plan, to_lines
 from whisperbatch.jobs.plans.planning import TASK_DURATION, make_plan
 from whisperbatch.jobs.plans.recordings import READ_RANGE
 from whisperbatch.jobs.plans.stores import Store
-from whisperbatch.jobs.workers.leases import DURATION as LEASE
-from whisperbatch.jobs.workers.leases import RENEWALS
 from whisperbatch.jobs.workers.results import Results, SpanResult
 from whisperbatch.jobs.workers.worker import MAX_TASKS
 from whisperbatch.types import Segment, Transcript, Word

@@ -37,8 +37,7 @@ from benchmarks import corpora, scoring
 from benchmarks.arguments import add_recordings
 from benchmarks.recordings import Recording
 from benchmarks.sounds import at_level, level, pink, rounded
-from whisperbatch.decoding.retries import Retry
-from whisperbatch.decoding.retries.remedies import AuditedRow
+from whisperbatch.decoding.retries import AuditedRow, Retry
 from whisperbatch.options import OptionKeywords, Options, SearchOptions, resolve
 from whisperbatch.protocols import Decoded, DecodeRequest, Encoded
 

@@ -12,10 +12,10 @@ from functools import partial
 from random import Random
 from typing import Final, Literal, TypeAlias
 
+from whisperbatch.jobs.leases import DURATION as LEASE
+from whisperbatch.jobs.leases import RENEWALS
 from whisperbatch.jobs.plans.format import PlannedSpan
-from whisperbatch.jobs.plans.packing import divided, packed, span_duration
-from whisperbatch.jobs.workers.leases import DURATION as LEASE
-from whisperbatch.jobs.workers.leases import RENEWALS
+from whisperbatch.jobs.plans.planning import divided, packed, span_duration
 from whisperbatch.jobs.workers.worker import MAX_POLL, MAX_TASKS
 
 Order: TypeAlias = Literal["longest first", "random"]

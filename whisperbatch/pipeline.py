@@ -30,9 +30,12 @@ from whisperbatch.errors import ClosedError, OptionError, WhisperBatchError
 from whisperbatch.features import feature_extractor
 from whisperbatch.language.code_switching import CodeSwitching
 from whisperbatch.language.decisions import VOTERS, decide_from_windows
-from whisperbatch.language.detect import NO_SPEECH, UNREADABLE, detection, english_only
 from whisperbatch.language.stage import decide_languages, with_language_scores
 from whisperbatch.language.windows import (
+    NO_SPEECH,
+    UNREADABLE,
+    detection,
+    english_only,
     find_windows,
     score_chunks,
     spread_windows,

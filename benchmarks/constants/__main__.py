@@ -2,7 +2,7 @@
 
 python -m benchmarks.constants                                # base, all languages
 python -m benchmarks.constants --model tiny.en --languages en
-python -m benchmarks.constants --kinds run --constants decoding.retries.rounds.MIN_GAIN
+python -m benchmarks.constants --kinds run --constants decoding.retries.MIN_GAIN
 python -m benchmarks.constants --rates                        # letters and tokens per second
 python -m benchmarks.constants --list                         # all constants, with their meaning
 

@@ -32,7 +32,7 @@ CHECKS: Final = (
     Check("language.decisions.VOTERS", "decision", (2, 8)),
     Check("language.decisions.FIRST_REVISION", "decision", (4, 16)),
     Check("language.decisions.LAST_REVISION", "decision", (32, 128)),
-    Check("language.voting.NEAR_TIE", "decision", (0.6, 1.0)),
+    Check("language.decisions.NEAR_TIE", "decision", (0.6, 1.0)),
 )
 
 

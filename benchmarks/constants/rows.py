@@ -79,7 +79,7 @@ CHECKS: Final = (
     Check("decoding.hallucinations.MIN_COVERAGE", "removed", (0.15, 0.6)),
     Check("decoding.hallucinations.BOILERPLATE_LOGPROB", "removed", (-1.0, -0.4)),
     Check("decoding.hallucinations.BOILERPLATE_NO_SPEECH", "removed", (0.25, 0.75)),
-    Check("decoding.loops.MAX_PERIOD", "removed", (20, 80)),
+    Check("decoding.repeats.MAX_PERIOD", "removed", (20, 80)),
     Check("options.second_opinion_threshold", "second opinion", (-1.0, -0.4)),
     Check("second_opinion.text.MIN_WORDS", "second opinion", (2, 6)),
     Check("second_opinion.text.CHARACTERS_PER_WORD", "second opinion", (1, 4)),

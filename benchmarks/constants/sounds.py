@@ -23,9 +23,9 @@ from benchmarks.recordings import Recording
 from whisperbatch.options import Options
 from whisperbatch.protocols import Vad
 from whisperbatch.types import SAMPLING_RATE, Samples, SpeechFrames, to_samples
-from whisperbatch.vad import gain_control
-from whisperbatch.vad.calibration import CalibratedVad
+from whisperbatch.vad import levels
 from whisperbatch.vad.framing import BLOCK
+from whisperbatch.vad.levels import CalibratedVad
 from whisperbatch.vad.silero import SileroVad
 
 CLEARANCE: Final = 0.5  # seconds
@@ -35,17 +35,17 @@ Mask = npt.NDArray[np.bool_]
 
 CHECKS: Final = (
     Check("options.vad_onset", "vad", (0.4, 0.7)),
-    Check("vad.calibration.CALIBRATION_WINDOW", "vad", (to_samples(4.0), to_samples(15.0))),
-    Check("vad.calibration.TARGET_LOGIT", "vad", (3.0, 5.0)),
-    Check("vad.calibration.MIN_SPEECH", "vad", (0.05, 0.2)),
-    Check("vad.calibration.CLEAR_SPEECH", "vad", (0.3, 0.7)),
-    Check("vad.calibration.MIN_CLEAR_SPEECH", "vad", (to_samples(1.0), to_samples(4.0))),
-    Check("vad.calibration.SHIFT_SHARE", "vad", (0.4, 1.0)),
-    Check("vad.calibration.MAX_SHIFT", "vad", (1.5, 6.0)),
-    Check("vad.gain_control.TARGET_LEVEL", "vad", (-26.0, -14.0)),
-    Check("vad.gain_control.MAX_GAIN", "vad", (20.0, 40.0)),
-    Check("vad.gain_control.LEVEL_FRAMES", "vad", (32, 96)),
-    Check("vad.gain_control.SMOOTHING_FRAMES", "vad", (8, 30)),
+    Check("vad.levels.CALIBRATION_WINDOW", "vad", (to_samples(4.0), to_samples(15.0))),
+    Check("vad.levels.TARGET_LOGIT", "vad", (3.0, 5.0)),
+    Check("vad.levels.MIN_SPEECH", "vad", (0.05, 0.2)),
+    Check("vad.levels.CLEAR_SPEECH", "vad", (0.3, 0.7)),
+    Check("vad.levels.MIN_CLEAR_SPEECH", "vad", (to_samples(1.0), to_samples(4.0))),
+    Check("vad.levels.SHIFT_SHARE", "vad", (0.4, 1.0)),
+    Check("vad.levels.MAX_SHIFT", "vad", (1.5, 6.0)),
+    Check("vad.levels.TARGET_LEVEL", "vad", (-26.0, -14.0)),
+    Check("vad.levels.MAX_GAIN", "vad", (20.0, 40.0)),
+    Check("vad.levels.LEVEL_FRAMES", "vad", (32, 96)),
+    Check("vad.levels.SMOOTHING_FRAMES", "vad", (8, 30)),
     Check("second_opinion.filter.MAX_PIECE", "filter", (to_samples(3.0), to_samples(12.0))),
     Check("second_opinion.filter.QUIET_FRAME", "filter", (to_samples(0.025), to_samples(0.1))),
     Check("second_opinion.filter.SETTLING", "filter", (to_samples(0.25), to_samples(1.0))),
@@ -96,7 +96,7 @@ class RememberingVad:
         """See `protocols.Vad`."""
         samples = np.concatenate(list(blocks))
         key = (
-            *(getattr(gain_control, name) for name in GAIN),
+            *(getattr(levels, name) for name in GAIN),
             hashlib.sha256(samples.tobytes()).digest(),
         )
         if key not in self._known:
@@ -111,7 +111,7 @@ class RememberingVad:
 @cache
 def recorded_vad() -> Vad:
     """Return whisperbatch's VAD, which remembers the results of its network."""
-    return CalibratedVad(RememberingVad(gain_control.GainControlledVad(SileroVad())))
+    return CalibratedVad(RememberingVad(levels.GainControlledVad(SileroVad())))
 
 
 @cache

@@ -253,7 +253,7 @@ def test_command_lists_the_constants(capsys: pytest.CaptureFixture[str]) -> None
     assert command.main(["--list"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert len(lines) == len(constants())
-    assert "* decoding.retries.rounds.MIN_GAIN = 0.25" in "\n".join(lines)
+    assert "* decoding.retries.MIN_GAIN = 0.25" in "\n".join(lines)
     assert "  vad.framing.FRAME = 512" in "\n".join(lines)
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from benchmarks import conversions, ggml
 from benchmarks.conversions import ConversionError, Dimensions
-from whisperbatch.features.mel import mel_filters
+from whisperbatch.features.whisper import mel_filters
 from whisperbatch.models.model_bin import read_arrays
 from whisperbatch.models.registry import find_model
 

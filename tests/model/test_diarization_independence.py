@@ -73,7 +73,7 @@ def test_speakers_do_not_depend_on_the_blocks_of_the_reader(
     expected: wb.Transcript,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("whisperbatch.audio.arrays.BLOCK", 4_000)
+    monkeypatch.setattr("whisperbatch.audio.sources.BLOCK", 4_000)
     assert tiny.transcribe(talk, batch_size=1, **GREEDY) == expected
 
 

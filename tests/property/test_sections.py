@@ -13,9 +13,8 @@ from whisperbatch.options import Options
 from whisperbatch.protocols import Vad
 from whisperbatch.sections import chunk_recording
 from whisperbatch.types import SEARCH, SECTION, Chunk, Samples, Span, SpeechFrames
-from whisperbatch.vad.calibration import CalibratedVad
 from whisperbatch.vad.framing import FRAME, reblock
-from whisperbatch.vad.gain_control import GainControlledVad
+from whisperbatch.vad.levels import CalibratedVad, GainControlledVad
 from whisperbatch.vad.no_vad import NoVad
 
 SECOND = 16_000

@@ -24,7 +24,7 @@ from whisperbatch.protocols import Alignment, FeatureExtractor, Hypothesis
 from whisperbatch.recording import RecordingState
 from whisperbatch.rows import End, Row
 from whisperbatch.scheduling import Flow, Scheduler, SharedModel
-from whisperbatch.scheduling.row_calls import RowCall
+from whisperbatch.scheduling.call_queue import RowCall
 from whisperbatch.segmentation import RowResult, Segmentation
 from whisperbatch.types import (
     SAMPLING_RATE,

@@ -1,7 +1,6 @@
 """Recordings as blocks of mono samples at 16 kHz."""
 
-from whisperbatch.audio.decode import decode_audio
-from whisperbatch.audio.probing import is_recording
+from whisperbatch.audio.media import decode_audio, is_recording
 from whisperbatch.audio.reader import AudioReader, open_audio
 from whisperbatch.audio.sources import check_path
 from whisperbatch.audio.track import list_tracks, stated_duration

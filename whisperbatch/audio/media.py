@@ -1,4 +1,17 @@
-"""Decoding of media to blocks of mono samples at 16 kHz, by PyAV (FFmpeg).
+"""Reading from a later sample on, with exactly the samples of a reading from the start.
+
+    recording   |----------------|----------------------------
+    decoded                  [=1 s=][===============  from a whole second on
+    yielded                        [===============  from the requested sample on
+
+A decoder of a lossy format keeps state, so its samples after a seek differ from those of a reading
+from the start. Only uncompressed and lossless formats, whose time stamps are exact, are therefore
+read by seeking. All others are decoded from their start, which takes little time.
+
+The resampler begins at a whole second, because the sampling rates of a second always fit. Its
+first 30 samples depend on earlier audio, so it begins a second early.
+
+Decoding of media to blocks of mono samples at 16 kHz, by PyAV (FFmpeg).
 
 Every block keeps its exact place in the recording. Audio that the decoder cannot return becomes
 silence: damaged frames, missing frames, and the time before the sound if the sound starts later
@@ -6,34 +19,90 @@ than the picture.
 
     frames by their times   [f0][f1][f2]      [f5][f6]
     blocks                  [f0][f1][f2][sile][f5][f6]
+
+A media file decoded into arrays: at any sampling rate, one array for each channel.
+
+Whether a file is a recording: FFmpeg opens the file and decodes its first packets.
 """
 
 import logging
-from collections.abc import Iterator
-from itertools import chain
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from itertools import chain, islice
+from os import PathLike, fspath
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
 import numpy as np
+from av.audio.frame import AudioFrame
 
+from whisperbatch.audio import clock
 from whisperbatch.audio.channels import check_separate, with_channels
+from whisperbatch.audio.clock import Clock, LostTime, Placed, Stamped, usable
 from whisperbatch.audio.extent.parts import Parts
 from whisperbatch.audio.extent.stated import Ended, report_missing
-from whisperbatch.audio.file_objects import FileObject
+from whisperbatch.audio.file_objects import FileObject, given_name
 from whisperbatch.audio.mixing.blocks import ChannelBlock, ChannelResampler
 from whisperbatch.audio.mixing.mixer import Mixer
-from whisperbatch.audio.resampling import BLOCK, Resampler
-from whisperbatch.audio.seeking import frames_after, seeks_exactly, whole_second
-from whisperbatch.audio.timing import elementary_streams
-from whisperbatch.audio.timing.clock import Clock, Placed, Stamped, usable
-from whisperbatch.audio.timing.elementary_streams import LostTime
-from whisperbatch.audio.track import frames_of
-from whisperbatch.audio.tracks.info import ChooseTrack, listed
-from whisperbatch.audio.tracks.opening import open_track
+from whisperbatch.audio.resampling import BLOCK, MAX_LEVEL, Resampler
+from whisperbatch.audio.track import ChooseTrack, Track, frames_of, listed
+from whisperbatch.audio.track_choice import open_track
 from whisperbatch.errors import AudioError, OptionError
-from whisperbatch.options import MAX_SAMPLING_RATE, MIN_SAMPLING_RATE, Options
-from whisperbatch.types import Notices, Samples, to_samples
+from whisperbatch.options import MAX_SAMPLING_RATE, MIN_SAMPLING_RATE, Channel, Options
+from whisperbatch.types import SAMPLING_RATE, Notices, Samples, to_samples
 
-MAX_LEVEL: Final = 4.0  # 12 dB above full scale; damaged frames decoded to values up to 1e37
+LEAD: Final = 1  # seconds that are read before the requested sample and left out
+EXACT_FORMATS: Final = frozenset({"wav", "flac"})  # FFmpeg's names of containers
+MAX_CHANNELS: Final = 7  # PyAV cannot fill frames with more
+
+
+def whole_second(sample: int) -> int:
+    """Return the second from which reading begins, so that a sample at 16 kHz is exact."""
+    return max(sample // SAMPLING_RATE - LEAD, 0)
+
+
+def seeks_exactly(track: Track, file: str | FileObject) -> bool:
+    """Return whether a seek gives exactly the samples of a reading from the start.
+
+    True for uncompressed WAV and for FLAC, in a regular file or a file object that can seek.
+    """
+    if isinstance(file, FileObject):
+        can_seek = file.seekable() and not file.start
+    else:
+        can_seek = "://" not in file and Path(file).is_file()
+    exact = track.codec == "flac" or track.codec.startswith("pcm_")
+    return can_seek and exact and track.format in EXACT_FORMATS and not track.start
+
+
+def frames_after(frames: Iterator[Stamped], second: int) -> Iterator[Stamped] | None:
+    """Return the frames from exactly a second on; the first is cut there.
+
+    Returns:
+        None if the frames begin later or end before, or cannot be cut.
+    """
+    for stamped in frames:
+        frame = stamped.frame
+        if frame.pts is None or frame.time_base is None or frame.layout.nb_channels > MAX_CHANNELS:
+            return None
+        first = round(frame.pts * frame.time_base * frame.sample_rate)
+        skipped = second * frame.sample_rate - first
+        if skipped < 0:
+            return None
+        if skipped < frame.samples:
+            return chain((Stamped(_cut(frame, skipped), float(second)),), frames)
+    return None
+
+
+def _cut(frame: AudioFrame, skipped: int) -> AudioFrame:
+    """Return a frame without its first samples."""
+    if not skipped:
+        return frame
+    values = skipped if frame.format.is_planar else skipped * frame.layout.nb_channels
+    samples: Any = np.ascontiguousarray(frame.to_ndarray()[:, values:])
+    cut = AudioFrame.from_ndarray(samples, format=frame.format.name, layout=frame.layout.name)
+    cut.sample_rate = frame.sample_rate
+    return cut
+
 
 if TYPE_CHECKING:
     from av.audio.stream import AudioStream
@@ -154,7 +223,7 @@ class MediaDecoder:
 
     def _decode(self) -> Iterator[Stamped]:
         """Yield all frames that can be decoded, until the file ends or is cut off."""
-        elementary = self._track.format in elementary_streams.FORMATS
+        elementary = self._track.format in clock.FORMATS
         lost_time = LostTime() if elementary else None
         origin = self._track.start  # the stamp at which the recording starts
         doubtful = False  # frames may be missing before the next frame
@@ -247,3 +316,76 @@ class MediaDecoder:
         if before:
             self._missing += placed.gap
             self._damaged_at = before if self._damaged_at is None else self._damaged_at
+
+
+def decode_audio(
+    file: str | PathLike[str] | BinaryIO,
+    channels: Sequence[Channel] = ("mix",),
+    sampling_rate: int = SAMPLING_RATE,
+) -> list[Samples]:
+    """Decode the first audio track of a file completely into memory.
+
+    Args:
+        file: a path, or an open binary file; the file stays open.
+        channels: the channels to return. At 16 kHz, "mix" keeps the speech of all channels as
+            `AudioReader.blocks` does; at other rates, it is the plain mix. If the
+            recording has only one channel, "left" and "right" both return this channel.
+        sampling_rate: sampling rate of the returned samples, in Hz.
+
+    Returns:
+        One array for each of `channels`: float32 samples of shape (n_samples,).
+
+    Raises:
+        AudioError: the file cannot be read or has no audio track.
+    """
+    path = fspath(file) if isinstance(file, PathLike) else file
+    name = path if isinstance(path, str) else str(given_name(path) or "<file>")
+    opened = path if isinstance(path, str) else FileObject(name, path)
+    resamplers = [_resampler(name, channel, sampling_rate) for channel in channels]
+    blocks: list[list[Samples | ChannelBlock]] = [[] for _ in channels]
+    for frame in _frames(name, opened):
+        for channel_blocks, resampler in zip(blocks, resamplers, strict=True):
+            channel_blocks.extend(resampler.push(frame))
+    for channel_blocks, resampler in zip(blocks, resamplers, strict=True):
+        channel_blocks.extend(resampler.flush())
+    empty = np.zeros(0, np.float32)
+    return [np.concatenate([empty, *Mixer(None)(part)]) for part in blocks]
+
+
+def _resampler(name: str, channel: Channel, sampling_rate: int) -> ChannelResampler | Resampler:
+    """Return the converter of a channel; at 16 kHz, the mix of all channels has all speech."""
+    if channel == "mix" and sampling_rate == SAMPLING_RATE:
+        return ChannelResampler(name)
+    return Resampler(name, channel, sampling_rate)
+
+
+def _frames(name: str, file: str | FileObject) -> Iterator["AudioFrame"]:
+    """Yield the frames of the first audio track; frames that cannot be decoded are skipped."""
+    with closing(Track(name, file)) as track:
+        for packet in track.packets():
+            yield from frames_of(packet) or ()
+
+
+PACKETS: Final = 20
+# Damaged packets for each packet that decodes. FFmpeg takes some programs for MPEG streams: of
+# 1,066 programs, five had a packet that decodes, and none passed this limit.
+MAX_DAMAGED: Final = 0.25
+
+
+def is_recording(name: str, file: BinaryIO) -> bool:
+    """Return whether FFmpeg can read sound from a file.
+
+    Args:
+        name: name of the file; the formats of some files are known only from their suffix.
+        file: opened for reading; FFmpeg opens no other file or address.
+    """
+    decoded = damaged = 0
+    try:
+        with closing(Track(name, FileObject(name, file))) as track:
+            for packet in islice(track.packets(), PACKETS):
+                frames = frames_of(packet)
+                damaged += frames is None
+                decoded += bool(frames)
+    except AudioError:
+        return False
+    return decoded > 0 and damaged <= MAX_DAMAGED * decoded

@@ -13,11 +13,10 @@ import numpy as np
 import numpy.typing as npt
 
 from whisperbatch.audio.file_objects import FileObject
-from whisperbatch.audio.media import MAX_LEVEL
 from whisperbatch.audio.mixing import mix
 from whisperbatch.audio.mixing.blocks import ChannelBlock, ChannelResampler
 from whisperbatch.audio.mixing.mixer import Mixer
-from whisperbatch.audio.resampling import Resampler, to_blocks
+from whisperbatch.audio.resampling import MAX_LEVEL, Resampler, to_blocks
 from whisperbatch.audio.track import Track, frames_of
 from whisperbatch.errors import AudioError
 from whisperbatch.options import Channel, Options

@@ -16,9 +16,8 @@ import numpy as np
 from typing_extensions import Self
 
 from whisperbatch.apart import items_apart, runs_apart
-from whisperbatch.audio.arrays import check_array, not_finite
 from whisperbatch.audio.file_objects import FileObject
-from whisperbatch.audio.media import MediaDecoder
+from whisperbatch.audio.media import MediaDecoder, whole_second
 from whisperbatch.audio.mixing import mix
 from whisperbatch.audio.random_access import (
     ArrayRandomAccess,
@@ -27,9 +26,8 @@ from whisperbatch.audio.random_access import (
     SharedFileRandomAccess,
 )
 from whisperbatch.audio.resampling import to_blocks
-from whisperbatch.audio.seeking import whole_second
-from whisperbatch.audio.sources import ARRAY_NAME, BYTES, file_of, name_of
-from whisperbatch.audio.tracks.choice import track_chooser
+from whisperbatch.audio.sources import ARRAY_NAME, BYTES, check_array, file_of, name_of, not_finite
+from whisperbatch.audio.track_choice import track_chooser
 from whisperbatch.boundary import boundary
 from whisperbatch.errors import AudioError, OptionError
 from whisperbatch.options import Options, checks

@@ -19,6 +19,7 @@ Delivery: TypeAlias = Channel | Literal["each"]
 """Which channels are delivered: a mix or one of them, shape (n_samples,), or each of them, shape
 (n_samples, n_channels)."""
 
+MAX_LEVEL: Final = 4.0  # 12 dB above full scale; damaged frames decoded to values up to 1e37
 BLOCK: Final = SAMPLING_RATE  # samples of a block
 MAX_LOUD: Final = 16.0  # 24 dB above full scale; float32 samples are from -1 to 1
 MAX_MIXED: Final = 8  # channels: FFmpeg cannot mix down more

@@ -1,26 +1,192 @@
-"""An audio track of a media file, opened by PyAV (FFmpeg).
+"""The audio tracks of a file: what the container states about them, and which is read by default.
+
+The order in which tracks are preferred: tracks that can be decoded; the main sound before audio
+descriptions and commentaries; the default flag of the container; the number.
+
+Calls of PyAV that differ between its versions: 14.2 to 19 work.
+
+An audio track of a media file, opened by PyAV (FFmpeg).
 
 All calls of FFmpeg that open, demux, seek and decode are here. Errors of FFmpeg become AudioError,
 or mark a damaged packet.
 """
 
-from collections.abc import Iterator
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, nullcontext
+from dataclasses import dataclass
 from itertools import starmap
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import av
 from av.audio.frame import AudioFrame
 from av.container import InputContainer
 
+from whisperbatch.audio.clock import RESETTING, OtherTracks
 from whisperbatch.audio.file_objects import FileObject
 from whisperbatch.audio.inputs.big_endian import RifxFile, open_rifx
 from whisperbatch.audio.inputs.http_answers import PLAYLISTS, HttpAnswer, is_http
-from whisperbatch.audio.timing.clock import RESETTING, OtherTracks
-from whisperbatch.audio.tracks.info import TrackInfo, info_of, listed, preferred
-from whisperbatch.audio.tracks.pyav import open_ignoring_metadata, tags_of
 from whisperbatch.boundary import describe
 from whisperbatch.errors import AudioError
+from whisperbatch.types import Notices
+
+if TYPE_CHECKING:
+    from av.audio.stream import AudioStream
+
+KINDS: Final = {
+    "visual_impaired": "audio description",
+    "descriptions": "audio description",
+    "comment": "commentary",
+    "clean_effects": "without voices",
+    "karaoke": "karaoke",
+    "dependent": "supplement",
+    "hearing_impaired": "for hearing-impaired",
+}
+"""FFmpeg's dispositions of tracks that are not the main sound."""
+
+TITLES: Final = re.compile(r"comment|descri(ption|bed|ptive)|narrat|audiodes", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class TrackInfo:
+    """What a container states about an audio track.
+
+    Attributes:
+        number: number of the track, counted from 0: the option `track`.
+        codec: FFmpeg's name of the decoder; empty if there is none.
+        channels: number of channels; 0 if unknown.
+        language: as the container states it, such as "eng"; empty if unknown.
+        title: of the track; empty if there is none.
+        kind: if it is not the main sound, such as "commentary"; empty otherwise.
+        is_default: whether the container has the default flag for this track.
+    """
+
+    number: int
+    codec: str
+    channels: int
+    language: str
+    title: str
+    kind: str
+    is_default: bool
+
+    def __str__(self) -> str:
+        """Return all facts in one line."""
+        facts = (
+            self.codec or "no decoder",
+            f"{self.channels} channel{'s' * (self.channels > 1)}" if self.channels else "",
+            self.language,
+            f'"{self.title}"' if self.title else "",
+            self.kind,
+            "default" if self.is_default else "",
+        )
+        return f"track {self.number}: {', '.join(filter(None, facts))}"
+
+    @property
+    def preference(self) -> tuple[bool, bool, bool, int]:
+        """A key: the preferred track has the lowest."""
+        return (not self.codec, bool(self.kind), not self.is_default, self.number)
+
+
+ChooseTrack: TypeAlias = Callable[[Sequence[TrackInfo]], int]
+"""Takes all tracks of a file, at least two, and returns the number of the track that is read."""
+
+
+def info_of(number: int, stream: "AudioStream") -> TrackInfo:
+    """Return what the container states about a track."""
+    context = getattr(stream, "codec_context", None)  # None without a decoder
+    title = " ".join(_tag(stream, "title").split())
+    language = _tag(stream, "language")
+    flags = {flag.name for flag in type(stream.disposition) if flag in stream.disposition}
+    kinds = [kind for name, kind in KINDS.items() if name in flags]
+    if not kinds and TITLES.search(title):
+        kinds = ["commentary or description"]
+    return TrackInfo(
+        number,
+        context.name if context else "",
+        context.layout.nb_channels if context else 0,
+        "" if language == "und" else language,
+        title[:80],
+        kinds[0] if kinds else "",
+        "default" in flags,
+    )
+
+
+def preferred(tracks: Sequence[TrackInfo]) -> list[TrackInfo]:
+    """Return the tracks, the preferred track first."""
+    return sorted(tracks, key=lambda track: track.preference)
+
+
+def listed(tracks: Sequence[TrackInfo]) -> str:
+    """Return several tracks for a message; an empty string for fewer than two."""
+    return "; ".join(map(str, tracks)) if len(tracks) > 1 else ""
+
+
+def name_others(
+    read: TrackInfo, tracks: Sequence[TrackInfo], notices: Notices, *, certain: bool
+) -> None:
+    """Add a notice with the tracks that were not read and may have other speech.
+
+    Args:
+        read: the track that is read.
+        tracks: all tracks.
+        notices: get the notice.
+        certain: whether `read` has speech. Then dubbed versions are no other speech: tracks in
+            other languages, descriptions and commentaries.
+    """
+    others = [track for track in tracks if track.codec and track.number != read.number]
+    if certain:
+        others = [
+            track
+            for track in others
+            if not track.kind and (not track.language or track.language == read.language)
+        ]
+    if others:
+        names = "; ".join(map(str, sorted(others, key=lambda track: track.number)))
+        notices.add("track", 0.0, 0.0, f"only track {read.number} was read; there is also {names}")
+
+
+def _tag(stream: "AudioStream", name: str) -> str:
+    return tags_of(stream).get(name, "").strip()
+
+
+if TYPE_CHECKING:
+    from av.audio.stream import AudioStream
+
+IGNORED: Final = "metadata_errors"
+
+
+def open_ignoring_metadata(file: object, options: Mapping[str, str]) -> InputContainer:
+    """Open a media file, whatever the encoding of its titles and other metadata.
+
+    Before version 19, PyAV raises UnicodeDecodeError for metadata that are not UTF-8, unless it is
+    told to ignore such bytes. Version 19 has no such parameter: it never raises, and the metadata
+    may contain surrogates (U+DC80 to U+DCFF).
+
+    Args:
+        file: a URL or a file object with `read`.
+        options: options of FFmpeg for the container.
+    """
+    open_container: Any = av.open  # the types of each version know its own parameters only
+    arguments = {"mode": "r", "container_options": dict(options)}
+    try:
+        container: InputContainer = open_container(file, **arguments, **{IGNORED: "ignore"})
+    except TypeError as error:  # raised before the file is read
+        if IGNORED not in str(error):
+            raise
+        container = open_container(file, **arguments)
+    return container
+
+
+def tags_of(stream: "AudioStream") -> dict[str, str]:
+    """Return the metadata of a track by lower-case name, without bytes that are not UTF-8.
+
+    They would be surrogates from PyAV 19 on, which no output can contain.
+    """
+    return {
+        name.lower(): value.encode(errors="ignore").decode()
+        for name, value in stream.metadata.items()
+    }
+
 
 if TYPE_CHECKING:
     from av.audio.stream import AudioStream

@@ -19,8 +19,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from whisperbatch.caching import cached_property
-from whisperbatch.decoding.loops import Repeat, find_repeats
-from whisperbatch.decoding.spoken_repeats import Verdict, judge, times_of
+from whisperbatch.decoding.repeats import Repeat, Verdict, find_repeats, judge, times_of
 from whisperbatch.decoding.words import count_letters, slow_duration
 from whisperbatch.options import MAX_NEW_TOKENS, Options, Task
 from whisperbatch.protocols import Hypothesis

@@ -16,14 +16,17 @@ from dataclasses import replace
 
 from whisperbatch.decoding.audit import DecodedRow, normalize_text, normalize_words
 from whisperbatch.decoding.consensus import Consensus
-from whisperbatch.decoding.continuation import advance, only_corrects_words
-from whisperbatch.decoding.hallucinations import filter_hallucinations, keep_words, omissions_of
-from whisperbatch.decoding.languages import LanguageChoice, LanguageDoubts
-from whisperbatch.decoding.prompt_leakage import leaked_words, suspicious_words
-from whisperbatch.decoding.prompts import Context, Prompts
-from whisperbatch.decoding.retries import Retry
-from whisperbatch.decoding.retries.work import first_limit
+from whisperbatch.decoding.hallucinations import (
+    filter_hallucinations,
+    keep_words,
+    leaked_words,
+    omissions_of,
+    suspicious_words,
+)
+from whisperbatch.decoding.prompts import Context, Prompts, advance, only_corrects_words
+from whisperbatch.decoding.retries import Retry, first_limit
 from whisperbatch.decoding.row_decoder import RowDecoder, RowRequest
+from whisperbatch.decoding.spoken_language import LanguageChoice, LanguageDoubts
 from whisperbatch.decoding.tokenizer import WhisperTokenizer
 from whisperbatch.options import PROMPT_RESET_TEMPERATURE, Options
 from whisperbatch.protocols import FeatureExtractor

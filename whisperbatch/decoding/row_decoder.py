@@ -7,8 +7,7 @@ from typing import Final
 
 from whisperbatch.decoding.audit import DecodedRow, max_tokens_for
 from whisperbatch.decoding.prompts import NO_CONTEXT, Context
-from whisperbatch.decoding.timestamps import segment_by_timestamps, speech_within
-from whisperbatch.decoding.tokenizer import WhisperTokenizer
+from whisperbatch.decoding.tokenizer import WhisperTokenizer, segment_by_timestamps, speech_within
 from whisperbatch.decoding.words import place_words
 from whisperbatch.options import MAX_NEW_TOKENS, Options, SearchOptions, Task
 from whisperbatch.protocols import Alignment, Decoded, DecodeRequest, Hypothesis, Sampling

@@ -5,8 +5,7 @@ from typing import Final
 
 from whisperbatch.errors import OptionError
 from whisperbatch.features.kaldi import KaldiFbank, KaldiMel
-from whisperbatch.features.mel import silence_value
-from whisperbatch.features.whisper import WhisperFeatures
+from whisperbatch.features.whisper import WhisperFeatures, silence_value
 from whisperbatch.options import FeatureKind
 from whisperbatch.protocols import FeatureExtractor
 

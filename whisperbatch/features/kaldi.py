@@ -22,8 +22,7 @@ from typing import Any, Final
 import numpy as np
 
 from whisperbatch.errors import MissingExtraError
-from whisperbatch.features.mel import N_FFT, MelFilters, log_normalise, silence_value
-from whisperbatch.features.whisper import pad
+from whisperbatch.features.whisper import N_FFT, MelFilters, log_normalise, pad, silence_value
 from whisperbatch.types import HOP, Features, Samples
 
 FRAMES_PER_CALL: Final = 320

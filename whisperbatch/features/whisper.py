@@ -1,4 +1,11 @@
-"""Whisper's log-mel spectrogram, exact, from strided frames and batched real Fourier transforms.
+"""Whisper's mel filters, and the logarithm and normalisation that follow them.
+
+    power (frames, 201) -- MelFilters --> mel (n_mels, frames) -- log_normalise --> features
+
+Filters: Slaney's mel scale and area normalisation (Auditory Toolbox, 1998), as in
+librosa.filters.mel and in openai/whisper's assets/mel_filters.npz.
+
+Whisper's log-mel spectrogram, exact, from strided frames and batched real Fourier transforms.
 
 Source: openai/whisper, whisper/audio.py, log_mel_spectrogram.
 
@@ -8,13 +15,121 @@ Source: openai/whisper, whisper/audio.py, log_mel_spectrogram.
     frame 2                [------- 400 -------]    the last only counts for the peak
 """
 
+import math
 from collections.abc import Iterator
-from typing import Final
+from typing import Final, NamedTuple, TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 
-from whisperbatch.features.mel import N_FFT, Array, MelFilters, log_normalise, silence_value
-from whisperbatch.types import HOP, Features, Samples
+from whisperbatch.types import HOP, SAMPLING_RATE, Features, Samples
+
+Array: TypeAlias = npt.NDArray[np.float32]
+
+N_FFT: Final = 400  # samples of Whisper's frame: 25 ms, so FFT bins are 40 Hz apart
+MIN_POWER: Final = 1e-10  # Whisper raises smaller power to this value before the logarithm
+DYNAMIC_RANGE: Final = 8.0  # powers of ten below the peak; smaller values are raised to this floor
+SCALE: Final = 4.0  # a feature is (log10(power) + 4) / 4
+SILENCE: Final = (math.log10(MIN_POWER) + SCALE) / SCALE  # -1.5: the feature of digital silence
+
+BREAK_FREQUENCY: Final = 1000.0  # Hz: Slaney's scale is linear below, logarithmic above
+LINEAR_STEP: Final = 200.0 / 3  # Hz per mel below the break frequency
+BREAK_MEL: Final = BREAK_FREQUENCY / LINEAR_STEP
+LOG_STEP: Final = math.log(6.4) / 27.0  # natural log of the frequency ratio per mel, above it
+
+FILTERS_PER_BAND: Final = 16
+"""Filters that are multiplied together. A filter covers few FFT bins, so nearly all of the complete
+matrix is zeros. With bands of 16 filters the product takes half the time (0.66 ms instead of
+1.36 ms for 30 s at 80 mel bands)."""
+
+FRAMES_PER_PRODUCT: Final = 160
+"""Frames in one matrix product: few enough that OpenBLAS starts no threads (its
+GEMM_MULTITHREAD_THRESHOLD: 2 ** 18 multiplications), which would compete with the thread pool."""
+
+
+class _Band(NamedTuple):
+    filters: slice
+    bins: slice
+    weights: Array  # (filters, bins)
+
+
+class MelFilters:
+    """Sums power over Whisper's mel filters. Thread-safe.
+
+    Args:
+        n_mels: number of filters, from 0 Hz to 8 kHz.
+        gain: factor on the power.
+    """
+
+    def __init__(self, n_mels: int, gain: float = 1.0) -> None:
+        filters = mel_filters(n_mels) * np.float32(gain)
+        self._bands: list[_Band] = []
+        for first in range(0, n_mels, FILTERS_PER_BAND):
+            band = filters[first : first + FILTERS_PER_BAND]
+            used_bins = np.flatnonzero(band.any(axis=0))
+            bins = (
+                slice(int(used_bins[0]), int(used_bins[-1]) + 1) if len(used_bins) else slice(0, 1)
+            )
+            weights = np.ascontiguousarray(band[:, bins])
+            self._bands.append(_Band(slice(first, first + len(band)), bins, weights))
+
+    def __call__(self, power: Array, out: Array) -> None:
+        """Write the mel spectrum of `power`, shape (frames, 201), to `out`, (n_mels, frames)."""
+        for start in range(0, len(power), FRAMES_PER_PRODUCT):
+            frames = slice(start, start + FRAMES_PER_PRODUCT)
+            for band in self._bands:
+                np.matmul(band.weights, power[frames, band.bins].T, out=out[band.filters, frames])
+
+
+def log_normalise(mel: Array, extra_frames: Array) -> None:
+    """Convert mel power to Whisper's features, in place.
+
+    Args:
+        mel: mel power, shape (n_mels, frames), any number of frames.
+        extra_frames: mel power of further frames that count for the peak; stays unchanged.
+    """
+    # NumPy vectorises the natural logarithm on every x86 CPU with AVX2, log10 only with AVX-512.
+    np.maximum(mel, np.float32(MIN_POWER), out=mel)
+    peak = max(MIN_POWER, float(mel.max(initial=0)), float(extra_frames.max(initial=0)))
+    np.log(mel, out=mel)
+    log_10 = math.log(10)
+    np.maximum(mel, np.float32(math.log(peak) - DYNAMIC_RANGE * log_10), out=mel)
+    np.multiply(mel, np.float32(1 / (SCALE * log_10)), out=mel)
+    np.add(mel, np.float32(1), out=mel)
+
+
+def silence_value(features: Features) -> float:
+    """Return the feature value of digital silence in the same window as `features`.
+
+    openai/whisper pads the audio with zeros before it computes the log-mel spectrogram. Its padding
+    therefore has the value of the floor below the window's peak, or the logarithm of the smallest
+    power if that is higher.
+    """
+    if not features.size:
+        return SILENCE
+    return max(float(features.max()) - DYNAMIC_RANGE / SCALE, SILENCE)
+
+
+def mel_filters(n_mels: int) -> Array:
+    """Return triangular filters of equal area, evenly spaced in mel, shape (n_mels, 201)."""
+    bins = np.fft.rfftfreq(N_FFT, 1 / SAMPLING_RATE)
+    corners = _to_hertz(np.linspace(0, _to_mel(SAMPLING_RATE / 2), n_mels + 2))
+    low, centre, high = (corners[first : first + n_mels, None] for first in range(3))
+    triangles = np.minimum((bins - low) / (centre - low), (high - bins) / (high - centre))
+    area = (high - low) / 2
+    return (np.maximum(triangles, 0) / area).astype(np.float32)
+
+
+def _to_mel(hertz: float) -> float:
+    if hertz < BREAK_FREQUENCY:
+        return hertz / LINEAR_STEP
+    return BREAK_MEL + math.log(hertz / BREAK_FREQUENCY) / LOG_STEP
+
+
+def _to_hertz(mels: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    above_break = BREAK_FREQUENCY * np.exp(LOG_STEP * (mels - BREAK_MEL))
+    return np.where(mels < BREAK_MEL, LINEAR_STEP * mels, above_break)
+
 
 HALF_FRAME: Final = N_FFT // 2  # samples of a frame before and after its centre
 FRAMES_PER_BLOCK: Final = 160

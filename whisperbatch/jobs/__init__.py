@@ -6,7 +6,7 @@ planned.py                       many machines: plan, work, join, status
 └─ workers/                      leases, results, and the work itself
 """
 
-from whisperbatch.jobs.events import Event, Failed, Finished, FinishedElsewhere, SegmentReady
+from whisperbatch.jobs.claims import Event, Failed, Finished, FinishedElsewhere, SegmentReady
 from whisperbatch.jobs.fingerprints import digest, references_fingerprint
 from whisperbatch.jobs.inputs import (
     LEDGER_NAME,
@@ -18,19 +18,19 @@ from whisperbatch.jobs.inputs import (
 from whisperbatch.jobs.job import Job, run_job
 from whisperbatch.jobs.ledger import Ledger
 from whisperbatch.jobs.planned import join, plan, status, work
-from whisperbatch.jobs.plans.files import PlanFiles
 from whisperbatch.jobs.plans.format import (
     Failure,
     Header,
     Plan,
+    PlanFiles,
     PlannedSpan,
     Recording,
     Task,
     task_from_line,
     task_to_line,
 )
+from whisperbatch.jobs.plans.joining import JoinReport
 from whisperbatch.jobs.plans.recordings import absolute
-from whisperbatch.jobs.plans.report import JoinReport
 from whisperbatch.jobs.plans.settings import MACHINE_KEYWORDS, options_of
 from whisperbatch.jobs.plans.status import PlanStatus
 from whisperbatch.jobs.workers.outcomes import (
@@ -40,8 +40,8 @@ from whisperbatch.jobs.workers.outcomes import (
     stored_outcomes,
 )
 from whisperbatch.jobs.workers.results import Results
-from whisperbatch.jobs.workers.worker import SpanEnded
-from whisperbatch.jobs.workers.worker_job import (
+from whisperbatch.jobs.workers.worker import (
+    SpanEnded,
     WorkerJob,
     WorkReport,
     check_machine_keywords,

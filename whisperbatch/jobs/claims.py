@@ -1,4 +1,6 @@
-"""The recordings of a run: each is taken when it begins, unless another process has it.
+"""What happens to the recordings of a job.
+
+The recordings of a run: each is taken when it begins, unless another process has it.
 
 finished or failed elsewhere   an event, and nothing to do
 without a lease                taken, in order
@@ -15,14 +17,51 @@ from collections import deque
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Final, Protocol, TypeAlias
 
 from whisperbatch.errors import WhisperBatchError
-from whisperbatch.jobs.events import Event, Failed, FinishedElsewhere
 from whisperbatch.jobs.held_leases import HeldLeases
 from whisperbatch.jobs.inputs import WorkItem
-from whisperbatch.jobs.workers.leases import Lease
-from whisperbatch.types import DeferredSource
+from whisperbatch.jobs.leases import Lease
+from whisperbatch.types import DeferredSource, Segment, Transcript
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """All outputs of a recording are written."""
+
+    item: WorkItem
+    transcript: Transcript
+
+
+@dataclass(frozen=True, slots=True)
+class FinishedElsewhere:
+    """Another process has written all outputs of a recording, after this run had begun."""
+
+    item: WorkItem
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """A recording could not be transcribed, or its outputs could not be written.
+
+    Another process that works on the same recordings may have found the error.
+    """
+
+    item: WorkItem
+    error: WhisperBatchError
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentReady:
+    """The next segment of a recording is decoded."""
+
+    item: WorkItem
+    segment: Segment
+
+
+Event: TypeAlias = SegmentReady | Finished | FinishedElsewhere | Failed
+
 
 log = logging.getLogger(__name__)
 

@@ -15,12 +15,10 @@ from typing import Final
 
 from whisperbatch.boundary import as_error
 from whisperbatch.errors import EngineError, InternalError, WhisperBatchError, WriteError
-from whisperbatch.jobs.claims import Claims, NothingFreeError
-from whisperbatch.jobs.events import Event, Failed, Finished, SegmentReady
+from whisperbatch.jobs.claims import Claims, Event, Failed, Finished, NothingFreeError, SegmentReady
 from whisperbatch.jobs.fingerprints import digest
 from whisperbatch.jobs.inputs import WorkItem
-from whisperbatch.jobs.journal import Journal
-from whisperbatch.jobs.journal_marks import JournalMarks
+from whisperbatch.jobs.journal import Journal, JournalMarks
 from whisperbatch.jobs.ledger import Entry, Ledger
 from whisperbatch.options import Options
 from whisperbatch.transcriber import Transcriber

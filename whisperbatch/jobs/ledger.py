@@ -21,9 +21,8 @@ from typing import Any, Final, TypeAlias
 from typing_extensions import Self
 
 from whisperbatch.errors import WriteError
-from whisperbatch.jobs.held_leases import DURATION, HeldLeases
+from whisperbatch.jobs.held_leases import DURATION, LOCK_TIMEOUT, TODAY, HeldLeases
 from whisperbatch.jobs.inputs import LEDGER_NAME
-from whisperbatch.jobs.lease_table import LOCK_TIMEOUT, TODAY
 
 VERSION: Final = 1  # of the tables
 LOCK_POLL: Final = 0.02  # seconds

@@ -12,19 +12,16 @@ from typing import Any
 
 from whisperbatch.errors import OptionError
 from whisperbatch.jobs.fingerprints import digest
-from whisperbatch.jobs.plans.files import PlanFiles
-from whisperbatch.jobs.plans.format import Plan
-from whisperbatch.jobs.plans.joining import Joiner
+from whisperbatch.jobs.leases import DURATION, Leases, has_ended
+from whisperbatch.jobs.plans.format import Plan, PlanFiles
+from whisperbatch.jobs.plans.joining import Joiner, JoinReport, ReportBuilder
 from whisperbatch.jobs.plans.planning import MAX_TASK_DURATION, TASK_DURATION, make_plan
 from whisperbatch.jobs.plans.recordings import absolute
-from whisperbatch.jobs.plans.report import JoinReport, ReportBuilder
 from whisperbatch.jobs.plans.settings import make_header
 from whisperbatch.jobs.plans.status import PlanStatus, status_of
 from whisperbatch.jobs.plans.stores import Store
-from whisperbatch.jobs.workers.leases import DURATION, Leases
-from whisperbatch.jobs.workers.processes import has_ended
 from whisperbatch.jobs.workers.results import Results
-from whisperbatch.jobs.workers.worker_job import OnSpan, WorkerJob, WorkReport
+from whisperbatch.jobs.workers.worker import OnSpan, WorkerJob, WorkReport
 from whisperbatch.loading import DEFAULT_MODEL, LOAD_PARAMETERS
 from whisperbatch.options import Options, checks, plain, resolve
 from whisperbatch.text.messages import shown

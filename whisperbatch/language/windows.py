@@ -1,4 +1,6 @@
-"""Language windows: stretches with speech, spread over the recording, that decide its language.
+"""The language of a recording as a result for users: `LanguageDetection`.
+
+Language windows: stretches with speech, spread over the recording, that decide its language.
 
     recording   |--------------------------------------------------|
     order         1st   5th   3rd   7th   2nd   6th   4th   8th
@@ -17,6 +19,7 @@ import numpy as np
 
 from whisperbatch.audio.random_access import RandomAccess
 from whisperbatch.chunking.merge import chunks
+from whisperbatch.language.decisions import decide, restrict_to
 from whisperbatch.options import Options
 from whisperbatch.protocols import FeatureExtractor, Vad
 from whisperbatch.recording import RecordingState
@@ -25,12 +28,51 @@ from whisperbatch.scheduling import SharedModel
 from whisperbatch.types import (
     WINDOW_FRAMES,
     Chunk,
+    LanguageDetection,
     LanguageScores,
+    LanguageWindow,
     Samples,
     speech_seconds,
     to_samples,
     to_seconds,
 )
+
+NO_SPEECH: Final = LanguageDetection(None, 0.0, {}, reason="the recording has no speech")
+"""The result for a recording without speech."""
+
+UNREADABLE: Final = LanguageDetection(
+    None, 0.0, {}, reason="detection needs the whole recording, but read_through is False"
+)
+"""The result for an open reader, if only reading the whole recording could detect the language."""
+
+
+def english_only(model: str) -> LanguageDetection:
+    """Return the result of an English-only model, which cannot detect languages."""
+    return LanguageDetection("en", 1.0, {"en": 1.0}, reason=f"model {model} is English-only")
+
+
+def detection(
+    windows: Sequence[Chunk], scores: Sequence[LanguageScores], options: Options
+) -> LanguageDetection:
+    """Return the language that the windows vote for, with the result of each window.
+
+    Args:
+        windows: at least one, in the order of the recording.
+        scores: scores of each window.
+        options: the candidate languages and the threshold.
+    """
+    decision = decide(scores, options)
+    results = []
+    for window, window_scores in zip(windows, scores, strict=True):
+        probabilities = restrict_to(window_scores.probabilities, options.languages)
+        best = max(probabilities, key=lambda code: probabilities[code])
+        start, end = to_seconds(window.start), to_seconds(window.end)
+        results.append(LanguageWindow(start, end, best, probabilities[best]))
+    ranked = sorted(decision.probabilities.items(), key=lambda item: -item[1])
+    return LanguageDetection(
+        decision.language, decision.probability, dict(ranked), windows=tuple(results)
+    )
+
 
 CANDIDATES_PER_WINDOW: Final = 4  # stretches tried, at most, for each requested window
 MIN_SPEECH: Final = 1.0  # seconds of speech: less does not identify a language

@@ -8,8 +8,8 @@ a thread of a row, or of a recording
 `ReadingLimit` limits the audio that is read, but not decoded.
 """
 
+from whisperbatch.scheduling.call_queue import READING, Flow, ResultStore, RowCall
 from whisperbatch.scheduling.reading_limit import ReadingLimit
-from whisperbatch.scheduling.row_calls import READING, Flow, ResultStore, RowCall
 from whisperbatch.scheduling.scheduler import Activity, Scheduler
 from whisperbatch.scheduling.shared_model import SharedModel
 

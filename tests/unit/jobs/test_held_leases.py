@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from whisperbatch.jobs.held_leases import HeldLeases
+from whisperbatch.jobs.leases import has_ended, process_name
 from whisperbatch.jobs.ledger import Ledger
-from whisperbatch.jobs.workers.processes import has_ended, process_name
 
 
 @pytest.fixture

@@ -10,8 +10,7 @@ from whisperbatch.jobs.inputs import WorkItem
 from whisperbatch.jobs.job import Job, Made
 from whisperbatch.jobs.ledger import Ledger
 from whisperbatch.jobs.plans.format import Recording
-from whisperbatch.jobs.plans.joining import JoinedRecording, Joiner
-from whisperbatch.jobs.plans.report import ReportBuilder
+from whisperbatch.jobs.plans.joining import JoinedRecording, Joiner, ReportBuilder
 from whisperbatch.jobs.plans.stores import Store
 from whisperbatch.jobs.workers.results import Results, SpanResult
 from whisperbatch.types import CHUNK_RULES, Notice, Transcript

@@ -10,7 +10,7 @@ import pytest
 from tests.unit.fakes import FakeEngine, noise
 from tests.unit.media_files import encode
 from whisperbatch.errors import WriteError
-from whisperbatch.jobs.events import Event, Failed, Finished
+from whisperbatch.jobs.claims import Event, Failed, Finished
 from whisperbatch.jobs.inputs import WorkItem, find_inputs, plan_outputs
 from whisperbatch.jobs.job import Job, WriteTranscript, run_job
 from whisperbatch.jobs.ledger import Ledger

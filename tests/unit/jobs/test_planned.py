@@ -13,8 +13,8 @@ from tests.unit.media_files import encode
 from whisperbatch import jobs
 from whisperbatch.errors import ModelError, OptionError
 from whisperbatch.jobs import JoinReport
-from whisperbatch.jobs.plans.files import PlanFiles
-from whisperbatch.jobs.plans.report import busy_seconds
+from whisperbatch.jobs.plans.format import PlanFiles
+from whisperbatch.jobs.plans.joining import busy_seconds
 from whisperbatch.jobs.workers.results import Results
 from whisperbatch.transcriber import Transcriber
 from whisperbatch.types import CHUNK_RULES

@@ -16,10 +16,8 @@ from whisperbatch import jobs
 from whisperbatch.cli.plans import run as plan_commands
 from whisperbatch.errors import WhisperBatchError
 from whisperbatch.jobs.plans import stores
-from whisperbatch.jobs.plans.files import PlanFiles
-from whisperbatch.jobs.plans.format import Failure, Recording
-from whisperbatch.jobs.plans.joining import JoinedRecording
-from whisperbatch.jobs.plans.report import ReportBuilder
+from whisperbatch.jobs.plans.format import Failure, PlanFiles, Recording
+from whisperbatch.jobs.plans.joining import JoinedRecording, ReportBuilder
 from whisperbatch.jobs.plans.stores import Store, file_system
 from whisperbatch.jobs.workers.outcomes import SpanOutcome
 from whisperbatch.transcriber import Transcriber

@@ -19,9 +19,9 @@ from tests.unit.jobs import stored_jobs
 from tests.unit.jobs.stored_jobs import DATA, PLAN, TALKS, TEXTS, engine, items, job, stored_job
 from whisperbatch import jobs
 from whisperbatch.jobs import Failed, Finished, Ledger, WorkItem, WorkReport, digest, run_job
-from whisperbatch.jobs.plans.files import PlanFiles
+from whisperbatch.jobs.leases import Leases
+from whisperbatch.jobs.plans.format import PlanFiles
 from whisperbatch.jobs.plans.planning import make_plan
-from whisperbatch.jobs.workers.leases import Leases
 from whisperbatch.options import Options
 from whisperbatch.transcriber import Transcriber
 from whisperbatch.writers import SubtitleOptions, TableOptions

@@ -9,11 +9,13 @@ from whisperbatch.language.decisions import (
     LAST_REVISION,
     VOTERS,
     add_speech,
+    decide,
     decide_from_windows,
     decision_for,
+    enough_to_decide,
     needs_scores,
+    restrict_to,
 )
-from whisperbatch.language.voting import decide, enough_to_decide, restrict_to
 from whisperbatch.options import Options
 from whisperbatch.recording import Decision, LanguageState, RecordingState
 from whisperbatch.rows import End

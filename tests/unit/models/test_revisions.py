@@ -21,7 +21,7 @@ from whisperbatch.huggingface import with_draft_model
 from whisperbatch.jobs.plans import settings
 from whisperbatch.jobs.plans.format import from_lines, to_lines
 from whisperbatch.jobs.plans.settings import make_header
-from whisperbatch.jobs.workers import worker_job
+from whisperbatch.jobs.workers import worker
 from whisperbatch.models import find_model, is_of_hub, loaded_revision, packages
 from whisperbatch.models.packages import PACKAGES
 from whisperbatch.options import Options
@@ -174,13 +174,13 @@ def test_a_plan_records_the_commit_and_workers_load_it(
     plan = from_lines(to_lines(jobs.Plan(header, (), ())), "a.plan")
     assert plan.header == header
     loaded: list[dict[str, Any]] = []
-    monkeypatch.setattr(worker_job, "load", lambda _, **keywords: loaded.append(keywords))
-    worker_job.load_model(header)
-    worker_job.load_model(replace(header, revision=None))
-    worker_job.load_model(replace(header, model=str(hub / OLD)))
+    monkeypatch.setattr(worker, "load", lambda _, **keywords: loaded.append(keywords))
+    worker.load_model(header)
+    worker.load_model(replace(header, revision=None))
+    worker.load_model(replace(header, model=str(hub / OLD)))
     assert loaded == [{"revision": OLD}, {}, {}]
     monkeypatch.setattr("whisperbatch.models.registry.PACKAGES", PACKAGES)
-    worker_job.load_model(replace(header, model="base"))  # a package here: its weights are compared
+    worker.load_model(replace(header, model="base"))  # a package here: its weights are compared
     assert loaded[-1] == {}
 
 

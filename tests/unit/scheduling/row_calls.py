@@ -18,8 +18,7 @@ from tests.unit.counting_source import TIMEOUT
 from tests.unit.fakes import EncodedRow, FakeEngine
 from whisperbatch.prefetch import Workers
 from whisperbatch.rows import Encoding
-from whisperbatch.scheduling.call_queue import CallQueue
-from whisperbatch.scheduling.row_calls import Flow, RowCall
+from whisperbatch.scheduling.call_queue import CallQueue, Flow, RowCall
 from whisperbatch.scheduling.scheduler import Scheduler
 
 T = TypeVar("T")

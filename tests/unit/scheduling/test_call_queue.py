@@ -6,8 +6,7 @@ from collections.abc import Sequence
 import pytest
 
 from tests.unit.scheduling.row_calls import row_call
-from whisperbatch.scheduling.call_queue import MAX_PASSED_OVER, CallQueue
-from whisperbatch.scheduling.row_calls import Flow, RowCall
+from whisperbatch.scheduling.call_queue import MAX_PASSED_OVER, CallQueue, Flow, RowCall
 
 LATER = 10**6  # a position after all others
 

@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 
 from tests.examples import up_to
 from tests.unit.scheduling.row_calls import row_call
-from whisperbatch.scheduling.call_queue import MAX_PASSED_OVER, CallQueue
-from whisperbatch.scheduling.row_calls import Flow, RowCall
+from whisperbatch.scheduling.call_queue import MAX_PASSED_OVER, CallQueue, Flow, RowCall
 
 
 class CheckedQueue:

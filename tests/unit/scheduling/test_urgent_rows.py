@@ -16,8 +16,7 @@ from tests.unit.scheduling.row_calls import (
 )
 from whisperbatch.errors import EngineError
 from whisperbatch.scheduling import READING, Flow
-from whisperbatch.scheduling.call_queue import CallQueue
-from whisperbatch.scheduling.row_calls import RowCall
+from whisperbatch.scheduling.call_queue import CallQueue, RowCall
 
 pytestmark = pytest.mark.usefixtures("no_threads_left", "rare_checks")
 

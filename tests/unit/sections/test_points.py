@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.examples import up_to
-from whisperbatch.sections.points import find_point
+from whisperbatch.sections.boundaries import find_point
 from whisperbatch.types import SpeechFrames
 
 HOP = 512

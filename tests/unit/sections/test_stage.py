@@ -10,7 +10,7 @@ import pytest
 from tests.unit.fakes import noise
 from whisperbatch.audio.clips import Clip
 from whisperbatch.options import Options
-from whisperbatch.sections import chunk_recording, tape
+from whisperbatch.sections import chunk_recording, stage
 from whisperbatch.sections.stage import Section, sections
 from whisperbatch.types import (
     SAMPLING_RATE,
@@ -95,14 +95,14 @@ def test_a_span_has_the_sections_that_begin_in_it(first: int) -> None:
 
 def test_little_audio_is_read_ahead_and_stored(monkeypatch: pytest.MonkeyPatch) -> None:
     stored: list[int] = []
-    read = tape.Tape._read
+    read = stage.Tape._read
 
-    def measured(self: tape.Tape) -> bool:
+    def measured(self: stage.Tape) -> bool:
         result = read(self)
         stored.append(self._end - self._start)
         return result
 
-    monkeypatch.setattr(tape.Tape, "_read", measured)
+    monkeypatch.setattr(stage.Tape, "_read", measured)
     position = 0
 
     def counted() -> Iterator[Samples]:

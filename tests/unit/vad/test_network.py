@@ -8,9 +8,7 @@ import onnxruntime
 import pytest
 
 from whisperbatch.vad.framing import FRAME
-from whisperbatch.vad.network import network_with_products
-from whisperbatch.vad.silero import CELLS, CONTEXT
-from whisperbatch.vad.weights import find_weights
+from whisperbatch.vad.silero import CELLS, CONTEXT, find_weights, network_with_products
 
 Session: TypeAlias = onnxruntime.InferenceSession
 

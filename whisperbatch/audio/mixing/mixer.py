@@ -15,8 +15,7 @@ from typing import Final
 import numpy as np
 
 from whisperbatch.audio.mixing.blocks import ChannelBlock
-from whisperbatch.audio.mixing.choice import PLAIN, Choice, choose
-from whisperbatch.audio.mixing.speech import count_speech
+from whisperbatch.audio.mixing.choice import PLAIN, Choice, choose, count_speech
 from whisperbatch.audio.resampling import BLOCK
 from whisperbatch.types import SECTION, WARM_UP, Notices, Samples, to_samples, to_seconds
 

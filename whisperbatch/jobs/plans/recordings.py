@@ -18,7 +18,7 @@ from whisperbatch.audio.file_objects import FileObject
 from whisperbatch.audio.track import Track
 from whisperbatch.boundary import describe, hide_secrets
 from whisperbatch.errors import AudioError
-from whisperbatch.jobs.media_files import PROBE_RANGE
+from whisperbatch.jobs.inputs import PROBE_RANGE
 from whisperbatch.jobs.plans.stores import MEMORY_LOCK, file_system, is_local
 
 ETAGS: Final = ("ETag", "etag")

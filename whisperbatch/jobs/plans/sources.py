@@ -1,21 +1,159 @@
-"""What to transcribe: the recordings that files, folders, patterns, URLs and manifests name."""
+"""Manifests: files that list recordings, a row for each.
 
+{"uri": "s3://talks/a.mp3", "duration": 61.5, "language": "en"}        JSONL, or parquet
+{"id": "a", "sources": [{"source": "a.wav", ...}], "duration": 61.5}   lhotse's recordings
+{"id": "a-0", "start": 0, "duration": 61.5, "recording": {...}}        lhotse's cuts
+
+What to transcribe: the recordings that files, folders, patterns, URLs and manifests name.
+"""
+
+import gzip
+import io
+import json
 import logging
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any, Final
 
 from whisperbatch.addresses import identity_of
-from whisperbatch.boundary import describe
-from whisperbatch.errors import AudioError, OptionError, WhisperBatchError
+from whisperbatch.boundary import describe, hide_secrets
+from whisperbatch.errors import AudioError, MissingExtraError, OptionError, WhisperBatchError
 from whisperbatch.jobs.file_names import distinct_names, name_of_url
 from whisperbatch.jobs.fingerprints import make_id
-from whisperbatch.jobs.inputs import STANDARD_INPUT, find_inputs, log_others
-from whisperbatch.jobs.media_files import is_media
-from whisperbatch.jobs.plans.manifests import SUFFIXES, ManifestRow, read_manifest
+from whisperbatch.jobs.inputs import STANDARD_INPUT, find_inputs, is_media, log_others
 from whisperbatch.jobs.plans.recordings import absolute
 from whisperbatch.jobs.plans.stores import file_system, is_local
+from whisperbatch.limits import MAX_DURATION
+from whisperbatch.options import checks
+from whisperbatch.text.language_names import given_language
+
+SUFFIXES: Final = (".jsonl", ".jsonl.gz", ".parquet")
+URI_COLUMNS: Final = ("uri", "url", "path", "audio_filepath")
+CUT_TOLERANCE: Final = 0.1  # seconds by which a cut of a whole recording may be shorter
+
+
+@dataclass(frozen=True, slots=True)
+class ManifestRow:
+    """A recording as a manifest describes it.
+
+    Attributes:
+        uri: a URL, or a path; relative paths start at the folder of the manifest.
+        duration: in seconds; None if it is to be probed.
+        language: Whisper's code; None if it is to be detected.
+        etag: version of the recording; None to ask its store.
+    """
+
+    uri: str
+    duration: float | None = None
+    language: str | None = None
+    etag: str | None = None
+
+
+def read_manifest(uri: str) -> Iterator[ManifestRow]:
+    """Yield the rows of a manifest.
+
+    Args:
+        uri: of a file whose name ends with one of `SUFFIXES`.
+
+    Raises:
+        OptionError: the file cannot be read, or a row is wrong; the message names the row.
+        MissingExtraError: the file is parquet, and pyarrow is not installed.
+    """
+    rows = _parquet_rows(uri) if uri.lower().endswith(".parquet") else _json_rows(uri)
+    folder = uri.rpartition("/")[0] if "/" in uri else "."
+    for number, row in enumerate(rows, 1):
+        place = f"{uri}: row {number}"
+        if not isinstance(row, dict):
+            raise OptionError(f"{place} is not a JSON object")
+        found = _cut(row, place) if "recording" in row else _recording(row, place)
+        path = found.uri
+        if "://" not in path and not Path(path).is_absolute():
+            path = f"{folder}/{path}"
+        yield ManifestRow(path, found.duration, found.language, found.etag)
+
+
+def _data(uri: str) -> bytes:
+    system, path = file_system(uri)
+    try:
+        data: bytes = system.cat_file(path)
+        return gzip.decompress(data) if uri.lower().endswith(".gz") else data
+    except Exception as error:
+        hide_secrets(error)
+        raise OptionError(f"{uri}: the manifest cannot be read: {describe(error)}") from error
+
+
+def _json_rows(uri: str) -> Iterator[Any]:
+    for number, line in enumerate(_data(uri).splitlines(), 1):
+        if not line.strip():
+            continue
+        try:
+            yield json.loads(line)
+        except ValueError as error:
+            raise OptionError(f"{uri}: line {number} is not JSON: {error}") from error
+
+
+def _parquet_rows(uri: str) -> Iterator[Any]:
+    try:
+        from pyarrow import parquet  # noqa: PLC0415 - large, and not installed by default
+    except ImportError as error:
+        raise MissingExtraError(
+            f"{uri}: a parquet manifest needs pyarrow: pip install pyarrow"
+        ) from error
+    try:
+        rows: list[Any] = parquet.read_table(io.BytesIO(_data(uri))).to_pylist()
+    except OptionError:
+        raise
+    except Exception as error:
+        raise OptionError(f"{uri}: is not a parquet file: {describe(error)}") from error
+    # a table has every column in every row
+    return iter([{key: value for key, value in row.items() if value is not None} for row in rows])
+
+
+def _recording(row: Mapping[str, Any], place: str) -> ManifestRow:
+    """Return a row with a URI, or a recording of lhotse."""
+    sources = row.get("sources")
+    if isinstance(sources, list | tuple):
+        uri = _lhotse_source(sources, place)
+    else:
+        uri = next((row[name] for name in URI_COLUMNS if name in row), None)
+    if not isinstance(uri, str) or not uri:
+        raise OptionError(f"{place} names no recording; give it the column uri")
+    try:
+        if (duration := row.get("duration")) is not None:
+            checks.number("duration", duration, minimum=0.0, maximum=MAX_DURATION)
+        if (language := row.get("language")) is not None:
+            language = given_language(language)
+        if (etag := row.get("etag")) is not None:
+            checks.text("etag", etag, max_length=1000)
+    except OptionError as error:
+        raise OptionError(f"{place}: {error}") from error
+    return ManifestRow(uri, duration, language, etag)
+
+
+def _lhotse_source(sources: list[Any] | tuple[Any, ...], place: str) -> str | None:
+    if len(sources) != 1:
+        raise OptionError(f"{place} has {len(sources)} files; mix them to one file first")
+    source = sources[0]
+    if not isinstance(source, dict) or source.get("type") not in {"file", "url"}:
+        raise OptionError(f"{place}: only sources of the type file or url can be read")
+    found: str | None = source.get("source")
+    return found
+
+
+def _cut(row: Mapping[str, Any], place: str) -> ManifestRow:
+    """Return the recording of a cut of lhotse."""
+    if not isinstance(row["recording"], dict):
+        raise OptionError(f"{place} names no recording; give it the column uri")
+    recording = _recording(row["recording"], place)
+    start, length = row.get("start", 0.0), row.get("duration", recording.duration)
+    end = None if length is None or recording.duration is None else recording.duration - length
+    if start or (end is not None and end > CUT_TOLERANCE):
+        raise OptionError(
+            f"{place} is a part of a recording; give the manifest of the recordings instead"
+        )
+    return recording
+
 
 PATTERN: Final = frozenset("*?[")
 WITHOUT_FOLDERS: Final = ("http", "https")

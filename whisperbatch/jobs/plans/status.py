@@ -3,8 +3,8 @@
 import time
 from dataclasses import dataclass
 
+from whisperbatch.jobs.leases import Lease, Leases
 from whisperbatch.jobs.plans.format import Plan
-from whisperbatch.jobs.workers.leases import Lease, Leases
 from whisperbatch.jobs.workers.results import Results
 
 

@@ -17,17 +17,15 @@ from typing import Final
 
 from whisperbatch.boundary import as_error
 from whisperbatch.errors import ClosedError
-from whisperbatch.jobs.plans.files import PlanFiles
-from whisperbatch.jobs.plans.format import Failure, Header, Plan, PlannedSpan, Task
-from whisperbatch.jobs.plans.packing import POINT
+from whisperbatch.jobs.leases import Leases, has_ended, process_name
+from whisperbatch.jobs.plans.format import Failure, Header, Plan, PlanFiles, PlannedSpan, Task
+from whisperbatch.jobs.plans.planning import POINT
 from whisperbatch.jobs.plans.recordings import READ_RANGE, opened
 from whisperbatch.jobs.plans.settings import check_machine, options_of
 from whisperbatch.jobs.workers.failures import STORAGE, EngineFailures, failure_of, pauses_after
-from whisperbatch.jobs.workers.leases import Leases
-from whisperbatch.jobs.workers.processes import has_ended, process_name
 from whisperbatch.jobs.workers.results import Results
 from whisperbatch.jobs.workers.spans import ModelSpans, Running
-from whisperbatch.jobs.workers.worker_job import BATCHES_AHEAD, MIN_AT_ONCE, WorkerJob
+from whisperbatch.jobs.workers.worker import BATCHES_AHEAD, MIN_AT_ONCE, WorkerJob
 from whisperbatch.options import Options, resolve
 from whisperbatch.prefetch import interleave, map_ordered
 from whisperbatch.protocols import EngineTraits

@@ -1,9 +1,18 @@
-"""How a worker transcribes a span: `SpanTranscriber`, and its form with a loaded model."""
+"""How a worker transcribes a span: `SpanTranscriber`, and its form with a loaded model.
 
+The languages of recordings that are divided: each is detected once, before its spans.
+"""
+
+import threading
+from collections import defaultdict
 from typing import Final, Protocol
 
+from whisperbatch.errors import AudioError, ClosedError, OptionError, WhisperBatchError
+from whisperbatch.jobs.leases import Leases
 from whisperbatch.jobs.plans.format import PlannedSpan
-from whisperbatch.jobs.plans.recordings import StoredFile
+from whisperbatch.jobs.plans.recordings import READ_RANGE, StoredFile, opened
+from whisperbatch.jobs.workers.failures import failure_of, is_final
+from whisperbatch.jobs.workers.results import DetectedLanguage, Results
 from whisperbatch.options import DETECTION_OPTIONS, Options, resolve
 from whisperbatch.transcriber import Transcriber
 from whisperbatch.types import LanguageDetection, Source, Span, SpanSource, Transcript
@@ -77,3 +86,82 @@ def can_divide(options: Options) -> bool:
     """Return whether a recording may be divided into several spans with these options."""
     default = Options()
     return all(getattr(options, name) == getattr(default, name) for name in UNDIVIDED)
+
+
+DURATION: Final = 120.0  # seconds of a lease: detection reads a few windows of a recording
+POLL: Final = 1.0  # seconds
+
+
+class Languages:
+    """The detected languages in a store. Thread-safe.
+
+    Args:
+        results: of the store.
+        leases: of the store, for tasks that detect a language.
+        spans: the model.
+    """
+
+    def __init__(self, results: Results, leases: Leases, spans: SpanTranscriber) -> None:
+        self._results, self._leases, self._spans = results, leases, spans
+        self._known: dict[str, DetectedLanguage] = {}
+        self._locks: defaultdict[str, threading.Lock] = defaultdict(threading.Lock)  # by task
+        self._lock = threading.Lock()  # of `_locks`
+
+    def detect(self, span: PlannedSpan, stopping: threading.Event) -> DetectedLanguage:
+        """Return the language of a span's recording.
+
+        If another worker detects it now, wait for its result.
+
+        Raises:
+            AudioError: the recording cannot be read.
+            OptionError: an option does not fit the recording.
+            ClosedError: the worker stops.
+        """
+        task = span.language_task or ""
+        language = self._known.get(task)
+        if language is None:
+            with self._lock:
+                of_task = self._locks[task]
+            with of_task:
+                language = self._known[task] = self._found(task, span, stopping)
+        failure = language.failure
+        if failure:
+            raise (OptionError if failure.kind == "option" else AudioError)(failure.message)
+        return language
+
+    def _found(self, task: str, span: PlannedSpan, stopping: threading.Event) -> DetectedLanguage:
+        """Return the language that this worker or another one has detected."""
+        if task in self._known:  # another thread was faster
+            return self._known[task]
+        while not stopping.is_set():
+            found = self._results.language(task) or self._detected(task, span)
+            if found:
+                return found
+            stopping.wait(POLL)
+        raise ClosedError("the worker stops")
+
+    def _detected(self, task: str, span: PlannedSpan) -> DetectedLanguage | None:
+        """Detect the language and write it; None if another worker does."""
+        generation = self._leases.generations().get(task)
+        before = None if generation is None else self._leases.read(task, generation)
+        if before and self._leases.is_held(before):
+            return None
+        lease = self._leases.acquire(task, before)
+        if lease is None:
+            return None
+        try:
+            found = self._results.language(task)  # another worker may have ended meanwhile
+            return found or self._results.create_language(task, self._heard(span))
+        finally:
+            self._leases.finish(lease)
+
+    def _heard(self, span: PlannedSpan) -> DetectedLanguage:
+        try:
+            with opened(span.uri, span.version, read_range=READ_RANGE) as source:
+                detection = self._spans.detect_language(source)
+        except WhisperBatchError as error:
+            failure = failure_of(error)
+            if not is_final(failure):
+                raise
+            return DetectedLanguage(None, failure=failure)
+        return DetectedLanguage(detection.language, detection.probability)

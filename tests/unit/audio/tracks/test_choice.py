@@ -11,10 +11,9 @@ from av.stream import Disposition
 
 from tests.unit.media_files import level, pipe, tone
 from whisperbatch import AudioError, open_audio
-from whisperbatch.audio import decode_audio, list_tracks
-from whisperbatch.audio.tracks import choice
-from whisperbatch.audio.tracks.choice import choose
-from whisperbatch.audio.tracks.info import TrackInfo
+from whisperbatch.audio import decode_audio, list_tracks, track_choice
+from whisperbatch.audio.track import TrackInfo
+from whisperbatch.audio.track_choice import choose
 from whisperbatch.options import Options
 from whisperbatch.types import SAMPLING_RATE, Notices, Samples, Source, Span, SpanSource
 
@@ -28,7 +27,7 @@ FACTS = {
 }
 
 
-def tracks(*facts: Mapping[str, object]) -> list[TrackInfo]:
+def make_tracks(*facts: Mapping[str, object]) -> list[TrackInfo]:
     return [TrackInfo(number, **{**FACTS, **own}) for number, own in enumerate(facts)]  # type: ignore[arg-type]  # facts of each type
 
 
@@ -48,14 +47,14 @@ CASES = (
     Case(
         "the default flag is on the second track",
         "SubtitleEdit/subtitleedit#13787",
-        tracks({"language": "deu"}, {"language": "eng", **DEFAULT}),
+        make_tracks({"language": "deu"}, {"language": "eng", **DEFAULT}),
         {0: "speech", 1: "speech"},
         1,
     ),
     Case(
         "two default flags",
         "jellyfin/jellyfin-roku#212",
-        tracks({"language": "rus", **DEFAULT}, {"language": "rus", **DEFAULT}),
+        make_tracks({"language": "rus", **DEFAULT}, {"language": "rus", **DEFAULT}),
         {0: "speech", 1: "speech"},
         0,
         "there is also track 1",
@@ -63,7 +62,7 @@ CASES = (
     Case(
         "the second track is the wanted one, and silence is on the first",
         "SubtitleEdit/subtitleedit#6110",
-        tracks(DEFAULT, {}),
+        make_tracks(DEFAULT, {}),
         {1: "speech"},
         1,
         "track 0: aac, 2 channels, default has no sound",
@@ -71,7 +70,7 @@ CASES = (
     Case(
         "desktop sound on the first track, the microphone on the second",
         "WyattBlue/auto-editor#347",
-        tracks(DEFAULT, {"title": "Mic"}),
+        make_tracks(DEFAULT, {"title": "Mic"}),
         {0: "sound", 1: "speech"},
         1,
         "has no speech where it was probed",
@@ -79,7 +78,7 @@ CASES = (
     Case(
         "six tracks, of which only the third has sound",
         "obsproject/obs-studio#5109",
-        tracks(DEFAULT, {}, {}, {}, {}, {}),
+        make_tracks(DEFAULT, {}, {}, {}, {}, {}),
         {2: "speech"},
         2,
         "track 2",
@@ -87,35 +86,35 @@ CASES = (
     Case(
         "spatial audio without a decoder beside the usual track",
         "chattocorp/chatto#1602",
-        tracks({"codec": "", **DEFAULT}, {}),
+        make_tracks({"codec": "", **DEFAULT}, {}),
         {1: "speech"},
         1,
     ),
     Case(
         "spatial audio without a decoder after the usual track",
         "protonemedia/laravel-ffmpeg#538",
-        tracks(DEFAULT, {"codec": ""}),
+        make_tracks(DEFAULT, {"codec": ""}),
         {0: "speech"},
         0,
     ),
     Case(
         "audio description comes first",
         "oakesville/mythling#87, Drvolks/StreamClient#164",
-        tracks({"kind": "audio description"}, {}),
+        make_tracks({"kind": "audio description"}, {}),
         {0: "speech", 1: "speech"},
         1,
     ),
     Case(
         "the commentary has the default flag",
         "jellyfin/jellyfin#5179",
-        tracks({"kind": "commentary", **DEFAULT}, {}),
+        make_tracks({"kind": "commentary", **DEFAULT}, {}),
         {0: "speech", 1: "speech"},
         1,
     ),
     Case(
         "a camera with eight mono tracks, microphones on the third and fourth",
         "mpv-player/mpv#14070, shaka-project/shaka-streamer#52",
-        tracks(*[MONO] * 8),
+        make_tracks(*[MONO] * 8),
         {2: "speech", 3: "speech"},
         2,
         "there is also track 0",
@@ -123,14 +122,14 @@ CASES = (
     Case(
         "two mono tracks, the second empty",
         "mediamicroservices/mm#237",
-        tracks(MONO, MONO),
+        make_tracks(MONO, MONO),
         {0: "speech"},
         0,
         "there is also track 1",
     ),
-    Case("no track has sound", "", tracks({}, DEFAULT), {}, 1, "there is also track 0"),
-    Case("no track has speech", "", tracks(DEFAULT, {}), {1: "sound"}, 1, "has no sound"),
-    Case("no track has a decoder", "", tracks({"codec": ""}, {"codec": "", **DEFAULT}), {}, 1),
+    Case("no track has sound", "", make_tracks({}, DEFAULT), {}, 1, "there is also track 0"),
+    Case("no track has speech", "", make_tracks(DEFAULT, {}), {1: "sound"}, 1, "has no sound"),
+    Case("no track has a decoder", "", make_tracks({"codec": ""}, {"codec": "", **DEFAULT}), {}, 1),
 )
 
 
@@ -176,7 +175,9 @@ def film(
 
 @pytest.fixture(autouse=True)
 def _speech_is_a_tone_of_1000_hz(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(choice, "count_speech", lambda sound: 100 * (level(sound, 1000) > 0.1))
+    monkeypatch.setattr(
+        track_choice, "count_speech", lambda sound: 100 * (level(sound, 1000) > 0.1)
+    )
 
 
 def read(source: Source, track: int | None = None) -> tuple[float, tuple[str, ...]]:
@@ -237,7 +238,7 @@ def test_a_pipe_reads_the_default_track_and_names_the_others(tmp_path: Path) -> 
 
 
 def test_one_track_needs_no_probe(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(choice, "count_speech", None)
+    monkeypatch.setattr(track_choice, "count_speech", None)
     path = film(tmp_path / "a.mkv", [tone(1000, 5)], [Disposition.default])
     heard, notices = read(path)
     assert heard > 0.2

@@ -14,7 +14,7 @@ import pytest
 
 import whisperbatch as wb
 from tests.unit.media_files import encode, tone
-from whisperbatch.audio.tracks.pyav import open_ignoring_metadata, tags_of
+from whisperbatch.audio.track import open_ignoring_metadata, tags_of
 from whisperbatch.compat.faster_whisper import decode_audio
 
 MARKED = "MARKED--"

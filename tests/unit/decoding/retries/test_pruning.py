@@ -17,7 +17,7 @@ from tests.unit.synthetic_speech import (
     sentence,
     word_engine,
 )
-from whisperbatch.decoding.retries import rounds
+from whisperbatch.decoding import retries
 from whisperbatch.segmentation import RowResult
 
 PHRASES = range(8)
@@ -74,10 +74,10 @@ def test_the_result_is_the_same_as_if_all_parts_were_decoded(
 ) -> None:
     pruned = [decoded(seed) for seed in range(40)]
 
-    def all_indices(attempt: rounds._Try) -> list[int]:
+    def all_indices(attempt: retries._Try) -> list[int]:
         return [] if attempt.decoded else list(range(len(attempt.requests)))
 
-    monkeypatch.setattr(rounds._Try, "next_indices", all_indices)
+    monkeypatch.setattr(retries._Try, "next_indices", all_indices)
     complete = [decoded(seed) for seed in range(40)]
     for (result, calls), (expected, all_calls) in zip(pruned, complete, strict=True):
         assert segments(result) == segments(expected)

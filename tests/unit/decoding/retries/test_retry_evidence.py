@@ -20,7 +20,7 @@ from tests.unit.synthetic_speech import (
     word_engine,
 )
 from whisperbatch.decoding.audit import DecodedRow
-from whisperbatch.decoding.retries.evidence import least_cost, without_doubtful_text
+from whisperbatch.decoding.retries import least_cost, without_doubtful_text
 from whisperbatch.options import Options
 from whisperbatch.protocols import Alignment, Hypothesis
 from whisperbatch.segmentation.timed_text import AlignedWord, join_words

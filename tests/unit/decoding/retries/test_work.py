@@ -11,7 +11,7 @@ import pytest
 from tests.unit.decoding.retries.test_retry_evidence import decoded_row
 from tests.unit.fakes import Call
 from tests.unit.synthetic_speech import DecodedWords, chunk, decode, sentence, text, word_engine
-from whisperbatch.decoding.retries.work import (
+from whisperbatch.decoding.retries import (
     WORK_PER_CHUNK,
     WORK_PER_SECOND,
     RetryBudget,
@@ -90,7 +90,7 @@ def test_chunks_that_reach_the_limit_at_the_same_time_cause_one_warning(
 ) -> None:
     """The chunks of a recording are decoded in several threads."""
     decoded = decoded_row("hello")
-    logger = logging.getLogger("whisperbatch.decoding.retries.work")
+    logger = logging.getLogger("whisperbatch.decoding.retries")
     slow = SlowHandler()
     logger.addHandler(slow)
     try:

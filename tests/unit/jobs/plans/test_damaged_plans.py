@@ -13,7 +13,7 @@ from tests.unit.fakes import FakeEngine, write_noise
 from tests.unit.jobs.planned_jobs import write_plan
 from whisperbatch import jobs
 from whisperbatch.errors import OptionError, WhisperBatchError
-from whisperbatch.jobs.plans.files import PlanFiles
+from whisperbatch.jobs.plans.format import PlanFiles
 from whisperbatch.transcriber import Transcriber
 
 WRONG: Final[list[Any]] = [

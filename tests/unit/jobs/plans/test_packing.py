@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from whisperbatch.jobs.plans.format import PlannedSpan
-from whisperbatch.jobs.plans.packing import MAX_SPANS, divided, packed, span_duration
+from whisperbatch.jobs.plans.planning import MAX_SPANS, divided, packed, span_duration
 
 
 def span(number: int, duration: float) -> PlannedSpan:

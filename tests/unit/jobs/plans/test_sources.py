@@ -10,8 +10,12 @@ import pytest
 
 from tests.unit.fakes import write_noise
 from whisperbatch.errors import MissingExtraError, OptionError
-from whisperbatch.jobs.plans.manifests import ManifestRow, read_manifest
-from whisperbatch.jobs.plans.sources import find_recordings, output_names
+from whisperbatch.jobs.plans.sources import (
+    ManifestRow,
+    find_recordings,
+    output_names,
+    read_manifest,
+)
 
 
 def write(path: Path, data: bytes = b"x") -> Path:

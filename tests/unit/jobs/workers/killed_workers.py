@@ -23,8 +23,8 @@ from tests.unit.fakes import FakeEngine
 from tests.unit.jobs.killing_programs import write_talks
 from tests.unit.jobs.planned_jobs import write_plan
 from whisperbatch import jobs
-from whisperbatch.jobs.plans.files import PlanFiles
-from whisperbatch.jobs.workers.leases import Leases
+from whisperbatch.jobs.leases import Leases
+from whisperbatch.jobs.plans.format import PlanFiles
 from whisperbatch.jobs.workers.results import Results
 from whisperbatch.transcriber import Transcriber
 

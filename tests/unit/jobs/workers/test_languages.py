@@ -7,12 +7,12 @@ import pytest
 
 from tests.unit.fakes import write_noise
 from whisperbatch.errors import ClosedError
+from whisperbatch.jobs.leases import Leases
 from whisperbatch.jobs.plans.format import PlannedSpan
 from whisperbatch.jobs.plans.recordings import version_of
 from whisperbatch.jobs.plans.stores import Store
-from whisperbatch.jobs.workers.languages import Languages
-from whisperbatch.jobs.workers.leases import Leases
 from whisperbatch.jobs.workers.results import Results
+from whisperbatch.jobs.workers.spans import Languages
 from whisperbatch.types import LanguageDetection
 
 

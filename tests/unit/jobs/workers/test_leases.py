@@ -3,12 +3,11 @@ from collections.abc import Callable
 
 import pytest
 
+from whisperbatch.jobs.leases import RENEWALS, Leases
 from whisperbatch.jobs.plans.format import PlannedSpan, Task
 from whisperbatch.jobs.plans.stores import Store
-from whisperbatch.jobs.workers.held_tasks import HeldTasks
-from whisperbatch.jobs.workers.leases import RENEWALS, Leases
 from whisperbatch.jobs.workers.results import Results, SpanResult
-from whisperbatch.jobs.workers.task_queue import Claim, TaskQueue
+from whisperbatch.jobs.workers.tasks import Claim, HeldTasks, TaskQueue
 
 
 class Clock:

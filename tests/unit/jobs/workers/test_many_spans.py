@@ -15,17 +15,15 @@ import pytest
 from tests.unit.jobs.planned_jobs import header
 from whisperbatch.errors import AudioError
 from whisperbatch.jobs import join, status
-from whisperbatch.jobs.plans.files import PlanFiles
-from whisperbatch.jobs.plans.format import PlannedSpan
+from whisperbatch.jobs.leases import Lease, Leases
+from whisperbatch.jobs.plans.format import PlanFiles, PlannedSpan
 from whisperbatch.jobs.plans.planning import make_plan
 from whisperbatch.jobs.plans.recordings import StoredFile
 from whisperbatch.jobs.plans.stores import Store
-from whisperbatch.jobs.workers import languages, worker
-from whisperbatch.jobs.workers.languages import Languages
-from whisperbatch.jobs.workers.leases import Lease, Leases
+from whisperbatch.jobs.workers import spans, worker
 from whisperbatch.jobs.workers.results import DetectedLanguage, Results
-from whisperbatch.jobs.workers.spans import Running
-from whisperbatch.jobs.workers.task_queue import TaskQueue
+from whisperbatch.jobs.workers.spans import Languages, Running
+from whisperbatch.jobs.workers.tasks import TaskQueue
 from whisperbatch.jobs.workers.worker import Worker
 from whisperbatch.types import LanguageDetection, Segment, Transcript
 
@@ -76,8 +74,8 @@ def _without_files(monkeypatch: pytest.MonkeyPatch) -> None:
         yield uri
 
     monkeypatch.setattr(worker, "opened", opened)
-    monkeypatch.setattr(languages, "opened", opened)
-    monkeypatch.setattr(languages, "POLL", 0.01)
+    monkeypatch.setattr(spans, "opened", opened)
+    monkeypatch.setattr(spans, "POLL", 0.01)
 
 
 def run_worker(path: Path, spans: FakeSpans, name: str) -> None:

@@ -11,9 +11,9 @@ from tests.unit.jobs.planned_jobs import write_plan
 from whisperbatch import jobs
 from whisperbatch.errors import EngineError, ModelError
 from whisperbatch.jobs import Failure, Plan, SpanOutcome, Task, TaskWorker, stored_outcomes
-from whisperbatch.jobs.plans.files import PlanFiles
+from whisperbatch.jobs.leases import Leases
+from whisperbatch.jobs.plans.format import PlanFiles
 from whisperbatch.jobs.workers import failures, worker
-from whisperbatch.jobs.workers.leases import Leases
 from whisperbatch.jobs.workers.results import Results, SpanResult
 from whisperbatch.transcriber import Transcriber
 

@@ -16,10 +16,10 @@ from tests.unit.media_files import encode
 from whisperbatch import jobs
 from whisperbatch.errors import EngineError, ModelError, OptionError, WriteError
 from whisperbatch.jobs import SpanEnded, WorkReport
-from whisperbatch.jobs.plans.files import PlanFiles
+from whisperbatch.jobs.leases import Leases
+from whisperbatch.jobs.plans.format import PlanFiles
 from whisperbatch.jobs.plans.recordings import version_of
-from whisperbatch.jobs.workers import failures, languages
-from whisperbatch.jobs.workers.leases import Leases
+from whisperbatch.jobs.workers import failures, spans
 from whisperbatch.jobs.workers.results import Results, SpanResult
 from whisperbatch.transcriber import Transcriber
 from whisperbatch.writers import render, write_through
@@ -34,7 +34,7 @@ def level_engine(**keywords: Any) -> FakeEngine:
 def _short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(failures, "ENGINE_PAUSES", (0.0,))
     monkeypatch.setattr(failures, "STORAGE_PAUSES", (0.0, 0.0))
-    monkeypatch.setattr(languages, "POLL", 0.05)
+    monkeypatch.setattr(spans, "POLL", 0.05)
 
 
 @pytest.fixture

@@ -1,4 +1,6 @@
-"""Are repeated words spoken, or a loop of the model?
+"""Loops: words that repeat, like "thank you thank you thank you".
+
+Are repeated words spoken, or a loop of the model?
 
     sound    [one]  [one]  [one]  [one]         the same sound, four times
     text      one    one   one one  one         the third sound has two words
@@ -17,7 +19,6 @@ from typing import Final
 
 import numpy as np
 
-from whisperbatch.decoding.loops import Repeat
 from whisperbatch.decoding.words import count_letters
 from whisperbatch.features.similarity import (
     HOP,
@@ -29,6 +30,57 @@ from whisperbatch.features.similarity import (
 from whisperbatch.segmentation.timed_text import AlignedWord
 from whisperbatch.text.languages import UNSPACED
 from whisperbatch.types import Chunk, SpeechSpan, to_samples, to_seconds
+
+MAX_PERIOD: Final = 40  # words: a loop may repeat a whole paragraph
+
+
+@dataclass(frozen=True, slots=True)
+class Repeat:
+    """Words that repeat with a period of `period` words; the last repetition may be incomplete.
+
+    Attributes:
+        start: index of the first word.
+        end: index after the last word.
+        period: number of words that repeat.
+    """
+
+    start: int
+    end: int
+    period: int
+
+    @property
+    def times(self) -> float:
+        """How often the words occur, counting the first time and the incomplete last time."""
+        return (self.end - self.start) / self.period
+
+    @property
+    def repeated_words(self) -> int:
+        """Number of words after the first time."""
+        return self.end - self.start - self.period
+
+
+def find_repeats(words: Sequence[str], min_times: int = 3) -> list[Repeat]:
+    """Return the places where the same words occur at least `min_times` times in a row.
+
+    The repeats are in order and do not overlap. Of two overlapping candidates, the
+    longer is taken; of two with the same length, the candidate with the shorter period.
+    """
+    candidates: list[Repeat] = []
+    for period in range(1, min(MAX_PERIOD, len(words) // min_times) + 1):
+        start = 0
+        for position in range(period, len(words) + 1):
+            if position < len(words) and words[position] == words[position - period]:
+                continue
+            if position - start >= min_times * period:
+                candidates.append(Repeat(start, position, period))
+            start = position - period + 1
+    candidates.sort(key=lambda repeat: (repeat.start - repeat.end, repeat.period))
+    chosen: list[Repeat] = []
+    for repeat in candidates:
+        if all(repeat.end <= longer.start or repeat.start >= longer.end for longer in chosen):
+            chosen.append(repeat)
+    return sorted(chosen, key=lambda repeat: repeat.start)
+
 
 # Correlation from which two sounds are the same words. Measured on the digits of five languages,
 # each at its own speed (90 to 110 %) and level: equal digits have 0.77 (5 % quantile) to 0.92

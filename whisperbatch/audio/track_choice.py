@@ -1,4 +1,6 @@
-"""The choice of the track that is read, if the user names none.
+"""Opening of the track that is read.
+
+The choice of the track that is read, if the user names none.
 
 The container's preference (`info.preferred`) decides, unless that track has no speech and another
 has. Speech is looked for at fixed places, so that every span of a recording reads the same track:
@@ -19,12 +21,52 @@ from typing import Final
 import numpy as np
 
 from whisperbatch.audio.file_objects import FileObject
-from whisperbatch.audio.mixing.speech import count_speech
+from whisperbatch.audio.mixing.choice import count_speech
 from whisperbatch.audio.random_access import MediaRandomAccess, SharedFileRandomAccess
-from whisperbatch.audio.tracks.info import ChooseTrack, TrackInfo, name_others, preferred
+from whisperbatch.audio.track import ChooseTrack, Track, TrackInfo, name_others, preferred
 from whisperbatch.errors import AudioError
 from whisperbatch.options import Options
 from whisperbatch.types import Notices
+
+
+def open_track(
+    name: str,
+    file: str | FileObject,
+    number: int | None,
+    notices: Notices,
+    choose: ChooseTrack | None,
+) -> Track:
+    """Open the track with a number, or choose a track.
+
+    Args:
+        name: name of the recording, for messages.
+        file: a path, a URL, or a file object.
+        number: number of the track; None chooses one.
+        notices: of the recording. Without `choose`, they get the tracks that are not read.
+        choose: chooses from several tracks; None takes the track that the container prefers.
+
+    Raises:
+        AudioError: the file cannot be opened, is not media, or has no such track.
+    """
+    track = Track(name, file, number)
+    tracks = track.all_tracks
+    if number is not None or len(tracks) < 2:  # noqa: PLR2004 - a choice needs two
+        return track
+    if choose is None:
+        name_others(tracks[track.number], tracks, notices, certain=False)
+        return track
+    try:
+        chosen = choose(tracks)
+    except BaseException:
+        track.close()
+        raise
+    if chosen == track.number:
+        return track
+    track.close()
+    if isinstance(file, FileObject):
+        file.seek(file.start)
+    return Track(name, file, chosen)
+
 
 PROBE: Final = 10.0  # seconds of a probe
 SHORT: Final = 60.0  # seconds: a recording up to this length, or of unknown length, has one probe
