@@ -9,8 +9,8 @@ The policies:
 
     no retries   every row is decoded once
     default      failed rows are decoded again; no row is sampled
-    ladder       the same, with temperatures 0 to 1 as the last remedy
-    ladder only  temperatures 0 to 1 are the only remedy, as in openai/whisper
+    ladder       the same, with temperatures 0 to 1 as the last strategy
+    ladder only  temperatures 0 to 1 are the only strategy, as in openai/whisper
 
 For each recording and policy, and for all recordings together:
 
@@ -127,7 +127,7 @@ def measure(asr: wb.Transcriber, recording: Recording, policy: str, options: Opt
     with ExitStack() as stack:
         stack.enter_context(counted(asr, figures))
         if policy == SAMPLE_ONLY:
-            stack.enter_context(mock.patch.object(Retry, "_remedies", _sample_only))
+            stack.enter_context(mock.patch.object(Retry, "_strategies", _sample_only))
         options = resolve(replace(options, language=language), **POLICIES[policy])
         started = time.process_time()
         transcript = asr.transcribe(recording.samples, options=options)

@@ -27,7 +27,7 @@ from benchmarks import corpora
 from benchmarks.arguments import add_recordings
 from benchmarks.recordings import Recording, write
 from whisperbatch.sections import chunk_recording
-from whisperbatch.sections.joining import joined
+from whisperbatch.sections.joining import join_spans
 from whisperbatch.types import SECTION, WHOLE, Chunk, Samples, Span, SpanSource
 
 RECORDINGS: Final = (
@@ -97,7 +97,7 @@ def compare_texts(
             new = [span for span in spans if span not in parts]
             sources = [SpanSource(path, span) for span in new]
             parts.update(zip(new, asr.transcribe_many(sources, options=options), strict=True))
-            same = joined([parts[span] for span in spans]) == whole
+            same = join_spans([parts[span] for span in spans]) == whole
             yield f"text    {_row(length, first, spans)}  {len(whole.segments):6}", same
 
 

@@ -15,7 +15,7 @@ from typing import Final, Literal, TypeAlias
 from whisperbatch.jobs.leases import DURATION as LEASE
 from whisperbatch.jobs.leases import RENEWALS
 from whisperbatch.jobs.plans.format import PlannedSpan
-from whisperbatch.jobs.plans.planning import divided, packed, span_duration
+from whisperbatch.jobs.plans.planning import divide, pack, span_duration
 from whisperbatch.jobs.workers.worker import MAX_POLL, MAX_TASKS
 
 Order: TypeAlias = Literal["longest first", "random"]
@@ -104,7 +104,7 @@ def planned_spans(lengths: Sequence[float], longest: float | None) -> Iterator[P
         longest: span; None if every recording is one span.
     """
     for number, length in enumerate(lengths):
-        parts = divided(length, longest) if longest else ((0, None),)
+        parts = divide(length, longest) if longest else ((0, None),)
         for first, last in parts:
             duration = span_duration(first, last, length)
             id_ = f"{number}-{first}"
@@ -119,7 +119,7 @@ def tasks_of(lengths: Sequence[float], longest: float | None, task: float) -> li
         longest: span; None if every recording is one span.
         task: seconds of audio of a task of short recordings.
     """
-    groups = packed(planned_spans(lengths, longest), task)
+    groups = pack(planned_spans(lengths, longest), task)
     tasks = [[(span.duration, span.first * 300.0) for span in group] for group in groups]
     return sorted(tasks, key=lambda works: -sum(duration for duration, _ in works))
 

@@ -145,21 +145,21 @@ def _shown(match: re.Match[str]) -> str:
     if question and "@" in query and not _PORT.fullmatch(re.split(r"[/\\]", place)[0]):
         place, question, query = address, "", ""  # a "?" in a password
     shown = f"{scheme}{slashes}{_without_user(scheme, place)}"
-    shown += _joined(question, re.split(_BETWEEN, query)) if question else ""
-    shown += _joined(mark, re.split(_BETWEEN, fragment)) if mark else ""
+    shown += _join(question, re.split(_BETWEEN, query)) if question else ""
+    shown += _join(mark, re.split(_BETWEEN, fragment)) if mark else ""
     return f"{shown}{after}"
 
 
 def _without_user(scheme: str, place: str) -> str:
     """Return host and path without the user and the secret parameters of the path."""
-    authority, slash, path = _divided(scheme, place)
+    authority, slash, path = _divide(scheme, place)
     host = authority.rpartition("@")[2]
     user = f"{HIDDEN}@" if "@" in authority else ""
     steps = [_step(step) for step in path.split("/")]
     return f"{user}{host}{slash}{'/'.join(steps)}"
 
 
-def _divided(scheme: str, place: str) -> tuple[str, str, str]:
+def _divide(scheme: str, place: str) -> tuple[str, str, str]:
     """Return the authority, the slash after it, and the path."""
     if scheme.lower() == "file:":
         return "", "", place
@@ -179,10 +179,10 @@ def _step(step: str) -> str:
     name = HIDDEN if _SECRET_STEP.fullmatch(name) else name
     if "://" in (decoded := unquote(name)) and (shown := without_secrets(decoded)) != decoded:
         name = quote(shown, safe=":*@?&=")
-    return name + (_joined(mark, re.split("([&;,])", parameters)) if mark else "")
+    return name + (_join(mark, re.split("([&;,])", parameters)) if mark else "")
 
 
-def _joined(mark: str, parts: list[str]) -> str:
+def _join(mark: str, parts: list[str]) -> str:
     """Return parameters without the secret ones.
 
     Args:
@@ -220,10 +220,10 @@ def _nested(part: str) -> str:
     if not equals or decoded == value or "://" not in decoded:
         return f"{name}{equals}{without_secrets(value)}" if "://" in value else part
     shown = without_secrets(decoded)
-    return part if shown == decoded else f"{name}={_encoded(shown)}"
+    return part if shown == decoded else f"{name}={_encode(shown)}"
 
 
-def _encoded(url: str) -> str:
+def _encode(url: str) -> str:
     """Return a URL as the value of a parameter."""
     return "".join(
         {"&": "%26", "?": "%3F", "#": "%23", ";": "%3B", " ": "%20"}.get(c, c) for c in url

@@ -232,9 +232,7 @@ class Pipeline:
             closing(self._rows(chunks, recording)) as rows,
             closing(self._with_languages(rows)) as items,
             closing(
-                map_ordered(
-                    self._decode, self._admitted(items), workers=rows_ahead, depth=rows_ahead
-                )
+                map_ordered(self._decode, self._admit(items), workers=rows_ahead, depth=rows_ahead)
             ) as results,
         ):
             yield from results
@@ -323,7 +321,7 @@ class Pipeline:
             else:
                 yield from decide_languages(scored, options)
 
-    def _admitted(self, items: Iterable[Item]) -> Generator[Item, None, None]:
+    def _admit(self, items: Iterable[Item]) -> Generator[Item, None, None]:
         """Yield the items; each row waits until the run has decoded enough of earlier audio."""
         for item in items:
             if isinstance(item, Row) and not self.limit.acquire(

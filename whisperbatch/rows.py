@@ -8,7 +8,7 @@ import numpy.typing as npt
 from typing_extensions import Self
 
 from whisperbatch.errors import WhisperBatchError
-from whisperbatch.features.levels import levelled
+from whisperbatch.features.levels import level_speech
 from whisperbatch.features.noise import is_noisy
 from whisperbatch.protocols import Encoded, FeatureExtractor, FeatureType
 from whisperbatch.recording import Decision, RecordingState
@@ -103,7 +103,7 @@ class Row:
     @classmethod
     def of(cls, chunk: Chunk, extractor: FeatureExtractor, recording: RecordingState) -> Self:
         """Return the row of a chunk, with features of its levelled speech by `extractor`."""
-        features = extractor(levelled(chunk))
+        features = extractor(level_speech(chunk))
         return cls(chunk, features, extractor.pad_value(features), recording)
 
 

@@ -97,10 +97,10 @@ class PipelineRun:
 
     def _results(self) -> Generator[Result, None, None]:
         if not self._ahead:
-            return in_sequence(self._begun())
+            return in_sequence(self._begin())
         limit = self._pipeline.limit
         return interleave(
-            self._begun(),
+            self._begin(),
             at_once=self._at_once,
             depth=SEGMENTS_AHEAD,
             ordered=self._ordered,
@@ -108,7 +108,7 @@ class PipelineRun:
             changed=limit.changed,
         )
 
-    def _begun(self) -> Generator[Generator[Result, None, None], None, None]:
+    def _begin(self) -> Generator[Generator[Result, None, None], None, None]:
         """Yield the results of each recording.
 
         With `ordered`, a source is taken when the source before it is open, or takes longer than

@@ -114,7 +114,7 @@ class Submission:
             position += 1
 
     def __await__(self) -> Generator[Any, None, Transcript]:
-        return self._awaited().__await__()
+        return self._await_result().__await__()
 
     def __enter__(self) -> Self:
         return self
@@ -138,7 +138,7 @@ class Submission:
     ) -> None:
         self.cancel()
 
-    async def _awaited(self) -> Transcript:
+    async def _await_result(self) -> Transcript:
         await self._until(lambda: self.done)
         return self.result()
 

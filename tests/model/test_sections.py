@@ -9,7 +9,7 @@ import pytest
 import whisperbatch as wb
 from benchmarks import corpora
 from benchmarks.recordings import write
-from whisperbatch.sections.joining import joined
+from whisperbatch.sections.joining import join_spans
 from whisperbatch.types import SECTION, Span, SpanSource, to_samples
 
 pytestmark = pytest.mark.slow
@@ -22,7 +22,7 @@ def transcribed(
 ) -> wb.Transcript:
     spans = [*(Span(first, last) for first, last in pairwise((0, *bounds))), Span(bounds[-1])]
     sources = [SpanSource(path, span) for span in spans]
-    return joined(list(asr.transcribe_many(sources[::-1], options=options))[::-1])
+    return join_spans(list(asr.transcribe_many(sources[::-1], options=options))[::-1])
 
 
 @pytest.mark.parametrize("suffix", [".wav", ".mp3"])

@@ -20,7 +20,7 @@ from whisperbatch.boundary import as_error, describe, hide_secrets, with_type
 from whisperbatch.errors import AudioError, WhisperBatchError, of_recording
 from whisperbatch.jobs.file_names import name_of_url
 from whisperbatch.jobs.inputs import WorkItem, find_inputs, plan_outputs
-from whisperbatch.jobs.workers.failures import crashed
+from whisperbatch.jobs.workers.failures import crash_failure
 from whisperbatch.server.errors import ApiError, as_api_error
 from whisperbatch.text.messages import shown
 from whisperbatch.transcriber import Transcriber
@@ -173,7 +173,7 @@ def test_a_file_object_that_fails_shows_no_secret(asr: Transcriber, url: str) ->
 def test_names_show_no_secret(url: str, base: str) -> None:
     texts = (
         *(name_of(url), shown(url), shown((url, [url])), name_of_url(url), name_of_url(base)),
-        *(WorkItem(url, ()).name, crashed(url, 3).message, str(WhisperBatchError(url))),
+        *(WorkItem(url, ()).name, crash_failure(url, 3).message, str(WhisperBatchError(url))),
         *(str(of_recording(AudioError("no"), url)), str(AudioError("no", source=url))),
         *(
             str(ApiError(500, f"unexpected {url}")),

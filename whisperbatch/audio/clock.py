@@ -1,4 +1,13 @@
-"""The time of each frame in the recording, by time stamps or by positions in the file.
+"""The clock of a recording: which jumps of its time stamps are gaps, and which are not.
+
+    stamps    [0][1][2]      [8][9]..     a gap: the later frames go on from there
+    stamps    [0][1][2][99][4][5]..       one wrong stamp: the later frames return
+    stamps    [0][1][2][0][1][2]..        a joined recording: its clock starts again
+
+A jump is judged by the frames after it, of which a few seconds are held. A gap becomes silence. Any
+other jump sets the clock to the sound before it, so that no sound is lost and no hours of silence
+are invented. FFmpeg's own reading of jumps (`ffmpeg_demux.c`, `ts_discontinuity_process`; filter
+`aresample=async=1`) was the model for the limits.
 
 Lost time in elementary streams: formats of frames without time stamps (mp3, AC-3).
 
@@ -11,17 +20,6 @@ show how long the skipped stretch was:
     true    [f0][f1][f2]              [f3][f4]
 
 Bare AAC (ADTS) has the same problem, but FFmpeg does not report which bytes it skipped there.
-
-The clock of a recording: which jumps of its time stamps are gaps, and which are not.
-
-    stamps    [0][1][2]      [8][9]..     a gap: the later frames go on from there
-    stamps    [0][1][2][99][4][5]..       one wrong stamp: the later frames return
-    stamps    [0][1][2][0][1][2]..        a joined recording: its clock starts again
-
-A jump is judged by the frames after it, of which a few seconds are held. A gap becomes silence. Any
-other jump sets the clock to the sound before it, so that no sound is lost and no hours of silence
-are invented. FFmpeg's own reading of jumps (`ffmpeg_demux.c`, `ts_discontinuity_process`; filter
-`aresample=async=1`) was the model for the limits.
 """
 
 import math

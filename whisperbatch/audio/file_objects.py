@@ -58,15 +58,15 @@ class FileObject:
 
     def read(self, size: int) -> bytes:
         """Return up to `size` bytes; no bytes at the end of the file and after an exception."""
-        return self._guarded(lambda: self._read(size), b"")
+        return self._guard(lambda: self._read(size), b"")
 
     def seek(self, offset: int, whence: int = 0) -> int:
         """Set the position and return it; `FAILED` after an exception."""
-        return self._guarded(lambda: self._seek(offset, whence), FAILED)
+        return self._guard(lambda: self._seek(offset, whence), FAILED)
 
     def tell(self) -> int:
         """Return the position; `FAILED` after an exception."""
-        return self._guarded(lambda: self._position("tell", self._file.tell()), FAILED)
+        return self._guard(lambda: self._position("tell", self._file.tell()), FAILED)
 
     def seekable(self) -> bool:
         """Whether the file can be read out of order."""
@@ -78,7 +78,7 @@ class FileObject:
             return self._size_read
         if self.start or self._error:
             return None
-        return self._kept_position(lambda: int(self._file.seek(0, 2) or self._file.tell()), None)
+        return self._keep_position(lambda: int(self._file.seek(0, 2) or self._file.tell()), None)
 
     def at(self, position: int, length: int) -> bytes:
         """Return bytes of the file from a position on; fewer, or none, if they are unknown.
@@ -97,7 +97,7 @@ class FileObject:
             self._file.seek(position)
             return bytes(self._file.read(length))
 
-        return self._kept_position(read, b"")
+        return self._keep_position(read, b"")
 
     def check(self) -> None:
         """Raise the first exception of the file; an `Exception` becomes an AudioError.
@@ -112,7 +112,7 @@ class FileObject:
             raise self._failure(f"cannot be read: {describe(error)}") from error
         raise error  # an AudioError, a KeyboardInterrupt or another request to stop
 
-    def _kept_position(self, call: Callable[[], T], failed: T) -> T:
+    def _keep_position(self, call: Callable[[], T], failed: T) -> T:
         """Return the result of a call, and restore the position; `failed` after an exception."""
         try:
             position = self._file.tell()
@@ -123,7 +123,7 @@ class FileObject:
         except Exception:  # noqa: BLE001 - the answer is useful, but not needed
             return failed
 
-    def _guarded(self, call: Callable[[], T], failed: T) -> T:
+    def _guard(self, call: Callable[[], T], failed: T) -> T:
         """Return the result of a call; after an exception of this or an earlier call, `failed`."""
         if self._error:
             return failed

@@ -1,17 +1,4 @@
-"""Reading from a later sample on, with exactly the samples of a reading from the start.
-
-    recording   |----------------|----------------------------
-    decoded                  [=1 s=][===============  from a whole second on
-    yielded                        [===============  from the requested sample on
-
-A decoder of a lossy format keeps state, so its samples after a seek differ from those of a reading
-from the start. Only uncompressed and lossless formats, whose time stamps are exact, are therefore
-read by seeking. All others are decoded from their start, which takes little time.
-
-The resampler begins at a whole second, because the sampling rates of a second always fit. Its
-first 30 samples depend on earlier audio, so it begins a second early.
-
-Decoding of media to blocks of mono samples at 16 kHz, by PyAV (FFmpeg).
+"""Decoding of media to blocks of mono samples at 16 kHz, by PyAV (FFmpeg).
 
 Every block keeps its exact place in the recording. Audio that the decoder cannot return becomes
 silence: damaged frames, missing frames, and the time before the sound if the sound starts later
@@ -23,6 +10,19 @@ than the picture.
 A media file decoded into arrays: at any sampling rate, one array for each channel.
 
 Whether a file is a recording: FFmpeg opens the file and decodes its first packets.
+
+Reading from a later sample on, with exactly the samples of a reading from the start.
+
+    recording   |----------------|----------------------------
+    decoded                  [=1 s=][===============  from a whole second on
+    yielded                        [===============  from the requested sample on
+
+A decoder of a lossy format keeps state, so its samples after a seek differ from those of a reading
+from the start. Only uncompressed and lossless formats, whose time stamps are exact, are therefore
+read by seeking. All others are decoded from their start, which takes little time.
+
+The resampler begins at a whole second, because the sampling rates of a second always fit. Its
+first 30 samples depend on earlier audio, so it begins a second early.
 """
 
 import logging

@@ -116,16 +116,16 @@ class MediaRandomAccess:
 
     def _frames(self, start: float) -> Iterator[tuple[float, "AudioFrame"]]:
         """Yield the frames from `start` on that can be decoded, each with its time in seconds."""
-        frames = self._decoded(start, start)
+        frames = self._decode(start, start)
         first = next(frames, None)
         if start > 0 and (first is None or first[0] > start):
-            frames = self._decoded(max(start - PREROLL, 0.0), start)
+            frames = self._decode(max(start - PREROLL, 0.0), start)
             first = next(frames, None)
         if first is not None:
             yield first
             yield from frames
 
-    def _decoded(self, position: float, start: float) -> Iterator[tuple[float, "AudioFrame"]]:
+    def _decode(self, position: float, start: float) -> Iterator[tuple[float, "AudioFrame"]]:
         """Seek to `position` (in seconds), and yield the frames from `start` on; see `_frames`."""
         time = position
         for packet in self._track.packets() if self._track.seek(position) else ():

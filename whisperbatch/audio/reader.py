@@ -128,7 +128,7 @@ class AudioReader:
             AudioError: reading fails, the recording contains NaN or infinite samples, or the
                 recording is longer than the option `max_duration`.
         """
-        return items_apart(lambda: self.mix(self._checked_blocks()), self.close)
+        return items_apart(lambda: self.mix(self._check_blocks()), self.close)
 
     def mix(self, blocks: Iterable[Samples]) -> Iterator[Samples]:
         """Yield the mix of blocks that `channels` yielded, from `start` on; see `blocks`.
@@ -155,10 +155,10 @@ class AudioReader:
             AudioError: reading fails, the recording contains NaN or infinite samples, or the
                 recording is longer than the option `max_duration`.
         """
-        blocks = self._checked_blocks()
+        blocks = self._check_blocks()
         return items_apart(lambda: (block.reshape(len(block), -1) for block in blocks), self.close)
 
-    def _checked_blocks(self) -> Iterator[Samples]:
+    def _check_blocks(self) -> Iterator[Samples]:
         limit = self.options.max_duration
         while (block := self._next()) is not None:
             skipped = min(max(self.start - self.position, 0), len(block))

@@ -1,6 +1,4 @@
-"""Opening of the track that is read.
-
-The choice of the track that is read, if the user names none.
+"""The choice of the track that is read, if the user names none.
 
 The container's preference (`info.preferred`) decides, unless that track has no speech and another
 has. Speech is looked for at fixed places, so that every span of a recording reads the same track:
@@ -96,7 +94,7 @@ def track_chooser(
     if options.track is not None or not _can_probe(file):
         return None
     return lambda tracks: choose(
-        tracks, lambda number: _probed(name, file, options, number), notices
+        tracks, lambda number: _probe(name, file, options, number), notices
     )
 
 
@@ -128,7 +126,7 @@ def _can_probe(file: str | FileObject) -> bool:
     return "://" not in file and Path(file).is_file()
 
 
-def _probed(name: str, file: str | FileObject, options: Options, number: int) -> tuple[int, bool]:
+def _probe(name: str, file: str | FileObject, options: Options, number: int) -> tuple[int, bool]:
     """Return the VAD frames with speech of a track, and whether it has sound."""
     speech, sounds = 0, False
     try:

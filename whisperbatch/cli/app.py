@@ -233,7 +233,7 @@ def _usage_message(error: Any) -> str:  # noqa: ANN401 - Typer does not export i
         for spelling in (*parameter.opts, *parameter.secondary_opts)
         if spelling.startswith("--")
     }
-    hint = hint_for(name, known, flags.dashed)
+    hint = hint_for(name, known, flags.flag_of)
     return f"{error.message}; {hint or f'{error.ctx.command_path} --help lists all options'}"
 
 

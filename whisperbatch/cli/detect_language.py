@@ -70,11 +70,11 @@ def detect_languages(arguments: DetectionArguments) -> int:
                 print_result(json.dumps({"source": file.name, **asdict(detection)}))
             else:
                 name = f"{file.name}: " if len(files) > 1 else ""
-                print_result(f"{name}{_described(detection)}")
+                print_result(f"{name}{_describe(detection)}")
     return 1 if failed else 0
 
 
-def _described(detection: LanguageDetection) -> str:
+def _describe(detection: LanguageDetection) -> str:
     """Return a detection as text: "en (English) 93%, then fr 4%, de 1%"."""
     if detection.language is None:
         return f"none ({detection.reason})" if detection.reason else "none"

@@ -159,7 +159,7 @@ def make_flag(
         description: its help text, unless `HELP_TEXTS` has another.
         panel: the heading on the help page.
     """
-    spelling = dashed(name)
+    spelling = flag_of(name)
     stated = "" if default in (None, "", ()) else f" Default: {_default_text(default)}."
     text = HELP_TEXTS.get(name, _as_sentence(description, name)) + stated
     settings: dict[str, Any] = {"help": text, "rich_help_panel": panel}
@@ -346,7 +346,7 @@ def field_names(group: type[Any]) -> list[str]:
     return [field.name for field in fields(group)]
 
 
-def dashed(name: str) -> str:
+def flag_of(name: str) -> str:
     """Return the flag of an option: "--beam-size" for "beam_size"."""
     return f"--{name.replace('_', '-')}"
 
@@ -366,7 +366,7 @@ def _as_sentence(description: str, name: str) -> str:
     text = PYTHON_SENTENCE.sub("", description)
     text = re.sub(r"`(\w+)(?:=\"?([\w.]+)\"?)?`", _as_flag, text)
     text = re.sub(r"\bNone\b", '"none"', text)
-    text = re.sub(r"\bFalse\b", f"--no-{dashed(name)[2:]}", text)
+    text = re.sub(r"\bFalse\b", f"--no-{flag_of(name)[2:]}", text)
     text = text[:1].upper() + text[1:]
     return text.replace("`", "").replace("[", "(").replace("]", ")")
 
@@ -377,8 +377,8 @@ def _as_flag(match: re.Match[str]) -> str:
     if name not in FLAG_NAMES:
         return match[0]
     if value in ("True", "False"):
-        return dashed(name) if value == "True" else f"--no-{dashed(name)[2:]}"
-    return f"{dashed(name)} {value}" if value else dashed(name)
+        return flag_of(name) if value == "True" else f"--no-{flag_of(name)[2:]}"
+    return f"{flag_of(name)} {value}" if value else flag_of(name)
 
 
 class ListedCommand(TyperCommand):

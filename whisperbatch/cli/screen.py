@@ -174,7 +174,7 @@ class Terminal:
         self._count = self._remaining = len(items)
         self._durations = {item.source: _duration(item) for item in items[:MAX_PROBED]}
         self._total_bar = bars.add_task(
-            f"{len(items)} left" if self._many else _shortened(items[0].name),
+            f"{len(items)} left" if self._many else _shorten(items[0].name),
             total=self._total_seconds(),
             whole_job=True,
         )
@@ -233,7 +233,7 @@ class Terminal:
         if self._many:
             if source not in self._open:
                 total = self._durations.get(source) or _duration(item)
-                self._open[source] = self._bars.add_task(_shortened(item.name), total=total)
+                self._open[source] = self._bars.add_task(_shorten(item.name), total=total)
             self._bars.update(self._open[source], completed=self._seconds_done[source])
 
     def _total_seconds(self) -> float | None:
@@ -332,7 +332,7 @@ def _name(source: str) -> str:
     return Path(source).name if "://" not in source else source
 
 
-def _shortened(source: str) -> str:
+def _shorten(source: str) -> str:
     """Return the name of a recording in at most `NAME_WIDTH` printable characters."""
     name = "".join(char if char.isprintable() else " " for char in _name(source))
     return name if len(name) <= NAME_WIDTH else f"{name[: NAME_WIDTH - 1]}…"

@@ -74,14 +74,14 @@ class ChunkDecoder:
             raise
         doubts = self._doubts(decoded)
         in_languages = self._choose(decoded, context)
-        parts, redecoded = self._retried(in_languages, context)
+        parts, redecoded = self._retry_row(in_languages, context)
         if len(in_languages) == 1:
             parts, compared = self._consensus(row, parts, context)
             redecoded = redecoded or compared
         redecoded = redecoded or in_languages != (decoded,)
         return self._result(row, parts, context, doubts, redecoded=redecoded)
 
-    def _retried(
+    def _retry_row(
         self, in_languages: Sequence[DecodedRow], context: Context
     ) -> tuple[tuple[DecodedRow, ...], bool]:
         """Return the parts of a row after their retries, and whether a part was decoded again."""

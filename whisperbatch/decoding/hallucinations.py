@@ -1,4 +1,10 @@
-"""Prompt leakage: words of the prompt that appear in the text but are not spoken.
+"""Hallucination filter: removes words that are not spoken and keeps the sound text around them.
+
+The filter runs after all retries. It removes loops, words that are too fast, and text over silence,
+music and noise. Several signals decide together; a stock phrase alone is never enough. All removed
+text is listed in `Transcript.omissions`.
+
+Prompt leakage: words of the prompt that appear in the text but are not spoken.
 
 A word of the prompt in the text proves nothing, because a prompt contains words that are expected.
 If the text contains a run of the prompt's words, the row is decoded again without the prompt:
@@ -7,12 +13,6 @@ If the text contains a run of the prompt's words, the row is decoded again witho
     with prompt     Kubernetes Istio and Envoy  Today we talk of Istio and Envoy.
     without prompt                              Today we talk of each toe and convoy.
                     '-------- leaked -------'                  '- spoken, misspelled -'
-
-Hallucination filter: removes words that are not spoken and keeps the sound text around them.
-
-The filter runs after all retries. It removes loops, words that are too fast, and text over silence,
-music and noise. Several signals decide together; a stock phrase alone is never enough. All removed
-text is listed in `Transcript.omissions`.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -226,14 +226,14 @@ def _spoken_words(decoded: DecodedRow) -> set[int]:
     """Return the indices of words in repetitions that are spoken; none without the VAD."""
     return {
         index
-        for repeat, verdict in _judged(decoded)
+        for repeat, verdict in _judge(decoded)
         for number, (start, end) in enumerate(times_of(repeat))
         if number in verdict.spoken
         for index in range(start, end)
     }
 
 
-def _judged(decoded: DecodedRow) -> Iterator[tuple[Repeat, Verdict]]:
+def _judge(decoded: DecodedRow) -> Iterator[tuple[Repeat, Verdict]]:
     """Yield each repeat and what speaks for its times; nothing without the VAD."""
     verdicts = decoded.verdicts if decoded.options.vad else [Verdict()] * len(decoded.repeats)
     yield from zip(decoded.repeats, verdicts, strict=True)
@@ -250,7 +250,7 @@ def _loops(
     this sound twice.
     """
     repetitive = exceeds(decoded.compression_ratio, decoded.options.compression_ratio_threshold)
-    for repeat, verdict in _judged(decoded):
+    for repeat, verdict in _judge(decoded):
         first = decoded.words[repeat.start : repeat.start + repeat.period]
         found = decoded.options.vad and has_room(first, decoded.chunk.speech, decoded.text_language)
         indices = range(repeat.start, repeat.end)

@@ -169,7 +169,7 @@ def _verdict(
     before, after = words[: times[0][0]][-1:], words[times[-1][1] :][:1]
     begin = _frames(before, chunk)[1] if before else 0
     end = _frames(after, chunk)[0] if after else len(levels)
-    heard, excess = _matched(levels, ranges, begin, end)
+    heard, excess = _match(levels, ranges, begin, end)
     if len(heard) < MIN_HEARD * len(ranges):
         is_long = np.median([last - first for first, last in ranges]) >= LONG
         heard = _heard_again(levels, ranges) if is_long else set()
@@ -199,7 +199,7 @@ def _frames(words: Sequence[AlignedWord], chunk: Chunk) -> Range:
     return first // HOP, max(-(-last // HOP), first // HOP + MIN_PATTERN)
 
 
-def _matched(
+def _match(
     levels: BandLevels, ranges: Sequence[Range], begin: int, end: int
 ) -> tuple[set[int], set[int]]:
     """Return the times that have a sound of their own, and those that are certainly too many.

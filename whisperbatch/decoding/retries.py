@@ -1,6 +1,17 @@
-"""Retries: rows that fail their audit are decoded again.
+"""Retries: rows that fail their audit are decoded again, and the better text wins.
 
-The work of decoding, and its limit for each chunk.
+A chunk is retried in rounds: each of its failed rows (the parts of a split chunk) gets its next
+strategy. The rows of a round are decoded together.
+
+    round 1    split of the chunk                    two parts
+    round 2    beam for part 1, split of part 2      part 1, three parts of part 2
+
+First, half of the parts of a strategy are decoded: those with the most speech that has no text or
+repeated text. If these parts alone have too many wrong seconds, the strategy cannot help, and its
+other parts are not decoded.
+
+The work of all retries of a chunk has a limit, so that no option can make a program stop
+for hours. The best text so far is used then, and the log says so.
 
 The work of a request is an upper bound that is known before the request is decoded: the number of
 its hypotheses (beams, or sampled hypotheses) times the maximum number of tokens, and the encoder.
@@ -15,9 +26,7 @@ New text for speech that had no text must be probable.
 If a row has no words for a stretch of speech, the stretch may be a noise, a distant crowd, or a
 cough. If a retry decodes the stretch alone, the model writes a short phrase even on noise.
 
-The remedies for rows that fail their audit: in which order, and which parts they decode.
-
-All remedies except the last are deterministic:
+The strategies in their order; all except the last are deterministic:
 
     own_script        only letters of the language's scripts, if the text has other letters
     beam              beam search, if greedy search produced loops or improbable text
@@ -28,21 +37,6 @@ All remedies except the last are deterministic:
     shift             the same speech at another place in Whisper's window, if too short to split
     no_repeat_ngram   no n-gram twice, if the text repeats itself
     sample            sampling at the next temperature, if Whisper's own thresholds fail
-
-Retries: rows that fail their audit are decoded again with a remedy, and the better text wins.
-
-A chunk is retried in rounds: each of its failed rows (the parts of a split chunk) gets its next
-remedy. The rows of a round are decoded together.
-
-    round 1    split of the chunk                    two parts
-    round 2    beam for part 1, split of part 2      part 1, three parts of part 2
-
-First, half of the parts of a remedy are decoded: those with the most speech that has no text or
-repeated text. If these parts alone have too many wrong seconds, the remedy cannot help, and its
-other parts are not decoded.
-
-The work of all retries of a chunk has a limit (work.py), so that no option can make a program stop
-for hours. The best text so far is used then, and the log says so.
 """
 
 import logging
@@ -141,7 +135,7 @@ def report_limit(decoded: DecodedRow) -> None:
 
 MAX_SPLITS: Final = 3  # times that a chunk is split in two: from 30 s down to about 4 s
 
-Remedy = Literal[
+Strategy = Literal[
     "own_script",
     "beam",
     "split",
@@ -152,20 +146,20 @@ Remedy = Literal[
     "no_repeat_ngram",
     "sample",
 ]
-ISOLATIONS: Final[tuple[Remedy, ...]] = ("isolate", "pieces", "phrases")  # each has more parts
-Step = tuple[Remedy, float]
-"""A remedy and its temperature."""
+ISOLATIONS: Final[tuple[Strategy, ...]] = ("isolate", "pieces", "phrases")  # each has more parts
+Step = tuple[Strategy, float]
+"""A strategy and its temperature."""
 
 
 @dataclass(eq=False)
 class AuditedRow:
-    """A decoded row with its audit and the remedies that have not been tried yet.
+    """A decoded row with its audit and the strategies that have not been tried yet.
 
     Attributes:
         decoded: the row with its text.
         audit: its faults.
         context: its context.
-        remedies: the remedies that have not been tried yet.
+        strategies: the strategies that have not been tried yet.
         splits: how often its chunk was split.
         shifted: whether its speech was moved to another place in Whisper's window.
         had_no_text: whether most of its speech had no text before the retries.
@@ -174,14 +168,14 @@ class AuditedRow:
     decoded: DecodedRow
     audit: Audit
     context: Context
-    remedies: Iterator[Step]
+    strategies: Iterator[Step]
     splits: int = 0
     shifted: bool = False
     had_no_text: bool = False
 
 
-def changes_of_the_chunk(row: AuditedRow) -> Iterator[Remedy]:
-    """Yield the remedies that divide or move the speech of a chunk."""
+def changes_of_the_chunk(row: AuditedRow) -> Iterator[Strategy]:
+    """Yield the strategies that divide or move the speech of a chunk."""
     can_split = row.splits < MAX_SPLITS
     if can_split and split_in_two(row.decoded.chunk, _split_target(row)):
         yield "split"
@@ -190,20 +184,20 @@ def changes_of_the_chunk(row: AuditedRow) -> Iterator[Remedy]:
     if row.splits > MAX_SPLITS:
         return
     most = 1
-    for remedy in ISOLATIONS[0 if can_split else 1 :]:
-        number = len(parts_of(row, remedy))
+    for strategy in ISOLATIONS[0 if can_split else 1 :]:
+        number = len(parts_of(row, strategy))
         if number > most:
             most = number
-            yield remedy
+            yield strategy
 
 
-def parts_of(row: AuditedRow, remedy: Remedy) -> tuple[Chunk, ...]:
-    """Return the parts that a remedy divides the chunk into; none if the remedy keeps the chunk."""
-    match remedy:
+def parts_of(row: AuditedRow, strategy: Strategy) -> tuple[Chunk, ...]:
+    """Return the parts that a strategy divides the chunk into; none if it keeps the chunk."""
+    match strategy:
         case "split":
             return split_in_two(row.decoded.chunk, _split_target(row)) or ()
         case "isolate":
-            return _isolated(row)
+            return _isolate(row)
         case "pieces":
             return cut_at_pauses(row.decoded.chunk, _faulty_stretches(row))
         case "phrases" if _faulty_stretches(row):
@@ -224,14 +218,14 @@ def most_faulty_first(row: AuditedRow, parts: Sequence[Chunk]) -> list[int]:
     return sorted(range(len(parts)), key=faulty, reverse=True)
 
 
-def splits_after(row: AuditedRow, remedy: Remedy) -> int:
+def splits_after(row: AuditedRow, strategy: Strategy) -> int:
     """Return how often the chunk of a part was split. Phrases are not split again."""
-    if remedy in ("pieces", "phrases"):
+    if strategy in ("pieces", "phrases"):
         return MAX_SPLITS + 1
-    return row.splits + (remedy in ("split", "isolate"))
+    return row.splits + (strategy in ("split", "isolate"))
 
 
-def _isolated(row: AuditedRow) -> tuple[Chunk, ...]:
+def _isolate(row: AuditedRow) -> tuple[Chunk, ...]:
     """Return the longest uncovered speech and the parts around it; none if no speech is uncovered.
 
     A split puts the speech at the start of a part. If the rest of this part is louder or clearer,
@@ -288,16 +282,16 @@ def had_no_text(parts: Sequence[DecodedRow], row: AuditedRow) -> list[bool]:
     uncovered speech, a part whose words are all inserted between words of the row had no text.
 
     Args:
-        parts: the row after a remedy: one part, or several parts in order.
-        row: the row before the remedy.
+        parts: the row after a strategy: one part, or several parts in order.
+        row: the row before the strategy.
     """
     return [
         row.had_no_text or (inserted and bool(row.audit.uncovered)) or _is_uncovered(part, row)
-        for part, inserted in zip(parts, _inserted(parts, row.decoded), strict=True)
+        for part, inserted in zip(parts, _find_inserted(parts, row.decoded), strict=True)
     ]
 
 
-def _inserted(parts: Sequence[DecodedRow], decoded: DecodedRow) -> list[bool]:
+def _find_inserted(parts: Sequence[DecodedRow], decoded: DecodedRow) -> list[bool]:
     """Return, for each part, whether all its words are inserted between words of the row."""
     words = [_spoken_words(part) for part in parts]
     before = _spoken_words(decoded)
@@ -358,11 +352,11 @@ MIN_GAIN: Final = 0.25  # seconds that a retry must improve, so that chance does
 
 @dataclass(eq=False)
 class _Try:
-    """A remedy that is tried on a row.
+    """A strategy that is tried on a row.
 
     Attributes:
         row: the row that failed.
-        step: the remedy.
+        step: the strategy.
         requests: the row, or its parts.
         decoded: the decoded requests, by their index.
         cost: lower bound of the wrong seconds; exact when all requests are decoded.
@@ -377,7 +371,7 @@ class _Try:
     def next_indices(self) -> list[int]:
         """Return the requests to decode next: the most faulty half, then the others.
 
-        If the remedy can no longer help, there are none.
+        If the strategy can no longer help, there are none.
         """
         if not _is_better(self.cost, self.row):
             return []
@@ -399,7 +393,7 @@ class _RetriedChunk:
     Attributes:
         rows: its row, or its parts.
         budget: the work that is left.
-        retried: whether a remedy was tried.
+        retried: whether a strategy was tried.
     """
 
     rows: list[AuditedRow]
@@ -433,7 +427,7 @@ class Retry:
         Returns:
             The row, or its parts if the row was split, and whether the row was decoded again.
         """
-        chunk = _RetriedChunk([self._audited(decoded, context)], RetryBudget(decoded.chunk))
+        chunk = _RetriedChunk([self._audit(decoded, context)], RetryBudget(decoded.chunk))
         while tries := self._start_round(chunk):
             self._decode(tries)
             self._end_round(chunk, tries)
@@ -441,7 +435,7 @@ class Retry:
             report_limit(decoded)
         return tuple(row.decoded for row in chunk.rows), chunk.retried
 
-    def _audited(
+    def _audit(
         self,
         decoded: DecodedRow,
         context: Context,
@@ -452,23 +446,23 @@ class Retry:
     ) -> AuditedRow:
         faults = decoded.audit
         row = AuditedRow(decoded, faults, context, iter(()), splits, shifted, had_no_text)
-        row.remedies = self._remedies(row)
+        row.strategies = self._strategies(row)
         return row
 
     def _start_round(self, chunk: _RetriedChunk) -> list[_Try]:
-        """Return the next try of each row of the chunk that has a remedy left.
+        """Return the next try of each row of the chunk that has a strategy left.
 
-        A row whose chunk has spent its budget has no further remedy.
+        A row whose chunk has spent its budget has no further strategy.
         """
         tries: list[_Try] = []
         for row in chunk.rows:
             if not _is_better(0.0, row):  # not even a text without faults
                 continue
-            step = next(row.remedies, None)
+            step = next(row.strategies, None)
             if step is None:
                 continue
-            remedy, _ = step
-            parts = parts_of(row, remedy)
+            strategy, _ = step
+            parts = parts_of(row, strategy)
             if chunk.budget.take(self._work(parts or (row.decoded.chunk,), step)):
                 tries.append(_Try(row, step, self._requests(row, step, parts)))
         chunk.retried = chunk.retried or bool(tries)
@@ -489,9 +483,9 @@ class Retry:
 
     def _new_rows(self, attempt: _Try) -> list[AuditedRow]:
         """Return the audited parts of a try whose requests are all decoded."""
-        row, (remedy, _) = attempt.row, attempt.step
-        splits = splits_after(row, remedy)
-        shifted = row.shifted or remedy == "shift"
+        row, (strategy, _) = attempt.row, attempt.step
+        splits = splits_after(row, strategy)
+        shifted = row.shifted or strategy == "shift"
         parts = [attempt.decoded[index] for index in range(len(attempt.requests))]
         new_rows = []
         for request, part, is_new in zip(
@@ -499,7 +493,7 @@ class Retry:
         ):
             decoded = without_doubtful_text(part) if is_new else part
             new_rows.append(
-                self._audited(decoded, request.context, splits, shifted=shifted, had_no_text=is_new)
+                self._audit(decoded, request.context, splits, shifted=shifted, had_no_text=is_new)
             )
         return new_rows
 
@@ -518,16 +512,16 @@ class Retry:
                     attempt.cost = math.fsum(map(least_cost, decoded.values()))
 
     def _work(self, chunks: Sequence[Chunk], step: Step) -> int:
-        """Return the work of a remedy on a chunk or on its parts."""
-        remedy, temperature = step
-        hypotheses = self._options.best_of if temperature else self._beams(remedy)
+        """Return the work of a strategy on a chunk or on its parts."""
+        strategy, temperature = step
+        hypotheses = self._options.best_of if temperature else self._beams(strategy)
         max_new_tokens = self._options.max_new_tokens
         return sum(request_work(chunk, hypotheses, max_new_tokens) for chunk in chunks)
 
-    def _remedies(self, row: AuditedRow) -> Iterator[Step]:
-        """Yield the remedies for a row in order.
+    def _strategies(self, row: AuditedRow) -> Iterator[Step]:
+        """Yield the strategies for a row in order.
 
-        The next remedy is requested only while no remedy has replaced the row.
+        The next strategy is requested only while no strategy has replaced the row.
         """
         faults = row.audit
         if faults.passed:
@@ -537,8 +531,8 @@ class Retry:
         suspicious = faults.repetitive or faults.improbable  # by Whisper's own thresholds
         if suspicious and self._options.beam_size == 1 and row.decoded.temperature == 0:
             yield "beam", 0.0
-        for remedy in changes_of_the_chunk(row):
-            yield remedy, 0.0
+        for strategy in changes_of_the_chunk(row):
+            yield strategy, 0.0
         if faults.repetitive:
             yield "no_repeat_ngram", 0.0
         if suspicious:
@@ -547,10 +541,10 @@ class Retry:
                     yield "sample", temperature
 
     def _requests(self, row: AuditedRow, step: Step, parts: Sequence[Chunk]) -> list[RowRequest]:
-        """Return the requests of a remedy: of each part, if the remedy divides the chunk."""
-        (remedy, temperature), decoded, context = step, row.decoded, row.context
-        search = self._search_for(remedy, decoded)
-        chunks = [shift(decoded.chunk)] if remedy == "shift" else parts
+        """Return the requests of a strategy: of each part, if the strategy divides the chunk."""
+        (strategy, temperature), decoded, context = step, row.decoded, row.context
+        search = self._search_for(strategy, decoded)
+        chunks = [shift(decoded.chunk)] if strategy == "shift" else parts
         rows = [self._row(chunk, decoded) for chunk in chunks] or [decoded.row]
         # only the first part can begin the recording and have a prefix
         contexts = (context, *[replace(context, prefix=())] * (len(rows) - 1))
@@ -562,18 +556,18 @@ class Retry:
     def _row(self, chunk: Chunk, decoded: DecodedRow) -> Row:
         return Row.of(chunk, self._extractor, decoded.row.recording)
 
-    def _beams(self, remedy: Remedy) -> int:
+    def _beams(self, strategy: Strategy) -> int:
         beams = self._options.beam_size
-        return max(beams, RETRY_BEAMS) if remedy in ("beam", "no_repeat_ngram") else beams
+        return max(beams, RETRY_BEAMS) if strategy in ("beam", "no_repeat_ngram") else beams
 
-    def _search_for(self, remedy: Remedy, decoded: DecodedRow) -> SearchOptions:
+    def _search_for(self, strategy: Strategy, decoded: DecodedRow) -> SearchOptions:
         search = self._options.search
-        if remedy == "own_script":
+        if strategy == "own_script":
             foreign = self._decode_rows.foreign_tokens(decoded.text_language)
             search = replace(search, suppress_tokens=(*search.suppress_tokens, *foreign))
-        if (beams := self._beams(remedy)) != search.beam_size:
+        if (beams := self._beams(strategy)) != search.beam_size:
             search = replace(search, beam_size=beams)
-        if remedy == "no_repeat_ngram":
+        if strategy == "no_repeat_ngram":
             size = min(search.no_repeat_ngram_size or RETRY_NGRAM, RETRY_NGRAM)
             search = replace(search, no_repeat_ngram_size=size)
         return search
@@ -585,14 +579,14 @@ def _is_better(cost: float, row: AuditedRow) -> bool:
 
 
 def _log(attempt: _Try, *, better: bool) -> None:
-    chunk, (remedy, temperature) = attempt.row.decoded.chunk, attempt.step
+    chunk, (strategy, temperature) = attempt.row.decoded.chunk, attempt.step
     log.info(
         "recording %d, %.2f s to %.2f s: decoded again (%s%s), %s%.2f s wrong instead of %.2f s; "
         "%s",
         chunk.recording,
         to_seconds(chunk.start),
         to_seconds(chunk.end),
-        remedy,
+        strategy,
         f", temperature {temperature:g}" if temperature else "",
         "" if attempt.complete else "at least ",
         attempt.cost,

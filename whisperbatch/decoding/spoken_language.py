@@ -299,7 +299,7 @@ class LanguageChoice:
         )
         if all(stretch.language == decoded.language for stretch in stretches):
             return (decoded,)
-        chosen = self._chosen(stretches, decoded)
+        chosen = self._choose(stretches, decoded)
         groups = [(code, list(group)) for code, group in groupby(chosen, key=lambda each: each[0])]
         if [code for code, _ in groups] == [decoded.language]:
             return (decoded,)
@@ -316,7 +316,7 @@ class LanguageChoice:
         unsure = probabilities.get(decoded.language, 0.0) < SURE_LANGUAGE
         return unsure or sounds_doubtful(decoded) or not decoded.audit.passed
 
-    def _chosen(
+    def _choose(
         self, stretches: Sequence[Stretch], decoded: DecodedRow
     ) -> list[tuple[str, Stretch]]:
         """Return the language of each stretch: its own, unless the row's fits clearly better.

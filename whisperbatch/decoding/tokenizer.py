@@ -129,7 +129,7 @@ def segment_by_timestamps(
     """Return the segments that Whisper's timestamp tokens delimit, each with its text tokens.
 
     Every text token is in one segment, except blank tokens at the end. No segment begins before or
-    ends after the speech of the chunk: a remedy may have added silence around it.
+    ends after the speech of the chunk: a retry may have added silence around it.
     """
     speech = chunk.speech or chunk.pieces
     limits = (speech[0].start, speech[-1].end)

@@ -93,7 +93,7 @@ def move_into_speech(
     assigned: list[AlignedWord] = []
     current = 0
     for word, previous in zip(words, (None, *words), strict=False):
-        compact = _unstretched(word, previous)
+        compact = _unstretch(word, previous)
         candidates = range(current, len(speech))
         current = max(candidates, key=lambda index: (_overlap(compact, speech[index]), -index))
         assigned.append(replace(word, span=current))
@@ -104,7 +104,7 @@ def move_into_speech(
     return result
 
 
-def _unstretched(word: AlignedWord, previous: AlignedWord | None) -> AlignedWord:
+def _unstretch(word: AlignedWord, previous: AlignedWord | None) -> AlignedWord:
     """Shorten the first word of a sentence at its start, and the last word at its end.
 
     Only a word longer than its slow duration is shortened. openai/whisper does the same. A

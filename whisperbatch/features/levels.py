@@ -23,7 +23,7 @@ MAX_GAIN: Final = 30.0  # decibels
 MIN_POWER: Final = 1e-10  # mean square of a silent span: -100 dB
 
 
-def levelled(chunk: Chunk) -> Samples:
+def level_speech(chunk: Chunk) -> Samples:
     """Return the samples of a chunk with speech spans of similar levels, without steady sound.
 
     If there is no steady sound, and no span is more than `MARGIN` softer than the loudest span, the

@@ -1,11 +1,4 @@
-"""Whisper's mel filters, and the logarithm and normalisation that follow them.
-
-    power (frames, 201) -- MelFilters --> mel (n_mels, frames) -- log_normalise --> features
-
-Filters: Slaney's mel scale and area normalisation (Auditory Toolbox, 1998), as in
-librosa.filters.mel and in openai/whisper's assets/mel_filters.npz.
-
-Whisper's log-mel spectrogram, exact, from strided frames and batched real Fourier transforms.
+"""Whisper's log-mel spectrogram, exact, from strided frames and batched real Fourier transforms.
 
 Source: openai/whisper, whisper/audio.py, log_mel_spectrogram.
 
@@ -13,6 +6,13 @@ Source: openai/whisper, whisper/audio.py, log_mel_spectrogram.
     frame 0    [------- 400 -------]
     frame 1          [------- 400 -------]          every 160 samples, n // 160 + 1 of them;
     frame 2                [------- 400 -------]    the last only counts for the peak
+
+Whisper's mel filters, and the logarithm and normalisation that follow them.
+
+    power (frames, 201) -- MelFilters --> mel (n_mels, frames) -- log_normalise --> features
+
+Filters: Slaney's mel scale and area normalisation (Auditory Toolbox, 1998), as in
+librosa.filters.mel and in openai/whisper's assets/mel_filters.npz.
 """
 
 import math

@@ -74,7 +74,7 @@ def parse_parameters(
         changes = {**NO_SPEAKERS, **changes}
     if assisted:
         _use_greedy_search(changes)
-    options = _replaced(defaults or wb.Options(), changes, given)
+    options = _replace(defaults or wb.Options(), changes, given)
     temperature = options.temperature
     if assisted and (temperature[0] if isinstance(temperature, tuple) else temperature):
         raise wb.OptionError("assisted has no effect on sampling: leave out temperature")
@@ -149,7 +149,7 @@ def _tuples(value: object) -> object:
     return tuple(map(_tuples, value)) if isinstance(value, list) else value
 
 
-def _replaced(
+def _replace(
     defaults: wb.Options, changes: Mapping[str, Any], given: Mapping[str, object]
 ) -> wb.Options:
     """Return the changed options.

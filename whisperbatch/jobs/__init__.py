@@ -37,7 +37,7 @@ from whisperbatch.jobs.workers.outcomes import (
     RecordingWorker,
     SpanOutcome,
     TaskWorker,
-    stored_outcomes,
+    read_outcomes,
 )
 from whisperbatch.jobs.workers.results import Results
 from whisperbatch.jobs.workers.worker import (
@@ -85,10 +85,10 @@ __all__ = [
     "options_of",
     "plan",
     "plan_outputs",
+    "read_outcomes",
     "references_fingerprint",
     "run_job",
     "status",
-    "stored_outcomes",
     "task_from_line",
     "task_to_line",
     "work",

@@ -1,6 +1,4 @@
-"""What happens to the recordings of a job.
-
-The recordings of a run: each is taken when it begins, unless another process has it.
+"""The recordings of a run: each is taken when it begins, unless another process has it.
 
 finished or failed elsewhere   an event, and nothing to do
 without a lease                taken, in order
@@ -205,7 +203,7 @@ class Claims:
     def _opener(self, number: int) -> Callable[[], str]:
         def choose() -> str:
             with self._lock:
-                claim = self._taken()
+                claim = self._take()
                 try:
                     self._begin(number, claim.item)
                 except BaseException:
@@ -216,7 +214,7 @@ class Claims:
 
         return choose
 
-    def _taken(self) -> Claim:
+    def _take(self) -> Claim:
         """Take the next recording that is free."""
         for number, to_do, before in self._free():
             if self._stopping or not self._has_room():
@@ -227,7 +225,7 @@ class Claims:
                 if not self._leases.acquire(key, before):
                     continue
                 try:
-                    checked = self._checked(number)  # another process may have finished it
+                    checked = self._check(number)  # another process may have finished it
                 except BaseException:
                     self._leave(claim)
                     raise
@@ -269,7 +267,7 @@ class Claims:
                 self._untouched.popleft()
             elif self._has_lease(number):
                 self._touch()
-            elif remaining := self._checked(number):
+            elif remaining := self._check(number):
                 yield number, remaining, None
                 if number in self._undecided:  # another process was faster
                     self._touch()
@@ -283,7 +281,7 @@ class Claims:
         for number in self._touched:
             lease = newest.get(self._keys[number] or "")
             if lease is None:
-                if remaining := self._checked(number):
+                if remaining := self._check(number):
                     yield number, remaining, None
             elif has_failed(lease) and lease.name not in self._earlier:
                 self._decide(
@@ -292,7 +290,7 @@ class Claims:
             elif self._leases and not self._leases.is_held(lease):
                 ended.append((number, lease))  # else its outputs may be incomplete now
         for number, lease in ended:
-            if number in self._undecided and (remaining := self._checked(number)):
+            if number in self._undecided and (remaining := self._check(number)):
                 yield number, remaining, lease
 
     def _has_lease(self, number: int) -> bool:
@@ -311,7 +309,7 @@ class Claims:
             self._keys[number] = self._rules.key(self._undecided[number])
         return self._keys[number]
 
-    def _checked(self, number: int) -> WorkItem | None:
+    def _check(self, number: int) -> WorkItem | None:
         """Return the work for a recording; note an event if there is none."""
         item = self._undecided[number]
         remaining = self._rules.remaining(item)

@@ -37,11 +37,11 @@ def output_name(name: str, suffix: str) -> str:
         name: without suffix.
         suffix: with the dot.
     """
-    encoded = _encoded(name)
-    if len(encoded) + len(_encoded(suffix)) <= MAX_NAME:
+    encoded = _encode(name)
+    if len(encoded) + len(_encode(suffix)) <= MAX_NAME:
         return name + suffix
     ending = f"~{hash_of(name)}{suffix}"
-    return _cut(name, MAX_NAME - len(_encoded(ending))) + ending
+    return _cut(name, MAX_NAME - len(_encode(ending))) + ending
 
 
 def name_of_url(url: str) -> str:
@@ -88,7 +88,7 @@ def distinct_names(files: Sequence[PurePath], hashes: Sequence[str]) -> list[str
 
 def hash_of(text: str) -> str:
     """Return 16 hexadecimal digits for a path or URL."""
-    return hashlib.blake2b(_encoded(text), digest_size=HASH_BYTES).hexdigest()
+    return hashlib.blake2b(_encode(text), digest_size=HASH_BYTES).hexdigest()
 
 
 def _unless_unique(names: list[str], longer: list[str]) -> list[str]:
@@ -112,12 +112,12 @@ def _cut(text: str, limit: int) -> str:
     """Return the longest beginning of the text whose UTF-8 has at most `limit` bytes."""
     length = 0
     for index, character in enumerate(text):
-        length += len(_encoded(character))
+        length += len(_encode(character))
         if length > limit:
             return text[:index]
     return text
 
 
-def _encoded(text: str) -> bytes:
+def _encode(text: str) -> bytes:
     """Return a file name in UTF-8; bytes that are not UTF-8 stay as they are."""
     return text.encode("utf-8", "surrogateescape")

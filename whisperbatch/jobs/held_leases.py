@@ -1,12 +1,12 @@
-"""The leases in a ledger: the store of `Leases` for processes of one machine.
-
-Each call opens the file, which takes a fraction of a millisecond. Thus a signal handler can give up
-leases while a thread uses the ledger, and leases do not depend on the state of the ledger.
-
-The leases that this process holds on recordings of a directory.
+"""The leases that this process holds on recordings of a directory.
 
 Leases save work, and protect nothing: outputs are written completely or not at all. If the ledger
 cannot be written, recordings are therefore transcribed without leases.
+
+The leases in a ledger: the store of `Leases` for processes of one machine.
+
+Each call opens the file, which takes a fraction of a millisecond. Thus a signal handler can give up
+leases while a thread uses the ledger, and leases do not depend on the state of the ledger.
 """
 
 import logging
@@ -28,7 +28,7 @@ from whisperbatch.jobs.leases import (
     Leases,
     has_ended,
     is_lease_name,
-    parsed_lease,
+    parse_lease,
     process_name,
 )
 from whisperbatch.threads import in_background
@@ -181,7 +181,7 @@ class HeldLeases:
             for name, data in self._table.items(prefix).items():
                 if not is_lease_name(name):
                     continue
-                lease = self._left.get(name) or parsed_lease(name, data)
+                lease = self._left.get(name) or parse_lease(name, data)
                 if not lease.expires:
                     self._left[name] = lease
                 before = leases.get(lease.task)
@@ -224,9 +224,9 @@ class HeldLeases:
         """Let others take a recording at once, as if this process had not taken it."""
         with self._lock:
             if lease := self._held.pop(key, None):
-                self._attempt(self._left_lease, lease)
+                self._attempt(self._leave_lease, lease)
 
-    def _left_lease(self, lease: Lease, leases: Leases | None = None) -> None:
+    def _leave_lease(self, lease: Lease, leases: Leases | None = None) -> None:
         """Delete a lease; if a process died at the recording, remember this."""
         leases = leases or self._leases
         (leases.give_up if lease.generation else leases.finish)(replace(lease, error=""))
@@ -248,7 +248,7 @@ class HeldLeases:
             self._unregister(self._table_at_stop)
             with suppress(WriteError):  # once: each attempt may wait for the ledger
                 for lease in list(self._held.values()):
-                    self._left_lease(lease, self._leases_at_stop)
+                    self._leave_lease(lease, self._leases_at_stop)
             self._held.clear()
         finally:
             if locked:
@@ -280,7 +280,7 @@ class HeldLeases:
                 if (lease := self._held.get(key)) is None:
                     continue
                 try:
-                    renewed = self._leases.renewed(lease)
+                    renewed = self._leases.renew(lease)
                 except WriteError as error:
                     self._warn(error)
                     continue

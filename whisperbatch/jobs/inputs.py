@@ -1,16 +1,16 @@
-"""Which files of a directory are recordings: those that FFmpeg can read.
-
-suffix          .mp3 .mkv ...         recording; if FFmpeg cannot read it, its recording fails
-                .pdf .jpg .srt ...    other file
-                all others, and none  FFmpeg opens the file and decodes its first packets
-
-Find the recordings of a job and choose the paths of their outputs.
+"""Find the recordings of a job and choose the paths of their outputs.
 
 talks/                      --output-dir text        without --output-dir
   monday/a.mp3              text/monday/a.srt        talks/monday/a.srt
   monday/b.wav, b.mp3       text/monday/b.wav.srt    talks/monday/b.wav.srt
                             text/monday/b.mp3.srt    talks/monday/b.mp3.srt
   notes.pdf                 not taken                not taken
+
+Which files of a directory are recordings: those that FFmpeg can read.
+
+suffix          .mp3 .mkv ...         recording; if FFmpeg cannot read it, its recording fails
+                .pdf .jpg .srt ...    other file
+                all others, and none  FFmpeg opens the file and decodes its first packets
 """
 
 import glob

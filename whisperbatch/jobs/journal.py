@@ -9,8 +9,6 @@ follow from the same results, so they need no code here.
     text        hash of the row, request and search      tokens, scores and the times of the tokens
 
 The scheduler asks for a result before it computes a row, and encodes only rows that it computes.
-
-Which entries of the journal are still needed, while several recordings are transcribed.
 """
 
 import hashlib
@@ -94,7 +92,7 @@ class Journal:
         row = self._row_key(call.row)
         if call.search is None:
             return _hash(row, b"language")
-        search = repr(_changed(call.search)).encode()
+        search = repr(_changed_options(call.search)).encode()
         return _hash(row, b"text", search, repr(call.request).encode())
 
     def _row_key(self, row: Encoding) -> bytes:
@@ -132,7 +130,7 @@ class Journal:
         return decoded
 
 
-def _changed(options: SearchOptions) -> dict[str, object]:
+def _changed_options(options: SearchOptions) -> dict[str, object]:
     """Return the options that are not at their defaults.
 
     A new option with a default therefore changes no key, as long as the version stays the same.
@@ -208,13 +206,13 @@ class JournalMarks:
 
     def _forget(self, start: int, end: int) -> None:
         """Delete the entries from one mark to another, without the protected spans."""
-        for protected_start, protected_end in [*_merged(self._protected), (end, end)]:
+        for protected_start, protected_end in [*_merge(self._protected), (end, end)]:
             if start < min(protected_start, end):
                 self._ledger.forget(start, min(protected_start, end))
             start = max(start, protected_end)
 
 
-def _merged(spans: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
+def _merge(spans: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
     """Return the spans in order; overlapping spans become one."""
     merged: list[tuple[int, int]] = []
     for start, end in sorted(spans):

@@ -1,4 +1,13 @@
-"""Names of processes, from which other processes see whether the named process has ended.
+"""Leases: a worker holds a task for a limited time, which it extends while it works.
+
+    leases/77aa....0.json    generation 0: created by the first worker of the task
+    leases/77aa....1.json    generation 1: created by another worker after generation 0 expired
+
+A generation is created only if it does not exist, so one of several workers gets the task. Only
+its owner rewrites it, to extend it. The leases of a task are deleted when all of its spans have
+results. Until then they remember how often workers died and what failed.
+
+Names of processes, from which other processes see whether the named process has ended.
 
     host,boot,namespace-4711-183240-c0ffee
                         |    |      random
@@ -7,15 +16,6 @@
 
 The boot of the machine is in the name, because machines with the same name may share a folder, and
 the namespace, because a container does not see the processes of other containers.
-
-Leases: a worker holds a task for a limited time, which it extends while it works.
-
-    leases/77aa....0.json    generation 0: created by the first worker of the task
-    leases/77aa....1.json    generation 1: created by another worker after generation 0 expired
-
-A generation is created only if it does not exist, so one of several workers gets the task. Only
-its owner rewrites it, to extend it. The leases of a task are deleted when all of its spans have
-results. Until then they remember how often workers died and what failed.
 """
 
 import hashlib
@@ -207,7 +207,7 @@ class Leases:
         """Return a generation; None if it does not exist."""
         name = lease_name(task, generation)
         data = self._store.read(name)
-        return None if data is None else parsed_lease(name, data)
+        return None if data is None else parse_lease(name, data)
 
     def is_held(self, lease: Lease) -> bool:
         """Return whether a lease keeps this worker from its task.
@@ -240,9 +240,9 @@ class Leases:
             attempts=attempts,
             error=before.error if before else "",
         )
-        return lease if self._store.create(lease.name, _encoded(lease)) else None
+        return lease if self._store.create(lease.name, _encode(lease)) else None
 
-    def renewed(self, lease: Lease) -> Lease | None:
+    def renew(self, lease: Lease) -> Lease | None:
         """Extend a lease of this worker; None if another worker has taken the task."""
         if self._store.exists(replace(lease, generation=lease.generation + 1).name):
             self._lost.add(lease.task)
@@ -253,7 +253,7 @@ class Leases:
 
     def write(self, lease: Lease) -> None:
         """Rewrite a lease of this worker."""
-        self._store.write(lease.name, _encoded(lease))
+        self._store.write(lease.name, _encode(lease))
 
     def give_up(self, lease: Lease) -> None:
         """Let others take the task at once. What the lease remembers stays."""
@@ -283,11 +283,11 @@ def is_lease_name(name: str) -> bool:
     return bool(NAME.fullmatch(name.removeprefix(f"{LEASES}/")))
 
 
-def _encoded(lease: Lease) -> bytes:
+def _encode(lease: Lease) -> bytes:
     return (json.dumps(asdict(lease)) + "\n").encode()
 
 
-def parsed_lease(name: str, data: bytes) -> Lease:
+def parse_lease(name: str, data: bytes) -> Lease:
     """Return the lease that an object contains.
 
     A damaged lease is one that has ended, because leases protect nothing: its task is free.

@@ -218,7 +218,7 @@ def best_sequence(
     paths = {code: (-CHANGE_PENALTY * (before not in (None, code)), (code,)) for code in codes}
     for number, score in enumerate(scores):
         if number:
-            paths = {code: _extended(paths, code) for code in codes}
+            paths = {code: _extend(paths, code) for code in codes}
         log_probs = _log_probs(score, codes, threshold)
         paths = {code: (total + log_probs[code], path) for code, (total, path) in paths.items()}
     complete = [
@@ -228,7 +228,7 @@ def best_sequence(
     return list(max(complete, key=lambda scored_path: scored_path[0])[1])
 
 
-def _extended(
+def _extend(
     paths: Mapping[str, tuple[float, tuple[str, ...]]], code: str
 ) -> tuple[float, tuple[str, ...]]:
     """Return the best path that continues with language `code`."""

@@ -57,12 +57,12 @@ def decide_languages(items: Iterable[Item], options: Options) -> Iterator[Item]:
                 if len(voters) < VOTERS:
                     continue
         for row in voters:
-            yield _decided(row, options)
+            yield _decide(row, options)
         if item not in voters:
-            yield _decided(item, options) if isinstance(item, Row) else item
+            yield _decide(item, options) if isinstance(item, Row) else item
         voters = []
 
 
-def _decided(row: Row, options: Options) -> Row:
+def _decide(row: Row, options: Options) -> Row:
     decision = decision_for(row.recording, row.chunk.index, options)
     return replace(row, language=decision.language, decision=decision)

@@ -1,6 +1,4 @@
-"""The language of a recording as a result for users: `LanguageDetection`.
-
-Language windows: stretches with speech, spread over the recording, that decide its language.
+"""Language windows: stretches with speech, spread over the recording, that decide its language.
 
     recording   |--------------------------------------------------|
     order         1st   5th   3rd   7th   2nd   6th   4th   8th

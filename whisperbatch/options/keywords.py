@@ -245,16 +245,16 @@ def documented_fields(documented: object) -> dict[str, str]:
 
     An entry ends at the next entry or at an empty line.
     """
-    return _entries(_described(documented))
+    return _entries(_section(documented))
 
 
 def documented_sections() -> dict[str, dict[str, str]]:
     """Return the entries of the docstring of `Options` below each heading: "Who speaks"."""
-    _, *parts = re.split(r"^    (\w+ .*):\n\n", _described(Options), flags=re.MULTILINE)
+    _, *parts = re.split(r"^    (\w+ .*):\n\n", _section(Options), flags=re.MULTILINE)
     return {heading: _entries(text) for heading, text in zip(parts[::2], parts[1::2], strict=True)}
 
 
-def _described(documented: object) -> str:
+def _section(documented: object) -> str:
     """Return the "Attributes" or "Args" section of a docstring; "" if there is none."""
     text = inspect.getdoc(documented) or ""
     section = re.search(r"^(?:Attributes|Args):\n(.*?)(?=^\S|\Z)", text, re.DOTALL | re.MULTILINE)

@@ -19,7 +19,7 @@ from whisperbatch.jobs import (
     RecordingWorker,
     TaskWorker,
     load_model,
-    stored_outcomes,
+    read_outcomes,
     task_from_line,
 )
 from whisperbatch.ray.rows import recording_row, span_row, table
@@ -140,5 +140,5 @@ class RecordingActor:
 def stored_tables(batch: pa.Table, *, plan: str) -> Iterator[pa.Table]:
     """Yield a table with a row for each span of tasks that are complete."""
     tasks = [task_from_line(line) for line in batch[TASK].to_pylist()]
-    for outcome in stored_outcomes(plan, tasks):
+    for outcome in read_outcomes(plan, tasks):
         yield table(span_row(outcome))

@@ -1,6 +1,4 @@
-"""The rows that wait for the engine, and the runs that they belong to.
-
-The queue of waiting rows, and the choice of the rows of the next call.
+"""The queue of waiting rows, and the choice of the rows of the next call.
 
     waiting   run A: a1 a2 b1 a3 a4 c1      rows with equal letters have equal keys
               run B: a5

@@ -1,7 +1,7 @@
-"""Sections: a long recording is divided at points that are found from the audio around them.
+"""Sections: a long recording is divided at boundaries that are found from the audio around them.
 
-    audio -> tape.Tape -> a run of the VAD for each section -> points.find_point -> stage.sections
-          -> the second opinion and chunks of each section -> chunks.chunk_recording
+    audio -> stage.sections: a run of the VAD for each section -> boundaries.find_boundary
+          -> chunks.chunk_recording: the second opinion and the chunks of each section
 
 Every section is processed as if the recording began with it. A worker that has only a part of the
 recording (`types.Span`) therefore gets the results that a run over the whole recording gets.

@@ -1,9 +1,9 @@
-r"""The point between two sections: the best place for a boundary within a search window.
+r"""The boundary between two sections: the best place within a search window.
 
 probability   ^^^^\__/^^^^^^\_______________/^^^^^\___/^^^^
 pauses             ==         ==============        ===
 level                         ~~~~~____~~~~~
-point                              |
+boundary                              |
 """
 
 from typing import Final
@@ -17,7 +17,7 @@ from whisperbatch.types import SAMPLING_RATE, SpeechFrames
 FULL_PAUSE: Final = SAMPLING_RATE  # samples; a longer pause is no better (`merge.LONG_PAUSE`)
 
 
-def find_point(window: SpeechFrames, hop: int, vad_offset: float) -> int:
+def find_boundary(window: SpeechFrames, hop: int, vad_offset: float) -> int:
     """Return the VAD frame of a window with which a section begins.
 
     The boundary lies in the middle of a pause. The longest pause is chosen, because it is certainly

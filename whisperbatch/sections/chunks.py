@@ -1,6 +1,6 @@
-"""How much sound and speech a section has, measured while its VAD frames pass.
+"""The chunks of a recording, section by section.
 
-The chunks of a recording, section by section.
+How much sound and speech a section has, measured while its VAD frames pass.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -82,7 +82,7 @@ def chunk_recording(
 ) -> Iterator[Chunk]:
     """Yield the chunks of a recording, or of a span of it, numbered from 0 across all sections.
 
-    No chunk crosses the point between two sections. The chunks of a span are those that the whole
+    No chunk crosses a boundary. The chunks of a span are those that the whole
     recording has there, but for their numbers.
 
     Args:

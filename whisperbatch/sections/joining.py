@@ -13,7 +13,7 @@ from whisperbatch.types import (
 )
 
 
-def joined(transcripts: Sequence[Transcript]) -> Transcript:
+def join_spans(transcripts: Sequence[Transcript]) -> Transcript:
     """Return the transcript of a recording from those of its spans.
 
     The result is that of a run over the whole recording; a single transcript stays as it is. With

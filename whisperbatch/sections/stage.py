@@ -1,16 +1,14 @@
-"""The audio of a clip, which two runs of the VAD read at different positions.
+"""The sections of a clip, each with VAD frames that do not depend on the sections before it.
 
-The sections of a clip, each with VAD frames that do not depend on the sections before it.
-
-    audio          ....|.............|..............|.............|....   nominal points
+    audio          ....|.............|..............|.............|....   nominal boundaries
     section 1      ====^=============|=====^
     VAD, run 2               [warm-up|search........|.........            from a fixed sample on
     section 2                        |     ^========|=======^
 
-Each section has its own run of the VAD. The run begins `WARM_UP` samples before the nominal point,
-so that its network, its gain control and its calibration know the audio before the section. The
-point is found from the probabilities of this run. A run that begins at a fixed sample gives the
-same probabilities whatever was read before.
+Each section has its own run of the VAD. The run begins `WARM_UP` samples before the nominal
+boundary, so that its network, its gain control and its calibration know the audio before the
+section. The boundary is found from the probabilities of this run. A run that begins at a fixed
+sample gives the same probabilities whatever was read before.
 """
 
 from collections import deque
@@ -22,7 +20,7 @@ import numpy as np
 from whisperbatch.audio.clips import Clip
 from whisperbatch.options import Options
 from whisperbatch.protocols import Vad
-from whisperbatch.sections.boundaries import find_point
+from whisperbatch.sections.boundaries import find_boundary
 from whisperbatch.types import SEARCH, SECTION, WARM_UP, Samples, Span, SpeechFrames
 
 
@@ -94,7 +92,7 @@ class Section:
     """A section of a clip.
 
     Attributes:
-        number: number of the nominal point at or before the section.
+        number: number of the nominal boundary at or before the section.
         start: first sample, counted in the recording.
         frames: the VAD frames of the section, to be iterated once. The last may be incomplete.
     """
@@ -108,9 +106,9 @@ def sections(clip: Clip, vad: Vad, options: Options, span: Span) -> Iterator[Sec
     """Yield the sections of a clip that belong to a span.
 
     The frames of a section must be exhausted before the next section is requested. Nothing is
-    divided before the first nominal point that is `SECTION` samples or more after the start of the
-    clip, and no point is searched where the clip has less than `SEARCH` samples left. A short clip
-    is therefore one section.
+    divided before the first nominal boundary that is `SECTION` samples or more after the start of
+    the clip, and no boundary is searched where the clip has less than `SEARCH` samples left. A
+    short clip is therefore one section.
 
     Args:
         clip: has its audio, at least from the later of its start and `span.start` on.
@@ -126,7 +124,7 @@ class _Open:
     """A section that begins at a known sample.
 
     Attributes:
-        number: number of its nominal point.
+        number: number of its nominal boundary.
         start: its first sample.
         frames: the rest of the VAD frames of its run.
         held: frames of the section that were read before, in order.
@@ -167,24 +165,24 @@ class _Sections:
         if number >= self._span.first:
             frames = self._vad(self._tape.blocks(self._first))
             return _Open(number, self._first, frames, deque())
-        point = self._next_point(self._span.first - 1)
-        if point is None or not self._span.has(point):
+        boundary = self._next_boundary(self._span.first - 1)
+        if boundary is None or not self._span.has(boundary):
             return None
-        self._tape.discard(point * SECTION - WARM_UP)
-        section = self._open(point)
+        self._tape.discard(boundary * SECTION - WARM_UP)
+        section = self._open(boundary)
         if section is None:
             self._tape.check()
         return section
 
-    def _next_point(self, after: int) -> int | None:
-        """Return the number of the next point of the clip; None if it certainly has no other."""
+    def _next_boundary(self, after: int) -> int | None:
+        """Return the number of the next boundary of the clip; None if it certainly has no other."""
         number = max(after + 1, -(-self._first // SECTION) + 1)
         if self._last is not None and number * SECTION + SEARCH > self._last:
             return None
         return number
 
     def _open(self, number: int) -> _Open | None:
-        """Find a point, and open the section that begins there.
+        """Find a boundary, and open the section that begins there.
 
         Returns:
             The section; None if the audio ends within the search window.
@@ -206,28 +204,28 @@ class _Sections:
             np.concatenate([block.probabilities for block in window]),
             np.concatenate([block.varying for block in window]),
         ).part(first, first + SEARCH, hop)
-        point = start + first + find_point(searched, hop, self._vad_offset) * hop
-        while start + len(window[0].samples) <= point:
+        boundary = start + first + find_boundary(searched, hop, self._vad_offset) * hop
+        while start + len(window[0].samples) <= boundary:
             start += len(window.popleft().samples)
-        window[0] = window[0].part(point - start, len(window[0].samples), hop)
-        return _Open(number, point, frames, window)
+        window[0] = window[0].part(boundary - start, len(window[0].samples), hop)
+        return _Open(number, boundary, frames, window)
 
     def _frames_of(self, section: _Open) -> Iterator[SpeechFrames]:
         """Yield the frames of a section, and open the following section, if there is one."""
         position = section.start
-        point = self._next_point(section.number)
+        boundary = self._next_boundary(section.number)
         following: _Open | None = None
         for block in section:
             end = position + len(block.samples)
-            if point is not None and end > point * SECTION:
-                following = self._open(point)
-                point = None
+            if boundary is not None and end > boundary * SECTION:
+                following = self._open(boundary)
+                boundary = None
             if following and end >= following.start:
                 yield block.part(0, following.start - position, self._vad.hop)
                 self._following = following
                 return
             yield block
             position = end
-            needed = position if point is None else min(position, point * SECTION - WARM_UP)
+            needed = position if boundary is None else min(position, boundary * SECTION - WARM_UP)
             self._tape.discard(needed if following is None else position)
         self._tape.check()

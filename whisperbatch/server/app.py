@@ -62,7 +62,7 @@ class Server:
         if settings.assistant_model:
             first = (self.models.names[0],)
             self._assisted = Models(first, settings.load_assisted, settings.max_memory)
-        self._metrics = Metrics(lambda: self.admission.active, self._loaded)
+        self._metrics = Metrics(lambda: self.admission.active, self._load)
         self._transcriptions = Transcriptions(settings, self.models, self.admission, self._metrics)
         self._endpoints = Endpoints(
             settings, self.models, self._assisted, self.admission, self._metrics
@@ -120,7 +120,7 @@ class Server:
         if self._assisted:
             await self._assisted.prepare()
 
-    def _loaded(self) -> list[wb.Transcriber]:
+    def _load(self) -> list[wb.Transcriber]:
         return [*self.models.loaded, *(self._assisted.loaded if self._assisted else ())]
 
     def _add_routes(self, app: FastAPI) -> None:
@@ -173,10 +173,10 @@ class Server:
         return Response(self._metrics.text(), media_type=CONTENT_TYPE)
 
     async def _list_models(self) -> dict[str, Any]:
-        return {"object": "list", "data": [_described(name) for name in self.models.names]}
+        return {"object": "list", "data": [_describe(name) for name in self.models.names]}
 
     async def _show_model(self, model: str) -> dict[str, Any]:
-        return _described(self.models.find(model).name)
+        return _describe(self.models.find(model).name)
 
     async def _transcribe(self, request: Request) -> Response:
         return await self._transcriptions.answer(request, "transcribe")
@@ -188,7 +188,7 @@ class Server:
         return await self._transcriptions.answer(request, "translate")
 
 
-def _described(name: str) -> dict[str, Any]:
+def _describe(name: str) -> dict[str, Any]:
     return {"id": name, "object": "model", "created": 0, "owned_by": TITLE}
 
 

@@ -101,13 +101,13 @@ def known_speakers(names: Sequence[str], references: Sequence[str]) -> dict[str,
     if len(set(names)) < len(names):
         raise invalid(f"{NAMES} has a name twice; give every speaker another name", NAMES)
     voices = {
-        name: _decoded(number, reference)
+        name: _decode(number, reference)
         for number, (name, reference) in enumerate(zip(names, references, strict=True))
     }
     return {"known_speakers": voices} if voices else {}
 
 
-def _decoded(number: int, reference: str) -> bytes:
+def _decode(number: int, reference: str) -> bytes:
     """Return the media file in a data: URL."""
     wrong = invalid(
         f"{REFERENCES}[{number}] is not a data: URL with base64, such as "

@@ -74,7 +74,7 @@ async def before(gone: "asyncio.Future[None]", work: Awaitable[T], seconds: floa
     Raises:
         ApiError: the client is gone.
     """
-    task: asyncio.Future[T] = asyncio.ensure_future(_awaited(work))
+    task: asyncio.Future[T] = asyncio.ensure_future(_await_result(work))
     both: set[asyncio.Future[Any]] = {gone, task}
     try:
         await asyncio.wait(both, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
@@ -87,7 +87,7 @@ async def before(gone: "asyncio.Future[None]", work: Awaitable[T], seconds: floa
         task.cancel()
 
 
-async def _awaited(work: Awaitable[T]) -> T:
+async def _await_result(work: Awaitable[T]) -> T:
     return await work
 
 

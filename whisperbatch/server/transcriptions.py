@@ -91,7 +91,7 @@ class Transcriptions:
                 if submission.done:
                     await submission  # raises the error of the recording
                 self._metrics.first_segment.observe(time.perf_counter() - started)
-                events = self._noted(events_of(submission, asked), submission, started)
+                events = self._note(events_of(submission, asked), submission, started)
                 return _EventResponse(events, gone, stack.pop_all(), self._settings.max_time)
             transcript = await before(gone, submission, self._settings.max_time)
             if transcript is None:
@@ -101,7 +101,7 @@ class Transcriptions:
             return Response(body_of(named, asked), media_type=CONTENT_TYPES[asked.response_format])
         raise AssertionError  # the block above returns or raises
 
-    async def _noted(
+    async def _note(
         self, events: AsyncIterator[str], submission: wb.Submission, started: float
     ) -> AsyncIterator[str]:
         """Yield events; note the end of the recording in the figures before the last of them."""

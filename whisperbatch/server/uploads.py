@@ -361,7 +361,7 @@ class Form:
         kind, parameters = parse_options_header(header)
         if kind != b"form-data" or b"name" not in parameters:
             raise ApiError(400, "a part of the form has no name", code="invalid_form")
-        name = _decoded(parameters[b"name"])
+        name = _decode(parameters[b"name"])
         file_name = parameters.get(b"filename")
         if file_name is None and (encoded := ENCODED_NAME.search(header)):
             file_name = unquote_to_bytes(encoded[1])
@@ -373,7 +373,7 @@ class Form:
         if self.file:
             raise invalid("the form has more than one file", FILE)
         self._name = None
-        self.file = self._new_spool(base_name(_decoded(file_name)))
+        self.file = self._new_spool(base_name(_decode(file_name)))
 
     def _add_data(self, data: bytes, start: int, end: int) -> None:
         if self._name is None and self.file:
@@ -398,7 +398,7 @@ class Form:
 
     def _end_part(self) -> None:
         if self._name is not None:
-            self.fields.setdefault(self._name, []).append(_decoded(bytes(self._value), self._name))
+            self.fields.setdefault(self._name, []).append(_decode(bytes(self._value), self._name))
         elif self.file:
             self.file.finish()
         self._name = None
@@ -459,7 +459,7 @@ def boundary_of(headers: Mapping[str, str]) -> bytes:
     return boundary
 
 
-def _decoded(data: bytes, name: str | None = None) -> str:
+def _decode(data: bytes, name: str | None = None) -> str:
     try:
         return data.decode()
     except UnicodeDecodeError as error:

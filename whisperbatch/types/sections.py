@@ -1,13 +1,14 @@
 """Sections: the parts of a long recording that can be processed alone, with the same result.
 
-    nominal points     0           5 min        10 min       15 min
+    nominal boundaries 0           5 min        10 min       15 min
     recording          |-----------^--|----------^--|--------^--------|
-    points             0              1             2        3
+    boundaries         0              1             2        3
     sections           [== section 0 =][ section 1 =][== 2 ==][== 3 ==]
     Span(1, 3)                         [=====================]
 
-Point k lies within `SEARCH` samples after its nominal position, `k * SECTION`. It is found from the
-audio around it alone. Everything that depends on earlier audio or text begins again at a point.
+Boundary k lies within `SEARCH` samples after its nominal position, `k * SECTION`. The boundary is
+found from the audio around it alone. Everything that depends on earlier audio or text begins again
+at a boundary.
 docs/explanation/sections.md explains the rules.
 """
 
@@ -23,11 +24,11 @@ other chunks; version 1 had no sections, version 2 always had the plain mix of c
 speech under steady sound. Parts with
 different versions must not be joined."""
 
-# Samples between two nominal points. A multiple of the VAD frame (512 samples), as are the lengths
-# below: the VAD frames of all sections are then frames of one grid.
+# Samples between two nominal boundaries. A multiple of the VAD frame (512 samples), as are the
+# lengths below: the VAD frames of all sections are then frames of one grid.
 SECTION: Final = to_samples(300.0)
-SEARCH: Final = 960 * 512  # samples (30.72 s) in which a point is searched
-WARM_UP: Final = 512 * 512  # samples (16.384 s) that the VAD reads before a nominal point
+SEARCH: Final = 960 * 512  # samples (30.72 s) in which a boundary is searched
+WARM_UP: Final = 512 * 512  # samples (16.384 s) that the VAD reads before a nominal boundary
 # Samples after a search that the VAD needs for the probabilities in it: one block for steady sound,
 # three for gain control and four for calibration.
 VAD_MARGIN: Final = 8 * 64 * 512
@@ -38,15 +39,15 @@ MIX_MARGIN: Final = to_samples(4.0)
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """A range of sections of a recording: those that begin in a range of nominal points.
+    """A range of sections of a recording: those that begin in a range of nominal boundaries.
 
-    A section belongs to the nominal point at or before its first sample. Spans that share their
+    A section belongs to the nominal boundary at or before its first sample. Spans that share their
     ends therefore have every section once, even if the recording is shorter than planned: a span
     after its end has no sections.
 
     Attributes:
-        first: number of the first nominal point.
-        last: number of the nominal point after the span; None: to the end of the recording.
+        first: number of the first nominal boundary.
+        last: number of the nominal boundary after the span; None: to the end of the recording.
     """
 
     first: int = 0

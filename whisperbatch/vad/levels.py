@@ -155,15 +155,15 @@ class CalibratedVad:
             samples_ahead += len(frames.samples)
             while samples_ahead - len(held[current].samples) >= CALIBRATION_WINDOW:
                 samples_ahead -= len(held[current].samples)
-                yield self._calibrated(held, current)
+                yield self._calibrate(held, current)
                 current += 1
                 while sum(len(held[n].samples) for n in range(1, current)) >= CALIBRATION_WINDOW:
                     held.popleft()
                     current -= 1
         for index in range(current, len(held)):
-            yield self._calibrated(held, index)
+            yield self._calibrate(held, index)
 
-    def _calibrated(self, held: Iterable[SpeechFrames], index: int) -> SpeechFrames:
+    def _calibrate(self, held: Iterable[SpeechFrames], index: int) -> SpeechFrames:
         blocks = list(held)
         frames = blocks[index]
         probabilities = [block.probabilities for block in blocks]

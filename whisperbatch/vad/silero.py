@@ -1,4 +1,12 @@
-"""The weights of Silero's network: which installed package contains them, and their fingerprint.
+"""Silero's voice activity detection network, run block by block; its state is kept in between.
+
+The input of the network (https://github.com/snakers4/silero-vad, MIT) is VAD frames of 512 samples,
+each with the 64 samples before it. The network keeps an LSTM state of 128 cells. Its sequence form
+takes many VAD frames in one call. Here each call gets a block of `framing.BLOCK` samples, counted
+from the start of the recording. Therefore rounding does not depend on the sizes of the input
+blocks.
+
+The weights of Silero's network: which installed package contains them, and their fingerprint.
 
 Silero's network with its convolutions as products of matrices, which take half of the time.
 
@@ -9,14 +17,6 @@ to five columns. Here the windows of all VAD frames are the rows of one matrix:
       -> windows (frames * windows, kernel * channels)
       -> product with the weights (kernel * channels, filters)
       -> output (frames, filters, windows)
-
-Silero's voice activity detection network, run block by block; its state is kept in between.
-
-The input of the network (https://github.com/snakers4/silero-vad, MIT) is VAD frames of 512 samples,
-each with the 64 samples before it. The network keeps an LSTM state of 128 cells. Its sequence form
-takes many VAD frames in one call. Here each call gets a block of `framing.BLOCK` samples, counted
-from the start of the recording. Therefore rounding does not depend on the sizes of the input
-blocks.
 """
 
 import functools

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from whisperbatch.features.levels import FRAME, MARGIN, MAX_GAIN, levelled
+from whisperbatch.features.levels import FRAME, MARGIN, MAX_GAIN, level_speech
 from whisperbatch.types import Chunk, Samples, SpeechSpan, to_samples
 
 
@@ -37,7 +37,7 @@ def levels_of(chunk: Chunk, samples: Samples) -> list[float]:
 def test_soft_spans_are_raised_and_the_loudest_is_unchanged(start: int) -> None:
     chunk = chunk_of(-20, -40, -22, -70, start=start)
     before = chunk.samples.copy()
-    after = levelled(chunk)
+    after = level_speech(chunk)
     assert levels_of(chunk, after) == pytest.approx([-20, -20 - MARGIN, -22, -40], abs=0.1)
     assert np.array_equal(after[: to_samples(2)], chunk.samples[: to_samples(2)])
     assert np.array_equal(chunk.samples, before)
@@ -47,17 +47,17 @@ def test_soft_spans_are_raised_and_the_loudest_is_unchanged(start: int) -> None:
 
 def test_similar_levels_are_unchanged() -> None:
     chunk = chunk_of(-20, -20 - MARGIN + 0.5, -21)
-    assert levelled(chunk) is chunk.samples
+    assert level_speech(chunk) is chunk.samples
 
 
 def test_one_span_is_unchanged_whatever_its_level_is() -> None:
     chunk = chunk_of(-70)
-    assert levelled(chunk) is chunk.samples
+    assert level_speech(chunk) is chunk.samples
 
 
 def test_the_gain_changes_gradually_in_a_pause_and_never_attenuates() -> None:
     chunk = chunk_of(-50, -20, -45)
-    factors = levelled(chunk) / chunk.samples
+    factors = level_speech(chunk) / chunk.samples
     assert factors.min() >= 1 - 1e-5
     assert np.abs(np.diff(20 * np.log10(factors))).max() < 0.01
 
@@ -68,7 +68,7 @@ def test_a_silent_span_and_a_span_shorter_than_a_frame_get_a_finite_level() -> N
     samples = np.concatenate([loud.samples, np.zeros(16_000, np.float32), short])
     end = len(loud.samples)
     spans = (*loud.speech, SpeechSpan(end, end + 16_000), SpeechSpan(end + 16_000, len(samples)))
-    after = levelled(Chunk(0, 0, (SpeechSpan(0, len(samples)),), spans, samples))
+    after = level_speech(Chunk(0, 0, (SpeechSpan(0, len(samples)),), spans, samples))
     assert np.isfinite(after).all()
     assert not after[end : end + 16_000].any()
     assert after[-1] == pytest.approx(0.001 * 10 ** (MAX_GAIN / 20), rel=1e-3)

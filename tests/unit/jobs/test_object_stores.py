@@ -19,7 +19,7 @@ from tests.unit.jobs.planned_jobs import write_plan
 from tests.unit.media_files import encode
 from whisperbatch import jobs
 from whisperbatch.jobs.plans import stores
-from whisperbatch.jobs.plans.recordings import probed_duration
+from whisperbatch.jobs.plans.recordings import probe_duration
 from whisperbatch.jobs.plans.stores import Store
 from whisperbatch.transcriber import Transcriber
 
@@ -235,7 +235,7 @@ def test_recordings_on_a_web_server(handler: Any, tmp_path: Path) -> None:
     thread.start()
     try:
         url = f"http://127.0.0.1:{server.server_port}/talk.flac"
-        assert probed_duration(url, 0) == pytest.approx(5.0)
+        assert probe_duration(url, 0) == pytest.approx(5.0)
         plan = write_plan(tmp_path / "a.plan", [url, url.replace("talk", "nowhere")])
         [failed] = plan.failures
         assert failed.failure

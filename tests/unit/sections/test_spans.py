@@ -14,7 +14,7 @@ from tests.unit.fake_diarizer import use_fake_diarizer
 from tests.unit.fakes import Call, EncodedRow, FakeEngine, multilingual_tokenizer
 from whisperbatch import AudioError, OptionError, Options, Transcriber, Transcript
 from whisperbatch.protocols import Hypothesis
-from whisperbatch.sections.joining import joined
+from whisperbatch.sections.joining import join_spans
 from whisperbatch.types import SAMPLING_RATE, Features, Samples, Span, SpanSource, SpeechFrames
 from whisperbatch.vad.framing import FRAME, reblock
 
@@ -101,7 +101,7 @@ def transcribed(bounds: Sequence[int], options: Options) -> Transcript:
     """The spans are transcribed together, and in another order."""
     sources = [SpanSource(recording(), span) for span in spans(bounds)]
     with Transcriber(engine()) as asr:
-        return joined(list(asr.transcribe_many(sources[::-1], options=options))[::-1])
+        return join_spans(list(asr.transcribe_many(sources[::-1], options=options))[::-1])
 
 
 @pytest.mark.parametrize(
@@ -158,7 +158,7 @@ def test_the_language_notices_equal_those_of_the_recording() -> None:
     with Transcriber(FakeEngine(decode=probable, detect=surely, workers=2)) as asr:
         whole = asr.transcribe(recording(), options=options)
         sources = [SpanSource(recording(), span) for span in spans((1, 2))]
-        parts = joined(list(asr.transcribe_many(sources, options=options)))
+        parts = join_spans(list(asr.transcribe_many(sources, options=options)))
     assert {notice.kind for notice in whole.notices} == {"language"}
     assert len(whole.notices) > 3
     assert parts == whole
@@ -169,7 +169,7 @@ def test_the_windows_of_the_recording_decide_the_language_of_each_span() -> None
     with Transcriber(FakeEngine(decode=decode)) as asr:
         whole = asr.transcribe(recording(), options=options)
         sources = [SpanSource(recording(), span) for span in spans((1, 2))]
-        assert joined(list(asr.transcribe_many(sources, options=options))) == whole
+        assert join_spans(list(asr.transcribe_many(sources, options=options))) == whole
     assert whole.language == "fr"
 
 

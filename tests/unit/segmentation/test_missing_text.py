@@ -6,7 +6,7 @@ import pytest
 
 from whisperbatch.options import Options
 from whisperbatch.recording import RecordingState
-from whisperbatch.sections.joining import joined
+from whisperbatch.sections.joining import join_spans
 from whisperbatch.segmentation.missing_text import explain_missing_text
 from whisperbatch.types import SAMPLING_RATE, SILENT, Omission, SectionSound, Segment, Transcript
 from whisperbatch.types.notices import Notice
@@ -117,5 +117,5 @@ def test_spans_have_the_notices_of_the_whole_recording() -> None:
     for texts in (set[int](), {0}, {1}, {0, 1}):
         whole = transcript(range(4), texts)
         parts = [transcript(range(number, number + 1), texts) for number in range(4)]
-        assert joined(parts).notices == whole.notices
+        assert join_spans(parts).notices == whole.notices
         assert any(notice.text == SILENT for notice in whole.notices) == (not texts)

@@ -4,7 +4,7 @@ from itertools import permutations
 
 import pytest
 
-from whisperbatch.sections.joining import joined
+from whisperbatch.sections.joining import join_spans
 from whisperbatch.types import Notice, Notices, Transcript, merged
 from whisperbatch.writers.verbose_json import verbose_json
 
@@ -64,4 +64,4 @@ def test_joined_spans_have_each_notice_once() -> None:
         _transcript(track, Notice("channels", 0.0, 300.0, "inverted")),
         _transcript(track, Notice("channels", 290.0, 600.0, "inverted")),
     ]
-    assert joined(spans).notices == (track, Notice("channels", 0.0, 600.0, "inverted"))
+    assert join_spans(spans).notices == (track, Notice("channels", 0.0, 600.0, "inverted"))

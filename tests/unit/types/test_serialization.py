@@ -10,7 +10,7 @@ import pytest
 
 from tests.unit.transcripts import COMPLETE
 from whisperbatch.errors import OptionError
-from whisperbatch.sections.joining import joined
+from whisperbatch.sections.joining import join_spans
 from whisperbatch.types import Transcript
 
 
@@ -28,13 +28,15 @@ def test_every_field_survives(field: Field[Any]) -> None:
     assert value != default(field)
     assert getattr(Transcript.from_dict(COMPLETE.to_dict()), field.name) == value
     assert getattr(Transcript.from_dict(through_json(COMPLETE.to_dict())), field.name) == value
-    assert getattr(joined([COMPLETE]), field.name) == value
-    together = getattr(joined([COMPLETE, Transcript((), None, 0.0, 0.0, "talk.mp3")]), field.name)
+    assert getattr(join_spans([COMPLETE]), field.name) == value
+    together = getattr(
+        join_spans([COMPLETE, Transcript((), None, 0.0, 0.0, "talk.mp3")]), field.name
+    )
     assert together == value
 
 
 def test_the_spans_of_a_recording_are_added() -> None:
-    twice = joined([COMPLETE, COMPLETE])
+    twice = join_spans([COMPLETE, COMPLETE])
     assert [segment.id for segment in twice.segments] == [0, 1, 2, 3]
     assert (twice.chunks, twice.redecoded, twice.checked_duration) == (6, 2, 1.0)
     assert twice.diarization

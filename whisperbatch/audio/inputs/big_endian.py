@@ -62,7 +62,7 @@ class RifxFile:
         else:
             size = min(size, self._end - start)
             offset = (start - len(self._header)) % self._width
-            data = self._swapped(start - offset, offset + max(size, 0))[offset : offset + size]
+            data = self._swap(start - offset, offset + max(size, 0))[offset : offset + size]
         self._position += len(data)
         return data
 
@@ -88,7 +88,7 @@ class RifxFile:
         """Close the file."""
         self._file.close()
 
-    def _swapped(self, start: int, size: int) -> bytes:
+    def _swap(self, start: int, size: int) -> bytes:
         """Return bytes from the first byte of a sample on, each sample with its bytes swapped."""
         data = self._bytes(start, -(-size // self._width) * self._width)
         whole = len(data) // self._width * self._width
@@ -122,10 +122,10 @@ class RifxFile:
             if len(chunk) < 8 or size > MAX_HEADER:  # noqa: PLR2004 - name and size
                 break
             content = self._bytes(len(header), size + size % 2)
-            header += self._converted(name, content)
+            header += self._convert(name, content)
         raise AudioError("is a big-endian WAV file (RIFX) without samples; convert it with sox")
 
-    def _converted(self, name: bytes, content: bytes) -> bytes:
+    def _convert(self, name: bytes, content: bytes) -> bytes:
         if name == b"fact":
             return content[3::-1] + content[4:]
         if name != b"fmt ":

@@ -102,12 +102,12 @@ class ChannelResampler:
         # first the mix, which refuses formats without a conversion
         plain = [*self._mix.push(frame)] if self._has_own_mix() else None
         parts = zip(self._each, self._parts(frame), strict=True)
-        yield from _joined(plain, [each.push(part) for each, part in parts])
+        yield from _join(plain, [each.push(part) for each, part in parts])
 
     def flush(self) -> Iterator[ChannelBlock]:
         """Yield the samples that the resamplers still hold, and reset the resamplers."""
         plain = [*self._mix.flush()] if self._has_own_mix() else None
-        yield from _joined(plain, [each.flush() for each in self._each])
+        yield from _join(plain, [each.flush() for each in self._each])
 
     def _has_own_mix(self) -> bool:
         """Return whether the plain mix is not the mean of the resampled channels."""
@@ -124,7 +124,7 @@ class ChannelResampler:
         ]
 
 
-def _joined(
+def _join(
     plain: Sequence[Samples] | None, groups: Sequence[Iterator[Samples]]
 ) -> Iterator[ChannelBlock]:
     """Yield blocks of the channels of all groups, with their plain mix; None: their mean."""

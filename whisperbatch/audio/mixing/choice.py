@@ -1,4 +1,12 @@
-"""Measurements of the channels in a few seconds of audio: products of all pairs, frame by frame.
+"""The choice of the mix for a few seconds of audio.
+
+1. Channels with the same sound form groups. If a channel of a group is inverted, its sign changes.
+2. A group is masked if other groups are too loud in the mix while the group is active.
+3. Where a masked group has speech by the VAD, groups without speech are lowered.
+
+The VAD runs only where channels are inverted or masked.
+
+Measurements of the channels in a few seconds of audio: products of all pairs, frame by frame.
 
 Everything that the choice needs follows from the products <x_i, x_j> of the channels and the plain
 mix in frames of 50 ms: levels, correlations, and how much of a channel another mix contains.
@@ -8,14 +16,6 @@ difference of two samples that lie 0.25 ms apart: nothing at 0 and 4000 Hz, all 
 the amplitude at 670 Hz, and 28 dB less at 50 Hz (hum).
 
 How much of a few seconds of one signal is speech.
-
-The choice of the mix for a few seconds of audio.
-
-1. Channels with the same sound form groups. If a channel of a group is inverted, its sign changes.
-2. A group is masked if other groups are too loud in the mix while the group is active.
-3. Where a masked group has speech by the VAD, groups without speech are lowered.
-
-The VAD runs only where channels are inverted or masked.
 """
 
 from collections.abc import Callable, Sequence
@@ -69,10 +69,10 @@ class Evidence:
         if not count:
             return None
         with np.errstate(over="ignore", invalid="ignore"):
-            return cls._measured(block.part(0, count * FRAME))
+            return cls._measure(block.part(0, count * FRAME))
 
     @classmethod
-    def _measured(cls, block: ChannelBlock) -> Self | None:
+    def _measure(cls, block: ChannelBlock) -> Self | None:
         # neighbours added: 8 kHz, and a zero at the new rate's highest frequency
         halves = block.channels[::2] + block.channels[1::2]
         numbers = _compared(halves)
@@ -234,9 +234,9 @@ class _Chooser:
         if same and whole and self._previous == PLAIN:
             return PLAIN
         base = self._base() if inverted else self._plain()
-        turned = self._described(base, ()) if inverted else PLAIN
+        turned = self._describe(base, ()) if inverted else PLAIN
         rows = [self._row(group) for group in self._groups]
-        active, masked = self._masked(rows, base)
+        active, masked = self._find_masked(rows, base)
         if masked:
             lowered = self._lowered(rows, active, masked)
             if lowered is not None:
@@ -282,7 +282,7 @@ class _Chooser:
         base: Vector = shares @ rows
         return base
 
-    def _masked(self, rows: Sequence[Vector], base: Vector) -> tuple[list[int], list[int]]:
+    def _find_masked(self, rows: Sequence[Vector], base: Vector) -> tuple[list[int], list[int]]:
         """Return the groups with syllables, and those of them that the base hides."""
         band, full = self._evidence.speech_band, self._evidence.full_band
         powers = np.stack([_power(band, row) for row in rows])
@@ -339,7 +339,7 @@ class _Chooser:
             total += min(gain, 1 / len(rows)) * rows[k]
             if powers[k] > loudest * 10 ** (-LOUD / 10):
                 lowered += self._groups[k].channels
-        return self._described(total, lowered)
+        return self._describe(total, lowered)
 
     def _with_own_speech(
         self, rows: Sequence[Vector], active: Sequence[int], masked: Sequence[int]
@@ -375,7 +375,7 @@ class _Chooser:
             self._counts[key] = self._count_speech(sound)
         return self._counts[key]
 
-    def _described(self, row: Vector, lowered: Sequence[int]) -> Choice:
+    def _describe(self, row: Vector, lowered: Sequence[int]) -> Choice:
         weights = np.zeros(self._evidence.n_channels)
         weights[self._evidence.numbers] = row[1:]
         turned = sorted(

@@ -77,7 +77,7 @@ class Mixer:
                 self._choice = choose(block.part(0, end + LOOK_AHEAD), before, count_speech)
             self._held = [block.part(end)] if end < len(block) else []
             self._length -= end
-            mixed = _mixed(block.part(0, end), before, self._choice, fade=not self._begins_period())
+            mixed = _mix(block.part(0, end), before, self._choice, fade=not self._begins_period())
             self._note(end)
             self._position += end
             for start in range(0, end, BLOCK):
@@ -106,19 +106,19 @@ def _in_period(position: int) -> tuple[int, int]:
     return since, SECTION - since
 
 
-def _mixed(block: ChannelBlock, before: Choice, choice: Choice, *, fade: bool) -> Samples:
+def _mix(block: ChannelBlock, before: Choice, choice: Choice, *, fade: bool) -> Samples:
     """Return a mix, with a short transition from the mix before."""
-    samples = _weighted(block, choice)
+    samples = _weigh(block, choice)
     if fade and before.weights != choice.weights:
         length = min(FADE, len(block))
         ramp = np.linspace(0, 1, length, dtype=np.float32)
-        earlier = _weighted(block.part(0, length), before)
+        earlier = _weigh(block.part(0, length), before)
         samples = samples.copy()
         samples[:length] = earlier + ramp * (samples[:length] - earlier)
     return samples
 
 
-def _weighted(block: ChannelBlock, choice: Choice) -> Samples:
+def _weigh(block: ChannelBlock, choice: Choice) -> Samples:
     if choice.weights is None:
         return block.mixed
     weights = np.array(choice.weights, np.float32)

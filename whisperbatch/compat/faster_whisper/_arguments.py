@@ -83,14 +83,14 @@ class TranscribeArguments(SimpleNamespace):
     def __init__(self, **arguments: object) -> None:
         super().__init__(batch_size=None)
         for name, value in arguments.items():
-            setattr(self, name, _checked(name, value))
+            setattr(self, name, _check(name, value))
 
     def replace(self, **changes: object) -> "TranscribeArguments":
         """Return a copy with some other arguments."""
         return TranscribeArguments(**{**vars(self), **changes})
 
 
-def _checked(name: str, value: object) -> object:
+def _check(name: str, value: object) -> object:
     """Return a value in Python's own type, or an implicit default."""
     if name in TRUTH_VALUES:
         return flag(name, value)

@@ -101,10 +101,10 @@ def _values(parameters: object) -> dict[str, Any]:
         ) from error
     if unknown := [name for name in values if name not in names]:
         raise OptionError(f"vad_parameters: {shown(unknown[0])} is none of {', '.join(names)}")
-    return {name: _checked(name, value) for name, value in values.items()}
+    return {name: _check(name, value) for name, value in values.items()}
 
 
-def _checked(name: str, value: object) -> object:
+def _check(name: str, value: object) -> object:
     """Return a number in Python's own type, None, or a default; infinite speech is a default."""
     if value is None or not is_explicit(value):
         return value

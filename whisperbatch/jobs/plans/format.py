@@ -79,15 +79,15 @@ class Recording:
 
 @dataclass(frozen=True, slots=True)
 class PlannedSpan:
-    """The part of a recording between two nominal points: a unit of work with one result.
+    """The part of a recording between two nominal boundaries: a unit of work with one result.
 
     Attributes:
-        id: derives from the recording's id and the points.
+        id: derives from the recording's id and the boundaries.
         recording: id of the recording.
         uri: of the recording.
         version: of the recording.
-        first: number of the first point.
-        last: number of the point after the span; None for the end of the recording.
+        first: number of the first boundary.
+        last: number of the boundary after the span; None for the end of the recording.
         duration: in seconds.
         language: of the recording, if it was given.
         language_task: id of the task that detects the language; None if no task does.

@@ -1,9 +1,9 @@
-"""The report of `join`: the transcribed audio, the speed, and the missing spans.
-
-Join the results of spans: one transcript for each recording.
+"""Join the results of spans: one transcript for each recording.
 
 talks/a.txt, talks/a.srt      written when all spans of a recording have transcripts
 talks/.joined/8c1e....json    the written files; the next `join` skips the recording
+
+The report of `join`: the transcribed audio, the speed, and the missing spans.
 """
 
 import json
@@ -22,7 +22,7 @@ from whisperbatch.jobs.plans.stores import Store
 from whisperbatch.jobs.stored_values import DamagedError, build, parse_json
 from whisperbatch.jobs.workers.results import Results
 from whisperbatch.prefetch import map_ordered
-from whisperbatch.sections.joining import joined
+from whisperbatch.sections.joining import join_spans
 from whisperbatch.types import Transcript
 
 MAX_LISTED: Final = 1000  # recordings that a report names
@@ -217,10 +217,10 @@ class Joiner:
             WriteError: a store fails, or an output cannot be written.
         """
         present = self._results.ids()
-        join = partial(self._joined, present=present, written=self._output.names(""))
+        join = partial(self._join, present=present, written=self._output.names(""))
         yield from map_ordered(join, recordings, workers=READERS, depth=4 * READERS)
 
-    def _joined(
+    def _join(
         self, recording: Recording, present: set[str], written: frozenset[str]
     ) -> JoinedRecording:
         if recording.failure:
@@ -240,9 +240,9 @@ class Joiner:
                     engines=found.engines,
                     missing_duration=found.missing_duration,
                 )
-        return self._written(recording, files, marker)
+        return self._write(recording, files, marker)
 
-    def _written(self, recording: Recording, files: Sequence[str], marker: str) -> JoinedRecording:
+    def _write(self, recording: Recording, files: Sequence[str], marker: str) -> JoinedRecording:
         results = [self._results.read(span) for span in recording.spans]
         found = [result for result in results if result]
         if len(found) < len(results):  # deleted since they were listed
@@ -252,7 +252,7 @@ class Joiner:
         failure = next((result.failure for result in found if result.failure), None)
         if failure:
             return JoinedRecording(recording, "failed", 0, failure, work, engines)
-        transcript = joined([result.transcript for result in found if result.transcript])
+        transcript = join_spans([result.transcript for result in found if result.transcript])
         for suffix, name in zip(self._formats, files, strict=True):
             self._output.write(name, self._render(transcript, suffix).encode())
         missing = None if transcript.is_complete else transcript.missing_duration

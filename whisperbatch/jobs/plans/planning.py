@@ -1,10 +1,10 @@
-"""Division of recordings into spans, and of spans into tasks.
+"""Make a plan: find the recordings, probe their durations, divide and pack them.
+
+Division of recordings into spans, and of spans into tasks.
 
 recordings   a [==] b [=] c [===================================] d [===]
 spans        a [==] b [=] c [===========][===========][=========] d [===]
 tasks        0: c's first    1: c's second    2: c's third    3: d, a, b
-
-Make a plan: find the recordings, probe their durations, divide and pack them.
 """
 
 import logging
@@ -25,7 +25,7 @@ from whisperbatch.jobs.plans.format import (
     Recording,
     Task,
 )
-from whisperbatch.jobs.plans.recordings import probed_duration, version_of
+from whisperbatch.jobs.plans.recordings import probe_duration, version_of
 from whisperbatch.jobs.plans.settings import options_of
 from whisperbatch.jobs.plans.sources import FoundRecording, find_recordings, output_names
 from whisperbatch.jobs.workers.failures import failure_of
@@ -34,38 +34,38 @@ from whisperbatch.options import Options
 from whisperbatch.prefetch import map_ordered
 from whisperbatch.types import SEARCH, SECTION, to_seconds
 
-POINT: Final = to_seconds(SECTION)
-"""Seconds from one nominal point to the next; the first is at 0."""
+SECTION_DURATION: Final = to_seconds(SECTION)
+"""Seconds from one nominal boundary to the next; the first is at 0."""
 
 MAX_SPANS: Final = 500  # of a task: more would take long to list, and to repeat after a death
 
 
-def divided(duration: float, longest: float) -> tuple[tuple[int, int | None], ...]:
-    """Divide a recording at points into spans of about equal length.
+def divide(duration: float, longest: float) -> tuple[tuple[int, int | None], ...]:
+    """Divide a recording at boundaries into spans of about equal length.
 
     Args:
         duration: of the recording, in seconds; it may be a little wrong.
-        longest: of a span, in seconds, at least `POINT`.
+        longest: of a span, in seconds, at least `SECTION_DURATION`.
 
     Returns:
-        The first point of each span, and the point after the span. The last span has None: it
+        The first boundary of each span, and the boundary after the span. The last span has None: it
         continues to the end of the recording, whatever its true duration is.
     """
-    # the last point is found in the audio after its nominal position, or there is none
-    points = max(-int(-(duration - to_seconds(SEARCH)) // POINT), 1)
-    count = -(-points // max(int(longest // POINT), 1))
-    bounds = [points * number // count for number in range(count + 1)]
+    # the last boundary is found in the audio after its nominal position, or there is none
+    boundaries = max(-int(-(duration - to_seconds(SEARCH)) // SECTION_DURATION), 1)
+    count = -(-boundaries // max(int(longest // SECTION_DURATION), 1))
+    bounds = [boundaries * number // count for number in range(count + 1)]
     ends: list[int | None] = [*bounds[1:-1], None]
     return tuple(zip(bounds[:-1], ends, strict=True))
 
 
 def span_duration(first: int, last: int | None, duration: float) -> float:
     """Return the seconds of a span of a recording with this duration."""
-    end = duration if last is None else min(last * POINT, duration)
-    return max(end - first * POINT, 0.0)
+    end = duration if last is None else min(last * SECTION_DURATION, duration)
+    return max(end - first * SECTION_DURATION, 0.0)
 
 
-def packed(spans: Iterable[PlannedSpan], duration: float) -> Iterator[Sequence[PlannedSpan]]:
+def pack(spans: Iterable[PlannedSpan], duration: float) -> Iterator[Sequence[PlannedSpan]]:
     """Yield the spans of each task, the longest first.
 
     Args:
@@ -114,17 +114,17 @@ def make_plan(sources: Sequence[str], header: Header) -> Plan:
     """
     options = options_of(header)
     found = find_recordings(sources)
-    probe = partial(_probed, track=options.track)
+    probe = partial(_probe, track=options.track)
     probed = list(map_ordered(probe, found, workers=PROBES, depth=4 * PROBES))
     recordings: list[Recording] = []
     spans: list[PlannedSpan] = []
     for item, output in zip(probed, output_names(found), strict=True):
-        recording, own = _planned(item, output, header, options)
+        recording, own = _plan(item, output, header, options)
         recordings.append(recording)
         spans += own
     tasks = [
         Task(make_id(*(span.id for span in group)), tuple(group))
-        for group in packed(spans, header.task_duration)
+        for group in pack(spans, header.task_duration)
     ]
     tasks.sort(key=lambda task: -task.duration)
     duration = sum(recording.duration for recording in recordings)
@@ -132,7 +132,7 @@ def make_plan(sources: Sequence[str], header: Header) -> Plan:
     return Plan(counted, tuple(recordings), tuple(tasks))
 
 
-def _probed(found: FoundRecording, track: int | None) -> _Probed:
+def _probe(found: FoundRecording, track: int | None) -> _Probed:
     """Return the version and the duration of a recording, or why they are unknown."""
     row = found.row
     if found.failure:
@@ -140,7 +140,7 @@ def _probed(found: FoundRecording, track: int | None) -> _Probed:
     try:
         version = f"etag {row.etag}" if row and row.etag else version_of(found.uri)
         given = row.duration if row else None
-        duration = probed_duration(found.uri, track) if given is None else given
+        duration = probe_duration(found.uri, track) if given is None else given
     except MissingExtraError:
         raise
     except WhisperBatchError as error:
@@ -150,7 +150,7 @@ def _probed(found: FoundRecording, track: int | None) -> _Probed:
     return _Probed(found, version, duration)
 
 
-def _planned(
+def _plan(
     probed: _Probed, output: str, header: Header, options: Options
 ) -> tuple[Recording, list[PlannedSpan]]:
     """Return a recording of the plan, and its spans."""
@@ -164,7 +164,7 @@ def _planned(
         return recording, []
     parts: tuple[tuple[int, int | None], ...] = ((0, None),)
     if can_divide(options):
-        parts = divided(duration, max(header.task_duration, POINT))
+        parts = divide(duration, max(header.task_duration, SECTION_DURATION))
     detects = len(parts) > 1 and not language and not options.multilingual
     task = make_id("language", id_) if detects else None
     spans = list(_spans(recording, parts, task))

@@ -88,7 +88,7 @@ def version_of(uri: str) -> str:
 
 
 @contextmanager
-def opened(uri: str, version: str | None, *, read_range: int) -> Iterator[str | StoredFile]:
+def open_recording(uri: str, version: str | None, *, read_range: int) -> Iterator[str | StoredFile]:
     """Open a recording for FFmpeg, for the time of a `with` block.
 
     Args:
@@ -103,13 +103,13 @@ def opened(uri: str, version: str | None, *, read_range: int) -> Iterator[str | 
         AudioError: see `version_of`; or the recording has changed, before the block or in it.
         StoreError: the store fails. Errors inside the block are converted, too.
     """
-    with _opened(uri, _checked_info(uri, version), read_range) as source:
+    with _open(uri, _check_info(uri, version), read_range) as source:
         yield source
     if version is not None:
-        _checked_info(uri, version)
+        _check_info(uri, version)
 
 
-def _checked_info(uri: str, version: str | None) -> Mapping[str, Any]:
+def _check_info(uri: str, version: str | None) -> Mapping[str, Any]:
     info = _info(uri)
     if version is not None and _version(info) != version:
         raise AudioError("has changed since the plan was made; make the plan again", source=uri)
@@ -117,7 +117,7 @@ def _checked_info(uri: str, version: str | None) -> Mapping[str, Any]:
 
 
 @contextmanager
-def _opened(uri: str, info: Mapping[str, Any], read_range: int) -> Iterator[str | StoredFile]:
+def _open(uri: str, info: Mapping[str, Any], read_range: int) -> Iterator[str | StoredFile]:
     system, path = file_system(uri)
     if is_local(system):
         yield path
@@ -141,14 +141,14 @@ def _opened(uri: str, info: Mapping[str, Any], read_range: int) -> Iterator[str 
             file.close()
 
 
-def probed_duration(uri: str, track: int | None) -> float:
+def probe_duration(uri: str, track: int | None) -> float:
     """Return the duration of a recording in seconds, from its header if it states a duration.
 
     Raises:
         AudioError: the recording cannot be read, or has no such track.
         StoreError: the store fails.
     """
-    with opened(uri, None, read_range=PROBE_RANGE) as source:
+    with open_recording(uri, None, read_range=PROBE_RANGE) as source:
         name = without_secrets(uri, whole=True)
         file = source if isinstance(source, str) else FileObject(name, source)
         opened_track = Track(name, file, track)

@@ -141,7 +141,7 @@ def check_machine(header: Header, engine: Engine, options: Options) -> None:
     if header.chunk_rules != CHUNK_RULES:
         raise OptionError(
             "the plan was made by a version of whisperbatch that divides recordings at other "
-            "points; use this version, or make the plan again"
+            "boundaries; use this version, or make the plan again"
         )
     if not engine.fingerprint.startswith(header.weights):
         raise ModelError(

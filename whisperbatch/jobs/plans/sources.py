@@ -1,10 +1,10 @@
-"""Manifests: files that list recordings, a row for each.
+"""What to transcribe: the recordings that files, folders, patterns, URLs and manifests name.
+
+Manifests: files that list recordings, a row for each.
 
 {"uri": "s3://talks/a.mp3", "duration": 61.5, "language": "en"}        JSONL, or parquet
 {"id": "a", "sources": [{"source": "a.wav", ...}], "duration": 61.5}   lhotse's recordings
 {"id": "a-0", "start": 0, "duration": 61.5, "recording": {...}}        lhotse's cuts
-
-What to transcribe: the recordings that files, folders, patterns, URLs and manifests name.
 """
 
 import gzip

@@ -112,7 +112,7 @@ class Store:
         Raises:
             WriteError: the store cannot be read.
         """
-        return self._retried(name, "read", lambda: self._read(name))
+        return self._retry(name, "read", lambda: self._read(name))
 
     def exists(self, name: str) -> bool:
         """Return whether there is such an object.
@@ -120,7 +120,7 @@ class Store:
         Raises:
             WriteError: the store cannot be read.
         """
-        return self._retried(name, "read", lambda: self._exists(name))
+        return self._retry(name, "read", lambda: self._exists(name))
 
     def write(self, name: str, data: bytes, *, private: bool = False) -> None:
         """Write an object; an object of this name is replaced.
@@ -134,7 +134,7 @@ class Store:
         Raises:
             WriteError: the object cannot be written.
         """
-        self._retried(name, "written", lambda: self._write(name, data, private=private))
+        self._retry(name, "written", lambda: self._write(name, data, private=private))
 
     def create(self, name: str, data: bytes) -> bool:
         """Write an object if there is none of this name. Return whether it was written.
@@ -156,7 +156,7 @@ class Store:
                 return False
             return True
 
-        if self._retried(name, "written", create):
+        if self._retry(name, "written", create):
             return True
         # an attempt that seemed to fail may have written the object
         return attempts > 1 and self.read(name) == data
@@ -167,7 +167,7 @@ class Store:
         Raises:
             WriteError: the object cannot be deleted.
         """
-        self._retried(name, "deleted", lambda: self._delete(name))
+        self._retry(name, "deleted", lambda: self._delete(name))
 
     def names(self, folder: str) -> frozenset[str]:
         """Return the names of all objects in a folder and its subfolders, without the folder.
@@ -175,7 +175,7 @@ class Store:
         Raises:
             WriteError: the store cannot be read.
         """
-        return self._retried(folder, "listed", lambda: frozenset(self._names(folder)))
+        return self._retry(folder, "listed", lambda: frozenset(self._names(folder)))
 
     def delete_abandoned(self) -> None:
         """Delete the temporary files of processes that died while they wrote an object."""
@@ -187,7 +187,7 @@ class Store:
                 if is_old and TEMPORARY.fullmatch(path.name):
                     path.unlink()
 
-    def _retried(self, name: str, verb: str, call: Callable[[], T]) -> T:
+    def _retry(self, name: str, verb: str, call: Callable[[], T]) -> T:
         """Return the result of a call, which is repeated if it fails."""
         for pause in (*(() if self._local else PAUSES), None):
             try:

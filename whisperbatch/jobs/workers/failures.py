@@ -76,7 +76,7 @@ class EngineFailures:
                 )
 
 
-def crashed(uri: str, attempts: int) -> Failure:
+def crash_failure(uri: str, attempts: int) -> Failure:
     """Return the failure of a span at which workers died."""
     name = without_secrets(uri, whole=True)
     return Failure(

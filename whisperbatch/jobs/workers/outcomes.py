@@ -1,6 +1,6 @@
 """Work that another program distributes, such as Ray.
 
-TaskWorker, stored_outcomes    tasks of a plan
+TaskWorker, read_outcomes    tasks of a plan
 RecordingWorker                whole recordings without a plan, whose results the caller keeps
 
 The program gives each task to one process at a time, and gives the task to another process if the
@@ -19,8 +19,8 @@ from whisperbatch.boundary import as_error
 from whisperbatch.errors import ClosedError
 from whisperbatch.jobs.leases import Leases, has_ended, process_name
 from whisperbatch.jobs.plans.format import Failure, Header, Plan, PlanFiles, PlannedSpan, Task
-from whisperbatch.jobs.plans.planning import POINT
-from whisperbatch.jobs.plans.recordings import READ_RANGE, opened
+from whisperbatch.jobs.plans.planning import SECTION_DURATION
+from whisperbatch.jobs.plans.recordings import READ_RANGE, open_recording
 from whisperbatch.jobs.plans.settings import check_machine, options_of
 from whisperbatch.jobs.workers.failures import STORAGE, EngineFailures, failure_of, pauses_after
 from whisperbatch.jobs.workers.results import Results
@@ -55,7 +55,7 @@ class SpanOutcome:
     @property
     def start(self) -> float:
         """Nominal start of the span, in seconds."""
-        return self.span.first * POINT
+        return self.span.first * SECTION_DURATION
 
     @property
     def end(self) -> float:
@@ -120,10 +120,10 @@ class TaskWorker:
             for event in events:
                 if event.failure:
                     failures[event.span.id] = event.failure
-        yield from _stored_spans(self._files, tasks, failures)
+        yield from _read_spans(self._files, tasks, failures)
 
 
-def stored_outcomes(plan: str, tasks: Sequence[Task]) -> Generator[SpanOutcome, None, None]:
+def read_outcomes(plan: str, tasks: Sequence[Task]) -> Generator[SpanOutcome, None, None]:
     """Yield the results of all spans of tasks that are complete.
 
     Args:
@@ -133,10 +133,10 @@ def stored_outcomes(plan: str, tasks: Sequence[Task]) -> Generator[SpanOutcome, 
     Raises:
         WriteError: the store of the plan fails, or a result is damaged.
     """
-    yield from _stored_spans(PlanFiles.at(plan), tasks, {})
+    yield from _read_spans(PlanFiles.at(plan), tasks, {})
 
 
-def _stored_spans(
+def _read_spans(
     files: PlanFiles, tasks: Sequence[Task], failures: Mapping[str, Failure]
 ) -> Generator[SpanOutcome, None, None]:
     """Yield the result of each span; without a result, the reason that is known."""
@@ -188,7 +188,7 @@ class RecordingWorker:
         """
         stopping = threading.Event()  # of this call: a thread of an earlier call stays stopped
         ended = interleave(
-            (self._ended(*recording, stopping) for recording in recordings),
+            (self._transcribe_recording(*recording, stopping) for recording in recordings),
             at_once=self._at_once,
             depth=1,
             ordered=True,
@@ -203,7 +203,7 @@ class RecordingWorker:
                 running.cancel()
             ended.close()
 
-    def _ended(
+    def _transcribe_recording(
         self, id_: str, uri: object, language: object, stopping: threading.Event
     ) -> Iterator[SpanOutcome]:
         """Transcribe a recording, in a separate thread."""
@@ -214,7 +214,7 @@ class RecordingWorker:
         number = 0
         while True:
             try:
-                transcript = self._transcribed(span, language, stopping)
+                transcript = self._transcribe(span, language, stopping)
             except ClosedError:
                 if stopping.is_set():
                     return
@@ -233,14 +233,14 @@ class RecordingWorker:
                 return
             number += 1
 
-    def _transcribed(
+    def _transcribe(
         self, span: PlannedSpan, language: object, stopping: threading.Event
     ) -> Transcript:
         """Transcribe a recording once."""
         chosen = self._options
         if language is not None:
             chosen = resolve(chosen, language=language)  # type: ignore[arg-type]  # is checked
-        with opened(span.uri, None, read_range=READ_RANGE) as source:
+        with open_recording(span.uri, None, read_range=READ_RANGE) as source:
             running = self._spans.start(source, span, chosen.language)
             self._running.add(running)
             if stopping.is_set():

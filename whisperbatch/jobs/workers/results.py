@@ -82,11 +82,11 @@ class Results:
     def create(self, result: SpanResult) -> bool:
         """Write the result of a span, unless the span has one. Return whether it was written."""
         created = self._store.create(
-            _name(result.id), _encoded({"version": VERSION, **to_values(result)})
+            _name(result.id), _encode({"version": VERSION, **to_values(result)})
         )
         if created and result.failure:
             name = f"{FAILURES}/{result.id}{SUFFIX}"
-            self._store.write(name, _encoded(to_values(result.failure)))
+            self._store.write(name, _encode(to_values(result.failure)))
         return created
 
     def failed_ids(self) -> set[str]:
@@ -120,7 +120,7 @@ class Results:
 
     def create_language(self, task: str, language: DetectedLanguage) -> DetectedLanguage:
         """Write the language of a task, unless there is one; return the language that is there."""
-        if self._store.create(f"{LANGUAGES}/{task}{SUFFIX}", _encoded(to_values(language))):
+        if self._store.create(f"{LANGUAGES}/{task}{SUFFIX}", _encode(to_values(language))):
             return language
         return self.language(task) or language
 
@@ -140,7 +140,7 @@ def _name(span: str) -> str:
     return f"{RESULTS}/{span[:2]}/{span}{SUFFIX}"
 
 
-def _encoded(value: Mapping[str, Any]) -> bytes:
+def _encode(value: Mapping[str, Any]) -> bytes:
     return (json.dumps(value) + "\n").encode()
 
 

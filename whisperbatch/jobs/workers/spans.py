@@ -10,7 +10,7 @@ from typing import Final, Protocol
 from whisperbatch.errors import AudioError, ClosedError, OptionError, WhisperBatchError
 from whisperbatch.jobs.leases import Leases
 from whisperbatch.jobs.plans.format import PlannedSpan
-from whisperbatch.jobs.plans.recordings import READ_RANGE, StoredFile, opened
+from whisperbatch.jobs.plans.recordings import READ_RANGE, StoredFile, open_recording
 from whisperbatch.jobs.workers.failures import failure_of, is_final
 from whisperbatch.jobs.workers.results import DetectedLanguage, Results
 from whisperbatch.options import DETECTION_OPTIONS, Options, resolve
@@ -46,8 +46,8 @@ class SpanTranscriber(Protocol):
 
         Args:
             source: the recording, which stays open until the span has ended.
-            span: its points; the transcript has exactly the chunks that a run of the whole
-                recording has between these points.
+            span: its boundaries; the transcript has exactly the chunks that a run of the whole
+                recording has between these boundaries.
             language: Whisper's code; None to detect it.
         """
         ...
@@ -123,24 +123,24 @@ class Languages:
             with self._lock:
                 of_task = self._locks[task]
             with of_task:
-                language = self._known[task] = self._found(task, span, stopping)
+                language = self._known[task] = self._find(task, span, stopping)
         failure = language.failure
         if failure:
             raise (OptionError if failure.kind == "option" else AudioError)(failure.message)
         return language
 
-    def _found(self, task: str, span: PlannedSpan, stopping: threading.Event) -> DetectedLanguage:
+    def _find(self, task: str, span: PlannedSpan, stopping: threading.Event) -> DetectedLanguage:
         """Return the language that this worker or another one has detected."""
         if task in self._known:  # another thread was faster
             return self._known[task]
         while not stopping.is_set():
-            found = self._results.language(task) or self._detected(task, span)
+            found = self._results.language(task) or self._detect(task, span)
             if found:
                 return found
             stopping.wait(POLL)
         raise ClosedError("the worker stops")
 
-    def _detected(self, task: str, span: PlannedSpan) -> DetectedLanguage | None:
+    def _detect(self, task: str, span: PlannedSpan) -> DetectedLanguage | None:
         """Detect the language and write it; None if another worker does."""
         generation = self._leases.generations().get(task)
         before = None if generation is None else self._leases.read(task, generation)
@@ -151,13 +151,13 @@ class Languages:
             return None
         try:
             found = self._results.language(task)  # another worker may have ended meanwhile
-            return found or self._results.create_language(task, self._heard(span))
+            return found or self._results.create_language(task, self._listen(span))
         finally:
             self._leases.finish(lease)
 
-    def _heard(self, span: PlannedSpan) -> DetectedLanguage:
+    def _listen(self, span: PlannedSpan) -> DetectedLanguage:
         try:
-            with opened(span.uri, span.version, read_range=READ_RANGE) as source:
+            with open_recording(span.uri, span.version, read_range=READ_RANGE) as source:
                 detection = self._spans.detect_language(source)
         except WhisperBatchError as error:
             failure = failure_of(error)

@@ -107,16 +107,12 @@ class TaskQueue:
         while free:
             # the others have just begun with one of the first, too
             task = free.pop(self._random.randrange(min(len(generations) + 1, len(free))))
-            if claim := self._taken(task, None):
+            if claim := self._take(task, None):
                 return claim
         for task in self._candidates():
             if task.id in generations:
                 lease = self._leases.read(task.id, generations[task.id])
-                if (
-                    lease
-                    and not self._leases.is_held(lease)
-                    and (claim := self._taken(task, lease))
-                ):
+                if lease and not self._leases.is_held(lease) and (claim := self._take(task, lease)):
                     return claim
         return None
 
@@ -132,7 +128,7 @@ class TaskQueue:
         skipped = self._given_up | self._held
         return [task for task in self._unfinished.values() if task.id not in skipped]
 
-    def _taken(self, task: Task, before: Lease | None) -> Claim | None:
+    def _take(self, task: Task, before: Lease | None) -> Claim | None:
         """Try to take a task; None if another worker was faster, or the task is complete."""
         lease = self._leases.acquire(task.id, before)
         if lease is None:
@@ -245,7 +241,7 @@ class HeldTasks:
                 with self._lock:
                     if claim.lease is None:
                         continue
-                    claim.lease = self._leases.renewed(claim.lease)
+                    claim.lease = self._leases.renew(claim.lease)
                     if claim.lease is None:
                         self._claims.pop(claim.task.id, None)
                         lost.append(claim)

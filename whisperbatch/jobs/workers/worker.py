@@ -27,13 +27,13 @@ from whisperbatch.jobs.leases import (
     process_name,
 )
 from whisperbatch.jobs.plans.format import Failure, Header, Plan, PlanFiles, PlannedSpan, Task
-from whisperbatch.jobs.plans.recordings import READ_RANGE, opened
+from whisperbatch.jobs.plans.recordings import READ_RANGE, open_recording
 from whisperbatch.jobs.plans.settings import MACHINE_KEYWORDS, check_machine, options_of
 from whisperbatch.jobs.workers.failures import (
     ATTEMPTS,
     STORAGE,
     EngineFailures,
-    crashed,
+    crash_failure,
     failure_of,
     is_final,
     pauses_after,
@@ -160,7 +160,7 @@ class Worker:
                 if claim.alone:
                     with self._changed:
                         self._alone += 1
-                yield self._ended(claim, span)
+                yield self._run_span(claim, span)
 
     def _next_claim(self) -> Claim | None:
         """Take a task, or wait for one; None if there is none for this worker."""
@@ -191,12 +191,12 @@ class Worker:
         few = len(self._audio) < 2 or sum(self._audio.values()) < self._audio_ahead  # noqa: PLR2004 - see the class
         return not self._alone and few
 
-    def _ended(self, claim: Claim, span: PlannedSpan) -> Iterator[SpanEnded]:
+    def _run_span(self, claim: Claim, span: PlannedSpan) -> Iterator[SpanEnded]:
         """Transcribe a span, in a separate thread."""
         with self._changed:
             self._audio[span.id] = span.duration
         try:
-            event = self._attempted(claim, span)
+            event = self._attempt(claim, span)
         finally:
             with self._changed:
                 del self._audio[span.id]
@@ -205,18 +205,18 @@ class Worker:
         if event:
             yield event
 
-    def _attempted(self, claim: Claim, span: PlannedSpan) -> SpanEnded | None:
+    def _attempt(self, claim: Claim, span: PlannedSpan) -> SpanEnded | None:
         """Transcribe a span, with further attempts if it fails; None if the task was lost."""
         started = time.time()
         if claim.lease and (claim.lease.attempts.get(span.id, 0) >= ATTEMPTS):
-            failure = crashed(span.uri, claim.lease.attempts[span.id])
+            failure = crash_failure(span.uri, claim.lease.attempts[span.id])
             return self._finish(claim, span, started, failure=failure)
         number = 0
         while self._goes_on(claim):
             if claim.alone:
                 self._held.note_alone(claim, span)
             try:
-                transcript = self._transcribed(claim, span)
+                transcript = self._transcribe(claim, span)
             except ClosedError:
                 if self._goes_on(claim):
                     raise
@@ -239,13 +239,13 @@ class Worker:
         self._close(claim, span)
         return None
 
-    def _transcribed(self, claim: Claim, span: PlannedSpan) -> Transcript:
+    def _transcribe(self, claim: Claim, span: PlannedSpan) -> Transcript:
         detected = self._languages.detect(span, self._stopping) if span.language_task else None
         # without speech, the language has no effect, but a span needs one
         language = detected.language or "en" if detected else span.language
-        with opened(span.uri, span.version, read_range=READ_RANGE) as source:
+        with open_recording(span.uri, span.version, read_range=READ_RANGE) as source:
             running = self._spans.start(source, span, language)
-            with self._registered(claim, span, running):
+            with self._register(claim, span, running):
                 transcript = running.result()
         if detected and (detected.language or not transcript.segments):
             return replace(
@@ -260,7 +260,7 @@ class Worker:
         return self._held.holds(claim) and not self._stopping.is_set()
 
     @contextmanager
-    def _registered(self, claim: Claim, span: PlannedSpan, running: Running) -> Iterator[None]:
+    def _register(self, claim: Claim, span: PlannedSpan, running: Running) -> Iterator[None]:
         """Let `stop` and the loss of the lease cancel a span, until the end of a `with` block."""
         self._running[span.id] = (claim, running)
         try:

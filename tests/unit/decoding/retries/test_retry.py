@@ -199,7 +199,7 @@ def test_text_that_still_repeats_is_decoded_without_repeated_ngrams() -> None:
     assert engine.calls[-1].options.no_repeat_ngram_size == 4
 
 
-def test_the_last_remedy_for_improbable_text_is_sampling() -> None:
+def test_the_last_strategy_for_improbable_text_is_sampling() -> None:
     def guesses(call: Call, words: Sequence[str]) -> DecodedWords:
         return DecodedWords(
             words, -0.3 if call.sampling and call.sampling.temperature > 0.3 else -1.4
@@ -292,7 +292,7 @@ def loops_or_stops(call: Call, words: Sequence[str]) -> DecodedWords:
     return DecodedWords(looping if call.start < 10 else words[: len(words) // 2], -0.1)
 
 
-def test_chunks_with_different_remedies_are_retried_at_the_same_time() -> None:
+def test_chunks_with_different_strategies_are_retried_at_the_same_time() -> None:
     """The first chunk is split after a wider beam, the second at once."""
     engine = word_engine([*SPOKEN, *SECOND], loops_or_stops)
     results = decode(engine, chunk(SPANS), chunk(SECOND_SPANS), beam_size=1)

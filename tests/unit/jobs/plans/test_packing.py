@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from whisperbatch.jobs.plans.format import PlannedSpan
-from whisperbatch.jobs.plans.planning import MAX_SPANS, divided, packed, span_duration
+from whisperbatch.jobs.plans.planning import MAX_SPANS, divide, pack, span_duration
 
 
 def span(number: int, duration: float) -> PlannedSpan:
@@ -25,14 +25,14 @@ def span(number: int, duration: float) -> PlannedSpan:
 def test_recordings_longer_than_a_task_are_divided_at_points(
     minutes: float, expected: tuple[tuple[int, int | None], ...]
 ) -> None:
-    assert divided(minutes * 60, 1800.0) == expected
+    assert divide(minutes * 60, 1800.0) == expected
 
 
 @given(st.floats(0, 200_000), st.floats(300, 4000))
 def test_spans_share_their_ends_and_have_the_whole_recording(
     duration: float, longest: float
 ) -> None:
-    parts = divided(duration, longest)
+    parts = divide(duration, longest)
     assert parts[0][0] == 0
     assert parts[-1][1] is None
     assert all(before[1] == after[0] for before, after in pairwise(parts))
@@ -43,7 +43,7 @@ def test_spans_share_their_ends_and_have_the_whole_recording(
 
 def test_a_36_hour_recording_has_spans_of_20_to_30_minutes() -> None:
     duration = 36 * 3600.0
-    lengths = [span_duration(*part, duration) for part in divided(duration, 1800.0)]
+    lengths = [span_duration(*part, duration) for part in divide(duration, 1800.0)]
     assert len(lengths) == 72
     assert min(lengths) >= 1200
     assert max(lengths) <= 1800
@@ -54,7 +54,7 @@ def test_tasks_have_every_span_once_and_are_not_too_long(
     durations: list[float], task: float
 ) -> None:
     spans = [span(number, duration) for number, duration in enumerate(durations)]
-    tasks = list(packed(spans, task))
+    tasks = list(pack(spans, task))
     assert sorted(item.id for group in tasks for item in group) == [item.id for item in spans]
     for group in tasks:
         assert len(group) == 1 or sum(item.duration for item in group) <= task
@@ -63,5 +63,5 @@ def test_tasks_have_every_span_once_and_are_not_too_long(
 
 
 def test_a_task_has_a_bounded_number_of_spans() -> None:
-    tasks = list(packed([span(number, 0.1) for number in range(1200)], 1800.0))
+    tasks = list(pack([span(number, 0.1) for number in range(1200)], 1800.0))
     assert [len(group) for group in tasks] == [MAX_SPANS, MAX_SPANS, 200]

@@ -19,8 +19,8 @@ from whisperbatch.jobs.plans.recordings import (
     READ_RANGE,
     StoredFile,
     StoreError,
-    opened,
-    probed_duration,
+    open_recording,
+    probe_duration,
     version_of,
 )
 
@@ -78,7 +78,7 @@ def test_the_duration_comes_from_the_header(
     suffix: str, media: dict[str, bytes], bucket: str, bytes_read: list[int]
 ) -> None:
     uri = stored(bucket, f"a.{suffix}", media[suffix])
-    assert probed_duration(uri, 0) == pytest.approx(SECONDS, abs=0.2)
+    assert probe_duration(uri, 0) == pytest.approx(SECONDS, abs=0.2)
     assert sum(bytes_read) < max(len(media[suffix]) / 4, 2**19)
 
 
@@ -93,7 +93,7 @@ def test_without_a_stated_duration_the_packets_tell_it(
         self.duration = 0.0
 
     monkeypatch.setattr(Track, "__init__", without_duration)
-    assert probed_duration(uri, 0) == pytest.approx(3.0)
+    assert probe_duration(uri, 0) == pytest.approx(3.0)
 
 
 def test_a_stored_recording_is_read_as_a_local_one(
@@ -102,7 +102,7 @@ def test_a_stored_recording_is_read_as_a_local_one(
     (tmp_path / "a.flac").write_bytes(media["flac"])
     uri = stored(bucket, "a.flac", media["flac"])
     with (
-        opened(uri, version_of(uri), read_range=READ_RANGE) as source,
+        open_recording(uri, version_of(uri), read_range=READ_RANGE) as source,
         open_audio(source) as reader,  # type: ignore[arg-type]  # has the methods of a file
         open_audio(tmp_path / "a.flac") as local,
     ):
@@ -115,7 +115,10 @@ def test_readers_of_one_object_do_not_share_a_position(
     media: dict[str, bytes], bucket: str
 ) -> None:
     uri = stored(bucket, "a.wav", media["wav"])
-    with opened(uri, None, read_range=10) as one, opened(uri, None, read_range=10) as two:
+    with (
+        open_recording(uri, None, read_range=10) as one,
+        open_recording(uri, None, read_range=10) as two,
+    ):
         assert isinstance(one, StoredFile)
         assert isinstance(two, StoredFile)
         assert one.read(4) == two.read(4) == b"RIFF"
@@ -154,7 +157,7 @@ def test_a_recording_that_changed_since_the_plan_is_refused(tmp_path: Path) -> N
     path.write_bytes(b"other")
     with (
         pytest.raises(AudioError, match="has changed since the plan was made"),
-        opened(str(path), version, read_range=READ_RANGE),
+        open_recording(str(path), version, read_range=READ_RANGE),
     ):
         pass
 
@@ -169,11 +172,11 @@ def test_a_recording_that_changes_while_it_is_read_is_refused(
     version = version_of(uri)
     with (
         pytest.raises(AudioError, match="has changed since the plan was made"),
-        opened(uri, version, read_range=READ_RANGE),
+        open_recording(uri, version, read_range=READ_RANGE),
         fsspec.open(uri, "wb") as file,
     ):
         file.write(b"other")
-    with pytest.raises(KeyError), opened(uri, version_of(uri), read_range=READ_RANGE):
+    with pytest.raises(KeyError), open_recording(uri, version_of(uri), read_range=READ_RANGE):
         raise KeyError(fsspec.open(uri, "wb").open().close())  # the error of the reader counts
 
 
@@ -190,7 +193,7 @@ def test_recordings_that_cannot_be_opened(kind: str, tmp_path: Path, bucket: str
         ("text.wav", "is not media"),
     ):
         with pytest.raises(AudioError, match=message) as raised:
-            probed_duration(f"{base}/{name}".rstrip("/"), 0)
+            probe_duration(f"{base}/{name}".rstrip("/"), 0)
         assert not isinstance(raised.value, StoreError)
 
 
@@ -209,9 +212,9 @@ def test_a_store_that_fails_may_work_again_later(
     with monkeypatch.context() as patch:
         patch.setattr(MemoryFileSystem, "open", lambda *_, **__: BrokenFile())
         with pytest.raises(StoreError, match="cannot be read now: the store does not answer"):
-            probed_duration(uri, 0)
+            probe_duration(uri, 0)
     with monkeypatch.context() as patch:
         patch.setattr(MemoryFileSystem, "info", lambda *_, **__: BrokenFile().read(1))
         with pytest.raises(StoreError, match="cannot be read now"):
             version_of(uri)
-    assert probed_duration(uri, 0) == 30.0
+    assert probe_duration(uri, 0) == 30.0

@@ -74,7 +74,7 @@ def test_a_lease_that_is_not_extended_expires(worker: Callable[..., Leases], clo
     lease = one.acquire("t0")
     assert lease
     clock.now += 500
-    extended = one.renewed(lease)
+    extended = one.renew(lease)
     assert extended
     clock.now += 500
     assert two.is_held(extended)
@@ -84,7 +84,7 @@ def test_a_lease_that_is_not_extended_expires(worker: Callable[..., Leases], clo
     assert taken
     assert taken.generation == 1
     assert three.acquire("t0", extended) is None  # it was a little slower
-    assert one.renewed(extended) is None  # the first worker was asleep, and sees it
+    assert one.renew(extended) is None  # the first worker was asleep, and sees it
 
 
 @pytest.mark.parametrize(("ahead", "held"), [(479.0, True), (481.0, False)])
@@ -124,7 +124,7 @@ def test_a_lost_task_is_not_taken_back_from_the_same_group(worker: Callable[...,
     second = two.acquire("t0", first)
     assert first
     assert second
-    assert one.renewed(first) is None
+    assert one.renew(first) is None
     assert one.is_held(second)
     assert not worker("three", "ray").is_held(second)
     two.give_up(second)

@@ -70,11 +70,11 @@ class FakeSpans:
 @pytest.fixture(autouse=True)
 def _without_files(monkeypatch: pytest.MonkeyPatch) -> None:
     @contextmanager
-    def opened(uri: str, _: str, **__: object) -> Iterator[str]:
+    def open_recording(uri: str, _: str, **__: object) -> Iterator[str]:
         yield uri
 
-    monkeypatch.setattr(worker, "opened", opened)
-    monkeypatch.setattr(spans, "opened", opened)
+    monkeypatch.setattr(worker, "open_recording", open_recording)
+    monkeypatch.setattr(spans, "open_recording", open_recording)
     monkeypatch.setattr(spans, "POLL", 0.01)
 
 

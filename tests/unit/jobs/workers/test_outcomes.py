@@ -10,7 +10,7 @@ from tests.unit.fakes import FakeEngine, write_noise
 from tests.unit.jobs.planned_jobs import write_plan
 from whisperbatch import jobs
 from whisperbatch.errors import EngineError, ModelError
-from whisperbatch.jobs import Failure, Plan, SpanOutcome, Task, TaskWorker, stored_outcomes
+from whisperbatch.jobs import Failure, Plan, SpanOutcome, Task, TaskWorker, read_outcomes
 from whisperbatch.jobs.leases import Leases
 from whisperbatch.jobs.plans.format import PlanFiles
 from whisperbatch.jobs.workers import failures, worker
@@ -67,12 +67,12 @@ def test_results_that_exist_are_read(plan: Plan, tmp_path: Path) -> None:
     assert len(engine.calls) == 2  # of the second task
     assert sorted(outcome.span.id for outcome in again) == ids(plan.tasks[:2])
     assert again[:2] == first
-    stored = list(stored_outcomes(str(tmp_path / "talks.plan"), plan.tasks[:1]))
+    stored = list(read_outcomes(str(tmp_path / "talks.plan"), plan.tasks[:1]))
     assert sorted(map(repr, stored)) == sorted(map(repr, first))
 
 
 def test_a_result_that_is_deleted_meanwhile_is_an_error(plan: Plan, tmp_path: Path) -> None:
-    found = list(stored_outcomes(str(tmp_path / "talks.plan"), plan.tasks[:1]))
+    found = list(read_outcomes(str(tmp_path / "talks.plan"), plan.tasks[:1]))
     assert [outcome.failure and outcome.failure.kind for outcome in found] == ["storage"] * 2
 
 

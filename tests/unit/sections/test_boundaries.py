@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.examples import up_to
-from whisperbatch.sections.boundaries import find_point
+from whisperbatch.sections.boundaries import find_boundary
 from whisperbatch.types import SpeechFrames
 
 HOP = 512
@@ -39,7 +39,7 @@ def window(*parts: Part) -> SpeechFrames:
     ],
 )
 def test_places(parts: list[Part], expected: int) -> None:
-    assert abs(find_point(window(*parts), HOP, OFFSET) - expected) <= 1
+    assert abs(find_boundary(window(*parts), HOP, OFFSET) - expected) <= 1
 
 
 @settings(max_examples=up_to(200), deadline=None, derandomize=True)
@@ -56,7 +56,7 @@ def test_places(parts: list[Part], expected: int) -> None:
 )
 def test_no_point_is_within_speech_if_there_is_a_pause(parts: list[Part]) -> None:
     frames = window(*parts, (1, 0.9, 0.1))
-    point = find_point(frames, HOP, OFFSET)
+    point = find_boundary(frames, HOP, OFFSET)
     probabilities: npt.NDArray[np.float32] = frames.probabilities
     assert 0 <= point < len(probabilities)
     if (probabilities < OFFSET).any():
