@@ -290,8 +290,12 @@ class Claims:
             elif self._leases and not self._leases.is_held(lease):
                 ended.append((number, lease))  # else its outputs may be incomplete now
         for number, lease in ended:
-            if number in self._undecided and (remaining := self._check(number)):
+            if number not in self._undecided:
+                continue
+            if remaining := self._check(number):
                 yield number, remaining, lease
+            elif self._leases:  # its process died after the outputs were written
+                self._leases.delete(lease)
 
     def _has_lease(self, number: int) -> bool:
         """Return whether a recording has a lease, held or not."""

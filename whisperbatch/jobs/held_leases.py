@@ -220,6 +220,10 @@ class HeldLeases:
             if lease := self._held.pop(key, None):
                 self._attempt(self._leases.finish, lease)
 
+    def delete(self, lease: Lease) -> None:
+        """Delete the lease of another process on a recording that is finished."""
+        self._attempt(self._leases.finish, lease)
+
     def leave(self, key: str) -> None:
         """Let others take a recording at once, as if this process had not taken it."""
         with self._lock:

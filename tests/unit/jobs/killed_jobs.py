@@ -134,7 +134,9 @@ def main() -> None:
         with Ledger(texts) as ledger:
             job = Job(lambda _: "s", ledger)
             assert not any(job.remaining(item) for item in items_of(talks, texts))
-            assert ledger.leases.newest() == {}, "a lease is left"
+            # a process that is killed after its last output leaves its lease to later runs
+            left = ledger.leases.newest().values()
+            assert not any(map(ledger.leases.is_held, left)), "a lease is held"
         shutil.rmtree(texts)
     print(json.dumps(counts))  # noqa: T201 - read by the test
 

@@ -152,6 +152,16 @@ def test_a_process_that_ends_early_leaves_its_recordings_at_once(
     assert three.events == []
 
 
+def test_the_lease_of_a_process_that_died_after_its_last_output_is_deleted(ledger: Ledger) -> None:
+    directory = Directory()
+    assert HeldLeases(ledger.path, duration=0.0).acquire("0.wav", None)
+    one = Process(ledger.path, directory, items(1))
+    directory.finished.add("0.wav")
+    assert one.take() is None
+    assert one.events == [FinishedElsewhere(items(1)[0])]
+    assert one.leases.newest() == {}
+
+
 class ReadErrors(Directory):
     """The second look at a recording fails."""
 

@@ -232,5 +232,5 @@ def test_busy_seconds_count_no_second_twice(
 def test_a_plan_of_a_version_with_other_chunks_is_refused(path: Path) -> None:
     text = path.read_text()
     path.write_text(text.replace(f'"chunk_rules": {CHUNK_RULES}', '"chunk_rules": 1', 1))
-    with Transcriber(FakeEngine()) as asr, pytest.raises(OptionError, match="at other points"):
+    with Transcriber(FakeEngine()) as asr, pytest.raises(OptionError, match="at other boundaries"):
         jobs.work(path, asr=asr)
