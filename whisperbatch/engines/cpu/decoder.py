@@ -58,8 +58,6 @@ class Decoder:
         self._free_runners: LifoQueue[DecoderRunner] = LifoQueue()
         for runner in runners:
             self._free_runners.put(runner)
-        self._rows_together = runners[0].rows_together  # the same for all
-        self._prunes = runners[0].beams_vary  # where fewer beams take less time
 
     def decode(
         self, output: EncoderOutput, requests: Sequence[DecodeRequest], options: SearchOptions
@@ -72,9 +70,7 @@ class Decoder:
             options: at most `MAX_BEAMS` beams, and no repetition penalty.
         """
         decoded: dict[int, Decoded] = {}
-        sampling = requests[0].sampling
-        beams = sampling.best_of if sampling else options.beam_size
-        for rows in self._batches(output, len(requests[0].prompt), beams):
+        for rows in output.rows_by_length():
             together = self._decode(output.select(rows), [requests[row] for row in rows], options)
             decoded.update(zip(rows, together, strict=True))
         return [decoded[row] for row in range(output.rows)]
@@ -163,7 +159,7 @@ class Decoder:
             max_tokens=max_tokens,
             end_of_text=end_of_text,
             stop_loops=stop_loops,
-            prunes=self._prunes and options.patience == 1,
+            prunes=options.patience == 1,
         )
 
     def align(self, output: EncoderOutput, text: AlignRequest) -> Alignment:
@@ -192,7 +188,7 @@ class Decoder:
         """
         hidden = np.empty((output.rows, self.layout.d_model), np.float32)
         biases = np.zeros(self.vocabulary_size, np.float32)
-        for rows in self._batches(output, prompt_length=1, beams=1):
+        for rows in output.rows_by_length():
             with self._batch(output.select(rows), biases) as decoding:
                 prompts = np.full((len(rows), 1), self._special.start_of_transcript)
                 hidden[rows] = decoding.read_prompts(prompts, 0)[:, 0]
@@ -202,15 +198,6 @@ class Decoder:
         powers = np.exp(logits - logits.max(axis=1, keepdims=True))
         probabilities: Floats = powers / powers.sum(axis=1, keepdims=True)
         return probabilities
-
-    def _batches(
-        self, output: EncoderOutput, prompt_length: int, beams: int
-    ) -> Iterator[Sequence[int]]:
-        """Yield the rows that are decoded together. See `DecoderRunner.rows_together`."""
-        count = self._rows_together(prompt_length, beams)
-        for rows in output.rows_by_length():
-            for start in range(0, len(rows), count):
-                yield rows[start : start + count]
 
     @contextmanager
     def _batch(

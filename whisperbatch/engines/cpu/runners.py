@@ -39,20 +39,7 @@ class DecoderRunner(Protocol):
     The rows of the batch are in slots. Each has one or more sequences (beams), in the order of the
     slots. The keys and values of the encoder output and of the tokens that each sequence has read
     are kept from call to call. A returned array lasts until the next call.
-
-    Attributes:
-        beams_vary: whether the rows of a batch may have different numbers of sequences.
     """
-
-    beams_vary: bool
-
-    def rows_together(self, prompt_length: int, beams: int) -> int:
-        """Return how many rows may be in a batch, so that no row depends on the others.
-
-        Args:
-            prompt_length: number of tokens of each prompt.
-            beams: of each row.
-        """
 
     def begin(self, output: EncoderOutput) -> list[Floats]:
         """Start a batch: row n is in slot n, and no token has been read.

@@ -9,7 +9,6 @@ So keys and values of the encoder output have 8 bits, the beams of a row share t
 rows and beams that are not followed leave the batch.
 """
 
-import sys
 from collections.abc import Sequence
 from typing import Any, Final
 
@@ -85,8 +84,6 @@ class OnnxDecoder:
         sessions: the loaded graphs.
     """
 
-    beams_vary = True
-
     def __init__(self, sessions: DecoderSessions) -> None:
         self._sessions, layers = sessions, range(sessions.layout.layers)
         self._cross_names = [f"{kind}_{layer}" for layer in layers for kind in CROSS]
@@ -96,10 +93,6 @@ class OnnxDecoder:
         self._key_values: list[npt.NDArray[Any]] = []
         self._log_sizes: Floats = np.empty(0, np.float32)
         self._slots = 0  # that have a row
-
-    def rows_together(self, prompt_length: int, beams: int) -> int:  # noqa: ARG002 - see below
-        """See `cpu.runners.DecoderRunner`. Any number: sums of 8-bit products are exact."""
-        return sys.maxsize
 
     def begin(self, output: EncoderOutput) -> list[Floats]:
         """See `cpu.runners.DecoderRunner`."""

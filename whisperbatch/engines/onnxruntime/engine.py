@@ -1,7 +1,7 @@
 """Whisper on ONNX Runtime, for CPUs, from CTranslate2's weights.
 
-On processors with AMX, OpenVINO computes the encoder: ONNX Runtime uses AMX for products in 8 bits
-only, and computes the convolutions, the attention and GELU in float32.
+On processors that multiply in bfloat16, OpenVINO computes the encoder: ONNX Runtime computes the
+convolutions, the attention and GELU in float32.
 """
 
 from importlib.metadata import version
@@ -16,12 +16,13 @@ from whisperbatch.engines.onnxruntime.decoder import DecoderSessions, OnnxDecode
 from whisperbatch.engines.onnxruntime.encoder import OnnxEncoder
 from whisperbatch.engines.onnxruntime.products import SHORT_LEVELS, second_levels
 from whisperbatch.engines.openvino.encoder import OpenVinoEncoder, load_encoder
-from whisperbatch.engines.settings import OnnxRuntimeComputeType, OnnxRuntimeSettings
+from whisperbatch.engines.settings import OnnxRuntimeSettings, OpenVinoSettings
 from whisperbatch.errors import ModelError
+from whisperbatch.machine import multiplies_bfloat16
 from whisperbatch.models.files import one_line
 from whisperbatch.models.model_bin import read_arrays
 from whisperbatch.options import DEFAULT_BATCH_SIZE
-from whisperbatch.runtimes.openvino_package import check_openvino, openvino_is_faster
+from whisperbatch.runtimes.openvino_package import check_openvino, openvino_is_installed
 
 WORKERS: Final = 2
 """Batches at a time, if the number is not given. A batch on half of the cores waits less for the
@@ -41,7 +42,7 @@ class OnnxRuntimeEngine(CpuEngine):
     Raises:
         MissingExtraError: the package onnx is not installed, or OpenVINO is needed and not
             installed.
-        ModelError: a library cannot use the weights.
+        ModelError: a library cannot use the weights, or OpenVINO does not work on this machine.
     """
 
     def __init__(self, model: ModelInfo, *, settings: OnnxRuntimeSettings | None = None) -> None:
@@ -58,8 +59,9 @@ class OnnxRuntimeEngine(CpuEngine):
         path = model.directory / "model.bin"
         model.check_projection()
         encoders: list[OnnxEncoder] | list[OpenVinoEncoder]
+        on_openvino = uses_openvino(settings)
         try:
-            if uses_openvino(settings.compute_type):
+            if on_openvino:
                 encoders, precision = load_encoder(model, workers, each, merged=merged)
                 library += f", openvino {version('openvino')}"
                 parts += [f"encoder in {precision}"]
@@ -80,7 +82,7 @@ class OnnxRuntimeEngine(CpuEngine):
                 threads=settings.intra_threads,
                 int8_weights=True,
                 reload=lambda: OnnxRuntimeEngine(model, settings=settings),
-                shares_idle_threads=not uses_openvino(settings.compute_type),
+                shares_idle_threads=not on_openvino,
             )
         except (RuntimeError, LookupError, ValueError) as error:
             raise ModelError(
@@ -92,14 +94,15 @@ class OnnxRuntimeEngine(CpuEngine):
         return self._rows
 
 
-def uses_openvino(compute_type: OnnxRuntimeComputeType) -> bool:
+def uses_openvino(settings: OnnxRuntimeSettings) -> bool:
     """Return whether OpenVINO computes the encoder.
 
     Raises:
         MissingExtraError: OpenVINO is needed, but is missing or too old.
     """
-    if compute_type == "auto":
-        return openvino_is_faster("the encoder")
-    if compute_type == "int8_bfloat16":
+    if isinstance(settings, OpenVinoSettings) or settings.compute_type == "int8_bfloat16":
         check_openvino()
-    return compute_type == "int8_bfloat16"
+        return True
+    if settings.compute_type == "int8":
+        return False
+    return multiplies_bfloat16() and openvino_is_installed("the encoder")

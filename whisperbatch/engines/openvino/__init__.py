@@ -1,1 +1,1 @@
-"""Whisper's encoder and decoder on OpenVINO, for CPUs: the extra `openvino`."""
+"""Whisper's encoder on OpenVINO, for CPUs: the extra `openvino`."""

@@ -28,7 +28,7 @@ class GraphCompiler:
 
     Attributes:
         core: OpenVINO's `Core`.
-        origin: identifies the weights and the type in which they are stored.
+        origin: identifies the weights.
         workers: number of requests of a graph that run at a time.
         threads: number of threads for each request.
         folder: the cache's folder; None for no cache.
@@ -40,16 +40,13 @@ class GraphCompiler:
     threads: int
     folder: Path | None = None
 
-    def __call__(
-        self, name: str, build: Callable[[], Node], precision: str, **more_settings: str
-    ) -> Any:  # noqa: ANN401 - OpenVINO is not imported here
+    def __call__(self, name: str, build: Callable[[], Node], precision: str) -> Any:  # noqa: ANN401 - as above
         """Return a compiled graph.
 
         Args:
             name: of the graph.
             build: builds the graph; called only if the cache does not hold the graph.
             precision: the precision to compute in.
-            **more_settings: further settings of OpenVINO.
         """
         settings = {
             "INFERENCE_PRECISION_HINT": precision,
@@ -60,7 +57,6 @@ class GraphCompiler:
             # (VAD, features) also run better if the operating system can move all threads.
             "ENABLE_CPU_PINNING": False,
             "CPU_RUNTIME_CACHE_CAPACITY": str(PREPARED_OPERATIONS),
-            **more_settings,
         }
         return load_compiled(
             self.core,
@@ -75,14 +71,13 @@ def model_compiler(
     core: Any,  # noqa: ANN401 - OpenVINO is not imported here
     model: ModelInfo,
     *,
-    int8_weights: bool,
     workers: int,
     threads: int,
 ) -> GraphCompiler:
     """Return a compiler of the graphs of a model, with the user's cache. See `GraphCompiler`."""
     return GraphCompiler(
         core=core,
-        origin=f"{model.fingerprint} {int8_weights}",
+        origin=model.fingerprint,
         workers=workers,
         threads=threads,
         folder=compiled_graphs_folder(),

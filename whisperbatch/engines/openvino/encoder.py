@@ -6,67 +6,13 @@ CTranslate2's encoder in int8.
 
 from typing import Any
 
-from whisperbatch.engines.layout import Arrays
 from whisperbatch.engines.model_info import ModelInfo
-from whisperbatch.engines.openvino.compiler import GraphCompiler, model_compiler
+from whisperbatch.engines.openvino.compiler import model_compiler
 from whisperbatch.engines.openvino.encoder_graphs import EncoderGraphs
 from whisperbatch.engines.openvino.graph import core_and_precision
 from whisperbatch.engines.search.hypotheses import Floats
 from whisperbatch.models.model_bin import read_arrays
 from whisperbatch.runtimes.openvino_package import Precision
-
-
-def compile_encoder(
-    compiler: GraphCompiler,
-    arrays: Arrays,
-    *,
-    precision: Precision,
-    int8_weights: bool,
-    merged: bool,
-) -> "list[OpenVinoEncoder]":
-    """Compile the graphs of an encoder, and return their requests for each worker.
-
-    Args:
-        compiler: compiles the graphs.
-        arrays: the arrays "encoder/..." of model.bin, as stored.
-        precision: the precision to compute in.
-        int8_weights: store the matrices in 8 bits.
-        merged: similar positions are merged.
-    """
-    graphs = EncoderGraphs(arrays, int8_weights=int8_weights)
-    parts = [("encoder", graphs.whole)]
-    if merged:
-        parts = [("encoder_start", graphs.start), ("encoder_end", graphs.end)]
-    compiled = [compiler(name, build, precision) for name, build in parts]
-    # A request holds the memory of one row's activations. There is one for each worker, not for
-    # each thread, because callers' threads come and go.
-    return [
-        OpenVinoEncoder(*(part.create_infer_request() for part in compiled))
-        for _ in range(compiler.workers)
-    ]
-
-
-def load_encoder(
-    model: ModelInfo, workers: int, threads: int, *, merged: bool
-) -> "tuple[list[OpenVinoEncoder], Precision]":
-    """Return an encoder for each worker of another engine, and the precision of the encoders.
-
-    The matrices are stored in half precision: with 8 bits, a row takes a quarter more time on a
-    processor with AMX.
-
-    Args:
-        model: the model.
-        workers: number of workers.
-        threads: number of threads of each worker.
-        merged: similar positions are merged.
-    """
-    core, precision = core_and_precision(exact=False)
-    compiler = model_compiler(core, model, int8_weights=False, workers=workers, threads=threads)
-    arrays = read_arrays(model.directory / "model.bin", "encoder/")
-    encoders = compile_encoder(
-        compiler, arrays, precision=precision, int8_weights=False, merged=merged
-    )
-    return encoders, precision
 
 
 class OpenVinoEncoder:
@@ -92,3 +38,37 @@ class OpenVinoEncoder:
         inputs = {0: states[None], 1: log_sizes[None, None, None]}
         output: Floats = self._end.infer(inputs, share_outputs=True)[0][0]
         return output
+
+
+def load_encoder(
+    model: ModelInfo, workers: int, threads: int, *, merged: bool
+) -> tuple[list[OpenVinoEncoder], Precision]:
+    """Return an encoder for each worker, and the precision of the encoders.
+
+    The matrices are stored as in model.bin, in half precision: with 8 bits, a row takes a quarter
+    more time on a processor with AMX.
+
+    Args:
+        model: the model.
+        workers: number of workers.
+        threads: number of threads of each worker.
+        merged: similar positions are merged.
+
+    Raises:
+        MissingExtraError: OpenVINO is not installed.
+        ModelError: OpenVINO does not work on this machine.
+        RuntimeError: OpenVINO cannot compile the graphs.
+    """
+    core, precision = core_and_precision()
+    compiler = model_compiler(core, model, workers=workers, threads=threads)
+    graphs = EncoderGraphs(read_arrays(model.directory / "model.bin", "encoder/"))
+    parts = [("encoder", graphs.whole)]
+    if merged:
+        parts = [("encoder_start", graphs.start), ("encoder_end", graphs.end)]
+    compiled = [compiler(name, build, precision) for name, build in parts]
+    # A request holds the memory of one row's activations. There is one for each worker, not for
+    # each thread, because callers' threads come and go.
+    encoders = [
+        OpenVinoEncoder(*(part.create_infer_request() for part in compiled)) for _ in range(workers)
+    ]
+    return encoders, precision

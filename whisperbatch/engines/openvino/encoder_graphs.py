@@ -12,13 +12,12 @@ class EncoderGraphs:
 
     Args:
         arrays: the arrays "encoder/..." of model.bin, as stored.
-        int8_weights: store the matrices in 8 bits.
     """
 
-    def __init__(self, arrays: Arrays, *, int8_weights: bool) -> None:
+    def __init__(self, arrays: Arrays) -> None:
         openvino = import_openvino()
         self._openvino, self._ops, self._arrays = openvino, openvino.opset13, arrays
-        self._builder = NodeBuilder(self._ops, arrays, "encoder", int8_weights=int8_weights)
+        self._builder = NodeBuilder(self._ops, arrays)
         self.layout = self._builder.layout
 
     def whole(self) -> Node:
@@ -74,7 +73,7 @@ class EncoderGraphs:
             name = f"encoder/layer_{layer}"
             normalised = builder.layer_norm(hidden, f"{name}/self_attention/layer_norm")
             projected = builder.linear(normalised, f"{name}/self_attention/linear_0")
-            attended = ops.scaled_dot_product_attention(*builder.split_heads(projected, 3), *mask)
+            attended = ops.scaled_dot_product_attention(*builder.split_heads(projected), *mask)
             attended = builder.merge_heads(attended)
             attended = builder.linear(attended, f"{name}/self_attention/linear_1")
             hidden = builder.feed_forward(ops.add(hidden, attended), name)
