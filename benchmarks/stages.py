@@ -188,7 +188,7 @@ def main() -> None:
     """Measure all stages of a transcription and print a table."""
     parser = argparse.ArgumentParser(description="Measure the time of each stage of the pipeline.")
     parser.add_argument("--model", default="base")
-    parser.add_argument("--engine", choices=("openvino", "onnxruntime"), default="openvino")
+    parser.add_argument("--engine", choices=("openvino", "onnxruntime"), default="onnxruntime")
     parser.add_argument("--beam", type=int, default=1)
     parser.add_argument("--recording", type=corpora.argument, default="prompts:en:600:0")
     options = parser.parse_args()

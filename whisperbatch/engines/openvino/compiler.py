@@ -16,9 +16,9 @@ from whisperbatch.engines.model_info import ModelInfo
 from whisperbatch.engines.openvino.graph import Node
 from whisperbatch.runtimes.openvino_cache import compiled_graphs_folder, load_compiled
 
-# Operations that a graph keeps prepared for the shapes of earlier calls. Each decoding step has new
-# shapes. From ten minutes to an hour of audio, native memory grew by 27 MB with OpenVINO's default
-# of 5000, and by 13 MB with 20. With 0, transcription took 20 % longer.
+# Operations that a graph keeps prepared for the shapes of earlier calls. From ten minutes to an hour
+# of audio, native memory grew by 27 MB with OpenVINO's default of 5000, and by 13 MB with 20. With
+# 0, transcription took 20 % longer. (Measured when the decoder was on OpenVINO, too.)
 PREPARED_OPERATIONS: Final = 32
 
 
@@ -52,9 +52,9 @@ class GraphCompiler:
             "INFERENCE_PRECISION_HINT": precision,
             "INFERENCE_NUM_THREADS": self.workers * self.threads,
             "NUM_STREAMS": self.workers,
-            # Graphs know nothing of each other: each pins its first stream to the first core, so
-            # that an encoder and a decoder at work for two workers share the core. Other threads
-            # (VAD, features) also run better if the operating system can move all threads.
+            # Each graph pins its first stream to the first core, which other graphs and threads
+            # (decoder, VAD, features) need, too. All run better if the operating system can move
+            # them.
             "ENABLE_CPU_PINNING": False,
             "CPU_RUNTIME_CACHE_CAPACITY": str(PREPARED_OPERATIONS),
         }
