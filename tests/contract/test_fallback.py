@@ -15,7 +15,7 @@ from tests.contract.requests import requests_for
 from whisperbatch import Options
 from whisperbatch.engines.ctranslate2.conversion import EncoderOutput
 from whisperbatch.engines.loading import load_engine
-from whisperbatch.engines.onnxruntime.engine import OnnxRuntimeEngine
+from whisperbatch.engines.onnx.engine import OnnxRuntimeEngine
 from whisperbatch.features import feature_extractor
 from whisperbatch.protocols import DecodeRequest, Sampling
 

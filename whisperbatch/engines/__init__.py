@@ -11,8 +11,6 @@ quantization.py     weights of eight bits
 calls.py            counts calls in progress, so that closing waits for them
 search/             greedy search, beam search, sampling, suppression and alignment, for all engines
 ctranslate2/        the engine for CPU and CUDA
-cpu/                the engines for CPUs, with CTranslate2 as their fallback
-openvino/           what OpenVINO computes for cpu/
-onnxruntime/        what ONNX Runtime computes for cpu/, with products in 8 bits
+onnx/               the engine for CPUs on ONNX Runtime and OpenVINO, with products in 8 bits
 torch/              the engine on PyTorch
 """

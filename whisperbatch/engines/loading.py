@@ -82,7 +82,7 @@ def _load_onnxruntime(info: ModelInfo, device: str, settings: OnnxRuntimeSetting
     if device == "cuda":
         name = next(name for name, kind in SETTINGS.items() if type(settings) is kind)
         raise OptionError(f"engine='{name}' runs on the CPU; leave out device='cuda'")
-    from whisperbatch.engines.onnxruntime.engine import OnnxRuntimeEngine  # noqa: PLC0415 - heavy
+    from whisperbatch.engines.onnx.engine import OnnxRuntimeEngine  # noqa: PLC0415 - heavy
 
     return OnnxRuntimeEngine(info, settings=settings)
 

@@ -2,7 +2,7 @@ import pytest
 
 from tests.unit.machines import AMX, NO_AMX, NO_BFLOAT16, use_machine
 from whisperbatch import MissingExtraError
-from whisperbatch.engines.onnxruntime.engine import uses_openvino
+from whisperbatch.engines.onnx.engine import uses_openvino
 from whisperbatch.engines.settings import OnnxRuntimeSettings, OpenVinoSettings
 
 AUTO = OnnxRuntimeSettings()

@@ -1,1 +1,0 @@
-"""Whisper's encoder on OpenVINO, for CPUs: the extra `openvino`."""
