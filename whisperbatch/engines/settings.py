@@ -22,7 +22,7 @@ TorchComputeType: TypeAlias = Literal["auto", "float32", "bfloat16", "float16"]
 GROUP_SIZE: Final = 64  # the default
 MAX_DEVICE: Final = 1023  # number of a CUDA device
 MAX_INTER_THREADS: Final = 64  # batches at a time: more wait for each other, and need more memory
-MIN_KEPT_FRAMES: Final = 0.25  # frame_merging.MIN_SHARE: no row can be merged further
+MIN_KEPT_FRAMES: Final = 0.25  # onnx.frame_merging.MIN_SHARE: no row can be merged further
 MAX_INTRA_THREADS: Final = 1024  # more than any machine's cores
 
 OTHER_ENGINES: Final = {

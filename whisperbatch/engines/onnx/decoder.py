@@ -15,15 +15,13 @@ from typing import Final
 
 import numpy as np
 
-from whisperbatch.engines.layout import Arrays
+from whisperbatch.engines.arrays import Arrays, stored_scales
 from whisperbatch.engines.onnx.decoder_layers import DecoderLayers, DecoderSessions
 from whisperbatch.engines.onnx.encoder import EncoderOutput
-from whisperbatch.engines.quantization import stored_scales
 from whisperbatch.engines.search.alignment import DecodingTrace
 from whisperbatch.engines.search.beam_search import Candidates, sample, search
 from whisperbatch.engines.search.hypotheses import Floats, Integers, SearchResult
-from whisperbatch.engines.search.sampling import TokenNoise
-from whisperbatch.engines.search.suppression import blocked_by_ngrams, logit_biases
+from whisperbatch.engines.search.logits import TokenNoise, blocked_by_ngrams, logit_biases
 from whisperbatch.engines.special_tokens import SpecialTokens
 from whisperbatch.models.config import ModelConfig
 from whisperbatch.models.model_bin import release_pages

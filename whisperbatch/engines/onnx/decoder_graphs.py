@@ -12,7 +12,7 @@ from typing import Final, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from whisperbatch.engines.layout import Arrays, Layout
+from whisperbatch.engines.arrays import Arrays, Layout
 from whisperbatch.engines.onnx.graph import ZERO, NodeBuilder, Rounded
 from whisperbatch.runtimes.onnx_graph import Port
 

@@ -15,8 +15,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from whisperbatch.engines.frame_merging import log_sizes
-from whisperbatch.engines.layout import Arrays, Layout, alignment_heads
+from whisperbatch.engines.arrays import Arrays, Layout, alignment_heads
 from whisperbatch.engines.onnx.decoder_graphs import (
     BEAMS,
     BIASES,
@@ -35,6 +34,7 @@ from whisperbatch.engines.onnx.decoder_graphs import (
     cross_kinds,
 )
 from whisperbatch.engines.onnx.encoder import EncoderOutput
+from whisperbatch.engines.onnx.frame_merging import log_sizes
 from whisperbatch.engines.onnx.graph import Session
 from whisperbatch.engines.search.hypotheses import Floats, Integers
 from whisperbatch.models.config import ModelConfig

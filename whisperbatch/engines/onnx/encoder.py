@@ -26,8 +26,8 @@ from typing import Final, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from whisperbatch.engines.frame_merging import Merged, group_count, log_sizes, merge_positions
-from whisperbatch.engines.layout import Arrays
+from whisperbatch.engines.arrays import Arrays
+from whisperbatch.engines.onnx.frame_merging import Merged, group_count, log_sizes, merge_positions
 from whisperbatch.engines.onnx.graph import NodeBuilder, Session
 from whisperbatch.engines.search.hypotheses import Floats, Integers
 from whisperbatch.features.noise import share_to_keep

@@ -22,10 +22,12 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from whisperbatch.engines.layout import LAYER_NORM_EPSILON, Arrays, Layout
-from whisperbatch.engines.quantization import (
+from whisperbatch.engines.arrays import (
+    LAYER_NORM_EPSILON,
     MAX_LEVEL,
     MIN_SCALE,
+    Arrays,
+    Layout,
     int8_levels,
     int8_scales,
     stored_scales,

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from whisperbatch.dependencies import interface_note
-from whisperbatch.engines import layout, quantization
+from whisperbatch.engines import arrays
 from whisperbatch.engines.model_info import ModelInfo
 from whisperbatch.engines.onnx import openvino_graphs
 from whisperbatch.engines.onnx.openvino_graphs import EncoderGraphs
@@ -166,7 +166,7 @@ class GraphCompiler:
 
 def graph_sources() -> list[Path]:
     """Return the source files that determine what a graph computes."""
-    return [Path(str(module.__file__)) for module in (openvino_graphs, layout, quantization)]
+    return [Path(str(module.__file__)) for module in (openvino_graphs, arrays)]
 
 
 @cache

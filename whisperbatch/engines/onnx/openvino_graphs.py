@@ -9,8 +9,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from whisperbatch.engines.layout import LAYER_NORM_EPSILON, Arrays, Layout
-from whisperbatch.engines.quantization import stored_scales
+from whisperbatch.engines.arrays import LAYER_NORM_EPSILON, Arrays, Layout, stored_scales
 from whisperbatch.runtimes.openvino_package import import_openvino
 
 Node: TypeAlias = Any  # OpenVINO is imported only when it is used

@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from whisperbatch.engines.layout import Layout
+from whisperbatch.engines.arrays import Layout
 from whisperbatch.engines.onnx.decoder_layers import COLUMNS, TokenCache, tokens_by_beam
 from whisperbatch.engines.search.hypotheses import Floats, Integers
 

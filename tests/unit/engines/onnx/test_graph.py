@@ -5,6 +5,7 @@ import numpy.typing as npt
 import onnxruntime
 import pytest
 
+from whisperbatch.engines.arrays import MAX_LEVEL
 from whisperbatch.engines.onnx import graph as onnx_graph
 from whisperbatch.engines.onnx.graph import (
     POSITIVE_LEVELS,
@@ -14,7 +15,6 @@ from whisperbatch.engines.onnx.graph import (
     rounded_weights,
     second_levels,
 )
-from whisperbatch.engines.quantization import MAX_LEVEL
 from whisperbatch.runtimes.onnx_graph import OnnxGraph, Port
 
 Array = npt.NDArray[np.float32]
