@@ -1,8 +1,8 @@
 """Compare engines: word errors with the interval of their difference, and time.
 
-python -m benchmarks.engines                                   # openvino and onnxruntime
+python -m benchmarks.engines                                   # both forms of the encoder
 python -m benchmarks.engines ctranslate2 onnxruntime --beam 1
-python -m benchmarks.engines onnxruntime:int8 onnxruntime:int8_bfloat16      # compute types
+python -m benchmarks.engines onnxruntime:int8 onnxruntime:auto               # compute types
 python -m benchmarks.engines --recordings prompts:en:120:1 noise_under:fr:120:1
 
 For each recording, the table has the word errors of each engine. The last lines have the error
@@ -23,7 +23,7 @@ from benchmarks.comparison import Comparison, names
 def main() -> None:
     """Measure all engines and print a table."""
     parser = argparse.ArgumentParser(description="Word errors and time of engines on a CPU.")
-    parser.add_argument("engines", nargs="*", default=["openvino", "onnxruntime"])
+    parser.add_argument("engines", nargs="*", default=["onnxruntime:int8", "openvino"])
     parser.add_argument("--model", default="base")
     parser.add_argument("--beam", type=int, default=5)
     add_recordings(parser)

@@ -41,7 +41,7 @@ def main() -> None:
     """Measure all shares and print a table."""
     parser = argparse.ArgumentParser(description="How many of its frames does the encoder need?")
     parser.add_argument("--model", default="base")
-    parser.add_argument("--engine", choices=("openvino", "onnxruntime"), default="openvino")
+    parser.add_argument("--engine", choices=("openvino", "onnxruntime"), default="onnxruntime")
     parser.add_argument("--beam", type=int, default=5)
     parser.add_argument("--shares", nargs="+", type=float, default=[0.8, 0.6], metavar="SHARE")
     add_recordings(parser)

@@ -1,7 +1,7 @@
 """whisperbatch and other Whisper programs as functions of files, for timing.
 
     whisperbatch               with the engine that "auto" chooses
-    whisperbatch-openvino      on OpenVINO; measured only if it is named
+    whisperbatch-openvino      encoder on OpenVINO; measured only if it is named
     whisperbatch-onnxruntime   on ONNX Runtime; measured only if it is named
     whisperbatch-ctranslate2   on CTranslate2
     whisperbatch-torch         on PyTorch, with the defaults of its engine

@@ -29,9 +29,10 @@ import numpy as np
 
 import whisperbatch as wb
 from benchmarks import corpora, recordings
-from whisperbatch.engines.cpu.decoder import Decoder
-from whisperbatch.engines.cpu.encoder import Encoder
-from whisperbatch.engines.frame_merging import group_count
+from whisperbatch.engines.onnx.decoder import Decoder
+from whisperbatch.engines.onnx.decoder_layers import DecoderLayers, DecoderSessions
+from whisperbatch.engines.onnx.encoder import Encoder
+from whisperbatch.engines.onnx.frame_merging import group_count
 from whisperbatch.engines.search.alignment import DecodingTrace
 from whisperbatch.features.noise import share_to_keep
 from whisperbatch.features.whisper import WhisperFeatures
@@ -119,7 +120,7 @@ class Limits:
 
     def cross(self, *arguments: Any) -> float:  # noqa: ANN401 - arguments of a wrapped method
         """Return the limit of the keys and values of the encoder output, for all layers."""
-        positions, d = sum(map(len, arguments[1].states)), self._layout.d_model
+        positions, d = sum(map(len, arguments[2].states)), self._layout.d_model
         return float(positions * self._layout.layers * 4 * d * d / self._bf16)
 
     def body(self, graphs: Any, embedded: Any, *_: Any) -> float:  # noqa: ANN401 - arguments of a wrapped method
@@ -188,7 +189,7 @@ def main() -> None:
     """Measure all stages of a transcription and print a table."""
     parser = argparse.ArgumentParser(description="Measure the time of each stage of the pipeline.")
     parser.add_argument("--model", default="base")
-    parser.add_argument("--engine", choices=("openvino", "onnxruntime"), default="openvino")
+    parser.add_argument("--engine", choices=("openvino", "onnxruntime"), default="onnxruntime")
     parser.add_argument("--beam", type=int, default=1)
     parser.add_argument("--recording", type=corpora.argument, default="prompts:en:600:0")
     options = parser.parse_args()
@@ -199,7 +200,6 @@ def main() -> None:
     ):
         engine: Any = asr.engine
         limits = Limits(engine._decoder, engine.n_mels)  # noqa: SLF001 - a measurement
-        runner = type(engine._decoder._free_runners.queue[0])  # noqa: SLF001 - a measurement
         path = recordings.write(recording, Path(directory, "recording.wav"))
         asr.transcribe(np.zeros(16000, np.float32), language="en")
         with timed_methods(
@@ -207,9 +207,9 @@ def main() -> None:
                 ("reading and VAD", SileroVad, "__call__", None),
                 ("features", WhisperFeatures, "__call__", None),
                 ("encoder", Encoder, "__call__", limits.encoder),
-                ("keys and values", runner, "begin", limits.cross),
-                ("decoder's layers", runner, "read", limits.body),
-                ("vocabulary", runner, "project", limits.words),
+                ("keys and values", DecoderLayers, "__init__", limits.cross),
+                ("decoder's layers", DecoderLayers, "read", limits.body),
+                ("vocabulary", DecoderSessions, "project", limits.words),
                 ("alignment", DecodingTrace, "alignment", None),
                 ("all decoding", Decoder, "decode", None),
             ]

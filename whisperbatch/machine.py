@@ -81,14 +81,13 @@ def processor_features(root: Path = ROOT) -> frozenset[str]:
     return frozenset()
 
 
-def has_avx2_only(root: Path = ROOT) -> bool:
-    """Return whether the processor is known to have AVX2, but not AVX-512.
+def has_avx2(root: Path = ROOT) -> bool:
+    """Return whether the processor is known to have AVX2.
 
     Args:
         root: folder that contains `proc`.
     """
-    features = processor_features(root)
-    return "avx2" in features and "avx512f" not in features
+    return "avx2" in processor_features(root)
 
 
 def has_amx(root: Path = ROOT) -> bool:
@@ -100,17 +99,13 @@ def has_amx(root: Path = ROOT) -> bool:
     return "amx_int8" in processor_features(root)
 
 
-def onnxruntime_is_fastest(root: Path = ROOT) -> bool:
-    """Return whether "onnxruntime" was measured to be the fastest engine on such a processor.
-
-    With AVX2 and without AVX-512, the other engines compute in float32. With AMX, all engines have
-    fast products of small numbers. Processors with AVX-512 and without AMX were measured on a busy
-    machine only.
+def multiplies_bfloat16(root: Path = ROOT) -> bool:
+    """Return whether the processor is known to multiply numbers in bfloat16: AMX or AVX-512.
 
     Args:
         root: folder that contains `proc`.
     """
-    return has_avx2_only(root) or has_amx(root)
+    return has_amx(root) or "avx512_bf16" in processor_features(root)
 
 
 def sums_bytes_exactly(root: Path = ROOT) -> bool:

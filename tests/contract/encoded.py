@@ -5,8 +5,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from whisperbatch.engines.cpu.encoder_output import EncoderOutput as CpuOutput
 from whisperbatch.engines.ctranslate2.conversion import EncoderOutput, to_array
+from whisperbatch.engines.onnx.encoder import EncoderOutput as OnnxOutput
 from whisperbatch.protocols import Encoded
 
 
@@ -14,7 +14,7 @@ def output_of(encoded: Encoded) -> npt.NDArray[np.float32]:
     """Encoder output in float32, shape (rows, positions, d_model)."""
     if isinstance(encoded, EncoderOutput):
         return to_array(encoded.view)
-    if isinstance(encoded, CpuOutput):
+    if isinstance(encoded, OnnxOutput):
         return encoded.by_position()
     output: Any = encoded.output  # type: ignore[attr-defined]  # PyTorch's
     return np.asarray(output.float() if hasattr(output, "float") else output)

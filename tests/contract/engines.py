@@ -16,12 +16,10 @@ def load(model: str, engine: str, **settings: str) -> Engine:
     return load_engine(model, engine=engine, device="cpu", **settings)
 
 
-WITH_OPENVINO = "onnxruntime with OpenVINO's encoder"
 SETTINGS = {
     "ctranslate2": ("ctranslate2", "auto"),
     "openvino": ("openvino", "auto"),
     "onnxruntime": ("onnxruntime", "int8"),
-    WITH_OPENVINO: ("onnxruntime", "int8_bfloat16"),
 }
 """An engine and a compute type, by the name of both."""
 
@@ -52,9 +50,6 @@ MARKS = (
     (pytest.mark.torch, tuple(TORCH)),
     (
         pytest.mark.slow,
-        (
-            *("ctranslate2 base", "openvino tiny.en", "onnxruntime tiny.en"),
-            f"{WITH_OPENVINO} tiny.en",
-        ),
+        ("ctranslate2 base", "openvino tiny.en", "onnxruntime tiny.en"),
     ),
 )

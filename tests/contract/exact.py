@@ -7,5 +7,5 @@ from whisperbatch.protocols import Engine
 
 
 def load_exact(directory: Path, engine: str) -> Engine:
-    compute_type = "int8" if engine == "onnxruntime" else "float32"
+    compute_type = "int8" if engine in {"onnxruntime", "openvino"} else "float32"
     return load_engine(directory, engine=engine, device="cpu", compute_type=compute_type)

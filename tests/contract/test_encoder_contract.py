@@ -17,7 +17,6 @@ MAX_ERROR = {
     ("ctranslate2", "auto"): 0.1,
     ("openvino", "auto"): 0.05,
     ("onnxruntime", "int8"): 0.15,
-    ("onnxruntime", "int8_bfloat16"): 0.05,
 }
 """Norm of the difference from float32, relative to the norm in float32, with all frames."""
 
@@ -75,16 +74,4 @@ def test_an_encoder_is_close_to_float32(
     with ThreadPoolExecutor(2) as pool:
         in_threads = list(pool.map(lambda n: encode_rows(engine, windows[n : n + 1]), range(2)))
     assert np.array_equal(np.concatenate(in_threads), short)
-    engine.close()
-
-
-def test_openvino_computes_in_float32_if_the_compute_type_is_float32(
-    model: tuple[str, int], features: npt.NDArray[np.float32], float32_output: npt.NDArray[Any]
-) -> None:
-    engine = load_engine(
-        model[0], engine="openvino", device="cpu", compute_type="float32", kept_frames=1.0
-    )
-    output = encode_rows(engine, features[:1])
-    error = np.linalg.norm(output - float32_output[:1]) / np.linalg.norm(float32_output[:1])
-    assert error < 1e-4
     engine.close()

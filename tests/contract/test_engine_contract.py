@@ -10,7 +10,7 @@ import numpy.typing as npt
 import pytest
 
 from benchmarks import recordings
-from tests.contract.engines import ENGINES, MARKS, TORCH, WITH_OPENVINO
+from tests.contract.engines import ENGINES, MARKS, TORCH
 from whisperbatch import ClosedError, EngineError
 from whisperbatch.decoding.tokenizer import WhisperTokenizer
 from whisperbatch.features import feature_extractor
@@ -298,7 +298,7 @@ def test_encoder_output_of_another_engine_is_refused(engine: Engine, batch: Batc
         pytest.param(name, marks=[pytest.mark.torch] if name in TORCH else [])
         for name in (
             *("ctranslate2 tiny.en", "openvino tiny.en", "onnxruntime tiny.en"),
-            *(f"{WITH_OPENVINO} tiny.en", "torch tiny.en"),
+            "torch tiny.en",
         )
     ],
 )

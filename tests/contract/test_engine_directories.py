@@ -21,7 +21,6 @@ FRAMES = (1000, 600, 200)  # feature frames of each row
 OPTIONS = Options(beam_size=1, max_new_tokens=12)  # a random model never ends its text
 TORCH = pytest.param("torch", marks=[pytest.mark.torch, pytest.mark.slow])
 ENGINES = ("ctranslate2", "openvino", "onnxruntime", TORCH)
-FLOAT32 = ("openvino", TORCH)  # beside CTranslate2
 # what these lack or have, other directories lack or have, too
 SLOW = (
     "base without tokenizer",
@@ -87,7 +86,7 @@ def test_an_engine_decodes_and_aligns(directory: Path, name: str) -> None:
     engine.close()
 
 
-@pytest.mark.parametrize("name", FLOAT32)
+@pytest.mark.parametrize("name", [TORCH])
 def test_the_engines_find_the_same_tokens_in_float32(directory: Path, name: str) -> None:
     results = []
     for engine in (load_exact(directory, "ctranslate2"), load_exact(directory, name)):

@@ -1,4 +1,4 @@
-"""OpenVINO's engine passes rows that its decoder lacks to CTranslate2, already encoded."""
+"""The engine passes rows that its decoder lacks to CTranslate2, already encoded."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,7 +15,7 @@ from tests.contract.requests import requests_for
 from whisperbatch import Options
 from whisperbatch.engines.ctranslate2.conversion import EncoderOutput
 from whisperbatch.engines.loading import load_engine
-from whisperbatch.engines.openvino.engine import OpenVinoEngine
+from whisperbatch.engines.onnx.engine import OnnxRuntimeEngine
 from whisperbatch.features import feature_extractor
 from whisperbatch.protocols import DecodeRequest, Sampling
 
@@ -25,10 +25,10 @@ SAMPLING = Sampling(temperature=0.5, best_of=2, seed=3)
 
 
 @contextmanager
-def loaded_engine() -> Iterator[OpenVinoEngine]:
+def loaded_engine() -> Iterator[OnnxRuntimeEngine]:
     """An engine whose fallback cannot encode."""
-    loaded = load_engine("tiny.en", engine="openvino", device="cpu")
-    assert isinstance(loaded, OpenVinoEngine)
+    loaded = load_engine("tiny.en", engine="onnxruntime", device="cpu")
+    assert isinstance(loaded, OnnxRuntimeEngine)
 
     def refuse(_: Any) -> None:
         pytest.fail("the row was encoded again")
@@ -40,13 +40,13 @@ def loaded_engine() -> Iterator[OpenVinoEngine]:
 
 
 @pytest.fixture(scope="module")
-def engine() -> Iterator[OpenVinoEngine]:
+def engine() -> Iterator[OnnxRuntimeEngine]:
     with loaded_engine() as loaded:
         yield loaded
 
 
 @pytest.fixture
-def new_engine() -> Iterator[OpenVinoEngine]:
+def new_engine() -> Iterator[OnnxRuntimeEngine]:
     with loaded_engine() as loaded:
         yield loaded
 
@@ -70,8 +70,8 @@ def features() -> npt.NDArray[np.float32]:
         (Options(beam_size=1, timestamps="tokens"), None),
     ],
 )
-def test_the_fallback_decodes_from_openvinos_encoder_output(
-    engine: OpenVinoEngine,
+def test_the_fallback_decodes_from_the_encoder_output(
+    engine: OnnxRuntimeEngine,
     features: npt.NDArray[np.float32],
     options: Options,
     sampling: Sampling | None,
@@ -90,7 +90,7 @@ def test_the_fallback_decodes_from_openvinos_encoder_output(
 
 
 def test_the_weights_of_the_fallback_are_loaded_when_they_are_needed(
-    new_engine: OpenVinoEngine,
+    new_engine: OnnxRuntimeEngine,
     features: npt.NDArray[np.float32],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -30,7 +30,6 @@ LOADED: dict[str, LoadKeywords] = {
     "ctranslate2": {"engine": "ctranslate2", "compute_type": "int8"},
     "openvino": {"engine": "openvino", "compute_type": "int8"},
     "onnxruntime": {"engine": "onnxruntime", "compute_type": "int8"},
-    "OpenVINO's encoder": {"engine": "onnxruntime", "compute_type": "int8_bfloat16"},
     "torch float32": {"engine": "torch", "compute_type": "float32"},
     "torch bfloat16": {"engine": "torch", "compute_type": "bfloat16"},
 }
@@ -39,7 +38,6 @@ SETUPS = (
     ("ctranslate2", 2),
     ("openvino", 2),
     ("onnxruntime", 2),
-    pytest.param(("OpenVINO's encoder", 2), marks=pytest.mark.slow),
     pytest.param(("torch float32", 1), marks=[pytest.mark.torch, pytest.mark.slow]),
     pytest.param(("torch bfloat16", 1), marks=[pytest.mark.torch, pytest.mark.slow]),
 )

@@ -9,6 +9,7 @@ from whisperbatch.runtimes import openvino_package
 
 AMX = "avx2 avx512f amx_int8"
 NO_AMX = "avx2 avx512f avx512_bf16"
+NO_BFLOAT16 = "avx2 avx512f avx512_vnni"
 
 
 def use_machine(monkeypatch: pytest.MonkeyPatch, features: str, openvino: str | None) -> None:

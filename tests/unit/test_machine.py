@@ -10,8 +10,8 @@ from whisperbatch.machine import (
     available_memory,
     cpu_quota,
     has_amx,
-    has_avx2_only,
-    onnxruntime_is_fastest,
+    has_avx2,
+    multiplies_bfloat16,
     processor_features,
     sums_bytes_exactly,
 )
@@ -148,23 +148,26 @@ def test_processors_that_sum_bytes_exactly(tmp_path: Path, line: str, exact: boo
 
 
 @pytest.mark.parametrize(
-    ("features", "only", "amx"),
+    ("features", "avx2", "amx", "bfloat16"),
     [
-        ("fma avx2", True, False),
-        ("avx2 avx512f", False, False),
-        ("avx2 avx512f amx_tile amx_int8", False, True),
-        ("sse4_2", False, False),
+        ("fma avx2", True, False, False),
+        ("avx2 avx512f avx512_vnni", True, False, False),
+        ("avx2 avx512f avx512_bf16", True, False, True),
+        ("avx2 avx512f amx_tile amx_int8", True, True, True),
+        ("sse4_2", False, False, False),
     ],
 )
-def test_instruction_sets(tmp_path: Path, features: str, only: bool, amx: bool) -> None:
+def test_instruction_sets(
+    tmp_path: Path, features: str, avx2: bool, amx: bool, bfloat16: bool
+) -> None:
     root = tree(tmp_path, {"proc/cpuinfo": f"processor\t: 0\nflags\t: {features}\n"})
-    assert has_avx2_only(root) == only
+    assert has_avx2(root) == avx2
     assert has_amx(root) == amx
-    assert onnxruntime_is_fastest(root) == (only or amx)
+    assert multiplies_bfloat16(root) == bfloat16
 
 
 def test_unknown_features_of_a_processor(tmp_path: Path) -> None:
     assert processor_features(tmp_path) == set()
-    assert not has_avx2_only(tmp_path)
-    assert not has_amx(tmp_path)
+    assert not has_avx2(tmp_path)
+    assert not multiplies_bfloat16(tmp_path)
     assert not sums_bytes_exactly(tmp_path)

@@ -11,7 +11,7 @@ from typing import Any, Final, TypeAlias
 from whisperbatch.doctor.findings import Finding, Level, known_fix
 from whisperbatch.doctor.packages import is_complete
 from whisperbatch.doctor.probes import Probe, ProbeResult
-from whisperbatch.machine import available_memory, onnxruntime_is_fastest
+from whisperbatch.machine import available_memory, has_avx2, multiplies_bfloat16
 
 BASE_MEMORY: Final = 250e6  # bytes
 MEMORY_PER_BYTE: Final = 1.3
@@ -32,7 +32,7 @@ SHOWN: Final = 60  # characters of a wrong transcript
 CPU: Final = "cpu"
 REINSTALL: Final = "pip install --upgrade --force-reinstall"
 INSTALL_OPENVINO: Final = (
-    "pip install --upgrade 'whisperbatch[openvino]', for the fastest engine on this CPU"
+    "pip install --upgrade 'whisperbatch[openvino]', for the fastest encoder on this CPU"
 )
 
 
@@ -134,7 +134,7 @@ def find_devices(probe: Probe, device: str) -> tuple[Devices, list[Finding]]:
     # "auto" prefers a GPU to OpenVINO
     uses_cpu = device == CPU or (device == "auto" and not gpus)
     openvino = uses_cpu and not call("check_openvino", "warning", INSTALL_OPENVINO).failure
-    if onnxruntime_is_fastest() and find_spec("openvino") is None:
+    if has_avx2() and not multiplies_bfloat16() and find_spec("openvino") is None:
         findings = [finding for finding in findings if finding.fix != INSTALL_OPENVINO]
     return Devices(types, gpus, torch_gpus, openvino), findings
 

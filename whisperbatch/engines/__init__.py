@@ -6,13 +6,10 @@ loading.py          loads a model into an engine
 devices.py          which device and compute type "auto" stands for
 model_info.py       tokenizer, special tokens and sizes of a model
 special_tokens.py   ids of special tokens
-layout.py           sizes of encoder and decoder, read from their arrays
-quantization.py     weights of eight bits
+arrays.py           the arrays of model.bin: sizes of encoder and decoder, weights of eight bits
 calls.py            counts calls in progress, so that closing waits for them
 search/             greedy search, beam search, sampling, suppression and alignment, for all engines
 ctranslate2/        the engine for CPU and CUDA
-cpu/                the engines for CPUs, with CTranslate2 as their fallback
-openvino/           what OpenVINO computes for cpu/
-onnxruntime/        what ONNX Runtime computes for cpu/, with products in 8 bits
+onnx/               the engine for CPUs on ONNX Runtime and OpenVINO, with products in 8 bits
 torch/              the engine on PyTorch
 """

@@ -21,10 +21,10 @@ from whisperbatch.engines.settings import (
     Quantization,
     check_kept_frames,
 )
-from whisperbatch.errors import MissingExtraError, OptionError
-from whisperbatch.machine import onnxruntime_is_fastest
+from whisperbatch.errors import OptionError
+from whisperbatch.machine import has_avx2
 from whisperbatch.options import Options, checks, hint_for, is_same, plain
-from whisperbatch.runtimes.openvino_package import check_openvino
+from whisperbatch.runtimes.openvino_package import openvino_is_installed
 from whisperbatch.text.messages import one_line, shown
 
 EngineName: TypeAlias = Literal["auto", "ctranslate2", "onnxruntime", "openvino", "torch"]
@@ -77,9 +77,9 @@ def choose_settings(
 ) -> EngineSettings:
     """Return the settings to load with.
 
-    "auto" is the fastest engine whose settings the keywords are: on some CPUs "onnxruntime" (see
-    `machine.onnxruntime_is_fastest`), on other CPUs "openvino", if OpenVINO is installed;
-    otherwise, and on CUDA, "ctranslate2".
+    "auto" is the fastest engine whose settings the keywords are: "onnxruntime" on CPUs with AVX2.
+    On CPUs without AVX2, of another kind (ARM) or unknown, where nothing was measured, "openvino",
+    if OpenVINO is installed. Otherwise, and on CUDA, "ctranslate2".
 
     Raises:
         OptionError: see `load_engine`.
@@ -195,16 +195,11 @@ def _fastest_engine(device: str, keywords: Mapping[str, Any]) -> str:
     """Return the engine that "auto" stands for with these keywords."""
     if is_cuda(device):
         return "ctranslate2"
-    if onnxruntime_is_fastest() and _fits("onnxruntime", keywords, OnnxRuntimeComputeType):
-        return "onnxruntime"
-    if not _fits("openvino", keywords, OpenVinoComputeType):
-        return "ctranslate2"
-    try:
-        check_openvino()
-    except MissingExtraError as error:
-        log.info("engine: ctranslate2, because %s", error)
-        return "ctranslate2"
-    return "openvino"
+    if has_avx2():
+        fits = _fits("onnxruntime", keywords, OnnxRuntimeComputeType)
+        return "onnxruntime" if fits else "ctranslate2"
+    fits = _fits("openvino", keywords, OpenVinoComputeType)
+    return "openvino" if fits and openvino_is_installed("the encoder") else "ctranslate2"
 
 
 def _fits(engine: str, keywords: Mapping[str, Any], compute_types: object) -> bool:

@@ -11,16 +11,15 @@ from whisperbatch.engines.devices import choose_device
 from whisperbatch.engines.keywords import check_device, choose_settings
 from whisperbatch.engines.model_info import ModelInfo
 from whisperbatch.engines.settings import (
+    SETTINGS,
     CTranslate2Settings,
     EngineSettings,
     OnnxRuntimeSettings,
-    OpenVinoSettings,
     TorchSettings,
 )
 from whisperbatch.errors import MissingExtraError, ModelError, OptionError
 from whisperbatch.models.registry import find_model
 from whisperbatch.protocols import Engine
-from whisperbatch.runtimes.openvino_package import check_openvino
 from whisperbatch.text.messages import shown
 
 log = logging.getLogger(__name__)
@@ -54,12 +53,10 @@ def load_engine(
     info = ModelInfo.read(find_model(model, revision=settings.revision), str(model))
     if isinstance(settings, CTranslate2Settings):
         return _load_ctranslate2(info, device, settings)
-    if not isinstance(settings, OnnxRuntimeSettings | OpenVinoSettings):
+    if not isinstance(settings, OnnxRuntimeSettings):
         raise OptionError(f"engine={shown(engine)} is not the settings of an engine")
     try:
-        if isinstance(settings, OnnxRuntimeSettings):
-            return _load_onnxruntime(info, device, settings)
-        return _load_openvino(info, device, settings)
+        return _load_onnxruntime(info, device, settings)
     except (ModelError, MissingExtraError) as error:
         if engine != "auto":
             raise
@@ -82,23 +79,12 @@ def _load_ctranslate2(info: ModelInfo, device: str, settings: CTranslate2Setting
 
 
 def _load_onnxruntime(info: ModelInfo, device: str, settings: OnnxRuntimeSettings) -> Engine:
-    _check_cpu(device, "onnxruntime")
-    from whisperbatch.engines.onnxruntime.engine import OnnxRuntimeEngine  # noqa: PLC0415 - heavy
+    if device == "cuda":
+        name = next(name for name, kind in SETTINGS.items() if type(settings) is kind)
+        raise OptionError(f"engine='{name}' runs on the CPU; leave out device='cuda'")
+    from whisperbatch.engines.onnx.engine import OnnxRuntimeEngine  # noqa: PLC0415 - heavy
 
     return OnnxRuntimeEngine(info, settings=settings)
-
-
-def _load_openvino(info: ModelInfo, device: str, settings: OpenVinoSettings) -> Engine:
-    _check_cpu(device, "openvino")
-    check_openvino()
-    from whisperbatch.engines.openvino.engine import OpenVinoEngine  # noqa: PLC0415 - an extra
-
-    return OpenVinoEngine(info, settings=settings)
-
-
-def _check_cpu(device: str, engine: str) -> None:
-    if device == "cuda":
-        raise OptionError(f"engine='{engine}' runs on the CPU; leave out device='cuda'")
 
 
 def _load_torch(model: str | PathLike[str], device: str, settings: TorchSettings) -> Engine:

@@ -16,7 +16,7 @@ import numpy as np
 from tokenizers import Tokenizer
 
 from whisperbatch.caching import cached_property
-from whisperbatch.engines.layout import Layout, alignment_heads
+from whisperbatch.engines.arrays import Layout, alignment_heads
 from whisperbatch.engines.special_tokens import SpecialTokens, language_tokens
 from whisperbatch.errors import EngineError, ModelError
 from whisperbatch.models.architecture import (

@@ -16,14 +16,21 @@ from whisperbatch.text.revisions import check_revision
 Quantization: TypeAlias = Literal["hqq4", "int8"]
 GroupSize: TypeAlias = Literal[32, 64, 128]
 OnnxRuntimeComputeType: TypeAlias = Literal["auto", "int8", "int8_bfloat16"]
-OpenVinoComputeType: TypeAlias = Literal["auto", "int8", "int8_float32", "bfloat16", "float32"]
+OpenVinoComputeType: TypeAlias = Literal["auto", "int8"]
 TorchComputeType: TypeAlias = Literal["auto", "float32", "bfloat16", "float16"]
 
 GROUP_SIZE: Final = 64  # the default
 MAX_DEVICE: Final = 1023  # number of a CUDA device
 MAX_INTER_THREADS: Final = 64  # batches at a time: more wait for each other, and need more memory
-MIN_KEPT_FRAMES: Final = 0.25  # frame_merging.MIN_SHARE: no row can be merged further
+MIN_KEPT_FRAMES: Final = 0.25  # onnx.frame_merging.MIN_SHARE: no row can be merged further
 MAX_INTRA_THREADS: Final = 1024  # more than any machine's cores
+
+OTHER_ENGINES: Final = {
+    "int8_float32": "'ctranslate2'",
+    "float32": "'ctranslate2' or 'torch'",
+    "bfloat16": "'torch'",
+}
+"""Compute types without 8-bit products, and the engines that have them on a CPU."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -112,7 +119,7 @@ class AutoSettings(CTranslate2Settings):
 
 @dataclass(frozen=True, kw_only=True)
 class OnnxRuntimeSettings(EngineSettings):
-    """Settings of the engine "onnxruntime", the fastest on a CPU with AMX or without AVX-512.
+    """Settings of the engine "onnxruntime", the fastest on a CPU with AVX2.
 
     The fields are keywords of `load`, which describes them.
 
@@ -127,15 +134,18 @@ class OnnxRuntimeSettings(EngineSettings):
 
     def __post_init__(self) -> None:
         convert_fields(self, OnnxRuntimeSettings)
-        checks.choice("compute_type", self.compute_type, get_args(OnnxRuntimeComputeType))
+        self._check_compute_type()
         _check_threads(self.inter_threads, self.intra_threads)
         check_kept_frames(self.kept_frames)
         check_revision(self.revision)
 
+    def _check_compute_type(self) -> None:
+        checks.choice("compute_type", self.compute_type, get_args(OnnxRuntimeComputeType))
+
 
 @dataclass(frozen=True, kw_only=True)
-class OpenVinoSettings(EngineSettings):
-    """Settings of the engine "openvino" (an extra), the fastest with AVX-512 and without AMX.
+class OpenVinoSettings(OnnxRuntimeSettings):
+    """Settings of the engine "openvino" (an extra): "onnxruntime", with OpenVINO's encoder.
 
     The fields are keywords of `load`, which describes them.
 
@@ -144,16 +154,15 @@ class OpenVinoSettings(EngineSettings):
     """
 
     compute_type: OpenVinoComputeType = "auto"
-    inter_threads: int = 0
-    intra_threads: int = 0
-    kept_frames: float | None = None
 
-    def __post_init__(self) -> None:
-        convert_fields(self, OpenVinoSettings)
+    def _check_compute_type(self) -> None:
+        given: Any = self.compute_type
+        if type(given) is str and given in OTHER_ENGINES:
+            raise OptionError(
+                f"compute_type={given!r}: the decoder of engine='openvino' computes with numbers "
+                f"of 8 bits; give engine={OTHER_ENGINES[given]}, or leave out compute_type"
+            )
         checks.choice("compute_type", self.compute_type, get_args(OpenVinoComputeType))
-        _check_threads(self.inter_threads, self.intra_threads)
-        check_kept_frames(self.kept_frames)
-        check_revision(self.revision)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -172,14 +172,15 @@ def probes(gpus: int, openvino: ProbeResult) -> dict[str, ProbeResult]:
 
 def test_a_missing_openvino_is_a_warning_without_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     missing = ProbeResult({}, "OpenVINO is not installed: pip install X")
-    monkeypatch.setattr(engines, "onnxruntime_is_fastest", lambda: False)
+    monkeypatch.setattr(engines, "multiplies_bfloat16", lambda: True)
     for gpus, device, levels in ((0, "auto", ["warning"]), (1, "auto", []), (1, "cuda", [])):
         devices, found = find_devices(probes(gpus, missing).__getitem__, device)
         assert [finding.level for finding in found] == levels
         assert not devices.openvino
         assert all(finding.message == "OpenVINO is not installed" for finding in found)
         assert all("pip install --upgrade 'whisperbatch[openvino]'" in f.fix for f in found)
-    monkeypatch.setattr(engines, "onnxruntime_is_fastest", lambda: True)
+    monkeypatch.setattr(engines, "multiplies_bfloat16", lambda: False)
+    monkeypatch.setattr(engines, "has_avx2", lambda: True)
     assert [
         finding.level for finding in find_devices(probes(0, missing).__getitem__, "cpu")[1]
     ] == ["warning"]  # too old

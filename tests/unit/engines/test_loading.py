@@ -52,6 +52,7 @@ INT16 = {"compute_type": "int16"}
         (("2026.4.0", 0), "auto", {}, OpenVinoSettings()),
         (("2027.0.0.dev1", 0), "auto", {}, OpenVinoSettings()),
         (("2026.4.0", 0), "cpu", {"intra_threads": 2}, OpenVinoSettings(intra_threads=2)),
+        (("2026.4.0", 0), "cpu", {"compute_type": "int8"}, OpenVinoSettings(compute_type="int8")),
         (("2026.4.0", 1), "cpu", {}, OpenVinoSettings()),
         (("2026.4.0", 1), "auto", {}, CTranslate2Settings()),
         (("2026.3.1", 0), "auto", {}, CTranslate2Settings()),
@@ -60,7 +61,7 @@ INT16 = {"compute_type": "int16"}
         (("2026.4.0", 0), "cuda", {}, CTranslate2Settings()),
     ],
 )
-def test_auto_is_openvino_on_a_cpu_if_it_is_installed_and_has_the_settings(
+def test_auto_is_openvino_without_avx2_if_it_is_installed_and_has_the_settings(
     monkeypatch: pytest.MonkeyPatch,
     machine: tuple[str | None, int],
     device: str,
@@ -68,7 +69,7 @@ def test_auto_is_openvino_on_a_cpu_if_it_is_installed_and_has_the_settings(
     expected: EngineSettings,
 ) -> None:
     """A machine has a version of OpenVINO and a number of CUDA devices."""
-    use(monkeypatch, openvino=machine[0], cuda=machine[1])
+    use(monkeypatch, openvino=machine[0], cuda=machine[1], features="sse4_2")
     assert choose_settings("auto", device, given) == expected
 
 
@@ -77,7 +78,7 @@ def test_auto_is_openvino_on_a_cpu_if_it_is_installed_and_has_the_settings(
     [
         ("avx2 fma", {}, OnnxRuntimeSettings()),
         ("avx2 fma", {"compute_type": "int8"}, OnnxRuntimeSettings(compute_type="int8")),
-        ("avx2 fma", {"compute_type": "float32"}, OpenVinoSettings(compute_type="float32")),
+        ("avx2 fma", {"compute_type": "float32"}, CTranslate2Settings(compute_type="float32")),
         ("avx2 fma", INT16, CTranslate2Settings(compute_type="int16")),
         ("avx2 avx512f amx_int8", {}, OnnxRuntimeSettings()),
         (
@@ -85,11 +86,11 @@ def test_auto_is_openvino_on_a_cpu_if_it_is_installed_and_has_the_settings(
             {"compute_type": "int8_bfloat16"},
             OnnxRuntimeSettings(compute_type="int8_bfloat16"),
         ),
-        ("avx2 avx512f avx512_bf16", {}, OpenVinoSettings()),
-        ("sse4_2", {}, OpenVinoSettings()),
+        ("avx2 avx512f avx512_bf16", {}, OnnxRuntimeSettings()),
+        ("avx2 avx512f", {}, OnnxRuntimeSettings()),
     ],
 )
-def test_auto_is_onnxruntime_on_processors_where_it_was_faster(
+def test_auto_is_onnxruntime_on_processors_with_avx2(
     monkeypatch: pytest.MonkeyPatch,
     features: str,
     given: Mapping[str, Any],
@@ -148,10 +149,10 @@ def test_an_engine_that_cannot_merge_frames_says_so(engine: Any) -> None:
 def test_auto_refuses_to_merge_frames_if_only_ctranslate2_is_installed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    use(monkeypatch, openvino=None)
+    use(monkeypatch, openvino=None, features="sse4_2")
     with pytest.raises(OptionError, match=r"kept_frames=0\.5: engine='ctranslate2' keeps all"):
         wb.load("tiny.en", device="cpu", kept_frames=0.5)
-    use(monkeypatch, openvino="2026.4.0")
+    use(monkeypatch, openvino="2026.4.0", features="sse4_2")
     expected = OpenVinoSettings(kept_frames=0.5)
     assert choose_settings("auto", "cpu", {"kept_frames": np.float32(0.5)}) == expected
 
@@ -211,6 +212,15 @@ def test_a_settings_object_is_used_as_it_is() -> None:
         ),
         (CTranslate2Settings, {"flash_attention": 1}, "flash_attention must be True or False"),
         (OpenVinoSettings, {"compute_type": "int16"}, "compute_type='int16' is none of auto, int8"),
+        (OpenVinoSettings, {"compute_type": ["int8"]}, "is none of auto, int8"),
+        (OpenVinoSettings, {"compute_type": "int8_bfloat16"}, "is none of auto, int8"),
+        (OpenVinoSettings, {"compute_type": "int8_float32"}, r"8 bits; give engine='ctranslate2',"),
+        (OpenVinoSettings, {"compute_type": "bfloat16"}, r"8 bits; give engine='torch',"),
+        (
+            OpenVinoSettings,
+            {"compute_type": "float32"},
+            "8 bits; give engine='ctranslate2' or 'torch', or leave out compute_type",
+        ),
         (OpenVinoSettings, {"intra_threads": -1}, "intra_threads=-1 is out of range"),
         (OpenVinoSettings, {"kept_frames": 0.2}, "kept_frames=0.2 is out of range: from 0.25 to 1"),
         (OpenVinoSettings, {"kept_frames": True}, "kept_frames must be a number, not True"),
@@ -290,7 +300,7 @@ def test_settings_that_pytorch_cannot_honour_are_refused(given: Any, message: st
 @pytest.mark.parametrize(
     ("engine", "given", "expected"),
     [
-        ("auto", {"device_index": 0, "quantization": None}, OpenVinoSettings()),
+        ("auto", {"device_index": 0, "quantization": None}, OnnxRuntimeSettings()),
         ("torch", {"inter_threads": 0}, TorchSettings()),
         ("torch", {"inter_threads": 1}, TorchSettings(inter_threads=1)),
         ("ctranslate2", {"device_index": [1, 0]}, CTranslate2Settings(device_index=(1, 0))),

@@ -22,8 +22,8 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
+from whisperbatch.engines.arrays import MAX_LEVEL
 from whisperbatch.engines.ctranslate2.model_files import CONFIG, LOADED_FILES
-from whisperbatch.engines.quantization import MAX_LEVEL
 from whisperbatch.models.files import read_json
 from whisperbatch.models.model_bin import Variable, read_headers, read_variable
 from whisperbatch.models.model_bin_writer import write_model_bin

@@ -20,7 +20,7 @@ log = logging.getLogger(__name__)
 class CTranslate2Weights:
     """A model on CTranslate2, loaded when `model` is first read.
 
-    The fallback of OpenVINO's engine may never need its copy.
+    The fallback of the engine on ONNX Runtime may never need its copy.
 
     Args:
         model: the model.

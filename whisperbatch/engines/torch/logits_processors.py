@@ -12,7 +12,7 @@ from typing import Final, TypeAlias
 import torch
 
 from whisperbatch.engines.search.alignment import SECONDS_PER_POSITION
-from whisperbatch.engines.search.suppression import blocked_by_ngrams, logit_biases
+from whisperbatch.engines.search.logits import blocked_by_ngrams, logit_biases
 from whisperbatch.engines.special_tokens import SpecialTokens
 from whisperbatch.models.config import ModelConfig
 from whisperbatch.options import SearchOptions

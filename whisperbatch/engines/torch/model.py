@@ -8,7 +8,7 @@ from typing import TypeAlias
 import numpy as np
 import torch
 
-from whisperbatch.engines.layout import Arrays, alignment_heads
+from whisperbatch.engines.arrays import Arrays, alignment_heads
 from whisperbatch.engines.model_info import ModelInfo
 from whisperbatch.engines.search.alignment import DecodingTrace
 from whisperbatch.engines.search.beam_search import (

@@ -19,8 +19,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from whisperbatch.engines.layout import Arrays, Layout
-from whisperbatch.engines.quantization import stored_scales
+from whisperbatch.engines.arrays import Arrays, Layout, stored_scales
 from whisperbatch.engines.torch.reproducible import padding, with_padded_rows
 
 EXACT_LOGITS: Final = 64  # number of most likely tokens whose logits are recomputed in float32

@@ -6,7 +6,7 @@ from typing import Any, TypeAlias, cast
 
 import torch
 
-from whisperbatch.engines.layout import Arrays, Layout
+from whisperbatch.engines.arrays import Arrays, Layout
 from whisperbatch.engines.settings import GROUP_SIZE, Quantization
 from whisperbatch.engines.torch.kv_cache import DecoderForward, KVCache, TensorPool
 from whisperbatch.engines.torch.modules import Decoder, Encoder, ModuleBuilder, TokenEmbedding

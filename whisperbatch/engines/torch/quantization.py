@@ -18,7 +18,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from whisperbatch.engines.quantization import int8_levels, int8_scales
+from whisperbatch.engines.arrays import int8_levels, int8_scales
 from whisperbatch.engines.settings import GROUP_SIZE, Quantization
 from whisperbatch.engines.torch.modules import (
     Linear,

@@ -24,7 +24,7 @@ import numpy.typing as npt
 import torch
 from safetensors import safe_open
 
-from whisperbatch.engines.layout import count_layers
+from whisperbatch.engines.arrays import count_layers
 from whisperbatch.errors import ModelError
 from whisperbatch.models.files import one_line, open_regular, read_json
 from whisperbatch.models.model_bin import Variable

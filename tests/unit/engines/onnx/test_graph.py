@@ -5,8 +5,9 @@ import numpy.typing as npt
 import onnxruntime
 import pytest
 
-from whisperbatch.engines.onnxruntime import products
-from whisperbatch.engines.onnxruntime.products import (
+from whisperbatch.engines.arrays import MAX_LEVEL
+from whisperbatch.engines.onnx import graph as onnx_graph
+from whisperbatch.engines.onnx.graph import (
     POSITIVE_LEVELS,
     SHORT_LEVELS,
     ZERO,
@@ -14,7 +15,6 @@ from whisperbatch.engines.onnxruntime.products import (
     rounded_weights,
     second_levels,
 )
-from whisperbatch.engines.quantization import MAX_LEVEL
 from whisperbatch.runtimes.onnx_graph import OnnxGraph, Port
 
 Array = npt.NDArray[np.float32]
@@ -110,7 +110,7 @@ def test_weights_are_rounded_in_blocks(
 ) -> None:
     weights = RANDOM.standard_normal((10, 9)).astype(np.float16)
     levels, steps = rounded_weights(weights, exact_sums=exact_sums)
-    monkeypatch.setattr(products, "ROWS_AT_A_TIME", 3)
+    monkeypatch.setattr(onnx_graph, "ROWS_AT_A_TIME", 3)
     block_levels, block_steps = rounded_weights(weights, exact_sums=exact_sums)
     assert np.array_equal(block_levels, levels)
     assert np.array_equal(block_steps, steps)

@@ -10,7 +10,7 @@ import pytest
 
 from tests.unit.test_imports import imports, modules
 from whisperbatch.engines.memory import return_freed_memory
-from whisperbatch.engines.openvino.compiler import GraphCompiler, graph_sources
+from whisperbatch.engines.onnx.openvino_encoder import GraphCompiler, graph_sources
 from whisperbatch.runtimes import openvino_cache
 from whisperbatch.runtimes.openvino_cache import MAX_UNUSED_SECONDS
 
@@ -69,7 +69,7 @@ def test_another_origin_name_or_setting_is_another_graph(
 
 
 def test_the_cache_depends_on_all_sources_of_graphs() -> None:
-    imported = {"engines.openvino.encoder_graphs", "engines.openvino.decoder_graphs"}
+    imported = {"engines.onnx.openvino_graphs"}
     files = {name: path for name, path in modules() if name.startswith("engines.")}
     while new := {
         module
@@ -78,7 +78,7 @@ def test_the_cache_depends_on_all_sources_of_graphs() -> None:
         if module in files and module not in imported
     }:
         imported |= new
-    assert "engines.quantization" in imported
+    assert "engines.arrays" in imported
     assert {files[name] for name in imported} <= set(graph_sources())
 
 

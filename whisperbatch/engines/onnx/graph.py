@@ -1,4 +1,10 @@
-"""Products with numbers of 8 bits in an ONNX graph.
+"""The ONNX graphs of Whisper: the nodes that encoder and decoder share, and loaded graphs.
+
+Graphs are built node by node from the arrays of CTranslate2's model.bin, without an export or a
+conversion of the model. Hidden states have shape (n, d_model): the positions of one row, or the
+tokens of all sequences.
+
+Products are computed with numbers of 8 bits:
 
     x (n, in) ---- level = round(x / step) --.
                                              |-- product of integers -- * step * step -- y (n, out)
@@ -9,16 +15,28 @@ also has its own step. The sums of integers are exact. A result therefore depend
 number of vectors in a call nor on the threads.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
-from whisperbatch.engines.quantization import MAX_LEVEL, MIN_SCALE, int8_levels, int8_scales
+from whisperbatch.engines.arrays import (
+    LAYER_NORM_EPSILON,
+    MAX_LEVEL,
+    MIN_SCALE,
+    Arrays,
+    Layout,
+    int8_levels,
+    int8_scales,
+    stored_scales,
+)
 from whisperbatch.machine import sums_bytes_exactly
+from whisperbatch.models.files import one_line
 from whisperbatch.runtimes.int8_scales import full_scales
 from whisperbatch.runtimes.onnx_graph import MICROSOFT, OnnxGraph
+from whisperbatch.runtimes.onnx_sessions import open_session
 
 ZERO: Final = 128
 """The byte that stands for zero in a vector with negative numbers."""
@@ -156,3 +174,114 @@ class EightBitProducts:
         if zero not in self._zeros:
             self._zeros[zero] = graph.filled(flat, zero[1], zero[2])
         return Rounded(graph.add("QuantizeLinear", vectors, flat, self._zeros[zero], axis=0), steps)
+
+
+class NodeBuilder:
+    """Builds the nodes of a graph.
+
+    Args:
+        arrays: the model's arrays, by CTranslate2's names.
+        part: "encoder" or "decoder".
+        levels: the largest level of a computed second factor of a product.
+
+    Attributes:
+        graph: to which the nodes are added.
+        products: adds products in 8 bits to the graph.
+        layout: sizes of the part.
+    """
+
+    def __init__(self, arrays: Arrays, part: str, levels: int) -> None:
+        self.graph = OnnxGraph()
+        self.products = EightBitProducts(self.graph, levels)
+        self.layout = Layout.from_arrays(arrays, part)
+        self._arrays = arrays
+
+    def stored(self, name: str) -> npt.NDArray[Any]:
+        """Return an array of the model in the type in which it is stored, if this is a float."""
+        array, scales = self._arrays[name], stored_scales(self._arrays, name)
+        return array if scales is None else array * scales
+
+    def array(self, name: str) -> npt.NDArray[np.float32]:
+        """Return an array of the model in float32."""
+        return self.stored(name).astype(np.float32)
+
+    def weights(self, name: str) -> str:
+        """Return an array of the model as a constant in float32."""
+        return self.graph.constant(self.array(name))
+
+    def linear(self, hidden: str, name: str) -> str:
+        """Apply a linear layer: (n, in) to (n, out)."""
+        return self.linear_parts(self.products.rounded(hidden), name, 1)[0]
+
+    def linear_parts(self, hidden: Rounded, name: str, count: int) -> list[str]:
+        """Apply a linear layer to rounded vectors; return its output in equal parts.
+
+        A product for each part takes less time than a product that is split afterwards.
+        """
+        weights, biases = self.array(f"{name}/weight"), self.array(f"{name}/bias")
+        return [
+            self.graph.add("Add", self.products.linear(hidden, rows), self.graph.constant(bias))
+            for rows, bias in zip(np.split(weights, count), np.split(biases, count), strict=True)
+        ]
+
+    def layer_norm(self, hidden: str, name: str) -> str:
+        """Apply layer normalisation."""
+        return self.graph.add(
+            "LayerNormalization",
+            hidden,
+            self.weights(f"{name}/gamma"),
+            self.weights(f"{name}/beta"),
+            axis=-1,
+            epsilon=LAYER_NORM_EPSILON,
+        )
+
+    def feed_forward(self, hidden: str, name: str) -> str:
+        """Apply the feed-forward half of a layer, with its residual connection."""
+        inner = self.layer_norm(hidden, f"{name}/ffn/layer_norm")
+        inner = self.gelu(self.linear(inner, f"{name}/ffn/linear_0"))
+        return self.graph.add("Add", hidden, self.linear(inner, f"{name}/ffn/linear_1"))
+
+    def gelu(self, hidden: str) -> str:
+        """Apply the exact GELU, with the error function."""
+        return self.graph.add("Gelu", hidden, domain=MICROSOFT)
+
+
+class Session:
+    """A loaded graph. Thread-safe; releases the GIL while it works.
+
+    Args:
+        name: of the graph, for errors.
+        content: of the .onnx file.
+        threads: number of threads that compute a call, with the calling thread. Calls at the same
+            time share all but their own threads.
+        keep_memory: keep the memory of intermediate results for the next call.
+
+    Raises:
+        RuntimeError: onnxruntime cannot load the graph.
+    """
+
+    def __init__(
+        self, name: str, content: bytes, threads: int, *, keep_memory: bool = False
+    ) -> None:
+        self._name = name
+        try:
+            self._session: Any = open_session(content, threads, keep_memory=keep_memory)
+        except Exception as error:  # see `open_session`
+            raise RuntimeError(f"onnxruntime cannot load {name}: {one_line(error)}") from error
+
+    def __call__(self, inputs: Mapping[str, npt.NDArray[Any]]) -> list[npt.NDArray[Any]]:
+        """Return the outputs.
+
+        Args:
+            inputs: by name; contiguous arrays are not copied.
+
+        Raises:
+            RuntimeError: onnxruntime cannot compute the graph.
+        """
+        contiguous = {name: np.ascontiguousarray(array) for name, array in inputs.items()}
+        try:
+            outputs: list[npt.NDArray[Any]] = self._session.run(None, contiguous)
+        except Exception as error:  # as above
+            message = f"onnxruntime cannot compute {self._name}: {one_line(error)}"
+            raise RuntimeError(message) from error
+        return outputs

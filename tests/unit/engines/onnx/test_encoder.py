@@ -1,6 +1,6 @@
 import numpy as np
 
-from whisperbatch.engines.cpu.encoder_output import EncoderOutput
+from whisperbatch.engines.onnx.encoder import EncoderOutput
 
 STATES = tuple(np.arange(12, dtype=np.float32).reshape(2, 3, 2))
 SIZES = (np.array([1, 3, 1]), np.array([2, 1, 2]))

@@ -1,4 +1,11 @@
-"""An engine for CPUs. A library computes its graphs; CTranslate2 is its fallback.
+"""Whisper on CPUs, from CTranslate2's weights. CTranslate2 is the fallback.
+
+    features -> encoder, on ONNX Runtime or OpenVINO -> encoder output
+    encoder output -> decoder, on ONNX Runtime -> hypotheses with the times of their tokens
+           '--------> CTranslate2's decoder, for what this decoder lacks
+
+On processors that multiply in bfloat16, OpenVINO computes the encoder: ONNX Runtime computes the
+convolutions, the attention and GELU in float32.
 
 The decoder lacks the repetition penalty, timestamp tokens, and searches with more than `MAX_BEAMS`
 beams. An engine on CTranslate2, the fallback, decodes these rows from the encoder output. The
@@ -6,101 +13,138 @@ weights of the fallback are loaded when it is first used.
 """
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from importlib.metadata import version
 from typing import Final
 
 import ctranslate2
 import numpy as np
 import numpy.typing as npt
+import onnxruntime
 
 from whisperbatch.caching import cached_property
 from whisperbatch.engines.calls import Calls
-from whisperbatch.engines.cpu.decoder import Decoder
-from whisperbatch.engines.cpu.encoder import Encoder
-from whisperbatch.engines.cpu.encoder_output import EncoderOutput
-from whisperbatch.engines.cpu.runners import MAX_BEAMS, DecoderRunner, EncoderRunner
 from whisperbatch.engines.ctranslate2 import conversion
 from whisperbatch.engines.ctranslate2.engine import CTranslate2Engine
-from whisperbatch.engines.layout import Arrays
+from whisperbatch.engines.devices import share_cores
 from whisperbatch.engines.memory import return_freed_memory
 from whisperbatch.engines.model_info import ModelInfo
+from whisperbatch.engines.onnx.decoder import Decoder
+from whisperbatch.engines.onnx.decoder_layers import MAX_BEAMS, DecoderSessions
+from whisperbatch.engines.onnx.encoder import Encoder, EncoderOutput, EncoderRunner, OnnxEncoder
+from whisperbatch.engines.onnx.graph import SHORT_LEVELS, second_levels
+from whisperbatch.engines.onnx.openvino_encoder import load_encoder
 from whisperbatch.engines.search.alignment import NO_TOKENS
-from whisperbatch.engines.settings import CTranslate2Settings
+from whisperbatch.engines.settings import (
+    CTranslate2Settings,
+    OnnxRuntimeSettings,
+    OpenVinoSettings,
+)
 from whisperbatch.engines.special_tokens import language_tokens
-from whisperbatch.errors import EngineError
-from whisperbatch.options import SearchOptions
+from whisperbatch.errors import EngineError, ModelError
+from whisperbatch.machine import multiplies_bfloat16
+from whisperbatch.models.files import one_line
+from whisperbatch.models.model_bin import read_arrays
+from whisperbatch.options import DEFAULT_BATCH_SIZE, SearchOptions
 from whisperbatch.protocols import Alignment, AlignRequest, Decoded, DecodeRequest, Encoded
+from whisperbatch.runtimes.openvino_package import check_openvino, openvino_is_installed
 from whisperbatch.threads import keep_in_children
 
 log = logging.getLogger(__name__)
 
+WORKERS: Final = 2
+"""Batches at a time, if the number is not given. A batch on half of the cores waits less for the
+threads of each operator: ten minutes take 0.8 of the time on two cores."""
 
-class CpuEngine:
-    """A Whisper model on a CPU. See `protocols.Engine`.
+ROWS_OF_A_THREAD: Final = 4
+"""Rows of a call, if the number is not given and a call has one thread: more rows are no faster."""
+
+
+class OnnxRuntimeEngine:
+    """A Whisper model on ONNX Runtime. See `protocols.Engine`.
 
     Args:
         model: the model.
-        encoders: compute the encoder; one for each worker.
-        decoders: compute the decoder; one for each worker.
-        arrays: the arrays "decoder/..." of model.bin, as stored.
-        kept_frames: the share of the positions of a clear row that are left after similar
-            positions are merged.
-        library: the package that computes the graphs, with its version.
-        description: how the graphs are computed.
-        threads: CPU threads for each batch; 0 divides the cores between the batches.
-        int8_weights: the matrices of the model and of the fallback are stored in 8 bits.
-        reload: loads the same engine again.
-        shares_idle_threads: whether the library works in a child of a fork if none of its calls was
-            in progress. Otherwise the child loads the engine again at its first call.
+        settings: see `OnnxRuntimeSettings`. With `OpenVinoSettings`, OpenVINO computes the encoder.
 
     Attributes:
         fallback: decodes the rows that the decoder cannot decode.
         encodes_rows_alone: the encoder takes as long for several rows as for each row alone, so
             the scheduler may compute urgent rows of other recordings between two rows.
+
+    Raises:
+        MissingExtraError: the package onnx is not installed, or OpenVINO is needed and not
+            installed.
+        ModelError: a library cannot use the weights, or OpenVINO does not work on this machine.
     """
 
     encodes_rows_alone: Final = True
 
-    def __init__(
-        self,
-        model: ModelInfo,
-        encoders: Sequence[EncoderRunner],
-        decoders: Sequence[DecoderRunner],
-        arrays: Arrays,
-        *,
-        kept_frames: float,
-        library: str,
-        description: str,
-        threads: int,
-        int8_weights: bool,
-        reload: "Callable[[], CpuEngine]",
-        shares_idle_threads: bool,
-    ) -> None:
-        if kept_frames < 1:
-            description += f", about {kept_frames:.12g} of the frames of clear rows"
-        self._encoder = Encoder(encoders, kept_frames)
-        self._decoder = Decoder(decoders, arrays, model.config, model.special)
-        self._model, self._library, self._description = model, library, description
+    def __init__(self, model: ModelInfo, *, settings: OnnxRuntimeSettings | None = None) -> None:
+        self._model, self._settings = model, settings or OnnxRuntimeSettings()
+        self._on_openvino = uses_openvino(self._settings)
+        given = self._settings.inter_threads, self._settings.intra_threads
+        self.workers, self._threads = share_cores(*given, most=WORKERS)
         self.name, self.tokenizer = model.name, model.tokenizer
         self.is_multilingual, self.n_mels = model.is_multilingual, model.n_mels
         self.can_translate = model.can_translate
-        self.workers = len(decoders)
+        self._library = f"onnxruntime {onnxruntime.__version__}"
+        if self._on_openvino:
+            self._library += f", openvino {version('openvino')}"
+        model.check_projection()
+        self._load()
         return_freed_memory()
-        int8 = int8_weights and "int8" in ctranslate2.get_supported_compute_types("cpu")
+        int8 = "int8" in ctranslate2.get_supported_compute_types("cpu")
         # settings with which CTranslate2's decoder accepts encoder output in float32
         fallback = CTranslate2Settings(
             compute_type="int8" if int8 else "float32",
             inter_threads=self.workers,
-            intra_threads=threads,
+            intra_threads=self._settings.intra_threads,
         )
         self.fallback = CTranslate2Engine(
             model, device="cpu", settings=fallback, load_weights=False
         )
-        self._reload, self._shares_idle_threads = reload, shares_idle_threads
         self._calls = Calls(model.name, self._renew)
-        keep_in_children(self._encoder, self._decoder)
-        details = (model.name, library, description, self.workers)
+        details = (model.name, self._library, self._description, self.workers)
         log.info("model %s on %s (%s), %d worker(s)", *details)
+
+    def _load(self) -> None:
+        """Load the graphs of the encoder and the decoder."""
+        kept_frames = self._model.frames_to_keep(self._settings.kept_frames)
+        levels, merged = second_levels(), kept_frames < 1
+        threads = self.workers * (self._threads - 1) + 1  # of a graph, with the thread that calls
+        parts = ["cpu", "8-bit weights", "8-bit products"]
+        parts += ["added in 16 bits"] if levels == SHORT_LEVELS else []
+        path = self._model.directory / "model.bin"
+        encoders: Sequence[EncoderRunner]
+        try:
+            if self._on_openvino:
+                encoders, precision = load_encoder(
+                    self._model, self.workers, self._threads, merged=merged
+                )
+                parts += [f"encoder in {precision}"]
+            else:
+                arrays = read_arrays(path, "encoder/")
+                encoder = OnnxEncoder(arrays, levels=levels, threads=threads, merged=merged)
+                encoders = [encoder] * self.workers
+            arrays = read_arrays(path, "decoder/")
+            sessions = DecoderSessions(arrays, self._model.config, levels=levels, threads=threads)
+            self._encoder = Encoder(encoders, kept_frames)
+            self._decoder = Decoder(
+                sessions, self.workers, arrays, self._model.config, self._model.special
+            )
+        except (RuntimeError, LookupError, ValueError) as error:
+            raise ModelError(
+                f"{self._model.directory}: {self._library} cannot use the weights: "
+                f"{one_line(error)}"
+            ) from error
+        parts += [f"about {kept_frames:.12g} of the frames of clear rows"] if merged else []
+        self._description = ", ".join(parts)
+        keep_in_children(self._encoder, self._decoder)
+
+    def default_batch_size(self, hypotheses: int) -> int:  # noqa: ARG002 - memory does not decide
+        """See `protocols.Engine`."""
+        return DEFAULT_BATCH_SIZE if self._threads > 1 else ROWS_OF_A_THREAD
 
     @cached_property
     def fingerprint(self) -> str:
@@ -172,16 +216,32 @@ class CpuEngine:
         return ""
 
     def _renew(self, was_busy: bool) -> None:
-        """Load the graphs again in a child of a fork, if the library needs its threads."""
-        if was_busy or not self._shares_idle_threads:
+        """Load the graphs again in a child of a fork, if they need the threads of the parent.
+
+        ONNX Runtime works in the child if none of its calls was in progress; OpenVINO does not.
+        """
+        if was_busy or self._on_openvino:
             log.info("model %s was loaded before a fork; it is loaded again", self.name)
-            fresh = self._reload()
-            self._encoder, self._decoder = fresh._encoder, fresh._decoder  # noqa: SLF001 - own class
+            self._load()
 
     def _free(self) -> None:
         del self._encoder, self._decoder
         self.fallback.close()
         return_freed_memory()
+
+
+def uses_openvino(settings: OnnxRuntimeSettings) -> bool:
+    """Return whether OpenVINO computes the encoder.
+
+    Raises:
+        MissingExtraError: OpenVINO is needed, but is missing or too old.
+    """
+    if isinstance(settings, OpenVinoSettings) or settings.compute_type == "int8_bfloat16":
+        check_openvino()
+        return True
+    if settings.compute_type == "int8":
+        return False
+    return multiplies_bfloat16() and openvino_is_installed("the encoder")
 
 
 def _output(encoded: Encoded) -> EncoderOutput:

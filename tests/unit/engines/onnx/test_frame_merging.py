@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from whisperbatch.engines import frame_merging
-from whisperbatch.engines.frame_merging import (
+from whisperbatch.engines.onnx import frame_merging
+from whisperbatch.engines.onnx.frame_merging import (
     MAX_GROUP_SIZE,
     MAX_ROUNDING,
     MIN_SHARE,

@@ -1,24 +1,31 @@
-"""The OpenVINO graphs of Whisper's encoder; encoder.py shows how they are connected."""
+"""The OpenVINO graphs of Whisper's encoder; encoder.py shows how they are connected.
+
+Graphs are built node by node from the arrays of CTranslate2's model.bin, without an export or a
+conversion of the model.
+"""
+
+from typing import Any, TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 
-from whisperbatch.engines.layout import Arrays
-from whisperbatch.engines.openvino.graph import Node, NodeBuilder
+from whisperbatch.engines.arrays import LAYER_NORM_EPSILON, Arrays, Layout, stored_scales
 from whisperbatch.runtimes.openvino_package import import_openvino
+
+Node: TypeAlias = Any  # OpenVINO is imported only when it is used
 
 
 class EncoderGraphs:
-    """Builds the graphs of an encoder.
+    """Builds the graphs of an encoder. Each encodes one row.
 
     Args:
         arrays: the arrays "encoder/..." of model.bin, as stored.
-        int8_weights: store the matrices in 8 bits.
     """
 
-    def __init__(self, arrays: Arrays, *, int8_weights: bool) -> None:
+    def __init__(self, arrays: Arrays) -> None:
         openvino = import_openvino()
         self._openvino, self._ops, self._arrays = openvino, openvino.opset13, arrays
-        self._builder = NodeBuilder(self._ops, arrays, "encoder", int8_weights=int8_weights)
+        self._builder = NodeBuilder(self._ops, arrays)
         self.layout = self._builder.layout
 
     def whole(self) -> Node:
@@ -74,7 +81,7 @@ class EncoderGraphs:
             name = f"encoder/layer_{layer}"
             normalised = builder.layer_norm(hidden, f"{name}/self_attention/layer_norm")
             projected = builder.linear(normalised, f"{name}/self_attention/linear_0")
-            attended = ops.scaled_dot_product_attention(*builder.split_heads(projected, 3), *mask)
+            attended = ops.scaled_dot_product_attention(*builder.split_heads(projected), *mask)
             attended = builder.merge_heads(attended)
             attended = builder.linear(attended, f"{name}/self_attention/linear_1")
             hidden = builder.feed_forward(ops.add(hidden, attended), name)
@@ -102,3 +109,81 @@ class EncoderGraphs:
             builder.integers(0),
         )
         return ops.add(hidden, first)
+
+
+class NodeBuilder:
+    """Builds the nodes of a graph.
+
+    Args:
+        ops: the module `openvino.opset13`.
+        arrays: the model's arrays, by CTranslate2's names.
+    """
+
+    def __init__(self, ops: Any, arrays: Arrays) -> None:  # noqa: ANN401 - a module
+        self.ops, self._arrays = ops, arrays
+        self.layout = Layout.from_arrays(arrays, "encoder")
+
+    def integers(self, *values: int) -> Node:
+        """Return a constant vector of integers."""
+        return self.ops.constant(np.array(values, np.int64))
+
+    def integer(self, value: int) -> Node:
+        """Return a constant integer."""
+        return self.ops.constant(np.int64(value))
+
+    def weights(self, name: str) -> Node:
+        """Return an array in float32, stored as in model.bin."""
+        array = self.as_float32(self._arrays[name])
+        scales = stored_scales(self._arrays, name)
+        return array if scales is None else self.ops.multiply(array, self.ops.constant(scales))
+
+    def as_float32(self, array: npt.NDArray[Any]) -> Node:
+        """Return an array that is stored in its own type, converted to float32."""
+        return self.ops.convert(self.ops.constant(np.ascontiguousarray(array)), "f32")
+
+    def linear(self, hidden: Node, name: str) -> Node:
+        """Apply a linear layer: (..., in) to (..., out)."""
+        product = self.ops.matmul(
+            hidden, self.weights(f"{name}/weight"), transpose_a=False, transpose_b=True
+        )
+        return self.ops.add(product, self.weights(f"{name}/bias"))
+
+    def layer_norm(self, hidden: Node, name: str) -> Node:
+        """Apply layer normalisation."""
+        normalised = self.ops.mvn(
+            hidden,
+            self.integers(-1),
+            normalize_variance=True,
+            eps=LAYER_NORM_EPSILON,
+            eps_mode="inside_sqrt",
+        )
+        scaled = self.ops.multiply(normalised, self.weights(f"{name}/gamma"))
+        return self.ops.add(scaled, self.weights(f"{name}/beta"))
+
+    def feed_forward(self, hidden: Node, name: str) -> Node:
+        """Apply the feed-forward half of a layer, with its residual connection."""
+        inner = self.layer_norm(hidden, f"{name}/ffn/layer_norm")
+        inner = self.ops.gelu(self.linear(inner, f"{name}/ffn/linear_0"), "erf")
+        return self.ops.add(hidden, self.linear(inner, f"{name}/ffn/linear_1"))
+
+    def split_heads(self, hidden: Node) -> tuple[Node, ...]:
+        """Split the output of a linear layer into queries, keys and values of each head.
+
+        Args:
+            hidden: shape (rows, length, 3 * d_model). Queries, keys and values are computed by one
+                matrix.
+
+        Returns:
+            Three nodes of shape (rows, heads, length, head_size).
+        """
+        shape = self.integers(0, 0, 3 * self.layout.heads, self.layout.head_size)
+        heads = self.ops.transpose(
+            self.ops.reshape(hidden, shape, special_zero=True), self.integers(0, 2, 1, 3)
+        )
+        return tuple(self.ops.split(heads, self.integer(1), 3).outputs())
+
+    def merge_heads(self, attended: Node) -> Node:
+        """Reshape (rows, heads, length, head_size) to (rows, length, d_model)."""
+        transposed = self.ops.transpose(attended, self.integers(0, 2, 1, 3))
+        shape = self.integers(0, 0, self.layout.d_model)
+        return self.ops.reshape(transposed, shape, special_zero=True)

@@ -1,1 +1,0 @@
-"""Whisper's encoder and decoder on OpenVINO, for CPUs: the extra `openvino`."""
