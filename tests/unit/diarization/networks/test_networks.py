@@ -10,8 +10,7 @@ import pytest
 from tests.unit.diarization.networks.checkpoints import random_embedding, random_segmentation
 from tests.unit.diarization.networks.signals import voice
 from whisperbatch.diarization.networks import EmbeddingNetwork, SegmentationNetwork, networks
-from whisperbatch.diarization.networks.embedding_graph import embedding_graph
-from whisperbatch.diarization.networks.piece_graph import piece_graph
+from whisperbatch.diarization.networks.embedding_graph import embedding_graph, piece_graph
 from whisperbatch.diarization.networks.segmentation_graph import BLOCK, segmentation_graph
 from whisperbatch.diarization.pieces import PIECE_FRAMES
 from whisperbatch.diarization.windows import STEP, WINDOW

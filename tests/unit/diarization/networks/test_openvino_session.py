@@ -12,11 +12,9 @@ from whisperbatch.diarization.networks import (
     EmbeddingNetwork,
     SegmentationNetwork,
     networks,
-    openvino_session,
 )
-from whisperbatch.diarization.networks.embedding_graph import BANDS, embedding_graph
-from whisperbatch.diarization.networks.openvino_session import OpenVinoSession
-from whisperbatch.diarization.networks.piece_graph import piece_graph
+from whisperbatch.diarization.networks.embedding_graph import BANDS, embedding_graph, piece_graph
+from whisperbatch.diarization.networks.networks import OpenVinoSession
 from whisperbatch.diarization.networks.segmentation_graph import BLOCK, SHARED, segmentation_graph
 from whisperbatch.diarization.pieces import PIECE_FRAMES
 from whisperbatch.diarization.windows import WINDOW
@@ -91,8 +89,8 @@ def test_a_network_is_compiled_once(
         compiled.append(arguments[2])
         return original(*arguments)
 
-    original = openvino_session._compile
-    monkeypatch.setattr(openvino_session, "_compile", compile_network)
+    original = networks._compile
+    monkeypatch.setattr(networks, "_compile", compile_network)
     expected = OpenVinoSession(path, shape)(rows)
     np.testing.assert_array_equal(OpenVinoSession(path, shape)(rows), expected)
     assert compiled == [shape]

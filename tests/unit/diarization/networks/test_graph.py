@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from whisperbatch.diarization.networks.eight_bits import LEVELS, EightBitGraph
+from whisperbatch.diarization.networks.graph import LEVELS, EightBitGraph
 from whisperbatch.machine import sums_bytes_exactly
 from whisperbatch.runtimes.onnx_graph import Port
 from whisperbatch.runtimes.onnx_sessions import open_session
