@@ -19,7 +19,8 @@ import whisperbatch as wb
 from benchmarks import clips
 from benchmarks.speech import telephone
 from tests.unit.diarization.networks.signals import voice
-from whisperbatch.diarization.clustering import normalised
+from whisperbatch.diarization.clustering import normalise
+from whisperbatch.diarization.embeddings import PIECE_FRAMES
 from whisperbatch.diarization.networks import (
     EmbeddingNetwork,
     Fbank,
@@ -31,7 +32,6 @@ from whisperbatch.diarization.networks import (
 )
 from whisperbatch.diarization.networks.embedding_graph import embedding_graph
 from whisperbatch.diarization.networks.weights import CHECKPOINTS, read_checkpoint
-from whisperbatch.diarization.pieces import PIECE_FRAMES
 
 STATE, PLACE = networks_state()
 pytestmark = pytest.mark.skipif(STATE == "missing", reason=f"the weights are missing: {PLACE}")
@@ -124,7 +124,7 @@ def test_embeddings_are_close_to_float32(
     features = [Fbank()((each[: 17 * 16_000] / 32768).astype(np.float32)) for each in (call, read)]
     cuts = [each[at : at + frames] for each in features for at in range(0, 1_500, 150)]
     pieces = [cut - cut.mean(0) for cut in cuts]
-    pairs = [normalised(embed(pieces)) for embed in (network, exact)]
+    pairs = [normalise(embed(pieces)) for embed in (network, exact)]
     cosines = np.einsum("ij,ij->i", *pairs)
     assert cosines.min() > (0.99 if network.precision else 0.85)
     assert cosines.mean() > (0.998 if network.precision else 0.95)

@@ -10,16 +10,15 @@ import numpy.typing as npt
 import pytest
 
 from whisperbatch.diarization.builtin import BuiltInDiarizer
-from whisperbatch.diarization.pieces import Piece
+from whisperbatch.diarization.embeddings import Memory, Piece
 from whisperbatch.diarization.protocol import MAX_LAG, Progress, SpeakerLimits
-from whisperbatch.diarization.recorder import Memory
-from whisperbatch.diarization.windows import (
+from whisperbatch.diarization.segmentation import (
     CLASSES,
     FIRST_SAMPLE,
     FRAME,
     FRAMES,
     STEP,
-    WINDOW,
+    WINDOW_SAMPLES,
     Window,
 )
 from whisperbatch.types import SAMPLING_RATE, Diarization, Samples
@@ -38,8 +37,8 @@ def recording(*stretches: tuple[int, float]) -> Samples:
 def segmentation(samples: Samples, /) -> Floats:
     """Find the speaker of each frame in its middle sample; tracks change places in each window."""
     rows = []
-    for row in np.lib.stride_tricks.sliding_window_view(samples, WINDOW)[::STEP]:
-        at = np.minimum(np.arange(FRAMES) * FRAME + FIRST_SAMPLE + FRAME // 2, WINDOW - 1)
+    for row in np.lib.stride_tricks.sliding_window_view(samples, WINDOW_SAMPLES)[::STEP]:
+        at = np.minimum(np.arange(FRAMES) * FRAME + FIRST_SAMPLE + FRAME // 2, WINDOW_SAMPLES - 1)
         who = row[at].astype(int)
         swap = int(row.sum()) % 2
         codes = np.array([0, 2 - swap, 1 + swap, 4])  # class 4 is tracks 0 and 1

@@ -10,9 +10,13 @@ import pytest
 
 from tests.unit.diarization.test_channels import LoudVad
 from tests.unit.synthetic_words import noise, word
-from whisperbatch.diarization.channels import simultaneous
-from whisperbatch.diarization.channels.simultaneous import SimultaneousSpeech
-from whisperbatch.diarization.channels.tape import KEPT, MAX_KEPT, ChannelTape
+from whisperbatch.diarization.channels import (
+    KEPT,
+    MAX_KEPT,
+    ChannelTape,
+    SimultaneousSpeech,
+    simultaneous,
+)
 from whisperbatch.options import Options
 from whisperbatch.types import SAMPLING_RATE, Chunk, Samples, SpeechSpan, to_samples
 

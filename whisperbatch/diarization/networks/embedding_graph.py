@@ -132,14 +132,14 @@ class _SpeakerGraph(EightBitGraph, ABC):
                 channels += GROWTH
             name = f"xvector.transit{number}"
             matrix = self.weights.matrix(f"{name}.linear", channels // 2, channels)
-            x = self.rectified_product(x, f"{name}.nonlinear.batchnorm", matrix)
+            x = self.multiply_rectified(x, f"{name}.nonlinear.batchnorm", matrix)
             channels //= 2
         affine = self.weights.affine("xvector.out_nonlinear.batchnorm", channels)
         x = self.statistics(self.add("Relu", self.scale(x, *affine)))
         # the published network ends with the batch normalisation, without a ReLU
         name, shape = "xvector.dense", (EMBEDDING, 2 * channels, 1)
         return self.embedding(
-            x, *self.weights.folded(f"{name}.linear", f"{name}.nonlinear.batchnorm", *shape)
+            x, *self.weights.fold(f"{name}.linear", f"{name}.nonlinear.batchnorm", *shape)
         )
 
     @abstractmethod
@@ -151,7 +151,7 @@ class _SpeakerGraph(EightBitGraph, ABC):
         """Return the 32 channels that a dense layer adds; its taps are `dilation` frames apart."""
 
     @abstractmethod
-    def rectified_product(
+    def multiply_rectified(
         self, x: str, norm: str, matrix: Matrix, bias: Matrix | float = 0.0
     ) -> str:
         """Batch normalisation, ReLU and product with a matrix (outputs, channels), plus a bias."""
@@ -177,23 +177,23 @@ class _SpeakerGraph(EightBitGraph, ABC):
         x = self.add("Unsqueeze", x, self.integers(1))
         x = self._convolution(x, "head.conv1", "head.bn1", inputs=1)
         peak = self.peak("head.bn1", HEAD_CHANNELS)
-        x = self.rectified(x, peak)
+        x = self.rectify(x, peak)
         for name in ("head.layer1.0", "head.layer1.1", "head.layer2.0", "head.layer2.1"):
             stride = 2 if name.endswith("0") else 1
             y = self._convolution(x, f"{name}.conv1", f"{name}.bn1", stride=stride)
-            y = self.rectified(y, self.peak(f"{name}.bn1", HEAD_CHANNELS))
+            y = self.rectify(y, self.peak(f"{name}.bn1", HEAD_CHANNELS))
             y = self._convolution(y, f"{name}.conv2", f"{name}.bn2")
             reach = self.reach(f"{name}.bn2", HEAD_CHANNELS)
-            y = self.rounded(y, reach)
+            y = self.quantize(y, reach)
             if stride > 1:
                 short = f"{name}.shortcut"
                 x = self._convolution(x, f"{short}.0", f"{short}.1", size=1, stride=stride)
                 peak = self.reach(f"{short}.1", HEAD_CHANNELS)
-                x = self.rounded(x, peak)
+                x = self.quantize(x, peak)
             peak += reach
-            x = self.rectified(self.add("Add", y, x), peak)
+            x = self.rectify(self.add("Add", y, x), peak)
         x = self._convolution(x, "head.conv2", "head.bn2", stride=2)
-        x = self.rectified(x, self.peak("head.bn2", HEAD_CHANNELS))
+        x = self.rectify(x, self.peak("head.bn2", HEAD_CHANNELS))
         return self.add("Reshape", x, self.integers(0, HEAD_SIZE, -1))
 
     def _convolution(
@@ -210,11 +210,11 @@ class _SpeakerGraph(EightBitGraph, ABC):
 
         The features, a single input, are not rounded: the range of their values is not known.
         """
-        kernel, bias = self.weights.folded(name, norm, HEAD_CHANNELS, inputs, size, size)
+        kernel, bias = self.weights.fold(name, norm, HEAD_CHANNELS, inputs, size, size)
         return self.add(
             "Conv",
             x,
-            self.constant(kernel) if inputs == 1 else self.rounded_weights(kernel, 0),
+            self.constant(kernel) if inputs == 1 else self.quantize_weights(kernel, 0),
             self.constant(bias),
             kernel_shape=[size, size],
             pads=[size // 2] * 4,
@@ -224,14 +224,14 @@ class _SpeakerGraph(EightBitGraph, ABC):
     def tdnn_weights(self) -> tuple[Matrix, Matrix]:
         """Return the kernel (128, 320, 5) and the bias of the TDNN."""
         name, shape = "xvector.tdnn", (TDNN_CHANNELS, HEAD_SIZE, TDNN_KERNEL)
-        return self.weights.folded(f"{name}.linear", f"{name}.nonlinear.batchnorm", *shape)
+        return self.weights.fold(f"{name}.linear", f"{name}.nonlinear.batchnorm", *shape)
 
     def bottleneck(self, x: str, name: str, channels: int) -> str:
         """Return the first product of a dense layer and the batch normalisation after it."""
-        kernel, bias = self.weights.folded(
+        kernel, bias = self.weights.fold(
             f"{name}.linear1", f"{name}.nonlinear2.batchnorm", BOTTLENECK, channels, 1
         )
-        return self.rectified_product(x, f"{name}.nonlinear1.batchnorm", kernel[:, :, 0], bias)
+        return self.multiply_rectified(x, f"{name}.nonlinear1.batchnorm", kernel[:, :, 0], bias)
 
 
 class _Segments(NamedTuple):
@@ -260,9 +260,9 @@ class _FrameGraph(_SpeakerGraph):
     def tdnn(self, x: str) -> str:
         """(batch, 320, frames) -> (batch, (frames + 1) // 2, 128)."""
         kernel, bias = self.tdnn_weights()
-        constants = self.rounded_weights(kernel, 0), self.constant(bias)
+        constants = self.quantize_weights(kernel, 0), self.constant(bias)
         x = self.add("Conv", x, *constants, strides=[2], pads=[TDNN_KERNEL // 2] * 2)
-        x = self.rectified(x, self.peak("xvector.tdnn.nonlinear.batchnorm", TDNN_CHANNELS))
+        x = self.rectify(x, self.peak("xvector.tdnn.nonlinear.batchnorm", TDNN_CHANNELS))
         x = self.add("Transpose", x, perm=[0, 2, 1])
         self._segments = self._divide(x)
         return x
@@ -289,19 +289,19 @@ class _FrameGraph(_SpeakerGraph):
     def dense_layer(self, x: str, name: str, channels: int, dilation: int) -> str:
         """(batch, frames, channels) -> (batch, frames, 32)."""
         x = self.bottleneck(x, name, channels)
-        x = self.rectified(x, self.peak(f"{name}.nonlinear2.batchnorm", BOTTLENECK))
+        x = self.rectify(x, self.peak(f"{name}.nonlinear2.batchnorm", BOTTLENECK))
         local = self._taps(x, f"{name}.cam_layer.linear_local.weight", dilation)
         mask = self._mask(self.add("MatMul", self._segments.means, x), f"{name}.cam_layer")
         return self.add("Mul", local, self.add("Gather", mask, self._segments.numbers, axis=1))
 
-    def rectified_product(
+    def multiply_rectified(
         self, x: str, norm: str, matrix: Matrix, bias: Matrix | float = 0.0
     ) -> str:
         """See `_SpeakerGraph`; the product has 8-bit numbers."""
         factor, summand = self.weights.affine(norm, matrix.shape[1])
         scales, peak = self.balance(norm, matrix)
-        x = self.rectified(self.scale(x, factor / scales, summand / scales), peak)
-        x = self.add("MatMul", x, self.rounded_weights((matrix * scales).T, 1))
+        x = self.rectify(self.scale(x, factor / scales, summand / scales), peak)
+        x = self.add("MatMul", x, self.quantize_weights((matrix * scales).T, 1))
         return self.add("Add", x, self.constant(bias + np.zeros(len(matrix))))
 
     def scale(self, x: str, factor: Matrix, summand: Matrix) -> str:
@@ -313,7 +313,7 @@ class _FrameGraph(_SpeakerGraph):
         """Convolve over three frames that are `dilation` apart: (batch, frames, 128) -> 32."""
         kernel = self.weights(name, GROWTH, BOTTLENECK, TAPS)
         thirds = np.concatenate([kernel[:, :, tap].T for tap in range(TAPS)], axis=1)
-        x = self.add("MatMul", x, self.rounded_weights(thirds, 1))  # (batch, frames, 96)
+        x = self.add("MatMul", x, self.quantize_weights(thirds, 1))  # (batch, frames, 96)
         x = self.add("Pad", x, self.integers(0, dilation, 0, 0, dilation, 0))
         ends = (-2 * dilation, -dilation, np.iinfo(np.int64).max)
         axes = self.integers(1, 2)
@@ -393,7 +393,7 @@ class _PieceGraph(_SpeakerGraph):
         bounds = (self.integers(number) for number in (start, end, axis, step))
         return self.add("Slice", x, *bounds)
 
-    def rectified(self, x: str, peak: float) -> str:  # noqa: ARG002 - only for 8-bit numbers
+    def rectify(self, x: str, peak: float) -> str:  # noqa: ARG002 - only for 8-bit numbers
         """Return max(x, 0), and 0 after the end of the piece."""
         return self.add("Mul", self.add("Relu", x), self.inside)
 
@@ -420,7 +420,7 @@ class _PieceGraph(_SpeakerGraph):
         local = self._convolve(x, kernel, np.zeros(GROWTH), dilations=[1, dilation], pads=pads)
         return self.add("Mul", local, self._mask(x, f"{name}.cam_layer"))
 
-    def rectified_product(
+    def multiply_rectified(
         self, x: str, norm: str, matrix: Matrix, bias: Matrix | float = 0.0
     ) -> str:
         """See `_SpeakerGraph`."""

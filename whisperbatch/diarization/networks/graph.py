@@ -14,8 +14,8 @@ In 80 pieces of development conversations, the cosine of an embedding and that o
 on average, and at least 0.967. Without the balance of the channels, it is 0.98 and 0.93. With
 weights of 7 bits, it is 0.982 and 0.87, and the number of speakers is wrong more often. So weights
 have 8 bits. On processors that add their products in 16 bits, the weights are limited instead
-(byte_sums.py): in 182 pieces, the cosine is 0.992 on average and at least 0.969 (without the limit
-0.993 and 0.976, with 7 bits 0.986 and 0.951).
+(int8_scales.py): in 182 pieces, the cosine is 0.992 on average and at least 0.969 (without the
+limit 0.993 and 0.976, with 7 bits 0.986 and 0.951).
 """
 
 from collections.abc import Mapping
@@ -71,7 +71,7 @@ class Weights:
         """Return the weights of a convolution of single frames as a matrix (outputs, inputs)."""
         return self(f"{name}.weight", outputs, inputs, 1)[:, :, 0]
 
-    def folded(
+    def fold(
         self, name: str, norm: str, *shape: int
     ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
         """Return the kernel and the bias of a layer with the batch normalisation after it.
@@ -190,16 +190,16 @@ class EightBitGraph(GraphBuilder):
         scales = np.sqrt(peaks / np.maximum(np.abs(matrix).max(axis=0), MIN_RANGE))
         return scales, float((peaks / scales).max())
 
-    def rectified(self, x: str, peak: float) -> str:
+    def rectify(self, x: str, peak: float) -> str:
         """Return max(x, 0), rounded; values above the peak are clipped."""
-        return self._rounded(self.add("Relu", x), max(peak, MIN_RANGE) / LEVELS, 0)
+        return self._quantize(self.add("Relu", x), max(peak, MIN_RANGE) / LEVELS, 0)
 
-    def rounded(self, x: str, reach: float) -> str:
+    def quantize(self, x: str, reach: float) -> str:
         """Return x, rounded; larger absolute values than `reach` are clipped."""
         half = LEVELS // 2
-        return self._rounded(x, max(reach, MIN_RANGE) / half, half + 1)
+        return self._quantize(x, max(reach, MIN_RANGE) / half, half + 1)
 
-    def rounded_weights(self, array: npt.NDArray[np.float64], axis: int) -> str:
+    def quantize_weights(self, array: npt.NDArray[np.float64], axis: int) -> str:
         """Return constant weights. Each output channel has its own step.
 
         Args:
@@ -217,7 +217,7 @@ class EightBitGraph(GraphBuilder):
         zeros = self.constant(np.zeros(array.shape[axis], np.int8))
         return self.add("DequantizeLinear", numbers, self.constant(steps), zeros, axis=axis)
 
-    def _rounded(self, x: str, step: float, zero: int) -> str:
+    def _quantize(self, x: str, step: float, zero: int) -> str:
         if not self._enabled:
             return x
         parameters = self.constant(np.float32(step)), self.constant(np.uint8(zero))

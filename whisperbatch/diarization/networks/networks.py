@@ -14,10 +14,10 @@ import numpy as np
 import numpy.typing as npt
 
 from whisperbatch.dependencies import interface_note
+from whisperbatch.diarization.embeddings import FBANK_FRAME, FBANK_HOP, PIECE_FRAMES
 from whisperbatch.diarization.networks.embedding_graph import BANDS, EMBEDDING
 from whisperbatch.diarization.networks.segmentation_graph import BLOCK, CLASSES, SHARED
-from whisperbatch.diarization.pieces import FBANK_FRAME, FBANK_HOP, PIECE_FRAMES
-from whisperbatch.diarization.windows import FRAMES, STEP, WINDOW
+from whisperbatch.diarization.segmentation import FRAMES, STEP, WINDOW_SAMPLES
 from whisperbatch.errors import EngineError, ModelError
 from whisperbatch.runtimes.matrix_products import product
 from whisperbatch.runtimes.onnx_sessions import open_session
@@ -120,7 +120,7 @@ class _Network:
             )
 
 
-def _on_onnxruntime(
+def _open_onnxruntime(
     path: Path,
     threads: int,
     sources: Sequence[Shape],
@@ -162,7 +162,7 @@ def _on_onnxruntime(
     )
 
 
-def _on_openvino(
+def _open_openvino(
     path: Path, shape: tuple[int, ...], result: tuple[int, ...], calls: int, *, shared: int = 0
 ) -> _Network:
     """Open one of our networks with OpenVINO.
@@ -323,15 +323,15 @@ class SegmentationNetwork:
 
     def __init__(self, path: Path, threads: int = 1, *, calls: int = 1) -> None:
         result = (FRAMES, CLASSES)
-        sources: list[Shape] = [(1, WINDOW), (1, BLOCK)]
+        sources: list[Shape] = [(1, WINDOW_SAMPLES), (1, BLOCK)]
         # 50 MB, as all calls have the same shape; new memory in each call takes 8 % of the time
-        self._network = _on_onnxruntime(path, threads, sources, result, keep_memory=True)
+        self._network = _open_onnxruntime(path, threads, sources, result, keep_memory=True)
         has_blocks = self._network.source == (1, BLOCK)
         if self._network.is_ours and has_blocks and openvino_is_faster("the segmentation"):
             shape = (ROWS_PER_CALL + SHARED, 1, BLOCK)
-            self._network = _on_openvino(path, shape, result, calls, shared=SHARED)
+            self._network = _open_openvino(path, shape, result, calls, shared=SHARED)
         self.precision = self._network.precision
-        self._row, self._shared = (BLOCK, SHARED) if has_blocks else (WINDOW, 0)
+        self._row, self._shared = (BLOCK, SHARED) if has_blocks else (WINDOW_SAMPLES, 0)
 
     def __call__(self, samples: Array) -> Array:
         """Return the logarithms of the probabilities of the classes of each frame.
@@ -350,9 +350,13 @@ class SegmentationNetwork:
             ValueError: the samples have another shape.
             EngineError: onnxruntime or OpenVINO failed.
         """
-        if samples.ndim != 1 or len(samples) < WINDOW or (len(samples) - WINDOW) % STEP:
+        if (
+            samples.ndim != 1
+            or len(samples) < WINDOW_SAMPLES
+            or (len(samples) - WINDOW_SAMPLES) % STEP
+        ):
             raise ValueError(
-                f"samples have shape {samples.shape} instead of ({WINDOW} + {STEP} * n,)"
+                f"samples have shape {samples.shape} instead of ({WINDOW_SAMPLES} + {STEP} * n,)"
             )
         rows = np.lib.stride_tricks.sliding_window_view(samples, self._row)[::STEP]
         return self._network.run(np.ascontiguousarray(rows[:, None], np.float32), self._shared)
@@ -362,9 +366,9 @@ class EmbeddingNetwork:
     """Computes the speaker embeddings of pieces. Thread-safe.
 
     Args:
-        path: .onnx file of CAM++.
-        threads: number of threads that compute one call on onnxruntime; one on OpenVINO.
-        pieces: .onnx file of the same network for pieces on OpenVINO (`piece_graph.py`). If it is
+        path: .onnx file of CAM++. threads: number of threads that compute one call on onnxruntime;
+        one on OpenVINO. pieces: .onnx file of the same network for pieces on OpenVINO
+        (`embedding_graph.py`). If it is
             given, `path` is not read.
         calls: number of calls that OpenVINO computes at a time.
 
@@ -380,9 +384,9 @@ class EmbeddingNetwork:
     ) -> None:
         if pieces:
             shape = (PIECES_PER_CALL, PIECE_FRAMES, BANDS + 1)
-            self._network = _on_openvino(pieces, shape, (EMBEDDING,), calls)
+            self._network = _open_openvino(pieces, shape, (EMBEDDING,), calls)
         else:
-            self._network = _on_onnxruntime(path, threads, [(None, BANDS)], (EMBEDDING,))
+            self._network = _open_onnxruntime(path, threads, [(None, BANDS)], (EMBEDDING,))
         self.precision = self._network.precision
         if not self._network.is_ours:
             features = np.random.default_rng(0).normal(0, 3, (PROBE_FRAMES, BANDS))
@@ -419,7 +423,7 @@ class EmbeddingNetwork:
                     f"{limits} frames"
                 )
         if self.precision:
-            return self._network.run(_filled(features))
+            return self._network.run(_fill(features))
         by_length: dict[int, list[int]] = {}
         for number, each in enumerate(features):
             by_length.setdefault(len(each), []).append(number)
@@ -430,8 +434,8 @@ class EmbeddingNetwork:
         return result
 
 
-def _filled(features: Sequence[Array]) -> Array:
-    """Return the input of `piece_graph.py`: features, filled up with zeros, and which are real."""
+def _fill(features: Sequence[Array]) -> Array:
+    """Return the input of `piece_graph`: features, filled up with zeros, and which are real."""
     batch = np.zeros((len(features), PIECE_FRAMES, BANDS + 1), np.float32)
     for row, each in zip(batch, features, strict=True):
         row[: len(each), :BANDS] = each

