@@ -8,7 +8,7 @@ import numpy as np
 from whisperbatch.sections.stage import Section
 from whisperbatch.types import SectionSound, SpeechFrames
 
-MIN_LEVEL: Final = -65.0  # dBFS; fainter frames are silence, as in `second_opinion.stretches`
+MIN_LEVEL: Final = -65.0  # dBFS; fainter frames are silence, as in `second_opinion.regions`
 
 
 class SoundMeasure:
