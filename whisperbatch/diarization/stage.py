@@ -57,8 +57,6 @@ log = logging.getLogger(__name__)
 
 NEAR: Final = 10.0  # seconds around a segment in which turns matter
 
-Result = tuple[RecordingState, Segment] | End
-
 # Samples of all channels that wait for the diarizer: 8 MB. While the reader waits for the diarizer,
 # the model gets its rows late, and computes calls with fewer rows.
 AHEAD: Final = 120 * SAMPLING_RATE
@@ -186,7 +184,7 @@ class Speakers:
         """Do not wait for more audio: the recording has ended or failed."""
         self._listener.end()
 
-    def __call__(self, results: Iterable[Result]) -> Generator[Result, None, None]:
+    def __call__(self, results: Iterable[Segment | End]) -> Generator[Segment | End, None, None]:
         """Yield each segment with provisional speakers, and the end after the final segments."""
         count = 0
         for result in results:
@@ -194,15 +192,14 @@ class Speakers:
                 self._finish(result.recording)
                 yield result
                 continue
-            recording, segment = result
-            self._segments.append(segment)
-            turns = self._listener.turns_until(segment.end)
-            near = self._named(select_turns(turns, segment))
+            self._segments.append(result)
+            turns = self._listener.turns_until(result.end)
+            near = self._named(select_turns(turns, result))
             parts = assign_speakers(
-                [segment], near, first_id=count, provisional=True, keep_words=self._keep_words
+                [result], near, first_id=count, provisional=True, keep_words=self._keep_words
             )
             count += len(parts)
-            yield from ((recording, part) for part in parts)
+            yield from parts
 
     def _finish(self, recording: RecordingState) -> None:
         """Give the recording its speakers and its final segments."""

@@ -63,7 +63,7 @@ class FakeDiarizer(BuiltInDiarizer):
     def __init__(self, workers: int = 1) -> None:
         super().__init__(segmentation, embedding, fbank, "fake", workers)
 
-    def _embeddings(self, ready, pieces):  # type: ignore[no-untyped-def] # noqa: ANN001, ANN202
+    def _embed(self, ready, pieces):  # type: ignore[no-untyped-def] # noqa: ANN001, ANN202
         return [self._voices(*each) for each in zip(ready, pieces, strict=True)]
 
     def _voices(self, window: Window, pieces: Sequence[Piece]) -> Floats:
@@ -184,7 +184,7 @@ def test_the_order_of_the_speakers_is_the_order_of_their_first_speech(
     """Whatever the order of their clusters is."""
     lengths = np.linalg.norm(VOICES, axis=1, keepdims=True)
     clusters = Mock(return_value=(VOICES / lengths)[order])
-    monkeypatch.setattr("whisperbatch.diarization.builtin.voices", clusters)
+    monkeypatch.setattr("whisperbatch.diarization.builtin.find_voices", clusters)
     found = result(recording((0, 1.0), (2, 8.0), (1, 6.0), (0, 1.0), (2, 9.0)))
     assert list(found.speakers) == ["SPEAKER_00", "SPEAKER_01"]
     assert [turn.speaker for turn in found.turns] == ["SPEAKER_00", "SPEAKER_01", "SPEAKER_00"]

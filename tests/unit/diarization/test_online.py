@@ -100,7 +100,7 @@ def test_a_name_is_not_given_again(monkeypatch: pytest.MonkeyPatch) -> None:
         ([B, C], ["SPEAKER_01", "SPEAKER_02"]),
     ):
         clusters = Mock(return_value=three[found])
-        monkeypatch.setattr("whisperbatch.diarization.builtin.voices", clusters)
+        monkeypatch.setattr("whisperbatch.diarization.builtin.find_voices", clusters)
         online.turns(memory, add(memory, embeddings(three, found * 20)))
         assert clusters.called
         assert list(online.embeddings) == names
