@@ -52,6 +52,7 @@ from whisperbatch.diarization.networks.graph import Array, Arrays
 from whisperbatch.diarization.networks.segmentation_graph import segmentation_graph
 from whisperbatch.errors import MissingExtraError, ModelError
 from whisperbatch.machine import sums_bytes_exactly
+from whisperbatch.models.files import first_line
 from whisperbatch.models.packages import default_cache, new_file, package_folder, sha256
 from whisperbatch.runtimes.openvino_package import openvino_is_faster
 
@@ -257,9 +258,9 @@ def _find_on_hub(repository: str) -> NetworkFiles:
     except ModelError:
         raise
     except Exception as error:
-        reason = next(iter(str(error).strip().splitlines()), type(error).__name__)
         raise ModelError(
-            f"{repository} cannot be downloaded: {reason}; check the name and the network"
+            f"{repository} cannot be downloaded: {first_line(error)}; check the name and the "
+            "network"
         ) from error
 
 
