@@ -64,6 +64,7 @@ from whisperbatch.vad import open_vad
 log = logging.getLogger(__name__)
 
 Opener = Callable[[], AudioReader]
+Result = tuple[RecordingState, Segment] | End
 
 FEATURE_WORKERS: Final = min(available_cpus(), 4)
 # 30 s chunks that are read, but not decoded: relative to the rows of full calls of all workers
@@ -177,9 +178,7 @@ class Pipeline:
         if self._speaker_stage:
             self._speaker_stage.stop()
 
-    def __call__(
-        self, recording: RecordingState, opener: Opener
-    ) -> Generator[tuple[RecordingState, Segment] | End, None, None]:
+    def __call__(self, recording: RecordingState, opener: Opener) -> Generator[Result, None, None]:
         """Yield the segments of a recording in order, and its end.
 
         The state of the recording has the language, the counts and the omissions as of the segment.
@@ -197,8 +196,9 @@ class Pipeline:
                 stage = self._speaker_stage
                 speakers = stack.enter_context(stage.recording(reader.name)) if stage else None
                 decoded = stack.enter_context(closing(self._decoded(recording, reader, speakers)))
-                segments = self._segmentation(decoded)
-                yield from speakers(segments) if speakers else segments
+                segments = self._segmentation(recording, decoded)
+                for item in speakers(segments) if speakers else segments:
+                    yield item if isinstance(item, End) else (recording, item)
             except ClosedError:  # the run has stopped, or the engine is closed
                 raise
             except Exception as error:  # noqa: BLE001 - ends this recording only
@@ -224,7 +224,7 @@ class Pipeline:
 
     def _decoded(
         self, recording: RecordingState, reader: AudioReader, speakers: Speakers | None
-    ) -> Generator[tuple[RecordingState, RowResult] | End, None, None]:
+    ) -> Generator[RowResult | End, None, None]:
         """Yield the text of each row, decoded ahead of the consumer, and the end."""
         rows_ahead = ROWS_AHEAD * self.rows_at_a_time
         with (
@@ -330,11 +330,11 @@ class Pipeline:
                 return
             yield item
 
-    def _decode(self, item: Item) -> tuple[RecordingState, RowResult] | End:
+    def _decode(self, item: Item) -> RowResult | End:
         if isinstance(item, End):
             return item
         try:
             with self._model.at((item.recording.number, item.chunk.start)):
-                return item.recording, self._decoder(item)
+                return self._decoder(item)
         finally:
             self.limit.release(item.recording.number, item.chunk.length)

@@ -14,18 +14,16 @@ from typing import Final, TypeVar
 from whisperbatch.apart import Apart
 from whisperbatch.audio.sources import check_several
 from whisperbatch.options import Options, checks, plain
-from whisperbatch.pipeline import BATCHES_AHEAD, Opener, Pipeline
+from whisperbatch.pipeline import BATCHES_AHEAD, Opener, Pipeline, Result
 from whisperbatch.prefetch import interleave
 from whisperbatch.recording import RecordingState
 from whisperbatch.rows import End
 from whisperbatch.scheduling import Scheduler
-from whisperbatch.types import Segment
 
 SEGMENTS_AHEAD: Final = 256  # of each recording while an earlier recording is not complete
 OPENING: Final = 1.0  # seconds; a pipe without data does not delay the recordings after it
 MIN_RECORDINGS: Final = 4  # recordings read at a time
 
-Result = tuple[RecordingState, Segment] | End
 T = TypeVar("T")
 
 

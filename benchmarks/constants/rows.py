@@ -10,7 +10,7 @@ from benchmarks.constants.inventory import Number, setting
 from benchmarks.constants.truth import JudgedRow, judged
 from whisperbatch.decoding.hallucinations import filter_hallucinations
 from whisperbatch.options import Options
-from whisperbatch.second_opinion.text import proves_speech
+from whisperbatch.second_opinion.checks import proves_speech
 from whisperbatch.types import to_samples
 
 Rule: TypeAlias = Callable[[JudgedRow, Options], bool]
@@ -81,11 +81,11 @@ CHECKS: Final = (
     Check("decoding.hallucinations.BOILERPLATE_NO_SPEECH", "removed", (0.25, 0.75)),
     Check("decoding.repeats.MAX_PERIOD", "removed", (20, 80)),
     Check("options.second_opinion_threshold", "second opinion", (-1.0, -0.4)),
-    Check("second_opinion.text.MIN_WORDS", "second opinion", (2, 6)),
-    Check("second_opinion.text.CHARACTERS_PER_WORD", "second opinion", (1, 4)),
-    Check("second_opinion.text.MAX_COMPRESSION_RATIO", "second opinion", (2.0, 2.8)),
-    Check("second_opinion.text.MIN_WORDS_PER_SECOND", "second opinion", (0.3, 1.2)),
-    Check("second_opinion.text.MAX_LETTERS_PER_SECOND", "second opinion", (20.0, 60.0)),
+    Check("second_opinion.checks.MIN_WORDS", "second opinion", (2, 6)),
+    Check("second_opinion.checks.CHARACTERS_PER_WORD", "second opinion", (1, 4)),
+    Check("second_opinion.checks.MAX_COMPRESSION_RATIO", "second opinion", (2.0, 2.8)),
+    Check("second_opinion.checks.MIN_WORDS_PER_SECOND", "second opinion", (0.3, 1.2)),
+    Check("second_opinion.checks.MAX_LETTERS_PER_SECOND", "second opinion", (20.0, 60.0)),
 )
 
 

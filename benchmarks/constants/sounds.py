@@ -18,7 +18,7 @@ import numpy.typing as npt
 from benchmarks import corpora
 from benchmarks.constants.figures import Check, Figures
 from benchmarks.constants.inventory import OPTIONS, Number, setting
-from benchmarks.lost_speech.calibration import find_stretches
+from benchmarks.lost_speech.calibration import find_regions
 from benchmarks.recordings import Recording
 from whisperbatch.options import Options
 from whisperbatch.protocols import Vad
@@ -46,25 +46,25 @@ CHECKS: Final = (
     Check("vad.levels.MAX_GAIN", "vad", (20.0, 40.0)),
     Check("vad.levels.LEVEL_FRAMES", "vad", (32, 96)),
     Check("vad.levels.SMOOTHING_FRAMES", "vad", (8, 30)),
-    Check("second_opinion.filter.MAX_PIECE", "filter", (to_samples(3.0), to_samples(12.0))),
-    Check("second_opinion.filter.QUIET_FRAME", "filter", (to_samples(0.025), to_samples(0.1))),
-    Check("second_opinion.filter.SETTLING", "filter", (to_samples(0.25), to_samples(1.0))),
-    Check("second_opinion.filter.MIN_PROBABILITY", "filter", (0.01, 0.04)),
-    Check("second_opinion.filter.MIN_FLATNESS", "filter", (0.0065, 0.026)),
-    Check("second_opinion.filter.PAUSE_DEPTH", "filter", (10.0, 20.0)),
-    Check("second_opinion.filter.MIN_PAUSES", "filter", (0.125, 0.5)),
-    Check("second_opinion.stretches.MIN_STRETCH", "filter", (to_samples(1.0), to_samples(4.0))),
-    Check("second_opinion.stretches.MAX_STRETCH", "filter", (to_samples(12.0), to_samples(28.0))),
-    Check("second_opinion.stretches.MAX_PAUSE", "filter", (to_samples(0.75), to_samples(3.0))),
-    Check("second_opinion.stretches.MAX_GAP", "filter", (to_samples(0.15), to_samples(0.6))),
-    Check("second_opinion.stretches.MIN_REJECTED", "filter", (to_samples(0.5), to_samples(2.0))),
-    Check("second_opinion.stretches.LASTING_SPEECH", "filter", (to_samples(0.5), to_samples(2.0))),
-    Check("second_opinion.stretches.CUT_RANGE", "filter", (to_samples(3.0), to_samples(12.0))),
-    Check("second_opinion.stretches.PADDING", "filter", (to_samples(0.25), to_samples(1.0))),
-    Check("second_opinion.stretches.NOISE_MARGIN", "filter", (4.0, 12.0)),
-    Check("second_opinion.stretches.MIN_LEVEL", "filter", (-75.0, -55.0)),
-    Check("second_opinion.stretches.FLOOR_GROUP", "filter", (to_samples(0.125), to_samples(0.5))),
-    Check("second_opinion.stretches.FLOOR_MEMORY", "filter", (to_samples(15.0), to_samples(60.0))),
+    Check("second_opinion.checks.MAX_PIECE", "filter", (to_samples(3.0), to_samples(12.0))),
+    Check("second_opinion.checks.QUIET_FRAME", "filter", (to_samples(0.025), to_samples(0.1))),
+    Check("second_opinion.checks.SETTLING", "filter", (to_samples(0.25), to_samples(1.0))),
+    Check("second_opinion.checks.MIN_PROBABILITY", "filter", (0.01, 0.04)),
+    Check("second_opinion.checks.MIN_FLATNESS", "filter", (0.0065, 0.026)),
+    Check("second_opinion.checks.PAUSE_DEPTH", "filter", (10.0, 20.0)),
+    Check("second_opinion.checks.MIN_PAUSES", "filter", (0.125, 0.5)),
+    Check("second_opinion.regions.MIN_REGION", "filter", (to_samples(1.0), to_samples(4.0))),
+    Check("second_opinion.regions.MAX_REGION", "filter", (to_samples(12.0), to_samples(28.0))),
+    Check("second_opinion.regions.MAX_PAUSE", "filter", (to_samples(0.75), to_samples(3.0))),
+    Check("second_opinion.regions.MAX_GAP", "filter", (to_samples(0.15), to_samples(0.6))),
+    Check("second_opinion.regions.MIN_REJECTED", "filter", (to_samples(0.5), to_samples(2.0))),
+    Check("second_opinion.regions.LASTING_SPEECH", "filter", (to_samples(0.5), to_samples(2.0))),
+    Check("second_opinion.regions.CUT_RANGE", "filter", (to_samples(3.0), to_samples(12.0))),
+    Check("second_opinion.regions.PADDING", "filter", (to_samples(0.25), to_samples(1.0))),
+    Check("second_opinion.regions.NOISE_MARGIN", "filter", (4.0, 12.0)),
+    Check("second_opinion.regions.MIN_LEVEL", "filter", (-75.0, -55.0)),
+    Check("second_opinion.regions.FLOOR_GROUP", "filter", (to_samples(0.125), to_samples(0.5))),
+    Check("second_opinion.regions.FLOOR_MEMORY", "filter", (to_samples(15.0), to_samples(60.0))),
 )
 
 
@@ -134,7 +134,7 @@ def filter_errors(recording: Recording, options: Options) -> Figures:
     speech, other = masks(recording, len(samples))
     rejected = _long_runs(speech & ~shipped_speech(recording.name))
     passed = np.zeros(len(samples), bool)
-    for part in find_stretches(samples, recorded_vad(), options)[1]:
+    for part in find_regions(samples, recorded_vad(), options)[1]:
         passed[part.start : part.end] = True
     return _figures(rejected & ~passed, rejected, other & passed, other)
 

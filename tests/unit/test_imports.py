@@ -83,9 +83,9 @@ ALLOWED: Final = {
     "runs": {
         "audio",
         "apart",
-        *("options", "pipeline", "prefetch", "recording", "rows", "scheduling", "types"),
+        *("options", "pipeline", "prefetch", "recording", "rows", "scheduling"),
     },
-    "streams": {"apart", "errors", "recording", "rows", "runs", "types"},
+    "streams": {"apart", "errors", "pipeline", "recording", "rows", "runs", "types"},
     "transcriber": {
         "apart",
         "threads",

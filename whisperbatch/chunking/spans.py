@@ -113,10 +113,9 @@ class SpanFinder:
                 return
             speech = self._speech = _Speech(frame)
         speech.costs.append(cost)
-        if probability >= self._vad_onset:
-            speech.silence_start = None
-        elif speech.silence_start is None and probability < self._vad_offset:
-            speech.silence_start = frame
+        speech.silence_start = track_silence(
+            speech.silence_start, frame, probability, self._vad_onset, self._vad_offset
+        )
         if speech.silence_start is None:
             while len(speech.costs) > self._max_frames:
                 speech = yield from self._cut(speech)
@@ -174,6 +173,32 @@ class SpanFinder:
             yield replace(waiting, end=end, after=end - waiting.end)
 
 
+def track_silence(
+    silence: int | None, frame: int, probability: float, onset: float, offset: float
+) -> int | None:
+    """Return the first frame of the silence after speech; None while the speech continues.
+
+    Args:
+        silence: the value after the frame before; None if speech begins with this frame.
+        frame: number of the frame.
+        probability: of speech in the frame.
+        onset: probability from which speech continues.
+        offset: probability below which silence begins.
+    """
+    if probability >= onset:
+        return None
+    return frame if silence is None and probability < offset else silence
+
+
+def frame_energies(samples: Samples, count: int, hop: int) -> npt.NDArray[np.float32]:
+    """Return the sum of squares of each of `count` VAD frames; zeros complete the last frame."""
+    padded = np.zeros(count * hop, np.float32)
+    padded[: len(samples)] = samples
+    frames = padded.reshape(-1, hop)
+    energies: npt.NDArray[np.float32] = np.einsum("ij,ij->i", frames, frames)
+    return energies
+
+
 def cut_costs(
     samples: Samples, probabilities: npt.NDArray[np.float32], hop: int
 ) -> npt.NDArray[np.float64]:
@@ -191,9 +216,7 @@ def cut_costs(
     Returns:
         Shape of `probabilities`, float64. Costs can be negative: 0 dB is a mean square of 1.
     """
-    padded = np.zeros(len(probabilities) * hop, np.float32)
-    padded[: len(samples)] = samples
-    frames = padded.reshape(-1, hop)
-    level = 10 * np.log10(np.maximum(np.einsum("ij,ij->i", frames, frames) / hop, MIN_POWER))
+    powers = frame_energies(samples, len(probabilities), hop) / hop
+    level = 10 * np.log10(np.maximum(powers, MIN_POWER))
     costs: npt.NDArray[np.float64] = probabilities + level.astype(np.float64) / LEVEL_SCALE
     return costs

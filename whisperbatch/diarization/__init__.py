@@ -1,13 +1,19 @@
 """Who speaks when: the speakers of a recording.
 
-protocol.py          the contract of diarizers
-builtin.py           the built-in diarizer, without PyTorch (networks/)
-adapters/            senko and pyannote.audio behind the same contract
-channels/            speakers by channel
-naming/              the names of known speakers
-listener.py          a diarizer beside the transcription of a recording
-items.py             what a diarizer yields, checked
-stage.py             the speakers of segments and words (assignment.py)
+protocol.py          the contract of diarizers; what a diarizer yields is checked
+stage.py             a diarizer listens while a recording is transcribed
+assignment.py        the speakers of segments and words, from the turns
+naming.py            the names of known speakers
+channels.py          speakers by channel
+
+builtin.py           the built-in diarizer, without PyTorch:
+  segmentation.py    who speaks when in windows of 10 s
+  embeddings.py      the voices of short pieces
+  clustering.py      how many speakers there are
+  turns.py           who speaks when in the recording
+  networks/          the two networks
+  directions.py      what changes in an embedding with the sound, not with the voice
+adapters.py          senko and pyannote.audio behind the same contract
 """
 
 from functools import cache

@@ -9,46 +9,67 @@
            -> turns
 
 Only the results for windows are kept, no audio.
+
+While a recording is read, the speakers are provisional: the clusters of the voices so far.
+
+    pieces so far   1      11     21     31     ...     each time 10 % more, at least 10 more
+                    |      |      |      |
+                  clusters, whose names follow those before: similar voices keep their names
+
+Between two clusterings, a voice gets the name of the most similar cluster.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
 from functools import partial
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 import numpy as np
 
-from whisperbatch.diarization.clustering import normalised, voices
-from whisperbatch.diarization.labelling import confidences, emissions, speakers
-from whisperbatch.diarization.naming.voices import SAME_VOICE, similarity, voice_of
-from whisperbatch.diarization.online import OnlineSpeakers
-from whisperbatch.diarization.pieces import (
+from whisperbatch.diarization.clustering import Vectors, find_voices, normalise
+from whisperbatch.diarization.directions import SAME_VOICE, measured
+from whisperbatch.diarization.embeddings import (
     FBANK_HOP,
     EmbeddingNetwork,
     Embeddings,
+    Memory,
     Piece,
     frames_of,
-    plan,
+    plan_pieces,
 )
+from whisperbatch.diarization.naming import match, voice_of
 from whisperbatch.diarization.protocol import Embedding, Progress, SpeakerLimits
-from whisperbatch.diarization.recorder import Memory
-from whisperbatch.diarization.turns import joined, spans
-from whisperbatch.diarization.windows import (
+from whisperbatch.diarization.segmentation import (
     BATCH,
     FRAME,
     STEP,
     Run,
     SegmentationNetwork,
     Window,
-    runs,
-    windows,
+    find_runs,
+    find_windows,
+)
+from whisperbatch.diarization.turns import (
+    find_frames,
+    join_frames,
+    label_steps,
+    rate_labels,
+    score_steps,
+    time_of,
 )
 from whisperbatch.prefetch import map_ahead
 from whisperbatch.runtimes.matrix_products import product
-from whisperbatch.types import Diarization, Samples, to_seconds
+from whisperbatch.types import Diarization, Samples, Turn, to_seconds, unnamed_speaker
 
 Analysed: TypeAlias = tuple[Window, list[Run], list[Piece], Embeddings]
 """A window with its runs, its pieces and their embeddings."""
+
+MORE: Final = 10  # pieces until the voices are clustered again
+GROWTH: Final = 1.1  # and relative to the number of pieces
+# Pieces that are clustered. In three hours, clustering all pieces each time took a third of the
+# time of the networks.
+MOST: Final = 500
+CONFIDENCE: Final = 0.5  # the number of voices is not known yet
 
 
 class BuiltInDiarizer:
@@ -88,51 +109,51 @@ class BuiltInDiarizer:
         """See `protocol.Diarizer`."""
         memory, online = Memory(), OnlineSpeakers(limits)
         with_voices = limits.maximum != 1 or limits.needs_voices
-        for window, all_runs, pieces, vectors in self._analysed(blocks, with_voices=with_voices):
+        for window, all_runs, pieces, vectors in self._analyse(blocks, with_voices=with_voices):
             first = len(memory.stretches)
             memory.add(window, all_runs, pieces, vectors)
             end = to_seconds((window.start + window.region[1]) * FRAME)
             turns = online.turns(memory, first)
             yield Progress(end, turns, online.embeddings if limits.needs_voices else {})
-        yield diarization(memory, limits)
+        yield diarize(memory, limits)
 
     def voice(self, samples: Samples) -> Embedding:
         """See `protocol.Diarizer`."""
         memory = Memory()
-        for analysed in self._analysed([samples], with_voices=True):
+        for analysed in self._analyse([samples], with_voices=True):
             memory.add(*analysed)
         return voice_of(memory)
 
     def similarity(self, one: Embedding, other: Embedding) -> float:
         """See `protocol.Diarizer`."""
-        return similarity(one, other)
+        return measured().similarity(one, other)
 
     def close(self) -> None:
         """Free the networks. Safe to call twice."""
 
-    def _analysed(self, blocks: Iterable[Samples], *, with_voices: bool) -> Iterator[Analysed]:
+    def _analyse(self, blocks: Iterable[Samples], *, with_voices: bool) -> Iterator[Analysed]:
         """Yield the windows of a recording with their runs, pieces and embeddings.
 
         Args:
             blocks: consecutive, of any length.
             with_voices: cut pieces and compute their embeddings.
         """
-        analyse = partial(self._with_embeddings, with_voices=with_voices)
-        ready = windows(blocks, self._segmentation, self._workers)
+        analyse = partial(self._analyse_batch, with_voices=with_voices)
+        ready = find_windows(blocks, self._segmentation, self._workers)
         with closing(map_ahead(analyse, ready, workers=self._workers)) as analysed:
             for batch in analysed:
                 yield from batch
 
-    def _with_embeddings(self, ready: Sequence[Window], *, with_voices: bool) -> list[Analysed]:
-        """Return windows with their runs, pieces and embeddings. See `_analysed`."""
-        all_runs = [runs(window) for window in ready]
+    def _analyse_batch(self, ready: Sequence[Window], *, with_voices: bool) -> list[Analysed]:
+        """Return windows with their runs, pieces and embeddings. See `_analyse`."""
+        all_runs = [find_runs(window) for window in ready]
         pieces: list[list[Piece]] = [
-            list(plan(window, own)) if with_voices else []
+            list(plan_pieces(window, own)) if with_voices else []
             for window, own in zip(ready, all_runs, strict=True)
         ]
-        return list(zip(ready, all_runs, pieces, self._embeddings(ready, pieces), strict=True))
+        return list(zip(ready, all_runs, pieces, self._embed(ready, pieces), strict=True))
 
-    def _embeddings(
+    def _embed(
         self, ready: Sequence[Window], pieces: Sequence[Sequence[Piece]]
     ) -> list[Embeddings]:
         """Return the embeddings of the pieces of each window.
@@ -150,7 +171,7 @@ class BuiltInDiarizer:
         if not cuts:
             return [np.empty((0, 1), np.float32) for _ in ready]
         ends = np.cumsum([len(own) for own in pieces])
-        return np.split(normalised(self._embedding(cuts)), ends[:-1])
+        return np.split(normalise(self._embedding(cuts)), ends[:-1])
 
     def _features(self, window: Window, pieces: Sequence[Piece]) -> Iterator[Embeddings]:
         """Yield the features of each piece, less their mean, shape (frames, 80)."""
@@ -166,21 +187,76 @@ class BuiltInDiarizer:
             yield cut - cut.mean(axis=0)
 
 
-def diarization(memory: Memory, limits: SpeakerLimits) -> Diarization:
+def diarize(memory: Memory, limits: SpeakerLimits) -> Diarization:
     """Return the turns of a recording."""
     if not memory.stretches:
         return Diarization(())
     parts = [vectors for vectors in memory.embeddings if len(vectors)]
     vectors = np.concatenate(parts) if parts else np.zeros((0, 1), np.float32)
     centres = np.array(memory.centres, np.int64)
-    means = voices(memory, limits) if parts else np.zeros((1, 1), np.float32)
-    bounds, values, owners = emissions(memory.stretches, centres, product(vectors, means.T))
-    labels = speakers(memory.stretches, bounds, values, owners)
-    found, exclusive = spans(memory, bounds, labels, confidences(values, labels))
+    means = find_voices(memory, limits) if parts else np.zeros((1, 1), np.float32)
+    bounds, values, owners = score_steps(memory.stretches, centres, product(vectors, means.T))
+    labels = label_steps(memory.stretches, bounds, values, owners)
+    found, exclusive = find_frames(memory, bounds, labels, rate_labels(values, labels))
     order = list(dict.fromkeys(span.speaker for span in found))
-    names = {number: f"SPEAKER_{rank:02d}" for rank, number in enumerate(order)}
+    names = {number: unnamed_speaker(rank) for rank, number in enumerate(order)}
     return Diarization(
-        joined(found, names),
+        join_frames(found, names),
         embeddings={name: means[number] for number, name in names.items()} if parts else {},
-        exclusive=joined(exclusive, names, gap=0),
+        exclusive=join_frames(exclusive, names, gap=0),
     )
+
+
+class OnlineSpeakers:
+    """The speakers so far.
+
+    Args:
+        limits: of the number of speakers.
+    """
+
+    def __init__(self, limits: SpeakerLimits) -> None:
+        self._limits = limits
+        self._means: dict[int, Vectors] = {}
+        self._names = 0
+        self._enough = 1.0  # pieces from which the voices are clustered again
+        self._last = 0
+
+    @property
+    def embeddings(self) -> dict[str, Vectors]:
+        """The mean voice of each speaker so far, of length 1."""
+        return {unnamed_speaker(name): mean for name, mean in sorted(self._means.items())}
+
+    def turns(self, memory: Memory, first: int) -> tuple[Turn, ...]:
+        """Return the turns of the last window.
+
+        Args:
+            memory: of the recording, with the window.
+            first: number of the first stretch of the window.
+        """
+        vectors = memory.embeddings[-1]
+        pieces = len(memory.centres)
+        if pieces >= self._enough:
+            self._cluster(memory)
+            self._enough = max(pieces + MORE, pieces * GROWTH)
+        turns = []
+        for stretch in memory.stretches[first:]:
+            own = vectors[[piece - pieces + len(vectors) for piece in stretch.pieces]]
+            if len(own):
+                total = own.sum(axis=0)
+                self._last = max(self._means, key=lambda name: float(self._means[name] @ total))
+            name = unnamed_speaker(self._last)
+            turns.append(Turn(time_of(stretch.start), time_of(stretch.end), name, CONFIDENCE))
+        return tuple(turns)
+
+    def _cluster(self, memory: Memory) -> None:
+        """Find the voices so far. The voices that are most similar to those before keep names."""
+        found = list(find_voices(memory, self._limits, MOST))
+        pairs = [
+            (float(m @ v), name, n) for name, m in self._means.items() for n, v in enumerate(found)
+        ]
+        numbers = match(sorted(pairs, reverse=True))
+        for number in range(len(found)):
+            if number not in numbers.values():
+                numbers[self._names] = number
+                self._names += 1
+        self._means = {name: found[number] for name, number in numbers.items()}

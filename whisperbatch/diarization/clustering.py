@@ -30,8 +30,8 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
+from whisperbatch.diarization.embeddings import Memory
 from whisperbatch.diarization.protocol import SpeakerLimits
-from whisperbatch.diarization.recorder import Memory
 from whisperbatch.runtimes.matrix_products import product
 
 Vectors = npt.NDArray[np.float32]
@@ -55,7 +55,7 @@ PASSES: Final = 20  # of k-means
 ROUNDS: Final = 5  # of the final assignments
 
 
-def normalised(vectors: Vectors | Sums) -> Vectors:
+def normalise(vectors: Vectors | Sums) -> Vectors:
     """Return vectors with length 1."""
     lengths = np.linalg.norm(vectors, axis=-1, keepdims=True)
     divided: Any = vectors / np.maximum(lengths, 1e-9)  # float64 to the types of NumPy 2.5
@@ -142,7 +142,7 @@ def evidence(embeddings: LinkedEmbeddings, one: Group, two: Group) -> float:
     return float(similarity(one, two) - SAME_VOICE + chance + changes)
 
 
-def voices(memory: Memory, limits: SpeakerLimits, most: int | None = None) -> Vectors:
+def find_voices(memory: Memory, limits: SpeakerLimits, most: int | None = None) -> Vectors:
     """Return the mean embeddings of the speakers so far, as `cluster` does.
 
     Short pieces are unreliable, and take part only if there are no others. Copies would form a
@@ -175,24 +175,22 @@ def cluster(embeddings: LinkedEmbeddings, limits: SpeakerLimits) -> Vectors:
         limits: of the number of speakers.
     """
     vectors = embeddings.vectors
-    groups = _joined(embeddings, _divided(embeddings, limits), limits)
-    means = normalised(np.stack([group.total for group in groups]))
+    groups = _join(embeddings, _divide(embeddings, limits), limits)
+    means = normalise(np.stack([group.total for group in groups]))
     for _ in range(ROUNDS):
         labels = np.argmax(product(vectors, means.T), axis=1)
         sums = [vectors[labels == k].sum(axis=0) for k in range(len(means))]
-        means = normalised(
-            np.stack([s if s.any() else m for s, m in zip(sums, means, strict=True)])
-        )
+        means = normalise(np.stack([s if s.any() else m for s, m in zip(sums, means, strict=True)]))
     return means.astype(np.float32)
 
 
-def _divided(embeddings: LinkedEmbeddings, limits: SpeakerLimits) -> list[Group]:
+def _divide(embeddings: LinkedEmbeddings, limits: SpeakerLimits) -> list[Group]:
     """Divide all embeddings while the parts are different voices, or there are too few speakers."""
     vectors = embeddings.vectors
     waiting, done = [Group.of(vectors, np.arange(len(vectors)))], list[Group]()
     while waiting:
         group = waiting.pop()
-        parts = _voices(embeddings, group)
+        parts = _divide_voices(embeddings, group)
         if parts:
             waiting += parts
         else:
@@ -207,7 +205,7 @@ def _divided(embeddings: LinkedEmbeddings, limits: SpeakerLimits) -> list[Group]
     return done
 
 
-def _voices(embeddings: LinkedEmbeddings, group: Group) -> list[Group]:
+def _divide_voices(embeddings: LinkedEmbeddings, group: Group) -> list[Group]:
     """Return the different voices in a group; an empty list if it is one voice, or seems to be.
 
     Two parts of a mixture of three voices may seem to be one voice, as both contain the third.
@@ -266,13 +264,11 @@ def _by_means(vectors: Vectors, members: Numbers, means: Vectors, smallest: int)
             return []
         if np.array_equal(labels, previous):
             break
-        means = normalised(np.stack([own[labels == k].sum(axis=0) for k in range(len(means))]))
+        means = normalise(np.stack([own[labels == k].sum(axis=0) for k in range(len(means))]))
     return [Group.of(vectors, members[labels == k]) for k in range(len(means))]
 
 
-def _joined(
-    embeddings: LinkedEmbeddings, groups: list[Group], limits: SpeakerLimits
-) -> list[Group]:
+def _join(embeddings: LinkedEmbeddings, groups: list[Group], limits: SpeakerLimits) -> list[Group]:
     """Join the two groups that are most likely one voice, while they are, or are too many."""
     maximum = limits.maximum or len(groups)
     while len(groups) > max(limits.minimum, 1):

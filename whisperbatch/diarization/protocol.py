@@ -1,14 +1,22 @@
-"""The contract of diarizers: who speaks when in a stream of audio."""
+"""The contract of diarizers: who speaks when in a stream of audio; and its check.
 
+A mistake in the caller's diarizer says so.
+"""
+
+import math
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from typing import Final, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
 
+from whisperbatch.boundary import with_type
+from whisperbatch.errors import ClosedError, EngineError, WhisperBatchError, of_recording
 from whisperbatch.options import Options
-from whisperbatch.types import Diarization, Samples, Turn
+from whisperbatch.text.messages import shown
+from whisperbatch.types import Diarization, Samples, Turn, to_samples
 
 Embedding: TypeAlias = npt.NDArray[np.float32]
 """A voice: shape (n_dimensions,), of length 1."""
@@ -122,3 +130,109 @@ class VoiceDiarizer(Diarizer, Protocol):
     def similarity(self, one: Embedding, other: Embedding) -> float:
         """Return how similar two voices are: the higher, the surer that they are one person's."""
         ...
+
+
+def items_of(
+    diarizer: TurnFinder, blocks: Iterable[Samples], limits: SpeakerLimits, source: str
+) -> Iterator[Progress | Diarization]:
+    """Call a diarizer, and return its items, with the turns in order of their start times.
+
+    Args:
+        diarizer: finds the turns.
+        blocks: audio of the recording.
+        limits: of the number of speakers.
+        source: name of the recording. Errors name it.
+
+    Raises:
+        OptionError: raised by the call itself: the diarizer cannot honour the limits.
+        EngineError: the caller's diarizer failed, or its items are against the contract.
+    """
+    with _errors_of(diarizer, source):
+        items = iter(diarizer(blocks, limits))
+    return _check_items(diarizer, items, source)
+
+
+def _check_items(
+    diarizer: TurnFinder, items: Iterator[Progress | Diarization], source: str
+) -> Iterator[Progress | Diarization]:
+    while True:
+        with _errors_of(diarizer, source):
+            item = next(items, None)
+            if item is None:
+                raise EngineError(f"{_name(diarizer)} ended without a Diarization")
+            checked = _check_item(diarizer, item)
+            if isinstance(item, Diarization) and next(items, None) is not None:
+                raise EngineError(f"{_name(diarizer)} yielded an item after its Diarization")
+        yield checked
+        if isinstance(item, Diarization):
+            return
+
+
+def _check_item(diarizer: TurnFinder, item: Progress | Diarization) -> Progress | Diarization:
+    """Return an item with valid turns in order.
+
+    Raises:
+        EngineError: the item is of another type, a turn is not valid, or a speaker of `exclusive`
+            has no turns.
+    """
+    if isinstance(item, Progress):
+        return replace(item, turns=_check_turns(diarizer, item.turns))
+    if isinstance(item, Diarization):
+        turns, exclusive = (
+            _check_turns(diarizer, item.turns),
+            _check_turns(diarizer, item.exclusive),
+        )
+        unknown = _speakers(exclusive) - _speakers(turns)
+        if unknown:
+            raise EngineError(
+                f"{_name(diarizer)} gave exclusive turns of {shown(min(unknown))}, who has no turns"
+            )
+        return replace(item, turns=turns, exclusive=exclusive)
+    raise EngineError(
+        f"{_name(diarizer)} yielded {shown(item)}, which is neither a Progress nor a Diarization"
+    )
+
+
+def _check_turns(diarizer: TurnFinder, turns: Iterable[Turn]) -> tuple[Turn, ...]:
+    checked = tuple(turns)
+    for turn in checked:
+        if not isinstance(turn, Turn) or not isinstance(turn.speaker, str) or not turn.speaker:
+            raise EngineError(
+                f"{_name(diarizer)} gave {shown(turn)}, which is no Turn of a speaker"
+            )
+        if not 0 <= turn.start <= turn.end < math.inf:
+            raise EngineError(
+                f"{_name(diarizer)} gave a turn from {turn.start} to {turn.end} s; a turn starts "
+                "at 0 s or later, and does not end before its start"
+            )
+    return tuple(sorted(checked, key=lambda turn: (turn.start, turn.end, turn.speaker)))
+
+
+def has_duration(turn: Turn) -> bool:
+    """Return whether a turn has at least one sample."""
+    return to_samples(turn.start) < to_samples(turn.end)
+
+
+def _speakers(turns: Iterable[Turn]) -> set[str]:
+    """Return the speakers of turns with a duration."""
+    return {turn.speaker for turn in turns if has_duration(turn)}
+
+
+@contextmanager
+def _errors_of(diarizer: TurnFinder, source: str) -> Iterator[None]:
+    """Name the recording in errors. Any exception of the caller's diarizer is an EngineError."""
+    try:
+        yield
+    except (ClosedError, MemoryError):
+        raise
+    except WhisperBatchError as error:
+        raise of_recording(error, source)  # noqa: B904 - the same error
+    except Exception as error:
+        if type(diarizer).__module__.startswith("whisperbatch."):
+            raise
+        failed = EngineError(f"{_name(diarizer)} failed ({with_type(error)})")
+        raise of_recording(failed, source) from error
+
+
+def _name(diarizer: TurnFinder) -> str:
+    return f"the diarizer {shown(getattr(diarizer, 'fingerprint', type(diarizer).__name__))}"

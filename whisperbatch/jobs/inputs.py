@@ -70,7 +70,7 @@ OTHER_SUFFIXES: Final = frozenset(
     )
 )
 """Suffixes of files that are never opened to look for sound: this would take 10 ms for each file.
-FFmpeg would also take some programs for MPEG streams (`audio.probing`)."""
+FFmpeg would also take some programs for MPEG streams (`audio.media`)."""
 
 
 def is_media(name: str, system: Any) -> bool:  # noqa: ANN401 - of fsspec

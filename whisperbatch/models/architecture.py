@@ -89,7 +89,7 @@ class _Reader:
     def read(self) -> Architecture:
         d_model = self._dimension(EMBEDDINGS, 1)
         layers = {part: self._count_layers(part) for part in MIN_POSITIONS}
-        shapes = dict(_shapes(layers, d_model, self._dimension(EMBEDDINGS, 0)))
+        shapes = dict(array_shapes(layers, d_model, self._dimension(EMBEDDINGS, 0)))
         self._check_names(shapes)
         for name, shape in shapes.items():
             self._check_array(name, shape)
@@ -219,29 +219,46 @@ def _matches(shape: tuple[int, ...], expected: Shape) -> bool:
     )
 
 
-def _shapes(
-    layers: Mapping[str, int], d_model: int, vocabulary_size: int
+def array_shapes(
+    layers: Mapping[str, int],
+    d_model: int,
+    vocabulary_size: int,
+    *,
+    n_mels: int | None = None,
+    ffn_size: int | None = None,
+    positions: Mapping[str, int] | None = None,
 ) -> Iterable[tuple[str, Shape]]:
-    """Yield the name and shape of every array with dimensions; see `RandomModel`."""
+    """Yield the name and shape of every array with dimensions.
+
+    Args:
+        layers: number of layers of the "encoder" and the "decoder".
+        d_model: size of a hidden state.
+        vocabulary_size: number of tokens.
+        n_mels: number of mel bands; None for any.
+        ffn_size: size of the feed-forward layers; None for any.
+        positions: maximum length, by part; None for any.
+    """
     size = d_model
-    yield from _module("encoder/conv1", size, None, KERNEL)
+    yield from _module("encoder/conv1", size, n_mels, KERNEL)
     yield from _module("encoder/conv2", size, size, KERNEL)
+    lengths = positions or {}
+    yield "encoder/position_encodings/encodings", (lengths.get("encoder"), size)
     yield EMBEDDINGS, (vocabulary_size, size)
     yield PROJECTION, (vocabulary_size, size)
+    yield "decoder/position_encodings/encodings", (lengths.get("decoder"), size)
     for part, attentions in (
         ("encoder", {"self_attention": (3, 1)}),
         ("decoder", {"self_attention": (3, 1), "attention": (1, 2, 1)}),
     ):
-        yield f"{part}/position_encodings/encodings", (None, size)
-        yield from _layer_norm(f"{part}/layer_norm", size)
         for layer in (f"{part}/layer_{number}" for number in range(layers[part])):
             for attention, blocks in attentions.items():
                 yield from _layer_norm(f"{layer}/{attention}/layer_norm", size)
                 for number, count in enumerate(blocks):
                     yield from _module(f"{layer}/{attention}/linear_{number}", count * size, size)
             yield from _layer_norm(f"{layer}/ffn/layer_norm", size)
-            yield from _module(f"{layer}/ffn/linear_0", None, size)
-            yield from _module(f"{layer}/ffn/linear_1", size, None)
+            yield from _module(f"{layer}/ffn/linear_0", ffn_size, size)
+            yield from _module(f"{layer}/ffn/linear_1", size, ffn_size)
+        yield from _layer_norm(f"{part}/layer_norm", size)
 
 
 def _module(name: str, *shape: int | None) -> Iterable[tuple[str, Shape]]:

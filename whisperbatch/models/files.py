@@ -72,6 +72,11 @@ def _refuse_constant(constant: str) -> NoReturn:
     raise ValueError(f"{constant} is not JSON")
 
 
+def first_line(error: BaseException) -> str:
+    """Return the first line of the message of a library's error. See `one_line`."""
+    return next(iter(str(error).strip().splitlines()), type(error).__name__) + interface_note(error)
+
+
 def one_line(error: BaseException) -> str:
     """Return the message of a library's error as one line of at most `MAX_REASON` characters.
 

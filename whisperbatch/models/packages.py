@@ -21,11 +21,11 @@ import logging
 import os
 import secrets
 import time
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import BinaryIO, Final
 
 from whisperbatch.errors import ModelError
 
@@ -138,7 +138,7 @@ def packaged_model(name: str, cache: Path | None = None) -> Path | None:
     folders = {path.parent for paths in files.values() for path in paths}
     if len(folders) == 1 and all(len(paths) == 1 for paths in files.values()):
         for file, paths in files.items():
-            if _sha256(paths[0]) != digests[file]:
+            if sha256(paths[0]) != digests[file]:
                 raise _wrong_digest(paths, PACKAGES[name])
         return folders.pop()
     cache = default_cache() if cache is None else cache
@@ -168,24 +168,30 @@ def packaged_file(name: str, file: str) -> Path | None:
     if name not in PACKAGES or (files := _installed_files(PACKAGES[name])) is None:
         return None
     [path] = files[file]
-    if _sha256(path) != PACKAGES[name].digests[file]:
+    if sha256(path) != PACKAGES[name].digests[file]:
         raise _wrong_digest((path,), PACKAGES[name])
     return path
 
 
 def package_folders(packaged: PackagedModel) -> dict[str, Path] | None:
-    """Return the folder of each package of a model; None if a package is not installed.
-
-    The packages are not imported. A package without origin is only a folder that remained when the
-    package was uninstalled.
-    """
+    """Return the folder of each package of a model; None if a package is not installed."""
     folders: dict[str, Path] = {}
     for package in packaged.packages:
-        spec = importlib.util.find_spec(package)
-        if spec is None or spec.origin is None or not spec.submodule_search_locations:
+        if (folder := package_folder(package)) is None:
             return None
-        folders[package] = Path(spec.submodule_search_locations[0])
+        folders[package] = folder
     return folders
+
+
+def package_folder(package: str) -> Path | None:
+    """Return the folder of a package, which is not imported; None if it is not installed.
+
+    A package without origin is only a folder that remained when the package was uninstalled.
+    """
+    spec = importlib.util.find_spec(package)
+    if spec is None or spec.origin is None or not spec.submodule_search_locations:
+        return None
+    return Path(spec.submodule_search_locations[0])
 
 
 def _installed_files(packaged: PackagedModel) -> dict[str, tuple[Path, ...]] | None:
@@ -209,11 +215,9 @@ def _assemble(target: Path, packaged: PackagedModel, files: Mapping[str, tuple[P
         return
     for file, digest in packaged.digests.items():
         if (target / file).is_file():
-            if _sha256(target / file) == digest:
+            if sha256(target / file) == digest:
                 continue
             log.warning("%s: is damaged; it is assembled again", target / file)
-        target.mkdir(parents=True, exist_ok=True)
-        _delete_abandoned(target)
         _join(files[file], target / file, packaged)
     with suppress(OSError):  # a complete read-only cache is fine: it is hashed each time
         scratch = target / f".{STAMP}.{secrets.token_hex(4)}.part"
@@ -222,24 +226,45 @@ def _assemble(target: Path, packaged: PackagedModel, files: Mapping[str, tuple[P
 
 
 def _join(parts: tuple[Path, ...], target: Path, packaged: PackagedModel) -> None:
-    """Join parts to a temporary file, check it, flush it to the disk, and rename it to `target`."""
-    scratch = target.with_name(f".{target.name}.{secrets.token_hex(4)}.part")
+    """Join parts to a file, which is checked before it gets its name."""
+    pinned = packaged.digests[target.name]
     digest = hashlib.sha256()
-    try:
-        with scratch.open("xb") as out:
-            for part in parts:
-                with part.open("rb") as source:
-                    while block := source.read(BLOCK):
-                        digest.update(block)
-                        out.write(block)
-            out.flush()
-            os.fsync(out.fileno())
-        if digest.hexdigest() != packaged.digests[target.name]:
+    with new_file(target, pinned) as out:
+        for part in parts:
+            with part.open("rb") as source:
+                while block := source.read(BLOCK):
+                    digest.update(block)
+                    out.write(block)
+        if digest.hexdigest() != pinned:
             raise _wrong_digest(parts, packaged)
+
+
+@contextmanager
+def new_file(target: Path, digest: str) -> Iterator[BinaryIO]:
+    """Write a file of a cache under a temporary name; then flush it to the disk, and rename it.
+
+    A reader always sees a complete file. Processes that write the same file write the same content.
+    If the `with` block fails, no file remains.
+
+    Args:
+        target: of the file; its folder is created.
+        digest: first digits of the SHA-256 that the file will have.
+
+    Raises:
+        OSError: the folder is not writable.
+    """
+    target.parent.mkdir(parents=True, exist_ok=True)
+    _delete_abandoned(target.parent)
+    scratch = target.with_name(f".{target.name}.{secrets.token_hex(4)}.part")
+    try:
+        with scratch.open("xb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
         try:
             scratch.replace(target)
         except OSError:  # Windows: another process wrote the same file and reads it
-            if not target.is_file() or _sha256(target) != packaged.digests[target.name]:
+            if not target.is_file() or not sha256(target).startswith(digest):
                 raise
     finally:
         scratch.unlink(missing_ok=True)
@@ -271,7 +296,8 @@ def _file_states(directory: Path, packaged: PackagedModel) -> dict[str, list[int
     return states
 
 
-def _sha256(path: Path) -> str:
+def sha256(path: Path) -> str:
+    """Return the SHA-256 of a file."""
     digest = hashlib.sha256()
     with path.open("rb") as file:
         while block := file.read(BLOCK):

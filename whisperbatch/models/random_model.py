@@ -1,18 +1,27 @@
 """A Whisper model with random weights, to try out a device and to test models of other sizes."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
+from whisperbatch.models.architecture import (
+    CONSTANTS,
+    EMBEDDINGS,
+    MIN_POSITIONS,
+    PROJECTION,
+    array_shapes,
+)
+
 Array = npt.NDArray[Any]
 
-GELU: Final = 3  # number of the activation function in CTranslate2's specifications
 FFN_RATIO: Final = 4  # size of the feed-forward layer, relative to d_model
-ENCODER_POSITION_STD: Final = 0.1
-DECODER_POSITION_STD: Final = 1.0  # large, so that the text does not repeat one token
+BIAS_STD: Final = 0.02
+POSITION_STD: Final = {
+    "encoder/position_encodings/encodings": 0.1,
+    "decoder/position_encodings/encodings": 1.0,  # large: the text does not repeat one token
+}
 SPECIAL_STD: Final = 0.1  # small, so that a text has no special tokens and no timestamps
 LOGIT_SCALE: Final = 10.0  # of the decoder's last normalization; its mean is 9.1 in base
 
@@ -52,62 +61,33 @@ class RandomModel:
         return self.layers if part == "encoder" else self.decoder_layers or self.layers
 
     def arrays(self) -> dict[str, Array]:
-        """Return the arrays by CTranslate2's names, in the order of their creation."""
+        """Return the arrays by CTranslate2's names."""
         generator = np.random.default_rng(self.seed)
-        return {
-            name: array.astype(self.dtype) if array.dtype == np.float32 else array
-            for name, array in self._generate(generator)
+        shapes = array_shapes(
+            {part: self.layers_of(part) for part in MIN_POSITIONS},
+            self.d_model,
+            self.vocabulary_size,
+            n_mels=self.n_mels,
+            ffn_size=FFN_RATIO * self.d_model,
+            positions={"encoder": self.encoder_positions, "decoder": self.decoder_positions},
+        )
+        arrays: dict[str, Array] = {
+            name: self._fill(name, tuple(map(int, shape)), generator).astype(self.dtype)  # type: ignore[arg-type]  # no None here
+            for name, shape in shapes
+            if name != PROJECTION  # an alias of the embeddings
         }
+        arrays |= {f"{part}/num_heads": np.array(self.heads, np.int16) for part in MIN_POSITIONS}
+        return arrays | {name: np.array(value, np.int8) for name, value in CONSTANTS.items()}
 
-    def _generate(self, generator: np.random.Generator) -> Iterator[tuple[str, Array]]:
-        """Yield each array with its name: weights in float32, numbers in integer types."""
-
-        def normal(*shape: int, std: float) -> Array:
-            return generator.standard_normal(shape, np.float32) * np.float32(std)
-
-        def module(name: str, *shape: int) -> Iterator[tuple[str, Array]]:
-            """Yield a matrix or convolution that keeps the variance, and its bias."""
-            inputs = int(np.prod(shape[1:]))
-            yield f"{name}/weight", normal(*shape, std=inputs**-0.5)
-            yield f"{name}/bias", normal(shape[0], std=0.02)
-
-        size = self.d_model
-        yield from module("encoder/conv1", size, self.n_mels, 3)
-        yield from module("encoder/conv2", size, size, 3)
-        yield (
-            "encoder/position_encodings/encodings",
-            normal(self.encoder_positions, size, std=ENCODER_POSITION_STD),
-        )
-        embeddings = normal(self.vocabulary_size, size, std=size**-0.5)
-        embeddings[self.text_tokens :] *= SPECIAL_STD
-        yield "decoder/embeddings/weight", embeddings
-        yield (
-            "decoder/position_encodings/encodings",
-            normal(self.decoder_positions, size, std=DECODER_POSITION_STD),
-        )
-        for part, attentions in (
-            ("encoder", {"self_attention": (3, 1)}),
-            ("decoder", {"self_attention": (3, 1), "attention": (1, 2, 1)}),
-        ):
-            for layer in range(self.layers_of(part)):
-                prefix = f"{part}/layer_{layer}"
-                for attention, blocks in attentions.items():
-                    yield from _layer_norm(f"{prefix}/{attention}/layer_norm", size)
-                    for number, count in enumerate(blocks):
-                        yield from module(
-                            f"{prefix}/{attention}/linear_{number}", count * size, size
-                        )
-                yield from _layer_norm(f"{prefix}/ffn/layer_norm", size)
-                yield from module(f"{prefix}/ffn/linear_0", FFN_RATIO * size, size)
-                yield from module(f"{prefix}/ffn/linear_1", size, FFN_RATIO * size)
-            scale = LOGIT_SCALE if part == "decoder" else 1.0
-            yield from _layer_norm(f"{part}/layer_norm", size, scale)
-            yield f"{part}/num_heads", np.array(self.heads, np.int16)
-        yield "decoder/activation", np.array(GELU, np.int8)
-        yield "decoder/pre_norm", np.array(1, np.int8)
-        yield "decoder/scale_embeddings", np.array(0, np.int8)
-
-
-def _layer_norm(name: str, size: int, scale: float = 1.0) -> Iterator[tuple[str, Array]]:
-    yield f"{name}/gamma", np.full(size, scale, np.float32)
-    yield f"{name}/beta", np.zeros(size, np.float32)
+    def _fill(self, name: str, shape: tuple[int, ...], generator: np.random.Generator) -> Array:
+        """Return an array in float32. Matrices and convolutions keep the variance."""
+        if name.endswith("/gamma"):
+            return np.full(shape, LOGIT_SCALE if name == "decoder/layer_norm/gamma" else 1.0)
+        if name.endswith("/beta"):
+            return np.zeros(shape)
+        std = POSITION_STD.get(name) or (BIAS_STD if name.endswith("/bias") else None)
+        std = std or int(np.prod(shape[1:])) ** -0.5
+        array: Array = generator.standard_normal(shape, np.float32) * np.float32(std)
+        if name == EMBEDDINGS:
+            array[self.text_tokens :] *= SPECIAL_STD
+        return array

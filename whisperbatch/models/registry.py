@@ -20,7 +20,7 @@ from typing import Any, Final, Literal
 from whisperbatch.boundary import hide_secrets
 from whisperbatch.dependencies import interface_note
 from whisperbatch.errors import ModelError
-from whisperbatch.models.files import read_json, read_text
+from whisperbatch.models.files import first_line, read_json, read_text
 from whisperbatch.models.model_bin import read_headers
 from whisperbatch.models.packages import PACKAGES, package_folders, packaged_model
 from whisperbatch.models.revisions import refuse_revision
@@ -261,7 +261,7 @@ def _from_hub(name: str, *, transformers: bool, revision: str | None) -> Path:
         raise ModelError(f"model={shown(name)} is neither a directory nor a repository") from error
     except Exception as error:
         hide_secrets(error)
-        raise ModelError(f"model {name}: Hugging Face cache: {_reason(error)}") from error
+        raise ModelError(f"model {name}: Hugging Face cache: {first_line(error)}") from error
     log.info("model %s: downloading %s from the Hugging Face hub", name, repository)
     try:
         snapshot = _snapshot(repository, revision, transformers=transformers, local=False)
@@ -272,7 +272,7 @@ def _from_hub(name: str, *, transformers: bool, revision: str | None) -> Path:
         if interface_note(error):
             remedy = ""  # the reason ends with it
         raise ModelError(
-            f"model {name}: {repository}{version} cannot be downloaded: {_reason(error)}{remedy}"
+            f"model {name}: {repository}{version} cannot be downloaded: {first_line(error)}{remedy}"
         ) from error
     return _check_snapshot(snapshot, transformers=transformers)
 
@@ -308,9 +308,3 @@ def _unknown(name: str) -> ModelError:
 
 def _extra_hint(name: str) -> str | None:
     return f'pip install "whisperbatch[models]" installs {name}' if name in PACKAGES else None
-
-
-def _reason(error: Exception) -> str:
-    """Return the first line of the message of a dependency."""
-    reason = next(iter(str(error).strip().splitlines()), type(error).__name__)
-    return reason + interface_note(error)

@@ -1,36 +1,46 @@
 """The stage between the VAD and the chunks: audio that the VAD rejects gets a second opinion.
 
-    VAD frames      frames and their probabilities; held while a stretch is checked
-    stretches       sound without lasting speech                          stretches.py
-    possible speech parts that are not music, and that a fresh VAD likes  filter.py
-    text            the engine decodes the parts as if they were speech   decoder.py
-    samples         even sound without any sign of speech, one in each section samples.py
-    accepted        strict rules: only speech gives this text             text.py
+    VAD frames      frames and their probabilities; held while a region is checked
+    regions         sound without lasting speech                          regions.py
+    possible speech parts that are not music, and that a fresh VAD likes  checks.py
+    text            the engine decodes the parts as if they were speech   `RegionDecoder`
+    samples         even sound without any sign of speech, one in each section regions.py
+    accepted        strict rules: only speech gives this text             checks.py
     VAD frames      accepted: the probabilities of the words are raised
 
 Later stages treat accepted audio as ordinary speech. Frames without accepted text are unchanged.
 """
 
 import logging
+from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from dataclasses import replace
 from typing import Final
 
 import numpy as np
+import numpy.typing as npt
 
 from whisperbatch.chunking.split import split_in_two
 from whisperbatch.decoding.audit import DecodedRow, covered_until
+from whisperbatch.decoding.row_decoder import RowDecoder, RowRequest
+from whisperbatch.decoding.tokenizer import WhisperTokenizer
+from whisperbatch.language.decisions import restrict_to
+from whisperbatch.language.stage import score_rows
 from whisperbatch.options import Options
 from whisperbatch.protocols import FeatureExtractor, Vad
 from whisperbatch.recording import RecordingState
+from whisperbatch.rows import Row
 from whisperbatch.scheduling import SharedModel
-from whisperbatch.second_opinion.decoder import StretchDecoder
-from whisperbatch.second_opinion.filter import find_possible_speech
-from whisperbatch.second_opinion.held_frames import HeldFrames
-from whisperbatch.second_opinion.samples import SampleFinder
-from whisperbatch.second_opinion.stretches import MIN_STRETCH, Stretch, StretchFinder
-from whisperbatch.second_opinion.text import proves_speech
+from whisperbatch.second_opinion.checks import find_possible_speech, proves_speech
+from whisperbatch.second_opinion.regions import (
+    MIN_REGION,
+    RegionFinder,
+    RejectedRegion,
+    SampleFinder,
+)
 from whisperbatch.types import (
     Chunk,
+    Samples,
     SpeechFrames,
     SpeechSpan,
     first_section,
@@ -40,7 +50,7 @@ from whisperbatch.types import (
 
 log = logging.getLogger(__name__)
 
-MAX_HELD: Final = to_samples(30.0)  # samples from the first waiting stretch; then all are decoded
+MAX_HELD: Final = to_samples(30.0)  # samples from the first waiting region; then all are decoded
 SURROUNDINGS: Final = to_samples(3.0)  # samples around accepted text with a lower threshold
 # Added to the logits of the surroundings: speech starts at a probability of 0.15 instead of 0.5.
 SURROUNDINGS_SHIFT: Final = 1.75
@@ -51,9 +61,140 @@ SPEECH_PROBABILITY: Final = 0.95  # of frames with accepted words
 
 # Work that gave no text, in samples of the encoder's windows. The limit is that of a section.
 FREE_WORK: Final = to_samples(90.0)  # in the first section of a recording
-LATER_FREE_WORK: Final = to_samples(1.0)  # in each later section, after the first stretch
+LATER_FREE_WORK: Final = to_samples(1.0)  # in each later section, after the first region
 WORK_SHARE: Final = 0.03  # of the samples that were read
-ENCODER_PADDING: Final = to_samples(7.5)  # mean silence in the encoder window after a stretch
+ENCODER_PADDING: Final = to_samples(7.5)  # mean silence in the encoder window after a region
+
+
+class HeldFrames:
+    """Blocks that have not been released. Positions are VAD frames of the clip.
+
+    Attributes:
+        end: the frame after the last.
+    """
+
+    def __init__(self, hop: int) -> None:
+        self._hop = hop
+        self._blocks: deque[SpeechFrames] = deque()
+        self._start = 0
+        self.end = 0
+
+    def append(self, block: SpeechFrames) -> None:
+        """Add the next block."""
+        self._blocks.append(block)
+        self.end += len(block.probabilities)
+
+    def release(self, before: int) -> Iterator[SpeechFrames]:
+        """Yield and forget the blocks that end at or before frame `before`."""
+        while self._blocks and self._start + len(self._blocks[0].probabilities) <= before:
+            block = self._blocks.popleft()
+            self._start += len(block.probabilities)
+            yield block
+
+    def samples(self, start: int, end: int) -> Samples:
+        """Return the samples of the frames from `start` to before `end`."""
+        parts = [np.zeros(0, np.float32)]
+        for position, block in self._positions():
+            first, last = ((frame - position) * self._hop for frame in (start, end))
+            parts.append(block.samples[max(first, 0) : max(last, 0)])
+        return np.concatenate(parts)
+
+    def first_frame(self, start: int) -> int:
+        """Return `start`, or the first frame that is still held, if that frame is later."""
+        return max(start, self._start)
+
+    def change(
+        self,
+        start: int,
+        end: int,
+        values: npt.NDArray[np.float32],
+        *,
+        shift: float,
+        onset: float,
+    ) -> int:
+        """Raise the probabilities of the frames from `start` to before `end`.
+
+        Args:
+            start: first frame, still held.
+            end: the frame after the last.
+            values: minimum of each probability, shape (end - start,).
+            shift: added to the logits of all of these probabilities.
+            onset: probability of speech.
+
+        Returns:
+            The number of frames whose probability was below `onset`, and no longer is.
+        """
+        risen = 0
+        changed: deque[SpeechFrames] = deque()
+        for position, block in self._positions():
+            count = len(block.probabilities)
+            first, last = max(start, position), min(end, position + count)
+            if first < last:
+                probabilities = block.probabilities.copy()
+                part = probabilities[first - position : last - position]
+                raised = np.maximum(_shifted(part, shift), values[first - start : last - start])
+                risen += int(np.count_nonzero((part < onset) & (raised >= onset)))
+                part[:] = raised
+                changed.append(replace(block, probabilities=probabilities))
+            else:
+                changed.append(block)
+        self._blocks = changed
+        return risen
+
+    def _positions(self) -> Iterator[tuple[int, SpeechFrames]]:
+        """Yield each block with its first frame."""
+        position = self._start
+        for block in self._blocks:
+            yield position, block
+            position += len(block.probabilities)
+
+
+def _shifted(probabilities: npt.NDArray[np.float32], shift: float) -> npt.NDArray[np.float32]:
+    """Return the probabilities with `shift` added to their logits."""
+    clipped = np.clip(probabilities.astype(np.float64), 1e-6, 1 - 1e-6)
+    raised: npt.NDArray[np.float64] = 1 / (1 + (1 / clipped - 1) * np.exp(-shift))
+    return raised.astype(np.float32)
+
+
+class RegionDecoder:
+    """Decodes regions. Thread-safe. A result does not depend on the other regions.
+
+    Args:
+        model: runs the model.
+        extractor: computes the features of the regions.
+        options: options of the run.
+    """
+
+    def __init__(self, model: SharedModel, extractor: FeatureExtractor, options: Options) -> None:
+        self._model = model
+        self._extractor = extractor
+        # defaults: options that favour or forbid some text must not decide whether there is speech
+        self._options = Options(
+            beam_size=1, batch_size=options.batch_size, languages=options.languages
+        )
+        vocabulary = WhisperTokenizer(model.tokenizer, multilingual=model.is_multilingual)
+        self._decode = RowDecoder(model, self._options, vocabulary)
+
+    def __call__(self, chunks: Sequence[Chunk], language: str | None) -> list[DecodedRow]:
+        """Return the text of each chunk, in order.
+
+        Args:
+            chunks: regions of one recording.
+            language: language of the recording, if it is final; otherwise each row is decoded in
+                its own most probable language.
+        """
+        state = RecordingState(chunks[0].recording)  # these rows have no part in the votes
+        rows: Sequence[Row] = [Row.of(chunk, self._extractor, state) for chunk in chunks]
+        if language:
+            return self._decode([RowRequest(row, language) for row in rows])
+        scored = score_rows(self._model, rows)
+        return self._decode([RowRequest(row, self._most_probable(row)) for row in scored])
+
+    def _most_probable(self, row: Row) -> str:
+        if row.language_scores is None:
+            raise ValueError("every row of a region needs its language scores")
+        scores = restrict_to(row.language_scores.probabilities, self._options.languages)
+        return max(scores, key=lambda code: scores[code])
 
 
 def second_opinions(
@@ -65,7 +206,7 @@ def second_opinions(
     """
     if not (options.vad and options.second_opinion):
         return lambda *_: None
-    decoder = StretchDecoder(model, extractor, options)
+    decoder = RegionDecoder(model, extractor, options)
     return lambda state, stopped: SecondOpinion(vad, decoder, options, state, stopped)
 
 
@@ -73,8 +214,8 @@ class SecondOpinion:
     """Checks the rejected audio of one recording: its sections in order.
 
     Args:
-        vad: runs again on the rejected stretches.
-        decoder: decodes stretches.
+        vad: runs again on the rejected regions.
+        decoder: decodes regions.
         options: options of the run.
         state: state of the recording. Its language is used if it is final. The stage adds the
             checked and the recovered samples.
@@ -84,7 +225,7 @@ class SecondOpinion:
     def __init__(
         self,
         vad: Vad,
-        decoder: StretchDecoder,
+        decoder: RegionDecoder,
         options: Options,
         state: RecordingState,
         stopped: Callable[[], bool],
@@ -118,22 +259,22 @@ class SecondOpinion:
             self._frames_read, self._work, self._wants_sample = 0, 0, True
         hop = self._vad.hop
         held = HeldFrames(hop)
-        finder = StretchFinder(self._options, hop)
+        finder = RegionFinder(self._options, hop)
         sampler = SampleFinder(self._options.vad_onset, hop)
         surroundings = SURROUNDINGS // hop
-        waiting: list[Stretch] = []
+        waiting: list[RejectedRegion] = []
         for block in blocks:
             held.append(block)
             self._frames_read += len(block.probabilities)
             waiting += finder.push(block)
             if waiting and held.end - waiting[0].start >= MAX_HELD // hop:
-                ready = [stretch for stretch in waiting if stretch.end + surroundings <= held.end]
+                ready = [region for region in waiting if region.end + surroundings <= held.end]
                 self._check(held, ready, offset)
                 del waiting[: len(ready)]
-            self._check_samples(held, sampler.push(block, in_stretch=finder.is_open), offset)
+            self._check_samples(held, sampler.push(block, in_region=finder.is_open), offset)
             sampler.wanted = self._wants_sample
             first_open = min(
-                [finder.settled, sampler.settled, *(stretch.start for stretch in waiting)]
+                [finder.settled, sampler.settled, *(region.start for region in waiting)]
             )
             yield from held.release(before=first_open - surroundings)
         waiting += finder.finish()
@@ -153,23 +294,25 @@ class SecondOpinion:
             )
             self._skipped = 0
 
-    def _check(self, held: HeldFrames, stretches: Sequence[Stretch], offset: int) -> None:
-        """Decode the possible speech of stretches, and raise the probabilities of accepted text."""
-        chunks = [] if self._stopped() else self._affordable(self._chunks(held, stretches, offset))
+    def _check(self, held: HeldFrames, regions: Sequence[RejectedRegion], offset: int) -> None:
+        """Decode the possible speech of regions, and raise the probabilities of accepted text."""
+        chunks = [] if self._stopped() else self._affordable(self._chunks(held, regions, offset))
         if not chunks:
             return
         for decoded in self._decode(chunks):
             if self._judge(held, decoded, offset):
                 self._work -= _work(decoded.chunk.length)
 
-    def _check_samples(self, held: HeldFrames, samples: Iterable[Stretch], offset: int) -> None:
+    def _check_samples(
+        self, held: HeldFrames, samples: Iterable[RejectedRegion], offset: int
+    ) -> None:
         """Decode samples of even sound, without the filter, until a sample has no accepted text."""
         hop = self._vad.hop
-        for stretch in samples:
+        for region in samples:
             if self._stopped():
                 return
-            audio = held.samples(stretch.start, stretch.end)
-            start = offset + stretch.start * hop
+            audio = held.samples(region.start, region.end)
+            start = offset + region.start * hop
             span = SpeechSpan(start, start + len(audio))
             [decoded] = self._decoder(
                 [Chunk(self._state.number, 0, (span,), (span,), audio)], self._final_language()
@@ -218,26 +361,26 @@ class SecondOpinion:
         return [row for row in rows if not halves.get(row)] + self._decoder(parts, final)
 
     def _chunks(
-        self, held: HeldFrames, stretches: Sequence[Stretch], offset: int
+        self, held: HeldFrames, regions: Sequence[RejectedRegion], offset: int
     ) -> Iterator[tuple[float, Chunk]]:
-        """Yield the possible speech of all stretches as chunks, each with its probability.
+        """Yield the possible speech of all regions as chunks, each with its probability.
 
-        Stretches are skipped without the VAD if the limit of work allows no chunk.
+        Regions are skipped without the VAD if the limit of work allows no chunk.
         """
         hop = self._vad.hop
-        for stretch in stretches:
-            if not self._allows(MIN_STRETCH):
-                self._skipped += (stretch.end - stretch.start) * hop
+        for region in regions:
+            if not self._allows(MIN_REGION):
+                self._skipped += (region.end - region.start) * hop
                 continue
-            samples = held.samples(stretch.start, stretch.end)
-            position = offset + stretch.start * hop
-            for part in find_possible_speech(self._vad, samples, MIN_STRETCH):
+            samples = held.samples(region.start, region.end)
+            position = offset + region.start * hop
+            for part in find_possible_speech(self._vad, samples, MIN_REGION):
                 span = SpeechSpan(position + part.start, position + part.end)
                 sounds = [
                     SpeechSpan(offset + first * hop, offset + last * hop).within(
                         span.start, span.end
                     )
-                    for first, last in stretch.sounds
+                    for first, last in region.sounds
                 ]
                 speech = tuple(sound for sound in sounds if sound.length >= MIN_SOUND) or (span,)
                 part_samples = samples[part.start : part.end]
@@ -247,7 +390,7 @@ class SecondOpinion:
         """Return whether the limit of work allows a chunk with this number of samples.
 
         A chunk is always allowed while no work of the section was in vain: without this, a later
-        section could not check a long stretch.
+        section could not check a long region.
         """
         limit = self._free_work + WORK_SHARE * self._frames_read * self._vad.hop
         return not self._work or self._work + _work(length) <= limit

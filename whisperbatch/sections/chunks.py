@@ -25,7 +25,7 @@ from whisperbatch.types import (
 )
 from whisperbatch.vad import open_vad
 
-MIN_LEVEL: Final = -65.0  # dBFS; fainter frames are silence, as in `second_opinion.stretches`
+MIN_LEVEL: Final = -65.0  # dBFS; fainter frames are silence, as in `second_opinion.regions`
 
 
 class SoundMeasure:

@@ -1,4 +1,6 @@
-"""Sentences: segments that end with a sentence or at a long pause, across the rows of a recording.
+"""How text is divided into segments: sentences and phrases.
+
+Sentences end with a sentence or at a long pause, across the rows of a recording.
 
 The end of a row that is no end of a sentence is held back until the next row:
 
@@ -9,16 +11,17 @@ The end of a row that is no end of a sentence is held back until the next row:
     after row 0   "I found a quarter in my pocket."
     after row 1   "The purpose of this test is to give you an idea."
     after row 2   "Thank you."
+
+Phrases end with a sentence or at a short pause, within one row.
 """
 
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 from itertools import pairwise
 from typing import Final
 
-from whisperbatch.segmentation.division import best_boundary, divide
 from whisperbatch.segmentation.timed_text import (
     AlignedWord,
     ScoredText,
@@ -27,9 +30,15 @@ from whisperbatch.segmentation.timed_text import (
     join_words,
 )
 from whisperbatch.text.languages import UNSPACED
-from whisperbatch.text.punctuation import CLAUSE_ENDS, last_mark
+from whisperbatch.text.punctuation import CLAUSE_ENDS, FULL_STOP, ends_sentence, last_mark
 from whisperbatch.text.sentences import Ending, begins_with_closing_mark, ending
-from whisperbatch.types import to_samples
+from whisperbatch.types import SpeechSpan, to_samples
+
+MIN_SEGMENT: Final = to_samples(1.0)  # dividing leaves no shorter segment, if possible
+
+Pause = Callable[[AlignedWord, AlignedWord], int]
+"""`pause(before, after)` returns the samples of silence between two words. A mark at the end of a
+clause counts as silence, too."""
 
 MAX_PAUSE: Final = to_samples(2.0)  # a pause of this length between two words ends a segment
 MAX_SENTENCE: Final = to_samples(30.0)  # longer sentences are divided, best at the end of a clause
@@ -38,6 +47,45 @@ MAX_FIRST: Final = to_samples(15.0)
 COMMA_PAUSE: Final = to_samples(2.0)  # a comma counts as this much silence for dividing
 MIN_SENTENCE_PAUSE: Final = to_samples(0.3)  # after an abbreviation that ends its sentence
 FOLLOWING: Final = 4  # words that are enough to see how the text continues
+
+MIN_PAUSE: Final = to_samples(0.4)  # silence between two words that ends a phrase
+MAX_PHRASE: Final = to_samples(15.0)  # longer phrases are divided at a comma or the longest pause
+PHRASE_COMMA: Final = to_samples(0.5)  # a comma counts as this much silence for dividing
+
+
+def divide(words: Sequence[AlignedWord], limit: int, pause: Pause) -> list[list[AlignedWord]]:
+    """Divide words into groups of at most `limit` samples, at the most natural boundaries.
+
+    A single word may be longer than the limit.
+
+    Args:
+        words: at least one word.
+        limit: longest group in samples.
+        pause: the pause between two words.
+    """
+    if words[-1].end - words[0].start <= limit or len(words) == 1:
+        return [list(words)]
+    best = best_boundary(words, pause)
+    return [*divide(words[:best], limit, pause), *divide(words[best:], limit, pause)]
+
+
+def best_boundary(words: Sequence[AlignedWord], pause: Pause, first: int = 1) -> int:
+    """Return the most natural boundary: it has a long pause, and is near the middle.
+
+    Args:
+        words: more than `first` words.
+        pause: the pause between two words.
+        first: index of the first possible boundary. Boundary n is before word n.
+    """
+
+    def score(boundary: int) -> float:
+        before, after = words[boundary - 1], words[boundary]
+        shorter = min(before.end - words[0].start, words[-1].end - after.start)
+        middle = abs((before.end + after.start) - (words[0].start + words[-1].end)) / 20
+        too_short = words[-1].end - words[0].start if shorter < MIN_SEGMENT else 0
+        return pause(before, after) - middle - too_short
+
+    return max(range(first, len(words)), key=score)
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,15 +188,15 @@ def next_row(
     """
     if held and not _continues(held, row, clip_starts):
         return replace(next_row(None, row, cut=cut), earlier=(held,))
-    text = joined(held, row) if held else row
+    text = join(held, row) if held else row
     *complete, last = _sentences(text)
-    parts = [part for sentence in complete for part in _divided(sentence)]
+    parts = [part for sentence in complete for part in _divide(sentence)]
     is_first = first and not parts
     waited = len(held.words) - sum(len(part.words) for part in complete) if held else 0
     may_wait = cut and waited <= 0 and not is_first
     if ending(last.text, "", last.language) is Ending.SENTENCE and not may_wait:
-        return Step(sentences=(*parts, *_divided(last)))
-    *divided, rest = _divided(last)
+        return Step(sentences=(*parts, *_divide(last)))
+    *divided, rest = _divide(last)
     waited -= sum(len(part.words) for part in divided)
     parts += divided
     if waited > 0 or (is_first and not parts and rest.duration > MAX_FIRST and len(rest.words) > 1):
@@ -157,17 +205,17 @@ def next_row(
     return Step(sentences=tuple(parts), held=rest)
 
 
-def joined_texts(texts: Sequence[ScoredText]) -> Sentence | None:
+def join_texts(texts: Sequence[ScoredText]) -> Sentence | None:
     """Return all words of texts in one language as one sentence; None if there is no text."""
     sentences = [
         Sentence(text.language, text.words, (text.scores,) * len(text.words))
         for text in texts
         if any(word.text.strip() for word in text.words)
     ]
-    return reduce(joined, sentences) if sentences else None
+    return reduce(join, sentences) if sentences else None
 
 
-def joined(before: Sentence, after: Sentence) -> Sentence:
+def join(before: Sentence, after: Sentence) -> Sentence:
     """Return two texts as one, with a space between them if the language has spaces."""
     space = "" if after.language in UNSPACED else " "
     first, *words = after.words
@@ -211,7 +259,7 @@ def _ends_between(before: str, after: str, language: str, pause: int) -> bool:
     return kind is Ending.SENTENCE or (kind is Ending.IF_PAUSE and pause >= MIN_SENTENCE_PAUSE)
 
 
-def _divided(sentence: Sentence) -> list[Sentence]:
+def _divide(sentence: Sentence) -> list[Sentence]:
     """Divide a sentence into parts of at most MAX_SENTENCE."""
     parts, position = [], 0
     for words in divide(sentence.words, MAX_SENTENCE, sentence.clause_pause):
@@ -222,3 +270,43 @@ def _divided(sentence: Sentence) -> list[Sentence]:
 
 def _pause(before: AlignedWord, after: AlignedWord) -> int:
     return after.start - before.end
+
+
+def divide_phrases(
+    words: Sequence[AlignedWord], speech: Sequence[SpeechSpan], language: str
+) -> list[TimedText]:
+    """Divide words into phrases.
+
+    A phrase ends with a sentence or at a pause in the speech of at least MIN_PAUSE. A phrase
+    longer than MAX_PHRASE is divided.
+    """
+    groups: list[list[AlignedWord]] = []
+    for index, word in enumerate(words):
+        if (
+            not index
+            or _ends_phrase(groups[-1], word, language)
+            or _silence(words[index - 1], word, speech) >= MIN_PAUSE
+        ):
+            groups.append([])
+        groups[-1].append(word)
+
+    def pause(before: AlignedWord, after: AlignedWord) -> int:
+        comma = PHRASE_COMMA if last_mark(before.text) in CLAUSE_ENDS else 0
+        return comma + max(_silence(before, after, speech), after.start - before.end)
+
+    parts = [part for group in groups for part in divide(group, MAX_PHRASE, pause)]
+    return [phrase for phrase in map(join_words, parts) if phrase.text]
+
+
+def _silence(word: AlignedWord, following: AlignedWord, speech: Sequence[SpeechSpan]) -> int:
+    """Return the samples between two words that lie in no speech span."""
+    spans = speech[word.span : following.span + 1]
+    return sum(after.start - before.end for before, after in pairwise(spans))
+
+
+def _ends_phrase(words: Sequence[AlignedWord], following: AlignedWord, language: str) -> bool:
+    """Return whether a sentence ends between two words; the marks but the full stop always do."""
+    if last_mark(words[-1].text) != FULL_STOP:
+        return ends_sentence(words[-1].text)
+    text = "".join(word.text for word in words)
+    return ending(text, following.text, language) is Ending.SENTENCE

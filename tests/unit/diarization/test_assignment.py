@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from tests.unit.transcripts import segment, segment_with_words
-from whisperbatch.diarization.assignment import with_speakers
+from whisperbatch.diarization.assignment import assign_speakers
 from whisperbatch.types import Segment, Turn, Word
 
 
@@ -37,13 +37,13 @@ def words_of(segments: list[Segment]) -> list[Word]:
 
 
 def only_word(word: tuple[float, float], *given: Turn) -> Word:
-    [result] = words_of(with_speakers([spoken(" Yes.", word)], given))
+    [result] = words_of(assign_speakers([spoken(" Yes.", word)], given))
     return result
 
 
 def test_a_segment_within_a_turn_has_its_speaker() -> None:
     given = segment_with_words(" Well, I know.", 1.0)
-    [part] = with_speakers([given], turns((0, 5, "A"), (6, 9, "B")))
+    [part] = assign_speakers([given], turns((0, 5, "A"), (6, 9, "B")))
     assert (part.speaker, part.speaker_confidence, part.other_speakers) == ("A", 1.0, ())
     assert [word.speaker for word in part.words or ()] == ["A"] * 3
     assert replace(part, speaker=None, speaker_confidence=None, words=given.words) == given
@@ -51,12 +51,12 @@ def test_a_segment_within_a_turn_has_its_speaker() -> None:
 
 def test_without_turns_there_are_no_speakers() -> None:
     given = segment_with_words(" Well, I know.", 1.0)
-    assert with_speakers([given], []) == [given]
-    assert with_speakers([given], turns((2, 2, "A"))) == [given], "a turn without duration"
+    assert assign_speakers([given], []) == [given]
+    assert assign_speakers([given], turns((2, 2, "A"))) == [given], "a turn without duration"
 
 
 def test_without_segments_there_is_nothing() -> None:
-    assert with_speakers([], turns((0, 1, "A"))) == []
+    assert assign_speakers([], turns((0, 1, "A"))) == []
 
 
 @pytest.mark.parametrize(
@@ -89,10 +89,10 @@ def test_a_word_has_the_speaker_who_speaks_most_of_it(
 
 def test_one_second_of_a_stretched_word_counts() -> None:
     first = spoken(" Letters| of| your| name.", (3, 6), (6, 6.2), (6.2, 6.4), (6.4, 6.9))
-    [part] = with_speakers([first], turns((0, 5.2, "A"), (5.3, 9, "B")))
+    [part] = assign_speakers([first], turns((0, 5.2, "A"), (5.3, 9, "B")))
     assert (part.speaker, part.start, part.end) == ("B", 3, 6.9), "the times stay the same"
     last = spoken(" Press| 6| now.", (0.5, 0.8), (0.8, 1), (1, 4))
-    [part] = with_speakers([last], turns((0, 2, "A"), (2, 4, "B")))
+    [part] = assign_speakers([last], turns((0, 2, "A"), (2, 4, "B")))
     assert (part.speaker, part.speaker_confidence) == ("A", 1.0)
 
 
@@ -100,9 +100,9 @@ def test_who_speaks_during_all_of_a_sentence_says_the_words_of_two_who_speak_at_
     times = [(1 + 0.3 * k, 1.3 + 0.3 * k) for k in range(5)]
     given = spoken(" No| more| messages| for| you.", *times)
     both = turns((0, 1.9, "A"), (1, 9, "B"))
-    [part] = with_speakers([given], both, exclusive=turns((0, 1.9, "A"), (1.9, 9, "B")))
+    [part] = assign_speakers([given], both, exclusive=turns((0, 1.9, "A"), (1.9, 9, "B")))
     assert part.speaker == "B"
-    [part] = with_speakers([given], turns((0, 9, "A"), (1, 9, "B")), exclusive=turns((0, 9, "A")))
+    [part] = assign_speakers([given], turns((0, 9, "A"), (1, 9, "B")), exclusive=turns((0, 9, "A")))
     assert part.speaker == "A", "the dominant speaker"
 
 
@@ -141,14 +141,14 @@ def test_who_speaks_during_a_third_of_a_word_is_one_of_its_other_speakers() -> N
 
 def test_a_segment_lists_the_other_speakers_of_its_words() -> None:
     given = segment_with_words(" Well, I know.", 1.0)
-    [part] = with_speakers([given], turns((0, 9, "A"), (1, 2, "C"), (3, 4, "B")))
+    [part] = assign_speakers([given], turns((0, 9, "A"), (1, 2, "C"), (3, 4, "B")))
     assert part.other_speakers == ("C", "B")
     assert [word.other_speakers for word in part.words or ()] == [("C",), (), ("B",)]
 
 
 def test_a_segment_is_divided_where_both_sides_are_long() -> None:
     given = segment_with_words(" Are you there? Yes, I am.", 1.0, 0.4)
-    parts = with_speakers([given], turns((1.0, 2.2, "A"), (2.2, 4, "B")), first_id=7)
+    parts = assign_speakers([given], turns((1.0, 2.2, "A"), (2.2, 4, "B")), first_id=7)
     assert said(parts) == [("A", "Are you there?"), ("B", "Yes, I am.")]
     assert [part.id for part in parts] == [7, 8]
     times = [time for part in parts for time in (part.start, part.end)]
@@ -159,7 +159,7 @@ def test_a_segment_is_divided_where_both_sides_are_long() -> None:
 
 def test_one_word_is_not_a_change_of_speaker() -> None:
     given = segment_with_words(" So you went there and it was closed.", 0.0, 0.4)
-    [part] = with_speakers([given], turns((0, 1.6, "A"), (1.6, 2.0, "B"), (2.0, 9, "A")))
+    [part] = assign_speakers([given], turns((0, 1.6, "A"), (1.6, 2.0, "B"), (2.0, 9, "A")))
     assert part.speaker == "A"
     assert {word.speaker for word in part.words or ()} == {"A"}
     assert (part.words or ())[4].other_speakers == ("B",)
@@ -169,28 +169,28 @@ def test_one_word_is_not_a_change_of_speaker() -> None:
 
 def test_two_short_words_are_not_a_change_of_speaker() -> None:
     given = segment_with_words(" So you went there and it was closed.", 0.0, 0.3)
-    [part] = with_speakers([given], turns((0, 1.2, "A"), (1.2, 1.8, "B"), (1.8, 9, "A")))
+    [part] = assign_speakers([given], turns((0, 1.2, "A"), (1.2, 1.8, "B"), (1.8, 9, "A")))
     assert part.speaker == "A"
 
 
 def test_a_word_between_two_speakers_does_not_hide_the_change() -> None:
     given = segment_with_words(" Are you there? Hm. Yes, I am.", 0.0, 0.4)
-    parts = with_speakers([given], turns((0, 1.2, "A"), (1.2, 1.6, "C"), (1.6, 9, "B")))
+    parts = assign_speakers([given], turns((0, 1.2, "A"), (1.2, 1.6, "C"), (1.6, 9, "B")))
     assert said(parts) == [("A", "Are you there? Hm."), ("B", "Yes, I am.")]
 
 
 def test_a_pause_makes_the_change_of_one_word_clear() -> None:
     times = [(0.0, 0.4), (0.4, 0.8), (1.2, 1.5)]
     given = spoken(" Ready|, then?| Yes.", *times)
-    parts = with_speakers([given], turns((0, 1, "A"), (1, 2, "B")))
+    parts = assign_speakers([given], turns((0, 1, "A"), (1, 2, "B")))
     assert said(parts) == [("A", "Ready, then?"), ("B", "Yes.")]
     without_pause = spoken(" Ready|, then?| Yes.", *times[:2], (0.9, 1.2))
-    assert len(with_speakers([without_pause], turns((0, 0.85, "A"), (0.85, 2, "B")))) == 1
+    assert len(assign_speakers([without_pause], turns((0, 0.85, "A"), (0.85, 2, "B")))) == 1
 
 
 def test_the_majority_by_time_decides() -> None:
     given = spoken(" I| am| astonished.", (0, 0.2), (0.2, 0.4), (0.4, 1.2))
-    [part] = with_speakers([given], turns((0, 0.4, "A"), (0.4, 2, "B")))
+    [part] = assign_speakers([given], turns((0, 0.4, "A"), (0.4, 2, "B")))
     assert part.speaker == "B"
 
 
@@ -213,36 +213,36 @@ def test_parts_have_the_text_of_their_words(
 ) -> None:
     times = [(float(n), n + 1.0) for n in range(len(text.split("|")))]
     given = spoken(text, *times, language=language)
-    found = with_speakers([given], turns((0, change, "A"), (change, 9, "B")))
+    found = assign_speakers([given], turns((0, change, "A"), (change, 9, "B")))
     assert [part.text for part in found] == parts
     assert "".join(word.word for word in words_of(found)) == text.replace("|", "")
 
 
 def test_words_that_do_not_spell_the_text_do_not_divide_it() -> None:
     given = replace(segment_with_words(" Are you there? Yes, I am.", 1.0, 0.4), text="Other text.")
-    [part] = with_speakers([given], turns((0, 2.2, "A"), (2.2, 2.6, "B")))
+    [part] = assign_speakers([given], turns((0, 2.2, "A"), (2.2, 2.6, "B")))
     assert (part.speaker, part.text) == ("A", "Other text.")
 
 
 @pytest.mark.parametrize("words", [None, ()])
 def test_a_segment_without_words_is_not_divided(words: tuple[Word, ...] | None) -> None:
     given = segment("Are you there? Yes.", 1.0, 3.0, words=words)
-    [part] = with_speakers([given], turns((0, 2.2, "A"), (2.2, 9, "B")))
+    [part] = assign_speakers([given], turns((0, 2.2, "A"), (2.2, 9, "B")))
     assert (part.speaker, part.speaker_confidence, part.other_speakers) == ("A", 0.6, ("B",))
     assert part.words == words
 
 
 def test_words_are_left_out_on_request() -> None:
     given = segment_with_words(" Are you there? Yes, I am.", 1.0, 0.4)
-    parts = with_speakers([given], turns((0, 2.2, "A"), (2.2, 9, "B")), keep_words=False)
+    parts = assign_speakers([given], turns((0, 2.2, "A"), (2.2, 9, "B")), keep_words=False)
     assert said(parts) == [("A", "Are you there?"), ("B", "Yes, I am.")]
     assert [part.words for part in parts] == [None, None]
-    assert [part.words for part in with_speakers([given], [], keep_words=False)] == [None]
+    assert [part.words for part in assign_speakers([given], [], keep_words=False)] == [None]
 
 
 @pytest.mark.parametrize("given", [[], turns((0, 9, "A"))])
 def test_segments_may_be_provisional(given: list[Turn]) -> None:
-    [part] = with_speakers([segment("Yes.")], given, provisional=True, first_id=3)
+    [part] = assign_speakers([segment("Yes.")], given, provisional=True, first_id=3)
     assert part.provisional
     assert part.id == 3
 
@@ -250,7 +250,7 @@ def test_segments_may_be_provisional(given: list[Turn]) -> None:
 def test_many_segments_are_compared_in_blocks() -> None:
     given = [segment_with_words(" Well, I know.", 3.0 * n) for n in range(1100)]
     given_turns = turns(*((3.0 * n, 3.0 * n + 3, f"S{n % 7}") for n in range(1100)))
-    parts = with_speakers(given, given_turns)
+    parts = assign_speakers(given, given_turns)
     assert [part.speaker for part in parts] == [f"S{n % 7}" for n in range(1100)]
     assert [part.id for part in parts] == list(range(1100))
 
@@ -259,13 +259,13 @@ def test_a_segment_of_a_channel_keeps_its_speaker() -> None:
     """The channel was decoded alone, so a louder speaker at the same time changes nothing."""
     given = replace(spoken(" Yes.| I| know.", (1, 2), (2, 3), (3, 4)), speaker="B")
     found = [Turn(0, 9, "A", 0.95), Turn(1, 3, "B", 0.05)]
-    [part] = with_speakers([given], found, exclusive=[Turn(0, 9, "A", 0.95)])
+    [part] = assign_speakers([given], found, exclusive=[Turn(0, 9, "A", 0.95)])
     assert (part.speaker, part.other_speakers) == ("B", ("A",))
     assert [word.speaker for word in part.words or ()] == ["B"] * 3
     assert [word.speaker_confidence for word in part.words or ()] == [1.0, 1.0, 0.0]
     assert part.speaker_confidence == pytest.approx(2 / 3, abs=1e-3)
-    [unknown] = with_speakers([replace(given, speaker="C")], found)
+    [unknown] = assign_speakers([replace(given, speaker="C")], found)
     assert (unknown.speaker, unknown.speaker_confidence) == ("C", 0.0)
-    [bare] = with_speakers([replace(given, words=None)], found)
+    [bare] = assign_speakers([replace(given, words=None)], found)
     assert bare.speaker == "B"
     assert bare.speaker_confidence == pytest.approx(2 / 3, abs=1e-3)

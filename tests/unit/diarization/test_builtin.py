@@ -10,16 +10,15 @@ import numpy.typing as npt
 import pytest
 
 from whisperbatch.diarization.builtin import BuiltInDiarizer
-from whisperbatch.diarization.pieces import Piece
+from whisperbatch.diarization.embeddings import Memory, Piece
 from whisperbatch.diarization.protocol import MAX_LAG, Progress, SpeakerLimits
-from whisperbatch.diarization.recorder import Memory
-from whisperbatch.diarization.windows import (
+from whisperbatch.diarization.segmentation import (
     CLASSES,
     FIRST_SAMPLE,
     FRAME,
     FRAMES,
     STEP,
-    WINDOW,
+    WINDOW_SAMPLES,
     Window,
 )
 from whisperbatch.types import SAMPLING_RATE, Diarization, Samples
@@ -38,8 +37,8 @@ def recording(*stretches: tuple[int, float]) -> Samples:
 def segmentation(samples: Samples, /) -> Floats:
     """Find the speaker of each frame in its middle sample; tracks change places in each window."""
     rows = []
-    for row in np.lib.stride_tricks.sliding_window_view(samples, WINDOW)[::STEP]:
-        at = np.minimum(np.arange(FRAMES) * FRAME + FIRST_SAMPLE + FRAME // 2, WINDOW - 1)
+    for row in np.lib.stride_tricks.sliding_window_view(samples, WINDOW_SAMPLES)[::STEP]:
+        at = np.minimum(np.arange(FRAMES) * FRAME + FIRST_SAMPLE + FRAME // 2, WINDOW_SAMPLES - 1)
         who = row[at].astype(int)
         swap = int(row.sum()) % 2
         codes = np.array([0, 2 - swap, 1 + swap, 4])  # class 4 is tracks 0 and 1
@@ -64,7 +63,7 @@ class FakeDiarizer(BuiltInDiarizer):
     def __init__(self, workers: int = 1) -> None:
         super().__init__(segmentation, embedding, fbank, "fake", workers)
 
-    def _embeddings(self, ready, pieces):  # type: ignore[no-untyped-def] # noqa: ANN001, ANN202
+    def _embed(self, ready, pieces):  # type: ignore[no-untyped-def] # noqa: ANN001, ANN202
         return [self._voices(*each) for each in zip(ready, pieces, strict=True)]
 
     def _voices(self, window: Window, pieces: Sequence[Piece]) -> Floats:
@@ -185,7 +184,7 @@ def test_the_order_of_the_speakers_is_the_order_of_their_first_speech(
     """Whatever the order of their clusters is."""
     lengths = np.linalg.norm(VOICES, axis=1, keepdims=True)
     clusters = Mock(return_value=(VOICES / lengths)[order])
-    monkeypatch.setattr("whisperbatch.diarization.builtin.voices", clusters)
+    monkeypatch.setattr("whisperbatch.diarization.builtin.find_voices", clusters)
     found = result(recording((0, 1.0), (2, 8.0), (1, 6.0), (0, 1.0), (2, 9.0)))
     assert list(found.speakers) == ["SPEAKER_00", "SPEAKER_01"]
     assert [turn.speaker for turn in found.turns] == ["SPEAKER_00", "SPEAKER_01", "SPEAKER_00"]

@@ -9,9 +9,8 @@ import pytest
 
 import whisperbatch as wb
 from tests.unit.fakes import FakeEngine
-from whisperbatch.diarization import Progress, SpeakerLimits
-from whisperbatch.diarization.channels import diarizer as channels
-from whisperbatch.diarization.channels.diarizer import ChannelDiarizer
+from whisperbatch.diarization import Progress, SpeakerLimits, channels
+from whisperbatch.diarization.channels import ChannelDiarizer
 from whisperbatch.errors import AudioError, MissingExtraError
 from whisperbatch.options import Options
 from whisperbatch.types import SAMPLING_RATE, Diarization, Samples, SpeechFrames

@@ -12,11 +12,11 @@ from whisperbatch.diarization.clustering import (
     best_division,
     cluster,
     evidence,
+    find_voices,
     similarity,
 )
-from whisperbatch.diarization.clustering import voices as voices_of
+from whisperbatch.diarization.embeddings import Memory
 from whisperbatch.diarization.protocol import SpeakerLimits
-from whisperbatch.diarization.recorder import Memory
 
 
 def talk(speakers: int, pieces: int, seed: int = 0) -> list[int]:
@@ -191,9 +191,9 @@ def test_short_pieces_do_not_shape_the_clusters() -> None:
     vectors = embeddings(voices(2), [0, 1] * 30)
     centres = [number * APART for number in range(60)]
     memory = remembered(vectors, centres, [1.0, 0.4] * 30)
-    assert len(voices_of(memory, SpeakerLimits())) == 1
+    assert len(find_voices(memory, SpeakerLimits())) == 1
     memory = remembered(vectors, centres, [0.4] * 60)
-    assert len(voices_of(memory, SpeakerLimits())) == 2  # there are no others
+    assert len(find_voices(memory, SpeakerLimits())) == 2  # there are no others
 
 
 def test_a_limited_number_of_pieces_is_clustered(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -205,7 +205,7 @@ def test_a_limited_number_of_pieces_is_clustered(monkeypatch: pytest.MonkeyPatch
         lambda embeddings, _: seen.append(embeddings.vectors[:, 0].tolist()),
     )
     for most in (10, 100, None):
-        voices_of(memory, SpeakerLimits(), most)
+        find_voices(memory, SpeakerLimits(), most)
     assert seen == [[0, 24, 47, 70, 94, 95, 96, 97, 98, 99], [*range(100)], [*range(100)]]
 
 
@@ -213,6 +213,6 @@ def test_pieces_in_one_place_count_once() -> None:
     """Two windows may contain the same piece."""
     vectors = embeddings(voices(2), [0] * 40 + [1] * 12)
     apart = [number * APART for number in range(52)]
-    assert len(voices_of(remembered(vectors, apart, [1.0] * 52), SpeakerLimits())) == 2
+    assert len(find_voices(remembered(vectors, apart, [1.0] * 52), SpeakerLimits())) == 2
     same_place = [*apart[:40], *range(apart[40], apart[40] + 12)]
-    assert len(voices_of(remembered(vectors, same_place, [1.0] * 52), SpeakerLimits())) == 1
+    assert len(find_voices(remembered(vectors, same_place, [1.0] * 52), SpeakerLimits())) == 1

@@ -7,16 +7,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from whisperbatch.diarization.labelling import (
+from whisperbatch.diarization.embeddings import Stretch
+from whisperbatch.diarization.segmentation import FRAME
+from whisperbatch.diarization.turns import (
     CHANGE,
-    STEP,
+    STEP_FRAMES,
     Scores,
-    Stretch,
-    confidences,
-    emissions,
-    speakers,
+    label_steps,
+    rate_labels,
+    score_steps,
 )
-from whisperbatch.diarization.windows import FRAME
 from whisperbatch.types import SAMPLING_RATE
 
 SECOND = SAMPLING_RATE // FRAME  # frames, about
@@ -27,7 +27,7 @@ def scores(*rows: tuple[float, ...]) -> Scores:
 
 
 def steps_of(stretches: list[Stretch], centres: list[int], values: Scores) -> tuple[Scores, ...]:
-    bounds, found, owners = emissions(stretches, np.array(centres, np.int64), values)
+    bounds, found, owners = score_steps(stretches, np.array(centres, np.int64), values)
     return bounds, found, owners  # type: ignore[return-value]
 
 
@@ -38,7 +38,7 @@ def test_steps_cover_each_stretch_once(drawn: list[tuple[int, int]]) -> None:
     for number, (gap, length) in enumerate(drawn):
         stretches.append(Stretch(at + gap, at + gap + length, 0, 0, number))
         at += gap + length
-    bounds, values, owners = emissions(
+    bounds, values, owners = score_steps(
         stretches, np.zeros(0, np.int64), np.zeros((0, 2), np.float32)
     )
     assert len(bounds) == len(values) == len(owners)
@@ -48,8 +48,8 @@ def test_steps_cover_each_stretch_once(drawn: list[tuple[int, int]]) -> None:
         assert own[-1, 1] == stretch.end
         assert own[1:, 0].tolist() == own[:-1, 1].tolist()
         lengths = own[:, 1] - own[:, 0]
-        assert (lengths[:-1] == STEP).all()
-        assert 0 < lengths[-1] <= STEP
+        assert (lengths[:-1] == STEP_FRAMES).all()
+        assert 0 < lengths[-1] <= STEP_FRAMES
 
 
 def test_scores_are_interpolated_between_the_middles_of_pieces() -> None:
@@ -105,7 +105,7 @@ def test_a_run_without_pieces_has_the_speaker_of_its_track() -> None:
     bounds, values, owners = steps_of(
         stretches, [SECOND, 4 * SECOND], scores((0.8, 0.2), (0.3, 0.7))
     )
-    labels = speakers(stretches, bounds, values, owners)  # type: ignore[arg-type]
+    labels = label_steps(stretches, bounds, values, owners)  # type: ignore[arg-type]
     assert [set(labels[owners == number].tolist()) for number in range(3)] == [{0}, {1}, {0}]
 
 
@@ -116,14 +116,14 @@ def test_a_track_of_another_window_is_another_track() -> None:
     assert (values[owners == 1] == 0).all()
 
 
-def labels_of(values: Scores, chains: list[int], length: int = STEP) -> list[int]:
+def labels_of(values: Scores, chains: list[int], length: int = STEP_FRAMES) -> list[int]:
     """Return the speakers of steps; consecutive steps of one chain are one stretch."""
     stretches = [
         Stretch(number * length, (number + 1) * length, 0, 0, chain)
         for number, chain in enumerate(chains)
     ]
     bounds = np.array([(s.start, s.end) for s in stretches])
-    result: list[int] = speakers(stretches, bounds, values, np.arange(len(chains))).tolist()
+    result: list[int] = label_steps(stretches, bounds, values, np.arange(len(chains))).tolist()
     return result
 
 
@@ -152,7 +152,7 @@ def test_no_sequence_has_a_higher_score(
 ) -> None:
     values = np.array([row[:count] for row in drawn], np.float32)
     chains = np.cumsum([row[3] for row in drawn]).tolist()
-    seconds = STEP * FRAME / SAMPLING_RATE
+    seconds = STEP_FRAMES * FRAME / SAMPLING_RATE
 
     def score(labels: tuple[int, ...] | list[int]) -> float:
         total = sum(values[step, label] * seconds for step, label in enumerate(labels))
@@ -168,8 +168,8 @@ def test_no_sequence_has_a_higher_score(
 
 def test_confidence_grows_with_the_distance_to_the_other_voices() -> None:
     values = scores((0.5, 0.5), (0.6, 0.5), (0.9, 0.1), (0.1, 0.9))
-    found = confidences(values, np.array([0, 0, 0, 0])).tolist()
+    found = rate_labels(values, np.array([0, 0, 0, 0])).tolist()
     assert found[0] == pytest.approx(0.5)
     assert 0.5 < found[1] < found[2] <= 1
     assert 0 <= found[3] < 0.01
-    assert confidences(scores((0.2,)), np.array([0])).tolist() == [1.0]
+    assert rate_labels(scores((0.2,)), np.array([0])).tolist() == [1.0]

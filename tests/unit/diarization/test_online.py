@@ -8,10 +8,9 @@ import numpy as np
 import pytest
 
 from tests.unit.diarization.synthetic import Floats, embeddings, voices
-from whisperbatch.diarization.labelling import Stretch
-from whisperbatch.diarization.online import OnlineSpeakers
+from whisperbatch.diarization.builtin import OnlineSpeakers
+from whisperbatch.diarization.embeddings import Memory, Stretch
 from whisperbatch.diarization.protocol import SpeakerLimits
-from whisperbatch.diarization.recorder import Memory
 from whisperbatch.diarization.turns import time_of
 
 PIECE = 90  # frames of speech for each piece
@@ -74,7 +73,7 @@ def test_the_first_voice_has_the_first_name() -> None:
 def test_a_new_voice_is_found_after_more_pieces_than_are_clustered(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("whisperbatch.diarization.online.MOST", 40)
+    monkeypatch.setattr("whisperbatch.diarization.builtin.MOST", 40)
     names = names_of([A, B] * 200 + [C, A] * 50)
     assert len(set(names[:400])) == 2
     assert usual(names[100:400:2]) == usual(names[401::2])  # A
@@ -101,7 +100,7 @@ def test_a_name_is_not_given_again(monkeypatch: pytest.MonkeyPatch) -> None:
         ([B, C], ["SPEAKER_01", "SPEAKER_02"]),
     ):
         clusters = Mock(return_value=three[found])
-        monkeypatch.setattr("whisperbatch.diarization.online.voices", clusters)
+        monkeypatch.setattr("whisperbatch.diarization.builtin.find_voices", clusters)
         online.turns(memory, add(memory, embeddings(three, found * 20)))
         assert clusters.called
         assert list(online.embeddings) == names

@@ -8,17 +8,25 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.unit.diarization.synthetic import window
-from whisperbatch.diarization.networks import Fbank
-from whisperbatch.diarization.pieces import (
+from whisperbatch.diarization.embeddings import (
     MIN_PIECE,
     PIECE,
     PIECE_FRAMES,
     SHIFT,
     Piece,
     frames_of,
-    plan,
+    plan_pieces,
 )
-from whisperbatch.diarization.windows import FRAME, FRAMES, HOP, MARGIN, WINDOW, Window, runs
+from whisperbatch.diarization.networks import Fbank
+from whisperbatch.diarization.segmentation import (
+    FRAME,
+    FRAMES,
+    HOP,
+    MARGIN,
+    WINDOW_SAMPLES,
+    Window,
+    find_runs,
+)
 
 stretches = st.lists(
     st.tuples(st.integers(0, 12), st.sampled_from((3, 17, 18, 40, 89, 95, 200, 589))),
@@ -53,13 +61,13 @@ def any_window(draw: st.DrawFn) -> Window:
 
 
 def pieces_of(every: Window) -> list[Piece]:
-    return list(plan(every, runs(every)))
+    return list(plan_pieces(every, find_runs(every)))
 
 
 @settings(max_examples=200)
 @given(any_window())
 def test_no_piece_crosses_a_boundary_of_a_track(every: Window) -> None:
-    all_runs = runs(every)
+    all_runs = find_runs(every)
     for piece in pieces_of(every):
         run = all_runs[piece.run]
         assert len(run.tracks) == 1
@@ -74,7 +82,7 @@ def test_each_run_in_the_region_has_a_piece_unless_it_is_short(every: Window) ->
     low, high = every.region
     expected = {
         number
-        for number, run in enumerate(runs(every))
+        for number, run in enumerate(find_runs(every))
         if len(run.tracks) == 1
         and (run.end - run.start) * FRAME >= MIN_PIECE
         and max(run.start, low) < min(run.end, high)
@@ -114,7 +122,7 @@ def test_a_run_at_the_edge_of_the_region_has_its_nearest_piece() -> None:
 @pytest.mark.parametrize("length", [MIN_PIECE, 5_000, 12_345, PIECE])
 @pytest.mark.parametrize("start", [0, 270, 135_000])
 def test_frames_of_a_piece_exist(start: int, length: int) -> None:
-    features = Fbank()(np.zeros(WINDOW, np.float32))
+    features = Fbank()(np.zeros(WINDOW_SAMPLES, np.float32))
     first, last = frames_of(Piece(0, start, start + length))
     assert 0 <= first < last <= len(features)
     assert first * 160 >= start

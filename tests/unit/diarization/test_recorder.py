@@ -8,17 +8,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.unit.diarization.synthetic import timeline, window
-from whisperbatch.diarization.pieces import plan
-from whisperbatch.diarization.recorder import WORD, Memory, Overlap
-from whisperbatch.diarization.windows import (
+from whisperbatch.diarization.embeddings import WORD, Memory, Overlap, plan_pieces
+from whisperbatch.diarization.segmentation import (
     FIRST_SAMPLE,
     FRAME,
     FRAMES,
     HOP,
     MARGIN,
-    WINDOW,
+    WINDOW_SAMPLES,
     Window,
-    runs,
+    find_runs,
 )
 
 EDGE = MARGIN + HOP  # end of the region of window 0, and start of the region of window 1
@@ -29,8 +28,8 @@ def remembered(*all_windows: Window) -> Memory:
     """Return the memory of windows; each embedding is the number of its window and piece."""
     memory = Memory()
     for number, each in enumerate(all_windows):
-        all_runs = runs(each)
-        pieces = list(plan(each, all_runs))
+        all_runs = find_runs(each)
+        pieces = list(plan_pieces(each, all_runs))
         vectors = np.array([[number, n] for n in range(len(pieces))], np.float32)
         memory.add(each, all_runs, pieces, vectors.reshape(-1, 2))
     return memory
@@ -128,7 +127,7 @@ def test_silence_before_the_edge_ends_the_speech() -> None:
 def test_a_pause_begins_a_phrase_of_the_same_chain() -> None:
     """The network sees one track; only the sound has a pause, in frames 100 to 119."""
     each = window((20, 190, [0]))
-    each.samples[:] = np.random.default_rng(0).standard_normal(WINDOW)
+    each.samples[:] = np.random.default_rng(0).standard_normal(WINDOW_SAMPLES)
     each.samples[FIRST_SAMPLE + 100 * FRAME : FIRST_SAMPLE + 120 * FRAME] = 0
     memory = remembered(each)
     assert [(s.start, s.end) for s in memory.stretches] == [(20, 110), (110, 190)]

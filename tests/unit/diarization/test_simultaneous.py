@@ -10,9 +10,13 @@ import pytest
 
 from tests.unit.diarization.test_channels import LoudVad
 from tests.unit.synthetic_words import noise, word
-from whisperbatch.diarization.channels import simultaneous
-from whisperbatch.diarization.channels.simultaneous import SimultaneousSpeech
-from whisperbatch.diarization.channels.tape import KEPT, MAX_KEPT, ChannelTape
+from whisperbatch.diarization import channels
+from whisperbatch.diarization.channels import (
+    KEPT,
+    MAX_KEPT,
+    ChannelTape,
+    SimultaneousSpeech,
+)
 from whisperbatch.options import Options
 from whisperbatch.types import SAMPLING_RATE, Chunk, Samples, SpeechSpan, to_samples
 
@@ -22,7 +26,7 @@ LENGTH = 24.0  # seconds
 
 @pytest.fixture(autouse=True)
 def loud_vad(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(simultaneous, "open_vad", lambda _: LoudVad())
+    monkeypatch.setattr(channels, "open_vad", lambda _: LoudVad())
 
 
 def voice(spoken: Talk, name: str, level: float = 0.0, length: float = LENGTH) -> Samples:

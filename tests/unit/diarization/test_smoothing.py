@@ -6,24 +6,24 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from whisperbatch.diarization.smoothing import MIN_PAUSE, MIN_UNITS, Run, divide
+from whisperbatch.diarization.assignment import MIN_PAUSE, MIN_UNITS, WordRun, divide_words
 from whisperbatch.types import to_samples
 
 WORD = to_samples(0.4)
 
 
-def words(speakers: str, pauses: dict[int, int] | None = None, length: int = WORD) -> list[Run]:
+def words(speakers: str, pauses: dict[int, int] | None = None, length: int = WORD) -> list[WordRun]:
     """Return a word for each letter, with a pause before some of them."""
     result, at = [], 0
     for number, letter in enumerate(speakers):
         at += (pauses or {}).get(number, 0)
-        result.append(Run(number, number + 1, at, at + length, {ord(letter): length}, length))
+        result.append(WordRun(number, number + 1, at, at + length, {ord(letter): length}, length))
         at += length
     return result
 
 
-def parts(runs: list[Run]) -> list[tuple[int, int, str]]:
-    return [(run.first, run.stop, chr(run.speaker)) for run in divide(runs)]
+def parts(runs: list[WordRun]) -> list[tuple[int, int, str]]:
+    return [(run.first, run.stop, chr(run.speaker)) for run in divide_words(runs)]
 
 
 def test_a_single_word_between_words_of_another_is_no_part() -> None:
@@ -69,7 +69,7 @@ def test_parts_are_all_words_with_clear_changes(
     speakers: str, pauses: dict[int, int], length: int
 ) -> None:
     given_words = words(speakers, pauses, length)
-    found = divide(given_words)
+    found = divide_words(given_words)
     assert [n for run in found for n in range(run.first, run.stop)] == list(range(len(speakers)))
     for one, other in pairwise(found):
         assert one.speaker != other.speaker
@@ -79,4 +79,4 @@ def test_parts_are_all_words_with_clear_changes(
 
 
 def test_no_words_have_no_parts() -> None:
-    assert divide([]) == []
+    assert divide_words([]) == []

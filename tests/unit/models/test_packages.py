@@ -37,7 +37,7 @@ def test_parts_are_joined_once(
     def hash_again(path: Path) -> str:
         raise AssertionError(path)
 
-    monkeypatch.setattr(packages, "_sha256", hash_again)
+    monkeypatch.setattr(packages, "sha256", hash_again)
     assert find_model("base") == directory
     assert (directory / "model.bin").stat().st_mtime_ns == before
 
@@ -90,7 +90,7 @@ def test_copied_cache_is_hashed_once(
     def hash_again(path: Path) -> str:
         raise AssertionError(path)
 
-    monkeypatch.setattr(packages, "_sha256", hash_again)
+    monkeypatch.setattr(packages, "sha256", hash_again)
     find_model("base")
 
 

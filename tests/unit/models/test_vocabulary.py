@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from whisperbatch.errors import ModelError
-from whisperbatch.models.vocabulary import check_vocabulary, read_vocabulary
+from whisperbatch.models.tokenizer import check_vocabulary, read_vocabulary
 
 TEXT = [f"t{number}" for number in range(320)]
 TOKENS = [*TEXT, "<|endoftext|>", "<|startoftranscript|>", "<|notimestamps|>", "<|0.00|>"]

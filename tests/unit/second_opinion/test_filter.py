@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 import numpy as np
 import pytest
 
-from whisperbatch.second_opinion.filter import (
+from whisperbatch.second_opinion.checks import (
     MAX_PIECE,
     MIN_PROBABILITY,
     find_possible_speech,

@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 
-from whisperbatch.second_opinion.samples import SampleFinder
-from whisperbatch.second_opinion.stretches import MAX_STRETCH
+from whisperbatch.second_opinion.regions import MAX_REGION, SampleFinder
 from whisperbatch.types import SpeechFrames
 
 HOP = 512
@@ -18,17 +17,17 @@ def block(level: float = 0.1, probability: float = 0.01) -> SpeechFrames:
 
 
 def samples(
-    blocks: list[SpeechFrames], stretches: frozenset[int] = frozenset()
+    blocks: list[SpeechFrames], regions: frozenset[int] = frozenset()
 ) -> list[tuple[int, int]]:
     finder = SampleFinder(0.5, HOP)
     found = [
-        stretch
+        region
         for number, each in enumerate(blocks)
-        for stretch in finder.push(each, in_stretch=number in stretches)
+        for region in finder.push(each, in_region=number in regions)
     ]
     found += finder.finish()
-    assert all((stretch.end - stretch.start) * HOP <= MAX_STRETCH for stretch in found)
-    return [(stretch.start, stretch.end) for stretch in found]
+    assert all((region.end - region.start) * HOP <= MAX_REGION for region in found)
+    return [(region.start, region.end) for region in found]
 
 
 def test_even_sound_has_one_sample() -> None:
@@ -39,10 +38,10 @@ def test_a_sample_with_text_is_followed_by_another() -> None:
     finder = SampleFinder(0.5, HOP)
     found = []
     for _ in range(40):
-        found += list(finder.push(block(), in_stretch=False))
+        found += list(finder.push(block(), in_region=False))
         finder.wanted = True
     assert len(found) == 3
-    assert [stretch.start for stretch in found] == [0, found[0].end, found[1].end]
+    assert [region.start for region in found] == [0, found[0].end, found[1].end]
 
 
 @pytest.mark.parametrize(
@@ -53,7 +52,7 @@ def test_silence_and_speech_begin_a_new_range(breaks: SpeechFrames) -> None:
     assert samples([block()] * 5 + [breaks] + [block()] * 30) == [(6 * BLOCK, 17 * BLOCK)]
 
 
-def test_stretches_are_checked_elsewhere() -> None:
+def test_regions_are_checked_elsewhere() -> None:
     assert samples([block()] * 30, frozenset(range(0, 30, 5))) == []
 
 

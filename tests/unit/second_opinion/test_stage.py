@@ -112,12 +112,12 @@ def test_without_accepted_text_the_blocks_are_the_same_objects(decode: object) -
     assert state.recovered == 0
 
 
-def test_the_halves_of_a_stretch_with_a_loop_are_checked() -> None:
+def test_the_halves_of_a_region_with_a_loop_are_checked() -> None:
     """The model loops on the first sentence, and skips the second."""
     parts: list[Part] = [(3, 0, 0.01), (5, FAINT, 0.01), (0.6, 0, 0.01), (5, FAINT, 0.01)]
     before = blocks_of([*parts, (5, 0, 0.01)])
 
-    texts = (SENTENCE * 4, " Thank you.", SENTENCE)  # of the stretch, and of its halves
+    texts = (SENTENCE * 4, " Thank you.", SENTENCE)  # of the region, and of its halves
     state = RecordingState.beginning(0, Decision("en", 1.0))
     engine = FakeEngine(decode=lambda call: texts[call.number])
     raised = probabilities(opinion(engine, state)(before))
@@ -164,7 +164,7 @@ def test_a_bounded_number_of_frames_is_held() -> None:
     assert most <= frames(40)
 
 
-def test_stretches_of_one_look_ahead_share_a_call() -> None:
+def test_regions_of_one_look_ahead_share_a_call() -> None:
     sound: list[Part] = [(1, 0, 0.01), (3, FAINT, 0.01), (2, 0, 0.01)]
     engine = FakeEngine()
     list(opinion(engine)(blocks_of([(2, 0, 0.01), *sound * 4, (20, 0, 0.01)])))

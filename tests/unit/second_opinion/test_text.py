@@ -1,4 +1,4 @@
-"""The rules by which a text proves that a stretch contains speech."""
+"""The rules by which a text proves that a region contains speech."""
 
 import pytest
 
@@ -6,7 +6,7 @@ from tests.unit.synthetic_speech import chunk, rows
 from whisperbatch.decoding.audit import DecodedRow
 from whisperbatch.options import Options
 from whisperbatch.protocols import Hypothesis
-from whisperbatch.second_opinion.text import proves_speech
+from whisperbatch.second_opinion.checks import proves_speech
 from whisperbatch.segmentation.timed_text import AlignedWord, join_words
 from whisperbatch.types import to_samples
 
@@ -14,7 +14,7 @@ from whisperbatch.types import to_samples
 def decoded(
     text: str, avg_logprob: float = -0.3, language: str = "en", pace: float = 0.4, tokens: int = 10
 ) -> DecodedRow:
-    """A stretch of 10 s with this text; each word takes `pace` seconds."""
+    """A region of 10 s with this text; each word takes `pace` seconds."""
     words = [
         AlignedWord(word, to_samples(number * pace), to_samples((number + 1) * pace), 0.9, 0)
         for number, word in enumerate(text.split("|"))

@@ -1,7 +1,7 @@
 """Doubts about the language of rows become notices."""
 
 from whisperbatch.recording import RecordingState
-from whisperbatch.segmentation.doubts import add_doubts
+from whisperbatch.segmentation.stage import add_doubts
 from whisperbatch.segmentation.timed_text import LanguageDoubt
 
 

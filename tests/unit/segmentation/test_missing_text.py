@@ -7,7 +7,7 @@ import pytest
 from whisperbatch.options import Options
 from whisperbatch.recording import RecordingState
 from whisperbatch.sections.joining import join_spans
-from whisperbatch.segmentation.missing_text import explain_missing_text
+from whisperbatch.segmentation.stage import explain_missing_text
 from whisperbatch.types import SAMPLING_RATE, SILENT, Omission, SectionSound, Segment, Transcript
 from whisperbatch.types.notices import Notice
 

@@ -4,8 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from whisperbatch.segmentation.division import MIN_SEGMENT
-from whisperbatch.segmentation.phrases import MAX_PHRASE, phrases
+from whisperbatch.segmentation.sentences import MAX_PHRASE, MIN_SEGMENT, divide_phrases
 from whisperbatch.segmentation.timed_text import AlignedWord, join_words
 from whisperbatch.types import SpeechSpan, to_samples
 
@@ -23,13 +22,13 @@ def evenly(text: str, length: float = 0.3, span: int = 0, start: float = 0.0) ->
 
 
 def texts(words: list[AlignedWord], speech: tuple[SpeechSpan, ...] = SPEECH) -> list[str]:
-    return [segment.text for segment in phrases(words, speech)]
+    return [segment.text for segment in divide_phrases(words, speech, "en")]
 
 
 def test_a_segment_ends_with_its_sentence() -> None:
     words = evenly("Please hold. Is it you? Yes! I see… well.")
     assert texts(words) == ["Please hold.", "Is it you?", "Yes!", "I see…", "well."]
-    first = phrases(words, SPEECH)[0]
+    first = divide_phrases(words, SPEECH, "en")[0]
     assert (first.start, first.end) == (0, to_samples(0.6))
     assert first.words == tuple(words[:2])
 
@@ -86,13 +85,13 @@ def test_a_long_sentence_is_divided_at_a_pause() -> None:
 
 
 def test_a_single_word_is_never_divided() -> None:
-    [segment] = phrases([AlignedWord(" endless", 0, to_samples(29), 0.5, 0)], SPEECH)
+    [segment] = divide_phrases([AlignedWord(" endless", 0, to_samples(29), 0.5, 0)], SPEECH, "en")
     assert (segment.start, segment.end) == (0, to_samples(29))
 
 
 def test_space_alone_is_no_segment() -> None:
-    assert phrases([], SPEECH) == []
-    assert phrases([AlignedWord(" ", 0, 100, 0.5, 0)], SPEECH) == []
+    assert divide_phrases([], SPEECH, "en") == []
+    assert divide_phrases([AlignedWord(" ", 0, 100, 0.5, 0)], SPEECH, "en") == []
 
 
 def test_join_words_adds_no_space() -> None:
@@ -117,7 +116,7 @@ def test_segments_contain_all_words_and_are_short(timed_words: list[tuple[str, i
         words.append(AlignedWord(text, position, position + length, 0.5, number))
         speech.append(SpeechSpan(position, position + length))
         position += length + gap
-    segments = phrases(words, speech)
+    segments = divide_phrases(words, speech, "en")
     assert [word for segment in segments for word in segment.words] == words
     for segment in segments:
         assert segment.end - segment.start <= MAX_PHRASE or len(segment.words) == 1
@@ -129,5 +128,5 @@ def test_segments_contain_all_words_and_are_short(timed_words: list[tuple[str, i
 
 def test_dividing_leaves_no_very_short_segments() -> None:
     words = evenly(" ".join(["and,"] + ["word"] * 52 + ["word,", "too"]))
-    for segment in phrases(words, SPEECH):
+    for segment in divide_phrases(words, SPEECH, "en"):
         assert segment.end - segment.start >= MIN_SEGMENT

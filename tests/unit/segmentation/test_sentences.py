@@ -13,7 +13,7 @@ from whisperbatch.segmentation.sentences import (
     MAX_PAUSE,
     MAX_SENTENCE,
     Sentence,
-    joined_texts,
+    join_texts,
     next_row,
 )
 from whisperbatch.segmentation.timed_text import AlignedWord, ScoredText, Scores, join_words
@@ -59,7 +59,7 @@ class Speaker:
         self.rows += 1
         timed = (join_words(words),) if words else ()
         row_scores = scores(self.rows - 1)
-        return joined_texts([ScoredText(self.language, row_scores, timed, (SpeechSpan(0, 1),))])
+        return join_texts([ScoredText(self.language, row_scores, timed, (SpeechSpan(0, 1),))])
 
 
 def sentences(
@@ -194,7 +194,7 @@ def test_rows_are_joined_with_a_space_if_the_language_has_spaces(
         words = [AlignedWord(word, start, start + 10, 0.5, 0)]
         return ScoredText(language, scores(0), (join_words(words),), ())
 
-    row = joined_texts([text(space + first, 0), text(f" {second}", 10)])  # two parts of a row
+    row = join_texts([text(space + first, 0), text(f" {second}", 10)])  # two parts of a row
     assert row
     assert row.text == joined
     assert [word.text for word in row.words] == [space + first, space + second]
@@ -270,7 +270,7 @@ def test_all_words_come_once_in_order_and_at_most_a_row_late(
 ) -> None:
     spoken_rows = list(spoken(rows))
     row_texts = [
-        joined_texts([ScoredText("en", scores(n), (join_words(words),) if words else (), ())])
+        join_texts([ScoredText("en", scores(n), (join_words(words),) if words else (), ())])
         for n, words in enumerate(spoken_rows)
     ]
     steps = sentences(*row_texts, cuts=tuple(cuts[: len(rows)]))

@@ -21,7 +21,7 @@ from whisperbatch.types import Omission, Segment, SpeechSpan
 
 SECOND = 16_000
 SCORES = Scores(-0.2, 0.1, 1.5, 0.0)
-Result = tuple[RecordingState, RowResult] | End
+Result = RowResult | End
 
 
 def scored(text: str, start: int, language: str = "en") -> ScoredText:
@@ -60,8 +60,8 @@ def stage(**options: Any) -> Segmentation:
     return Segmentation(Options(**options))
 
 
-def texts(items: Iterable[tuple[RecordingState, Segment] | End]) -> list[str]:
-    return ["END" if isinstance(item, End) else item[1].text for item in items]
+def texts(items: Iterable[Segment | End]) -> list[str]:
+    return ["END" if isinstance(item, End) else item.text for item in items]
 
 
 def end(recording: RecordingState, error: wb.WhisperBatchError | None = None) -> End:
@@ -79,22 +79,23 @@ def end(recording: RecordingState, error: wb.WhisperBatchError | None = None) ->
 def test_the_kinds_of_segments(segments: str, expected: list[str]) -> None:
     recording = RecordingState(0)
     results: list[Result] = [
-        (recording, row("One two. Three _ four", 0)),
-        (recording, row("five six.", 5)),
+        row("One two. Three _ four", 0),
+        row("five six.", 5),
         end(recording),
     ]
     expected = [text.replace("_ ", "") for text in expected]
-    assert texts(stage(segments=segments)(results)) == [*expected, "END"]
+    assert texts(stage(segments=segments)(recording, results)) == [*expected, "END"]
 
 
 def test_a_chunk_is_one_segment_although_it_was_split() -> None:
     recording = RecordingState(0)
     parts = (scored("One two.", 0), scored("Three", 4))
     both = result(*parts)
-    items = list(stage(segments="chunk")([(recording, both), end(recording)]))
-    [(_, segment), _] = items  # type: ignore[misc]  # a segment and the end
+    items = list(stage(segments="chunk")(recording, [both, end(recording)]))
+    segment = items[0]
+    assert isinstance(segment, Segment)
     assert (segment.text, segment.start, segment.end) == ("One two. Three", 0.0, 5.0)
-    assert texts(stage(segments="chunk")([(recording, result())])) == []
+    assert texts(stage(segments="chunk")(recording, [result()])) == []
 
 
 @pytest.mark.parametrize("segments", ["sentence", "chunk", "phrase"])
@@ -103,22 +104,24 @@ def test_timestamp_tokens_delimit_phrases_only(segments: str) -> None:
     words = scored("One two. Three four.", 0).words
     timed = (join_words(words[:1]), join_words(words[1:]))
     text = ScoredText("en", SCORES, timed, (SpeechSpan(0, 4 * SECOND, after=SECOND),))
-    results = [(recording, result(text))]
+    results = [result(text)]
     expected = {
         "sentence": ["One two.", "Three four."],
         "chunk": ["One two. Three four."],
         "phrase": ["One", "two. Three four."],
     }[segments]
-    assert texts(stage(segments=segments, timestamps="tokens")(results)) == expected
+    assert texts(stage(segments=segments, timestamps="tokens")(recording, results)) == expected
 
 
 @pytest.mark.parametrize("segments", ["sentence", "chunk", "phrase"])
 def test_segments_have_words_times_and_numbers(segments: str) -> None:
     recording = RecordingState(0)
-    results = [(recording, row(text, n)) for n, text in ((0, "One. Two"), (2, "three."))]
+    results = [row(text, n) for n, text in ((0, "One. Two"), (2, "three."))]
     found = [
-        item[1]
-        for item in stage(segments=segments, word_timestamps=True)([*results, end(recording)])
+        item
+        for item in stage(segments=segments, word_timestamps=True)(
+            recording, [*results, end(recording)]
+        )
         if not isinstance(item, End)
     ]
     assert [segment.id for segment in found] == list(range(len(found)))
@@ -129,9 +132,9 @@ def test_segments_have_words_times_and_numbers(segments: str) -> None:
         assert segment.text == "".join(word.word for word in segment.words).strip()
     for before, after in pairwise(found):
         assert before.end <= after.start
-    [first, *_] = stage(segments=segments)([(RecordingState(0), row("One.", 0))])
+    [first, *_] = stage(segments=segments)(recording, [row("One.", 0)])
     assert not isinstance(first, End)
-    assert first[1].words is None
+    assert first.words is None
 
 
 def test_the_state_of_the_recording_is_that_of_the_segment() -> None:
@@ -139,20 +142,19 @@ def test_the_state_of_the_recording_is_that_of_the_segment() -> None:
     recording = RecordingState(0)
     missed = [Omission(n, n + 1, "", "missed", 1.0) for n in range(4)]
     results: list[Result] = [
-        (recording, row("One. Two", 0, omissions=missed[:1])),
-        (recording, row("three. Four", 2, omissions=missed[1:2])),  # joined with row 0
-        (recording, row("cinq", 4, "fr", missed[2:3])),  # another language
-        (recording, row("_ _ _ six.", 5, "fr", missed[3:])),  # after a pause
+        row("One. Two", 0, omissions=missed[:1]),
+        row("three. Four", 2, omissions=missed[1:2]),  # joined with row 0
+        row("cinq", 4, "fr", missed[2:3]),  # another language
+        row("_ _ _ six.", 5, "fr", missed[3:]),  # after a pause
         end(recording),
     ]
     states = []
-    for item in stage()(results):
+    for item in stage()(recording, results):
         if isinstance(item, End):
             continue
-        state, segment = item
-        assert state.published
-        assert state.published.language == segment.language
-        states.append((segment.text, state.chunks, len(state.omissions)))
+        assert recording.published
+        assert recording.published.language == item.language
+        states.append((item.text, recording.chunks, len(recording.omissions)))
     assert states == [
         ("One.", 1, 1),
         ("Two three.", 2, 2),
@@ -162,35 +164,22 @@ def test_the_state_of_the_recording_is_that_of_the_segment() -> None:
     ]
 
 
-def test_recordings_are_not_mixed() -> None:
-    first, second = RecordingState(0), RecordingState(1)
-    results: list[Result] = [
-        (first, row("One", 0)),
-        (second, row("Uno", 0)),
-        (first, row("two.", 1)),
-        end(first),
-        (second, row("dos.", 1)),
-        end(second),
-    ]
-    assert texts(stage()(results)) == ["One two.", "END", "Uno dos.", "END"]
-
-
 def test_a_sentence_waits_if_its_speech_goes_on() -> None:
     recording = RecordingState(0)
     recording.segments = 1
     cut = scored("I wonder how.", 0)
     cut = replace(cut, speech=(replace(cut.speech[0], after=0),))
-    rows: list[Result] = [(recording, result(cut)), (recording, row("much there is.", 3))]
-    assert texts(stage()(rows)) == ["I wonder how. much there is."]
-    pause: list[Result] = [(recording, row("I wonder how.", 0)), rows[1]]
-    assert texts(stage()(pause)) == ["I wonder how.", "much there is."]
+    rows: list[Result] = [result(cut), row("much there is.", 3)]
+    assert texts(stage()(recording, rows)) == ["I wonder how. much there is."]
+    pause: list[Result] = [row("I wonder how.", 0), rows[1]]
+    assert texts(stage()(recording, pause)) == ["I wonder how.", "much there is."]
 
 
 def test_clips_are_not_joined() -> None:
     recording = RecordingState(0)
-    results: list[Result] = [(recording, row("One", 0)), (recording, row("two.", 1))]
-    assert texts(stage(clip_timestamps=((0, 1), (1, 3)))(results)) == ["One", "two."]
-    assert texts(stage(clip_timestamps=((0, 3),))(results)) == ["One two."]
+    results: list[Result] = [row("One", 0), row("two.", 1)]
+    assert texts(stage(clip_timestamps=((0, 1), (1, 3)))(recording, results)) == ["One", "two."]
+    assert texts(stage(clip_timestamps=((0, 3),))(recording, results)) == ["One two."]
 
 
 @pytest.mark.parametrize("error", [None, AudioError("talk.wav: broken")])
@@ -198,7 +187,7 @@ def test_the_end_of_a_recording_returns_what_was_held_back(
     error: wb.WhisperBatchError | None,
 ) -> None:
     recording = RecordingState(0)
-    items = list(stage()([(recording, row("One. Two", 0)), end(recording, error)]))
+    items = list(stage()(recording, [row("One. Two", 0), end(recording, error)]))
     assert texts(items) == ["One.", "Two", "END"]
     assert items[-1].error is error  # type: ignore[union-attr]  # the end
 
@@ -206,23 +195,21 @@ def test_the_end_of_a_recording_returns_what_was_held_back(
 def test_a_row_that_cannot_be_divided_ends_its_recording_and_loses_no_other_text() -> None:
     recording = RecordingState(0)
     broken: Any = RowResult((None,), (), redecoded=False, decision=None)  # type: ignore[arg-type]  # broken
-    results: list[Result] = [(recording, row("One", 0)), (recording, broken), end(recording)]
-    items: list[tuple[RecordingState, Segment] | End] = []
+    results: list[Result] = [row("One", 0), broken, end(recording)]
+    items: list[Segment | End] = []
     with pytest.raises(AttributeError):
-        items.extend(stage()(results))
+        items.extend(stage()(recording, results))
     assert texts(items) == ["One"]
     assert recording.chunks == 1
 
 
 def test_a_failure_of_the_run_loses_no_text() -> None:
     def results() -> Iterator[Result]:
-        yield RecordingState(0), row("One", 0)
-        yield RecordingState(1), row("Two", 0)
+        yield row("One", 0)
         raise wb.EngineError("the model failed")
 
-    items = stage()(results())
-    assert next(items)[1].text == "One"  # type: ignore[index]  # a segment
-    assert next(items)[1].text == "Two"  # type: ignore[index]  # a segment
+    items = stage()(RecordingState(0), results())
+    assert texts([next(items)]) == ["One"]
     with pytest.raises(wb.EngineError, match="the model failed"):
         next(items)
 
@@ -271,11 +258,8 @@ def of_channel(text: str, start: int, channel: int, *, completes: bool) -> RowRe
     return replace(row(text, start), channel=channel, completes=completes)
 
 
-def spoken_by(items: Iterable[tuple[RecordingState, Segment] | End]) -> list[tuple[Any, str]]:
-    return [
-        (None, "END") if isinstance(item, End) else (item[1].speaker, item[1].text)
-        for item in items
-    ]
+def spoken_by(items: Iterable[Segment | End]) -> list[tuple[Any, str]]:
+    return [(None, "END") if isinstance(item, End) else (item.speaker, item.text) for item in items]
 
 
 LEFT, RIGHT = "SPEAKER_00", "SPEAKER_01"
@@ -284,15 +268,15 @@ LEFT, RIGHT = "SPEAKER_00", "SPEAKER_01"
 def test_the_segments_of_channels_are_in_order_and_have_their_speaker() -> None:
     recording = RecordingState(0)
     results: list[Result] = [
-        (recording, row("Good morning.", 0)),
-        (recording, of_channel("One two. _ Five six. Seven", 2, 0, completes=False)),
-        (recording, of_channel("Three four. _ _ Nine.", 4, 1, completes=True)),
-        (recording, of_channel("eight.", 9, 0, completes=False)),
-        (recording, of_channel("Ten.", 10, 1, completes=True)),
-        (recording, row("Goodbye.", 20)),
+        row("Good morning.", 0),
+        of_channel("One two. _ Five six. Seven", 2, 0, completes=False),
+        of_channel("Three four. _ _ Nine.", 4, 1, completes=True),
+        of_channel("eight.", 9, 0, completes=False),
+        of_channel("Ten.", 10, 1, completes=True),
+        row("Goodbye.", 20),
         end(recording),
     ]
-    items = list(stage()(results))
+    items = list(stage()(recording, results))
     assert spoken_by(items) == [
         (None, "Good morning."),
         (LEFT, "One two."),
@@ -304,7 +288,7 @@ def test_the_segments_of_channels_are_in_order_and_have_their_speaker() -> None:
         (None, "Goodbye."),
         (None, "END"),
     ]
-    segments = [item[1] for item in items if not isinstance(item, End)]
+    segments = [item for item in items if not isinstance(item, End)]
     assert [segment.id for segment in segments] == list(range(len(segments)))
     assert [s.start for s in segments] == sorted(s.start for s in segments)
 
@@ -313,12 +297,12 @@ def test_segments_of_channels_come_with_the_last_row_of_the_same_time() -> None:
     recording = RecordingState(0)
     given = iter(
         [
-            (recording, of_channel("One two.", 0, 0, completes=False)),
-            (recording, of_channel("Three four.", 1, 1, completes=True)),
-            (recording, of_channel("never read", 9, 0, completes=True)),
+            of_channel("One two.", 0, 0, completes=False),
+            of_channel("Three four.", 1, 1, completes=True),
+            of_channel("never read", 9, 0, completes=True),
         ]
     )
-    found = stage()(given)
+    found = stage()(recording, given)
     assert spoken_by([next(found), next(found)]) == [(LEFT, "One two."), (RIGHT, "Three four.")]
     assert len(list(given)) == 1, "the third row is not read"
 
@@ -326,18 +310,18 @@ def test_segments_of_channels_come_with_the_last_row_of_the_same_time() -> None:
 def test_held_text_of_a_channel_that_is_silent_or_mixed_again_is_not_lost() -> None:
     recording = RecordingState(0)
     results: list[Result] = [
-        (recording, of_channel("One two", 0, 0, completes=False)),
-        (recording, of_channel("three four", 1, 1, completes=True)),
-        (recording, of_channel("five six", 4, 1, completes=True)),
-        (recording, row("seven.", 6)),
+        of_channel("One two", 0, 0, completes=False),
+        of_channel("three four", 1, 1, completes=True),
+        of_channel("five six", 4, 1, completes=True),
+        row("seven.", 6),
         end(recording),
     ]
-    assert spoken_by(stage()(results)) == [
+    assert spoken_by(stage()(recording, results)) == [
         (LEFT, "One two"),
         (RIGHT, "three four"),
         (RIGHT, "five six"),
         (None, "seven."),
         (None, "END"),
     ]
-    assert spoken_by(stage()(results[:2])) == []
-    assert spoken_by(stage()([*results[:2], end(recording)]))[-1] == (None, "END")
+    assert spoken_by(stage()(recording, results[:2])) == []
+    assert spoken_by(stage()(recording, [*results[:2], end(recording)]))[-1] == (None, "END")

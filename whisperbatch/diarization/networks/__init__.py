@@ -6,8 +6,7 @@ Fbank                  the input of the embeddings, computed once for a long str
 EmbeddingNetwork       the voice of each piece of at most 1.5 s
 """
 
-from whisperbatch.diarization.networks.fbank import Fbank
-from whisperbatch.diarization.networks.networks import EmbeddingNetwork, SegmentationNetwork
+from whisperbatch.diarization.networks.networks import EmbeddingNetwork, Fbank, SegmentationNetwork
 from whisperbatch.diarization.networks.weights import (
     NetworkFiles,
     find_networks,

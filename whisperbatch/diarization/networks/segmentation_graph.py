@@ -33,14 +33,16 @@ import numpy as np
 import numpy.typing as npt
 
 from whisperbatch.diarization.networks.graph import Arrays, GraphBuilder
-from whisperbatch.diarization.windows import FRAMES, STEP, WINDOW
+from whisperbatch.diarization.segmentation import FRAMES, STEP, WINDOW_SAMPLES
 from whisperbatch.runtimes.onnx_graph import Port
 from whisperbatch.types import SAMPLING_RATE
 
 CLASSES: Final = 7
 
-SHARED: Final = WINDOW // STEP - 1  # blocks that a window shares with the next
-BLOCK: Final = WINDOW - SHARED * STEP  # samples; a block begins `STEP` samples after the last
+SHARED: Final = WINDOW_SAMPLES // STEP - 1  # blocks that a window shares with the next
+BLOCK: Final = (
+    WINDOW_SAMPLES - SHARED * STEP
+)  # samples; a block begins `STEP` samples after the last
 
 FILTERS: Final = 40  # bands; each has an even and an odd filter
 FILTER_LENGTH: Final = 251  # samples
@@ -125,21 +127,21 @@ def sinc_filters(
 
 def _sincnet(graph: GraphBuilder, blocks: str) -> str:
     """Samples (windows + 2, 1, 53620) -> (windows, 60, 589)."""
-    x = _filtered(graph, blocks)
+    x = _filter(graph, blocks)
     channels = 2 * FILTERS
     for layer in range(3):
         if layer:
             name = f"sincnet.conv1d.{layer}"
             kernel = graph.constant(graph.weights(f"{name}.weight", CHANNELS, channels, KERNEL))
             bias = graph.constant(graph.weights(f"{name}.bias", CHANNELS))
-            x = _pooled(graph, graph.add("Conv", x, kernel, bias))
+            x = _pool(graph, graph.add("Conv", x, kernel, bias))
             channels = CHANNELS
         x = _normalise(graph, x, f"sincnet.norm1d.{layer}", channels)
         x = graph.add("LeakyRelu", x, alpha=SLOPE)
     return x
 
 
-def _filtered(graph: GraphBuilder, blocks: str) -> str:
+def _filter(graph: GraphBuilder, blocks: str) -> str:
     """Samples (windows + 2, 1, 53620) -> pooled magnitudes of the filters (windows, 80, 5325)."""
     bank = "sincnet.conv1d.0.filterbank"
     filters = sinc_filters(
@@ -149,8 +151,8 @@ def _filtered(graph: GraphBuilder, blocks: str) -> str:
     )
     x = graph.add("Conv", blocks, graph.constant(filters[:, None]), strides=[FILTER_STEP])
     pooled = STEP // (FILTER_STEP * POOL)
-    high = _windows(graph, _pooled(graph, x), pooled)
-    low = _windows(graph, _pooled(graph, graph.add("Neg", x)), pooled)
+    high = _windows(graph, _pool(graph, x), pooled)
+    low = _windows(graph, _pool(graph, graph.add("Neg", x)), pooled)
     mean, factor, bias = _normalisation(graph, _windows(graph, blocks, STEP))
     shift = graph.add("Sub", graph.add("Div", bias, factor), mean)
     shift = graph.add("Mul", shift, graph.constant(filters.sum(1, keepdims=True)))
@@ -196,7 +198,7 @@ def _windows(graph: GraphBuilder, x: str, step: int) -> str:
     return graph.add("Concat", *parts, axis=2)
 
 
-def _pooled(graph: GraphBuilder, x: str) -> str:
+def _pool(graph: GraphBuilder, x: str) -> str:
     return graph.add("MaxPool", x, kernel_shape=[POOL], strides=[POOL])
 
 

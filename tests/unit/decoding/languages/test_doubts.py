@@ -3,8 +3,7 @@
 from typing import Any, TypeAlias
 
 import pytest
-
-from tests.unit.decoding.languages.spoken import (
+from tests.unit.decoding.spoken_language.spoken import (
     PERIOD,
     PHRASE,
     Probable,
@@ -12,6 +11,7 @@ from tests.unit.decoding.languages.spoken import (
     speech_engine,
     transcribed,
 )
+
 from tests.unit.synthetic_speech import chunk, decode
 from whisperbatch.segmentation import RowResult
 

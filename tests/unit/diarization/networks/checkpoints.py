@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 Arrays = dict[str, npt.NDArray[Any]]
 
-TYPES = {"f4": "FloatStorage", "f8": "DoubleStorage", "f2": "HalfStorage", "i8": "LongStorage"}
+TYPES = {"f4": "FloatStorage", "i8": "LongStorage"}
 
 
 def text(value: str) -> bytes:
@@ -51,14 +51,12 @@ def dictionary(entries: Mapping[str, bytes]) -> bytes:
     return b"}(" + b"".join(text(key) + value for key, value in entries.items()) + b"u"
 
 
-def write(path: Path, body: bytes, storages: Mapping[str, bytes], **others: bytes) -> Path:
+def write(path: Path, body: bytes, storages: Mapping[str, bytes]) -> Path:
     """Write a zip file whose pickle is `body`."""
     with zipfile.ZipFile(path, "w") as archive:
         archive.writestr("archive/data.pkl", b"\x80\x02" + body + b".")
         for key, data in storages.items():
             archive.writestr(f"archive/data/{key}", data)
-        for file, data in others.items():
-            archive.writestr(f"archive/{file}", data)
     return path
 
 

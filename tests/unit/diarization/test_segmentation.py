@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.unit.diarization.synthetic import Floats, window
-from whisperbatch.diarization.windows import (
+from whisperbatch.diarization.segmentation import (
     BATCH,
     CLASSES,
     FIRST_SAMPLE,
@@ -21,20 +21,20 @@ from whisperbatch.diarization.windows import (
     PAUSE,
     SPEAKERS,
     STEP,
-    WINDOW,
+    WINDOW_SAMPLES,
     Run,
     Window,
-    pauses,
-    runs,
-    windows,
+    find_pauses,
+    find_runs,
+    find_windows,
 )
 from whisperbatch.types import Samples
 
 lengths = st.one_of(
     st.integers(0, 900),
-    st.integers(WINDOW - 600, WINDOW + 600),
-    st.integers(WINDOW + STEP - 600, WINDOW + STEP + 600),
-    st.integers(0, 8 * WINDOW),
+    st.integers(WINDOW_SAMPLES - 600, WINDOW_SAMPLES + 600),
+    st.integers(WINDOW_SAMPLES + STEP - 600, WINDOW_SAMPLES + STEP + 600),
+    st.integers(0, 8 * WINDOW_SAMPLES),
 )
 sizes = st.lists(st.integers(0, 70_000), min_size=1, max_size=6).filter(any)
 
@@ -46,9 +46,9 @@ class Network:
         self.calls: list[int] = []
 
     def __call__(self, samples: Samples, /) -> Floats:
-        every = np.lib.stride_tricks.sliding_window_view(samples, WINDOW)[::STEP]
+        every = np.lib.stride_tricks.sliding_window_view(samples, WINDOW_SAMPLES)[::STEP]
         self.calls.append(len(every))
-        at = np.minimum(np.arange(FRAMES) * FRAME + FIRST_SAMPLE, WINDOW - 1)
+        at = np.minimum(np.arange(FRAMES) * FRAME + FIRST_SAMPLE, WINDOW_SAMPLES - 1)
         classes = (every[:, at].astype(np.int64) // (40 * FRAME)) % len(CLASSES)
         return np.eye(len(CLASSES), dtype=np.float32)[classes]
 
@@ -72,7 +72,7 @@ def joined(groups: Iterable[list[Window]]) -> list[Window]:
 
 
 def found(samples: Samples, sizes: Sequence[int]) -> list[Window]:
-    return joined(windows(blocks_of(samples, sizes), Network()))
+    return joined(find_windows(blocks_of(samples, sizes), Network()))
 
 
 @settings(max_examples=60)
@@ -95,13 +95,13 @@ def test_a_window_is_the_audio_of_its_place(length: int, sizes: list[int]) -> No
     samples = recording(length)
     for number, each in enumerate(found(samples, sizes)):
         assert each.start == number * HOP
-        here = samples[each.start * FRAME : each.start * FRAME + WINDOW]
-        np.testing.assert_array_equal(each.samples, np.pad(here, (0, WINDOW - len(here))))
+        here = samples[each.start * FRAME : each.start * FRAME + WINDOW_SAMPLES]
+        np.testing.assert_array_equal(each.samples, np.pad(here, (0, WINDOW_SAMPLES - len(here))))
         assert not each.activity[max(len(here) - FIRST_SAMPLE, 0) // FRAME :].any()
 
 
 @settings(max_examples=30)
-@given(st.integers(0, 5 * WINDOW), sizes)
+@given(st.integers(0, 5 * WINDOW_SAMPLES), sizes)
 def test_windows_do_not_depend_on_the_blocks(length: int, sizes: list[int]) -> None:
     one, other = found(recording(length), sizes), found(recording(length), [length or 1])
     assert [(w.start, w.region) for w in one] == [(w.start, w.region) for w in other]
@@ -113,7 +113,7 @@ def test_windows_do_not_depend_on_the_blocks(length: int, sizes: list[int]) -> N
 def test_the_network_is_not_called_with_all_windows_at_once() -> None:
     """Memory does not grow with the recording."""
     network = Network()
-    steps = windows(blocks_of(recording(40 * WINDOW), [16_000]), network)
+    steps = find_windows(blocks_of(recording(40 * WINDOW_SAMPLES), [16_000]), network)
     next(steps)
     needed = 1 + NEIGHBOURS  # the first window, and those that contain frames of it
     assert network.calls == [BATCH] * -(-needed // BATCH)
@@ -130,9 +130,9 @@ def test_no_audio_has_no_windows() -> None:
 def test_runs_are_the_frames_with_the_same_tracks(classes: list[int], length: int) -> None:
     activity = CLASSES[np.resize(np.repeat(classes, length), FRAMES)]
     alone = np.zeros(activity.shape, np.float32)
-    every = Window(0, activity, alone, (0, FRAMES), np.zeros(WINDOW, np.float32))
+    every = Window(0, activity, alone, (0, FRAMES), np.zeros(WINDOW_SAMPLES, np.float32))
     again = np.zeros_like(activity)
-    for run in runs(every):
+    for run in find_runs(every):
         assert run.start < run.end
         assert 1 <= len(run.tracks) <= 2
         assert not again[run.start : run.end].any()
@@ -142,14 +142,14 @@ def test_runs_are_the_frames_with_the_same_tracks(classes: list[int], length: in
 
 def test_a_run_ends_where_the_tracks_change() -> None:
     every = window((10, 50, [0]), (40, 80, [2]), (90, 100, [1]))
-    assert runs(every) == [
+    assert find_runs(every) == [
         *(Run(10, 40, (0,)), Run(40, 50, (0, 2)), Run(50, 80, (2,)), Run(90, 100, (1,)))
     ]
 
 
 @pytest.mark.parametrize("frames", [0, FRAMES])
 def test_silence_and_lasting_speech(frames: int) -> None:
-    assert runs(window((0, frames, [1]))) == ([Run(0, FRAMES, (1,))] if frames else [])
+    assert find_runs(window((0, frames, [1]))) == ([Run(0, FRAMES, (1,))] if frames else [])
 
 
 class Hesitant:
@@ -159,7 +159,7 @@ class Hesitant:
         self._rows = iter([likely(best, probability) for best, probability in classes])
 
     def __call__(self, samples: Samples, /) -> Floats:
-        count = (len(samples) - WINDOW) // STEP + 1
+        count = (len(samples) - WINDOW_SAMPLES) // STEP + 1
         return np.stack([np.tile(np.log(next(self._rows)), (FRAMES, 1)) for _ in range(count)])
 
 
@@ -173,7 +173,7 @@ def likely(best: int, probability: float) -> Floats:
 def test_all_windows_of_a_frame_say_how_many_speak() -> None:
     """The window of a frame says who speaks."""
     network = Hesitant([(1, 0.9), (0, 0.6), (6, 0.99)])
-    first, second, third = joined(windows([recording(WINDOW + 2 * STEP)], network))
+    first, second, third = joined(find_windows([recording(WINDOW_SAMPLES + 2 * STEP)], network))
     # two windows see one speaker, although the second window alone sees none
     assert (first.activity[: 2 * HOP] == CLASSES[1]).all()
     assert (second.activity[:HOP].sum(axis=1) == 1).all()
@@ -191,8 +191,8 @@ def test_all_windows_of_a_frame_say_how_many_speak() -> None:
 def test_the_number_of_speakers_has_the_highest_mean_probability(
     classes: list[tuple[int, float]], missing: int
 ) -> None:
-    samples = recording(WINDOW + (len(classes) - 1) * STEP - missing)
-    every = joined(windows([samples], Hesitant([*classes, *classes])))
+    samples = recording(WINDOW_SAMPLES + (len(classes) - 1) * STEP - missing)
+    every = joined(find_windows([samples], Hesitant([*classes, *classes])))
     rows = np.stack([likely(*each) for each in classes])
     means = np.zeros((len(classes) * HOP + FRAMES, 3))
     complete = (len(samples) - FIRST_SAMPLE) // FRAME
@@ -217,7 +217,7 @@ def spoken(*sounds: tuple[int, int, float], noise: float = 0.0) -> Window:
         noise: amplitude of the noise in all frames.
     """
     rng = np.random.default_rng(0)
-    samples = noise * rng.standard_normal(WINDOW).astype(np.float32)
+    samples = noise * rng.standard_normal(WINDOW_SAMPLES).astype(np.float32)
     for first, last, level in sounds:
         part = slice(FIRST_SAMPLE + first * FRAME, FIRST_SAMPLE + last * FRAME)
         values = rng.standard_normal(len(samples[part])).astype(np.float32)
@@ -230,8 +230,8 @@ def spoken(*sounds: tuple[int, int, float], noise: float = 0.0) -> Window:
 
 def test_a_pause_divides_a_run() -> None:
     window = spoken((0, 200, -20), (220, FRAMES, -25))
-    assert pauses(window) == [210]
-    assert runs(window) == [
+    assert find_pauses(window) == [210]
+    assert find_runs(window) == [
         Run(0, 210, (0,)),
         Run(210, FRAMES, (0,), follows_pause=True),
     ]
@@ -240,7 +240,7 @@ def test_a_pause_divides_a_run() -> None:
 def test_overlapping_speech_is_not_divided() -> None:
     window = spoken((0, 200, -20), (220, FRAMES, -25))
     window.activity[:, 1] = True
-    assert [(run.start, run.end) for run in runs(window)] == [(0, FRAMES)]
+    assert [(run.start, run.end) for run in find_runs(window)] == [(0, FRAMES)]
 
 
 @pytest.mark.parametrize(
@@ -257,9 +257,9 @@ def test_overlapping_speech_is_not_divided() -> None:
 def test_runs_that_are_not_divided(
     sounds: tuple[tuple[int, int, float], ...], noise: float, why: str
 ) -> None:
-    assert [(run.start, run.end) for run in runs(spoken(*sounds, noise=noise))] == [(0, FRAMES)], (
-        why
-    )
+    assert [(run.start, run.end) for run in find_runs(spoken(*sounds, noise=noise))] == [
+        (0, FRAMES)
+    ], why
 
 
 def test_the_silence_after_the_recording_is_no_noise() -> None:
@@ -269,4 +269,4 @@ def test_the_silence_after_the_recording_is_no_noise() -> None:
     samples[FIRST_SAMPLE + 400 * FRAME :] = 0
     whole.activity[400:] = False
     ended = replace(whole, samples=samples, frames=400)
-    assert pauses(ended)[:1] == [210]
+    assert find_pauses(ended)[:1] == [210]

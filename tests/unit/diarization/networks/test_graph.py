@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from whisperbatch.diarization.networks.eight_bits import LEVELS, EightBitGraph
+from whisperbatch.diarization.networks.graph import LEVELS, EightBitGraph
 from whisperbatch.machine import sums_bytes_exactly
 from whisperbatch.runtimes.onnx_graph import Port
 from whisperbatch.runtimes.onnx_sessions import open_session
@@ -17,12 +17,12 @@ PEAK = 400.0  # above the largest sum
 
 
 def matrix(graph: EightBitGraph, x: str, weights: Any) -> str:
-    return graph.add("MatMul", x, graph.rounded_weights(weights, 1))
+    return graph.add("MatMul", x, graph.quantize_weights(weights, 1))
 
 
 def convolution(graph: EightBitGraph, x: str, weights: Any) -> str:
     bias = graph.constant(np.zeros(len(weights)))
-    return graph.add("Conv", x, graph.rounded_weights(weights, 0), bias, pads=[1] * 4)
+    return graph.add("Conv", x, graph.quantize_weights(weights, 0), bias, pads=[1] * 4)
 
 
 @pytest.mark.parametrize(
@@ -43,7 +43,7 @@ def test_sums_are_exact(
         numbers = np.abs(np.random.default_rng(0).standard_normal(size))
     graph = EightBitGraph({}, exact_sums=sums_bytes_exactly())
     # without rounding after it, onnxruntime would compute a convolution in float32
-    product = graph.rectified(multiply(graph, graph.rectified("x", 1.0), numbers), PEAK)
+    product = graph.rectify(multiply(graph, graph.rectify("x", 1.0), numbers), PEAK)
     ports = [Port(name, ["n"] * len(shape)) for name in ("x", product)]
     session = open_session(graph.finish("product", ports[:1], ports[1:]), threads=1)
     (found,) = session.run(None, {"x": np.ones(shape, np.float32)})

@@ -1,4 +1,4 @@
-"""Local speakers: who speaks when within a window of 10 s, as the segmentation network says.
+"""Segmentation: who speaks when within a window of 10 s, as the segmentation network says.
 
     window 0  [=====|=====|=====]             a window has 589 frames of 16.875 ms
     window 1        [=====|=====|=====]       a window begins 197 frames after the last
@@ -16,7 +16,7 @@ class is a set of at most two speakers.
 """
 
 from collections import deque
-from collections.abc import Generator, Iterable
+from collections.abc import Generator, Iterable, Iterator
 from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
@@ -26,7 +26,6 @@ from typing import Final, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from whisperbatch.diarization.channels.activity import runs as active_runs
 from whisperbatch.prefetch import map_ahead
 from whisperbatch.types import Samples
 
@@ -34,7 +33,7 @@ FRAME: Final = 270  # samples: 16.875 ms
 FRAMES: Final = 589  # of a window
 CENTRE: Final = 495  # sample in the middle of frame 0: the convolutions see 991 samples
 FIRST_SAMPLE: Final = CENTRE - FRAME // 2  # of frame 0
-WINDOW: Final = 160_000  # samples: 10 s
+WINDOW_SAMPLES: Final = 160_000  # samples: 10 s
 HOP: Final = 197  # frames from a window to the next: 3.3 s, so that three windows cover each frame
 STEP: Final = HOP * FRAME  # samples from a window to the next
 NEIGHBOURS: Final = (FRAMES - 1) // HOP  # windows on each side that contain frames of a window
@@ -67,7 +66,7 @@ class SegmentationNetwork(Protocol):
         """Return log-probabilities, shape (windows, 589, 7), of consecutive windows.
 
         Args:
-            samples: of all windows, shape (`WINDOW` + `STEP` * (windows - 1),).
+            samples: of all windows, shape (`WINDOW_SAMPLES` + `STEP` * (windows - 1),).
         """
         ...
 
@@ -151,7 +150,7 @@ class _Scored:
     counts: npt.NDArray[np.float32]
 
 
-def windows(
+def find_windows(
     blocks: Iterable[Samples], network: SegmentationNetwork, workers: int = 1
 ) -> Generator[list[Window], None, None]:
     """Yield the windows of a recording in order, several at a time. The last is padded with zeros.
@@ -169,23 +168,23 @@ def windows(
     """
     near: deque[_Scored] = deque(maxlen=2 * NEIGHBOURS + 1)
     waiting = 0  # windows at the end of `near` that were not yielded yet
-    score = partial(_scored, network)
-    with closing(map_ahead(score, _batches(blocks), workers=workers)) as batches:
+    score = partial(_score, network)
+    with closing(map_ahead(score, _cut_batches(blocks), workers=workers)) as batches:
         for batch in batches:
             ready = []
             for scored in batch:
                 near.append(scored)
                 waiting += 1
                 if waiting > NEIGHBOURS:
-                    ready.append(_window(near[-waiting], near))
+                    ready.append(_build_window(near[-waiting], near))
                     waiting -= 1
             if ready:
                 yield ready
     if waiting:
-        yield [_window(near[number], near) for number in range(-waiting, 0)]
+        yield [_build_window(near[number], near) for number in range(-waiting, 0)]
 
 
-def _scored(network: SegmentationNetwork, batch: _Batch) -> list[_Scored]:
+def _score(network: SegmentationNetwork, batch: _Batch) -> list[_Scored]:
     """Return the results of a call of the network."""
     result = []
     for number, scores in enumerate(network(batch.samples)):
@@ -195,17 +194,17 @@ def _scored(network: SegmentationNetwork, batch: _Batch) -> list[_Scored]:
         result.append(
             _Scored(
                 batch.first + number * HOP,
-                batch.samples[start : start + WINDOW],
+                batch.samples[start : start + WINDOW_SAMPLES],
                 frames,
-                rest <= WINDOW,
+                rest <= WINDOW_SAMPLES,
                 scores,
-                _counts(scores, frames),
+                _count(scores, frames),
             )
         )
     return result
 
 
-def _counts(scores: npt.NDArray[np.float32], frames: int) -> npt.NDArray[np.float32]:
+def _count(scores: npt.NDArray[np.float32], frames: int) -> npt.NDArray[np.float32]:
     """Return the counts of a window: see `_Scored`."""
     probabilities = np.exp(scores[:frames])
     result = np.zeros((FRAMES, COUNTS.max() + 1), np.float32)
@@ -214,7 +213,7 @@ def _counts(scores: npt.NDArray[np.float32], frames: int) -> npt.NDArray[np.floa
     return result
 
 
-def _window(window: _Scored, near: Iterable[_Scored]) -> Window:
+def _build_window(window: _Scored, near: Iterable[_Scored]) -> Window:
     """Return a window, given all windows that contain frames of it, itself included."""
     counts = np.zeros_like(window.counts)
     for other in near:
@@ -232,9 +231,9 @@ def _window(window: _Scored, near: Iterable[_Scored]) -> Window:
     return Window(window.start, activity, alone, (low, high), window.samples, window.frames)
 
 
-def _batches(blocks: Iterable[Samples]) -> Generator[_Batch, None, None]:
+def _cut_batches(blocks: Iterable[Samples]) -> Generator[_Batch, None, None]:
     """Yield the samples of consecutive windows, of one to `BATCH` windows at a time."""
-    size = WINDOW + (BATCH - 1) * STEP  # of a full batch
+    size = WINDOW_SAMPLES + (BATCH - 1) * STEP  # of a full batch
     held = np.empty(0, np.float32)
     start = 0
     parts: list[Samples] = []
@@ -251,21 +250,21 @@ def _batches(blocks: Iterable[Samples]) -> Generator[_Batch, None, None]:
             start += BATCH * HOP
         length = len(held)
     held = np.concatenate((held, *parts))
-    complete = max(-(-(len(held) - WINDOW) // STEP), 0)  # windows before the last
+    complete = max(-(-(len(held) - WINDOW_SAMPLES) // STEP), 0)  # windows before the last
     covered = (complete - 1) * STEP + (MARGIN + HOP) * FRAME if start or complete else 0
     count = complete + (len(held) > covered)
     if count:
-        needed = WINDOW + (count - 1) * STEP
+        needed = WINDOW_SAMPLES + (count - 1) * STEP
         samples = np.pad(held[:needed], (0, max(needed - len(held), 0)))
         yield _Batch(start, samples, len(held))
 
 
-def runs(window: Window) -> list[Run]:
+def find_runs(window: Window) -> list[Run]:
     """Return the runs of a window in order, without silence."""
     codes = window.activity @ (1 << np.arange(SPEAKERS))
     edges = np.flatnonzero(np.diff(codes)) + 1
     bounds = [0, *edges.tolist(), len(codes)]
-    quiet = pauses(window)
+    quiet = find_pauses(window)
     found: list[Run] = []
     for start, end in pairwise(bounds):
         if not codes[start]:
@@ -278,7 +277,13 @@ def runs(window: Window) -> list[Run]:
     return found
 
 
-def pauses(window: Window) -> list[int]:
+def true_runs(values: npt.NDArray[np.bool_]) -> Iterator[tuple[int, int]]:
+    """Yield (first, after the last) of each run of True in an array of shape (n,)."""
+    edges = np.flatnonzero(np.diff(np.concatenate(([False], values, [False]))))
+    yield from zip(edges[::2].tolist(), edges[1::2].tolist(), strict=True)
+
+
+def find_pauses(window: Window) -> list[int]:
     """Return the frames in the middle of the pauses of a window, in order.
 
     The network joins speech over short pauses. In a pause, the level is far below that of loud
@@ -287,15 +292,15 @@ def pauses(window: Window) -> list[int]:
     speech = window.activity.any(axis=1)
     if np.count_nonzero(speech) < MIN_SPEECH:
         return []
-    levels = _levels(window)
+    levels = _measure_levels(window)
     loud = float(np.percentile(levels[speech], LOUD))
     noise = float(np.percentile(levels[: window.frames], SOFT))
     limit = max(loud - QUIET, noise + NOISE * (loud - noise))
     soft = levels < min(limit, loud - MIN_DROP)
-    return [(start + end) // 2 for start, end in active_runs(soft) if end - start >= PAUSE]
+    return [(start + end) // 2 for start, end in true_runs(soft) if end - start >= PAUSE]
 
 
-def _levels(window: Window) -> npt.NDArray[np.float64]:
+def _measure_levels(window: Window) -> npt.NDArray[np.float64]:
     """Return the level of each frame of a window in dBFS, shape (`FRAMES`,)."""
     samples = window.samples[FIRST_SAMPLE : FIRST_SAMPLE + FRAMES * FRAME]
     powers = np.square(samples, dtype=np.float64).reshape(FRAMES, FRAME).mean(axis=1)

@@ -1,11 +1,18 @@
-r"""Find stretches that the VAD rejects although they have sound.
+r"""Find regions that the VAD rejects although they have sound.
 
     level         ___/^^^^^\__/^^^\_/^^\____/^^^^^^^^^^^^^\______
     VAD           ............=.................================   = speech, . rejected
-    stretches        [------------------]                          sound, and no lasting speech
+    regions        [------------------]                          sound, and no lasting speech
 
-A stretch has sound above the noise floor, and no pause longer than `MAX_PAUSE`. A short run of
-speech is part of the stretch: in a sentence that the VAD rejects, single words may be detected.
+A region has sound above the noise floor, and no pause longer than `MAX_PAUSE`. A short run of
+speech is part of the region: in a sentence that the VAD rejects, single words may be detected.
+
+In some sound, neither the VAD nor the noise floor shows any speech. The model samples it:
+
+    level    ~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~    even, loud, without speech
+    sample      [------ 24 s ------]                one for each section, more if it has text
+
+Noise can hide speech from the VAD, and from the regions that rise above the noise floor.
 """
 
 from collections import deque
@@ -14,29 +21,30 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 
+from whisperbatch.chunking.spans import frame_energies, track_silence
 from whisperbatch.options import Options
-from whisperbatch.types import Samples, SpeechFrames, to_samples
+from whisperbatch.types import SpeechFrames, to_samples
 
-MIN_STRETCH: Final = to_samples(2.0)  # samples; shorter sounds hold few words
-MAX_STRETCH: Final = to_samples(24.0)  # samples; with its padding, a stretch fits into a chunk
+MIN_REGION: Final = to_samples(2.0)  # samples; shorter sounds hold few words
+MAX_REGION: Final = to_samples(24.0)  # samples; with its padding, a region fits into a chunk
 PADDING: Final = to_samples(0.5)  # samples before and after the sound, if there is no speech
-MAX_PAUSE: Final = to_samples(1.5)  # samples without sound that end a stretch
+MAX_PAUSE: Final = to_samples(1.5)  # samples without sound that end a region
 MAX_GAP: Final = to_samples(0.3)  # samples without sound inside a run of sound: a plosive, a breath
 MIN_REJECTED: Final = to_samples(1.0)  # samples of sound between two runs of speech, or more
-LASTING_SPEECH: Final = to_samples(1.0)  # samples of a run of speech that ends a stretch
-CUT_RANGE: Final = to_samples(6.0)  # samples at the end of a full stretch, with the place of a cut
+LASTING_SPEECH: Final = to_samples(1.0)  # samples of a run of speech that ends a region
+CUT_RANGE: Final = to_samples(6.0)  # samples at the end of a full region, with the place of a cut
 
 NOISE_MARGIN: Final = 8.0  # decibels above the noise floor: sound
 MIN_LEVEL: Final = -65.0  # dBFS; fainter frames are silence, whatever the noise floor is
 FLOOR_GROUP: Final = to_samples(0.25)  # samples whose mean power is one measurement of the floor
 FLOOR_MEMORY: Final = to_samples(30.0)  # samples; the floor is the lowest measurement in this time
-MIN_POWER: Final = 1e-10  # mean square of a silent VAD frame: -100 dB
+
+MIN_POWER: Final = 10 ** (MIN_LEVEL / 10)  # mean square of a block with sound
 
 
 @dataclass(frozen=True, slots=True)
-class Stretch:
+class RejectedRegion:
     """A range of VAD frames with its padding, counted from the start of the clip.
 
     Attributes:
@@ -50,8 +58,8 @@ class Stretch:
     sounds: tuple[tuple[int, int], ...] = ()
 
 
-class StretchFinder:
-    """Takes VAD frames in order, and yields each stretch when it has ended.
+class RegionFinder:
+    """Takes VAD frames in order, and yields each region when it has ended.
 
     Args:
         options: thresholds of speech.
@@ -64,7 +72,7 @@ class StretchFinder:
     def __init__(self, options: Options, hop: int) -> None:
         self._vad_onset, self._vad_offset = options.vad_onset, options.vad_offset
         self._min_silence = max(to_samples(options.min_silence_duration) // hop, 1)
-        self._min_stretch, self._max_stretch = MIN_STRETCH // hop, MAX_STRETCH // hop
+        self._min_region, self._max_region = MIN_REGION // hop, MAX_REGION // hop
         self._max_pause, self._min_rejected = MAX_PAUSE // hop, MIN_REJECTED // hop
         self._max_gap = MAX_GAP // hop
         self._lasting, self._cut_range = LASTING_SPEECH // hop, CUT_RANGE // hop
@@ -72,45 +80,47 @@ class StretchFinder:
         self._floor = _NoiseFloor(hop)
         self.frame = 0
         self._run: int | None = None  # first frame of the run of speech
-        self._silence = 0  # frames after the last speech of the run
+        self._silence: int | None = None  # first frame of the silence after the run
         self._speech_end = 0  # the frame after the last speech
-        self._start: int | None = None  # first frame of the stretch
-        self._sounds: list[tuple[int, int]] = []  # runs of sound in the stretch
+        self._start: int | None = None  # first frame of the region
+        self._sounds: list[tuple[int, int]] = []  # runs of sound in the region
         self._last_sound = 0  # last frame with sound
         self._rejected = 0  # frames with sound since the last run of speech
-        self._has_rejected = False  # whether the stretch has enough rejected sound
-        self._powers: list[float] = []  # of the frames of the stretch
-        self._free = 0  # first frame after the last stretch and the last speech before the stretch
+        self._has_rejected = False  # whether the region has enough rejected sound
+        self._powers: list[float] = []  # of the frames of the region
+        self._free = 0  # first frame after the last region and the last speech before the region
 
     @property
     def settled(self) -> int:
-        """The first frame that can still belong to a stretch that was not yielded."""
+        """The first frame that can still belong to a region that was not yielded."""
         start = self.frame if self._start is None else self._start
         return max(start - self._padding, self._free)
 
     @property
     def is_open(self) -> bool:
-        """Whether a stretch has begun."""
+        """Whether a region has begun."""
         return self._start is not None
 
-    def push(self, block: SpeechFrames) -> Iterator[Stretch]:
-        """Add a block of VAD frames and yield the stretches that have ended.
+    def push(self, block: SpeechFrames) -> Iterator[RejectedRegion]:
+        """Add a block of VAD frames and yield the regions that have ended.
 
         The block is added while the caller iterates. Exhaust the iterator before the next call.
         """
-        powers = _frame_powers(block.varying, len(block.probabilities), self._hop)
+        energies = frame_energies(block.varying, len(block.probabilities), self._hop)
+        powers = energies.astype(np.float64) / self._hop
         for probability, power in zip(block.probabilities.tolist(), powers.tolist(), strict=True):
             yield from self._step(probability, power)
             self.frame += 1
 
-    def finish(self) -> Iterator[Stretch]:
-        """Yield the last stretch, if any, when all frames have been added."""
+    def finish(self) -> Iterator[RejectedRegion]:
+        """Yield the last region, if any, when all frames have been added."""
         yield from self._end(self._last_sound + 1)
 
-    def _step(self, probability: float, power: float) -> Iterator[Stretch]:
+    def _step(self, probability: float, power: float) -> Iterator[RejectedRegion]:
         self._update_run(probability)
         has_sound = power >= self._floor(power)
-        if self._run is not None and self.frame + 1 - self._silence - self._run >= self._lasting:
+        speech_end = self.frame + 1 if self._silence is None else self._silence
+        if self._run is not None and speech_end - self._run >= self._lasting:
             yield from self._end(min(self._last_sound + 1, self._run), limit=self._run)
             return
         if has_sound:
@@ -126,7 +136,7 @@ class StretchFinder:
         self._powers.append(power)
         if self.frame - self._last_sound >= self._max_pause:
             yield from self._end(self._last_sound + 1)
-        elif len(self._powers) >= self._max_stretch:
+        elif len(self._powers) >= self._max_region:
             yield from self._cut(self._start)
 
     def _add_sound(self) -> None:
@@ -142,30 +152,32 @@ class StretchFinder:
         if probability >= self._vad_onset:
             if self._run is None:
                 self._run, self._rejected = self.frame, 0
-            self._silence = 0
             self._speech_end = self.frame + 1
-        elif self._run is not None and (self._silence or probability < self._vad_offset):
-            self._silence += 1
-            if self._silence >= self._min_silence:
-                self._run, self._silence = None, 0
+        if self._run is None:
+            return
+        self._silence = track_silence(
+            self._silence, self.frame, probability, self._vad_onset, self._vad_offset
+        )
+        if self._silence is not None and self.frame + 1 - self._silence >= self._min_silence:
+            self._run = self._silence = None
 
-    def _end(self, end: int, limit: int | None = None) -> Iterator[Stretch]:
-        """End the stretch after its last sound; its padding ends at frame `limit`."""
+    def _end(self, end: int, limit: int | None = None) -> Iterator[RejectedRegion]:
+        """End the region after its last sound; its padding ends at frame `limit`."""
         start, has_rejected, sounds = self._start, self._has_rejected, self._sounds
         self._start, self._powers, self._sounds = None, [], []
         self._has_rejected, self._rejected = False, 0
-        if start is not None and has_rejected and end - start >= self._min_stretch:
+        if start is not None and has_rejected and end - start >= self._min_region:
             first = max(start - self._padding, self._free)
             self._free = min(end + self._padding, self.frame if limit is None else limit)
-            yield Stretch(first, self._free, _within(sounds, start, end))
+            yield RejectedRegion(first, self._free, _within(sounds, start, end))
 
-    def _cut(self, start: int) -> Iterator[Stretch]:
-        """End a full stretch where it is quietest; the rest begins the next stretch."""
+    def _cut(self, start: int) -> Iterator[RejectedRegion]:
+        """End a full region where it is quietest; the rest begins the next region."""
         first = len(self._powers) - self._cut_range
         cut = first + int(np.argmin(self._powers[first:]))
         if self._has_rejected:
             sounds = _within(self._sounds, start, start + cut)
-            yield Stretch(max(start - self._padding, self._free), start + cut, sounds)
+            yield RejectedRegion(max(start - self._padding, self._free), start + cut, sounds)
         self._sounds = list(_within(self._sounds, start + cut, self.frame + 1))
         self._free = start + cut
         self._start, self._powers = start + cut, self._powers[cut:]
@@ -198,10 +210,48 @@ class _NoiseFloor:
         return self._threshold
 
 
-def _frame_powers(samples: Samples, count: int, hop: int) -> npt.NDArray[np.float64]:
-    """Return the mean square of each of `count` VAD frames; zeros complete the last frame."""
-    padded = np.zeros(count * hop, np.float32)
-    padded[: len(samples)] = samples
-    frames = padded.reshape(-1, hop)
-    powers: npt.NDArray[np.float64] = np.einsum("ij,ij->i", frames, frames).astype(np.float64)
-    return powers / hop
+class SampleFinder:
+    """Takes the blocks of a clip in order, and yields ranges without any sign of speech.
+
+    Args:
+        vad_onset: frames with this probability or more are speech.
+        hop: samples per VAD frame.
+
+    Attributes:
+        wanted: whether another sample is wanted; False after each sample.
+        settled: the first frame that can still belong to a sample.
+    """
+
+    def __init__(self, vad_onset: float, hop: int) -> None:
+        self._vad_onset, self._hop = vad_onset, hop
+        self._frame = 0
+        self._found_none = True  # no speech and no region in the clip so far
+        self.wanted = True
+        self.settled = 0
+
+    def push(self, block: SpeechFrames, *, in_region: bool) -> Iterator[RejectedRegion]:
+        """Add a block, and yield the sample that ends with it, if any.
+
+        Args:
+            block: VAD frames of the clip.
+            in_region: whether sound that rises above the noise floor has begun.
+        """
+        self._frame += len(block.probabilities)
+        power = float(np.mean(np.square(block.samples))) if len(block.samples) else 0.0
+        has_speech = bool((block.probabilities >= self._vad_onset).any())
+        self._found_none &= not (has_speech or in_region)
+        if has_speech or in_region or power < MIN_POWER or not self.wanted:
+            self.settled = self._frame
+        elif (self._frame - self.settled) * self._hop >= MAX_REGION - len(block.samples):
+            yield self._sample()
+
+    def finish(self) -> Iterator[RejectedRegion]:
+        """Yield a shorter sample at the end of a clip in which nothing was found."""
+        long_enough = (self._frame - self.settled) * self._hop >= MIN_REGION
+        if self._found_none and self.wanted and long_enough:
+            yield self._sample()
+
+    def _sample(self) -> RejectedRegion:
+        start, self.settled, self.wanted = self.settled, self._frame, False
+        end = min(self._frame, start + MAX_REGION // self._hop)
+        return RejectedRegion(start, end, ((start, end),))

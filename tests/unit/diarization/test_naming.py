@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator
 
 import numpy as np
 
-from whisperbatch.diarization.naming.matching import Names, with_names
+from whisperbatch.diarization.naming import Names, name_speakers
 from whisperbatch.diarization.protocol import Embedding, Progress, SpeakerLimits
 from whisperbatch.types import Diarization, Samples, Turn
 
@@ -44,7 +44,7 @@ def spoken(*speakers: str) -> tuple[Turn, ...]:
 def test_the_best_pairs_first_and_each_name_once() -> None:
     voices = {"SPEAKER_00": voice(0.41), "SPEAKER_01": voice(0.5), "SPEAKER_02": voice(0.9)}
     turns = spoken("SPEAKER_00", "SPEAKER_01", "SPEAKER_02", "SPEAKER_00")
-    named = with_names(Diarization(turns, embeddings=voices, exclusive=turns[1:]), NAMES)
+    named = name_speakers(Diarization(turns, embeddings=voices, exclusive=turns[1:]), NAMES)
     assert named.exclusive == named.turns[1:]
     assert [turn.speaker for turn in named.turns] == ["Ben", "Ann", "SPEAKER_00", "Ben"]
     assert named.embeddings == {
@@ -58,7 +58,7 @@ def test_a_speaker_without_an_embedding_keeps_an_own_name() -> None:
     """Numbers count all speakers without a known name."""
     voices = {"SPEAKER_01": voice(0.0), "SPEAKER_02": voice(0.5)}
     turns = spoken("SPEAKER_00", "SPEAKER_01", "SPEAKER_02", "SPEAKER_03")
-    named = with_names(Diarization(turns, embeddings=voices), NAMES)
+    named = name_speakers(Diarization(turns, embeddings=voices), NAMES)
     assert [turn.speaker for turn in named.turns] == [
         *("SPEAKER_00", "SPEAKER_01", "Ann", "SPEAKER_02")
     ]
@@ -67,6 +67,6 @@ def test_a_speaker_without_an_embedding_keeps_an_own_name() -> None:
 
 def test_an_embedding_without_turns_takes_no_name() -> None:
     voices = {"SPEAKER_00": voice(0.5), "SPEAKER_01": voice(0.48)}
-    named = with_names(Diarization(spoken("SPEAKER_01"), embeddings=voices), NAMES)
+    named = name_speakers(Diarization(spoken("SPEAKER_01"), embeddings=voices), NAMES)
     assert [turn.speaker for turn in named.turns] == ["Ann"]
     assert set(named.embeddings) == {"Ann"}

@@ -1,6 +1,6 @@
-"""A cheap filter before the decoder: could a stretch that the VAD rejects contain speech?
+"""Does a rejected region contain speech? A cheap filter before the decoder, and rules for its text.
 
-Steady sound such as hum is removed from a stretch, and the stretch is divided into pieces, which
+Steady sound such as hum is removed from a region, and the region is divided into pieces, which
 pass two tests:
 
 1. Sound of clear pitches without pauses is music. This test takes a tenth of the time of the other.
@@ -11,6 +11,9 @@ pass two tests:
 Of 167 pieces of music (12 minutes that the VAD rejects), 11 % of the time passes; of 70 pieces of
 speech that the VAD rejects (whispered, slowed, distant, band-limited, under noise), all pass but
 one.
+
+The decoder then writes the text of what passes. Strict rules decide whether the text proves that
+the region contains speech.
 """
 
 from collections.abc import Iterator
@@ -19,8 +22,13 @@ from typing import Final
 
 import numpy as np
 
+from whisperbatch.decoding.audit import DecodedRow, max_tokens_for, normalize_words
+from whisperbatch.decoding.hallucinations import BOILERPLATE
+from whisperbatch.decoding.words import count_letters
 from whisperbatch.protocols import Vad
-from whisperbatch.types import SAMPLING_RATE, Samples, to_samples
+from whisperbatch.text.languages import UNSPACED
+from whisperbatch.text.punctuation import ends_sentence
+from whisperbatch.types import SAMPLING_RATE, Samples, to_samples, to_seconds
 from whisperbatch.vad.steady_sound import without_steady_sound
 
 MAX_PIECE: Final = to_samples(6.0)  # samples
@@ -40,6 +48,12 @@ PAUSE_DEPTH: Final = 15.0  # decibels below the loud frames (95th percentile): a
 # Fraction of frames in short pauses: 0.26 at least in rejected speech, below in 90 % of the music.
 MIN_PAUSES: Final = 0.25
 
+MIN_WORDS: Final = 3  # music and noise often give one or two words, at up to -0.43 (base)
+CHARACTERS_PER_WORD: Final = 2  # in languages without spaces
+MAX_COMPRESSION_RATIO: Final = 2.4  # Whisper's own threshold: text that repeats itself
+MIN_WORDS_PER_SECOND: Final = 0.6  # from the first to the last word; very slow speech has 1
+MAX_LETTERS_PER_SECOND: Final = 30.0  # fast speech has 20
+
 
 @dataclass(frozen=True, slots=True)
 class PossibleSpeech:
@@ -57,11 +71,11 @@ class PossibleSpeech:
 
 
 def find_possible_speech(vad: Vad, samples: Samples, min_length: int) -> Iterator[PossibleSpeech]:
-    """Yield the parts of a stretch that may contain speech.
+    """Yield the parts of a region that may contain speech.
 
     Args:
-        vad: runs again on each piece of the stretch.
-        samples: the stretch, shape (n_samples,). Positions of the parts count from its start.
+        vad: runs again on each piece of the region.
+        samples: the region, shape (n_samples,). Positions of the parts count from its start.
         min_length: samples of the shortest part.
     """
     samples = without_steady_sound(samples)
@@ -117,3 +131,48 @@ def _probability(vad: Vad, samples: Samples) -> float:
     probabilities = np.concatenate([frames.probabilities for frames in vad([samples])])
     settled = probabilities[SETTLING // vad.hop :]
     return float((settled if len(settled) else probabilities).mean())
+
+
+def proves_speech(decoded: DecodedRow, min_logprob: float) -> bool:
+    """Return whether the text of a decoded region can only come from speech.
+
+    Args:
+        decoded: the region, decoded greedily once.
+        min_logprob: minimum of the average log-probability.
+    """
+    return (
+        decoded.hypothesis.avg_logprob >= min_logprob
+        and _count_words(decoded) >= MIN_WORDS
+        and len(decoded.hypothesis.tokens) < max_tokens_for(decoded.chunk)
+        and decoded.compression_ratio <= MAX_COMPRESSION_RATIO
+        and not decoded.repeats
+        and not _is_boilerplate(decoded)
+        and not decoded.too_fast_words
+        and _count_words(decoded) >= MIN_WORDS_PER_SECOND * _seconds(decoded)
+        and _count_letters(decoded) <= MAX_LETTERS_PER_SECOND * _seconds(decoded)
+    )
+
+
+def _is_boilerplate(decoded: DecodedRow) -> bool:
+    """Return whether every sentence of the text is a stock phrase."""
+    sentences = [""]
+    for word, text in zip(normalize_words(decoded.words), decoded.words, strict=True):
+        sentences[-1] += word
+        if ends_sentence(text.text):
+            sentences.append("")
+    return all(sentence in BOILERPLATE for sentence in sentences if sentence)
+
+
+def _count_words(decoded: DecodedRow) -> int:
+    if decoded.text_language in UNSPACED:
+        return _count_letters(decoded) // CHARACTERS_PER_WORD
+    return sum(count_letters(word.text) > 0 for word in decoded.words)
+
+
+def _count_letters(decoded: DecodedRow) -> int:
+    return sum(count_letters(word.text) for word in decoded.words)
+
+
+def _seconds(decoded: DecodedRow) -> float:
+    """Return the seconds from the first to the last word."""
+    return to_seconds(decoded.words[-1].end - decoded.words[0].start)

@@ -11,8 +11,8 @@ from typing import TypeVar
 import numpy as np
 import pytest
 
-from whisperbatch.diarization.listener import AHEAD, Listener
 from whisperbatch.diarization.protocol import MAX_LAG, Progress, SpeakerLimits
+from whisperbatch.diarization.stage import AHEAD, Listener
 from whisperbatch.errors import ClosedError, EngineError, OptionError
 from whisperbatch.types import SAMPLING_RATE, Diarization, Samples, Turn
 

@@ -7,8 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from whisperbatch.diarization.items import items_of
-from whisperbatch.diarization.protocol import Progress, SpeakerLimits
+from whisperbatch.diarization.protocol import Progress, SpeakerLimits, items_of
 from whisperbatch.errors import AudioError, ClosedError, EngineError, InternalError, OptionError
 from whisperbatch.types import Diarization, Samples, Turn
 
