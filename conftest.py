@@ -56,7 +56,7 @@ def pytest_configure(config: pytest.Config) -> None:
             os.sched_setaffinity(0, cores)
 
 
-CHECKED = ("tests/fuzz", "tests/hostile", "tests/model")
+CHECKED = ("tests/fuzz", "tests/model")
 """Folders and files whose tests have the marker `check`: `make check` runs them."""
 
 FRONT_DOORS = "tests/model/test_front_doors.py"
