@@ -177,7 +177,7 @@ def text_of(value: object) -> str:
 def _write_plan(feature: Feature, place: Place) -> Path:
     path = place.outputs / "talks.plan"
     options = {"word_timestamps": False, **place.options(feature)}
-    jobs.plan(place.path(feature), path, model=place.model, **options)
+    jobs.plan(place.path(feature), path, model=place.model, task_duration=60.0, **options)
     return path
 
 
@@ -188,9 +188,15 @@ def _join(feature: Feature, place: Place) -> Any:
 
 
 def _plan(feature: Feature, place: Place) -> Any:
+    return work_on_plan(feature, place)
+
+
+def work_on_plan(feature: Feature, place: Place, spans: int = 1) -> Any:
+    """Transcribe a recording that the plan divides into a number of spans."""
     path = _write_plan(feature, place)
     with Transcriber(place.engine()) as asr:
-        assert jobs.work(path, asr=asr).transcribed == 1
+        report = jobs.work(path, asr=asr)
+    assert (report.transcribed, report.failed, report.left) == (spans, 0, 0), report
     return _join(feature, place)
 
 
@@ -324,7 +330,8 @@ def _with_language(feature: Feature) -> Feature:
     return replace(feature, options={"language": "fr", **feature.options})
 
 
-def _json(transcript: Transcript) -> Any:
+def json_of(transcript: Transcript) -> Any:
+    """Return the content of a JSON file."""
     return json.loads(render(transcript, "json"))
 
 
@@ -332,11 +339,11 @@ DOORS: Final = (
     Door("stream", _stream, Transcript.to_dict),
     Door("submit", _submit, Transcript.to_dict),
     Door("transcribe_many", _transcribe_many, Transcript.to_dict),
-    Door("command line", _folder, _json),
-    Door("command line, continued", _interrupted_folder, _json),
-    Door("plan", _plan, _json),
-    Door("plan, continued", _interrupted_plan, _json),
-    Door("server", _server, lambda transcript: _served(_json(transcript))),
+    Door("command line", _folder, json_of),
+    Door("command line, continued", _interrupted_folder, json_of),
+    Door("plan", _plan, json_of),
+    Door("plan, continued", _interrupted_plan, json_of),
+    Door("server", _server, lambda transcript: _served(json_of(transcript))),
     Door("Hugging Face", _hugging_face, answer_of, refused=_known_speakers),
     Door("Ray, plan", _ray_tasks, _row_view, needs="pyarrow"),
     Door("Ray, recordings", _ray_recordings, _row_view, needs="pyarrow"),

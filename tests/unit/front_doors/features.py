@@ -119,6 +119,18 @@ FEATURES: Final = (
 )
 
 
+DIVIDED: Final = (
+    Feature("defaults", {}, "long.wav"),
+    Feature(
+        "options",
+        {"language": "fr", "hotwords": "Zenda", "word_timestamps": True, "segments": "phrase"},
+        "long.wav",
+    ),
+    Feature("no retries", {"log_prob_threshold": None, "languages": ("fr", "de")}, "long.wav"),
+)
+"""Features of a recording that a plan divides, which must be longer than six minutes."""
+
+
 def speaking_engine(**keywords: Any) -> FakeEngine:
     """An engine with text that depends on the sound and on all options of a row."""
     return FakeEngine(detect=_hear, decode=_say, **keywords)
@@ -177,6 +189,9 @@ def write_recordings(folder: Path) -> None:
         ),
         "ann.wav": encode([talk[: 2 * SAMPLING_RATE]], "wav", "pcm_s16le", rate=SAMPLING_RATE),
     }
+    pause = np.zeros(360 * SAMPLING_RATE, np.float32)
+    long = np.concatenate([talk, pause, talk[::-1]])
+    files["long.wav"] = encode([long], "wav", "pcm_s16le", rate=SAMPLING_RATE)
     files["cut.wav"] = files["talk.wav"][: len(files["talk.wav"]) * 3 // 5]
     for name, data in files.items():
         (folder / name).write_bytes(data)

@@ -9,8 +9,8 @@ import pytest
 import whisperbatch.vad
 from tests.contract.tiny_model import tiny_model
 from tests.unit.fake_diarizer import use_fake_diarizer
-from tests.unit.front_doors.doors import DOORS, Door, Place
-from tests.unit.front_doors.features import FEATURES, Feature, LevelVad, write_recordings
+from tests.unit.front_doors.doors import DOORS, Door, Place, json_of, work_on_plan
+from tests.unit.front_doors.features import DIVIDED, FEATURES, Feature, LevelVad, write_recordings
 from whisperbatch import OptionError, Transcriber, Transcript
 from whisperbatch.models import fingerprint
 
@@ -73,6 +73,13 @@ def test_the_door_gives_what_transcribe_gives(
             door.transcribe(feature, place)
     else:
         assert door.transcribe(feature, place) == door.view(expected(feature))
+
+
+@pytest.mark.parametrize("feature", DIVIDED, ids=lambda feature: feature.name)
+def test_the_parts_of_a_recording_give_what_transcribe_gives(
+    feature: Feature, place: Place, expected: Expected
+) -> None:
+    assert work_on_plan(feature, place, spans=2) == json_of(expected(feature))
 
 
 @pytest.mark.parametrize("feature", FEATURES, ids=lambda feature: feature.name)

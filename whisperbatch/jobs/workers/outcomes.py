@@ -26,9 +26,9 @@ from whisperbatch.jobs.workers.failures import STORAGE, EngineFailures, failure_
 from whisperbatch.jobs.workers.leases import Leases
 from whisperbatch.jobs.workers.processes import has_ended, process_name
 from whisperbatch.jobs.workers.results import Results
-from whisperbatch.jobs.workers.spans import ModelSpans, Running
+from whisperbatch.jobs.workers.spans import ModelSpans, Running, in_language
 from whisperbatch.jobs.workers.worker_job import BATCHES_AHEAD, MIN_AT_ONCE, WorkerJob
-from whisperbatch.options import Options, resolve
+from whisperbatch.options import Options
 from whisperbatch.prefetch import interleave, map_ordered
 from whisperbatch.protocols import EngineTraits
 from whisperbatch.transcriber import Transcriber
@@ -241,7 +241,7 @@ class RecordingWorker:
         """Transcribe a recording once."""
         chosen = self._options
         if language is not None:
-            chosen = resolve(chosen, language=language)  # type: ignore[arg-type]  # is checked
+            chosen = in_language(chosen, language)  # type: ignore[arg-type]  # is checked
         with opened(span.uri, None, read_range=READ_RANGE) as source:
             running = self._spans.start(source, span, chosen.language)
             self._running.add(running)
