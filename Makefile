@@ -1,16 +1,21 @@
 # Everything happens in .venv; only Python 3.10 or newer and make are needed.
 #   make demo              transcribe a recording in nine languages, shown as it is decoded
 #   make demo FILE=a.mp3   transcribe your own recording
-#   make test              checks and tests, in at most ten minutes on two cores
+#   make test              lint and tests, in at most five minutes of tests on two cores
+#   make check             the other tests of every change; `make test check` is what .ci/run runs
 #   make declarations      write the tables of options and settings in docs/reference/
-#   make test-all          all tests, in about two hours; 300 cases of the fuzz program
-#   make fuzz              damaged media and random options: 7,000 cases, in 10 minutes on two cores
+#   make test-all          all tests, in about two hours; 2,300 cases of the fuzz program
+#   make fuzz              9,000 cases of damaged media, random options and hostile requests
 #   make oldest            tests with the oldest supported versions of the dependencies
 #   make newest            tests with the newest versions, on each Python from 3.10 to 3.14 that is here
 #   make beside            check that pip can install whisperbatch beside WhisperX and others
 #   make bench             compare the speed with faster-whisper, in under ten minutes
 #   make rivals            install other Whisper programs into .venv-rivals, to compare with
 #   make diarizers         install other diarizers and their measures into .venv-diarizers
+#
+# `make test` runs unit tests, property tests, contracts on tiny random models, and one real recording
+# through each front door. conftest.py marks the tests of the folders and files in CHECKED with `check`:
+# most tests with real weights, and tests that take long. `make check` runs those.
 
 # `python3` first: it is what a stranger has, and mostly the newest. The others only replace a python3
 # that is too old or does not start (pyenv has programs for versions that are not selected); newer
@@ -32,18 +37,22 @@ PYTEST = HF_HUB_OFFLINE=1 $(BIN)/python -m pytest --durations=$(DURATIONS)
 # Two processes, each on half of the cores (conftest.py). A test file runs in one of them, so that
 # its models and recordings are loaded once.
 PARALLEL := -n 2 --dist loadfile
+INSTALLED := not kaldi and not torch and not ray and not slow
 SPEECH := en es fr it ru demo music librivox
 
-.PHONY: demo test test-all fuzz oldest newest beside lint declarations bench rivals diarizers clean
+.PHONY: demo test check test-all fuzz oldest newest beside lint declarations bench rivals diarizers clean
 .DEFAULT_GOAL := demo
 
 demo: $(VENV)/.demo
 	@$(BIN)/python examples/demo.py $(if $(FILE),"$(FILE)")
 
-# The package as it installs, without PyTorch: at most ten minutes on two cores.
+# The package as it installs, without PyTorch.
 test: $(VENV)/.test
 	@$(MAKE) --no-print-directory -j 2 lint $(VENV)/.speech
-	$(PYTEST) $(PARALLEL) -m "not kaldi and not torch and not ray and not slow"
+	$(PYTEST) $(PARALLEL) -m "not check and $(INSTALLED)"
+
+check: $(VENV)/.speech
+	$(PYTEST) $(PARALLEL) -m "check and $(INSTALLED)"
 
 # All tests: also the slow tests (among them 200 files and 100 sets of options of the fuzz program),
 # the tests that need PyTorch or Ray, the oldest and the newest versions of the dependencies, and the
@@ -64,7 +73,7 @@ fuzz: $(VENV)/.speech
 # The oldest versions of Python and of the dependencies: unit tests, contracts, the drop-in, the
 # command line.
 oldest: $(OLDEST)/.oldest $(VENV)/.speech
-	HF_HUB_OFFLINE=1 $(OLDEST)/bin/python -m pytest $(PARALLEL) -m "not kaldi and not torch and not ray and not slow" \
+	HF_HUB_OFFLINE=1 $(OLDEST)/bin/python -m pytest $(PARALLEL) -m "$(INSTALLED)" \
 		tests/unit tests/property tests/contract \
 		tests/model/test_cli.py tests/model/test_compat.py tests/model/test_reproducible.py
 

@@ -56,6 +56,22 @@ def pytest_configure(config: pytest.Config) -> None:
             os.sched_setaffinity(0, cores)
 
 
+CHECKED = ("tests/fuzz", "tests/model")
+"""Folders and files whose tests have the marker `check`: `make check` runs them."""
+
+FRONT_DOORS = "tests/model/test_front_doors.py"
+"""The tests with real weights that `make test` runs."""
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark the tests of `make check`."""
+    for item in items:
+        path = item.path.relative_to(ROOT).as_posix()
+        if path.startswith(CHECKED) and path != FRONT_DOORS:
+            item.add_marker("check")
+
+
 def pytest_collection_finish() -> None:
     """Leave the objects of thousands of tests out of the garbage collections that tests ask for."""
     gc.collect()
@@ -63,6 +79,7 @@ def pytest_collection_finish() -> None:
 
 
 Save = Callable[[Recording, str], Path]
+ROOT = Path(__file__).parent
 
 
 @pytest.fixture(scope="session")

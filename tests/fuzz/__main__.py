@@ -1,7 +1,7 @@
-"""Give damaged media and random options to whisperbatch, and check every result and error.
+"""Give damaged media, random options and hostile requests to whisperbatch; check what comes out.
 
-    python -m tests.fuzz                           5,000 files and 2,000 sets of options
-    python -m tests.fuzz --files 200 --options 100
+    python -m tests.fuzz                           5,000 files, 2,000 sets of options and requests
+    python -m tests.fuzz --files 200 --options 100 --requests 0
     python -m tests.fuzz --seed 7 --only file-93   one case again, with its description
 
 The seed, the kind and the number determine a case. The exit status is 1 if a case failed.
@@ -13,7 +13,7 @@ import sys
 import time
 from pathlib import Path
 
-from tests.fuzz import driver, models, report
+from tests.fuzz import driver, models, report, request_cases
 from tests.fuzz.cases import Case, Record
 
 SEED = 19
@@ -25,11 +25,14 @@ def main() -> int:
     names = arguments.only or [
         *(f"file-{number}" for number in range(arguments.first, arguments.files)),
         *(f"option-{number}" for number in range(arguments.first, arguments.options)),
+        *(f"request-{number}" for number in range(arguments.first, arguments.requests)),
     ]
     cases = [Case.named(arguments.seed, name) for name in names]
+    requests = [case for case in cases if case.kind == "request"]
+    calls = [case for case in cases if case.kind != "request"]
     settings = driver.Settings(
         limit=arguments.limit,
-        workers=min(arguments.workers, len(cases)),
+        workers=min(arguments.workers, len(calls)),
         engine=arguments.engine or "",
     )
     models.random_model_folder()
@@ -46,7 +49,7 @@ def main() -> int:
         if not done % 100:
             _print(f"{done} of {len(cases)} cases in {time.monotonic() - start:.0f} s")
 
-    records = driver.run(cases, settings, show)
+    records = driver.run(calls, settings, show) + request_cases.run(requests, show)
     seconds = time.monotonic() - start
     _print(report.summary(records, arguments.seed, seconds))
     if arguments.json:
@@ -65,6 +68,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--seed", type=int, default=SEED, help="of all cases (%(default)s)")
     parser.add_argument("--files", type=int, default=5000, help="file cases (%(default)s)")
     parser.add_argument("--options", type=int, default=2000, help="option cases (%(default)s)")
+    parser.add_argument("--requests", type=int, default=2000, help="requests (%(default)s)")
     parser.add_argument("--first", type=int, default=0, help="number of the first case of a kind")
     parser.add_argument("--only", action="append", metavar="CASE", help="this case, as file-93")
     parser.add_argument("--engine", choices=models.ENGINES, help="of all cases; otherwise mixed")

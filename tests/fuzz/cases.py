@@ -4,11 +4,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
-from typing import Literal, TypeAlias
+from typing import Literal, TypeAlias, get_args
 
-KINDS = ("file", "option")
-
-Kind = Literal["file", "option"]
+Kind = Literal["file", "option", "request"]
 Note: TypeAlias = Callable[[str], None]
 """Adds a line to the description of the case, which is known even if the case crashes."""
 
@@ -44,9 +42,11 @@ class Case:
     def named(cls, seed: int, name: str) -> "Case":
         """Raise a ValueError if there is no such case."""
         kind, _, number = name.partition("-")
-        if kind not in KINDS or not number.isdecimal():
-            raise ValueError(f"{name!r} is no case; cases are file-NUMBER and option-NUMBER")
-        return cls(seed, "file" if kind == "file" else "option", int(number))
+        for known in get_args(Kind):
+            if kind == known and number.isdecimal():
+                return cls(seed, known, int(number))
+        kinds = ", ".join(f"{known}-NUMBER" for known in get_args(Kind))
+        raise ValueError(f"{name!r} is no case; cases are {kinds}")
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from itertools import accumulate
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, get_args
 
 import numpy as np
 
-from tests.fuzz.cases import Record
+from tests.fuzz.cases import Kind, Record
 
 SLOWEST: Final = 10
 MAX_CAUSE: Final = 90  # characters
@@ -69,9 +69,9 @@ def failed(records: Sequence[Record]) -> bool:
 def summary(records: Sequence[Record], seed: int, seconds: float) -> str:
     """Return the summary as text."""
     lines = [f"{len(records)} cases, seed {seed}, {seconds:.0f} s"]
-    for title, kind in (("files", "file"), ("options", "option")):
+    for kind in get_args(Kind):
         counts = Counter(r.verdict for r in records if r.case.startswith(kind))
-        lines.append(f"{title}: {_counts(counts)}")
+        lines.append(f"{kind}s: {_counts(counts)}")
     containers = Counter(record.container for record in records if record.container)
     lines.append(f"containers ({len(containers)}): {_counts(containers)}")
     lines.append("slowest cases:")

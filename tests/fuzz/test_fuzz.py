@@ -1,8 +1,8 @@
-"""A short run of the fuzz program on whisperbatch."""
+"""Short runs of the fuzz program on whisperbatch."""
 
 import pytest
 
-from tests.fuzz import driver, models, report
+from tests.fuzz import driver, models, report, request_cases
 from tests.fuzz.cases import Case
 
 SEED = 300
@@ -19,3 +19,13 @@ def test_damaged_media_and_random_options_give_transcripts_or_clear_errors() -> 
     verdicts = {record.verdict for record in records}
     assert {"transcript", "AudioError", "OptionError"} <= verdicts
     assert len({record.container for record in records} - {""}) >= 10
+
+
+@pytest.mark.parametrize("count", [60, pytest.param(2000, marks=pytest.mark.slow)])
+def test_hostile_requests_get_clear_errors_and_leave_nothing(count: int) -> None:
+    records = request_cases.run([Case(SEED, "request", number) for number in range(count)])
+    failures = [report.failure(record, SEED) for record in records if record.failed]
+    assert not failures, "\n".join(failures)
+    statuses = [record.verdict for record in records]
+    assert statuses.count("200") > count / 20
+    assert statuses.count("400") > count / 5

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 import numpy as np
-from tests.unit.scheduling.call_queue import Caller, CountedScheduler, GatedEngine
 
 from tests.unit.fakes import Call
+from tests.unit.scheduling.row_calls import Caller, CountedScheduler, GatedEngine
 from whisperbatch.options import Options, SearchOptions
 from whisperbatch.protocols import DecodeRequest
 from whisperbatch.recording import RecordingState

@@ -4,8 +4,8 @@ from collections import Counter
 from collections.abc import Sequence
 
 import pytest
-from tests.unit.scheduling.call_queue import row_call
 
+from tests.unit.scheduling.row_calls import row_call
 from whisperbatch.scheduling.call_queue import MAX_PASSED_OVER, CallQueue, Flow, RowCall
 
 LATER = 10**6  # a position after all others

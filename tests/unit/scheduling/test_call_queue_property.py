@@ -6,9 +6,9 @@ from typing import Any
 
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
-from tests.unit.scheduling.call_queue import row_call
 
 from tests.examples import up_to
+from tests.unit.scheduling.row_calls import row_call
 from whisperbatch.scheduling.call_queue import MAX_PASSED_OVER, CallQueue, Flow, RowCall
 
 

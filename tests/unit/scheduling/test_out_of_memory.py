@@ -4,8 +4,8 @@ import logging
 from collections.abc import Callable
 
 import pytest
-from tests.unit.scheduling.call_queue import CountedScheduler, GatedEngine
 
+from tests.unit.scheduling.row_calls import CountedScheduler, GatedEngine
 from whisperbatch.errors import EngineError
 from whisperbatch.scheduling import Flow
 

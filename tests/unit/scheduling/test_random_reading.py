@@ -8,9 +8,9 @@ from queue import SimpleQueue
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.unit.scheduling.call_queue import Caller
 
 from tests.unit.counting_source import TIMEOUT
+from tests.unit.scheduling.row_calls import Caller
 from whisperbatch.scheduling import ReadingLimit
 
 pytestmark = pytest.mark.usefixtures("no_threads_added")

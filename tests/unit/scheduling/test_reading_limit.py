@@ -7,9 +7,9 @@ from queue import SimpleQueue
 from types import SimpleNamespace
 
 import pytest
-from tests.unit.scheduling.call_queue import Caller, CountedCondition
 
 from tests.unit.counting_source import TIMEOUT
+from tests.unit.scheduling.row_calls import Caller, CountedCondition
 from whisperbatch.scheduling import ReadingLimit, reading_limit
 
 pytestmark = pytest.mark.usefixtures("no_threads_added")

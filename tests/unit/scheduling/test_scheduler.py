@@ -7,16 +7,16 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 
 import pytest
-from tests.unit.scheduling.call_queue import (
+
+from tests.unit.counting_source import TIMEOUT, wait_until
+from tests.unit.fakes import EncodedRow, worker_threads
+from tests.unit.scheduling.row_calls import (
     CountedScheduler,
     GatedEngine,
     level_of,
     levels,
     row_call,
 )
-
-from tests.unit.counting_source import TIMEOUT, wait_until
-from tests.unit.fakes import EncodedRow, worker_threads
 from whisperbatch.errors import ClosedError, EngineError
 from whisperbatch.scheduling import Flow, Scheduler
 
@@ -292,7 +292,7 @@ def test_a_thread_of_the_scheduler_may_end_the_flow() -> None:
 def test_the_threads_end_with_the_program_after_the_work_of_other_threads() -> None:
     program = """
 import threading
-from tests.unit.scheduling.call_queue import GatedEngine, row_call
+from tests.unit.scheduling.row_calls import GatedEngine, row_call
 from whisperbatch.scheduling import Flow, Scheduler
 
 engine, flow = GatedEngine(workers=2), Flow()

@@ -5,9 +5,9 @@ from functools import partial
 
 import numpy as np
 import pytest
-from tests.unit.scheduling.call_queue import levels
 
 from tests.unit.fakes import FakeEngine
+from tests.unit.scheduling.row_calls import levels
 from tests.unit.scheduling.sharing import PROMPT, REQUEST, SEARCH, rows_of, sharing
 from whisperbatch.errors import EngineError
 from whisperbatch.options import Options

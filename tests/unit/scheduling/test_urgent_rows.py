@@ -5,15 +5,15 @@ from collections.abc import Callable
 import numpy as np
 import numpy.typing as npt
 import pytest
-from tests.unit.scheduling.call_queue import (
+
+from tests.unit.fakes import EncodedRow, FakeEncoded
+from tests.unit.scheduling.row_calls import (
     Caller,
     CountedScheduler,
     GatedEngine,
     level_of,
     row_call,
 )
-
-from tests.unit.fakes import EncodedRow, FakeEncoded
 from whisperbatch.errors import EngineError
 from whisperbatch.scheduling import READING, Flow
 from whisperbatch.scheduling.call_queue import CallQueue, RowCall

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tests.unit.scheduling.call_queue import Caller
 
 from tests.unit.media_files import encode, tone
+from tests.unit.scheduling.row_calls import Caller
 from whisperbatch.audio.reader import open_audio
 from whisperbatch.server.uploads import HEAD, Spool
 from whisperbatch.types import SAMPLING_RATE

@@ -24,9 +24,9 @@ from whisperbatch.jobs.plans.recordings import READ_RANGE, open_recording
 from whisperbatch.jobs.plans.settings import check_machine, options_of
 from whisperbatch.jobs.workers.failures import STORAGE, EngineFailures, failure_of, pauses_after
 from whisperbatch.jobs.workers.results import Results
-from whisperbatch.jobs.workers.spans import ModelSpans, Running
+from whisperbatch.jobs.workers.spans import ModelSpans, Running, in_language
 from whisperbatch.jobs.workers.worker import BATCHES_AHEAD, MIN_AT_ONCE, WorkerJob
-from whisperbatch.options import Options, resolve
+from whisperbatch.options import Options
 from whisperbatch.prefetch import interleave, map_ordered
 from whisperbatch.protocols import EngineTraits
 from whisperbatch.transcriber import Transcriber
@@ -239,7 +239,7 @@ class RecordingWorker:
         """Transcribe a recording once."""
         chosen = self._options
         if language is not None:
-            chosen = resolve(chosen, language=language)  # type: ignore[arg-type]  # is checked
+            chosen = in_language(chosen, language)  # type: ignore[arg-type]  # is checked
         with open_recording(span.uri, None, read_range=READ_RANGE) as source:
             running = self._spans.start(source, span, chosen.language)
             self._running.add(running)

@@ -5,6 +5,7 @@ The languages of recordings that are divided: each is detected once, before its 
 
 import threading
 from collections import defaultdict
+from dataclasses import replace
 from typing import Final, Protocol
 
 from whisperbatch.errors import AudioError, ClosedError, OptionError, WhisperBatchError
@@ -13,7 +14,7 @@ from whisperbatch.jobs.plans.format import PlannedSpan
 from whisperbatch.jobs.plans.recordings import READ_RANGE, StoredFile, open_recording
 from whisperbatch.jobs.workers.failures import failure_of, is_final
 from whisperbatch.jobs.workers.results import DetectedLanguage, Results
-from whisperbatch.options import DETECTION_OPTIONS, Options, resolve
+from whisperbatch.options import DETECTION_OPTIONS, LANGUAGE_DETECTION_OPTIONS, Options
 from whisperbatch.transcriber import Transcriber
 from whisperbatch.types import LanguageDetection, Source, Span, SpanSource, Transcript
 
@@ -70,7 +71,7 @@ class ModelSpans:
 
     def start(self, source: str | StoredFile, span: PlannedSpan, language: str | None) -> Running:
         """See `SpanTranscriber`."""
-        options = resolve(self._options, language=language) if language else self._options
+        options = in_language(self._options, language) if language else self._options
         recording: Source = source  # type: ignore[assignment]  # has the methods of a file
         if not span.is_whole:
             recording = SpanSource(recording, Span(span.first, span.last))
@@ -80,6 +81,13 @@ class ModelSpans:
         """See `SpanTranscriber`."""
         keywords = {name: getattr(self._options, name) for name in DETECTION_OPTIONS}
         return self._asr.detect_language(source, **keywords)  # type: ignore[arg-type]  # a file
+
+
+def in_language(options: Options, language: str) -> Options:
+    """Return options with a language, without those that choose a language."""
+    default = Options()
+    names = ("languages", *LANGUAGE_DETECTION_OPTIONS)
+    return replace(options, language=language, **{name: getattr(default, name) for name in names})
 
 
 def can_divide(options: Options) -> bool:

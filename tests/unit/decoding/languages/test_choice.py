@@ -1,8 +1,8 @@
 """Code-switching: doubtful rows are decoded in each possible language."""
 
 import pytest
-from tests.unit.decoding.spoken_language.spoken import invented, speech_engine, transcribed
 
+from tests.unit.decoding.languages.spoken import invented, speech_engine, transcribed
 from tests.unit.synthetic_speech import text
 
 CASES = (

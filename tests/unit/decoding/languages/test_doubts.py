@@ -3,7 +3,8 @@
 from typing import Any, TypeAlias
 
 import pytest
-from tests.unit.decoding.spoken_language.spoken import (
+
+from tests.unit.decoding.languages.spoken import (
     PERIOD,
     PHRASE,
     Probable,
@@ -11,7 +12,6 @@ from tests.unit.decoding.spoken_language.spoken import (
     speech_engine,
     transcribed,
 )
-
 from tests.unit.synthetic_speech import chunk, decode
 from whisperbatch.segmentation import RowResult
 

@@ -1,4 +1,4 @@
-"""Hostile requests: what a connection sends, determined by a seed and a number."""
+"""Hostile requests: what a connection sends."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
@@ -6,7 +6,7 @@ from random import Random
 from typing import Final
 
 import whisperbatch as wb
-from tests.hostile.materials import media, speech
+from tests.fuzz.inputs.uploads import media, speech
 from tests.model.forms import BOUNDARY, FORM_TYPE, TRANSCRIPTIONS, field, file, form
 
 NAMES: Final = (
@@ -31,11 +31,11 @@ PATHS: Final = (
 
 
 @dataclass(frozen=True)
-class Case:
+class Request:
     """The bytes that a connection sends.
 
     Attributes:
-        kind: of the case.
+        kind: of the request.
         pieces: sent one after the other.
         pause: seconds between the pieces.
         leaves: whether the client closes the connection without waiting for the answer.
@@ -50,9 +50,8 @@ class Case:
     may_be_silent: bool = False
 
 
-def case_of(seed: int, number: int, port: int) -> Case:
-    """Return a case. The port is named by files that make players open other addresses."""
-    rng = Random(f"{seed} {number}")  # noqa: S311 - not for keys
+def request_of(rng: Random, port: int) -> Request:
+    """Return a request. The port is named by files that make players open other addresses."""
     return rng.choice(KINDS)(rng, port)
 
 
@@ -83,27 +82,27 @@ def _ordinary(rng: Random, data: bytes | None = None) -> bytes:
     return form(*parts)
 
 
-def _whole(kind: str, body: bytes, headers: Mapping[str, str] | None = None) -> Case:
-    return Case(kind, (head(len(body), headers), body))
+def _whole(kind: str, body: bytes, headers: Mapping[str, str] | None = None) -> Request:
+    return Request(kind, (head(len(body), headers), body))
 
 
-def _cut(rng: Random, _: int) -> Case:
+def _cut(rng: Random, _: int) -> Request:
     body = _ordinary(rng)
     cut = body[: rng.randrange(len(body))]
     stated = rng.choice((len(body), 10**6, len(cut)))
-    return Case("cut body", (head(stated), cut), leaves=rng.random() < 0.5)
+    return Request("cut body", (head(stated), cut), leaves=rng.random() < 0.5)
 
 
-def _length(rng: Random, _: int) -> Case:
+def _length(rng: Random, _: int) -> Request:
     body = _ordinary(rng)
     stated = rng.choice(("-1", "abc", "", "1e3", "0x10", "9" * 30, "0", "5", str(10**13), "5, 6"))
     start = head(len(body)).replace(
         b"content-length: %d" % len(body), b"content-length: " + stated.encode()
     )
-    return Case("false length", (start, body), may_be_silent=True)
+    return Request("false length", (start, body), may_be_silent=True)
 
 
-def _boundary(rng: Random, _: int) -> Case:
+def _boundary(rng: Random, _: int) -> Request:
     kinds = (
         *(
             "multipart/form-data",
@@ -118,26 +117,26 @@ def _boundary(rng: Random, _: int) -> Case:
     return _whole("wrong boundary", _ordinary(rng), {"content-type": rng.choice(kinds)})
 
 
-def _slow(rng: Random, _: int) -> Case:
+def _slow(rng: Random, _: int) -> Request:
     body = _ordinary(rng)
     size = len(body) // rng.randrange(3, 12) + 1
     pieces = [body[start : start + size] for start in range(0, len(body), size)]
     if rng.random() < 0.5:
-        return Case("slow sender", (head(len(body)), *pieces), rng.uniform(0, 0.15))
+        return Request("slow sender", (head(len(body)), *pieces), rng.uniform(0, 0.15))
     chunks = (b"%x\r\n%b\r\n" % (len(piece), piece) for piece in (*pieces, b""))
-    return Case("slow sender", (head(None), *chunks), rng.uniform(0, 0.15))
+    return Request("slow sender", (head(None), *chunks), rng.uniform(0, 0.15))
 
 
-def _media(rng: Random, port: int) -> Case:
+def _media(rng: Random, port: int) -> Request:
     return _whole("hostile media", _ordinary(rng, media(rng, port)))
 
 
-def _large_field(rng: Random, _: int) -> Case:
+def _large_field(rng: Random, _: int) -> Request:
     value = rng.choice(("a ", "\r\n", "\r\n--", "\u00e9")) * rng.randrange(40_000, 400_000)
     return _whole("large field", form(field(rng.choice(NAMES), value), file(speech())))
 
 
-def _many_parts(rng: Random, _: int) -> Case:
+def _many_parts(rng: Random, _: int) -> Request:
     name = rng.choice(NAMES)
     parts = [
         field(f"{name}{i % rng.randrange(1, 50)}", "x") for i in range(rng.randrange(100, 5000))
@@ -145,7 +144,7 @@ def _many_parts(rng: Random, _: int) -> Case:
     return _whole("many parts", form(*parts, file(speech())))
 
 
-def _bad_text(rng: Random, _: int) -> Case:
+def _bad_text(rng: Random, _: int) -> Request:
     junk = rng.randbytes(rng.randrange(1, 200)).replace(b"\n", b"")
     body = _ordinary(rng)
     old = rng.choice(
@@ -154,65 +153,65 @@ def _bad_text(rng: Random, _: int) -> Case:
     return _whole("bad text", body.replace(old, junk))
 
 
-def _large_header(rng: Random, _: int) -> Case:
+def _large_header(rng: Random, _: int) -> Request:
     body = _ordinary(rng)
     if rng.random() < 0.5:
         name = rng.choice(("authorization", "x-request-id", "cookie", "x-a", "accept-language"))
         start = head(
             len(body), {name: rng.choice(("a", "\u00e9", "=;")) * rng.randrange(1, 100_000)}
         )
-        return Case("large header", (start, body), may_be_silent=True)
+        return Request("large header", (start, body), may_be_silent=True)
     return _whole("large header", body.replace(b"speech.wav", b"a" * rng.randrange(100_000)))
 
 
-def _file_name(rng: Random, _: int) -> Case:
+def _file_name(rng: Random, _: int) -> Request:
     name = rng.choice(FILE_NAMES)
     return _whole("file name", form(field("model", "whisper-1"), file(speech(), name)))
 
 
-def _twice(rng: Random, _: int) -> Case:
+def _twice(rng: Random, _: int) -> Request:
     parts = [field("model", "whisper-1"), field("language", "en"), file(speech())]
     return _whole("twice", form(*parts, *rng.sample(parts, rng.randrange(1, 4))))
 
 
-def _method(rng: Random, _: int) -> Case:
+def _method(rng: Random, _: int) -> Request:
     method = rng.choice(
         ("GET", "PUT", "DELETE", "PATCH", "HEAD", "OPTIONS", "TRACE", "BREW", "POST")
     )
     path = rng.choice((*PATHS, TRANSCRIPTIONS, "/v1/models", "/health", "/ready", "/metrics"))
-    return Case("method", (head(0, method=method, path=path),))
+    return Request("method", (head(0, method=method, path=path),))
 
 
-def _random_bytes(rng: Random, _: int) -> Case:
+def _random_bytes(rng: Random, _: int) -> Request:
     data = rng.randbytes(rng.randrange(1, 3000))
     if rng.random() < 0.5:
         return _whole("random body", data)
-    return Case("random bytes", (data + b"\r\n\r\n",), may_be_silent=True)
+    return Request("random bytes", (data + b"\r\n\r\n",), may_be_silent=True)
 
 
-def _chunks(rng: Random, _: int) -> Case:
+def _chunks(rng: Random, _: int) -> Request:
     bad = rng.choice(
         (b"zz\r\nabc\r\n", b"-1\r\n\r\n", b"5\r\nabc", b"f" * 40 + b"\r\n", b"3\nabc\n")
     )
-    return Case("bad chunks", (head(None), _ordinary(rng)[:0] + bad), may_be_silent=True)
+    return Request("bad chunks", (head(None), _ordinary(rng)[:0] + bad), may_be_silent=True)
 
 
-def _values(rng: Random, _: int) -> Case:
+def _values(rng: Random, _: int) -> Request:
     parts = [field(rng.choice(NAMES), rng.choice(VALUES)) for _ in range(rng.randrange(1, 5))]
     return _whole("values", form(field("model", "whisper-1"), *parts, file(speech())))
 
 
-def _gone(rng: Random, port: int) -> Case:
+def _gone(rng: Random, port: int) -> Request:
     data = speech() if rng.random() < 0.5 else media(rng, port)
     body = _ordinary(rng, data)
-    return Case("gone", (head(len(body)), body), rng.choice((0.0, 0.2)), leaves=True)
+    return Request("gone", (head(len(body)), body), rng.choice((0.0, 0.2)), leaves=True)
 
 
-def _after_the_end(rng: Random, _: int) -> Case:
+def _after_the_end(rng: Random, _: int) -> Request:
     return _whole("after the end", _ordinary(rng) + rng.randbytes(rng.randrange(2_000_000)))
 
 
-KINDS: Final[tuple[Callable[[Random, int], Case], ...]] = (
+KINDS: Final[tuple[Callable[[Random, int], Request], ...]] = (
     *(_cut, _length, _boundary, _slow, _media, _media, _large_field, _many_parts, _bad_text),
     *(_large_header, _file_name, _twice, _method, _random_bytes, _chunks, _values, _values, _gone),
     _after_the_end,

@@ -1,25 +1,28 @@
-"""Sends hostile requests to a server; checks the answers and the remaining threads and files."""
+"""Request cases: hostile requests to a server, and the threads and files that they leave."""
 
 import http.client
 import json
 import socket
 import threading
 import time
-from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final
 
 import psutil
 
-from tests.hostile.cases import Case, case_of
-from tests.hostile.materials import speech
+from tests.fuzz.cases import Case, Record
+from tests.fuzz.inputs.http_requests import Request, request_of
+from tests.fuzz.inputs.uploads import speech
 from tests.model import forms
-from tests.model.server import RunningServer, wait_until
+from tests.model.server import RunningServer, running, wait_until
 
 CLIENTS: Final = 12  # at the same time
+WARM_UP: Final = 500  # requests, but at most half of them
+NO_ANSWER: Final = "no answer"
+SHOWN: Final = 500  # bytes of a request that its record shows
 ANSWER_TIME: Final = 180.0  # seconds
 REST_TIME: Final = 90.0  # seconds until all work has ended
 MAX_GROWTH: Final = 200  # MiB
@@ -53,60 +56,52 @@ class State:
         return cls(process.num_threads(), process.num_fds(), memory)
 
 
-@dataclass
-class Report:
-    """The outcomes of the requests."""
+def run(cases: Sequence[Case], show: Callable[[Record], None] = lambda _: None) -> list[Record]:
+    """Send the requests to one server, and return their records, and one of what they leave.
 
-    failures: list[str] = field(default_factory=list)
-    statuses: Counter[int] = field(default_factory=Counter)
-    before: State | None = None
-    after: State | None = None
-
-    def __str__(self) -> str:
-        counts = ", ".join(
-            f"{status or 'none'}: {n}" for status, n in sorted(self.statuses.items())
-        )
-        return "\n".join((f"answers {counts}", f"{self.before} -> {self.after}", *self.failures))
-
-
-def run(server: RunningServer, seed: int, count: int, warm_up: int) -> Report:
-    """Send requests, and return their outcomes. The first requests warm the server up."""
-    report = Report()
-    with _trap(report) as port:
+    The first requests warm the server up.
+    """
+    if not cases:
+        return []
+    problems: list[str] = []
+    warm_up = min(WARM_UP, len(cases) // 2)
+    with running(*FLAGS) as server, _trap(problems) as port:
         text = _text(server)
-        _send_all(server, [(n, case_of(seed, n, port)) for n in range(warm_up)], report)
-        _wait_for_rest(server, report)
-        report.before = State.of(server)
-        rest = [(n, case_of(seed, n, port)) for n in range(warm_up, count)]
-        _send_all(server, rest, report)
-        _wait_for_rest(server, report)
-        with suppress(TimeoutError):  # threads and files are freed a little later
-            wait_until(lambda: not _leaks(report.before, State.of(server)), REST_TIME)
-        report.after = State.of(server)
-        report.failures += _leaks(report.before, report.after)
+        records = _send_all(server, cases[:warm_up], port, show)
+        problems += _wait_for_rest(server)
+        before = State.of(server)
+        records += _send_all(server, cases[warm_up:], port, show)
+        problems += _wait_for_rest(server)
+        if len(cases) > 1:  # the first request loads more than it leaves
+            with suppress(TimeoutError):  # threads and files are freed a little later
+                wait_until(lambda: not _leaks(before, State.of(server)), REST_TIME)
+            problems += _leaks(before, State.of(server))
         if _text(server) != text:
-            report.failures.append("the text of an ordinary request has changed")
-    return report
+            problems.append("the text of an ordinary request has changed")
+    left = Record("request-server", "left" if problems else "nothing left", "; ".join(problems))
+    left.failed = bool(problems)
+    show(left)
+    return [*records, left]
 
 
-def check(server: RunningServer, case: Case, statuses: Counter[int]) -> str:
-    """Send a request; return the error in the answer, or nothing."""
+def _send(server: RunningServer, request: Request) -> tuple[str, str]:
+    """Send a request; return the status of the answer, and the error in the answer, or nothing."""
     with socket.create_connection(server.address, timeout=ANSWER_TIME) as connection:
         with suppress(BrokenPipeError, ConnectionResetError):  # the answer may be there
-            for piece in case.pieces:
+            for piece in request.pieces:
                 connection.sendall(piece)
-                time.sleep(case.pause)
-        if case.leaves:
-            return ""
-        method = case.pieces[0].partition(b" ")[0].decode("latin-1")
+                time.sleep(request.pause)
+        if request.leaves:
+            return NO_ANSWER, ""
+        method = request.pieces[0].partition(b" ")[0].decode("latin-1")
         answer = http.client.HTTPResponse(connection, method=method)
         try:
             answer.begin()
             body = answer.read()
         except (http.client.HTTPException, OSError) as error:
-            return "" if case.may_be_silent and not isinstance(error, TimeoutError) else repr(error)
-    statuses[answer.status] += 1
-    return _wrong(answer, body, has_body=method != "HEAD")
+            silent = request.may_be_silent and not isinstance(error, TimeoutError)
+            return NO_ANSWER, "" if silent else repr(error)
+    return str(answer.status), _wrong(answer, body, has_body=method != "HEAD")
 
 
 def _wrong(answer: http.client.HTTPResponse, body: bytes, *, has_body: bool) -> str:
@@ -125,35 +120,40 @@ def _wrong(answer: http.client.HTTPResponse, body: bytes, *, has_body: bool) -> 
     return "" if right else f"not OpenAI's form of errors: {text}"
 
 
-def _send_all(server: RunningServer, cases: Iterable[tuple[int, Case]], report: Report) -> None:
+def _send_all(
+    server: RunningServer, cases: Sequence[Case], port: int, show: Callable[[Record], None]
+) -> list[Record]:
     lock = threading.Lock()
 
-    def send(numbered: tuple[int, Case]) -> None:
-        number, case = numbered
-        statuses = Counter[int]()
+    def send(case: Case) -> Record:
+        request = request_of(case.random(), port)
+        start = time.monotonic()
         try:
-            problem = check(server, case, statuses)
+            status, problem = _send(server, request)
         except OSError as error:
-            problem = repr(error)
+            status, problem = NO_ANSWER, repr(error)
+        sent = ascii(b"".join(request.pieces)[:SHOWN])
+        record = Record(case.name, status, problem, bool(problem), (f"{request.kind}: {sent}",))
+        record.seconds = time.monotonic() - start
         with lock:
-            report.statuses += statuses
-            if problem:
-                report.failures.append(f"{number} ({case.kind}): {problem}")
+            show(record)
+        return record
 
     with ThreadPoolExecutor(CLIENTS) as pool:
-        list(pool.map(send, cases))
+        return list(pool.map(send, cases))
 
 
-def _wait_for_rest(server: RunningServer, report: Report) -> None:
+def _wait_for_rest(server: RunningServer) -> list[str]:
+    problems = []
     try:
         wait_until(lambda: server.figure("whisperbatch_active_requests") == 0, REST_TIME)
     except TimeoutError:
-        report.failures.append(f"work goes on {REST_TIME:g} s after the last request")
+        problems.append(f"work goes on {REST_TIME:g} s after the last request")
     time.sleep(1.0)
+    return problems
 
 
-def _leaks(before: State | None, after: State) -> list[str]:
-    assert before
+def _leaks(before: State, after: State) -> list[str]:
     return [
         f"{name} left: {old:.0f} before, {new:.0f} after"
         for name, old, new, limit in (
@@ -173,11 +173,11 @@ def _text(server: RunningServer) -> bytes:
 
 
 @contextmanager
-def _trap(report: Report) -> Iterator[int]:
+def _trap(problems: list[str]) -> Iterator[int]:
     """Listen at a port that only a player of hostile playlists would open."""
     with socket.create_server(("127.0.0.1", 0)) as trap:
         yield trap.getsockname()[1]
         trap.settimeout(0)
         with suppress(BlockingIOError):
             trap.accept()[0].close()
-            report.failures.append("the server has opened an address that a file names")
+            problems.append("the server has opened an address that a file names")
