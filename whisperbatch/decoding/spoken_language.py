@@ -253,9 +253,8 @@ def _may_be_another(decoded: DecodedRow, probabilities: Mapping[str, float]) -> 
 
 log = logging.getLogger(__name__)
 
-SURE_LANGUAGE: Final = (
-    0.9  # probability of a row's language above which only its text can be doubtful
-)
+# probability of a row's language above which only its text can be doubtful
+SURE_LANGUAGE: Final = 0.9
 MARGIN: Final = 0.1  # average log-probability by which the row's own language must be better
 
 
