@@ -26,7 +26,7 @@ from whisperbatch.cli.detect_language import DetectionArguments, detect_language
 from whisperbatch.cli.doctor import run_doctor
 from whisperbatch.cli.flags import DEFAULT_MODEL, ListedCommand, Model, Revision
 from whisperbatch.cli.inventory import fetch_model, show_info, show_models, show_tracks
-from whisperbatch.cli.plans.commands import app as plan_commands
+from whisperbatch.cli.plans import app as plan_commands
 from whisperbatch.cli.printing import (
     configure_logging,
     exit_now,

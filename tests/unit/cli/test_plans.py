@@ -1,7 +1,7 @@
 import pytest
 from typer.testing import CliRunner
 
-from whisperbatch.cli.plans import commands, run
+from whisperbatch.cli import plans
 
 
 @pytest.mark.parametrize(("given", "retries"), [([], False), (["--retry-failed"], True)])
@@ -10,11 +10,11 @@ def test_failures_are_retried_if_the_flag_says_so(
 ) -> None:
     found: list[bool] = []
 
-    def note(arguments: run.WorkArguments) -> int:
+    def note(arguments: plans.WorkArguments) -> int:
         found.append(arguments.retry_failed)
         return 0
 
-    monkeypatch.setattr(commands, "work_on_plan", note)
-    result = CliRunner().invoke(commands.app, ["work", "a.plan", *given])
+    monkeypatch.setattr(plans, "work_on_plan", note)
+    result = CliRunner().invoke(plans.app, ["work", "a.plan", *given])
     assert result.exit_code == 0, result.output
     assert found == [retries]

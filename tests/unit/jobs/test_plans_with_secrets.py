@@ -13,7 +13,7 @@ from tests.unit.fakes import FakeEngine
 from tests.unit.jobs.planned_jobs import write_plan
 from tests.unit.signed_urls import SECRET, SIGNATURE, check, serving
 from whisperbatch import jobs
-from whisperbatch.cli.plans import run as plan_commands
+from whisperbatch.cli.plans import PlanArguments, make_plan
 from whisperbatch.errors import WhisperBatchError
 from whisperbatch.jobs.plans import stores
 from whisperbatch.jobs.plans.format import Failure, PlanFiles, Recording
@@ -59,14 +59,16 @@ def test_a_plan_keeps_the_url_for_the_user_alone(
     assert PlanFiles.at(str(path)).read().recordings[0].uri == url
     write_plan(path, [manifest(tmp_path, "https://h/a.wav")])
     assert stat.S_IMODE(path.stat().st_mode) != 0o600
-    monkeypatch.setattr(jobs, "plan", lambda sources, output: write_plan(output, list(sources)))
-    plan_commands.make_plan([str(manifest(tmp_path, url))], str(path), quiet=False)
+    monkeypatch.setattr(
+        jobs, "plan", lambda sources, output, **_: write_plan(output, list(sources))
+    )
+    make_plan(PlanArguments(sources=[str(manifest(tmp_path, url))], output=str(path)))
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     printed = capsys.readouterr().err
     assert "passwords or signatures of 1 URLs" in printed
     assert "mode 0600" in printed
     assert SECRET not in printed
-    plan_commands.make_plan([str(manifest(tmp_path, "https://h/a"))], str(path), quiet=False)
+    make_plan(PlanArguments(sources=[str(manifest(tmp_path, "https://h/a"))], output=str(path)))
     assert "passwords" not in capsys.readouterr().err
 
 

@@ -126,7 +126,7 @@ def test_the_revision_of_a_directory(directory: str, revision: str | None) -> No
 
 def test_every_engine_and_door_declares_the_setting(monkeypatch: pytest.MonkeyPatch) -> None:
     from whisperbatch.cli.app import LOAD_KEYWORDS  # noqa: PLC0415 - an extra
-    from whisperbatch.cli.plans.commands import PLAN_KEYWORDS  # noqa: PLC0415 - an extra
+    from whisperbatch.cli.plans import PLAN_KEYWORDS  # noqa: PLC0415 - an extra
 
     assert "revision" in setting_parameters()
     assert "revision" in LOAD_KEYWORDS

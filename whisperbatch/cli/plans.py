@@ -1,23 +1,27 @@
-"""The work of the commands `plan`, `work`, `join` and `status`."""
+"""The commands `plan`, `work`, `join` and `status`."""
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 import typer
 
 from whisperbatch import jobs
-from whisperbatch.cli.flags import Verbose
+from whisperbatch.cli import flags
+from whisperbatch.cli.flags import DEFAULT_MODEL, ListedCommand, Model, Verbose
 from whisperbatch.cli.printing import (
     ExitOnSignal,
+    configure_logging,
     loading_status,
     print_note,
     print_note_on_terminal,
     print_result,
 )
+from whisperbatch.engines.keywords import setting_parameters
 from whisperbatch.errors import OptionError
+from whisperbatch.options import Options
 from whisperbatch.types import SECTION, to_seconds
 from whisperbatch.writers import (
     FORMATS,
@@ -27,33 +31,101 @@ from whisperbatch.writers import (
     check_file_options,
 )
 
+app = typer.Typer()
+
+MACHINE: Final = jobs.MACHINE_KEYWORDS
+PLAN_KEYWORDS: Final = tuple(
+    name for name in ("engine", *setting_parameters()) if name not in MACHINE
+)
+"""Keywords of `load` that are flags of `plan`; those of `MACHINE` are flags of `work`."""
+NOT_PLANNED: Final = {"sampling_rate", "batch_size"}
+PLAN_OPTIONS: Final = {*flags.field_names(Options)} - NOT_PLANNED
+
+
 PlanName = Annotated[str, typer.Argument(metavar="PLAN", help="Path or URL of the plan.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print errors only.")]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WorkArguments:
-    """The arguments of `work`.
+class PlanArguments:
+    """The arguments of `plan`: a flag for each field, and those of the last two.
 
     Attributes:
-        plan: path or URL.
-        shard: "I/N", or empty.
-        batch_size: None if not given.
-        lease_duration: in seconds.
-        wait: whether to wait for the tasks of other workers.
-        retry_failed: whether to transcribe failed recordings again.
-        quiet: print errors only.
         load_keywords: keywords of `load`.
+        options: keywords of `transcribe`.
     """
 
-    plan: str
-    shard: str
-    batch_size: int | None
-    lease_duration: float
-    wait: bool
-    retry_failed: bool
-    quiet: bool
-    load_keywords: Mapping[str, Any]
+    sources: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="SOURCE",
+            help="Files, directories, patterns, URLs of any store (s3://...), and manifests "
+            "(.jsonl, .jsonl.gz, .parquet).",
+            show_default=False,
+        ),
+    ]
+    output: Annotated[
+        str, typer.Option("--output", "-o", metavar="PLAN", help="Path or URL of the plan.")
+    ]
+    model: Model = DEFAULT_MODEL
+    task_duration: Annotated[
+        float,
+        typer.Option(
+            "--task-duration",
+            help="Seconds of audio that a worker takes at a time. Longer recordings are divided.",
+        ),
+    ] = 1800.0
+    quiet: Quiet = False
+    verbose: Verbose = False
+    load_keywords: Mapping[str, Any] = field(default_factory=dict)
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkArguments:
+    """The arguments of `work`: a flag for each field, and those of the last two.
+
+    Attributes:
+        load_keywords: keywords of `load`.
+        options: the batch size, if it is given.
+    """
+
+    plan: PlanName
+    shard: Annotated[
+        str,
+        typer.Option(
+            "--shard",
+            metavar="I/N",
+            help="Take only the tasks of shard I of N, counted from 0: 0/4, 1/4, 2/4 or 3/4. "
+            "Without this flag, the processes share all tasks.",
+        ),
+    ] = ""
+    lease_duration: Annotated[
+        float,
+        typer.Option(
+            "--lease-duration",
+            help="Seconds until other processes take over a task, if this process dies.",
+        ),
+    ] = 600.0
+    wait: Annotated[
+        bool,
+        typer.Option(
+            "--wait/--no-wait",
+            help="Wait for tasks that other processes hold, in case that these processes die.",
+        ),
+    ] = True
+    retry_failed: Annotated[
+        bool,
+        typer.Option(
+            "--retry-failed",
+            help="Transcribe the recordings again whose result is a failure. Give it to one "
+            "process, and start the others after it.",
+        ),
+    ] = False
+    quiet: Quiet = False
+    verbose: Verbose = False
+    load_keywords: Mapping[str, Any] = field(default_factory=dict)
+    options: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,9 +158,54 @@ class JoinArguments:
     tables: TableOptions = field(default_factory=TableOptions)
 
 
-def make_plan(sources: Sequence[str], output: str, *, quiet: bool, **keywords: Any) -> int:  # noqa: ANN401 - of `jobs.plan`
+@app.command("plan", cls=ListedCommand)
+@flags.with_arguments(PlanArguments, load=PLAN_KEYWORDS, options=PLAN_OPTIONS)
+def plan(arguments: PlanArguments) -> None:
+    """Plan recordings that several processes transcribe."""
+    configure_logging(verbose=arguments.verbose)
+    raise typer.Exit(make_plan(arguments))
+
+
+@app.command("work", cls=ListedCommand)
+@flags.with_arguments(WorkArguments, load=MACHINE, options={"batch_size"})
+def work(arguments: WorkArguments) -> None:
+    """Transcribe tasks of a plan until none is left."""
+    configure_logging(verbose=arguments.verbose)
+    raise typer.Exit(work_on_plan(arguments))
+
+
+@app.command("join", cls=ListedCommand)
+@flags.with_arguments(JoinArguments)
+def join(arguments: JoinArguments) -> None:
+    """Write the transcripts of a plan, and a report."""
+    configure_logging(verbose=arguments.verbose)
+    raise typer.Exit(join_results(arguments))
+
+
+@app.command("status", cls=ListedCommand)
+def status(
+    plan: PlanName,
+    *,
+    json_lines: Annotated[
+        bool, typer.Option("--json-lines", help="Print the counts as a line of JSON.")
+    ] = False,
+) -> None:
+    """Print how far the work on a plan is."""
+    configure_logging(verbose=False)
+    raise typer.Exit(show_status(plan, json_lines=json_lines))
+
+
+def make_plan(arguments: PlanArguments) -> int:
     """Write a plan, and return the exit status: 1 if some recordings cannot be read."""
-    plan = jobs.plan(sources, output, **keywords)
+    output, quiet = arguments.output, arguments.quiet
+    plan = jobs.plan(
+        arguments.sources,
+        output,
+        model=arguments.model,
+        task_duration=arguments.task_duration,
+        **arguments.load_keywords,
+        **arguments.options,
+    )
     for recording in plan.failures:
         if recording.failure:
             print_note(f"failed: {recording.failure.message}")
@@ -116,7 +233,7 @@ def work_on_plan(arguments: WorkArguments) -> int:
     job = jobs.WorkerJob.open(
         arguments.plan,
         shard=_shard(arguments.shard),
-        batch_size=arguments.batch_size,
+        batch_size=arguments.options.get("batch_size"),
         lease_duration=arguments.lease_duration,
         wait=arguments.wait,
         retry_failed=arguments.retry_failed,

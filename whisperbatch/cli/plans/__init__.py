@@ -1,1 +1,0 @@
-"""The commands `plan`, `work`, `join` and `status`: many processes transcribe together."""
