@@ -1,16 +1,18 @@
 """All stages, connected in order.
 
     stage                                                       thread
-    source -> open_audio -> clips -> Vad                        one for each recording being read
+    source -> open_audio                                        the thread of the run
+           -> clips -> Vad                                      one for each recording being read
            -> SecondOpinion (uses the engine) -> chunks         the same
            -> rows (features)                                   a pool of the recording
            -> language scores, of rows that need them           a pool; the engine is shared
            -> rows with their language                          a thread of the recording
            -> decode, audit, retry: one thread for each row     a pool; the engine is shared
-           -> segments -> speakers                              the recording's, or the caller's
+           -> segments -> speakers                              the thread of the run
 
 `runs.PipelineRun` has the segments of all recordings of a run.
-Every arrow is a generator and every buffer is bounded: memory does not grow with the recording.
+Every arrow is a generator, and every buffer of audio is bounded: only texts, turns and omissions
+grow with the recording.
 A thread that needs the engine waits until a call of the engine has computed its rows
 (`scheduling`). Rows of all threads and recordings share these calls.
 """
@@ -46,7 +48,7 @@ from whisperbatch.options import Options
 from whisperbatch.prefetch import map_ordered
 from whisperbatch.recording import Decision, RecordingState
 from whisperbatch.rows import End, Item, Row
-from whisperbatch.scheduling import READING, Flow, ReadingLimit, Scheduler, SharedModel
+from whisperbatch.scheduling import READING, ReadingLimit, RunShare, Scheduler, SharedModel
 from whisperbatch.second_opinion import second_opinions
 from whisperbatch.sections import chunk_recording
 from whisperbatch.segmentation import Segmentation
@@ -67,9 +69,9 @@ Opener = Callable[[], AudioReader]
 Result = tuple[RecordingState, Segment] | End
 
 FEATURE_WORKERS: Final = min(available_cpus(), 4)
-# 30 s chunks that are read, but not decoded: relative to the rows of full calls of all workers
+# 30 s chunks that wait for their text, relative to the rows of full calls of all workers
 BATCHES_AHEAD: Final = 2
-FIRST_AHEAD: Final = 3  # 30 s chunks that are read before the first is decoded
+FIRST_AHEAD: Final = 3  # 30 s chunks that are admitted before the first is decoded
 # Rows of a recording that are decoded before their turn, in batches. Long pauses make short rows of
 # several window lengths; with this many rows, one of the lengths usually fills a batch.
 ROWS_AHEAD: Final = 6
@@ -96,9 +98,9 @@ def detect_language(
     if not model.is_multilingual:
         log.info("%s: en, because model %s is English-only", reader.name, model.name)
         return english_only(model.name)
-    flow = Flow()
-    with scheduler.running(flow):
-        shared = SharedModel(scheduler, flow, options)
+    share = RunShare()
+    with scheduler.running(share):
+        shared = SharedModel(scheduler, share, options)
         return _detect_language(shared, reader, options, read_through=read_through)
 
 
@@ -156,25 +158,25 @@ class Pipeline:
         self._speaker_stage = SpeakerStage(options) if options.diarize else None
         self._options = options
         self._scheduler = scheduler
-        self._flow = Flow(weight)
-        self._model = SharedModel(scheduler, self._flow, options)
+        self._share = RunShare(weight)
+        self._model = SharedModel(scheduler, self._share, options)
         self._vad = open_vad(options)
         self._extractor = feature_extractor(options.features, self._model.n_mels)
         self._code_switching = CodeSwitching(self._model, self._extractor, options)
         self._decoder = ChunkDecoder(self._model, self._extractor, options)
         self._segmentation = Segmentation(options)
-        reading_model = SharedModel(scheduler, self._flow, options, READING)
+        reading_model = SharedModel(scheduler, self._share, options, READING)
         self._second_opinion = second_opinions(reading_model, self._vad, self._extractor, options)
 
     def running(self) -> AbstractContextManager[None]:
         """Run the threads of the engine until the end of a `with` block."""
-        return self._scheduler.running(self._flow)
+        return self._scheduler.running(self._share)
 
     def stop(self) -> None:
         """End all waits for the engine and for earlier audio. Thread-safe."""
         self.stopped = True
         self.limit.stop()
-        self._scheduler.abandon(self._flow)
+        self._scheduler.abandon(self._share)
         if self._speaker_stage:
             self._speaker_stage.stop()
 

@@ -321,9 +321,9 @@ class EngineTraits:
     """What an engine may say about itself. A member that it does not have has its default.
 
     Attributes:
-        encodes_rows_alone: True if `encode` takes as long for several rows as for each row alone:
-            urgent rows then do not wait for a whole batch, and encoder outputs are kept for
-            retries.
+        encodes_rows_alone: True if a batch saves no time in `encode`: n rows take n times as long
+            as one row. Urgent rows then do not wait for a whole batch, and encoder outputs are kept
+            for retries.
         feature_type: type of the features that the engine computes with. Rows wait for the engine
             in this type. With float16, they take half of the memory, and the engine need not
             convert them. `encode` accepts float32, too.

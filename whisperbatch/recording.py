@@ -6,7 +6,8 @@ these references, after the recording has ended.
 
 Who changes which field, in the order of the recording's rows:
 
-    reader, source, checked, recovered, sounds   the thread that reads the recording
+    reader, source, opened               the thread that opens the recording
+    checked, recovered, sounds, was_read the thread that reads the recording
     language                             this thread (language windows), then the language stage
     switching                            the language stage
     history, limited_chunks              the threads that decode, with `changed`
@@ -150,8 +151,8 @@ class RecordingState:
         omissions: removed text and speech without text.
         notices: facts that the user must know; those of the reader, once the recording is open.
         chunks: number of chunks decoded.
-        redecoded: number of chunks that were decoded again because their text failed the audit, or
-            was improbable in noise.
+        redecoded: number of chunks that were decoded again because their text failed the audit, was
+            improbable in noise, or was in another language than the speech (`multilingual`).
         doubt_until: end of the last row's speech, and the language that this speech sounds like,
             if its language is doubtful.
         limited_chunks: number of chunks whose retries were stopped by the limit of work.

@@ -119,7 +119,7 @@ class SegmentStream(Iterator[Segment]):
 
     @property
     def redecoded(self) -> int:
-        """Number of chunks decoded again so far: their text failed, or was improbable in noise."""
+        """Number of chunks decoded again so far, see `Transcript.redecoded`."""
         return self._recording.redecoded
 
     @property

@@ -33,7 +33,7 @@ from whisperbatch.language.stage import score_rows
 from whisperbatch.protocols import Hypothesis
 from whisperbatch.recording import RecordingState
 from whisperbatch.rows import Row
-from whisperbatch.scheduling import Flow, Scheduler, SharedModel
+from whisperbatch.scheduling import RunShare, Scheduler, SharedModel
 from whisperbatch.sections import chunk_recording
 from whisperbatch.segmentation.timed_text import AlignedWord, join_words
 from whisperbatch.types import Chunk, LanguageScores, SpeechSpan
@@ -162,9 +162,9 @@ def decode(asr: wb.Transcriber, name: str) -> FirstPass:
     rows = [Row.of(chunk, extractor, state) for chunk in chunks]
     options = options_for(asr.engine, options)
     vocabulary = WhisperTokenizer(asr.engine.tokenizer, multilingual=asr.engine.is_multilingual)
-    scheduler, flow = Scheduler(asr.engine), Flow()
-    with scheduler.running(flow):
-        model = SharedModel(scheduler, flow, options)
+    scheduler, share = Scheduler(asr.engine), RunShare()
+    with scheduler.running(share):
+        model = SharedModel(scheduler, share, options)
         if asr.engine.is_multilingual:
             rows = score_rows(model, rows)
         decoded = RowDecoder(model, options, vocabulary)(

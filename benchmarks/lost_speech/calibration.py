@@ -39,7 +39,7 @@ from whisperbatch.errors import WhisperBatchError
 from whisperbatch.features import feature_extractor
 from whisperbatch.options import Options
 from whisperbatch.protocols import Vad
-from whisperbatch.scheduling import Flow, Scheduler, SharedModel
+from whisperbatch.scheduling import RunShare, Scheduler, SharedModel
 from whisperbatch.second_opinion.checks import find_possible_speech, proves_speech
 from whisperbatch.second_opinion.regions import MIN_REGION, RegionFinder
 from whisperbatch.second_opinion.stage import RegionDecoder
@@ -208,10 +208,10 @@ def measure_half(asr: wb.Transcriber, names: Sequence[str]) -> Half:
     options = options_for(engine, Options())
     vad = open_vad(options)
     extractor = feature_extractor(options.features, engine.n_mels)
-    scheduler, flow = Scheduler(engine), Flow()
-    decoder = RegionDecoder(SharedModel(scheduler, flow, options), extractor, options)
+    scheduler, share = Scheduler(engine), RunShare()
+    decoder = RegionDecoder(SharedModel(scheduler, share, options), extractor, options)
     total = Half((), 0.0)
-    with scheduler.running(flow):
+    with scheduler.running(share):
         for name in names:
             half = check(corpora.build(name), corpora.parse(name)[1], vad, decoder, options)
             print(f"{name}: {len(half.regions)} regions", file=sys.stderr, flush=True)

@@ -23,8 +23,8 @@ from whisperbatch.options.keywords import resolve
 from whisperbatch.protocols import Alignment, FeatureExtractor, Hypothesis
 from whisperbatch.recording import RecordingState
 from whisperbatch.rows import End, Row
-from whisperbatch.scheduling import Flow, Scheduler, SharedModel
-from whisperbatch.scheduling.call_queue import RowCall
+from whisperbatch.scheduling import RunShare, Scheduler, SharedModel
+from whisperbatch.scheduling.call_queue import WaitingRow
 from whisperbatch.segmentation import RowResult, Segmentation
 from whisperbatch.types import (
     SAMPLING_RATE,
@@ -173,7 +173,7 @@ class Rounds(Scheduler):
         self._lock = threading.Lock()
         self._threads, self._waiting = threads, 0
 
-    def compute(self, calls: Sequence[RowCall]) -> list[Any]:
+    def compute(self, calls: Sequence[WaitingRow]) -> list[Any]:
         """See `Scheduler`."""
         with self._lock:
             self._queue.add(calls)
@@ -197,7 +197,7 @@ class Rounds(Scheduler):
 
 def shared_model(engine: FakeEngine, options: Options | None = None) -> SharedModel:
     """The model for a single thread, without threads of a scheduler."""
-    return SharedModel(Rounds(engine, 1), Flow(), options_for(engine, options or Options()))
+    return SharedModel(Rounds(engine, 1), RunShare(), options_for(engine, options or Options()))
 
 
 def decode_rows(
@@ -206,7 +206,7 @@ def decode_rows(
     """Decode rows, each in its own thread, with shared calls of the engine (see `Rounds`)."""
     options = options_for(engine, options)
     scheduler = Rounds(engine, len(rows))
-    model = SharedModel(scheduler, Flow(), options)
+    model = SharedModel(scheduler, RunShare(), options)
     decoder = ChunkDecoder(model, extractor, options)
 
     def decode_row(number: int) -> RowResult:

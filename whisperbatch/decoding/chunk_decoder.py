@@ -2,13 +2,14 @@
 
 The steps:
 
-    decode --> second pass with context (optional) --> choice of language --> audit
-        failed:                --> retries
-        improbable, in noise:  --> consensus of several texts
-        all:                   --> remove prompt leakage and hallucinations
+    decode --> second pass with context (`condition_on_previous_text`)
+           --> doubts about the language (notices), or choice of the language (`multilingual`)
+           --> retries, if the text fails its audit
+           --> consensus of several texts, if the text is improbable and the row is noisy
+           --> prompt leakage and hallucinations are removed
 
-Every row has its own thread. The engine computes the rows of many threads in one call
-(`scheduling`). The text of a row is the same in every call.
+A thread works on one row until its text is complete. The engine computes the rows of many threads
+in one call (`scheduling`). On a CPU, the text of a row is the same in every call.
 """
 
 from collections.abc import Sequence
@@ -103,7 +104,7 @@ class ChunkDecoder:
         return in_first_section and not row.chunk.index
 
     def _first_pass(self, row: Row, context: Context) -> DecodedRow:
-        """Decode a row with a limit of tokens that all rows share."""
+        """Decode a row once, with the limit of tokens of all first decodings (`first_limit`)."""
         options = self._options
         temperature = options.temperatures[0]
         hypotheses = options.best_of if temperature else options.beam_size

@@ -26,15 +26,15 @@ New text for speech that had no text must be probable.
 If a row has no words for a stretch of speech, the stretch may be a noise, a distant crowd, or a
 cough. If a retry decodes the stretch alone, the model writes a short phrase even on noise.
 
-The strategies in their order; all except the last are deterministic:
+The strategies; all except the last search without random numbers:
 
     own_script        only letters of the language's scripts, if the text has other letters
     beam              beam search, if greedy search produced loops or improbable text
     split             the chunk in two parts; each part may be split again
+    shift             the same speech at another place in Whisper's window, if too short to split
     isolate           uncovered speech as a separate part, between the parts around the speech
     pieces            each phrase of uncovered or repeated speech as a separate part
     phrases           each phrase of the chunk as a separate part
-    shift             the same speech at another place in Whisper's window, if too short to split
     no_repeat_ngram   no n-gram twice, if the text repeats itself
     sample            sampling at the next temperature, if Whisper's own thresholds fail
 """
@@ -418,7 +418,7 @@ class Retry:
     def __call__(
         self, decoded: DecodedRow, context: Context
     ) -> tuple[tuple[DecodedRow, ...], bool]:
-        """Audit a decoded row and retry the row if it fails.
+        """Decode a row again that failed its audit, with each strategy until the text passes.
 
         Args:
             decoded: the row with its text.

@@ -27,7 +27,7 @@ from whisperbatch.jobs.stored_values import build
 from whisperbatch.options import SearchOptions
 from whisperbatch.protocols import Alignment, Decoded, Engine, Hypothesis
 from whisperbatch.rows import Encoding
-from whisperbatch.scheduling import RowCall
+from whisperbatch.scheduling import WaitingRow
 
 log = logging.getLogger(__name__)
 
@@ -70,11 +70,11 @@ class Journal:
         self._origin = f"whisperbatch {version('whisperbatch')}, {engine.fingerprint}".encode()
         self._end_of_text = engine.tokenizer.token_to_id("<|endoftext|>") or 0
 
-    def find(self, calls: Sequence[RowCall]) -> Mapping[RowCall, Result]:
+    def find(self, calls: Sequence[WaitingRow]) -> Mapping[WaitingRow, Result]:
         """Return the stored results; rows without a result are left out."""
         keys = {call: self._key(call) for call in calls}
         values = self._store.find(list(keys.values()))
-        results: dict[RowCall, Result] = {}
+        results: dict[WaitingRow, Result] = {}
         for call, key in keys.items():
             if key not in values:
                 continue
@@ -84,11 +84,11 @@ class Journal:
                 log.info("a stored result is damaged, and is computed again: %s", error)
         return results
 
-    def keep(self, results: Mapping[RowCall, Result]) -> None:
+    def keep(self, results: Mapping[WaitingRow, Result]) -> None:
         """Store the results of rows: all of them, or none if the process is killed."""
         self._store.keep({self._key(call): _pack(result) for call, result in results.items()})
 
-    def _key(self, call: RowCall) -> bytes:
+    def _key(self, call: WaitingRow) -> bytes:
         row = self._row_key(call.row)
         if call.search is None:
             return _hash(row, b"language")
@@ -104,7 +104,7 @@ class Journal:
             row.key = _hash(self._origin, shape, features.tobytes())
         return row.key
 
-    def _parse(self, call: RowCall, value: Any) -> Result:  # noqa: ANN401 - JSON
+    def _parse(self, call: WaitingRow, value: Any) -> Result:  # noqa: ANN401 - JSON
         """Return the result of a stored value.
 
         Raises:

@@ -8,7 +8,7 @@ a thread of a row, or of a recording
 `ReadingLimit` limits the audio that is read, but not decoded.
 """
 
-from whisperbatch.scheduling.call_queue import READING, Flow, ResultStore, RowCall
+from whisperbatch.scheduling.call_queue import READING, ResultStore, RunShare, WaitingRow
 from whisperbatch.scheduling.reading_limit import ReadingLimit
 from whisperbatch.scheduling.scheduler import Activity, Scheduler
 from whisperbatch.scheduling.shared_model import SharedModel
@@ -16,10 +16,10 @@ from whisperbatch.scheduling.shared_model import SharedModel
 __all__ = [
     "READING",
     "Activity",
-    "Flow",
     "ReadingLimit",
     "ResultStore",
-    "RowCall",
+    "RunShare",
     "Scheduler",
     "SharedModel",
+    "WaitingRow",
 ]

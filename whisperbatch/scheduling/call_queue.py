@@ -35,8 +35,8 @@ READING: Final[Position] = (-2, 0)  # before all other rows: until the result, n
 
 
 @dataclass(eq=False, slots=True)
-class Flow:
-    """The row calls of one run of the pipeline. Runs get fair shares of the engine.
+class RunShare:
+    """The share of the engine that one run of the pipeline has had. Runs get fair shares.
 
     Attributes:
         weight: share of the engine, relative to the weights of the other runs.
@@ -53,13 +53,13 @@ class Flow:
 
 
 @dataclass(eq=False, slots=True)
-class RowCall:
+class WaitingRow:
     """A row that waits for a result of the engine: its text, or its language.
 
     Attributes:
         key: rows with equal keys can share a call of the engine.
         row: the features or the encoder output.
-        flow: the run.
+        share: the run.
         group: what the rows of the same thread share; after a failure, groups are computed alone.
         position: of the row in its run; rows that come first in the results are first.
         max_rows: maximum number of rows of the call.
@@ -71,7 +71,7 @@ class RowCall:
 
     key: Hashable
     row: Encoding
-    flow: Flow
+    share: RunShare
     group: object
     position: Position
     max_rows: int
@@ -84,11 +84,11 @@ class RowCall:
 class ResultStore(Protocol):
     """Results of rows that were computed before. Thread-safe."""
 
-    def find(self, calls: Sequence[RowCall]) -> Mapping[RowCall, Any]:
+    def find(self, calls: Sequence[WaitingRow]) -> Mapping[WaitingRow, Any]:
         """Return the stored results; rows without a result are left out."""
         ...
 
-    def keep(self, results: Mapping[RowCall, Any]) -> None:
+    def keep(self, results: Mapping[WaitingRow, Any]) -> None:
         """Store the results of rows."""
         ...
 
@@ -101,7 +101,7 @@ class CallQueue:
     """The rows that wait for the engine. Not thread-safe."""
 
     def __init__(self) -> None:
-        self._waiting: dict[Flow, list[RowCall]] = {}
+        self._waiting: dict[RunShare, list[WaitingRow]] = {}
         self._clock = 0.0  # virtual time of the run that led last
 
     def __bool__(self) -> bool:
@@ -110,19 +110,19 @@ class CallQueue:
     def __len__(self) -> int:
         return sum(map(len, self._waiting.values()))
 
-    def add(self, calls: Iterable[RowCall]) -> None:
+    def add(self, calls: Iterable[WaitingRow]) -> None:
         """Add rows. A run without waiting rows gets no credit for the time in which it had none."""
         for call in calls:
-            if call.flow not in self._waiting:
-                self._waiting[call.flow] = []
-                call.flow.virtual_time = max(call.flow.virtual_time, self._clock)
-            insort(self._waiting[call.flow], call, key=lambda call: call.position)
+            if call.share not in self._waiting:
+                self._waiting[call.share] = []
+                call.share.virtual_time = max(call.share.virtual_time, self._clock)
+            insort(self._waiting[call.share], call, key=lambda call: call.position)
 
-    def remove(self, flow: Flow) -> list[RowCall]:
+    def remove(self, share: RunShare) -> list[WaitingRow]:
         """Remove and return the waiting rows of a run."""
-        return self._waiting.pop(flow, [])
+        return self._waiting.pop(share, [])
 
-    def take(self, max_rows: int | None = None, *, free: int = 1) -> list[RowCall]:
+    def take(self, max_rows: int | None = None, *, free: int = 1) -> list[WaitingRow]:
         """Remove and return the rows of the next call: at least one.
 
         Args:
@@ -130,15 +130,17 @@ class CallQueue:
             free: number of workers without a call. If there are fewer full calls, they share the
                 rows.
         """
-        flow = min(self._waiting, key=_virtual_time)
-        self._clock = max(self._clock, flow.virtual_time)
-        key = self._choose_key(flow, max_rows)
+        share = min(self._waiting, key=_virtual_time)
+        self._clock = max(self._clock, share.virtual_time)
+        key = self._choose_key(share, max_rows)
         if free > 1:
-            share = self._share(key, self._waiting[flow][0].max_rows, free)
+            share = self._share(key, self._waiting[share][0].max_rows, free)
             max_rows = min(share, max_rows or share)
-        return self._fill(flow, key, self._waiting, max_rows)
+        return self._fill(share, key, self._waiting, max_rows)
 
-    def take_urgent(self, calls: Iterable[RowCall], max_rows: int | None = None) -> list[RowCall]:
+    def take_urgent(
+        self, calls: Iterable[WaitingRow], max_rows: int | None = None
+    ) -> list[WaitingRow]:
         """Remove and return rows that come before the rows of a call that is being prepared.
 
         Returns:
@@ -147,34 +149,34 @@ class CallQueue:
             they come before its rows in this call. So the retries of the first chunk do not wait
             for the next chunks. Empty if there are no such rows.
         """
-        earliest: dict[Flow, Position] = {}
+        earliest: dict[RunShare, Position] = {}
         for call in calls:
-            earliest[call.flow] = min(earliest.get(call.flow, call.position), call.position)
-        least = min(flow.virtual_time for flow in earliest)
+            earliest[call.share] = min(earliest.get(call.share, call.position), call.position)
+        least = min(share.virtual_time for share in earliest)
 
-        def is_urgent(call: RowCall) -> bool:
-            flow = call.flow
-            if flow not in earliest:
-                return flow.virtual_time < least
-            has_begun = flow.rows <= BEGINNING * call.max_rows
-            return (has_begun or call.position == READING) and call.position < earliest[flow]
+        def is_urgent(call: WaitingRow) -> bool:
+            share = call.share
+            if share not in earliest:
+                return share.virtual_time < least
+            is_new = share.rows <= BEGINNING * call.max_rows
+            return (is_new or call.position == READING) and call.position < earliest[share]
 
         urgent = {
-            flow: rows
-            for flow, waiting in self._waiting.items()
+            share: rows
+            for share, waiting in self._waiting.items()
             if (rows := [call for call in waiting if is_urgent(call)])
         }
         if not urgent:
             return []
-        flow = min(urgent, key=_virtual_time)
-        return self._fill(flow, urgent[flow][0].key, urgent, max_rows)
+        share = min(urgent, key=_virtual_time)
+        return self._fill(share, urgent[share][0].key, urgent, max_rows)
 
-    def _choose_key(self, flow: Flow, max_rows: int | None) -> Hashable:
-        """Return the key of the next call, which has rows of `flow`."""
-        calls = self._waiting[flow]
+    def _choose_key(self, share: RunShare, max_rows: int | None) -> Hashable:
+        """Return the key of the next call, which has rows of `share`."""
+        calls = self._waiting[share]
         leader = calls[0]
         # the first calls of a run are not filled: its first segments come soon
-        patience = min(MAX_PASSED_OVER, flow.rows // leader.max_rows)
+        patience = min(MAX_PASSED_OVER, share.rows // leader.max_rows)
         if leader.position == READING or leader.passed_over >= patience:
             return leader.key
         small, large = Counter[Hashable](), Counter[Hashable]()
@@ -182,7 +184,7 @@ class CallQueue:
             (large if _is_large(waiting) else small).update(call.key for call in waiting)
         is_large = _is_large(calls)
 
-        def filled(call: RowCall) -> float:
+        def filled(call: WaitingRow) -> float:
             """Return how full a call with the key of this row would be, from 0 to 1."""
             few, many = small[call.key], large[call.key]
             rows = few + (many if is_large else min(few, many))
@@ -209,21 +211,21 @@ class CallQueue:
 
     def _fill(
         self,
-        leader: Flow,
+        leader: RunShare,
         key: Hashable,
-        waiting: Mapping[Flow, Sequence[RowCall]],
+        waiting: Mapping[RunShare, Sequence[WaitingRow]],
         max_rows: int | None,
-    ) -> list[RowCall]:
+    ) -> list[WaitingRow]:
         """Remove and return rows with this key, each of the run with the lowest virtual time.
 
         Runs with many rows do not slow down the call of a run with few rows: they get at most half
         of its places.
         """
         matching = {
-            flow: [call for call in calls if call.key == key] for flow, calls in waiting.items()
+            share: [call for call in calls if call.key == key] for share, calls in waiting.items()
         }
-        large = {flow for flow in matching if _is_large(waiting[flow])}
-        taken: list[RowCall] = []
+        large = {share for share in matching if _is_large(waiting[share])}
+        taken: list[WaitingRow] = []
         if leader in large:
             _take_fairly(taken, matching, max_rows)
         else:
@@ -233,36 +235,36 @@ class CallQueue:
         self._discard(set(taken))
         return taken
 
-    def _discard(self, taken: set[RowCall]) -> None:
-        for flow in {call.flow for call in taken}:
-            left = [call for call in self._waiting[flow] if call not in taken]
+    def _discard(self, taken: set[WaitingRow]) -> None:
+        for share in {call.share for call in taken}:
+            left = [call for call in self._waiting[share] if call not in taken]
             if left:
-                self._waiting[flow] = left
+                self._waiting[share] = left
             else:
-                del self._waiting[flow]
+                del self._waiting[share]
 
 
 def _take_fairly(
-    taken: list[RowCall], matching: Mapping[Flow, Sequence[RowCall]], max_rows: int | None
+    taken: list[WaitingRow], matching: Mapping[RunShare, Sequence[WaitingRow]], max_rows: int | None
 ) -> None:
     """Add rows to `taken`, each of the run with the lowest virtual time, while they fit."""
-    rows = {flow: iter(calls) for flow, calls in matching.items()}
+    rows = {share: iter(calls) for share, calls in matching.items()}
     while rows:
-        flow = min(rows, key=_virtual_time)
-        call = next(rows[flow], None)
+        share = min(rows, key=_virtual_time)
+        call = next(rows[share], None)
         limit = min([max_rows or sys.maxsize, *(other.max_rows for other in taken)])
         if call is None or len(taken) >= min(limit, call.max_rows if taken else limit):
-            del rows[flow]
+            del rows[share]
             continue
         taken.append(call)
-        flow.virtual_time += call.row.frames / flow.weight
-        flow.rows += 1
+        share.virtual_time += call.row.frames / share.weight
+        share.rows += 1
 
 
-def _is_large(calls: Sequence[RowCall]) -> bool:
+def _is_large(calls: Sequence[WaitingRow]) -> bool:
     """Return whether the waiting rows of a run fill a call."""
     return len(calls) >= calls[0].max_rows
 
 
-def _virtual_time(flow: Flow) -> float:
-    return flow.virtual_time
+def _virtual_time(share: RunShare) -> float:
+    return share.virtual_time

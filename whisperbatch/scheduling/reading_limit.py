@@ -1,4 +1,4 @@
-"""The limit of the audio that a run has read, but not decoded."""
+"""The limit of the audio that waits for its text, so that reading does not run far ahead."""
 
 import threading
 import time
@@ -12,7 +12,7 @@ SLOW_SOURCE: Final = 0.25  # seconds without a chunk; then the next recording be
 
 
 class ReadingLimit:
-    """Limits the undecoded audio of all recordings of a run. Thread-safe.
+    """Limits the audio of a run that was admitted to decoding and has no text yet. Thread-safe.
 
     A recording always gets its first chunk. Further chunks wait while the limit is reached; the
     earliest recording is first.

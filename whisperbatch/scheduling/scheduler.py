@@ -15,7 +15,7 @@ from whisperbatch.errors import ClosedError
 from whisperbatch.prefetch import Workers
 from whisperbatch.protocols import Encoded, Engine, EngineTraits
 from whisperbatch.rows import Encoding
-from whisperbatch.scheduling.call_queue import CallQueue, Flow, ResultStore, RowCall
+from whisperbatch.scheduling.call_queue import CallQueue, ResultStore, RunShare, WaitingRow
 from whisperbatch.threads import stop_at_exit
 
 log = logging.getLogger(__name__)
@@ -60,7 +60,7 @@ class Scheduler:
         self._store = store
         self._encodes_rows_alone = EngineTraits.of(engine).encodes_rows_alone
         self._queue = CallQueue()
-        self._flows: set[Flow] = set()
+        self._flows: set[RunShare] = set()
         self._max_rows: int | None = None  # after memory ran out
         self._rows = self._calls = 0
         self._idle = 0  # workers that wait for rows
@@ -75,59 +75,59 @@ class Scheduler:
             return Activity(len(self._queue), self._rows, self._calls)
 
     @contextmanager
-    def running(self, flow: Flow) -> Iterator[None]:
-        """Run the threads until the end of a `with` block, which may compute rows of a flow."""
+    def running(self, share: RunShare) -> Iterator[None]:
+        """Run the threads until the end of a `with` block, which may compute rows of a share."""
         with self._changed:
-            self._flows.add(flow)
+            self._flows.add(share)
             self._workers.start()
         try:
             yield
         finally:
             threads = self._workers.threads()
-            self.abandon(flow)
+            self.abandon(share)
             for thread in threads:
                 while not self._flows and thread is not threading.current_thread():
                     thread.join(JOIN_INTERVAL)
                     if not thread.is_alive():
                         break
 
-    def abandon(self, flow: Flow) -> None:
-        """End a flow: its waiting rows get a ClosedError. Thread-safe; safe to call twice.
+    def abandon(self, share: RunShare) -> None:
+        """End a share: its waiting rows get a ClosedError. Thread-safe; safe to call twice.
 
-        If no other flow is running, the threads end after the calls in progress.
+        If no other share is running, the threads end after the calls in progress.
         """
         with self._changed:
-            flow.closed = True
-            self._flows.discard(flow)
-            abandoned = self._queue.remove(flow)
+            share.closed = True
+            self._flows.discard(share)
+            abandoned = self._queue.remove(share)
             self._changed.notify_all()
         for call in abandoned:
             call.result.set_exception(ClosedError("the run has ended"))
 
     def stop_at_exit(self) -> None:
-        """End all flows, so that the threads end. See `threads.Stoppable`."""
-        for flow in list(self._flows):
-            self.abandon(flow)
+        """End all shares, so that the threads end. See `threads.Stoppable`."""
+        for share in list(self._flows):
+            self.abandon(share)
 
-    def compute(self, calls: Sequence[RowCall]) -> list[Any]:
+    def compute(self, calls: Sequence[WaitingRow]) -> list[Any]:
         """Wait for the results of rows, and return them in order.
 
         Raises:
-            ClosedError: the flow has ended, or the engine is closed.
+            ClosedError: the share has ended, or the engine is closed.
             Exception: as the engine raised it.
         """
         waiting = self._without_stored(calls)
         with self._changed:
-            if any(call.flow.closed for call in calls):
+            if any(call.share.closed for call in calls):
                 raise ClosedError("the run has ended")
             self._queue.add(waiting)
             self._changed.notify_all()
         wait(call.result for call in calls)
         return [call.result.result() for call in calls]
 
-    def _without_stored(self, calls: Sequence[RowCall]) -> Sequence[RowCall]:
+    def _without_stored(self, calls: Sequence[WaitingRow]) -> Sequence[WaitingRow]:
         """Give the stored results to their rows, and return the other rows."""
-        if self._store is None or any(call.flow.closed for call in calls):
+        if self._store is None or any(call.share.closed for call in calls):
             return calls
         stored = self._store.find(calls)
         for call, result in stored.items():
@@ -146,7 +146,7 @@ class Scheduler:
                 self._idle -= 1
         return partial(self._run, self._queue.take(self._max_rows, free=self._idle + 1))
 
-    def _run(self, calls: Sequence[RowCall]) -> None:
+    def _run(self, calls: Sequence[WaitingRow]) -> None:
         try:
             if self._encodes_rows_alone:
                 self._encode_one_by_one(calls)
@@ -162,7 +162,7 @@ class Scheduler:
         for call, result in results.items():
             call.result.set_result(result)
 
-    def _encode_one_by_one(self, calls: Sequence[RowCall]) -> None:
+    def _encode_one_by_one(self, calls: Sequence[WaitingRow]) -> None:
         """Encode the rows of a call, except the last; urgent rows do not wait for all of them."""
         for call in calls:
             call.row.keep = True  # costs nothing, and retries need the output
@@ -174,7 +174,7 @@ class Scheduler:
                 if urgent:
                     self._run(urgent)
 
-    def _contain(self, calls: Sequence[RowCall], error: BaseException) -> None:
+    def _contain(self, calls: Sequence[WaitingRow], error: BaseException) -> None:
         """Compute the rows of a failed call again, in smaller calls, if this may help."""
         groups = list(dict.fromkeys(call.group for call in calls))
         if is_out_of_memory(error) and len(calls) > 1:
@@ -205,7 +205,7 @@ def is_out_of_memory(error: BaseException) -> bool:
     return isinstance(error, MemoryError) or any(words in text for words in OUT_OF_MEMORY)
 
 
-def call_engine(engine: Engine, calls: Sequence[RowCall]) -> Sequence[Any]:
+def call_engine(engine: Engine, calls: Sequence[WaitingRow]) -> Sequence[Any]:
     """Return the result of each row, computed in one call of the engine."""
     encoded = encode(engine, [call.row for call in calls])
     if (search := calls[0].search) is None:

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from whisperbatch.options import Options, SearchOptions
 from whisperbatch.protocols import Decoded, DecodeRequest, EngineTraits
 from whisperbatch.rows import Row
-from whisperbatch.scheduling.call_queue import FIRST, Flow, Position, RowCall
+from whisperbatch.scheduling.call_queue import FIRST, Position, RunShare, WaitingRow
 from whisperbatch.scheduling.scheduler import Scheduler
 
 
@@ -21,7 +21,7 @@ class SharedModel:
 
     Args:
         scheduler: computes the rows.
-        flow: the run.
+        share: the run.
         options: limit the number of rows of a call. A call with more hypotheses for each row
             (beams, or sampled hypotheses) than the first decoding has fewer rows, because the
             engine holds keys and values for each hypothesis. The memory of a call therefore does
@@ -36,14 +36,14 @@ class SharedModel:
     """
 
     def __init__(
-        self, scheduler: Scheduler, flow: Flow, options: Options, position: Position = FIRST
+        self, scheduler: Scheduler, share: RunShare, options: Options, position: Position = FIRST
     ) -> None:
         engine = scheduler.engine
         self.is_multilingual, self.n_mels = engine.is_multilingual, engine.n_mels
         self.tokenizer = engine.tokenizer
         self._feature_type = EngineTraits.of(engine).feature_type
         self._no_timestamps = engine.tokenizer.token_to_id("<|notimestamps|>")
-        self._scheduler, self._flow, self._position = scheduler, flow, position
+        self._scheduler, self._share, self._position = scheduler, share, position
         self._batch_size = options.chosen_batch_size
         self._hypotheses = options.hypotheses
         self._thread = threading.local()
@@ -98,7 +98,7 @@ class SharedModel:
         request: DecodeRequest | None = None,
         search: SearchOptions | None = None,
         window: int | None = None,
-    ) -> RowCall:
+    ) -> WaitingRow:
         encoding = row.prepare(self._feature_type, window)
         max_rows = self._batch_size
         key: Hashable = encoding.frames
@@ -107,7 +107,7 @@ class SharedModel:
             max_rows = max(max_rows * min(self._hypotheses, hypotheses) // hypotheses, 1)
             key = (encoding.frames, self._decode_key(request), search)
         position = getattr(self._thread, "position", self._position)
-        return RowCall(key, encoding, self._flow, group, position, max_rows, request, search)
+        return WaitingRow(key, encoding, self._share, group, position, max_rows, request, search)
 
     def _decode_key(self, request: DecodeRequest) -> Hashable:
         """Return what the requests of a call must have in common."""

@@ -111,8 +111,8 @@ class RowResult:
     Attributes:
         texts: the text in order; several texts if the row was split for a retry.
         omissions: removed text, and speech without text.
-        redecoded: whether the row was decoded again: its text failed the audit, or was
-            improbable in noise.
+        redecoded: whether the row was decoded again: its text failed the audit, was improbable in
+            noise, or was in another language than the speech.
         decision: the language decision for the recording as of this row.
         section: number of the section of the row.
         doubts: stretches whose language is doubtful, in order.

@@ -160,7 +160,7 @@ class Chunk:
         section: number of the section that contains the chunk (`types.sections`).
         channel: number of the only channel of the chunk, if several channels speak at the same
             time; None for the audio of all channels.
-        completes: whether no other chunk has speech of the same time in another channel.
+        completes: whether no later chunk has speech of the same time in another channel.
     """
 
     recording: int

@@ -171,8 +171,8 @@ class Transcript:
         source: name of the recording.
         omissions: removed text and speech without text, in order.
         chunks: number of chunks.
-        redecoded: number of chunks that were decoded again because their text failed the audit, or
-            was improbable in noise.
+        redecoded: number of chunks that were decoded again because their text failed the audit, was
+            improbable in noise, or was in another language than the speech (`multilingual`).
         checked_duration: seconds that the VAD rejects and the model checked.
         recovered_duration: seconds that count as speech only because of this check.
         diarization: the speakers and their turns, with `diarize=True`; otherwise None.

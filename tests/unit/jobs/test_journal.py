@@ -15,7 +15,7 @@ from whisperbatch.options import Options, SearchOptions
 from whisperbatch.protocols import Alignment, DecodeRequest, Hypothesis, Sampling
 from whisperbatch.recording import RecordingState
 from whisperbatch.rows import Row
-from whisperbatch.scheduling import Flow, Scheduler, SharedModel
+from whisperbatch.scheduling import RunShare, Scheduler, SharedModel
 from whisperbatch.types import Chunk
 
 PROMPT = (50258, 50363)
@@ -59,9 +59,9 @@ def results(
     sampling: Sampling | None = None,
 ) -> list[tuple[Any, ...]]:
     """Return the language and the text of rows, as comparable values."""
-    scheduler, flow = Scheduler(engine, Journal(engine, store) if store else None), Flow()
-    with scheduler.running(flow):
-        model = SharedModel(scheduler, flow, Options(batch_size=8))
+    scheduler, share = Scheduler(engine, Journal(engine, store) if store else None), RunShare()
+    with scheduler.running(share):
+        model = SharedModel(scheduler, share, Options(batch_size=8))
         rows = [row(level) for level in levels]
         for each in rows:
             each.encoding.keep = True

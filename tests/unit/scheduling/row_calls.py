@@ -1,8 +1,8 @@
 """Row calls for tests, threads that compute them, and an engine that waits for the test.
 
-with scheduler.running(flow):
-    first = scheduler.hold(flow)          # the call of this row waits at the gate
-    others = scheduler.start(flow, 1, 2)  # further rows wait in the queue
+with scheduler.running(share):
+    first = scheduler.hold(share)          # the call of this row waits at the gate
+    others = scheduler.start(share, 1, 2)  # further rows wait in the queue
     engine.gate.set()                     # all rows are computed
 """
 
@@ -18,14 +18,14 @@ from tests.unit.counting_source import TIMEOUT
 from tests.unit.fakes import EncodedRow, FakeEngine
 from whisperbatch.prefetch import Workers
 from whisperbatch.rows import Encoding
-from whisperbatch.scheduling.call_queue import CallQueue, Flow, RowCall
+from whisperbatch.scheduling.call_queue import CallQueue, RunShare, WaitingRow
 from whisperbatch.scheduling.scheduler import Scheduler
 
 T = TypeVar("T")
 
 
 def row_call(
-    flow: Flow,
+    share: RunShare,
     start: int = 0,
     key: Hashable = "key",
     *,
@@ -33,10 +33,10 @@ def row_call(
     max_rows: int = 4,
     frames: int = 2,
     group: object = None,
-) -> RowCall:
+) -> WaitingRow:
     """Return the language detection of a row whose features all have the value `level`."""
     row = Encoding(frames, np.full((80, frames), level, np.float32))
-    return RowCall(key, row, flow, group, (0, start), max_rows)
+    return WaitingRow(key, row, share, group, (0, start), max_rows)
 
 
 def level_of(row: EncodedRow) -> dict[str, float]:
@@ -132,7 +132,7 @@ class CountedQueue(CallQueue):
         super().__init__()
         self.added = threading.Semaphore(0)
 
-    def add(self, calls: Iterable[RowCall]) -> None:
+    def add(self, calls: Iterable[WaitingRow]) -> None:
         added = [*calls]
         super().add(added)
         for _ in added:
@@ -151,10 +151,10 @@ class CountedScheduler(Scheduler):
         self._workers = Workers(self._changed, self._next_task, engine.workers)
 
     @contextmanager
-    def running(self, flow: Flow) -> Iterator[None]:
+    def running(self, share: RunShare) -> Iterator[None]:
         """Run the threads; the test fails if they do not end."""
         with ExitStack() as stack:
-            stack.enter_context(super().running(flow))
+            stack.enter_context(super().running(share))
             try:
                 yield
             finally:
@@ -170,20 +170,20 @@ class CountedScheduler(Scheduler):
             assert self._counted.added.acquire(timeout=TIMEOUT)
 
     def start(
-        self, flow: Flow, *rows: float, max_rows: int = 8, key: Hashable = "key"
+        self, share: RunShare, *rows: float, max_rows: int = 8, key: Hashable = "key"
     ) -> Caller[list[float]]:
         """Start a thread that computes rows with these levels; its rows come after all others."""
         group = object()
         calls = [
-            row_call(flow, next(self._starts), key, level=level, max_rows=max_rows, group=group)
+            row_call(share, next(self._starts), key, level=level, max_rows=max_rows, group=group)
             for level in rows
         ]
         caller = Caller(lambda: levels(self.compute(calls)))
         self.wait_for_rows(len(rows))
         return caller
 
-    def hold(self, flow: Flow) -> Caller[list[float]]:
+    def hold(self, share: RunShare) -> Caller[list[float]]:
         """Start a thread with a row of level 0; its call waits at the gate, as do later rows."""
-        caller = self.start(flow, 0.0)
+        caller = self.start(share, 0.0)
         self._gated.wait_for_call()
         return caller

@@ -13,7 +13,7 @@ from whisperbatch.options import Options, SearchOptions
 from whisperbatch.protocols import DecodeRequest
 from whisperbatch.recording import RecordingState
 from whisperbatch.rows import Row
-from whisperbatch.scheduling import Flow, SharedModel
+from whisperbatch.scheduling import RunShare, SharedModel
 from whisperbatch.types import Chunk
 
 T = TypeVar("T")
@@ -46,7 +46,7 @@ class Sharing:
 
     engine: GatedEngine
     scheduler: CountedScheduler
-    flow: Flow
+    share: RunShare
     model: SharedModel
 
     def decode(
@@ -74,11 +74,11 @@ def sharing(
 ) -> Iterator[Sharing]:
     """Yield a shared model. If `hold` is true, the rows of all calls wait for the gate."""
     engine = GatedEngine(decode=level_text, workers=workers)
-    scheduler, flow = CountedScheduler(engine), Flow()
-    with scheduler.running(flow):
+    scheduler, share = CountedScheduler(engine), RunShare()
+    with scheduler.running(share):
         if hold:
-            scheduler.hold(flow)
+            scheduler.hold(share)
             engine.batch_sizes["encode"].clear()
         else:
             engine.gate.set()
-        yield Sharing(engine, scheduler, flow, SharedModel(scheduler, flow, options))
+        yield Sharing(engine, scheduler, share, SharedModel(scheduler, share, options))

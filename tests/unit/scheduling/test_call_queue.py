@@ -6,61 +6,61 @@ from collections.abc import Sequence
 import pytest
 
 from tests.unit.scheduling.row_calls import row_call
-from whisperbatch.scheduling.call_queue import MAX_PASSED_OVER, CallQueue, Flow, RowCall
+from whisperbatch.scheduling.call_queue import MAX_PASSED_OVER, CallQueue, RunShare, WaitingRow
 
 LATER = 10**6  # a position after all others
 
 
-def take_all(queue: CallQueue, max_rows: int | None = None) -> list[list[RowCall]]:
+def take_all(queue: CallQueue, max_rows: int | None = None) -> list[list[WaitingRow]]:
     taken = []
     while queue:
         taken.append(queue.take(max_rows))
     return taken
 
 
-def starts(calls: Sequence[RowCall]) -> list[int]:
+def starts(calls: Sequence[WaitingRow]) -> list[int]:
     return [call.position[1] for call in calls]
 
 
-def experienced(calls: int = MAX_PASSED_OVER, max_rows: int = 4) -> Flow:
-    """Return a flow for which this number of full calls was computed."""
-    return Flow(rows=calls * max_rows)
+def experienced(calls: int = MAX_PASSED_OVER, max_rows: int = 4) -> RunShare:
+    """Return a share for which this number of full calls was computed."""
+    return RunShare(rows=calls * max_rows)
 
 
 def test_the_first_row_in_the_order_of_the_results_leads() -> None:
-    queue, flow = CallQueue(), Flow()
-    queue.add(row_call(flow, start, start) for start in (3, 1, 4, 0, 2))
+    queue, share = CallQueue(), RunShare()
+    queue.add(row_call(share, start, start) for start in (3, 1, 4, 0, 2))
     assert [starts(call) for call in take_all(queue)] == [[0], [1], [2], [3], [4]]
 
 
 def test_a_row_that_is_added_later_may_lead() -> None:
-    queue, flow = CallQueue(), Flow()
-    queue.add([row_call(flow, 1, "a"), row_call(flow, 2, "a")])
-    queue.add([row_call(flow, 0, "b")])
+    queue, share = CallQueue(), RunShare()
+    queue.add([row_call(share, 1, "a"), row_call(share, 2, "a")])
+    queue.add([row_call(share, 0, "b")])
     assert [starts(call) for call in take_all(queue)] == [[0], [1, 2]]
 
 
 def test_recordings_come_before_positions_in_a_recording() -> None:
-    queue, flow = CallQueue(), Flow()
-    later, earlier = row_call(flow, 0, "a"), row_call(flow, 5, "b")
+    queue, share = CallQueue(), RunShare()
+    later, earlier = row_call(share, 0, "a"), row_call(share, 5, "b")
     later.position = (1, 0)
     queue.add([later, earlier])
     assert queue.take() == [earlier]
 
 
 def test_rows_with_the_key_of_the_first_row_fill_the_call() -> None:
-    queue, flow = CallQueue(), Flow()
+    queue, share = CallQueue(), RunShare()
     keys = "ababaaaab"
-    queue.add(row_call(flow, start, key, max_rows=4) for start, key in enumerate(keys))
+    queue.add(row_call(share, start, key, max_rows=4) for start, key in enumerate(keys))
     assert [starts(call) for call in take_all(queue)] == [[0, 2, 4, 5], [1, 3, 8], [6, 7]]
 
 
 def test_rows_of_all_flows_share_a_call() -> None:
-    queue, flows = CallQueue(), [Flow(), Flow(), Flow()]
-    for flow in flows:
-        queue.add(row_call(flow, start, max_rows=9) for start in range(3))
+    queue, shares = CallQueue(), [RunShare(), RunShare(), RunShare()]
+    for share in shares:
+        queue.add(row_call(share, start, max_rows=9) for start in range(3))
     taken = queue.take()
-    assert Counter(call.flow for call in taken) == dict.fromkeys(flows, 3)
+    assert Counter(call.share for call in taken) == dict.fromkeys(shares, 3)
     assert not queue
 
 
@@ -78,15 +78,15 @@ def test_rows_of_all_flows_share_a_call() -> None:
 def test_a_call_has_at_most_the_rows_that_each_of_its_rows_allows(
     limits: list[int], expected: list[int]
 ) -> None:
-    queue, flow = CallQueue(), Flow()
-    queue.add(row_call(flow, start, max_rows=limit) for start, limit in enumerate(limits))
+    queue, share = CallQueue(), RunShare()
+    queue.add(row_call(share, start, max_rows=limit) for start, limit in enumerate(limits))
     taken = take_all(queue)
     assert list(map(len, taken)) == expected
     assert [start for call in taken for start in starts(call)] == [0, 1, 2, 3, 4]
 
 
 def test_a_small_limit_of_one_flow_does_not_limit_calls_without_its_rows() -> None:
-    queue, small, large = CallQueue(), Flow(), Flow()
+    queue, small, large = CallQueue(), RunShare(), RunShare()
     queue.add(row_call(large, start, max_rows=8) for start in range(12))
     queue.add([row_call(small, max_rows=1)])
     assert list(map(len, take_all(queue))) == [8, 1, 4]
@@ -94,8 +94,8 @@ def test_a_small_limit_of_one_flow_does_not_limit_calls_without_its_rows() -> No
 
 @pytest.mark.parametrize(("limit", "expected"), [(1, 1), (3, 3), (4, 4), (9, 4), (None, 4)])
 def test_the_limit_of_all_calls_is_respected(limit: int | None, expected: int) -> None:
-    queue, flow = CallQueue(), Flow()
-    queue.add(row_call(flow, start, max_rows=4) for start in range(12))
+    queue, share = CallQueue(), RunShare()
+    queue.add(row_call(share, start, max_rows=4) for start in range(12))
     assert len(queue.take(limit)) == expected
 
 
@@ -104,18 +104,20 @@ def test_the_limit_of_all_calls_is_respected(limit: int | None, expected: int) -
 def test_flows_get_shares_of_the_frames_by_their_weights(
     weight: float, frames: int, same_key: bool
 ) -> None:
-    queue, one, other = CallQueue(), Flow(), Flow(weight)
+    queue, one, other = CallQueue(), RunShare(), RunShare(weight)
     queue.add(row_call(one, start, "a", frames=2, max_rows=2) for start in range(1000))
     key = "a" if same_key else "b"
     queue.add(row_call(other, start, key, frames=frames, max_rows=2) for start in range(1000))
     taken = [call for _ in range(120) for call in queue.take()]
-    computed = {flow: sum(c.row.frames for c in taken if c.flow is flow) for flow in (one, other)}
+    computed = {
+        share: sum(c.row.frames for c in taken if c.share is share) for share in (one, other)
+    }
     assert computed[other] / computed[one] == pytest.approx(weight, rel=0.1)
 
 
 @pytest.mark.parametrize("key", ["a", "b"])
 def test_a_flow_with_one_row_is_not_delayed_by_a_flow_with_a_thousand_rows(key: str) -> None:
-    queue, long, short = CallQueue(), Flow(), Flow()
+    queue, long, short = CallQueue(), RunShare(), RunShare()
     queue.add(row_call(long, start, "a") for start in range(1000))
     for start in range(20):
         queue.take()
@@ -125,46 +127,46 @@ def test_a_flow_with_one_row_is_not_delayed_by_a_flow_with_a_thousand_rows(key: 
 
 
 def test_of_many_flows_with_one_row_each_none_waits_for_a_second_call_of_another() -> None:
-    queue, long = CallQueue(), Flow()
+    queue, long = CallQueue(), RunShare()
     queue.add(row_call(long, start, "a") for start in range(1000))
     queue.take()
-    short = [row_call(Flow(), key=number) for number in range(10)]
+    short = [row_call(RunShare(), key=number) for number in range(10)]
     queue.add(short)
     assert [call for _ in short for call in queue.take()] == short
 
 
 def test_a_flow_gets_no_credit_for_a_time_without_rows() -> None:
-    queue, busy, idle = CallQueue(), Flow(), Flow()
+    queue, busy, idle = CallQueue(), RunShare(), RunShare()
     queue.add([row_call(idle, key="idle", max_rows=1)])
     queue.add(row_call(busy, start, "busy", max_rows=1) for start in range(1000))
     for _ in range(500):
         queue.take()
     queue.add(row_call(idle, start, "idle", max_rows=1) for start in range(100))
-    flows = [queue.take()[0].flow for _ in range(100)]
-    assert 49 <= flows.count(busy) <= 51
-    assert all(flows[index : index + 3].count(busy) >= 1 for index in range(98))
+    shares = [queue.take()[0].share for _ in range(100)]
+    assert 49 <= shares.count(busy) <= 51
+    assert all(shares[index : index + 3].count(busy) >= 1 for index in range(98))
 
 
 def test_a_flow_that_was_alone_is_not_made_to_wait() -> None:
-    queue, alone, new = CallQueue(), Flow(), Flow()
+    queue, alone, new = CallQueue(), RunShare(), RunShare()
     queue.add(row_call(alone, start, "alone", max_rows=1) for start in range(1000))
     for _ in range(500):
         queue.take()
     queue.add(row_call(new, start, "new", max_rows=1) for start in range(100))
-    flows = [queue.take()[0].flow for _ in range(100)]
-    assert 49 <= flows.count(alone) <= 51
+    shares = [queue.take()[0].share for _ in range(100)]
+    assert 49 <= shares.count(alone) <= 51
 
 
-def passed_over(flow: Flow) -> int:
+def passed_over(share: RunShare) -> int:
     """Return the number of calls before a row whose key no other row has.
 
-    Before each call, four rows of the same flow with another key are added: they fill a call.
+    Before each call, four rows of the same share with another key are added: they fill a call.
     """
     queue = CallQueue()
-    rare = row_call(flow, 0, "rare")
+    rare = row_call(share, 0, "rare")
     queue.add([rare])
     for count in range(3 * MAX_PASSED_OVER):
-        queue.add(row_call(flow, 1 + start, "common") for start in range(4))
+        queue.add(row_call(share, 1 + start, "common") for start in range(4))
         if rare in queue.take():
             return count
     raise AssertionError("the row was never computed")
@@ -177,72 +179,72 @@ def test_a_row_is_passed_over_in_favour_of_fuller_calls_but_not_for_long() -> No
 
 @pytest.mark.parametrize("calls", range(MAX_PASSED_OVER + 1))
 def test_a_row_of_a_new_flow_is_passed_over_once_for_each_full_call_before(calls: int) -> None:
-    queue, flow = CallQueue(), experienced(calls, max_rows=8)
-    queue.add([row_call(flow, 0, "rare", max_rows=8)])
-    # each of these rows fills a call, so the flow hardly gets older
-    queue.add(row_call(flow, 1 + start, "common", max_rows=1) for start in range(99))
+    queue, share = CallQueue(), experienced(calls, max_rows=8)
+    queue.add([row_call(share, 0, "rare", max_rows=8)])
+    # each of these rows fills a call, so the share hardly gets older
+    queue.add(row_call(share, 1 + start, "common", max_rows=1) for start in range(99))
     taken = [starts(queue.take()) for _ in range(calls + 1)]
     assert taken == [*([1 + start] for start in range(calls)), [0]]
 
 
 @pytest.mark.parametrize(("rows", "expected"), [(0, 0), (3, 0), (4, MAX_PASSED_OVER)])
 def test_only_the_first_calls_of_a_flow_are_not_filled(rows: int, expected: int) -> None:
-    queue, flow = CallQueue(), Flow()
-    queue.add(row_call(flow, start) for start in range(rows))
+    queue, share = CallQueue(), RunShare()
+    queue.add(row_call(share, start) for start in range(rows))
     take_all(queue)  # a full call has four rows
-    assert passed_over(flow) == expected
+    assert passed_over(share) == expected
 
 
 def test_the_first_row_leads_if_the_other_call_is_not_fuller() -> None:
-    queue, flow = CallQueue(), experienced()
-    queue.add(row_call(flow, start, key) for start, key in enumerate("abba"))
+    queue, share = CallQueue(), experienced()
+    queue.add(row_call(share, start, key) for start, key in enumerate("abba"))
     assert starts(queue.take()) == [0, 3]
-    queue.add(row_call(flow, 10 + start, "full") for start in range(4))
-    queue.add(row_call(flow, start, "b") for start in (20, 21))
+    queue.add(row_call(share, 10 + start, "full") for start in range(4))
+    queue.add(row_call(share, start, "b") for start in (20, 21))
     assert starts(queue.take()) == [1, 2, 20, 21]
 
 
 def test_calls_that_are_full_are_equally_full() -> None:
-    queue, flow = CallQueue(), experienced()
-    queue.add(row_call(flow, start, "a") for start in range(4))
-    queue.add(row_call(flow, 10 + start, "b") for start in range(9))
+    queue, share = CallQueue(), experienced()
+    queue.add(row_call(share, start, "a") for start in range(4))
+    queue.add(row_call(share, 10 + start, "b") for start in range(9))
     assert starts(queue.take()) == [0, 1, 2, 3]
 
 
 def test_of_equally_full_calls_the_first_is_preferred() -> None:
-    queue, flow = CallQueue(), experienced()
-    queue.add([row_call(flow, 0, "rare")])
+    queue, share = CallQueue(), experienced()
+    queue.add([row_call(share, 0, "rare")])
     for start in (11, 10, 13, 12):
-        queue.add([row_call(flow, start, start % 2)])
+        queue.add([row_call(share, start, start % 2)])
     assert starts(queue.take()) == [10, 12]
 
 
 def test_a_call_is_as_full_as_its_own_limit_allows() -> None:
-    queue, flow = CallQueue(), experienced()
-    queue.add(row_call(flow, start, "half", max_rows=6) for start in range(3))
-    queue.add(row_call(flow, 10 + start, "full", max_rows=2) for start in range(2))
+    queue, share = CallQueue(), experienced()
+    queue.add(row_call(share, start, "half", max_rows=6) for start in range(3))
+    queue.add(row_call(share, 10 + start, "full", max_rows=2) for start in range(2))
     assert starts(queue.take()) == [10, 11]
 
 
 @pytest.mark.parametrize("limit", [1, 2])
 def test_a_call_that_cannot_be_fuller_because_of_the_limit_is_not_preferred(limit: int) -> None:
-    queue, flow = CallQueue(), experienced()
-    queue.add(row_call(flow, start, "rare") for start in range(2))
-    queue.add(row_call(flow, 10 + start, "common") for start in range(4))
+    queue, share = CallQueue(), experienced()
+    queue.add(row_call(share, start, "rare") for start in range(2))
+    queue.add(row_call(share, 10 + start, "common") for start in range(4))
     assert starts(queue.take(limit)) == [0, 1][:limit]
 
 
 def test_a_row_is_not_passed_over_in_favour_of_another_flow() -> None:
-    queue, flow, other = CallQueue(), experienced(), Flow(virtual_time=1.0)
-    rare = row_call(flow, 0, "rare")
+    queue, share, other = CallQueue(), experienced(), RunShare(virtual_time=1.0)
+    rare = row_call(share, 0, "rare")
     queue.add([rare])
     queue.add(row_call(other, start, "other") for start in range(4))
     assert queue.take() == [rare]
 
 
 def test_rows_of_other_flows_count_for_a_fuller_call() -> None:
-    queue, flow, other = CallQueue(), experienced(), Flow(virtual_time=1.0)
-    rare, common = row_call(flow, 0, "rare"), row_call(flow, 1, "common")
+    queue, share, other = CallQueue(), experienced(), RunShare(virtual_time=1.0)
+    rare, common = row_call(share, 0, "rare"), row_call(share, 1, "common")
     queue.add([rare, common])
     queue.add(row_call(other, start, "common") for start in range(3))
     taken = queue.take()
@@ -255,30 +257,30 @@ def test_rows_of_other_flows_count_for_a_fuller_call() -> None:
 def test_flows_with_many_rows_get_at_most_half_of_a_call_that_another_flow_leads(
     rows: int, expected: int
 ) -> None:
-    queue, long, short = CallQueue(), Flow(virtual_time=99.0), Flow()
+    queue, long, short = CallQueue(), RunShare(virtual_time=99.0), RunShare()
     queue.add(row_call(long, start, max_rows=8) for start in range(8))
     queue.add(row_call(short, start, max_rows=8) for start in range(rows))
     taken = queue.take()
-    assert [call.flow for call in taken] == [short] * rows + [long] * (expected - rows)
+    assert [call.share for call in taken] == [short] * rows + [long] * (expected - rows)
 
 
 def test_flows_with_few_rows_fill_a_call_that_one_of_them_leads() -> None:
-    queue, flows = CallQueue(), [Flow() for _ in range(6)]
-    for flow in flows:
-        queue.add(row_call(flow, start, max_rows=8) for start in range(7))
-    assert Counter(call.flow for call in queue.take()) == Counter(flows[:2]) + Counter(flows)
+    queue, shares = CallQueue(), [RunShare() for _ in range(6)]
+    for share in shares:
+        queue.add(row_call(share, start, max_rows=8) for start in range(7))
+    assert Counter(call.share for call in queue.take()) == Counter(shares[:2]) + Counter(shares)
 
 
 def test_only_the_rows_that_may_be_in_the_call_count_for_a_fuller_call() -> None:
-    queue, flow, long = CallQueue(), experienced(), Flow(virtual_time=1.0)
-    queue.add(row_call(flow, start, "rare") for start in range(2))
-    queue.add([row_call(flow, 2, "common")])
+    queue, share, long = CallQueue(), experienced(), RunShare(virtual_time=1.0)
+    queue.add(row_call(share, start, "rare") for start in range(2))
+    queue.add([row_call(share, 2, "common")])
     queue.add(row_call(long, start, "common") for start in range(9))
     assert starts(queue.take()) == [0, 1]  # a call with the other key has two rows, too
 
 
 def test_removed_rows_are_not_computed_and_others_are() -> None:
-    queue, one, other = CallQueue(), Flow(), Flow()
+    queue, one, other = CallQueue(), RunShare(), RunShare()
     rows = [row_call(one, start) for start in range(3)]
     left = row_call(other)
     queue.add([*rows, left])
@@ -288,18 +290,18 @@ def test_removed_rows_are_not_computed_and_others_are() -> None:
 
 
 def test_a_queue_is_true_while_rows_wait() -> None:
-    queue, flow = CallQueue(), Flow()
+    queue, share = CallQueue(), RunShare()
     assert not queue
     queue.add([])
     assert not queue
-    queue.add([row_call(flow), row_call(flow, 1, "other")])
+    queue.add([row_call(share), row_call(share, 1, "other")])
     assert queue
     queue.take()
     assert queue
     queue.take()
     assert not queue
-    queue.add([row_call(flow)])
-    queue.remove(flow)
+    queue.add([row_call(share)])
+    queue.remove(share)
     assert not queue
 
 
@@ -317,8 +319,8 @@ def test_a_queue_is_true_while_rows_wait() -> None:
     ],
 )
 def test_free_workers_share_the_rows(rows: str, free: int, expected: list[str]) -> None:
-    queue, flow = CallQueue(), Flow()
-    queue.add(row_call(flow, start, key, max_rows=4) for start, key in enumerate(rows))
+    queue, share = CallQueue(), RunShare()
+    queue.add(row_call(share, start, key, max_rows=4) for start, key in enumerate(rows))
     taken = []
     while queue:
         taken.append("".join(str(call.key) for call in queue.take(free=max(free, 1))))
@@ -327,6 +329,6 @@ def test_free_workers_share_the_rows(rows: str, free: int, expected: list[str]) 
 
 
 def test_the_share_of_a_free_worker_respects_the_limit_of_all_calls() -> None:
-    queue, flow = CallQueue(), Flow()
-    queue.add(row_call(flow, start, max_rows=8) for start in range(12))
+    queue, share = CallQueue(), RunShare()
+    queue.add(row_call(share, start, max_rows=8) for start in range(12))
     assert [len(queue.take(2, free=2)), len(queue.take(8, free=2))] == [2, 5]

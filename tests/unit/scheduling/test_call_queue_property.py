@@ -1,4 +1,4 @@
-"""Random rows, calls and ends of flows: `CallQueue` keeps its promises."""
+"""Random rows, calls and ends of shares: `CallQueue` keeps its promises."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from tests.examples import up_to
 from tests.unit.scheduling.row_calls import row_call
-from whisperbatch.scheduling.call_queue import MAX_PASSED_OVER, CallQueue, Flow, RowCall
+from whisperbatch.scheduling.call_queue import MAX_PASSED_OVER, CallQueue, RunShare, WaitingRow
 
 
 class CheckedQueue:
@@ -20,36 +20,36 @@ class CheckedQueue:
     """
 
     def __init__(self) -> None:
-        self.waiting: list[RowCall] = []
+        self.waiting: list[WaitingRow] = []
         self._queue = CallQueue()
-        self._passed_over: Counter[RowCall] = Counter()
+        self._passed_over: Counter[WaitingRow] = Counter()
 
-    def add(self, calls: Sequence[RowCall]) -> None:
+    def add(self, calls: Sequence[WaitingRow]) -> None:
         self._queue.add(calls)
         self.waiting += calls
 
-    def remove(self, flow: Flow) -> None:
-        removed = [call for call in self.waiting if call.flow is flow]
-        assert set(self._queue.remove(flow)) == set(removed)
-        self.waiting = [call for call in self.waiting if call.flow is not flow]
+    def remove(self, share: RunShare) -> None:
+        removed = [call for call in self.waiting if call.share is share]
+        assert set(self._queue.remove(share)) == set(removed)
+        self.waiting = [call for call in self.waiting if call.share is not share]
 
     def take(self, limit: int | None) -> None:
-        times = {call.flow: call.flow.virtual_time for call in self.waiting}
-        rows = {flow: flow.rows for flow in times}
+        times = {call.share: call.share.virtual_time for call in self.waiting}
+        rows = {share: share.rows for share in times}
         taken = self._queue.take(limit)
-        flow = taken[0].flow
-        assert times[flow] == min(times.values())  # the flow that has had least
+        share = taken[0].share
+        assert times[share] == min(times.values())  # the share that has had least
         self._check_rows(taken, limit)
-        leader = min(self._of(flow), key=lambda call: call.position)
+        leader = min(self._of(share), key=lambda call: call.position)
         if leader.key != taken[0].key:
             self._passed_over[leader] += 1
-            allowed = min(MAX_PASSED_OVER, rows[flow] // leader.max_rows)
+            allowed = min(MAX_PASSED_OVER, rows[share] // leader.max_rows)
             assert self._passed_over[leader] <= allowed
             assert self._filled(taken[0], limit) > self._filled(leader, limit)
         self.waiting = [call for call in self.waiting if call not in taken]
         assert bool(self._queue) == bool(self.waiting)
 
-    def _check_rows(self, taken: Sequence[RowCall], limit: int | None) -> None:
+    def _check_rows(self, taken: Sequence[WaitingRow], limit: int | None) -> None:
         """Check that the rows of a call can share it, and that no further row fits."""
         assert len(taken) == len(set(taken))
         assert set(taken) <= set(self.waiting)
@@ -59,28 +59,28 @@ class CheckedQueue:
         matching = [call for call in self.waiting if call.key == taken[0].key]
         if len({call.max_rows for call in matching}) == 1:
             assert len(taken) == self._rows(taken[0], limit)
-        for flow in {call.flow for call in taken}:
-            of_flow = [call.position for call in taken if call.flow is flow]
-            others = [c.position for c in matching if c.flow is flow and c not in taken]
+        for share in {call.share for call in taken}:
+            of_flow = [call.position for call in taken if call.share is share]
+            others = [c.position for c in matching if c.share is share and c not in taken]
             assert of_flow == sorted(of_flow)
             assert not others or max(of_flow) <= min(others)
 
-    def _of(self, flow: Flow) -> list[RowCall]:
-        return [call for call in self.waiting if call.flow is flow]
+    def _of(self, share: RunShare) -> list[WaitingRow]:
+        return [call for call in self.waiting if call.share is share]
 
-    def _is_large(self, flow: Flow) -> bool:
-        first = min(self._of(flow), key=lambda call: call.position)
-        return len(self._of(flow)) >= first.max_rows
+    def _is_large(self, share: RunShare) -> bool:
+        first = min(self._of(share), key=lambda call: call.position)
+        return len(self._of(share)) >= first.max_rows
 
-    def _rows(self, leader: RowCall, limit: int | None) -> int:
-        """Return the number of rows of a call with the key of this row, whose flow leads."""
+    def _rows(self, leader: WaitingRow, limit: int | None) -> int:
+        """Return the number of rows of a call with the key of this row, whose share leads."""
         matching = [call for call in self.waiting if call.key == leader.key]
         most = min(leader.max_rows, limit or leader.max_rows)
-        if not self._is_large(leader.flow):
-            most = min(most, 2 * sum(not self._is_large(call.flow) for call in matching))
+        if not self._is_large(leader.share):
+            most = min(most, 2 * sum(not self._is_large(call.share) for call in matching))
         return min(most, len(matching))
 
-    def _filled(self, call: RowCall, limit: int | None) -> float:
+    def _filled(self, call: WaitingRow, limit: int | None) -> float:
         """Return how full a call with the key of this row would be."""
         return self._rows(call, limit) / min(call.max_rows, limit or call.max_rows)
 
@@ -96,18 +96,20 @@ steps = st.lists(
     min_size=10,
     max_size=40,
 )
-flows = st.builds(Flow, st.sampled_from([0.5, 1.0, 3.0]), rows=st.sampled_from([0, 16]))
+shares = st.builds(RunShare, st.sampled_from([0.5, 1.0, 3.0]), rows=st.sampled_from([0, 16]))
 
 
 @settings(max_examples=up_to(300), phases=[Phase.generate])
-@given(steps, st.tuples(flows, flows, flows), st.lists(st.integers(2, 5), min_size=3, max_size=3))
+@given(
+    steps, st.tuples(shares, shares, shares), st.lists(st.integers(2, 5), min_size=3, max_size=3)
+)
 def test_every_row_is_taken_once_in_calls_that_respect_all_limits(
-    steps: list[Any], flows: Sequence[Flow], limits: Sequence[int]
+    steps: list[Any], shares: Sequence[RunShare], limits: Sequence[int]
 ) -> None:
     queue = CheckedQueue()
     for step in steps:
         if step[0] == "remove":
-            queue.remove(flows[step[1]])
+            queue.remove(shares[step[1]])
         elif step[0] == "take":
             if queue.waiting:
                 queue.take(step[1])
@@ -115,7 +117,7 @@ def test_every_row_is_taken_once_in_calls_that_respect_all_limits(
             queue.add(
                 [
                     row_call(
-                        flows[number],
+                        shares[number],
                         start,
                         key,
                         max_rows=limits[number] if key == "a" else 3,

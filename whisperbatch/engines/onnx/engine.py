@@ -69,7 +69,7 @@ class OnnxRuntimeEngine:
 
     Attributes:
         fallback: decodes the rows that the decoder cannot decode.
-        encodes_rows_alone: the encoder takes as long for several rows as for each row alone, so
+        encodes_rows_alone: a batch saves no time in the encoder, which computes row by row, so
             the scheduler may compute urgent rows of other recordings between two rows.
 
     Raises:
