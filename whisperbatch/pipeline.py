@@ -98,9 +98,9 @@ def detect_language(
     if not model.is_multilingual:
         log.info("%s: en, because model %s is English-only", reader.name, model.name)
         return english_only(model.name)
-    share = RunShare()
-    with scheduler.running(share):
-        shared = SharedModel(scheduler, share, options)
+    run = RunShare()
+    with scheduler.running(run):
+        shared = SharedModel(scheduler, run, options)
         return _detect_language(shared, reader, options, read_through=read_through)
 
 

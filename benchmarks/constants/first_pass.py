@@ -162,9 +162,9 @@ def decode(asr: wb.Transcriber, name: str) -> FirstPass:
     rows = [Row.of(chunk, extractor, state) for chunk in chunks]
     options = options_for(asr.engine, options)
     vocabulary = WhisperTokenizer(asr.engine.tokenizer, multilingual=asr.engine.is_multilingual)
-    scheduler, share = Scheduler(asr.engine), RunShare()
-    with scheduler.running(share):
-        model = SharedModel(scheduler, share, options)
+    scheduler, run = Scheduler(asr.engine), RunShare()
+    with scheduler.running(run):
+        model = SharedModel(scheduler, run, options)
         if asr.engine.is_multilingual:
             rows = score_rows(model, rows)
         decoded = RowDecoder(model, options, vocabulary)(

@@ -92,8 +92,8 @@ def test_other_recordings_do_not_change_a_language(
 def test_shared_calls_do_not_change_a_language(voices: list[list[float]], batch_size: int) -> None:
     """Each recording has its own threads, and rows of all recordings share calls."""
     engine, options = FakeEngine(detect=detect), Options(batch_size=batch_size)
-    scheduler, share = Scheduler(engine), RunShare()
-    score = partial(with_language_scores, SharedModel(scheduler, share, options), options=options)
+    scheduler, run = Scheduler(engine), RunShare()
+    score = partial(with_language_scores, SharedModel(scheduler, run, options), options=options)
 
     def decided(number: int) -> Iterator[Item]:
         items = recording(number, voices[number])
@@ -102,7 +102,7 @@ def test_shared_calls_do_not_change_a_language(voices: list[list[float]], batch_
 
     recordings = map(decided, range(len(voices)))
     with (
-        scheduler.running(share),
+        scheduler.running(run),
         closing(interleave(recordings, at_once=len(voices), depth=1, ordered=False)) as results,
     ):
         assert languages(list(results)) == expected_languages(voices)

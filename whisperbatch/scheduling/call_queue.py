@@ -59,7 +59,7 @@ class WaitingRow:
     Attributes:
         key: rows with equal keys can share a call of the engine.
         row: the features or the encoder output.
-        share: the run.
+        run: the run that the row belongs to.
         group: what the rows of the same thread share; after a failure, groups are computed alone.
         position: of the row in its run; rows that come first in the results are first.
         max_rows: maximum number of rows of the call.
@@ -71,7 +71,7 @@ class WaitingRow:
 
     key: Hashable
     row: Encoding
-    share: RunShare
+    run: RunShare
     group: object
     position: Position
     max_rows: int
@@ -113,14 +113,14 @@ class CallQueue:
     def add(self, calls: Iterable[WaitingRow]) -> None:
         """Add rows. A run without waiting rows gets no credit for the time in which it had none."""
         for call in calls:
-            if call.share not in self._waiting:
-                self._waiting[call.share] = []
-                call.share.virtual_time = max(call.share.virtual_time, self._clock)
-            insort(self._waiting[call.share], call, key=lambda call: call.position)
+            if call.run not in self._waiting:
+                self._waiting[call.run] = []
+                call.run.virtual_time = max(call.run.virtual_time, self._clock)
+            insort(self._waiting[call.run], call, key=lambda call: call.position)
 
-    def remove(self, share: RunShare) -> list[WaitingRow]:
+    def remove(self, run: RunShare) -> list[WaitingRow]:
         """Remove and return the waiting rows of a run."""
-        return self._waiting.pop(share, [])
+        return self._waiting.pop(run, [])
 
     def take(self, max_rows: int | None = None, *, free: int = 1) -> list[WaitingRow]:
         """Remove and return the rows of the next call: at least one.
@@ -130,13 +130,13 @@ class CallQueue:
             free: number of workers without a call. If there are fewer full calls, they share the
                 rows.
         """
-        share = min(self._waiting, key=_virtual_time)
-        self._clock = max(self._clock, share.virtual_time)
-        key = self._choose_key(share, max_rows)
+        run = min(self._waiting, key=_virtual_time)
+        self._clock = max(self._clock, run.virtual_time)
+        key = self._choose_key(run, max_rows)
         if free > 1:
-            share = self._share(key, self._waiting[share][0].max_rows, free)
+            share = self._share(key, self._waiting[run][0].max_rows, free)
             max_rows = min(share, max_rows or share)
-        return self._fill(share, key, self._waiting, max_rows)
+        return self._fill(run, key, self._waiting, max_rows)
 
     def take_urgent(
         self, calls: Iterable[WaitingRow], max_rows: int | None = None
@@ -151,32 +151,32 @@ class CallQueue:
         """
         earliest: dict[RunShare, Position] = {}
         for call in calls:
-            earliest[call.share] = min(earliest.get(call.share, call.position), call.position)
-        least = min(share.virtual_time for share in earliest)
+            earliest[call.run] = min(earliest.get(call.run, call.position), call.position)
+        least = min(run.virtual_time for run in earliest)
 
         def is_urgent(call: WaitingRow) -> bool:
-            share = call.share
-            if share not in earliest:
-                return share.virtual_time < least
-            is_new = share.rows <= BEGINNING * call.max_rows
-            return (is_new or call.position == READING) and call.position < earliest[share]
+            run = call.run
+            if run not in earliest:
+                return run.virtual_time < least
+            is_new = run.rows <= BEGINNING * call.max_rows
+            return (is_new or call.position == READING) and call.position < earliest[run]
 
         urgent = {
-            share: rows
-            for share, waiting in self._waiting.items()
+            run: rows
+            for run, waiting in self._waiting.items()
             if (rows := [call for call in waiting if is_urgent(call)])
         }
         if not urgent:
             return []
-        share = min(urgent, key=_virtual_time)
-        return self._fill(share, urgent[share][0].key, urgent, max_rows)
+        run = min(urgent, key=_virtual_time)
+        return self._fill(run, urgent[run][0].key, urgent, max_rows)
 
-    def _choose_key(self, share: RunShare, max_rows: int | None) -> Hashable:
-        """Return the key of the next call, which has rows of `share`."""
-        calls = self._waiting[share]
+    def _choose_key(self, run: RunShare, max_rows: int | None) -> Hashable:
+        """Return the key of the next call, which has rows of `run`."""
+        calls = self._waiting[run]
         leader = calls[0]
         # the first calls of a run are not filled: its first segments come soon
-        patience = min(MAX_PASSED_OVER, share.rows // leader.max_rows)
+        patience = min(MAX_PASSED_OVER, run.rows // leader.max_rows)
         if leader.position == READING or leader.passed_over >= patience:
             return leader.key
         small, large = Counter[Hashable](), Counter[Hashable]()
@@ -222,9 +222,9 @@ class CallQueue:
         of its places.
         """
         matching = {
-            share: [call for call in calls if call.key == key] for share, calls in waiting.items()
+            run: [call for call in calls if call.key == key] for run, calls in waiting.items()
         }
-        large = {share for share in matching if _is_large(waiting[share])}
+        large = {run for run in matching if _is_large(waiting[run])}
         taken: list[WaitingRow] = []
         if leader in large:
             _take_fairly(taken, matching, max_rows)
@@ -236,29 +236,29 @@ class CallQueue:
         return taken
 
     def _discard(self, taken: set[WaitingRow]) -> None:
-        for share in {call.share for call in taken}:
-            left = [call for call in self._waiting[share] if call not in taken]
+        for run in {call.run for call in taken}:
+            left = [call for call in self._waiting[run] if call not in taken]
             if left:
-                self._waiting[share] = left
+                self._waiting[run] = left
             else:
-                del self._waiting[share]
+                del self._waiting[run]
 
 
 def _take_fairly(
     taken: list[WaitingRow], matching: Mapping[RunShare, Sequence[WaitingRow]], max_rows: int | None
 ) -> None:
     """Add rows to `taken`, each of the run with the lowest virtual time, while they fit."""
-    rows = {share: iter(calls) for share, calls in matching.items()}
+    rows = {run: iter(calls) for run, calls in matching.items()}
     while rows:
-        share = min(rows, key=_virtual_time)
-        call = next(rows[share], None)
+        run = min(rows, key=_virtual_time)
+        call = next(rows[run], None)
         limit = min([max_rows or sys.maxsize, *(other.max_rows for other in taken)])
         if call is None or len(taken) >= min(limit, call.max_rows if taken else limit):
-            del rows[share]
+            del rows[run]
             continue
         taken.append(call)
-        share.virtual_time += call.row.frames / share.weight
-        share.rows += 1
+        run.virtual_time += call.row.frames / run.weight
+        run.rows += 1
 
 
 def _is_large(calls: Sequence[WaitingRow]) -> bool:
@@ -266,5 +266,5 @@ def _is_large(calls: Sequence[WaitingRow]) -> bool:
     return len(calls) >= calls[0].max_rows
 
 
-def _virtual_time(share: RunShare) -> float:
-    return share.virtual_time
+def _virtual_time(run: RunShare) -> float:
+    return run.virtual_time

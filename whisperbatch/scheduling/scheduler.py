@@ -75,39 +75,39 @@ class Scheduler:
             return Activity(len(self._queue), self._rows, self._calls)
 
     @contextmanager
-    def running(self, share: RunShare) -> Iterator[None]:
+    def running(self, run: RunShare) -> Iterator[None]:
         """Run the threads until the end of a `with` block, which may compute rows of a share."""
         with self._changed:
-            self._flows.add(share)
+            self._flows.add(run)
             self._workers.start()
         try:
             yield
         finally:
             threads = self._workers.threads()
-            self.abandon(share)
+            self.abandon(run)
             for thread in threads:
                 while not self._flows and thread is not threading.current_thread():
                     thread.join(JOIN_INTERVAL)
                     if not thread.is_alive():
                         break
 
-    def abandon(self, share: RunShare) -> None:
-        """End a share: its waiting rows get a ClosedError. Thread-safe; safe to call twice.
+    def abandon(self, run: RunShare) -> None:
+        """End a run: its waiting rows get a ClosedError. Thread-safe; safe to call twice.
 
         If no other share is running, the threads end after the calls in progress.
         """
         with self._changed:
-            share.closed = True
-            self._flows.discard(share)
-            abandoned = self._queue.remove(share)
+            run.closed = True
+            self._flows.discard(run)
+            abandoned = self._queue.remove(run)
             self._changed.notify_all()
         for call in abandoned:
             call.result.set_exception(ClosedError("the run has ended"))
 
     def stop_at_exit(self) -> None:
         """End all shares, so that the threads end. See `threads.Stoppable`."""
-        for share in list(self._flows):
-            self.abandon(share)
+        for run in list(self._flows):
+            self.abandon(run)
 
     def compute(self, calls: Sequence[WaitingRow]) -> list[Any]:
         """Wait for the results of rows, and return them in order.
@@ -118,7 +118,7 @@ class Scheduler:
         """
         waiting = self._without_stored(calls)
         with self._changed:
-            if any(call.share.closed for call in calls):
+            if any(call.run.closed for call in calls):
                 raise ClosedError("the run has ended")
             self._queue.add(waiting)
             self._changed.notify_all()
@@ -127,7 +127,7 @@ class Scheduler:
 
     def _without_stored(self, calls: Sequence[WaitingRow]) -> Sequence[WaitingRow]:
         """Give the stored results to their rows, and return the other rows."""
-        if self._store is None or any(call.share.closed for call in calls):
+        if self._store is None or any(call.run.closed for call in calls):
             return calls
         stored = self._store.find(calls)
         for call, result in stored.items():

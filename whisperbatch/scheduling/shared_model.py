@@ -21,7 +21,7 @@ class SharedModel:
 
     Args:
         scheduler: computes the rows.
-        share: the run.
+        run: the share of the engine of this run.
         options: limit the number of rows of a call. A call with more hypotheses for each row
             (beams, or sampled hypotheses) than the first decoding has fewer rows, because the
             engine holds keys and values for each hypothesis. The memory of a call therefore does
@@ -36,14 +36,14 @@ class SharedModel:
     """
 
     def __init__(
-        self, scheduler: Scheduler, share: RunShare, options: Options, position: Position = FIRST
+        self, scheduler: Scheduler, run: RunShare, options: Options, position: Position = FIRST
     ) -> None:
         engine = scheduler.engine
         self.is_multilingual, self.n_mels = engine.is_multilingual, engine.n_mels
         self.tokenizer = engine.tokenizer
         self._feature_type = EngineTraits.of(engine).feature_type
         self._no_timestamps = engine.tokenizer.token_to_id("<|notimestamps|>")
-        self._scheduler, self._share, self._position = scheduler, share, position
+        self._scheduler, self._share, self._position = scheduler, run, position
         self._batch_size = options.chosen_batch_size
         self._hypotheses = options.hypotheses
         self._thread = threading.local()

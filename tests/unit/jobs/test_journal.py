@@ -59,9 +59,9 @@ def results(
     sampling: Sampling | None = None,
 ) -> list[tuple[Any, ...]]:
     """Return the language and the text of rows, as comparable values."""
-    scheduler, share = Scheduler(engine, Journal(engine, store) if store else None), RunShare()
-    with scheduler.running(share):
-        model = SharedModel(scheduler, share, Options(batch_size=8))
+    scheduler, run = Scheduler(engine, Journal(engine, store) if store else None), RunShare()
+    with scheduler.running(run):
+        model = SharedModel(scheduler, run, Options(batch_size=8))
         rows = [row(level) for level in levels]
         for each in rows:
             each.encoding.keep = True

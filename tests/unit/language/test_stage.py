@@ -116,8 +116,8 @@ def stages(engine: FakeEngine, streams: Sequence[Sequence[Item]], **keywords: An
     Each recording has its own threads, as in `pipeline.Pipeline`.
     """
     options = options_for(engine, Options(**keywords))
-    scheduler, share = Scheduler(engine), RunShare()
-    score = partial(with_language_scores, SharedModel(scheduler, share, options), options=options)
+    scheduler, run = Scheduler(engine), RunShare()
+    score = partial(with_language_scores, SharedModel(scheduler, run, options), options=options)
     size = options.chosen_batch_size
 
     def decided(stream: Sequence[Item]) -> Iterator[Item]:
@@ -126,7 +126,7 @@ def stages(engine: FakeEngine, streams: Sequence[Sequence[Item]], **keywords: An
 
     recordings = map(decided, streams)
     with (
-        scheduler.running(share),
+        scheduler.running(run),
         closing(interleave(recordings, at_once=len(streams), depth=1, ordered=False)) as results,
     ):
         return list(results)
@@ -244,8 +244,8 @@ def test_an_error_of_the_engine_reaches_the_recording_of_its_rows_only() -> None
         return {"en": 1.0}
 
     engine = FakeEngine(detect=failing, delay={"encode": 0.01})
-    scheduler, share = Scheduler(engine), RunShare()
-    score = partial(with_language_scores, SharedModel(scheduler, share, options), options=options)
+    scheduler, run = Scheduler(engine), RunShare()
+    score = partial(with_language_scores, SharedModel(scheduler, run, options), options=options)
 
     def decided(stream: Sequence[Item]) -> Iterator[str]:
         try:
@@ -256,7 +256,7 @@ def test_an_error_of_the_engine_reaches_the_recording_of_its_rows_only() -> None
             yield f"{names(stream[-1:])} {error}"
 
     streams = [items(0, 20), items(1, 20, offset=1000), items(2, 20, offset=900)]
-    with scheduler.running(share):
+    with scheduler.running(run):
         result = list(interleave(map(decided, streams), at_once=3, depth=1, ordered=False))
     assert [name for name in result if name[0] == "a"] == names(items(0, 20)).split()
     assert [name for name in result if name[0] == "b"] == ["b. broken row"]

@@ -25,7 +25,7 @@ T = TypeVar("T")
 
 
 def row_call(
-    share: RunShare,
+    run: RunShare,
     start: int = 0,
     key: Hashable = "key",
     *,
@@ -36,7 +36,7 @@ def row_call(
 ) -> WaitingRow:
     """Return the language detection of a row whose features all have the value `level`."""
     row = Encoding(frames, np.full((80, frames), level, np.float32))
-    return WaitingRow(key, row, share, group, (0, start), max_rows)
+    return WaitingRow(key, row, run, group, (0, start), max_rows)
 
 
 def level_of(row: EncodedRow) -> dict[str, float]:
@@ -151,10 +151,10 @@ class CountedScheduler(Scheduler):
         self._workers = Workers(self._changed, self._next_task, engine.workers)
 
     @contextmanager
-    def running(self, share: RunShare) -> Iterator[None]:
+    def running(self, run: RunShare) -> Iterator[None]:
         """Run the threads; the test fails if they do not end."""
         with ExitStack() as stack:
-            stack.enter_context(super().running(share))
+            stack.enter_context(super().running(run))
             try:
                 yield
             finally:
@@ -170,20 +170,20 @@ class CountedScheduler(Scheduler):
             assert self._counted.added.acquire(timeout=TIMEOUT)
 
     def start(
-        self, share: RunShare, *rows: float, max_rows: int = 8, key: Hashable = "key"
+        self, run: RunShare, *rows: float, max_rows: int = 8, key: Hashable = "key"
     ) -> Caller[list[float]]:
         """Start a thread that computes rows with these levels; its rows come after all others."""
         group = object()
         calls = [
-            row_call(share, next(self._starts), key, level=level, max_rows=max_rows, group=group)
+            row_call(run, next(self._starts), key, level=level, max_rows=max_rows, group=group)
             for level in rows
         ]
         caller = Caller(lambda: levels(self.compute(calls)))
         self.wait_for_rows(len(rows))
         return caller
 
-    def hold(self, share: RunShare) -> Caller[list[float]]:
+    def hold(self, run: RunShare) -> Caller[list[float]]:
         """Start a thread with a row of level 0; its call waits at the gate, as do later rows."""
-        caller = self.start(share, 0.0)
+        caller = self.start(run, 0.0)
         self._gated.wait_for_call()
         return caller

@@ -46,7 +46,7 @@ class Sharing:
 
     engine: GatedEngine
     scheduler: CountedScheduler
-    share: RunShare
+    run: RunShare
     model: SharedModel
 
     def decode(
@@ -74,11 +74,11 @@ def sharing(
 ) -> Iterator[Sharing]:
     """Yield a shared model. If `hold` is true, the rows of all calls wait for the gate."""
     engine = GatedEngine(decode=level_text, workers=workers)
-    scheduler, share = CountedScheduler(engine), RunShare()
-    with scheduler.running(share):
+    scheduler, run = CountedScheduler(engine), RunShare()
+    with scheduler.running(run):
         if hold:
-            scheduler.hold(share)
+            scheduler.hold(run)
             engine.batch_sizes["encode"].clear()
         else:
             engine.gate.set()
-        yield Sharing(engine, scheduler, share, SharedModel(scheduler, share, options))
+        yield Sharing(engine, scheduler, run, SharedModel(scheduler, run, options))

@@ -28,39 +28,39 @@ def experienced(calls: int = MAX_PASSED_OVER, max_rows: int = 4) -> RunShare:
 
 
 def test_the_first_row_in_the_order_of_the_results_leads() -> None:
-    queue, share = CallQueue(), RunShare()
-    queue.add(row_call(share, start, start) for start in (3, 1, 4, 0, 2))
+    queue, run = CallQueue(), RunShare()
+    queue.add(row_call(run, start, start) for start in (3, 1, 4, 0, 2))
     assert [starts(call) for call in take_all(queue)] == [[0], [1], [2], [3], [4]]
 
 
 def test_a_row_that_is_added_later_may_lead() -> None:
-    queue, share = CallQueue(), RunShare()
-    queue.add([row_call(share, 1, "a"), row_call(share, 2, "a")])
-    queue.add([row_call(share, 0, "b")])
+    queue, run = CallQueue(), RunShare()
+    queue.add([row_call(run, 1, "a"), row_call(run, 2, "a")])
+    queue.add([row_call(run, 0, "b")])
     assert [starts(call) for call in take_all(queue)] == [[0], [1, 2]]
 
 
 def test_recordings_come_before_positions_in_a_recording() -> None:
-    queue, share = CallQueue(), RunShare()
-    later, earlier = row_call(share, 0, "a"), row_call(share, 5, "b")
+    queue, run = CallQueue(), RunShare()
+    later, earlier = row_call(run, 0, "a"), row_call(run, 5, "b")
     later.position = (1, 0)
     queue.add([later, earlier])
     assert queue.take() == [earlier]
 
 
 def test_rows_with_the_key_of_the_first_row_fill_the_call() -> None:
-    queue, share = CallQueue(), RunShare()
+    queue, run = CallQueue(), RunShare()
     keys = "ababaaaab"
-    queue.add(row_call(share, start, key, max_rows=4) for start, key in enumerate(keys))
+    queue.add(row_call(run, start, key, max_rows=4) for start, key in enumerate(keys))
     assert [starts(call) for call in take_all(queue)] == [[0, 2, 4, 5], [1, 3, 8], [6, 7]]
 
 
 def test_rows_of_all_flows_share_a_call() -> None:
-    queue, shares = CallQueue(), [RunShare(), RunShare(), RunShare()]
-    for share in shares:
-        queue.add(row_call(share, start, max_rows=9) for start in range(3))
+    queue, runs = CallQueue(), [RunShare(), RunShare(), RunShare()]
+    for run in runs:
+        queue.add(row_call(run, start, max_rows=9) for start in range(3))
     taken = queue.take()
-    assert Counter(call.share for call in taken) == dict.fromkeys(shares, 3)
+    assert Counter(call.run for call in taken) == dict.fromkeys(runs, 3)
     assert not queue
 
 
@@ -78,8 +78,8 @@ def test_rows_of_all_flows_share_a_call() -> None:
 def test_a_call_has_at_most_the_rows_that_each_of_its_rows_allows(
     limits: list[int], expected: list[int]
 ) -> None:
-    queue, share = CallQueue(), RunShare()
-    queue.add(row_call(share, start, max_rows=limit) for start, limit in enumerate(limits))
+    queue, run = CallQueue(), RunShare()
+    queue.add(row_call(run, start, max_rows=limit) for start, limit in enumerate(limits))
     taken = take_all(queue)
     assert list(map(len, taken)) == expected
     assert [start for call in taken for start in starts(call)] == [0, 1, 2, 3, 4]
@@ -94,8 +94,8 @@ def test_a_small_limit_of_one_flow_does_not_limit_calls_without_its_rows() -> No
 
 @pytest.mark.parametrize(("limit", "expected"), [(1, 1), (3, 3), (4, 4), (9, 4), (None, 4)])
 def test_the_limit_of_all_calls_is_respected(limit: int | None, expected: int) -> None:
-    queue, share = CallQueue(), RunShare()
-    queue.add(row_call(share, start, max_rows=4) for start in range(12))
+    queue, run = CallQueue(), RunShare()
+    queue.add(row_call(run, start, max_rows=4) for start in range(12))
     assert len(queue.take(limit)) == expected
 
 
@@ -109,9 +109,7 @@ def test_flows_get_shares_of_the_frames_by_their_weights(
     key = "a" if same_key else "b"
     queue.add(row_call(other, start, key, frames=frames, max_rows=2) for start in range(1000))
     taken = [call for _ in range(120) for call in queue.take()]
-    computed = {
-        share: sum(c.row.frames for c in taken if c.share is share) for share in (one, other)
-    }
+    computed = {run: sum(c.row.frames for c in taken if c.run is run) for run in (one, other)}
     assert computed[other] / computed[one] == pytest.approx(weight, rel=0.1)
 
 
@@ -142,9 +140,9 @@ def test_a_flow_gets_no_credit_for_a_time_without_rows() -> None:
     for _ in range(500):
         queue.take()
     queue.add(row_call(idle, start, "idle", max_rows=1) for start in range(100))
-    shares = [queue.take()[0].share for _ in range(100)]
-    assert 49 <= shares.count(busy) <= 51
-    assert all(shares[index : index + 3].count(busy) >= 1 for index in range(98))
+    runs = [queue.take()[0].run for _ in range(100)]
+    assert 49 <= runs.count(busy) <= 51
+    assert all(runs[index : index + 3].count(busy) >= 1 for index in range(98))
 
 
 def test_a_flow_that_was_alone_is_not_made_to_wait() -> None:
@@ -153,20 +151,20 @@ def test_a_flow_that_was_alone_is_not_made_to_wait() -> None:
     for _ in range(500):
         queue.take()
     queue.add(row_call(new, start, "new", max_rows=1) for start in range(100))
-    shares = [queue.take()[0].share for _ in range(100)]
-    assert 49 <= shares.count(alone) <= 51
+    runs = [queue.take()[0].run for _ in range(100)]
+    assert 49 <= runs.count(alone) <= 51
 
 
-def passed_over(share: RunShare) -> int:
+def passed_over(run: RunShare) -> int:
     """Return the number of calls before a row whose key no other row has.
 
     Before each call, four rows of the same share with another key are added: they fill a call.
     """
     queue = CallQueue()
-    rare = row_call(share, 0, "rare")
+    rare = row_call(run, 0, "rare")
     queue.add([rare])
     for count in range(3 * MAX_PASSED_OVER):
-        queue.add(row_call(share, 1 + start, "common") for start in range(4))
+        queue.add(row_call(run, 1 + start, "common") for start in range(4))
         if rare in queue.take():
             return count
     raise AssertionError("the row was never computed")
@@ -179,72 +177,72 @@ def test_a_row_is_passed_over_in_favour_of_fuller_calls_but_not_for_long() -> No
 
 @pytest.mark.parametrize("calls", range(MAX_PASSED_OVER + 1))
 def test_a_row_of_a_new_flow_is_passed_over_once_for_each_full_call_before(calls: int) -> None:
-    queue, share = CallQueue(), experienced(calls, max_rows=8)
-    queue.add([row_call(share, 0, "rare", max_rows=8)])
+    queue, run = CallQueue(), experienced(calls, max_rows=8)
+    queue.add([row_call(run, 0, "rare", max_rows=8)])
     # each of these rows fills a call, so the share hardly gets older
-    queue.add(row_call(share, 1 + start, "common", max_rows=1) for start in range(99))
+    queue.add(row_call(run, 1 + start, "common", max_rows=1) for start in range(99))
     taken = [starts(queue.take()) for _ in range(calls + 1)]
     assert taken == [*([1 + start] for start in range(calls)), [0]]
 
 
 @pytest.mark.parametrize(("rows", "expected"), [(0, 0), (3, 0), (4, MAX_PASSED_OVER)])
 def test_only_the_first_calls_of_a_flow_are_not_filled(rows: int, expected: int) -> None:
-    queue, share = CallQueue(), RunShare()
-    queue.add(row_call(share, start) for start in range(rows))
+    queue, run = CallQueue(), RunShare()
+    queue.add(row_call(run, start) for start in range(rows))
     take_all(queue)  # a full call has four rows
-    assert passed_over(share) == expected
+    assert passed_over(run) == expected
 
 
 def test_the_first_row_leads_if_the_other_call_is_not_fuller() -> None:
-    queue, share = CallQueue(), experienced()
-    queue.add(row_call(share, start, key) for start, key in enumerate("abba"))
+    queue, run = CallQueue(), experienced()
+    queue.add(row_call(run, start, key) for start, key in enumerate("abba"))
     assert starts(queue.take()) == [0, 3]
-    queue.add(row_call(share, 10 + start, "full") for start in range(4))
-    queue.add(row_call(share, start, "b") for start in (20, 21))
+    queue.add(row_call(run, 10 + start, "full") for start in range(4))
+    queue.add(row_call(run, start, "b") for start in (20, 21))
     assert starts(queue.take()) == [1, 2, 20, 21]
 
 
 def test_calls_that_are_full_are_equally_full() -> None:
-    queue, share = CallQueue(), experienced()
-    queue.add(row_call(share, start, "a") for start in range(4))
-    queue.add(row_call(share, 10 + start, "b") for start in range(9))
+    queue, run = CallQueue(), experienced()
+    queue.add(row_call(run, start, "a") for start in range(4))
+    queue.add(row_call(run, 10 + start, "b") for start in range(9))
     assert starts(queue.take()) == [0, 1, 2, 3]
 
 
 def test_of_equally_full_calls_the_first_is_preferred() -> None:
-    queue, share = CallQueue(), experienced()
-    queue.add([row_call(share, 0, "rare")])
+    queue, run = CallQueue(), experienced()
+    queue.add([row_call(run, 0, "rare")])
     for start in (11, 10, 13, 12):
-        queue.add([row_call(share, start, start % 2)])
+        queue.add([row_call(run, start, start % 2)])
     assert starts(queue.take()) == [10, 12]
 
 
 def test_a_call_is_as_full_as_its_own_limit_allows() -> None:
-    queue, share = CallQueue(), experienced()
-    queue.add(row_call(share, start, "half", max_rows=6) for start in range(3))
-    queue.add(row_call(share, 10 + start, "full", max_rows=2) for start in range(2))
+    queue, run = CallQueue(), experienced()
+    queue.add(row_call(run, start, "half", max_rows=6) for start in range(3))
+    queue.add(row_call(run, 10 + start, "full", max_rows=2) for start in range(2))
     assert starts(queue.take()) == [10, 11]
 
 
 @pytest.mark.parametrize("limit", [1, 2])
 def test_a_call_that_cannot_be_fuller_because_of_the_limit_is_not_preferred(limit: int) -> None:
-    queue, share = CallQueue(), experienced()
-    queue.add(row_call(share, start, "rare") for start in range(2))
-    queue.add(row_call(share, 10 + start, "common") for start in range(4))
+    queue, run = CallQueue(), experienced()
+    queue.add(row_call(run, start, "rare") for start in range(2))
+    queue.add(row_call(run, 10 + start, "common") for start in range(4))
     assert starts(queue.take(limit)) == [0, 1][:limit]
 
 
 def test_a_row_is_not_passed_over_in_favour_of_another_flow() -> None:
-    queue, share, other = CallQueue(), experienced(), RunShare(virtual_time=1.0)
-    rare = row_call(share, 0, "rare")
+    queue, run, other = CallQueue(), experienced(), RunShare(virtual_time=1.0)
+    rare = row_call(run, 0, "rare")
     queue.add([rare])
     queue.add(row_call(other, start, "other") for start in range(4))
     assert queue.take() == [rare]
 
 
 def test_rows_of_other_flows_count_for_a_fuller_call() -> None:
-    queue, share, other = CallQueue(), experienced(), RunShare(virtual_time=1.0)
-    rare, common = row_call(share, 0, "rare"), row_call(share, 1, "common")
+    queue, run, other = CallQueue(), experienced(), RunShare(virtual_time=1.0)
+    rare, common = row_call(run, 0, "rare"), row_call(run, 1, "common")
     queue.add([rare, common])
     queue.add(row_call(other, start, "common") for start in range(3))
     taken = queue.take()
@@ -261,20 +259,20 @@ def test_flows_with_many_rows_get_at_most_half_of_a_call_that_another_flow_leads
     queue.add(row_call(long, start, max_rows=8) for start in range(8))
     queue.add(row_call(short, start, max_rows=8) for start in range(rows))
     taken = queue.take()
-    assert [call.share for call in taken] == [short] * rows + [long] * (expected - rows)
+    assert [call.run for call in taken] == [short] * rows + [long] * (expected - rows)
 
 
 def test_flows_with_few_rows_fill_a_call_that_one_of_them_leads() -> None:
-    queue, shares = CallQueue(), [RunShare() for _ in range(6)]
-    for share in shares:
-        queue.add(row_call(share, start, max_rows=8) for start in range(7))
-    assert Counter(call.share for call in queue.take()) == Counter(shares[:2]) + Counter(shares)
+    queue, runs = CallQueue(), [RunShare() for _ in range(6)]
+    for run in runs:
+        queue.add(row_call(run, start, max_rows=8) for start in range(7))
+    assert Counter(call.run for call in queue.take()) == Counter(runs[:2]) + Counter(runs)
 
 
 def test_only_the_rows_that_may_be_in_the_call_count_for_a_fuller_call() -> None:
-    queue, share, long = CallQueue(), experienced(), RunShare(virtual_time=1.0)
-    queue.add(row_call(share, start, "rare") for start in range(2))
-    queue.add([row_call(share, 2, "common")])
+    queue, run, long = CallQueue(), experienced(), RunShare(virtual_time=1.0)
+    queue.add(row_call(run, start, "rare") for start in range(2))
+    queue.add([row_call(run, 2, "common")])
     queue.add(row_call(long, start, "common") for start in range(9))
     assert starts(queue.take()) == [0, 1]  # a call with the other key has two rows, too
 
@@ -290,18 +288,18 @@ def test_removed_rows_are_not_computed_and_others_are() -> None:
 
 
 def test_a_queue_is_true_while_rows_wait() -> None:
-    queue, share = CallQueue(), RunShare()
+    queue, run = CallQueue(), RunShare()
     assert not queue
     queue.add([])
     assert not queue
-    queue.add([row_call(share), row_call(share, 1, "other")])
+    queue.add([row_call(run), row_call(run, 1, "other")])
     assert queue
     queue.take()
     assert queue
     queue.take()
     assert not queue
-    queue.add([row_call(share)])
-    queue.remove(share)
+    queue.add([row_call(run)])
+    queue.remove(run)
     assert not queue
 
 
@@ -319,8 +317,8 @@ def test_a_queue_is_true_while_rows_wait() -> None:
     ],
 )
 def test_free_workers_share_the_rows(rows: str, free: int, expected: list[str]) -> None:
-    queue, share = CallQueue(), RunShare()
-    queue.add(row_call(share, start, key, max_rows=4) for start, key in enumerate(rows))
+    queue, run = CallQueue(), RunShare()
+    queue.add(row_call(run, start, key, max_rows=4) for start, key in enumerate(rows))
     taken = []
     while queue:
         taken.append("".join(str(call.key) for call in queue.take(free=max(free, 1))))
@@ -329,6 +327,6 @@ def test_free_workers_share_the_rows(rows: str, free: int, expected: list[str]) 
 
 
 def test_the_share_of_a_free_worker_respects_the_limit_of_all_calls() -> None:
-    queue, share = CallQueue(), RunShare()
-    queue.add(row_call(share, start, max_rows=8) for start in range(12))
+    queue, run = CallQueue(), RunShare()
+    queue.add(row_call(run, start, max_rows=8) for start in range(12))
     assert [len(queue.take(2, free=2)), len(queue.take(8, free=2))] == [2, 5]

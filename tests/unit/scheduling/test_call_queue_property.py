@@ -28,22 +28,22 @@ class CheckedQueue:
         self._queue.add(calls)
         self.waiting += calls
 
-    def remove(self, share: RunShare) -> None:
-        removed = [call for call in self.waiting if call.share is share]
-        assert set(self._queue.remove(share)) == set(removed)
-        self.waiting = [call for call in self.waiting if call.share is not share]
+    def remove(self, run: RunShare) -> None:
+        removed = [call for call in self.waiting if call.run is run]
+        assert set(self._queue.remove(run)) == set(removed)
+        self.waiting = [call for call in self.waiting if call.run is not run]
 
     def take(self, limit: int | None) -> None:
-        times = {call.share: call.share.virtual_time for call in self.waiting}
-        rows = {share: share.rows for share in times}
+        times = {call.run: call.run.virtual_time for call in self.waiting}
+        rows = {run: run.rows for run in times}
         taken = self._queue.take(limit)
-        share = taken[0].share
-        assert times[share] == min(times.values())  # the share that has had least
+        run = taken[0].run
+        assert times[run] == min(times.values())  # the share that has had least
         self._check_rows(taken, limit)
-        leader = min(self._of(share), key=lambda call: call.position)
+        leader = min(self._of(run), key=lambda call: call.position)
         if leader.key != taken[0].key:
             self._passed_over[leader] += 1
-            allowed = min(MAX_PASSED_OVER, rows[share] // leader.max_rows)
+            allowed = min(MAX_PASSED_OVER, rows[run] // leader.max_rows)
             assert self._passed_over[leader] <= allowed
             assert self._filled(taken[0], limit) > self._filled(leader, limit)
         self.waiting = [call for call in self.waiting if call not in taken]
@@ -59,25 +59,25 @@ class CheckedQueue:
         matching = [call for call in self.waiting if call.key == taken[0].key]
         if len({call.max_rows for call in matching}) == 1:
             assert len(taken) == self._rows(taken[0], limit)
-        for share in {call.share for call in taken}:
-            of_flow = [call.position for call in taken if call.share is share]
-            others = [c.position for c in matching if c.share is share and c not in taken]
+        for run in {call.run for call in taken}:
+            of_flow = [call.position for call in taken if call.run is run]
+            others = [c.position for c in matching if c.run is run and c not in taken]
             assert of_flow == sorted(of_flow)
             assert not others or max(of_flow) <= min(others)
 
-    def _of(self, share: RunShare) -> list[WaitingRow]:
-        return [call for call in self.waiting if call.share is share]
+    def _of(self, run: RunShare) -> list[WaitingRow]:
+        return [call for call in self.waiting if call.run is run]
 
-    def _is_large(self, share: RunShare) -> bool:
-        first = min(self._of(share), key=lambda call: call.position)
-        return len(self._of(share)) >= first.max_rows
+    def _is_large(self, run: RunShare) -> bool:
+        first = min(self._of(run), key=lambda call: call.position)
+        return len(self._of(run)) >= first.max_rows
 
     def _rows(self, leader: WaitingRow, limit: int | None) -> int:
         """Return the number of rows of a call with the key of this row, whose share leads."""
         matching = [call for call in self.waiting if call.key == leader.key]
         most = min(leader.max_rows, limit or leader.max_rows)
-        if not self._is_large(leader.share):
-            most = min(most, 2 * sum(not self._is_large(call.share) for call in matching))
+        if not self._is_large(leader.run):
+            most = min(most, 2 * sum(not self._is_large(call.run) for call in matching))
         return min(most, len(matching))
 
     def _filled(self, call: WaitingRow, limit: int | None) -> float:
@@ -96,20 +96,18 @@ steps = st.lists(
     min_size=10,
     max_size=40,
 )
-shares = st.builds(RunShare, st.sampled_from([0.5, 1.0, 3.0]), rows=st.sampled_from([0, 16]))
+runs = st.builds(RunShare, st.sampled_from([0.5, 1.0, 3.0]), rows=st.sampled_from([0, 16]))
 
 
 @settings(max_examples=up_to(300), phases=[Phase.generate])
-@given(
-    steps, st.tuples(shares, shares, shares), st.lists(st.integers(2, 5), min_size=3, max_size=3)
-)
+@given(steps, st.tuples(runs, runs, runs), st.lists(st.integers(2, 5), min_size=3, max_size=3))
 def test_every_row_is_taken_once_in_calls_that_respect_all_limits(
-    steps: list[Any], shares: Sequence[RunShare], limits: Sequence[int]
+    steps: list[Any], runs: Sequence[RunShare], limits: Sequence[int]
 ) -> None:
     queue = CheckedQueue()
     for step in steps:
         if step[0] == "remove":
-            queue.remove(shares[step[1]])
+            queue.remove(runs[step[1]])
         elif step[0] == "take":
             if queue.waiting:
                 queue.take(step[1])
@@ -117,7 +115,7 @@ def test_every_row_is_taken_once_in_calls_that_respect_all_limits(
             queue.add(
                 [
                     row_call(
-                        shares[number],
+                        runs[number],
                         start,
                         key,
                         max_rows=limits[number] if key == "a" else 3,

@@ -47,12 +47,12 @@ def test_a_call_is_divided_and_later_calls_have_at_most_half_the_rows(
     error: Exception, caplog: pytest.LogCaptureFixture
 ) -> None:
     engine, scheduler = out_of_memory(4, error)
-    share = RunShare()
-    with scheduler.running(share), caplog.at_level(logging.WARNING):
-        assert scheduler.start(share, 1, 2, 3, 4, 5, 6, 7, 8).result() == [1, 2, 3, 4, 5, 6, 7, 8]
+    run = RunShare()
+    with scheduler.running(run), caplog.at_level(logging.WARNING):
+        assert scheduler.start(run, 1, 2, 3, 4, 5, 6, 7, 8).result() == [1, 2, 3, 4, 5, 6, 7, 8]
         assert engine.attempts == [8, 4, 4]
         engine.attempts.clear()
-        assert scheduler.start(share, 1, 2, 3, 4, 5, 6).result() == [1, 2, 3, 4, 5, 6]
+        assert scheduler.start(run, 1, 2, 3, 4, 5, 6).result() == [1, 2, 3, 4, 5, 6]
     assert engine.attempts == [4, 2]
     assert caplog.messages == [MESSAGE.format(4)]
 
@@ -60,18 +60,18 @@ def test_a_call_is_divided_and_later_calls_have_at_most_half_the_rows(
 def test_the_limit_holds_for_all_later_flows() -> None:
     engine, scheduler = out_of_memory(4)
     for _ in range(2):
-        with scheduler.running(share := RunShare()):
-            scheduler.start(share, 1, 2, 3, 4, 5, 6).result()
+        with scheduler.running(run := RunShare()):
+            scheduler.start(run, 1, 2, 3, 4, 5, 6).result()
     assert engine.attempts == [6, 3, 3, 3, 3]
 
 
 def test_a_call_is_divided_until_the_memory_is_enough(caplog: pytest.LogCaptureFixture) -> None:
     engine, scheduler = out_of_memory(2)
-    with scheduler.running(share := RunShare()), caplog.at_level(logging.WARNING):
-        assert scheduler.start(share, 1, 2, 3, 4, 5, 6, 7).result() == [1, 2, 3, 4, 5, 6, 7]
+    with scheduler.running(run := RunShare()), caplog.at_level(logging.WARNING):
+        assert scheduler.start(run, 1, 2, 3, 4, 5, 6, 7).result() == [1, 2, 3, 4, 5, 6, 7]
         assert engine.attempts == [7, 3, 1, 2, 4, 2, 2]
         engine.attempts.clear()
-        assert scheduler.start(share, 1, 2, 3).result() == [1, 2, 3]
+        assert scheduler.start(run, 1, 2, 3).result() == [1, 2, 3]
     assert engine.attempts == [1, 1, 1]  # half of the failed call with 3 rows
     assert caplog.messages == [MESSAGE.format(3), MESSAGE.format(1)]
 
@@ -79,12 +79,12 @@ def test_a_call_is_divided_until_the_memory_is_enough(caplog: pytest.LogCaptureF
 def test_the_limit_never_rises(caplog: pytest.LogCaptureFixture) -> None:
     """Calls that are in progress when the limit is set may fail later, with more rows."""
     engine, scheduler = out_of_memory(2)
-    with scheduler.running(share := RunShare()), caplog.at_level(logging.WARNING):
-        scheduler.start(share, 1, 2, 3).result()
+    with scheduler.running(run := RunShare()), caplog.at_level(logging.WARNING):
+        scheduler.start(run, 1, 2, 3).result()
         assert engine.attempts == [3, 1, 2]
         scheduler._max_rows = None  # as in a call that began before
         engine.attempts.clear()
-        scheduler.start(share, *range(1, 9)).result()
+        scheduler.start(run, *range(1, 9)).result()
     assert engine.attempts == [8, 4, 2, 2, 4, 2, 2]
     assert caplog.messages == [MESSAGE.format(1), MESSAGE.format(4), MESSAGE.format(2)]
 
@@ -92,9 +92,9 @@ def test_the_limit_never_rises(caplog: pytest.LogCaptureFixture) -> None:
 def test_the_rows_of_all_threads_of_a_divided_call_are_computed() -> None:
     engine, scheduler = out_of_memory(3)
     engine.gate.clear()
-    with scheduler.running(share := RunShare()):
-        scheduler.hold(share)
-        callers = [scheduler.start(share, level, -level) for level in (1.0, 2.0, 3.0)]
+    with scheduler.running(run := RunShare()):
+        scheduler.hold(run)
+        callers = [scheduler.start(run, level, -level) for level in (1.0, 2.0, 3.0)]
         engine.gate.set()
         assert [caller.result() for caller in callers] == [[1, -1], [2, -2], [3, -3]]
     assert engine.attempts == [1, 6, 3, 3]
@@ -102,13 +102,13 @@ def test_the_rows_of_all_threads_of_a_divided_call_are_computed() -> None:
 
 def test_a_row_for_which_the_memory_is_too_small_fails(caplog: pytest.LogCaptureFixture) -> None:
     engine, scheduler = out_of_memory(0, EngineError("CUDA out of memory"))
-    with scheduler.running(share := RunShare()), caplog.at_level(logging.WARNING):
+    with scheduler.running(run := RunShare()), caplog.at_level(logging.WARNING):
         with pytest.raises(EngineError, match="CUDA out of memory"):
-            scheduler.start(share, 1).result()
+            scheduler.start(run, 1).result()
         assert engine.attempts == [1]
         assert caplog.messages == []
         with pytest.raises(EngineError, match="CUDA out of memory"):
-            scheduler.start(share, 1, 2).result()
+            scheduler.start(run, 1, 2).result()
     assert engine.attempts == [1, 2, 1, 1]
 
 
@@ -125,9 +125,9 @@ def test_only_the_thread_with_a_row_that_is_too_large_gets_the_error() -> None:
             raise MemoryError
 
     engine.fail = fail
-    with scheduler.running(share := RunShare()):
-        scheduler.hold(share)
-        callers = [scheduler.start(share, level, -level) for level in (1.0, 2.0)]
+    with scheduler.running(run := RunShare()):
+        scheduler.hold(run)
+        callers = [scheduler.start(run, level, -level) for level in (1.0, 2.0)]
         engine.gate.set()
         assert callers[0].result() == [1, -1]
         with pytest.raises(MemoryError):
@@ -145,9 +145,9 @@ def test_the_rows_of_each_thread_are_computed_alone_if_a_part_fails_for_another_
             raise error
 
     engine.fail = fail
-    with scheduler.running(share := RunShare()):
-        scheduler.hold(share)
-        callers = [scheduler.start(share, level) for level in (1.0, 2.0, 3.0, 4.0)]
+    with scheduler.running(run := RunShare()):
+        scheduler.hold(run)
+        callers = [scheduler.start(run, level) for level in (1.0, 2.0, 3.0, 4.0)]
         engine.gate.set()
         assert callers[0].result() == [1]
         with pytest.raises(EngineError, match="broken"):

@@ -24,14 +24,14 @@ pytestmark = pytest.mark.usefixtures("no_threads_left", "rare_checks")
 
 
 def test_rows_of_several_threads_share_a_call_and_each_thread_gets_its_results() -> None:
-    engine, share, other = GatedEngine(), RunShare(), RunShare()
+    engine, run, other = GatedEngine(), RunShare(), RunShare()
     scheduler = CountedScheduler(engine)
-    with scheduler.running(share), scheduler.running(other):
-        first = scheduler.hold(share)
+    with scheduler.running(run), scheduler.running(other):
+        first = scheduler.hold(run)
         callers = [
-            scheduler.start(share, 1.0, 2.0),
+            scheduler.start(run, 1.0, 2.0),
             scheduler.start(other, 3.0),
-            scheduler.start(share, 4.0, 5.0, 6.0),
+            scheduler.start(run, 4.0, 5.0, 6.0),
         ]
         engine.gate.set()
         assert first.result() == [0]
@@ -41,13 +41,13 @@ def test_rows_of_several_threads_share_a_call_and_each_thread_gets_its_results()
 
 
 def test_results_are_in_order_if_the_rows_need_several_calls() -> None:
-    engine, share = GatedEngine(workers=2), RunShare()
+    engine, run = GatedEngine(workers=2), RunShare()
     engine.gate.set()
     scheduler = CountedScheduler(engine)
     rows = [float(level) for level in range(11)]
-    with scheduler.running(share):
+    with scheduler.running(run):
         calls = [
-            row_call(share, -index, index % 2, level=level, max_rows=3)
+            row_call(run, -index, index % 2, level=level, max_rows=3)
             for index, level in enumerate(rows)
         ]
         assert levels(scheduler.compute(calls)) == rows
@@ -57,26 +57,26 @@ def test_results_are_in_order_if_the_rows_need_several_calls() -> None:
 
 def test_only_the_threads_whose_rows_fail_again_get_the_error() -> None:
     # call 1 is the shared call; then the rows of each thread
-    engine, share = GatedEngine(failing={"detect_language": {1, 3}}), RunShare()
+    engine, run = GatedEngine(failing={"detect_language": {1, 3}}), RunShare()
     scheduler = CountedScheduler(engine)
-    with scheduler.running(share):
-        scheduler.hold(share)
-        callers = [scheduler.start(share, level, -level) for level in (1.0, 2.0, 3.0)]
+    with scheduler.running(run):
+        scheduler.hold(run)
+        callers = [scheduler.start(run, level, -level) for level in (1.0, 2.0, 3.0)]
         engine.gate.set()
         assert callers[0].result() == [1, -1]
         with pytest.raises(EngineError, match="fake: detect_language failed"):
             callers[1].result()
         assert callers[2].result() == [3, -3]
         assert engine.attempts == [1, 6, 2, 2, 2]
-        assert scheduler.start(share, 4.0).result() == [4]  # the scheduler goes on
+        assert scheduler.start(run, 4.0).result() == [4]  # the scheduler goes on
 
 
 def test_an_error_of_encode_reaches_only_the_threads_whose_rows_fail_again() -> None:
-    engine, share = GatedEngine(failing={"encode": {1, 2}}), RunShare()
+    engine, run = GatedEngine(failing={"encode": {1, 2}}), RunShare()
     scheduler = CountedScheduler(engine)
-    with scheduler.running(share):
-        scheduler.hold(share)
-        callers = [scheduler.start(share, level) for level in (1.0, 2.0)]
+    with scheduler.running(run):
+        scheduler.hold(run)
+        callers = [scheduler.start(run, level) for level in (1.0, 2.0)]
         engine.gate.set()
         with pytest.raises(EngineError, match="fake: encode failed"):
             callers[0].result()
@@ -84,22 +84,22 @@ def test_an_error_of_encode_reaches_only_the_threads_whose_rows_fail_again() -> 
 
 
 def test_a_failed_call_with_rows_of_one_thread_is_not_repeated() -> None:
-    engine, share = GatedEngine(failing={"detect_language": {0}}), RunShare()
+    engine, run = GatedEngine(failing={"detect_language": {0}}), RunShare()
     engine.gate.set()
     scheduler = CountedScheduler(engine)
-    with scheduler.running(share):
+    with scheduler.running(run):
         with pytest.raises(EngineError):
-            scheduler.start(share, 1.0, 2.0).result()
+            scheduler.start(run, 1.0, 2.0).result()
         assert engine.attempts == [2]
 
 
 def test_a_closed_engine_is_not_called_again() -> None:
     engine = GatedEngine(failing={"detect_language": {1}}, error=ClosedError)
-    share = RunShare()
+    run = RunShare()
     scheduler = CountedScheduler(engine)
-    with scheduler.running(share):
-        scheduler.hold(share)
-        callers = [scheduler.start(share, level) for level in (1.0, 2.0, 3.0)]
+    with scheduler.running(run):
+        scheduler.hold(run)
+        callers = [scheduler.start(run, level) for level in (1.0, 2.0, 3.0)]
         engine.gate.set()
         for caller in callers:
             with pytest.raises(ClosedError, match="fake: detect_language failed"):
@@ -112,39 +112,39 @@ def test_an_exception_that_ends_programs_reaches_the_thread_that_waits() -> None
         engine.fail = lambda rows: None
         raise SystemExit(3)
 
-    engine, share = GatedEngine(), RunShare()
+    engine, run = GatedEngine(), RunShare()
     engine.gate.set()
     engine.fail = exit_once
     scheduler = CountedScheduler(engine)
-    with scheduler.running(share):
+    with scheduler.running(run):
         with pytest.raises(SystemExit, match="3"):
-            scheduler.start(share, 1.0).result()
-        assert scheduler.start(share, 2.0).result() == [2]  # by the same thread
+            scheduler.start(run, 1.0).result()
+        assert scheduler.start(run, 2.0).result() == [2]  # by the same thread
 
 
 @pytest.mark.parametrize("results", [[], [{"level": 1.0}], [{"level": 1.0}] * 3])
 def test_a_wrong_number_of_results_is_an_error(
     monkeypatch: pytest.MonkeyPatch, results: Sequence[dict[str, float]]
 ) -> None:
-    engine, share = GatedEngine(), RunShare()
+    engine, run = GatedEngine(), RunShare()
     engine.gate.set()
     scheduler = CountedScheduler(engine)
-    with scheduler.running(share):
+    with scheduler.running(run):
         with monkeypatch.context() as patch:
             patch.setattr(engine, "detect_language", lambda encoded: results)
-            caller = scheduler.start(share, 1.0, 2.0)
+            caller = scheduler.start(run, 1.0, 2.0)
             with pytest.raises(Exception, match=r".") as caught:
                 caller.result()
         assert not isinstance(caught.value, AssertionError)  # the thread still waits
-        assert scheduler.start(share, 3.0).result() == [3]
+        assert scheduler.start(run, 3.0).result() == [3]
 
 
 def test_two_workers_compute_the_rows_of_two_threads_at_the_same_time() -> None:
-    engine, share = GatedEngine(workers=2), RunShare()
+    engine, run = GatedEngine(workers=2), RunShare()
     scheduler = CountedScheduler(engine)
-    with scheduler.running(share):
+    with scheduler.running(run):
         scheduler.wait_for_idle()
-        callers = [scheduler.start(share, 1.0, max_rows=1), scheduler.start(share, 2.0)]
+        callers = [scheduler.start(run, 1.0, max_rows=1), scheduler.start(run, 2.0)]
         engine.wait_for_call()
         engine.wait_for_call()
         engine.gate.set()
@@ -152,11 +152,11 @@ def test_two_workers_compute_the_rows_of_two_threads_at_the_same_time() -> None:
 
 
 def test_two_workers_compute_two_calls_of_one_thread_at_the_same_time() -> None:
-    engine, share = GatedEngine(workers=2), RunShare()
+    engine, run = GatedEngine(workers=2), RunShare()
     scheduler = CountedScheduler(engine)
-    with scheduler.running(share):
+    with scheduler.running(run):
         scheduler.wait_for_idle()
-        caller = scheduler.start(share, 1.0, 2.0, max_rows=1)
+        caller = scheduler.start(run, 1.0, 2.0, max_rows=1)
         engine.wait_for_call()
         try:
             engine.wait_for_call()
@@ -166,11 +166,11 @@ def test_two_workers_compute_two_calls_of_one_thread_at_the_same_time() -> None:
 
 
 def test_free_workers_share_the_rows_of_one_thread() -> None:
-    engine, share = GatedEngine(workers=2), RunShare()
+    engine, run = GatedEngine(workers=2), RunShare()
     scheduler = CountedScheduler(engine)
-    with scheduler.running(share):
+    with scheduler.running(run):
         scheduler.wait_for_idle()
-        caller = scheduler.start(share, 1.0, 2.0, 3.0, max_rows=4)
+        caller = scheduler.start(run, 1.0, 2.0, 3.0, max_rows=4)
         engine.wait_for_call()
         try:
             engine.wait_for_call()
@@ -181,14 +181,14 @@ def test_free_workers_share_the_rows_of_one_thread() -> None:
 
 
 def test_abandoned_threads_get_an_error_and_other_flows_go_on() -> None:
-    engine, share, other = GatedEngine(), RunShare(), RunShare()
+    engine, run, other = GatedEngine(), RunShare(), RunShare()
     scheduler = CountedScheduler(engine)
-    with scheduler.running(share), scheduler.running(other):
+    with scheduler.running(run), scheduler.running(other):
         scheduler.hold(other)
-        abandoned = [scheduler.start(share, level) for level in (1.0, 2.0)]
+        abandoned = [scheduler.start(run, level) for level in (1.0, 2.0)]
         waiting = scheduler.start(other, 3.0)
-        scheduler.abandon(share)
-        scheduler.abandon(share)
+        scheduler.abandon(run)
+        scheduler.abandon(run)
         for caller in abandoned:
             with pytest.raises(ClosedError, match="the run has ended"):  # before the call ends
                 caller.result()
@@ -198,12 +198,12 @@ def test_abandoned_threads_get_an_error_and_other_flows_go_on() -> None:
 
 
 def test_a_flow_may_be_abandoned_during_its_call() -> None:
-    engine, share = GatedEngine(), RunShare()
+    engine, run = GatedEngine(), RunShare()
     scheduler = CountedScheduler(engine)
-    with scheduler.running(share):
-        caller = scheduler.hold(share)
-        waiting = scheduler.start(share, 1.0)
-        scheduler.abandon(share)
+    with scheduler.running(run):
+        caller = scheduler.hold(run)
+        waiting = scheduler.start(run, 1.0)
+        scheduler.abandon(run)
         with pytest.raises(ClosedError):
             waiting.result()
         engine.gate.set()
@@ -212,12 +212,12 @@ def test_a_flow_may_be_abandoned_during_its_call() -> None:
 
 
 def test_an_abandoned_flow_computes_nothing() -> None:
-    engine, share, other = GatedEngine(), RunShare(), RunShare()
+    engine, run, other = GatedEngine(), RunShare(), RunShare()
     scheduler = CountedScheduler(engine)
-    with scheduler.running(share), scheduler.running(other):
-        scheduler.abandon(share)
+    with scheduler.running(run), scheduler.running(other):
+        scheduler.abandon(run)
         with pytest.raises(ClosedError, match="the run has ended"):
-            scheduler.compute([row_call(share)])
+            scheduler.compute([row_call(run)])
     with pytest.raises(ClosedError):
         scheduler.compute([row_call(other)])
     assert engine.attempts == []
@@ -229,14 +229,14 @@ def test_the_threads_run_until_the_end_of_the_last_flow_and_start_again() -> Non
     scheduler = CountedScheduler(engine)
     assert worker_threads() == set()
     for level in (1.0, 2.0):
-        share, other = RunShare(), RunShare()
-        with scheduler.running(share):
+        run, other = RunShare(), RunShare()
+        with scheduler.running(run):
             assert count_threads() == 3
             with scheduler.running(other):
                 assert count_threads() == 3
                 assert scheduler.start(other, level).result() == [level]
             assert count_threads() == 3
-            assert scheduler.start(share, -level).result() == [-level]
+            assert scheduler.start(run, -level).result() == [-level]
         assert count_threads() == 0
 
 
@@ -245,22 +245,22 @@ def count_threads() -> int:
 
 
 def test_the_end_of_a_flow_does_not_wait_for_the_calls_of_other_flows() -> None:
-    engine, share, other = GatedEngine(), RunShare(), RunShare()
+    engine, run, other = GatedEngine(), RunShare(), RunShare()
     scheduler = CountedScheduler(engine)
     with scheduler.running(other):
-        with scheduler.running(share):
+        with scheduler.running(run):
             caller = scheduler.hold(other)
         engine.gate.set()
         assert caller.result() == [0]
 
 
 def test_a_flow_that_begins_during_the_last_call_of_another_has_all_threads() -> None:
-    engine, share, other = GatedEngine(workers=2), RunShare(), RunShare()
+    engine, run, other = GatedEngine(workers=2), RunShare(), RunShare()
     scheduler = CountedScheduler(engine)
-    with scheduler.running(share), ExitStack() as opened:
+    with scheduler.running(run), ExitStack() as opened:
         opened.callback(engine.gate.set)
-        caller = scheduler.hold(share)
-        scheduler.abandon(share)  # one thread ends; the other ends after this call
+        caller = scheduler.hold(run)
+        scheduler.abandon(run)  # one thread ends; the other ends after this call
         wait_until(lambda: count_threads() == 1)
         with scheduler.running(other):
             assert count_threads() == 2
@@ -279,12 +279,12 @@ def test_a_thread_of_the_scheduler_may_end_the_flow() -> None:
         running.close()
         return level_of(row)
 
-    engine, share, running = GatedEngine(detect=detect), RunShare(), ExitStack()
+    engine, run, running = GatedEngine(detect=detect), RunShare(), ExitStack()
     engine.gate.set()
     scheduler = CountedScheduler(engine)
-    running.enter_context(Scheduler.running(scheduler, share))
+    running.enter_context(Scheduler.running(scheduler, run))
     threads = [thread for thread in threading.enumerate() if "engine" in thread.name]
-    assert scheduler.start(share, 1.0).result() == [1]
+    assert scheduler.start(run, 1.0).result() == [1]
     for thread in threads:
         thread.join(TIMEOUT)
 

@@ -21,13 +21,13 @@ from whisperbatch.scheduling.call_queue import CallQueue, WaitingRow
 pytestmark = pytest.mark.usefixtures("no_threads_left", "rare_checks")
 
 
-def take(queue: CallQueue, *shares: RunShare) -> list[WaitingRow]:
+def take(queue: CallQueue, *runs: RunShare) -> list[WaitingRow]:
     """Return the urgent rows while a call of these shares is prepared."""
-    return queue.take_urgent([row_call(share) for share in shares])
+    return queue.take_urgent([row_call(run) for run in runs])
 
 
 def test_rows_of_a_flow_that_has_had_less_are_urgent() -> None:
-    queue, share, other, same = (
+    queue, run, other, same = (
         CallQueue(),
         RunShare(virtual_time=4),
         RunShare(virtual_time=2),
@@ -35,9 +35,9 @@ def test_rows_of_a_flow_that_has_had_less_are_urgent() -> None:
     )
     same.virtual_time = 4
     row = row_call(other)
-    queue.add([row, row_call(share), row_call(same)])
-    assert take(queue, share) == [row]
-    assert take(queue, share) == []
+    queue.add([row, row_call(run), row_call(same)])
+    assert take(queue, run) == [row]
+    assert take(queue, run) == []
     assert len(queue.take()) == 2
 
 
@@ -49,15 +49,15 @@ def test_the_flow_must_have_had_less_than_all_flows_of_the_call() -> None:
 
 
 def test_the_flow_that_has_had_least_leads_the_urgent_rows() -> None:
-    queue, share = CallQueue(), RunShare(virtual_time=9)
-    shares = [RunShare(virtual_time=time) for time in (3, 1, 2)]
-    rows = [row_call(other, key=other.virtual_time) for other in shares]
+    queue, run = CallQueue(), RunShare(virtual_time=9)
+    runs = [RunShare(virtual_time=time) for time in (3, 1, 2)]
+    rows = [row_call(other, key=other.virtual_time) for other in runs]
     queue.add(rows)
-    assert [take(queue, share) for _ in rows] == [[rows[1]], [rows[2]], [rows[0]]]
+    assert [take(queue, run) for _ in rows] == [[rows[1]], [rows[2]], [rows[0]]]
 
 
 def test_urgent_rows_have_one_key_and_respect_the_limits() -> None:
-    queue, share, one, other = (
+    queue, run, one, other = (
         CallQueue(),
         RunShare(virtual_time=9),
         RunShare(),
@@ -65,36 +65,36 @@ def test_urgent_rows_have_one_key_and_respect_the_limits() -> None:
     )
     queue.add(row_call(one, start, "ab"[start % 2], max_rows=9) for start in range(4))
     queue.add(row_call(other, start, "a", max_rows=9) for start in range(4))
-    queue.add(row_call(share, start, "a") for start in range(4))
-    taken = queue.take_urgent([row_call(share)], 5)
+    queue.add(row_call(run, start, "a") for start in range(4))
+    taken = queue.take_urgent([row_call(run)], 5)
     assert {call.key for call in taken} == {"a"}
-    assert {call.share for call in taken} == {one, other}
+    assert {call.run for call in taken} == {one, other}
     assert len(taken) == 5
 
 
 @pytest.mark.parametrize(("start", "rows", "urgent"), [(1, 8, [0, 1]), (0, 8, [0]), (1, 9, [])])
 def test_the_first_chunks_of_a_flow_are_urgent(start: int, rows: int, urgent: list[int]) -> None:
-    queue, share = CallQueue(), RunShare(rows=rows)
-    queue.add(row_call(share, position) for position in (3, 1, 0, 2))
-    prepared = [row_call(share, 7), row_call(share, start + 1), row_call(share, 9)]
+    queue, run = CallQueue(), RunShare(rows=rows)
+    queue.add(row_call(run, position) for position in (3, 1, 0, 2))
+    prepared = [row_call(run, 7), row_call(run, start + 1), row_call(run, 9)]
     assert [call.position[1] for call in queue.take_urgent(prepared)] == urgent
 
 
 def test_rows_that_the_reading_waits_for_are_urgent() -> None:
-    queue, share = CallQueue(), RunShare(rows=1000)
-    [row, read] = [row_call(share, 0), row_call(share, 9, "other key")]
+    queue, run = CallQueue(), RunShare(rows=1000)
+    [row, read] = [row_call(run, 0), row_call(run, 9, "other key")]
     read.position = READING
     queue.add([row, read])
-    assert queue.take_urgent([row_call(share, 3)]) == [read]
+    assert queue.take_urgent([row_call(run, 3)]) == [read]
     queue.add([read])
     assert queue.take_urgent([read]) == []
 
 
 def test_rows_that_the_reading_waits_for_are_never_passed_over() -> None:
-    queue, share = CallQueue(), RunShare(rows=1000)
-    read = row_call(share, 9, "other key")
+    queue, run = CallQueue(), RunShare(rows=1000)
+    read = row_call(run, 9, "other key")
     read.position = READING
-    queue.add([row_call(share, position) for position in range(8)])
+    queue.add([row_call(run, position) for position in range(8)])
     queue.add([read])
     assert queue.take() == [read]
 
@@ -143,14 +143,14 @@ def results(*levels: float) -> list[tuple[str, float]]:
 
 
 def compute_beside(
-    engine: OneByOneEngine, late: RunShare, share: RunShare, after: float = 1
+    engine: OneByOneEngine, late: RunShare, run: RunShare, after: float = 1
 ) -> tuple[Caller[list[float]], Caller[list[float]]]:
     """Compute rows 1, 2 and 3 of a share. Row 9 of share `late` comes when a row is encoded."""
     scheduler = CountedScheduler(engine)
     late_callers: list[Caller[list[float]]] = []
     engine.after_encoding(after, lambda: late_callers.append(scheduler.start(late, 9)))
-    with scheduler.running(share), scheduler.running(late):
-        caller = scheduler.start(share, 1, 2, 3)
+    with scheduler.running(run), scheduler.running(late):
+        caller = scheduler.start(run, 1, 2, 3)
         caller.wait()
         late_callers[0].wait()
     return caller, late_callers[0]
@@ -172,8 +172,8 @@ def test_a_row_of_another_flow_is_computed_between_two_rows(after: int) -> None:
 
 
 def test_a_later_row_of_the_same_flow_is_computed_after_the_call() -> None:
-    engine, share = OneByOneEngine(), RunShare()
-    caller, late = compute_beside(engine, share, share)
+    engine, run = OneByOneEngine(), RunShare()
+    caller, late = compute_beside(engine, run, run)
     assert (caller.result(), late.result()) == ([1, 2, 3], [9])
     assert engine.events == [*encoded(1, 2, 3), *results(1, 2, 3), *encoded(9), *results(9)]
 
@@ -198,13 +198,13 @@ def test_an_error_of_an_urgent_row_reaches_only_its_thread() -> None:
 
 @pytest.mark.parametrize("broken", [1, 2, 3])
 def test_an_error_of_a_single_row_reaches_only_its_thread(broken: int) -> None:
-    engine, share = OneByOneEngine(), RunShare()
+    engine, run = OneByOneEngine(), RunShare()
     engine.broken = {broken}
     engine.gate.clear()
     scheduler = CountedScheduler(engine)
-    with scheduler.running(share):
-        scheduler.hold(share)
-        callers = {level: scheduler.start(share, level) for level in (1, 2, 3)}
+    with scheduler.running(run):
+        scheduler.hold(run)
+        callers = {level: scheduler.start(run, level) for level in (1, 2, 3)}
         engine.gate.set()
         with pytest.raises(EngineError, match="broken"):
             callers.pop(broken).result()
