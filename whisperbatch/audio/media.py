@@ -7,11 +7,10 @@ than the picture.
     frames by their times   [f0][f1][f2]      [f5][f6]
     blocks                  [f0][f1][f2][sile][f5][f6]
 
-A media file decoded into arrays: at any sampling rate, one array for each channel.
+`decode_audio` decodes a file completely, at any sampling rate, into an array for each channel.
+`is_recording` opens a file and decodes its first packets.
 
-Whether a file is a recording: FFmpeg opens the file and decodes its first packets.
-
-Reading from a later sample on, with exactly the samples of a reading from the start.
+`MediaDecoder` can begin at a later sample, with exactly the samples of a reading from the start.
 
     recording   |----------------|----------------------------
     decoded                  [=1 s=][===============  from a whole second on

@@ -1,6 +1,4 @@
-"""Loops: words that repeat, like "thank you thank you thank you".
-
-Are repeated words spoken, or a loop of the model?
+"""Repeated words, like "thank you thank you thank you": are they spoken, or a loop of the model?
 
     sound    [one]  [one]  [one]  [one]         the same sound, four times
     text      one    one   one one  one         the third sound has two words

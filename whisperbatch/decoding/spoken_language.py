@@ -1,6 +1,6 @@
-"""Languages of doubtful text: is the text of a row in the language that was spoken?
+"""The spoken language of doubtful rows: is the text of a row in the language that was spoken?
 
-Stretches of a row in one language, found in windows of a few seconds.
+`find_stretches` divides a row into stretches of one language.
 
 A row of 30 s that straddles a change of language often gets a single language with a probability
 above 0.9. Its windows do not: base is right for 99.6 % of the speech in windows of 10 s.
@@ -9,7 +9,7 @@ above 0.9. Its windows do not: base is right for 99.6 % of the speech in windows
     windows     [  ru .98 ]   [it .97  ] [it .99]
     stretches   [   ru    ]   [       it        ]
 
-Doubts about the language: speech that sounds like another language than its text.
+`LanguageDoubts` finds speech that sounds like another language than its text.
 
 Without `multilingual`, the whole recording has one language. Where another language is spoken, the
 model often invents text. The text is not changed, but the user is told (`Transcript.notices`).
@@ -25,7 +25,7 @@ is examined in any case. The steps cost more and more, and few rows need the nex
 So a recording in one language takes hardly longer, and speech that is only hard to understand
 gives no notice. The decision depends on the row alone.
 
-Choice of the language, with `multilingual`: doubtful rows are decoded in each possible language.
+`LanguageChoice` decodes doubtful rows in each possible language, with `multilingual`.
 
 The language stage labels a row before its text is known: by the row's own probabilities, and by the
 rows next to it. Near a change of language, the label can be wrong for a part of the row. The text

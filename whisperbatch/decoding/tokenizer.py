@@ -1,6 +1,6 @@
 """Whisper's vocabulary: special tokens, prompts, and the text of tokens.
 
-Text with times from Whisper's timestamp tokens.
+`segment_by_timestamps` makes text with times from Whisper's timestamp tokens.
 """
 
 from collections.abc import Sequence

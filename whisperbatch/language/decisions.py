@@ -1,13 +1,11 @@
 """The language of a recording: language windows or rows vote, weighted by their speech.
 
 If a recording has random access, windows spread over the recording vote before the recording is
-read (`whisperbatch.language.windows`), and their decision is final. Otherwise the first chunks
-vote, and the scores of later chunks can revise the decision (`whisperbatch.language.decisions`):
+read (`language.windows`), and their decision is final. Otherwise the first chunks vote, and the
+scores of later chunks can revise the decision:
 
     chunk      0 1 2 3 4 5 6 7 | 8 9 ... 15 | 16 17 ...       31 | 32 ...
     voters     chunks 0 to 3   | 0 to 7     | 0 to 15            | 0 to 31
-
-The rules by which the scores of a recording's chunks decide its language.
 
 A language that is given, or that language windows decided, is final. Otherwise the first `VOTERS`
 chunks decide, and the decision is revised when a chunk comes before which 8, 16, 32 or 64 chunks

@@ -60,7 +60,7 @@ class Scheduler:
         self._store = store
         self._encodes_rows_alone = EngineTraits.of(engine).encodes_rows_alone
         self._queue = CallQueue()
-        self._flows: set[RunShare] = set()
+        self._runs: set[RunShare] = set()
         self._max_rows: int | None = None  # after memory ran out
         self._rows = self._calls = 0
         self._idle = 0  # workers that wait for rows
@@ -78,7 +78,7 @@ class Scheduler:
     def running(self, run: RunShare) -> Iterator[None]:
         """Run the threads until the end of a `with` block, which may compute rows of a share."""
         with self._changed:
-            self._flows.add(run)
+            self._runs.add(run)
             self._workers.start()
         try:
             yield
@@ -86,7 +86,7 @@ class Scheduler:
             threads = self._workers.threads()
             self.abandon(run)
             for thread in threads:
-                while not self._flows and thread is not threading.current_thread():
+                while not self._runs and thread is not threading.current_thread():
                     thread.join(JOIN_INTERVAL)
                     if not thread.is_alive():
                         break
@@ -94,11 +94,11 @@ class Scheduler:
     def abandon(self, run: RunShare) -> None:
         """End a run: its waiting rows get a ClosedError. Thread-safe; safe to call twice.
 
-        If no other share is running, the threads end after the calls in progress.
+        If no other run is left, the threads end after the calls in progress.
         """
         with self._changed:
             run.closed = True
-            self._flows.discard(run)
+            self._runs.discard(run)
             abandoned = self._queue.remove(run)
             self._changed.notify_all()
         for call in abandoned:
@@ -106,7 +106,7 @@ class Scheduler:
 
     def stop_at_exit(self) -> None:
         """End all shares, so that the threads end. See `threads.Stoppable`."""
-        for run in list(self._flows):
+        for run in list(self._runs):
             self.abandon(run)
 
     def compute(self, calls: Sequence[WaitingRow]) -> list[Any]:
@@ -137,7 +137,7 @@ class Scheduler:
     def _next_task(self) -> Callable[[], None] | None:
         """Wait for rows, and return the next call; None if no run is open."""
         while not self._queue:
-            if not self._flows:
+            if not self._runs:
                 return None
             self._idle += 1
             try:

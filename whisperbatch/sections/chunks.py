@@ -1,6 +1,6 @@
 """The chunks of a recording, section by section.
 
-How much sound and speech a section has, measured while its VAD frames pass.
+`SoundMeasure` measures how much sound and speech a section has, while its VAD frames pass.
 """
 
 from collections.abc import Callable, Iterable, Iterator

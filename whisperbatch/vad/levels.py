@@ -1,6 +1,7 @@
-r"""Raise faint audio to a common level before the VAD, so that faint speech is detected.
+r"""Levels for the VAD: `GainControlledVad` raises faint audio, `CalibratedVad` low probabilities.
 
-Silero's network keeps state from frame to frame. For ten seconds and more after loud speech, it
+Faint audio is raised to a common level before the VAD, so that faint speech is detected. Silero's
+network keeps state from frame to frame. For ten seconds and more after loud speech, it
 takes speech that is 30 dB fainter for silence. Therefore the network gets the audio raised to one
 level, which is measured as the loudest VAD frame around each VAD frame. The output contains the
 unchanged audio.
@@ -8,9 +9,8 @@ unchanged audio.
     level   ^^^^^^\______/^^^^^
     gain    ______/^^^^^^\_____
 
-Raise the VAD's probabilities on recordings where even clear speech gets low probabilities.
-
-Silero gives clear speech a probability of 0.98 and more, also under noise, music and clipping. With
+Probabilities are raised on recordings where even clear speech gets low ones. Silero gives clear
+speech a probability of 0.98 and more, also under noise, music and clipping. With
 the narrow band of a telephone it does not: its highest probabilities are 0.73 there, and a fifth of
 the speech stays below 0.5. The difference between the highest probabilities of a
 recording and 0.98 shows how much to raise them.

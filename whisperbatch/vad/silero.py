@@ -6,9 +6,8 @@ takes many VAD frames in one call. Here each call gets a block of `framing.BLOCK
 from the start of the recording. Therefore rounding does not depend on the sizes of the input
 blocks.
 
-The weights of Silero's network: which installed package contains them, and their fingerprint.
-
-Silero's network with its convolutions as products of matrices, which take half of the time.
+The weights are those of an installed package. The convolutions of the network are replaced by
+products of matrices, which take half of the time.
 
 onnxruntime computes the convolutions of each VAD frame separately, as products with matrices of one
 to five columns. Here the windows of all VAD frames are the rows of one matrix:

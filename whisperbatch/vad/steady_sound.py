@@ -14,7 +14,7 @@ smoothing and minimum statistics"), with a quantile instead of the minimum (Stah
 Bippus 2000). Spectral subtraction after the filter was tried: it found more speech under an engine,
 and less under rumble.
 
-Detect speech under a louder steady sound: the detector also hears the audio without this sound.
+`CleanedVad` detects speech under a louder steady sound, because it also hears the audio without it.
 
     audio       ....[= hum, with speech =]......
     first run   probabilities of the audio as it is
