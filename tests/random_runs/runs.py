@@ -124,7 +124,7 @@ def check_idle(asr: wb.Transcriber) -> None:
         time.sleep(0.002)
     if worker_threads():
         stuck(f"threads are left: {worker_threads()}")
-    assert asr._scheduler._flows == set()
+    assert asr._scheduler._runs == set()
     assert not asr._scheduler._queue
     assert asr._scheduler._workers.threads() == []
     assert asr._submissions._active == {}

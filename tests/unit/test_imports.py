@@ -14,8 +14,6 @@ PACKAGE: Final = ROOT / "whisperbatch"
 
 ALLOWED: Final = {
     "addresses": set[str](),
-    "caching": set[str](),
-    "limits": set[str](),
     "errors": {"addresses"},
     "dependencies": set[str](),
     "boundary": {"addresses", "dependencies", "errors"},
@@ -24,8 +22,8 @@ ALLOWED: Final = {
     "runtimes": {"errors", "machine", "models", "telemetry", "threads"},
     "text": {"addresses", "errors"},
     "models": {"addresses", "boundary", "dependencies", "errors", "text"},
-    "options": {"errors", "limits", "text", "types"},
-    "types": {"limits", "errors", "text"},
+    "options": {"errors", "text", "types"},
+    "types": {"errors", "text"},
     "protocols": {"options", "types"},
     "recording": {"types"},
     "rows": {"errors", "features", "protocols", "recording", "types"},
@@ -58,7 +56,7 @@ ALLOWED: Final = {
         *("recording", "rows", "runtimes", "text", "types", "vad"),
     },
     "engines": {
-        *("caching", "threads"),
+        "threads",
         *("dependencies", "errors", "features", "machine", "models"),
         *("options", "protocols", "runtimes", "text"),
     },
@@ -67,8 +65,8 @@ ALLOWED: Final = {
         *("recording", "rows", "scheduling", "types"),
     },
     "decoding": {
-        *("caching", "chunking", "errors", "features", "language", "options", "protocols"),
-        *("recording", "rows", "scheduling", "segmentation", "text", "types"),
+        *("chunking", "errors", "features", "language", "options", "protocols"),
+        *("recording", "rows", "scheduling", "segmentation", "text", "threads", "types"),
     },
     "scheduling": {"errors", "machine", "options", "prefetch", "protocols", "rows", "threads"},
     "second_opinion": {
@@ -112,7 +110,7 @@ ALLOWED: Final = {
     "writers": {"addresses", "errors", "options", "text", "types"},
     "jobs": {
         "threads",
-        *("addresses", "audio", "boundary", "engines", "errors", "limits", "loading", "models"),
+        *("addresses", "audio", "boundary", "engines", "errors", "loading", "models"),
         "options",
         *(
             "prefetch",
@@ -136,7 +134,7 @@ The `PROGRAMS` have a rule below.
 PROGRAMS: Final = ("cli", "compat", "doctor", "huggingface", "ray", "server")
 
 PUBLIC: Final = {
-    *("addresses", "boundary", "caching", "dependencies", "limits"),
+    *("addresses", "boundary", "dependencies"),
     *("apart", "audio", "errors", "engines.devices", "engines.keywords"),
     *("engines.memory", "runtimes.openvino_package"),
     *("features", "jobs", "language", "machine", "models", "options", "protocols", "text"),

@@ -28,8 +28,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Literal
 
-from whisperbatch.audio.extent.ogg_pages import begins_stream
-from whisperbatch.audio.extent.parts import TAIL, Parts
+from whisperbatch.audio.headers import TAIL, Parts, begins_stream
 from whisperbatch.types import Notices
 
 if TYPE_CHECKING:

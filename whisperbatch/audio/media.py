@@ -38,9 +38,9 @@ from av.audio.frame import AudioFrame
 from whisperbatch.audio import clock
 from whisperbatch.audio.channels import check_separate, with_channels
 from whisperbatch.audio.clock import Clock, LostTime, Placed, Stamped, usable
-from whisperbatch.audio.extent.parts import Parts
-from whisperbatch.audio.extent.stated import Ended, report_missing
+from whisperbatch.audio.extent import Ended, report_missing
 from whisperbatch.audio.file_objects import FileObject, given_name
+from whisperbatch.audio.headers import Parts
 from whisperbatch.audio.mixing.blocks import ChannelBlock, ChannelResampler
 from whisperbatch.audio.mixing.mixer import Mixer
 from whisperbatch.audio.resampling import BLOCK, MAX_LEVEL, Resampler

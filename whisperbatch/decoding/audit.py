@@ -18,7 +18,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from whisperbatch.caching import cached_property
 from whisperbatch.decoding.repeats import Repeat, Verdict, find_repeats, judge, times_of
 from whisperbatch.decoding.words import count_letters, slow_duration
 from whisperbatch.options import MAX_NEW_TOKENS, Options, Task
@@ -28,6 +27,7 @@ from whisperbatch.segmentation.timed_text import AlignedWord, TimedText
 from whisperbatch.text.languages import UNSPACED
 from whisperbatch.text.loops import ends_with_loop
 from whisperbatch.text.scripts import foreign_letters
+from whisperbatch.threads import cached_property
 from whisperbatch.types import Chunk, SpeechSpan, speech_seconds, to_samples, to_seconds
 
 # Impossible rates of speech: of a few words, whose times jitter (65 letters per second in a right

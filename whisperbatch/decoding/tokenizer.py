@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Final
 
 from tokenizers import Tokenizer
 
-from whisperbatch.caching import cached_property
 from whisperbatch.errors import ModelError
 from whisperbatch.options import Task
 from whisperbatch.segmentation.timed_text import TimedText
 from whisperbatch.text.scripts import foreign_letters
+from whisperbatch.threads import cached_property
 from whisperbatch.types import Chunk, SpeechSpan, to_samples
 
 if TYPE_CHECKING:

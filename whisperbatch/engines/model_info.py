@@ -15,7 +15,6 @@ from typing import Any, Final
 import numpy as np
 from tokenizers import Tokenizer
 
-from whisperbatch.caching import cached_property
 from whisperbatch.engines.arrays import Layout, alignment_heads
 from whisperbatch.engines.special_tokens import SpecialTokens, language_tokens
 from whisperbatch.errors import EngineError, ModelError
@@ -31,6 +30,7 @@ from whisperbatch.models.kept_frames import measured_kept_frames
 from whisperbatch.models.model_bin import fingerprint, read_arrays, read_headers
 from whisperbatch.models.revisions import loaded_revision
 from whisperbatch.models.tokenizer import AFTER_LANGUAGES, TIMESTAMPS, load_tokenizer
+from whisperbatch.threads import cached_property
 
 MIN_MULTILINGUAL_VOCABULARY: Final = 51_865  # tokens; English-only models have fewer
 

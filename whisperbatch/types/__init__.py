@@ -40,7 +40,7 @@ from whisperbatch.types.sections import (
     first_section,
 )
 from whisperbatch.types.serialization import check_fields, from_values, to_values
-from whisperbatch.types.time import SAMPLING_RATE, to_samples, to_seconds
+from whisperbatch.types.time import MAX_DURATION, SAMPLING_RATE, to_samples, to_seconds
 from whisperbatch.types.transcript import (
     Diarization,
     Omission,
@@ -55,6 +55,7 @@ from whisperbatch.types.transcript import (
 __all__ = [
     "CHUNK_RULES",
     "HOP",
+    "MAX_DURATION",
     "SAMPLING_RATE",
     "SEARCH",
     "SECTION",

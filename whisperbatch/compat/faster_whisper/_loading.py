@@ -8,12 +8,11 @@ from tempfile import TemporaryDirectory
 from typing import Any, Final, cast
 
 from whisperbatch import Transcriber
-from whisperbatch.caching import cached_property
 from whisperbatch.engines.keywords import EngineKeywords, check_device, is_cuda, is_default
 from whisperbatch.errors import ClosedError, OptionError
 from whisperbatch.options import checks, is_same
 from whisperbatch.text import one_line, shown
-from whisperbatch.threads import Lock
+from whisperbatch.threads import Lock, cached_property
 
 
 def write_files(name: str | PathLike[str], files: object) -> "TemporaryDirectory[str] | None":

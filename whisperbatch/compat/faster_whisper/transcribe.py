@@ -11,7 +11,6 @@ import numpy as np
 import numpy.typing as npt
 
 from whisperbatch import load
-from whisperbatch.caching import cached_property
 from whisperbatch.compat.faster_whisper import _session
 from whisperbatch.compat.faster_whisper._arguments import (
     APPENDED,
@@ -46,6 +45,7 @@ from whisperbatch.compat.faster_whisper.vad import VadOptions, get_speech_timest
 from whisperbatch.engines.keywords import is_cuda
 from whisperbatch.errors import OptionError
 from whisperbatch.text import LANGUAGES, shown
+from whisperbatch.threads import cached_property
 
 __all__ = [
     "BatchedInferencePipeline",

@@ -14,7 +14,6 @@ import ctranslate2
 import numpy as np
 import numpy.typing as npt
 
-from whisperbatch.caching import cached_property
 from whisperbatch.engines.batch_size import MemoryUse, choose_batch_size
 from whisperbatch.engines.calls import Calls
 from whisperbatch.engines.ctranslate2.conversion import (
@@ -46,7 +45,7 @@ from whisperbatch.protocols import (
     Encoded,
     FeatureType,
 )
-from whisperbatch.threads import Lock
+from whisperbatch.threads import Lock, cached_property
 
 FLOAT16: Final = ("float16", "int8_float16")  # compute types whose hidden states are in float16
 

@@ -22,7 +22,6 @@ import numpy as np
 import numpy.typing as npt
 import onnxruntime
 
-from whisperbatch.caching import cached_property
 from whisperbatch.engines.calls import Calls
 from whisperbatch.engines.ctranslate2 import conversion
 from whisperbatch.engines.ctranslate2.engine import CTranslate2Engine
@@ -48,7 +47,7 @@ from whisperbatch.models.model_bin import read_arrays
 from whisperbatch.options import DEFAULT_BATCH_SIZE, SearchOptions
 from whisperbatch.protocols import Alignment, AlignRequest, Decoded, DecodeRequest, Encoded
 from whisperbatch.runtimes.openvino_package import check_openvino, openvino_is_installed
-from whisperbatch.threads import keep_in_children
+from whisperbatch.threads import cached_property, keep_in_children
 
 log = logging.getLogger(__name__)
 

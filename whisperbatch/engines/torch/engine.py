@@ -12,7 +12,6 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from whisperbatch.caching import cached_property
 from whisperbatch.engines.batch_size import MemoryUse, choose_batch_size
 from whisperbatch.engines.devices import choose_device
 from whisperbatch.engines.model_info import ModelInfo
@@ -32,7 +31,7 @@ from whisperbatch.protocols import (
     Encoded,
     FeatureType,
 )
-from whisperbatch.threads import Lock
+from whisperbatch.threads import Lock, cached_property
 
 Tensor: TypeAlias = torch.Tensor
 

@@ -6,12 +6,19 @@ import struct
 import pytest
 
 from tests.unit.media_files import bursts, encode, wav
-from whisperbatch.audio.extent.asf import stated
-from whisperbatch.audio.extent.ogg_pages import begins_stream, ends_within_page
-from whisperbatch.audio.extent.parts import Parts
-from whisperbatch.audio.extent.riff import is_size, second_sound, stated_bytes
-from whisperbatch.audio.extent.xing import ends_within_frame, frame_header, stated_seconds
 from whisperbatch.audio.file_objects import FileObject
+from whisperbatch.audio.headers import (
+    Parts,
+    asf_extent,
+    begins_stream,
+    ends_within_frame,
+    ends_within_page,
+    frame_header,
+    is_size,
+    riff_bytes,
+    second_sound,
+    xing_seconds,
+)
 
 
 class Pipe:
@@ -45,16 +52,16 @@ def test_wav_with_chunks_before_and_after_its_sound() -> None:
     media = wav(8000, 1, 2, bytes(1000))
     odd = media[:36] + b"LIST" + struct.pack("<I", 5) + bytes(6) + media[36:]
     odd = b"RIFF" + struct.pack("<I", len(odd) - 8) + odd[8:]
-    assert stated_bytes(parts(odd)) == (58, 1000)
+    assert riff_bytes(parts(odd)) == (58, 1000)
     assert second_sound(parts(odd)) == 0
     assert second_sound(parts(odd + b"data" + struct.pack("<I", 400))) == 400
 
 
 @pytest.mark.parametrize("media", [b"", b"RIFF", b"RIFF\x10\0\0\0WAVE", b"RIFF\x10\0\0\0WEBPabcd"])
 def test_files_that_state_nothing(media: bytes) -> None:
-    assert stated_bytes(parts(media)) is None
-    assert stated_seconds(parts(media)) is None
-    assert stated(parts(media)) is None
+    assert riff_bytes(parts(media)) is None
+    assert xing_seconds(parts(media)) is None
+    assert asf_extent(parts(media)) is None
 
 
 @pytest.mark.parametrize(
@@ -83,13 +90,13 @@ def test_bytes_that_are_no_frame_of_mp3(header: str) -> None:
 
 def test_vbri() -> None:
     frame = bytes.fromhex("fffb9064") + bytes(32) + b"VBRI" + bytes(10) + struct.pack(">I", 1000)
-    assert stated_seconds(parts(frame + bytes(400))) == pytest.approx(1000 * 1152 / 44_100)
+    assert xing_seconds(parts(frame + bytes(400))) == pytest.approx(1000 * 1152 / 44_100)
 
 
 def test_header_frame_after_large_tags() -> None:
     mp3 = encode([bursts([1], 5, 16_000)], "mp3", "libmp3lame", rate=16_000)
     tag = b"ID3\x03\0\0" + bytes((0, 8, 0, 0)) + bytes(8 << 14)
-    assert stated_seconds(parts(tag + mp3)) == pytest.approx(5, abs=0.2)
+    assert xing_seconds(parts(tag + mp3)) == pytest.approx(5, abs=0.2)
 
 
 def test_pages_of_ogg() -> None:

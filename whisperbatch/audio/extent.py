@@ -1,10 +1,27 @@
-"""The stated end of a recording, compared with the end of the sound that was read."""
+"""How long a recording states to be, and whether it was read up to there.
+
+    header    |------------------ stated: 60 s ------------------|
+    file      |------- read: 24 s -------|        incomplete: 36 s
+
+Only a statement of the file counts: a number of samples, frames or bytes in a header, the length of
+an HTTP answer, or a page that breaks off. A duration that FFmpeg estimates from the bit rate is no
+statement, and neither are the sizes 0 and -1 that programs write if they cannot seek.
+"""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from whisperbatch.audio.extent import asf, ogg_pages, riff, sox, xing
-from whisperbatch.audio.extent.parts import Parts
+from whisperbatch.audio.headers import (
+    Parts,
+    asf_extent,
+    ends_within_frame,
+    ends_within_page,
+    is_size,
+    riff_bytes,
+    second_sound,
+    sox_bytes,
+    xing_seconds,
+)
 from whisperbatch.types import Notices
 
 if TYPE_CHECKING:
@@ -69,7 +86,7 @@ def report_missing(track: "Track", parts: Parts, notices: Notices, ended: Ended)
     missing = 0.0 if end is None else end - ended.stamp
     if missing <= max(TOLERANCE, SHARE * ended.stamp):
         missing = 0.0
-    second = riff.second_sound(parts) if track.format == "wav" and not missing else 0
+    second = second_sound(parts) if track.format == "wav" and not missing else 0
     if second and parts.size() and track.byte_rate and parts.can_seek():
         length = second / track.byte_rate
         notices.add("incomplete", ended.time, ended.time + length, SECOND)
@@ -84,7 +101,7 @@ def report_missing(track: "Track", parts: Parts, notices: Notices, ended: Ended)
 def _breaks_off(track: "Track", parts: Parts) -> bool:
     """Return whether a recording without a stated end ends within a piece of its format."""
     if track.format == "ogg":
-        return track.cut_off is not None or ogg_pages.ends_within_page(parts.tail())
+        return track.cut_off is not None or ends_within_page(parts.tail())
     return track.cut_off is not None and track.format not in ENDS_WITH_ERROR
 
 
@@ -102,7 +119,7 @@ def stated_end(track: "Track", parts: Parts, ended: Ended) -> float | None:
     if track.format in SIZED_FORMATS:
         end = _by_bytes(parts, ended.stamp)
     elif track.format == "mp3":
-        end = xing.stated_seconds(parts) if xing.ends_within_frame(ended.last) else None
+        end = xing_seconds(parts) if ends_within_frame(ended.last) else None
     elif track.format in TRACK_FORMATS:
         end = _of_track(track)
     elif track.format in FILE_FORMATS:
@@ -118,7 +135,7 @@ def stated_end(track: "Track", parts: Parts, ended: Ended) -> float | None:
 
 def _by_bytes(parts: Parts, decoded: float) -> float | None:
     """Return the end by the stated number of bytes and the bytes that exist."""
-    stated, size = riff.stated_bytes(parts) or sox.stated_bytes(parts), parts.size()
+    stated, size = riff_bytes(parts) or sox_bytes(parts), parts.size()
     if stated is None or size is None or size <= stated[0]:
         return None
     present = size - stated[0]
@@ -130,8 +147,8 @@ def _of_track(track: "Track") -> float | None:
     if track.sound_end is None:
         return None
     # a size that stands for an unknown one gives a duration, too
-    is_size = riff.is_size(round(track.sound_end * track.byte_rate)) if track.byte_rate else True
-    return track.sound_end if is_size or track.format not in ("aiff", "au") else None
+    known = is_size(round(track.sound_end * track.byte_rate)) if track.byte_rate else True
+    return track.sound_end if known or track.format not in ("aiff", "au") else None
 
 
 def _of_file(track: "Track") -> float | None:
@@ -147,7 +164,7 @@ def _of_file(track: "Track") -> float | None:
 
 def _of_asf(track: "Track", parts: Parts) -> float | None:
     """Return the end of the track by the header; FFmpeg's duration is that of a cut file."""
-    stated, size = asf.stated(parts), parts.size()
+    stated, size = asf_extent(parts), parts.size()
     if stated is None or size is None or size >= stated.size:
         return None
     return _unless_reached(track, stated.seconds)

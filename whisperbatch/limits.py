@@ -1,5 +1,0 @@
-"""Limits of values that users give and that files contain."""
-
-from typing import Final
-
-MAX_DURATION: Final = 1e9  # seconds: 30 years, longer than every recording
