@@ -27,10 +27,10 @@ FORMAT_OPTIONS: Final = MappingProxyType(
 )
 """For each format, the options that have an effect on the format; other formats have no options."""
 
-TABLE_FORMATS: Final = ("tsv", "csv")
+TABLE_FORMATS: Final = tuple(name for name, own in FORMAT_OPTIONS.items() if own == _TABLE)
 """The formats that `TableOptions` has an effect on."""
 
-SUBTITLE_FORMATS: Final = ("srt", "vtt", "ttml", "lrc")
+SUBTITLE_FORMATS: Final = tuple(name for name in FORMAT_OPTIONS if name not in TABLE_FORMATS)
 """The formats that `SubtitleOptions` has an effect on."""
 
 
